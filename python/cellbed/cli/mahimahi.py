@@ -23,7 +23,7 @@ def install_launchers(
     prefix: _Prefix = _DEFAULT,
     force: Annotated[bool, typer.Option("--force", help="Replace other programs with the same names.")] = False,
 ) -> None:
-    """Install mm-link, mm-cellular, mm-delay, mm-loss, mm-onoff, mm-intermittent, mm-meter and graphs under a prefix.
+    """Install mm-link, mm-delay, mm-loss, mm-webrecord, mm-webreplay and the others of Mahimahi's under a prefix.
 
     \b
     Examples:

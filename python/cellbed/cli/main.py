@@ -36,6 +36,7 @@ VERBS = {
     "meter": "Show rate, queue, delay and drops of live links.",
     "record": "Record a live network, or run the recording server.",
     "calibrate": "Measure how a network treats packet trains and saturation.",
+    "web": "Record, import and show sites, which scenarios replay.",
     "traces": "Manage the archive of traces and recordings.",
     "schema": "Print the JSON Schema of a kind of file.",
     "vm": "Build the image of virtual machines as nodes.",

@@ -223,7 +223,7 @@ def _description(deployment: Deployment, state: RunState) -> Description:
         clients=tuple(node.name for node in deployment.clients),
         servers=tuple(node.name for node in deployment.servers),
         edge_policy=table.edge_policy,
-        balance=table.balance,
+        balance="connection" if table.more_servers else table.balance,
         own=tuple(_measured(table)),
         start_ns=deployment.start_ns,
         stop_ns=deployment.stop_ns,

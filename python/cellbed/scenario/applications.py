@@ -113,6 +113,11 @@ class Application(Table):
         return ()
 
     @property
+    def more_servers(self) -> tuple[str, ...]:
+        """Return the node groups beside `server` on which its servers run; each client uses all of them."""
+        return ()
+
+    @property
     def packages(self) -> tuple[str, ...]:
         """Return the optional packages of Python that its programs need."""
         return ()

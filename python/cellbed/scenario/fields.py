@@ -276,6 +276,7 @@ def _folder(what: str, example: str) -> TextField:
 
 TRANSLATOR = _folder("a converted model", "opus-mt-en-de")
 SITE = _folder("a page", "site")
+SITE_FILE = _file("recorded site", "site.warc.gz")
 
 
 def _split(value: object) -> object:

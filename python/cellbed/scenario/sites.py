@@ -73,7 +73,7 @@ def instances(cells: Cells, groups: Groups, application: Application) -> list[st
     if application.server is None:
         return []
     if application.edge_policy != "nearest":
-        return [application.server.on]
+        return list(dict.fromkeys((application.server.on, *application.more_servers)))
     at = [at_site(groups, site) for _, site in sites_of(cells, groups[_client(application, groups)])]
     place = at[0].index(application.server.on)
     return list(dict.fromkeys(names[place] for names in at))

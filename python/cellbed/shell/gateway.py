@@ -165,9 +165,14 @@ class Gateway:
         """
         if self.granted:
             return self._spawn_granted(command, environment, binds)
+        return spawn(
+            command, self.inner(binds), environment=environment, stdin=None, own_session=False, keep_capabilities=True
+        )
+
+    def inner(self, binds: Sequence[tuple[str, str]] = ()) -> Place:
+        """Return the place inside, for a user who is privileged there. binds: as of :class:`Place`."""
         user = self.outer.user_namespace if self.outer is not None else None
-        place = Place(f"/proc/{os.getpid()}/fd/{self._namespace}", user, tuple(binds))
-        return spawn(command, place, environment=environment, stdin=None, own_session=False, keep_capabilities=True)
+        return Place(f"/proc/{os.getpid()}/fd/{self._namespace}", user, tuple(binds))
 
     def _spawn_granted(
         self, command: Sequence[str], environment: Mapping[str, str], binds: Sequence[tuple[str, str]]

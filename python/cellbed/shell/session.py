@@ -51,6 +51,7 @@ class _Surroundings:
 
     resolv_conf: what the command sees as ``/etc/resolv.conf`` instead of the host's, if anything.
     agents: processes that serve the command, by their function. metered: path of the terminal that has its meter.
+    files: as of :data:`Serve`.
     """
 
     name: str
@@ -62,6 +63,12 @@ class _Surroundings:
     resolv_conf: str | None = None
     agents: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     metered: str | None = None
+    files: Sequence[tuple[str, str]] = ()
+
+
+Serve = Callable[[Gateway, contextlib.ExitStack, dict[str, subprocess.Popen[bytes]]], Sequence[tuple[str, str]]]
+"""Starts programs that end with the stack and adds them to those by function; returns the files that the command sees
+instead of the host's, each with the one that it replaces."""
 
 
 def run_shell(
@@ -77,6 +84,7 @@ def run_shell(
     hanging_up: bool = False,
     program: str = "cellbed shell",
     congestion_control: Law | str | None = None,
+    serve: Serve | None = None,
 ) -> int:
     """Run `command` (default: the user's shell) behind `link` and return its exit status, 128+n for signal n.
 
@@ -89,12 +97,13 @@ def run_shell(
     then 0.
     hanging_up: as of :class:`Foreground`. program: what messages begin with.
     congestion_control: of TCP inside, by default the kernel's.
+    serve: starts what serves the command at either end, before the command starts.
     Errors: :class:`CellbedError`; nothing is left behind. Takes over the signals of the process, which ends after it.
     """
     global _program
     _program = program
     command = list(command) or [_login_shell()]
-    way = wayout.WayOut("none") if offline else wayout.find_way_out()
+    way = wayout.WayOut("none") if offline else wayout.find_way_out(granted=serve is None)
     with contextlib.ExitStack() as stack:
         try:
             raise_on_signals()
@@ -102,6 +111,8 @@ def run_shell(
             if congestion_control is not None:
                 _set_congestion_control(around, congestion_control, stack)
             with around.emulator.required():
+                if serve is not None:
+                    around.files = serve(around.gateway, stack, around.agents)
                 if publish:
                     _publish(around, publish, way, stack)
                 with _metering(around, meter):
@@ -335,7 +346,7 @@ def _stop_emulator(emulator: Emulator) -> None:
 @contextlib.contextmanager
 def _binds(around: _Surroundings) -> Iterator[tuple[tuple[str, str], ...]]:
     """The files that the command sees instead of the host's; they may go once it has them mounted."""
-    binds = tuple(resolver.shortcut_binds())
+    binds = (*resolver.shortcut_binds(), *around.files)
     if around.resolv_conf is None:
         yield binds
         return

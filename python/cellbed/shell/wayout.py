@@ -28,12 +28,12 @@ class WayOut:
     reason: str = ""
 
 
-def find_way_out() -> WayOut:
-    """Return the way out that this user has."""
+def find_way_out(*, granted: bool = True) -> WayOut:
+    """Return the way out that this user has. granted: the network helper may be used."""
     return choose(
         privileged=may_configure_network(),
         root=os.geteuid() == 0,
-        granted=is_granted(os.geteuid()),
+        granted=granted and is_granted(os.geteuid()),
         translation=find("nft") is not None,
         helpers=tuple(helper.installed()),
     )

@@ -105,6 +105,21 @@ class Commands:
         return commands
 
 
+async def stopped() -> None:
+    """Wait until standard input has ended, in a program with an event loop."""
+    import asyncio
+
+    commands, ended = Commands(), asyncio.Event()
+
+    def read() -> None:
+        commands.read()
+        if commands.closed:
+            ended.set()
+
+    asyncio.get_running_loop().add_reader(commands, read)
+    await ended.wait()
+
+
 def _configuration(arguments: list[str]) -> dict[str, Any]:
     if len(arguments) != 2 or arguments[0] != "--config":
         raise ValueError("usage: --config FILE.json")

@@ -24,6 +24,8 @@ COMMANDS = (
     "mm-intermittent",
     "mm-meter",
     "mm-cellular",
+    "mm-webrecord",
+    "mm-webreplay",
     "mm-throughput-graph",
     "mm-delay-graph",
 )
@@ -47,6 +49,10 @@ def main(arguments: Sequence[str]) -> int:
             from cellbed.shell.mahimahi.cellular import cellular
 
             return cellular(rest)
+        if name.startswith("mm-web"):
+            from cellbed.shell.mahimahi import sites
+
+            return sites.webrecord(rest) if name == "mm-webrecord" else sites.webreplay(rest)
         from cellbed.shell.mahimahi import shells
 
         return {

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from cellbed.shell.link import ShellDirection, ShellLink, Stage
@@ -17,7 +18,7 @@ from cellbed.shell.mahimahi.arguments import CommandLine, MahimahiError, UsageEr
 from cellbed.shell.mahimahi.queues import LinkQueue, parse_queue
 from cellbed.shell.mahimahi.traces import Replayed, replayed
 from cellbed.shell.meter import ShellMeter
-from cellbed.shell.session import GATEWAY_VARIABLE, run_shell
+from cellbed.shell.session import GATEWAY_VARIABLE, Serve, run_shell
 from cellbed.support.ways import WAYS
 
 BASE_VARIABLE = "MAHIMAHI_BASE"
@@ -102,7 +103,7 @@ def link(arguments: Sequence[str]) -> int:
                 descriptors=tuple(it for it in descriptors if it is not None),
             )
         )
-    return _run(line, ShellLink(*directions), "[link] ", seconds=max(it.duration_s for it in traces) if once else None)
+    return run(line, ShellLink(*directions), "[link] ", seconds=max(it.duration_s for it in traces) if once else None)
 
 
 def delay(arguments: Sequence[str]) -> int:
@@ -116,11 +117,11 @@ def delay(arguments: Sequence[str]) -> int:
     if Path(text).is_file() and not text.isdecimal():
         from cellbed.shell.options import EachWay, parse_link
 
-        return _run(line, parse_link(delay=EachWay(text), folder=Path.cwd()), f"[delay {text}] ")
+        return run(line, parse_link(delay=EachWay(text), folder=Path.cwd()), f"[delay {text}] ")
     milliseconds = number(text, "delay (ms)", usage)
     stage = {"kind": "delay", "fixed_ns": round(milliseconds * _MILLISECOND)}
     direction = ShellDirection((stage,), f"{text} ms")
-    return _run(line, ShellLink(direction, direction), f"[delay {text} ms] ")
+    return run(line, ShellLink(direction, direction), f"[delay {text} ms] ")
 
 
 def loss(arguments: Sequence[str]) -> int:
@@ -133,7 +134,7 @@ def loss(arguments: Sequence[str]) -> int:
     way, text = line.words
     probability = number(text, "loss rate", usage, most=1)
     stage = {"kind": "loss", "probability": probability, "seed": _seed(line)}
-    return _run(line, _one_way(way, [stage], f"loss {text}", usage), f"[loss {_short(way)}={text}] ")
+    return run(line, _one_way(way, [stage], f"loss {text}", usage), f"[loss {_short(way)}={text}] ")
 
 
 def onoff(arguments: Sequence[str]) -> int:
@@ -154,7 +155,7 @@ def meter(arguments: Sequence[str]) -> int:
     )
     short = {"u": "meter-uplink", "d": "meter-downlink"}
     line = read(arguments, usage, 0, short=short, long=tuple(short.values()))
-    return _run(line, ShellLink(), "[meter] ")
+    return run(line, ShellLink(), "[meter] ")
 
 
 def _by_turns(name: str, arguments: Sequence[str], *, exponential: bool) -> int:
@@ -176,7 +177,7 @@ def _by_turns(name: str, arguments: Sequence[str], *, exponential: bool) -> int:
         spells = {"on_ns": round(on * _SECOND), "off_ns": round(off * _SECOND)}
         stage = {"kind": "on-off", **spells, "exponential": exponential, "seed": seed}
     shell = _one_way(way, [stage], f"on for {on_text} s, off for {off_text} s{words}", usage)
-    return _run(line, shell, f"[{name} ({_short(way)}) on={on_text}s off={off_text}s] ")
+    return run(line, shell, f"[{name} ({_short(way)}) on={on_text}s off={off_text}s] ")
 
 
 def _one_way(way: str, stages: Sequence[Stage], description: str, usage: str) -> ShellLink:
@@ -258,8 +259,19 @@ def _quoted(word: str) -> str:
     return "'" + word.replace("'", "'\\''").replace("\n", "'$'\\n''") + "'"
 
 
-def _run(line: CommandLine, shell: ShellLink, prefix: str, *, seconds: float | None = None) -> int:
-    """Run the shell. prefix: of the prompt; its first word is the command's name without ``mm-``."""
+def run(
+    line: CommandLine,
+    shell: ShellLink,
+    prefix: str,
+    *,
+    seconds: float | None = None,
+    serve: Serve | None = None,
+    offline: bool = False,
+    more: Mapping[str, str] = MappingProxyType({}),
+    program: str = "",
+) -> int:
+    """Run the shell. prefix: of the prompt; its first word is the command's name without ``mm-``, if `program` is not
+    given. more: of the command's environment; the others are those of :func:`run_shell`."""
     shown = tuple(way for way in WAYS if line.chosen(*_METERS[way]))
     published = []
     if line.publish:
@@ -272,18 +284,21 @@ def _run(line: CommandLine, shell: ShellLink, prefix: str, *, seconds: float | N
 
     def environment(inherited: Mapping[str, str]) -> dict[str, str]:
         return {
+            **more,
             BASE_VARIABLE: inherited.get(BASE_VARIABLE) or inherited[GATEWAY_VARIABLE],
             PREFIX_VARIABLE: inherited.get(PREFIX_VARIABLE, "") + prefix,
             "PROMPT_COMMAND": before if _PROMPT in before else f"{_PROMPT}; {before}" if before else _PROMPT,
         }
 
     return run_shell(
-        replace(shell, prefix=prefix.strip("[] ").split()[0], mahimahi=True),
+        replace(shell, prefix="cellbed" if program else prefix.strip("[] ").split()[0], mahimahi=True),
         line.command,
         publish=published,
         meter=ShellMeter(directions=shown) if shown else None,
         environment=environment,
+        serve=serve,
+        offline=offline,
         seconds=seconds,
         hanging_up=True,
-        program=f"mm-{prefix.strip('[] ').split()[0]}",
+        program=program or f"mm-{prefix.strip('[] ').split()[0]}",
     )

@@ -7,6 +7,7 @@ import errno
 import json
 import math
 import os
+import select
 import selectors
 import subprocess
 import time
@@ -55,6 +56,14 @@ class Program(EventProcess):
         self.node = node
         self.log = log
         self.is_ready = False
+        self.notes: list[str] = []
+        """What it has noted for readers of the run, in sentences."""
+
+    def read(self) -> None:
+        """As of :class:`EventProcess`; its notes are kept apart."""
+        super().read()
+        self.notes += [str(event.get("text")) for event in self.events if event.get("event") == "note"]
+        self.events = [event for event in self.events if event.get("event") != "note"]
 
     @property
     def is_serving(self) -> bool:
@@ -367,6 +376,9 @@ class Supervisor:
                 end(program.process)
             else:
                 kill(program.process)
+            while not program.ended and select.select([program], [], [], 0)[0]:
+                program.read()
+            self.problems += [f"{program.name}: {note}" for note in program.notes]
         self.problems += self._sent.collect()
         for server in self._fork_servers.values():
             server.close()

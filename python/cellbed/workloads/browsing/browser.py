@@ -92,7 +92,9 @@ class Browser:
         read, theirs_out = os.pipe()
         theirs_in, self._write = os.pipe()
         # The browser reads commands from descriptor 3 and writes to 4; no descriptor of ours may be one of these.
-        command = ["sh", "-c", 'exec "$0" "$@" 3<&"$BROWSER_IN" 4>&"$BROWSER_OUT"', program, "--remote-debugging-pipe"]
+        # Shells do not duplicate descriptors above 9, but open their files.
+        script = 'exec "$0" "$@" 3<"/proc/self/fd/$BROWSER_IN" 4>"/proc/self/fd/$BROWSER_OUT"'
+        command = ["sh", "-c", script, program, "--remote-debugging-pipe"]
         environment = {
             **os.environ,
             "HOME": str(folder),

@@ -6,6 +6,7 @@ Each origin has a host name and a port of its own, so that browsers share no con
 import base64
 import hashlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from cellbed.testbed.machine import certificates
@@ -59,67 +60,103 @@ def _pin(certificate: Path) -> str:
     return base64.b64encode(hashlib.sha256(key).digest()).decode()
 
 
+@dataclass(frozen=True, slots=True)
+class Served:
+    """An origin at an address and port. nginx, caddy: the directives of each that serve it. secured: by TLS."""
+
+    host: str
+    address: str
+    port: int
+    nginx: str
+    caddy: Sequence[str]
+    secured: bool = True
+
+
 def server(
     deployment: Deployment, node: Node, raw: Path, folders: Sequence[tuple[str, str]], *, software: str, version: str
 ) -> Command:
-    """Return the server of origins on a node. folders: host and folder of each; software, version: as of
+    """Return the server of files on a node. folders: host and folder of each origin; software, version: as of
     :class:`cellbed.workloads.web.table.Web`."""
+    address = deployment.listening(node)
+    served = [
+        Served(host, address, port, f'root "{folder}"; {_NGINX_FILES}', [f'root * "{folder}"', *_CADDY_FILES])
+        for port, (host, folder) in enumerate(folders, _first_port(deployment))
+    ]
+    return serve(deployment, node, raw, served, software=software, version=version)
+
+
+def serve(
+    deployment: Deployment, node: Node, raw: Path, served: Sequence[Served], *, software: str, version: str
+) -> Command:
+    """Return the server of origins on a node, likewise."""
     place = deployment.scratch / f"{deployment.name}.{node.name}.{software}"
     place.mkdir()
-    certificate, key = (str(deployment.scratch / deployment.name / file) for file in certificates.FILES)
-    address, first = deployment.listening(node), _first_port(deployment)
-    sites = [(host, port, folder) for port, (host, folder) in enumerate(folders, first)]
+    files = [str(deployment.scratch / deployment.name / file) for file in certificates.FILES]
     file = deployment.file(raw, node, f"{software}.conf")
-    command: tuple[str, ...]
     if software == "nginx":
-        text = "\n".join(_nginx(sites, address, certificate, key, version == "2"))
-        command = ("nginx", "-p", str(place), "-e", "stderr", "-c", str(file))
+        text, command = nginx(served, files, version == "2"), nginx_command(place, file)
     else:
-        text = "\n".join(_caddy(sites, address, certificate, key, version))
+        text = "\n".join([*_caddy(served, files, version), ""])
         command = ("caddy", "run", "--adapter", "caddyfile", "--config", str(file))
-    file.write_text(text + "\n", encoding="utf-8")
+    file.write_text(text, encoding="utf-8")
     return Command(
         name=f"{deployment.name}.{node.name}.server",
         node=node.name,
         command=command,
         environment={"HOME": str(place), "XDG_DATA_HOME": str(place), "XDG_CONFIG_HOME": str(place)},
-        ready=Ready(port=first),
+        ready=Ready(port=served[0].port),
     )
 
 
-_Sites = Sequence[tuple[str, int, str]]  # host, port and folder of each origin
+def nginx_command(place: Path, file: Path) -> tuple[str, ...]:
+    """Return the command of nginx with a configuration. place: folder of its files."""
+    return "nginx", "-p", str(place), "-e", "stderr", "-c", str(file)
 
 
-def _nginx(sites: _Sites, address: str, certificate: str, key: str, http2: bool) -> Iterator[str]:
+_NGINX_FILES = (
+    "add_header Cache-Control $caching; add_header Access-Control-Allow-Origin *; add_header Timing-Allow-Origin *;"
+)
+_CADDY_FILES = (
+    "@documents path / *.html",
+    "header @documents Cache-Control no-cache",
+    "@others not path / *.html",
+    f'header @others Cache-Control "max-age={_MAX_AGE_S}"',
+    "header Access-Control-Allow-Origin *",
+    "header Timing-Allow-Origin *",
+    "file_server",
+)
+
+
+def nginx(served: Sequence[Served], certificate: Sequence[str], http2: bool) -> str:
+    """Return the configuration of nginx. certificate: its file, and that of its key."""
     # One process: workers would give up root, whose files they serve, and outlive a master that was killed.
-    yield "daemon off; master_process off; pid nginx.pid; error_log stderr;"
-    yield "events { worker_connections 4096; }"
-    yield "http {"
-    yield "    access_log off; sendfile on; keepalive_requests 100000;"
-    yield "    client_body_temp_path temp; fastcgi_temp_path temp; proxy_temp_path temp;"
-    yield "    scgi_temp_path temp; uwsgi_temp_path temp;"
-    yield "    types { text/html html; text/css css; text/javascript js; image/png png; image/jpeg jpg jpeg;"
-    yield "        image/svg+xml svg; image/webp webp; font/woff2 woff2; font/woff woff; application/json json; }"
-    yield f'    ssl_protocols TLSv1.3; ssl_certificate "{certificate}"; ssl_certificate_key "{key}";'
-    yield f"    map $uri $caching {{ ~[.]html$ no-cache; default max-age={_MAX_AGE_S}; }}"
-    yield "    add_header Cache-Control $caching; add_header Access-Control-Allow-Origin *;"
-    yield "    add_header Timing-Allow-Origin *;"
-    for host, port, folder in sites:
-        yield f'    server {{ listen {address}:{port} ssl{" http2" * http2}; server_name {host}; root "{folder}"; }}'
-    yield "}"
+    lines = [
+        "daemon off; master_process off; pid nginx.pid; error_log stderr;",
+        "events { worker_connections 4096; }",
+        "http {",
+        "    access_log off; sendfile on; keepalive_requests 100000;",
+        "    client_body_temp_path temp; fastcgi_temp_path temp; proxy_temp_path temp;",
+        "    scgi_temp_path temp; uwsgi_temp_path temp;",
+        "    types { text/html html; text/css css; text/javascript js; image/png png; image/jpeg jpg jpeg;",
+        "        image/svg+xml svg; image/webp webp; font/woff2 woff2; font/woff woff; application/json json; }",
+        f'    ssl_protocols TLSv1.3; ssl_certificate "{certificate[0]}"; ssl_certificate_key "{certificate[1]}";',
+        f"    map $uri $caching {{ ~[.]html$ no-cache; default max-age={_MAX_AGE_S}; }}",
+    ]
+    for each in served:
+        tls = f" ssl{' http2' * http2}" if each.secured else ""
+        lines.append(f"    server {{ listen {each.address}:{each.port}{tls}; server_name {each.host}; {each.nginx} }}")
+    return "\n".join([*lines, "}", ""])
 
 
-def _caddy(sites: _Sites, address: str, certificate: str, key: str, version: str) -> Iterator[str]:
+def _caddy(served: Sequence[Served], certificate: Sequence[str], version: str) -> Iterator[str]:
     protocols = {"1.1": "h1", "2": "h1 h2", "3": "h1 h2 h3"}[version]
     yield "{"
     yield f"    admin off\n    auto_https off\n    servers {{\n        protocols {protocols}\n    }}"
     yield "}"
-    for host, port, folder in sites:
-        yield f"https://{host}:{port} {{"
-        yield f"    bind {address}"
-        yield f'    tls "{certificate}" "{key}" {{\n        protocols tls1.3\n    }}'
-        yield f'    root * "{folder}"'
-        yield "    @documents path / *.html\n    header @documents Cache-Control no-cache"
-        yield f'    @others not path / *.html\n    header @others Cache-Control "max-age={_MAX_AGE_S}"'
-        yield "    header Access-Control-Allow-Origin *\n    header Timing-Allow-Origin *"
-        yield "    file_server\n}"
+    for each in served:
+        yield f"http{'s' * each.secured}://{each.host}:{each.port} {{"
+        yield f"    bind {each.address}"
+        if each.secured:
+            yield f'    tls "{certificate[0]}" "{certificate[1]}" {{\n        protocols tls1.3\n    }}'
+        yield from (f"    {line}" for line in each.caddy)
+        yield "}"

@@ -120,15 +120,7 @@ async def _serve(config: dict[str, Any]) -> None:
         own.bind(place)
         await loop.create_datagram_endpoint(lambda: Datagrams(received), sock=own)
     announce("ready")
-    commands, ended = lifecycle.Commands(), asyncio.Event()
-
-    def read() -> None:
-        commands.read()
-        if commands.closed:
-            ended.set()
-
-    loop.add_reader(commands, read)
-    await ended.wait()
+    await lifecycle.stopped()
     closing.close()
 
 

@@ -16,7 +16,7 @@ from cellbed.workloads.cache import Note, build_folder, silent
 from cellbed.workloads.http import kind as http
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.program.kind import commands
-from cellbed.workloads.web import pages
+from cellbed.workloads.web import pages, replay, warc
 
 if TYPE_CHECKING:
     from cellbed.workloads.web.table import Web
@@ -42,7 +42,9 @@ def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> l
     :class:`cellbed.workloads.kind.Workload`."""
     table: Web = deployment.table
     started: list[Process | Command] = []
-    if table.url is None:
+    if table.site is not None:
+        started += replay.servers(deployment, raw)
+    elif table.url is None:
         roots = [_folder(cache, table.page) / host for host in table.host_names] if table.page else [table.root]
         folders = [str(root.absolute()) for root in roots if root is not None]
         sites = list(zip(table.host_names, folders, strict=False))
@@ -63,7 +65,11 @@ def _settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[
     table: Web = deployment.table
     node, servers = deployment.clients[index], deployment.servers
     server = servers[index % len(servers)] if servers else None
-    if table.url is not None:
+    if table.site is not None:
+        recorded = warc.read(table.site)
+        url, rules = table.url or recorded.page, replay.rules(deployment, index)
+        names = [f"{origin.host}:{origin.port}" for origin in recorded.origins if origin.scheme == "https"]
+    elif table.url is not None:
         url = fill(table.url, deployment.values(node, node, server, seed))
         host, port = urlsplit(url).hostname or "", urlsplit(url).port or 443
         names, rules = [f"{host}:{port}"], [f"MAP * ~NOTFOUND, EXCLUDE {host}"]
@@ -79,7 +85,7 @@ def _settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[
         "flags": flags,
         # The browser has a socket below it, whose path must be short.
         "folder": str(deployment.scratch / f"browser{deployment.number}-{index}"),
-        "page": table.page or url,
+        "page": table.page or (table.site.name if table.site is not None else url),
         "url": url,
         "har": str(hars.absolute() / f"{node.name}."),
         "objects": str(replace(deployment, name=_of_objects(deployment.name)).file(raw, node, "requests.jsonl")),
@@ -128,7 +134,8 @@ def describe(table: Mapping[str, Any]) -> Description:
     columns = ["started_ns", "first_byte_ns", "first_paint_ns", "largest_paint_ns"]
     columns += ["objects", "cached", "broken", "connections"]
     synthetic = " (synthetic)" if table.get("page") else ""
-    what = table.get("page") or table.get("root") or table.get("url")
+    site = table.get("site")
+    what = table.get("page") or table.get("root") or (Path(site).name if site else table.get("url"))
     return Description(
         kind="web",
         title=f"page {what}{synthetic} over HTTP/{table.get('version')}, {table.get('cache')} cache",
@@ -141,7 +148,7 @@ def describe(table: Mapping[str, Any]) -> Description:
 
 def describe_objects(application: Description, table: Mapping[str, Any]) -> Description:
     """Return the description of the objects of the loads of an application."""
-    secured = not str(table.get("url") or "").startswith("http:")
+    secured = bool(table.get("site")) or not str(table.get("url") or "").startswith("http:")
     names = ["started_ns", "opening_ns", "first_byte_ns", "load", "initiator", "code"]
     names += ["tls_uplink_end", "tls_downlink_end"] if secured else []
     columns: dict[str, ColumnType] = {**dict.fromkeys(names, "integer")}

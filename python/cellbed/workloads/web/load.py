@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import json
 import shutil
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +30,8 @@ _WARM_NS = 25 * SECOND
 """Limit of the load that fills the cache: programs must have connected within 30 s."""
 _SETTLE_NS = 5 * SECOND
 """Limit of the time from a load event until the page has reported its paints."""
+_SHOWN = 10
+"""Hosts in a note."""
 _WIDTH, _HEIGHT = 412, 915
 """Of the window in CSS pixels: a large phone."""
 
@@ -66,6 +68,7 @@ class WebLoad(Generator):
         self._queue: deque[PageLoad] = deque()
         self._answered: dict[int, Loading] = {}
         self._unattached: list[Object] = []
+        self._elsewhere: Counter[str] = Counter()
         self._opening = 0
         self._numbers = itertools.count()
         self._warmed = not settings.warm
@@ -228,6 +231,7 @@ class WebLoad(Generator):
         Path(f"{self._settings.har}{made.request.request:04}.har").write_text(made.har(), encoding="utf-8")
         self._record_objects()
         self._unattached += made.objects()
+        self._elsewhere.update(made.elsewhere())
 
     def _record_objects(self) -> None:
         assert self._net_log is not None
@@ -270,6 +274,9 @@ class WebLoad(Generator):
             self._record_objects()
         self._objects.close()
         shutil.rmtree(self._settings.folder, ignore_errors=True)
+        if self._elsewhere:
+            shown = ", ".join(f"{host} ({count}×)" for host, count in self._elsewhere.most_common(_SHOWN))
+            lifecycle.announce("note", text=f"requests of hosts that the testbed does not have failed: {shown}")
 
 
 def _one(method: str, session: str | None, **params: Any) -> Flow:

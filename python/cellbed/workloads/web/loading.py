@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 from cellbed.workloads.ledger import Request
 from cellbed.workloads.web.netlog import Exchange, Wire
@@ -165,6 +166,12 @@ class Loading:
             made.status = "ok" if trouble is None else "failed" if made.reply_ns is not None else "lost"
             made.error = trouble
             yield made
+
+    def elsewhere(self) -> Iterator[str]:
+        """Return the hosts of requests that the browser could not find."""
+        for each in self.entries:
+            if each.error == "net::ERR_NAME_NOT_RESOLVED":
+                yield urlsplit(each.request["request"]["url"]).netloc[:253]
 
     def har(self) -> str:
         """Return the load as an HTTP Archive, version 1.2."""

@@ -1,0 +1,123 @@
+"""Folders of sites: those of Mahimahi's mm-webrecord have a file for each exchange, a message of Protocol Buffers.
+
+Fields by number (Mahimahi's ``http_record.proto``): of a file 1 address, 2 port, 3 scheme (1 HTTP, 2 HTTPS), 4 request,
+5 response; of a request or response 1 first line, 2 header (repeated), 3 body; of a header 1 name, 2 value.
+"""
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cellbed.support import inputs
+from cellbed.workloads.web import warc
+from cellbed.workloads.web.site import (
+    Exchange,
+    Headers,
+    Site,
+    SiteError,
+    address,
+    chunks_joined,
+    cleaned,
+    header,
+    split,
+)
+
+_SCHEMES = ("http", "https")
+_AGAIN = "record the site again, or remove the file"
+
+
+SITE = "site.warc.gz"
+"""File in the folders of our mm-webrecord."""
+
+
+def read(folder: Path) -> Site:
+    """Read a folder of either, in the order in which its files were written. Errors: :class:`SiteError`."""
+    if (folder / SITE).exists():
+        return warc.read(folder / SITE)
+    try:
+        files = sorted(folder.iterdir(), key=lambda file: (file.stat().st_mtime_ns, file.name))
+        exchanges = [_read(file) for file in files]
+    except OSError as error:
+        raise SiteError(
+            f"{error.filename or folder}: {error.strerror}: write the path of mm-webrecord's folder"
+        ) from None
+    if not exchanges:
+        raise SiteError(f"{folder}: is empty: write the path of mm-webrecord's folder")
+    return Site(str(folder), exchanges)
+
+
+def _read(file: Path) -> Exchange:
+    content = inputs.content(file, inputs.share_of_memory())
+    try:
+        fields = dict(_fields(content))
+        line, headers, sent = _message(fields[4])
+        status_line, reply, body = _message(fields[5])
+        method, target, _ = line.split(" ")
+        status = re.match(r"HTTP/[0-9.]+ +([1-9][0-9]{2}) ?(.*)", status_line)
+        scheme = _SCHEMES[int(fields[3]) - 1]
+        server = address(bytes(fields[1]).decode("ascii"))
+        host = header(headers, "host") or f"{server}:{int(fields[2])}"
+        origin, path = split(target if target.startswith("http") else f"{scheme}://{host}{target}")
+        assert status is not None
+    except (KeyError, ValueError, TypeError, IndexError, AssertionError):
+        raise SiteError(f"{file}: not a whole file of mm-webrecord: {_AGAIN}") from None
+    if (header(reply, "transfer-encoding") or "").lower() == "chunked":
+        body = chunks_joined(body)
+    return Exchange(
+        method=method,
+        origin=origin,
+        target=path,
+        request=cleaned(headers),
+        sent=sent,
+        status=int(status[1]),
+        reason=status[2],
+        reply=cleaned(reply),
+        body=body,
+        address=server,
+        date=f"{datetime.fromtimestamp(file.stat().st_mtime, UTC):%Y-%m-%dT%H:%M:%S.%fZ}",
+    )
+
+
+def _message(data: bytes | int) -> tuple[str, Headers, bytes]:
+    """Return the first line, headers and body of a request or reply."""
+    line, headers, body = "", [], b""
+    for number, value in _fields(bytes(data) if isinstance(data, bytes) else b"\xff"):
+        if number == 2:
+            pair = {of: bytes(text).decode("latin-1") for of, text in _fields(bytes(value))}
+            headers.append((pair[1], pair.get(2, "")))
+        elif number == 1:
+            line = bytes(value).decode("latin-1").rstrip("\r\n")
+        elif number == 3:
+            body = bytes(value)
+    return line, tuple(headers), body
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, bytes | int]]:
+    """Yield numbers and values of a message's fields: whole numbers, and bytes (Protocol Buffers' wire types 0 and 2).
+
+    Errors: ``ValueError``, ``IndexError``.
+    """
+    at = 0
+    while at < len(data):
+        key, at = _whole(data, at)
+        value, at = _whole(data, at)
+        if key & 7 == 0:
+            yield key >> 3, value
+        elif key & 7 == 2 and at + value <= len(data):
+            yield key >> 3, data[at : at + value]
+            at += value
+        else:
+            raise ValueError("not a field of such a file")
+
+
+def _whole(data: bytes, at: int) -> tuple[int, int]:
+    """Return the whole number at a place, and the place behind it."""
+    value, shift = 0, 0
+    while True:
+        value |= (data[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if data[at - 1] < 0x80:
+            return value, at
+        if shift > 63:
+            raise ValueError("number too long")

@@ -1,0 +1,117 @@
+"""mm-webreplay and mm-webrecord with real programs, in a world of network namespaces."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cellbed.testbed.machine import process as machine
+from cellbed.workloads.web import har, mahimahi, warc
+from shell_world import INTERNET, ORDINARY_USER, World, missing, open_world, without_remark
+from site_examples import ADDRESSES, BODIES, PAGE
+from site_examples import har as example
+from site_examples import mahimahi as write_mahimahi
+
+pytestmark = [
+    pytest.mark.needs_tun,
+    pytest.mark.skipif(missing() is not None, reason=str(missing())),
+    *(
+        pytest.mark.skipif(machine.find(program) is None, reason=f"{program} is not installed")
+        for program in ("nginx", "curl", "openssl")
+    ),
+]
+HTTP = """
+import socketserver, http.server
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self):
+        body = self.path.encode() * 1000
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *_):
+        pass
+server = http.server.ThreadingHTTPServer(("0.0.0.0", 80), Handler)
+print("ready", flush=True)
+server.serve_forever()
+"""
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    with open_world() as world:
+        world.install_mahimahi()
+        yield world
+
+
+def run(world: World, *command: str, user: int = 0) -> subprocess.CompletedProcess[str]:
+    return world.run(world.on_path(*command), user=user)
+
+
+@pytest.mark.parametrize("user", [0, ORDINARY_USER])
+def test_a_folder_is_replayed_at_its_addresses_to_any_program_in_any_shells(world: World, user: int) -> None:
+    folder = world.folder / f"recorded{user}"
+    write_mahimahi(folder)
+    before = world.traces()
+    get = "curl -sSf -w '%{remote_ip} %{http_version} %{http_code}\\n' -o"
+    script = f"{get} {folder}/one {PAGE} && {get} /dev/null 'https://cdn.shop.test/b.png?size=2&stamp=7'"
+    script += f"; {get} /dev/null https://www.shop.test/none; curl -sS --connect-timeout 1 http://{INTERNET}/"
+    folder.chmod(0o777)
+    done = run(world, "mm-webreplay", str(folder), "mm-delay", "20", "sh", "-c", script, user=user)
+    said = done.stdout.splitlines()
+    assert said[:2] == [f"{ADDRESSES[host]} 2 200" for host in ("www.shop.test", "cdn.shop.test")], done.stderr
+    assert (folder / "one").read_bytes() == BODIES[PAGE][1]
+    assert said[2].endswith(" 404")
+    assert len(said) == 3  # there is no other network
+    assert "1 requests matched no recorded one" in done.stderr
+    assert "https://www.shop.test/none" in done.stderr
+    assert world.traces() == before
+
+
+def test_a_warc_file_is_replayed_and_the_status_is_the_commands(world: World) -> None:
+    (world.folder / "x.har").write_text(json.dumps(example()))
+    warc.write(world.folder / "x.warc.gz", har.read(world.folder / "x.har").site.exchanges)
+    command = ["curl", "-s", "--compressed", "-A", "Tester/1.0", "https://www.shop.test/a.css"]
+    done = run(world, "mm-webreplay", str(world.folder / "x.warc.gz"), *command)
+    assert done.stdout.encode() == BODIES["https://www.shop.test/a.css"][1], done.stderr
+    assert done.stderr == ""
+    assert run(world, "mm-webreplay", str(world.folder / "x.warc.gz"), "sh", "-c", "exit 7").returncode == 7
+
+
+def test_a_bad_recording_is_an_error_before_the_command_starts(world: World) -> None:
+    bad = world.folder / "bad"
+    bad.mkdir()
+    (bad / "save.1").write_bytes(b"no message")
+    for path, problem in ((bad, "not a whole file of mm-webrecord"), (Path("/nowhere"), "No such file")):
+        done = run(world, "mm-webreplay", str(path), "touch", str(world.folder / "started"))
+        assert done.returncode == 1
+        assert problem in done.stderr
+        assert not (world.folder / "started").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(machine.find("mitmdump") is None, reason="mitmproxy is not installed")
+@pytest.mark.parametrize("user", [0, ORDINARY_USER])
+def test_a_program_is_recorded_and_replayed(world: World, user: int) -> None:
+    if user == 0:
+        world.serve(HTTP, internet=True)
+    folder = world.home(user) / "recorded"
+    before = world.traces()
+    url = f"http://{INTERNET}/some?thing=1"
+    done = run(world, "mm-webrecord", str(folder), "mm-delay", "5", "curl", "-sS", url, user=user)
+    body = "/some?thing=1" * 1000
+    assert done.stdout == body, done.stderr
+    assert without_remark(done.stderr) == ""
+    assert world.traces() == before
+    (found,) = mahimahi.read(folder).exchanges
+    assert (found.url, found.body.decode(), found.address) == (url, body, INTERNET)
+    done = run(world, "mm-webreplay", str(folder), "curl", "-sS", url, user=user)
+    assert done.stdout == body, done.stderr
+    again = run(world, "mm-webrecord", str(folder), "true", user=user)
+    assert again.returncode == 1
+    assert "has a recording" in again.stderr

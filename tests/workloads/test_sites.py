@@ -1,0 +1,420 @@
+"""Recorded sites: HARs, WARC files and Mahimahi's folders, matching, replay to a browser, and recording."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import h11
+import polars as pl
+import pytest
+
+from cellbed.scenario import ScenarioError, parse
+from cellbed.testbed.machine import process as machine
+from cellbed.workloads.browsing import PROGRAMS
+from cellbed.workloads.web import mahimahi, warc
+from cellbed.workloads.web.matcher import Matcher
+from cellbed.workloads.web.site import Exchange, Replies, SiteError, split
+from in_process import cellbed
+from scenario_text import NODES
+from site_examples import ADDRESSES, BODIES, PAGE, har
+from site_examples import mahimahi as write_mahimahi
+
+NAMED = f'name = "web"\nduration = "6 s"\nseed = 3\n{NODES}\n'
+APP = '[apps.web]\nkind = "web"\nserver = "edge"\narrivals = "closed"\ntimeout = "5 min"\ndrain = "5 min"\n'
+needs_browser = pytest.mark.skipif(not any(map(machine.find, PROGRAMS)), reason="chromium is not installed")
+needs_nginx = pytest.mark.skipif(machine.find("nginx") is None, reason="nginx is not installed")
+needs_proxy = pytest.mark.skipif(machine.find("mitmdump") is None, reason="mitmproxy is not installed")
+
+
+def _imported(folder: Path, **changes: object) -> Path:
+    (folder / "shop.har").write_text(json.dumps(har(**changes)))
+    done = cellbed("web", "import", folder / "shop.har", "-o", folder / "shop.warc.gz")
+    assert done.returncode == 0, done.stderr
+    return folder / "shop.warc.gz"
+
+
+def _check(exchanges: list[Exchange]) -> None:
+    """Compare a site with the example, whatever file it came from."""
+    assert [each.url for each in exchanges] == list(BODIES)
+    for each in exchanges:
+        kind, body = BODIES[each.url]
+        reply = dict(each.reply)
+        assert (gzip.decompress(each.body) if kind == "text/css" else each.body) == body
+        assert {name.lower(): value for name, value in reply.items()} == {
+            "content-type": kind,
+            "x-origin": each.url,
+            **({"content-encoding": "gzip"} if kind == "text/css" else {}),
+        }
+        assert each.address == ADDRESSES[each.origin.host]
+
+
+def test_a_har_becomes_a_warc_file_with_every_reply(tmp_path: Path) -> None:
+    site = warc.read(_imported(tmp_path))
+    _check(list(site.exchanges))
+    assert site.page == PAGE
+    assert {each.date for each in site.exchanges} == {"2026-02-03T03:05:06.789000Z"}
+    shown = [line.split() for line in cellbed("web", "show", tmp_path / "shop.warc.gz").stdout.splitlines()]
+    size = sum(len(each.body) for each in site.exchanges)
+    assert [words[:3] for words in shown[1:3]] == [
+        ["https://www.shop.test", "203.0.113.5", "3"],
+        ["https://cdn.shop.test", "203.0.113.6", "2"],
+    ]
+    assert shown[3:] == [["2", "origins", "5", f"{size:,}"], ["page:", PAGE]]
+
+
+def test_other_tools_read_our_warc_files(tmp_path: Path) -> None:
+    reader = pytest.importorskip("warcio.archiveiterator", reason="warcio is not installed")
+    with _imported(tmp_path).open("rb") as file:
+        bodies = {}
+        for record in reader.ArchiveIterator(file, check_digests=True):
+            if record.rec_type == "response":
+                bodies[record.rec_headers.get_header("WARC-Target-URI")] = record.content_stream().read()
+    assert bodies == {url: body for url, (_, body) in BODIES.items()}
+
+
+def test_warc_files_of_wget_are_read(tmp_path: Path) -> None:
+    if machine.find("wget") is None:
+        pytest.skip("wget is not installed")
+    (tmp_path / "www").mkdir()
+    (tmp_path / "www" / "index.html").write_text("<h1>x</h1><img src=b.png>")
+    (tmp_path / "www" / "b.png").write_bytes(bytes(range(256)) * 300)
+    command = [
+        sys.executable,
+        "-u",
+        "-m",
+        "http.server",
+        "0",
+        "--bind",
+        "127.0.0.1",
+        "--directory",
+        str(tmp_path / "www"),
+    ]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert server.stdout is not None
+        url = server.stdout.readline().split("(")[1].split(")")[0]
+        wget = ["wget", "-q", "-p", url, "--warc-file", tmp_path / "x", "-P", tmp_path / "out"]
+        subprocess.run(wget, check=False, timeout=60)
+    finally:
+        server.kill()
+        server.wait()
+    site = warc.read(tmp_path / "x.warc.gz")
+    assert site.page == url
+    assert {each.url.removeprefix(url): each.body for each in site.exchanges if each.status == 200} == {
+        path.replace("index.html", ""): (tmp_path / "www" / path).read_bytes() for path in ("index.html", "b.png")
+    }
+    assert all(("User-Agent" in dict(each.request)) for each in site.exchanges)
+
+
+def test_folders_of_mahimahi_are_read_in_the_order_of_their_files(tmp_path: Path) -> None:
+    write_mahimahi(tmp_path / "recorded")
+    for number, file in enumerate(sorted((tmp_path / "recorded").iterdir(), reverse=True)):
+        os.utime(file, ns=(number * 10**9, number * 10**9))
+    _check(list(mahimahi.read(tmp_path / "recorded").exchanges))
+    done = cellbed("web", "import", tmp_path / "recorded", "-o", tmp_path / "x.warc")
+    assert done.returncode == 0, done.stderr
+    _check(list(warc.read(tmp_path / "x.warc").exchanges))
+
+
+def test_entries_without_content_are_left_out_named_and_counted(tmp_path: Path) -> None:
+    entries = har()
+    del entries["log"]["entries"][1]["response"]["content"]["text"]
+    (tmp_path / "x.har").write_text(json.dumps(entries))
+    done = cellbed("web", "import", tmp_path / "x.har", "-o", tmp_path / "x.warc.gz")
+    assert done.returncode == 0
+    assert "https://www.shop.test/a.css: no content" in done.stderr
+    assert "left out: 1 of the requests" in done.stderr
+    assert len(warc.read(tmp_path / "x.warc.gz").exchanges) == len(BODIES) - 1
+
+
+def _bad(folder: Path, what: str) -> Path:
+    """Return a file that is no site, or no whole one."""
+    path = folder / f"bad.{'har' if 'har' in what else 'warc.gz'}"
+    good = _imported(folder).read_bytes()
+    plain = gzip.decompress(good)
+    if what == "FIFO":
+        os.mkfifo(path)
+    elif what != "missing":
+        path.write_bytes(
+            {
+                "truncated gzip": good[:-100],
+                "truncated record": plain[:-100],
+                "truncated fields": plain[: plain.rindex(b"WARC/1.1") + 20],
+                "corrupt": plain.replace(b"WARC/1.1\r\nWARC-Type: request", b"what?"),
+                "text": b"<html>",
+                "empty": b"",
+                "har without contents": json.dumps(har(text=None)).encode(),
+                "har truncated": json.dumps(har()).encode()[:-100],
+                "har of another kind": b'{"log": 3}',
+                "har malformed": b'{"log": {"entries": [{"request": 5}]}}',
+            }[what]
+        )
+    return path
+
+
+@pytest.mark.parametrize(
+    ("what", "problem"),
+    [
+        ("truncated gzip", "truncated"),
+        ("truncated record", "truncated record"),
+        ("truncated fields", "truncated record"),
+        ("corrupt", "malformed record"),
+        ("text", "not a WARC file"),
+        ("empty", "not a WARC file"),
+        ("FIFO", "a pipe, not a file"),
+        ("missing", "No such file"),
+        ("har without contents", "export it with contents"),
+        ("har truncated", "not a whole JSON file"),
+        ("har of another kind", "not an HTTP Archive"),
+        ("har malformed", "entry 0: malformed"),
+    ],
+)
+def test_a_bad_file_is_one_clear_error(tmp_path: Path, what: str, problem: str) -> None:
+    path = _bad(tmp_path, what)
+    verb = ("import", path, "-o", tmp_path / "x.warc") if "har" in what else ("show", path)
+    done = cellbed("web", *verb)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: {path}: ")
+    assert problem in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "x.warc").exists()
+
+
+def test_any_damage_to_a_file_of_mm_webrecord_is_an_error(tmp_path: Path) -> None:
+    write_mahimahi(tmp_path / "recorded")
+    file = tmp_path / "recorded" / "save.9"
+    good = file.read_bytes()
+    for end in (0, 1, 5, 20, len(good) // 2, len(good) - 1):
+        file.write_bytes(good[:end])
+        with pytest.raises(SiteError, match="not a whole file of mm-webrecord"):
+            mahimahi.read(tmp_path / "recorded")
+
+
+def test_requests_match_as_with_mahimahi() -> None:
+    def made(url: str, agent: str, method: str = "GET") -> Exchange:
+        origin, target = split(url)
+        request = (("User-Agent", agent),)
+        return Exchange(method=method, origin=origin, target=target, status=200, reply=(), request=request)
+
+    found = Replies(
+        [
+            made("https://a.test/x?id=17&t=100", "one"),
+            made("https://a.test/x?id=25&t=100", "one"),
+            made("https://a.test/x?id=25&t=200", "two"),
+            made("https://a.test/x?id=2", "one"),
+            made("https://a.test/x", "one"),
+            made("http://a.test/x", "one"),
+            made("https://a.test:8443/y", "one", "POST"),
+        ]
+    )
+
+    def target(method: str, origin: str, path: str, agent: str = "one") -> str | None:
+        each = found.find(method, origin, path, agent)
+        return each.url if each is not None else None
+
+    # The longest common prefix of the query, among those of an equal User-Agent.
+    assert target("GET", "https://a.test", "/x?id=25&t=999") == "https://a.test/x?id=25&t=100"
+    assert target("GET", "https://a.test", "/x?id=2") == "https://a.test/x?id=2"
+    assert target("GET", "https://a.test", "/x?id=1") == "https://a.test/x?id=17&t=100"
+    assert target("GET", "https://a.test", "/x?id=25&t=999", "two") == "https://a.test/x?id=25&t=200"
+    assert target("GET", "https://a.test", "/x?other", "nobody") == "https://a.test/x?id=17&t=100"
+    assert target("GET", "https://a.test", "/x") == "https://a.test/x"
+    assert target("GET", "http://a.test", "/x") == "http://a.test/x"
+    # Scheme, host, port, method and path are equal, and so is whether there is a query.
+    assert target("GET", "http://a.test", "/x?id=25") is None
+    assert target("GET", "https://b.test", "/x") is None
+    assert target("POST", "https://a.test", "/x") is None
+    assert target("GET", "https://a.test", "/X") is None
+    assert target("POST", "https://a.test:8443", "/y") == "https://a.test:8443/y"
+    assert target("POST", "https://a.test", "/y") is None
+
+
+def test_unmatched_requests_are_answered_with_404_and_counted() -> None:
+    matcher = Matcher(Replies([]))
+    assert matcher.note is None
+    for number in (1, 1, 2):
+        headers = [("Host", "x"), ("Cellbed-Origin", "https://a.test")]
+        reply, _ = matcher.answer(h11.Request(method="GET", target=f"/{number}", headers=headers))
+        assert reply.status_code == 404
+    assert matcher.note == (
+        "3 requests matched no recorded one and were answered with 404: GET https://a.test/1 (2×), "
+        "GET https://a.test/2 (1×)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ('site = "shop.warc.gz"\nserver = "edge"\nurl = "https://www.shop.test/"\n', "has no reply of"),
+        (
+            'site = "shop.warc.gz"\nserver = "edge"\norigins = { "cdn.shop.tst" = "edge" }\n',
+            "did you mean 'cdn.shop.test'",
+        ),
+        ('site = "shop.warc.gz"\nserver = "edge"\norigins = { "cdn.*" = "cloud" }\n', "'cloud' has no nodes"),
+        ('site = "shop.warc.gz"\nserver = "edge"\nroot = "."\n', "remove one of the two"),
+        ('site = "shop.warc.gz"\n', "write the node group that serves the page"),
+        ('page = "google"\nserver = "edge"\norigins = { "cdn.*" = "edge" }\n', "are those of a recorded site"),
+        ('site = "bad.warc.gz"\nserver = "edge"\n', "truncated"),
+        ('site = "none.warc.gz"\nserver = "edge"\n', "none.warc.gz"),
+    ],
+)
+def test_keys_that_do_not_fit_are_errors_with_a_remedy(tmp_path: Path, keys: str, problem: str) -> None:
+    _bad(tmp_path, "truncated gzip")
+    with pytest.raises(ScenarioError, match=r"x\.toml:[0-9]+: apps\.web") as refused:
+        parse(f'{NAMED}[apps.web]\nkind = "web"\nrate = "1 /s"\n{keys}', source="x.toml", folder=tmp_path)
+    assert problem in str(refused.value)
+
+
+def _replayed(
+    folder: Path, keys: str, name: str = "shop.warc.gz", nodes: str = ""
+) -> tuple[pl.DataFrame, pl.DataFrame, str]:
+    """Run a scenario with a site: its loads and objects, and what it printed."""
+    (folder / "x.toml").write_text(f'{NAMED}{nodes}{APP}site = "{name}"\n{keys}')
+    done = cellbed("run", folder / "x.toml", "--no-limits", "--out", folder / "runs")
+    assert done.returncode == 0, done.stderr
+    (run,) = (folder / "runs").iterdir()
+    table = pl.read_parquet(run / "requests.parquet")
+    return table.filter(app="web"), table.filter(app="web:objects"), done.stdout
+
+
+CLOUD = '[nodes.cloud]\ncpus = 1.0\nmemory = "256 MiB"\n'
+
+
+@pytest.mark.needs_tun
+@pytest.mark.timeout(400)
+@needs_browser
+@needs_nginx
+def test_a_site_is_replayed_with_origins_at_different_distances(tmp_path: Path) -> None:
+    _imported(tmp_path)
+    nodes = f'{CLOUD}[links.core]\nedge = "3 ms"\ncloud = "40 ms"\n'
+    text = NAMED.split("[links.core]")[0]
+    (tmp_path / "x.toml").write_text(f'{text}{nodes}{APP}site = "shop.warc.gz"\norigins = {{ "cdn.*" = "cloud" }}\n')
+    done = cellbed("run", tmp_path / "x.toml", "--no-limits", "--out", tmp_path / "runs")
+    assert done.returncode == 0, done.stderr
+    (run,) = (tmp_path / "runs").iterdir()
+    table = pl.read_parquet(run / "requests.parquet")
+    loads, objects = table.filter(app="web"), table.filter(app="web:objects")
+    assert set(loads["status"]) == {"ok"}
+    assert set(loads["broken"]) <= {0, 1}
+    assert set(objects["protocol"].drop_nulls()) == {"h2"}
+    good = objects.filter(status="ok")
+    found = {row["url"].replace("RANDOM", "1") for row in good.iter_rows(named=True)}
+    assert found == set(BODIES) - {"https://cdn.shop.test/b.png?size=3&stamp=1"}
+    for row in good.iter_rows(named=True):
+        size = len(BODIES[row["url"].replace("RANDOM", "1")][1])
+        # The stylesheet is compressed; not all headers count.
+        assert row["bytes_down"] < 2000 if "a.css" in row["url"] else abs(row["bytes_down"] - size) < 2000
+        assert (row["part_uplink_delay"] > 0.049) == ("cdn" in row["url"])
+    assert objects["residual_s"].drop_nulls().median() < 2e-3  # type: ignore[operator]
+    assert "requests matched no recorded one" in done.stdout
+    assert "https://www.shop.test/missing.json" in done.stdout
+
+
+@pytest.mark.needs_tun
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@needs_browser
+@pytest.mark.parametrize(("keys", "protocol"), [('version = "1.1"\n', "http/1.1"), ('version = "3"\n', "h3")])
+def test_versions_of_a_replay_by_caddy(tmp_path: Path, keys: str, protocol: str) -> None:
+    if machine.find("caddy") is None:
+        pytest.skip("caddy is not installed")
+    _imported(tmp_path)
+    loads, objects, said = _replayed(tmp_path, f'software = "caddy"\n{keys}')
+    assert set(loads["status"]) == {"ok"}
+    assert set(objects["protocol"].drop_nulls()) == {protocol}
+    assert len(objects.filter(status="ok")["url"].unique()) == len(BODIES) - 1
+    assert "requests matched no recorded one" in said
+
+
+NGINX = """
+daemon off; master_process off; pid nginx.pid; error_log stderr;
+events {{}}
+http {{
+    access_log off; client_body_temp_path t; fastcgi_temp_path t; proxy_temp_path t;
+    scgi_temp_path t; uwsgi_temp_path t;
+    types {{ text/html html; text/css css; image/png png; }}
+    gzip on; gzip_types text/css;
+    server {{ listen 127.0.0.1:{0}; root {2}; }}
+    server {{ listen 127.0.0.1:{1}; root {2}; add_header X-Origin two; }}
+}}
+"""
+
+
+@pytest.fixture
+def two_origins(tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """URLs of two origins that nginx serves on this machine."""
+    from cellbed.workloads.web.record import free_port
+
+    ports = free_port(), free_port()
+    urls = f"http://127.0.0.1:{ports[0]}/", f"http://localhost:{ports[1]}/"
+    files = tmp_path / "www"
+    files.mkdir()
+    (files / "index.html").write_text(f'<link rel="stylesheet" href="a.css"><h1>x</h1><img src="{urls[1]}b.png?q=1">')
+    (files / "a.css").write_text("h1{color:red}" + "/* style */" * 2000)
+    (files / "b.png").write_bytes(bytes(range(256)) * 200)
+    (tmp_path / "nginx.conf").write_text(NGINX.format(*ports, files))
+    command = ["nginx", "-p", str(tmp_path), "-e", "stderr", "-c", str(tmp_path / "nginx.conf")]
+    server = subprocess.Popen(command)
+    tables = Path(f"/proc/{server.pid}/net/tcp")
+    while f":{ports[1]:04X} 00000000:0000 0A" not in tables.read_text():
+        assert server.poll() is None
+        time.sleep(0.01)
+    yield urls
+    server.kill()
+    server.wait()
+
+
+@needs_nginx
+def test_a_har_of_playwright_has_every_reply(tmp_path: Path, two_origins: tuple[str, str], browser: Any) -> None:
+    one, two = two_origins
+    context = browser.new_context(record_har_path=tmp_path / "x.har", record_har_content="embed")
+    context.new_page().goto(one)
+    context.close()
+    done = cellbed("web", "import", tmp_path / "x.har", "-o", tmp_path / "x.warc.gz")
+    assert done.returncode == 0, done.stderr
+    site = warc.read(tmp_path / "x.warc.gz")
+    replies = {each.url: each for each in site.exchanges}
+    assert site.page == one
+    assert gzip.decompress(replies[f"{one}a.css"].body) == (tmp_path / "www" / "a.css").read_bytes()
+    assert replies[f"{two}b.png?q=1"].body == (tmp_path / "www" / "b.png").read_bytes()
+    assert replies[one].address == "127.0.0.1"
+
+
+@pytest.mark.needs_tun
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@needs_browser
+@needs_nginx
+@needs_proxy
+def test_a_site_is_recorded_and_every_object_of_it_replayed(tmp_path: Path, two_origins: tuple[str, str]) -> None:
+    one, two = two_origins
+    done = cellbed("web", "record", one, "-o", tmp_path / "x.warc.gz")
+    assert done.returncode == 0, done.stderr
+    site = warc.read(tmp_path / "x.warc.gz")
+    replies = {each.url: each for each in site.exchanges}
+    assert {one, f"{one}a.css", f"{two}b.png?q=1"} <= set(replies)
+    assert replies[f"{two}b.png?q=1"].body == bytes(range(256)) * 200
+    assert dict(replies[f"{one}a.css"].reply)["Content-Encoding"] == "gzip"
+    assert {each.address for each in site.exchanges} == {"127.0.0.1"}
+    loads, objects, _ = _replayed(tmp_path, 'version = "1.1"\n', name="x.warc.gz")
+    assert set(loads["status"]) == {"ok"}
+    assert set(loads["broken"]) <= {0, 1}  # no icon, there and here
+    assert {one, f"{one}a.css", f"{two}b.png?q=1"} <= set(objects.filter(status="ok")["url"])
+
+
+@needs_browser
+@needs_proxy
+@pytest.mark.slow
+def test_recording_a_server_that_does_not_answer_is_an_error(tmp_path: Path) -> None:
+    done = cellbed("web", "record", "http://127.0.0.1:4459/", "-o", tmp_path / "x.warc.gz")
+    assert done.returncode == 2
+    assert "http://127.0.0.1:4459/: no reply" in done.stderr
+    assert not (tmp_path / "x.warc.gz").exists()
