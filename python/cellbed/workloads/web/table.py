@@ -12,6 +12,7 @@ from cellbed.scenario.roles import Role
 from cellbed.scenario.table import written
 from cellbed.support.near_names import did_you_mean
 from cellbed.workloads.browsing import PACKAGES, PROGRAMS
+from cellbed.workloads.browsing.table import server_misfits
 from cellbed.workloads.web.pages import DOMAIN, hosts, pages
 
 _SOURCES = ("page", "root", "url")
@@ -101,10 +102,8 @@ class Web(Load):
                 yield "software", "the URL's server is your own program: remove this key"
             if self.version != "1.1" and self.url.startswith("http:"):
                 yield "version", "browsers use it with TLS alone: write 'https://' in 'url', or version = \"1.1\""
-        elif self.version == "3" and self.software == "nginx":
-            yield "version", 'nginx of distributions has no HTTP/3: write software = "caddy", or version = "2"'
-        elif self.server is not None and self.server.on in groups and not groups[self.server.on].backend.shares_files:
-            yield "server", f"nodes '{self.server.on}' do not share this machine's files: use namespace nodes, or 'url'"
+        else:
+            yield from server_misfits(self.software, self.version, self.server, groups)
 
     def __str__(self) -> str:
         """Return the application in a line."""
