@@ -81,7 +81,7 @@ class Entry:
     @property
     def wanted_ns(self) -> int:
         """Return when the page wanted it."""
-        return round(self.request["timestamp"] * SECOND)
+        return round(float(self.request["timestamp"]) * SECOND)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What the tables of kinds whose pages nginx or Caddy serves have in common."""
+"""Keys that do not fit each other in the tables of kinds whose files nginx or Caddy serves."""
 
 from collections.abc import Iterator
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from cellbed.support import prctl
 from cellbed.workloads import generator, lifecycle, machine
-from cellbed.workloads.browsing.browser import Browser, BrowserError, Flow, Page, open_page
+from cellbed.workloads.browsing.browser import Browser, BrowserError, Flow, Page, once, open_page
 from cellbed.workloads.browsing.netlog import NetLog
 from cellbed.workloads.browsing.objects import attach
 from cellbed.workloads.generator import SECOND, Generator
@@ -163,7 +163,7 @@ class WebLoad(Generator):
         elif method == "Inspector.targetCrashed" and made is not None:
             self._end(made, "the page crashed: its node may have too little memory")
         elif method == "Page.javascriptDialogOpening" and self._browser is not None:
-            self._browser.start(_one("Page.handleJavaScriptDialog", session, accept=True))
+            self._browser.start(once("Page.handleJavaScriptDialog", session, accept=True))
         elif made is not None and method == "Page.loadEventFired":
             if made.entries and made.entries[0].error is None and not made.loaded:
                 made.loaded, made.deadline_ns = True, machine.now_ns() + _SETTLE_NS
@@ -276,11 +276,6 @@ class WebLoad(Generator):
             self._record_objects()
         self._objects.close()
         shutil.rmtree(self._settings.folder, ignore_errors=True)
-
-
-def _one(method: str, session: str | None, **params: Any) -> Flow:
-    with contextlib.suppress(BrowserError):
-        yield method, session, params
 
 
 def main(config: dict[str, Any]) -> None:

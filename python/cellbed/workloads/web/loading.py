@@ -80,7 +80,7 @@ class Loading(Entries):
             if not each.cached:
                 made = PageObject(each.number, self.request.endpoint, each.wanted_ns)
                 each.fill(made)
-                made.load, made.initiator = self.request.request, numbers.get(_initiator(each.request))
+                made.load, made.initiator = self.request.request, numbers.get(_initiator(each.request) or "")
                 yield made
 
     def har(self) -> str:
