@@ -178,12 +178,12 @@ def test_measures_of_a_playback() -> None:
         size = playback.wanted[url].rate // 2
         playback.loaded.append(Loaded(playback.wanted[url], round(asked_s * SECOND), round(there_s * SECOND), size))
     found = playback.measures(20 * SECOND, 5 * SECOND)
-    assert {name: found[name] for name in ("start_up_s", "stalls", "stalled_s", "switches", "decoder_stalls")} == {
+    assert {name: found[name] for name in ("start_up_s", "stalls", "stalled_s", "switches", "decoder_stalled_s")} == {
         "start_up_s": 1.0,
         "stalls": 1,
         "stalled_s": 2.0,
         "switches": 1,
-        "decoder_stalls": 1,
+        "decoder_stalled_s": 0.5,
     }
     assert found["dropped_frames_percent"] == 10
     assert found["stall_s"] == {"values": [2.0], "times_s": [10.0]}

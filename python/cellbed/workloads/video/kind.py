@@ -80,7 +80,7 @@ _MEASURES = (
 )
 _DECODED = (
     Limit("frames that came too late to be shown", "dropped_frames_percent", "<=", 5.0, "at most 5 %"),
-    Limit("stalls with a filled buffer", "decoder_stalls", "<=", 0.0, "none"),
+    Limit("stalls with a filled buffer", "decoder_stalled_s", "<=", 0.5, "at most 0.5 s"),
 )
 """What a machine that decodes in time keeps to."""
 

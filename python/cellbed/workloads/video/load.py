@@ -28,6 +28,7 @@ _PAGE = b"""<!doctype html><meta charset="utf-8"><title>video</title><link rel="
 <video muted playsinline width="320" height="180"></video>"""
 """It comes from here and not over the link, as the player does. A small picture costs the processor little beside its
 decoding."""
+_ABORTED = "net::ERR_ABORTED"
 _START_NS = 60 * SECOND
 """Limit of the time until the browser has started."""
 
@@ -193,6 +194,8 @@ class VideoLoad(Generator):
             wanted = self._playback.wanted[entry.url]
             made = Chunk(entry.number, self._endpoint, entry.wanted_ns)
             entry.fill(made)
+            if entry.error == _ABORTED:
+                made.reply_ns, made.status, made.error = None, "lost", "the player abandoned it"
             made.chunk, made.rate = round(wanted.at_s / wanted.length_s), wanted.rate
             made.step = f"{wanted.height}p"
             if made.status == "ok" and entry.end_ns is not None:

@@ -97,8 +97,15 @@ class Playback:
         single numbers. until_ns: what comes later is left out."""
         begin_ns = until_ns if self.begin_ns is None else self.begin_ns
         loaded = sorted((each for each in self.loaded if each.there_ns <= until_ns), key=lambda each: each.asked_ns)
-        stalls = [each for each in self.stalls if each.buffer_s <= DECODER_S and each.begin_ns < until_ns]
-        lengths = [(min(each.end_ns or until_ns, until_ns) - each.begin_ns) / 1e9 for each in stalls]
+        network, decoder = (
+            [
+                (each.begin_ns, (min(each.end_ns or until_ns, until_ns) - each.begin_ns) / 1e9)
+                for each in self.stalls
+                if (each.buffer_s > DECODER_S) == of_decoder and each.begin_ns < until_ns
+            ]
+            for of_decoder in (False, True)
+        )
+        stalled_s = sum(length for _, length in network)
         # A chunk that is loaded in another rendition replaces the one before.
         rates = [rate for _, rate in sorted({each.wanted.at_s: each.wanted.rate / 1e6 for each in loaded}.items())]
         started_ns = self.started_ns if self.started_ns is not None and self.started_ns <= until_ns else None
@@ -114,14 +121,14 @@ class Playback:
                 [(each.there_ns, each.size * 8e3 / max(1, each.there_ns - each.asked_ns)) for each in loaded]
             ),
             "buffer_s": series(samples),
-            "stall_s": series([(each.begin_ns, length) for each, length in zip(stalls, lengths, strict=True)]),
+            "stall_s": series(network),
         }
         found = {name: each for name, each in found.items() if each["values"]}
         found |= {
-            "stalls": len(stalls),
-            "stalled_s": sum(lengths),
+            "stalls": len(network),
+            "stalled_s": stalled_s,
             "switches": sum(before != after for before, after in pairwise(rates)),
-            "decoder_stalls": sum(each.buffer_s > DECODER_S and each.begin_ns < until_ns for each in self.stalls),
+            "decoder_stalled_s": sum(length for _, length in decoder),
         }
         if started_ns is not None:
             found["start_up_s"] = start_up_s
@@ -130,7 +137,7 @@ class Playback:
         if rates:
             found |= {
                 "mean_bitrate_mbit_s": sum(rates) / len(rates),
-                "qoe_mbit_s": qoe(rates, sum(lengths), start_up_s),
+                "qoe_mbit_s": qoe(rates, stalled_s, start_up_s),
             }
         return found
 
