@@ -29,7 +29,7 @@ from cellbed.workloads.video.renditions import LADDER
 from cellbed.workloads.video.table import LIBRARIES, Video
 from in_process import cellbed
 from scenario_text import NODES
-from test_web import _descendants, _words, needs_browser, needs_nginx, needs_openssl
+from test_web import _descendants, _words, needs_browser, needs_caddy, needs_nginx, needs_openssl
 
 HEAD = 'name = "video"\nduration = "11 s"\nseed = 3\n'
 APP = '[apps.video]\nkind = "video"\nserver = "edge"\nlength = "8 s"\nrenditions = ["720p"]\n'
@@ -238,12 +238,19 @@ def test_a_dash_video_is_played_and_every_chunk_is_found_in_the_packet_log(tmp_p
 
 @real
 @pytest.mark.slow
-def test_an_hls_video_is_played_and_every_chunk_is_found_in_the_packet_log(tmp_path: Path) -> None:
-    run = _run(tmp_path, f'{HEAD}{NODES}\n{APP}protocol = "hls"\nversion = "1.1"\n')
+@pytest.mark.parametrize(
+    ("keys", "protocol"),
+    [
+        ('protocol = "hls"\nversion = "1.1"\n', "http/1.1"),
+        pytest.param('version = "3"\nsoftware = "caddy"\n', "h3", marks=needs_caddy),
+    ],
+)
+def test_hls_and_other_versions_of_http_are_decomposed_likewise(tmp_path: Path, keys: str, protocol: str) -> None:
+    run = _run(tmp_path, f"{HEAD}{NODES}\n{APP}{keys}")
     chunks = pl.read_parquet(run / "requests.parquet").filter(app="video")
     assert chunks["chunk"].to_list() == [0, 1]
     assert set(chunks["status"]) == {"ok"}
-    assert set(chunks["protocol"]) == {"http/1.1"}
+    assert set(chunks["protocol"]) == {protocol}
     assert chunks["residual_s"].null_count() == 0
     single, _ = _measures(run)
     assert single["start_up_s"] < 8
@@ -289,7 +296,7 @@ def _cut(file: Path) -> None:
 
 @real
 @pytest.mark.slow
-@pytest.mark.parametrize(("spoil", "error"), [(_cut, "the player gave up"), (Path.unlink, "status 404")])
+@pytest.mark.parametrize(("spoil", "error"), [(_cut, "the video: PipelineStatus"), (Path.unlink, "is not available")])
 def test_a_video_file_that_is_cut_short_or_missing_is_reported(
     tmp_path: Path, spoil: Callable[[Path], None], error: str
 ) -> None:

@@ -148,11 +148,9 @@ class VideoLoad(Generator):
                 self._write([each for each in self._entries.entries[:-1] if each.end_ns is not None])
 
     def _hear(self, message: dict[str, Any], at_ns: int) -> None:
-        before = self._playback.trouble
-        self._playback.on_message(message, at_ns)
-        if before is None and (trouble := self._playback.trouble) is not None:
+        if (trouble := self._playback.on_message(message, at_ns)) is not None:
             made = Chunk(next(self._numbers), self._endpoint, at_ns, step="player")
-            made.reply_ns, made.status, made.error = at_ns, "failed", f"the player gave up: {trouble}"
+            made.reply_ns, made.status, made.error = at_ns, "failed", trouble
             self._record_one(made)
 
     def start(self, t0_ns: int, end_ns: int, drain_ns: int) -> None:
@@ -177,8 +175,9 @@ class VideoLoad(Generator):
         yield from self._evaluate(f"watch({', '.join(map(json.dumps, asked))})", "the player")
 
     def _is_chunk(self, entry: Entry) -> bool:
-        """Return whether it is a chunk that the player asked for before the end of the load."""
-        return entry.url in self._playback.wanted and (not self._end_ns or entry.wanted_ns < self._end_ns)
+        """Return whether it is a chunk from the network that the player asked for before the end of the load."""
+        in_time = not self._end_ns or entry.wanted_ns < self._end_ns
+        return in_time and not entry.cached and entry.url in self._playback.wanted
 
     def _write(self, done: Sequence[Entry]) -> None:
         """Record the chunks among requests of the page that are over."""

@@ -12,6 +12,8 @@ INSTABILITY, STALLING, START_UP = 1.0, 3.0, 3.0
 """Weights of the linear model of quality with the paper's balanced preference, λ = 1, μ = μs = 3000 with bit rates in
 kbit/s, here in Mbit/s (Yin et al., "A Control-Theoretic Approach for Dynamic Adaptive Video Streaming over HTTP",
 SIGCOMM 2015, §3.1 and §7.1)."""
+MOST_TROUBLES = 20
+"""Errors of a player that are recorded, each once."""
 DECODER_S = 0.5
 """A player that waits although more than this is buffered waits for its decoder, not for the network."""
 
@@ -49,7 +51,7 @@ class Stall:
 class Playback:
     """A playback so far. begin_ns: it was asked for; started_ns: it played first; ended_ns: its end was reached.
     buffer: samples of time and seconds that are buffered; frames, dropped: shown or not, of the last sample; wanted: by
-    URL; trouble: why the player gave up."""
+    URL; troubles: errors of the player, which may go on."""
 
     begin_ns: int | None = None
     started_ns: int | None = None
@@ -60,10 +62,10 @@ class Playback:
     stalls: list[Stall] = field(default_factory=list)
     wanted: dict[str, Wanted] = field(default_factory=dict)
     loaded: list[Loaded] = field(default_factory=list)
-    trouble: str | None = None
+    troubles: set[str] = field(default_factory=set)
 
-    def on_message(self, message: dict[str, Any], at_ns: int) -> None:
-        """Take note of a message of ``player.js``."""
+    def on_message(self, message: dict[str, Any], at_ns: int) -> str | None:
+        """Take note of a message of ``player.js``; return an error of the player that is new."""
         if "chunk" in message:
             numbers = (round(message["rate"]), int(message["height"] or 0), message["at"], message["length"])
             self.wanted[message["chunk"]] = Wanted(*numbers)
@@ -79,10 +81,12 @@ class Playback:
             case "ended":
                 self.ended_ns = at_ns
                 self._resume(at_ns)
-            case "failed" if self.trouble is None:
-                self.trouble = str(message["text"])
+            case "failed" if (text := str(message["text"])) not in self.troubles and len(self.troubles) < MOST_TROUBLES:
+                self.troubles.add(text)
                 if self.started_ns is not None and self.ended_ns is None:
                     self._stall(at_ns, 0.0)
+                return text
+        return None
 
     def _stall(self, at_ns: int, buffer_s: float) -> None:
         if not self.stalls or self.stalls[-1].end_ns is not None:

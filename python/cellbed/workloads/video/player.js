@@ -108,11 +108,11 @@ function watch(protocol, url, abr) {
   for (const event of ["playing", "waiting", "ended"]) {
     video.addEventListener(event, () => send({ event, buffer: buffered() }))
   }
-  video.addEventListener("error", () => failed(`the video cannot be played: ${video.error.message || video.error.code}`))
+  video.addEventListener("error", () => failed(`the video: ${video.error.message || video.error.code}`))
   setInterval(() => {
     const quality = video.getVideoPlaybackQuality()
     send({ buffer: buffered(), frames: quality.totalVideoFrames, dropped: quality.droppedVideoFrames })
   }, SAMPLE_MS)
   players[protocol](url, abr)
-  video.play().catch(error => { if (error.name !== "AbortError") failed(`the video cannot be played: ${error.message}`) })
+  video.play().catch(error => { if (error.name !== "AbortError") failed(`the video: ${error.message}`) })
 }
