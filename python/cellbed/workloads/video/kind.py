@@ -68,7 +68,8 @@ def _settings(deployment: Deployment, raw: Path, index: int, seed: int, manifest
         "url": f"https://{host}/{manifest}",
         "protocol": table.protocol,
         "abr": "own" if own else table.abr or "dynamic",
-        "scripts": [*map(str, (LIBRARIES[table.protocol], _PLAYER)), *([str(table.abr)] if own else [])],
+        "scripts": [str(LIBRARIES[table.protocol]), str(_PLAYER)],
+        "rule": str(table.abr) if own else "",
         "measures": str(deployment.file(raw, node, "client.measures.json")),
         "offset_ns": deployment.start_ns,
     }

@@ -37,7 +37,8 @@ _START_NS = 60 * SECOND
 class Settings(generator.Settings):
     """The configuration of the load. program: the browser; flags: beside those of every load; folder: of its files, for
     which there is a new one; url: of the manifest; protocol, abr: as of ``watch`` in ``player.js``; scripts: files that
-    the page runs; measures: file of the measures of the playback; offset_ns: of the load's start
+    the page runs; rule: file with the
+    user's rule, or empty; measures: file of the measures of the playback; offset_ns: of the load's start
     since that of the schedule."""
 
     program: str
@@ -47,6 +48,7 @@ class Settings(generator.Settings):
     protocol: str
     abr: str
     scripts: Sequence[str]
+    rule: str
     measures: str
     offset_ns: int
 
@@ -108,10 +110,13 @@ class VideoLoad(Generator):
     def _equip(self) -> Flow:
         """Give the page its scripts."""
         yield "Fetch.disable", self._session, {}
-        for file in map(Path, self._settings.scripts):
+        *scripts, rule = map(Path, (*self._settings.scripts, self._settings.rule))
+        for file in scripts:
             yield from self._evaluate(file.read_text(encoding="utf-8"), file.name)
-        if self._settings.abr == "own":
-            yield from self._evaluate('if (typeof rule !== "function") throw "no function rule(state)"', "the rule")
+        if self._settings.rule:
+            # Names in it are not those of other scripts.
+            content = f"globalThis.rule = (() => {{{rule.read_text(encoding='utf-8')}\nreturn rule }})()"
+            yield from self._evaluate(content, rule.name)
         metrics = (yield "Performance.getMetrics", self._session, {})["metrics"]
         self._navigation_s = next(float(each["value"]) for each in metrics if each["name"] == "NavigationStart")
         self._entries = Entries(numbers=self._numbers)
@@ -145,17 +150,14 @@ class VideoLoad(Generator):
             self._entries.on_event(method, params)
             if method in ("Network.loadingFinished", "Network.loadingFailed"):
                 # The bytes of the ones before are in the log of the network by now.
-                self._write([each for each in self._entries.entries[:-1] if each.end_ns is not None])
+                over = [each for each in self._entries.entries if each.end_ns is not None]
+                self._write(sorted(over, key=lambda each: each.end_ns or 0)[:-1])
 
     def _hear(self, message: dict[str, Any], at_ns: int) -> None:
         if (trouble := self._playback.on_message(message, at_ns)) is not None:
             made = Chunk(next(self._numbers), self._endpoint, at_ns, step="player")
             made.reply_ns, made.status, made.error = at_ns, "failed", trouble
             self._record_one(made)
-
-    def start(self, t0_ns: int, end_ns: int, drain_ns: int) -> None:
-        super().start(t0_ns, end_ns, drain_ns)
-        self._playback.begin_ns = None
 
     def turn(self) -> int | None:
         now, stop_ns = machine.now_ns(), self._end_ns + self._drain_ns
