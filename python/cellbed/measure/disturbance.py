@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from cellbed.measure.packets import read_records
 from cellbed.measure.run_folder import read_lines
 from cellbed.measure.statistics import Percentile, Samples, percentile_value
+from cellbed.runformat.description import Description
 from cellbed.runformat.spans import Span
 from cellbed.support.readable import duration_words, significant
 
@@ -293,6 +294,19 @@ def judge(
     found += _unrecorded(seconds, duration_s, description.get("status") == "complete")
     found += _clocks(during)
     return found
+
+
+def overtaxed(described: Sequence[Description], own: pl.DataFrame) -> Iterator[str]:
+    """Yield which programs the machine was too slow for, by measures that they wrote (:attr:`Description.bearable`), in
+    sentences. own: the table of :func:`cellbed.measure.own.read_own`. Pure."""
+    for application in described:
+        for limit in application.bearable:
+            written = own.filter(app=application.name, measure=limit.measure)
+            for node, value, unit in written.select("node", "value", "unit").iter_rows():
+                if not limit.holds(value):
+                    amount = " ".join(filter(None, [f"{value:.3g}", unit]))
+                    what = f"the machine was too slow for {application.name} on {node}"
+                    yield f"{what}: {limit.name}: {amount}, not {limit.text}"
 
 
 def _during(seconds: pl.DataFrame, duration_s: float) -> pl.DataFrame:

@@ -22,7 +22,7 @@ from cellbed.measure.connections import (
     with_connections,
 )
 from cellbed.measure.decomposition import Decomposition, decompose
-from cellbed.measure.disturbance import Load, Machine, added, judge, machine, read_seconds, shifts
+from cellbed.measure.disturbance import Load, Machine, added, judge, machine, overtaxed, read_seconds, shifts
 from cellbed.measure.faults import FaultSummary, fault_summaries, late_faults
 from cellbed.measure.flows import read_flows
 from cellbed.measure.links import BIN_NS, gaps, read_links
@@ -406,7 +406,11 @@ def summarise(
         directions=_directions(description, links, duration),
         nodes=_nodes(description, nodes, duration),
         machine=machine(seconds, duration),
-        disturbances=[*judge(seconds, description, loads, others), *late_faults(events)],
+        disturbances=[
+            *judge(seconds, description, loads, others),
+            *overtaxed(described, own),
+            *late_faults(events),
+        ],
         warnings=[*map(str, description.get("warnings") or []), *warnings],
         faults=fault_summaries(events, requests, [each.name for each in described]),
         programs=_programs(programs),

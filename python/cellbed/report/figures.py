@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
-from cellbed.report import pages, plot
+from cellbed.report import pages, playback, plot
 from cellbed.report.formats import duration, mark, share
 from cellbed.report.plot import Drawing
 from cellbed.runformat.spans import PLACES, Place, Span
@@ -268,6 +268,8 @@ def own_series(table: pl.DataFrame) -> Drawing | None:
     """Return the measures of an application's programs over their times; None without any. table: its rows of
     ``measures.parquet``."""
     table = table.drop_nulls("time_s")
+    if drawing := playback.of_measures(table, COLOURS):
+        return drawing
     names = table["measure"].unique(maintain_order=True).to_list()[: len(COLOURS)]
     return Drawing(0.5 + 1.5 * len(names), lambda figure: _draw_own(figure, table, names)) if names else None
 

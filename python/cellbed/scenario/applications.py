@@ -3,6 +3,7 @@
 :data:`KINDS` registers a kind by its name and its package, which has its table.
 """
 
+import pathlib
 import pkgutil
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
@@ -44,6 +45,7 @@ KINDS = {
     "websocket": "cellbed.workloads.websocket",
     "transfers": "cellbed.workloads.transfers",
     "web": "cellbed.workloads.web",
+    "video": "cellbed.workloads.video",
     "program": "cellbed.workloads.program",
 }
 """The kinds of application, and their packages: a module ``table`` with the class of its table, whose name is that of
@@ -126,6 +128,12 @@ class Application(Table):
     def tools(self) -> tuple[tuple[str, tuple[str, ...], str], ...]:
         """Return the programs that its own programs run, on nodes of this machine: (key, names of which one is needed,
         package)."""
+        return ()
+
+    @property
+    def fetched(self) -> tuple[tuple[str, pathlib.Path, str], ...]:
+        """Return the files of others that its own programs read, on nodes of this machine: (key, file, command that
+        fetches it)."""
         return ()
 
     def completed(self, groups: Groups) -> Self:

@@ -243,6 +243,7 @@ def _file(what: str, example: str) -> TextField:
 
 FILE = _file("model file", "model.onnx")
 BODY_FILE = _file("file", "body.json")
+MANIFEST = _file("manifest", "video/manifest.mpd")
 DISK_FILE = _file("disk image", "debian.qcow2")
 SIZES_FILE = _file("file of flow sizes", "sizes.txt")
 KEY_FILE = _file("private key", "id_ed25519")

@@ -211,13 +211,15 @@ def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement 
 
 
 def _needs(application: Application) -> Iterator[tuple[str, str, str, bool, tuple[str, ...]]]:
-    """Return the packages and programs that an application needs: key, what, how to install it, whether it is here, and
-    the roles that run it."""
+    """Return the packages, programs and files that an application needs: key, what, how to install it, whether it is
+    here, and the roles that run it."""
     for package in application.packages:
         remedy = f".venv/bin/pip install -c constraints.txt {package}"
         yield "kind", f"the package {package}", remedy, find_spec(package) is not None, ("client", "server")
     for key, names, package in application.tools:
         yield key, f"the program {names[0]}", f"sudo apt install {package}", any(map(find, names)), ("client",)
+    for key, file, command in application.fetched:
+        yield key, f"the file {file.name}", command, file.is_file(), ("client",)
 
 
 def machine() -> tuple[int, int]:

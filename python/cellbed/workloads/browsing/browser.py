@@ -78,6 +78,12 @@ def open_page(domains: Sequence[str], context: str | None = None) -> Generator[C
     return Page(made["sessionId"], target, context)
 
 
+def once(method: str, session: str | None, **params: Any) -> Flow:
+    """Run a single command, which the browser may refuse."""
+    with contextlib.suppress(BrowserError):
+        yield method, session, params
+
+
 class Browser:
     """A running browser. event: called with the method, session and parameters of each event."""
 

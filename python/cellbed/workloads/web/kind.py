@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from cellbed.runformat.description import ColumnType, Description, Measure
-from cellbed.runformat.spans import HANDSHAKE, Span, on_path
+from cellbed.runformat.spans import Span, on_path
 from cellbed.scenario.templates import fill
 from cellbed.testbed.machine.process import Process
 from cellbed.testbed.programs.unmodified import Command
-from cellbed.workloads.browsing import origins
+from cellbed.workloads.browsing import origins, parts
 from cellbed.workloads.cache import Note, build_folder, silent
-from cellbed.workloads.http import kind as http
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.program.kind import commands
 from cellbed.workloads.web import pages, replay, warc
@@ -98,25 +97,7 @@ _GENERATOR = Span("generator", "endpoint", "Generator", "generator",
                   "intended time → the browser is asked for the page", "intended", "started")
 _PAGE = Span("browser", "endpoint", "Browser", "browser",
              "between the objects on the critical path: the browser parses, runs, lays out and draws", "")
-_OBJECT = Span("browser", "endpoint", "Browser", "browser",
-               "the page wants the object → the browser begins to request it", "intended", "started")
-_CONNECTION = Span("connection_wait", "endpoint", "Waiting for a connection", "connection",
-                   "begins to request it → a connection is free, or begins to open", "started", "opening")
-_QUIC = Span("connect", "uplink", "Handshake", "handshake",
-             "the connection begins to open → the request is sent; both ways together", "opening", "sent")
 # fmt: on
-
-
-def _spans(table: Mapping[str, Any]) -> tuple[Span, ...]:
-    """Return the parts of an object behind :data:`_OBJECT`."""
-    version = str(table.get("version"))
-    left_out = ["generator", "connection_wait", *(() if version == "2" else ("downlink_wait",))]
-    if version == "3":
-        left_out += [span.name for span in HANDSHAKE]
-    own = (_CONNECTION, _QUIC) if version == "3" else (_CONNECTION,)
-    return (*own, *(span for span in http.SPANS if span.name not in left_out))
-
-
 _MEASURES = (
     Measure("first_byte_s", "time to first byte", "s"),
     Measure("first_paint_s", "first contentful paint", "s"),
@@ -139,7 +120,7 @@ def describe(table: Mapping[str, Any]) -> Description:
     return Description(
         kind="web",
         title=f"page {what}{synthetic} over HTTP/{table.get('version')}, {table.get('cache')} cache",
-        spans=(_GENERATOR, *on_path((_PAGE, *_spans(table)))),
+        spans=(_GENERATOR, *on_path((_PAGE, *parts.spans(str(table.get("version")))))),
         client_columns={**dict.fromkeys(columns, "integer"), "step": "text"},
         server_columns={},
         measures=_MEASURES,
@@ -149,16 +130,13 @@ def describe(table: Mapping[str, Any]) -> Description:
 def describe_objects(application: Description, table: Mapping[str, Any]) -> Description:
     """Return the description of the objects of the loads of an application."""
     secured = bool(table.get("site")) or not str(table.get("url") or "").startswith("http:")
-    names = ["started_ns", "opening_ns", "first_byte_ns", "load", "initiator", "code"]
-    names += ["tls_uplink_end", "tls_downlink_end"] if secured else []
-    columns: dict[str, ColumnType] = {**dict.fromkeys(names, "integer")}
-    columns |= dict.fromkeys(("step", "url", "protocol"), "text")
+    columns: dict[str, ColumnType] = {"load": "integer", "initiator": "integer"}
     return replace(
         application,
         name=_of_objects(application.name),
         title=f"objects of {application.title}",
-        spans=(_OBJECT, *_spans(table)),
-        client_columns=columns,
+        spans=(parts.OBJECT, *parts.spans(str(table.get("version")))),
+        client_columns=columns | parts.columns(secured=secured),
         measures=(Measure("bytes_down", "bytes with headers", "B"),),
         expectations=(),
         deadline_ns=None,

@@ -15,12 +15,13 @@ from typing import Any
 
 from cellbed.support import prctl
 from cellbed.workloads import generator, lifecycle, machine
-from cellbed.workloads.browsing.browser import Browser, BrowserError, Flow, Page, open_page
+from cellbed.workloads.browsing.browser import Browser, BrowserError, Flow, Page, once, open_page
+from cellbed.workloads.browsing.netlog import NetLog
+from cellbed.workloads.browsing.objects import attach
 from cellbed.workloads.generator import SECOND, Generator
 from cellbed.workloads.ledger import Request
 from cellbed.workloads.lifecycle import WorkloadError
-from cellbed.workloads.web.loading import MEASURING, Loading, Object, PageLoad, attach, problem
-from cellbed.workloads.web.netlog import NetLog
+from cellbed.workloads.web.loading import MEASURING, Loading, PageLoad, PageObject
 
 MOST_OPEN = 8
 """Pages of an endpoint that load at a time; further ones wait."""
@@ -67,7 +68,7 @@ class WebLoad(Generator):
         self._loads: dict[str, Loading] = {}  # by session
         self._queue: deque[PageLoad] = deque()
         self._answered: dict[int, Loading] = {}
-        self._unattached: list[Object] = []
+        self._unattached: list[PageObject] = []
         self._elsewhere: Counter[str] = Counter()
         self._opening = 0
         self._numbers = itertools.count()
@@ -137,7 +138,14 @@ class WebLoad(Generator):
         request.started_ns = machine.now_ns()
         limit_ns = self._settings.timeout_ns if request.request >= 0 else min(_WARM_NS, self._settings.timeout_ns)
         deadline_ns = request.intended_ns + limit_ns
-        made = Loading(request, page.session, page.target, page.context, self._numbers, deadline_ns)
+        made = Loading(
+            request=request,
+            session=page.session,
+            target=page.target,
+            context=page.context,
+            numbers=self._numbers,
+            deadline_ns=deadline_ns,
+        )
         self._loads[page.session] = made
         self._browser.start(self._navigate(made))
         if self._queue:
@@ -158,7 +166,7 @@ class WebLoad(Generator):
         elif method == "Inspector.targetCrashed" and made is not None:
             self._end(made, "the page crashed: its node may have too little memory")
         elif method == "Page.javascriptDialogOpening" and self._browser is not None:
-            self._browser.start(_one("Page.handleJavaScriptDialog", session, accept=True))
+            self._browser.start(once("Page.handleJavaScriptDialog", session, accept=True))
         elif made is not None and method == "Page.loadEventFired":
             if made.entries and made.entries[0].error is None and not made.loaded:
                 made.loaded, made.deadline_ns = True, machine.now_ns() + _SETTLE_NS
@@ -220,7 +228,7 @@ class WebLoad(Generator):
     def _answer(self, number: int) -> None:
         """A load with a load event is over."""
         if (made := self._answered.pop(number, None)) is not None:
-            reply_ns, broken = made.request.reply_ns, problem(made.entries[0])
+            reply_ns, broken = made.request.reply_ns, made.entries[0].problem
             assert reply_ns is not None
             self.ledger.reply(number, reply_ns, error=broken, start=0, end=0, payload=made.request.bytes_down)
 
@@ -238,9 +246,7 @@ class WebLoad(Generator):
         with contextlib.suppress(OSError, ValueError, KeyError):
             self._net_log.read()
         for each in sorted(self._unattached, key=lambda made: made.sent_ns or 0):
-            if (wire := self._net_log.wires.get(each.wire)) is not None:
-                own = wire.exchanges.get(each.url or "")
-                attach(each, wire, own.pop(0) if own else None)
+            attach(each, self._net_log.wires)
         for each in self._unattached:
             self._objects.write(json.dumps(each.record(), separators=(",", ":")) + "\n")
         self._unattached.clear()
@@ -277,11 +283,6 @@ class WebLoad(Generator):
         if self._elsewhere:
             shown = ", ".join(f"{host} ({count}×)" for host, count in self._elsewhere.most_common(_SHOWN))
             lifecycle.announce("note", text=f"requests of hosts that the testbed does not have failed: {shown}")
-
-
-def _one(method: str, session: str | None, **params: Any) -> Flow:
-    with contextlib.suppress(BrowserError):
-        yield method, session, params
 
 
 def main(config: dict[str, Any]) -> None:

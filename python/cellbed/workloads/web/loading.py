@@ -5,16 +5,12 @@ Times of the DevTools protocol are seconds of CLOCK_MONOTONIC, or milliseconds s
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from cellbed.workloads.browsing.objects import SECOND, Entries, Entry, Object
 from cellbed.workloads.ledger import Request
-from cellbed.workloads.web.netlog import Exchange, Wire
-
-SECOND = 1_000_000_000
-MOST_OBJECTS = 20_000
-"""Of a load; of further ones only their number is kept."""
 
 
 @dataclass(slots=True)
@@ -35,96 +31,30 @@ class PageLoad(Request):
 
 
 @dataclass(slots=True)
-class Object(Request):
-    """An object of a page, with the connection that carried it. intended_ns: the page wanted it; started_ns: the
-    browser began to request it; opening_ns, tls_uplink_end, tls_downlink_end, first_byte_ns: as of
-    :class:`cellbed.workloads.http.connection.Exchange`. load: number of the page load; initiator: of the object that
-    named it, where it is known; step: kind of content; code: status of the reply; wire: number of the connection in the
-    browser, which is not recorded."""
+class PageObject(Object):
+    """An object of a page. load: number of the page load; initiator: of the object that named it, where it is
+    known."""
 
-    opening_ns: int | None = None
-    tls_uplink_end: int | None = None
-    tls_downlink_end: int | None = None
-    first_byte_ns: int | None = None
     load: int | None = None
     initiator: int | None = None
-    step: str | None = None
-    url: str | None = None
-    protocol: str | None = None
-    code: int | None = None
-    wire: int = 0
-
-    def record(self) -> dict[str, Any]:
-        return {name: value for name, value in Request.record(self).items() if name != "wire"}
 
 
-@dataclass(slots=True)
-class _Entry:
-    """Events of an object, by their parameters. end_ns: of its last byte, or of its failure."""
-
-    number: int
-    request: dict[str, Any]
-    response: dict[str, Any] | None = None
-    bytes: int = 0
-    end_ns: int | None = None
-    error: str | None = None
-    cached: bool = False
-
-
-@dataclass(slots=True)
-class Loading:
-    """A load under way, or over. request: its record; session, target, context: of its page in the browser.
-    numbers: of the endpoint's next objects. loaded: whether its load event has come."""
+@dataclass(slots=True, kw_only=True)
+class Loading(Entries):
+    """A load under way, or over. request: its record; session, target, context: of its page in the browser. loaded:
+    whether its load event has come."""
 
     request: PageLoad
     session: str
     target: str
     context: str
-    numbers: Iterator[int]
     deadline_ns: int
     loaded: bool = False
-    left_out: int = 0
-    entries: list[_Entry] = field(default_factory=list)
-    _open: dict[str, _Entry] = field(default_factory=dict)
-
-    def on_event(self, method: str, params: dict[str, Any]) -> None:
-        """Take note of an event of its page."""
-        entry = self._open.get(params.get("requestId", ""))
-        match method:
-            case "Network.requestWillBeSent":
-                if entry is not None and "redirectResponse" in params:
-                    self._respond(entry, params["redirectResponse"])
-                    self._end(entry, params["timestamp"], params["redirectResponse"].get("encodedDataLength", 0))
-                if params["request"]["url"].startswith(("data:", "blob:")):
-                    return
-                if len(self.entries) >= MOST_OBJECTS:
-                    self.left_out += 1
-                    return
-                params["request"].pop("postData", None)
-                self._open[params["requestId"]] = made = _Entry(next(self.numbers), params)
-                self.entries.append(made)
-            case "Network.requestServedFromCache" if entry is not None:
-                entry.cached = True
-            case "Network.responseReceived" if entry is not None:
-                self._respond(entry, params["response"])
-            case "Network.loadingFinished" if entry is not None:
-                self._end(entry, params["timestamp"], params["encodedDataLength"])
-            case "Network.loadingFailed" if entry is not None:
-                entry.error = params.get("blockedReason") or params.get("errorText") or "failed"
-                self._end(entry, params["timestamp"], 0)
-
-    def _respond(self, entry: _Entry, response: dict[str, Any]) -> None:
-        entry.response = response
-        entry.cached |= bool(response.get("fromDiskCache") or response.get("fromPrefetchCache"))
-
-    def _end(self, entry: _Entry, at_s: float, size: int) -> None:
-        entry.end_ns, entry.bytes = round(at_s * SECOND), max(0, int(size))
-        self._open.pop(entry.request["requestId"], None)
 
     @property
     def unfinished(self) -> str:
         """Return why a load that did not end has no result."""
-        return f"the page did not finish loading: {len(self._open)} of {len(self.entries)} objects are missing"
+        return f"the page did not finish loading: {len(self.pending)} of {len(self.entries)} objects are missing"
 
     def measure(self, found: dict[str, Any] | None) -> None:
         """Fill in the record of the load. found: of the script of :data:`MEASURING` and `navigation_s`, the time of its
@@ -132,7 +62,7 @@ class Loading:
         request = self.request
         network = [each for each in self.entries if not each.cached]
         request.objects, request.cached = len(self.entries) + self.left_out, len(self.entries) - len(network)
-        request.broken = sum(problem(each) is not None for each in self.entries)
+        request.broken = sum(each.problem is not None for each in self.entries)
         request.connections = len({each.response.get("connectionId") for each in network if each.response is not None})
         request.bytes_down = sum(each.bytes for each in network)
         if found is not None:
@@ -144,28 +74,15 @@ class Loading:
             request.first_byte_ns = at("first_byte")
             request.first_paint_ns, request.largest_paint_ns = at("first_paint"), at("largest_paint")
 
-    def objects(self) -> Iterator[Object]:
+    def objects(self) -> Iterator[PageObject]:
         """Return the records of its objects from the network; connections are still missing."""
-        numbers = {each.request["request"]["url"]: each.number for each in reversed(self.entries)}
+        numbers = {each.url: each.number for each in reversed(self.entries)}
         for each in self.entries:
-            if each.cached:
-                continue
-            request, response = each.request, each.response or {}
-            made = Object(each.number, self.request.endpoint, round(request["timestamp"] * SECOND))
-            made.started_ns = made.intended_ns
-            made.load, made.url = self.request.request, request["request"]["url"][:2000]
-            made.step = str(request.get("type", "other")).lower()
-            made.initiator = numbers.get(_initiator(request))
-            made.protocol, made.code = response.get("protocol"), response.get("status")
-            made.wire, made.bytes_down = response.get("connectionId") or 0, each.bytes
-            if (timing := response.get("timing")) is not None:
-                _stamp(made, timing)
-            trouble = problem(each)
-            if each.end_ns is not None and (trouble is None or response):
-                made.reply_ns = each.end_ns
-            made.status = "ok" if trouble is None else "failed" if made.reply_ns is not None else "lost"
-            made.error = trouble
-            yield made
+            if not each.cached:
+                made = PageObject(each.number, self.request.endpoint, each.wanted_ns)
+                each.fill(made)
+                made.load, made.initiator = self.request.request, numbers.get(_initiator(each.request) or "")
+                yield made
 
     def elsewhere(self) -> Iterator[str]:
         """Return the hosts of requests that the browser could not find."""
@@ -207,43 +124,6 @@ MEASURING = """new Promise(done => requestAnimationFrame(() => requestAnimationF
 """A script for a loaded page; its result has times in ms since the navigation."""
 
 
-def problem(entry: _Entry) -> str | None:
-    """Return why an object has no good reply."""
-    if entry.error is not None:
-        return entry.error
-    if entry.end_ns is None:
-        return "no whole reply before the end of the load"
-    code = (entry.response or {}).get("status", 200)
-    return f"status {code}" if code >= 400 else None
-
-
-def attach(made: Object, wire: Wire, exchange: Exchange | None) -> None:
-    """Add what the log of the network has of an object: its connection, and its bytes there."""
-    made.local_port, made.remote_port = wire.local_port, wire.remote_port
-    if exchange is not None:
-        made.uplink_start, made.uplink_end = exchange.uplink_start, exchange.uplink_end
-        made.downlink_start, made.downlink_end = exchange.downlink_start, exchange.downlink_end
-    if made.sent_ns is None or made.started_ns is None:
-        return
-    made.opening_ns = made.accepted_ns = made.sent_ns
-    made.buffer_full_ns = 0
-    if wire.open_ns is not None and wire.open_ns > made.started_ns:
-        # Stamps of the log are whole milliseconds.
-        made.opening_ns = min(max(made.started_ns, wire.begun_ns), made.sent_ns)
-        made.tls_uplink_end, made.tls_downlink_end = wire.hello, wire.flight
-
-
-def _stamp(made: Object, timing: dict[str, Any]) -> None:
-    begin_ns = round(timing["requestTime"] * SECOND)
-
-    def at(name: str) -> int | None:
-        since_ms = timing.get(name, -1)
-        return begin_ns + round(since_ms * 1e6) if since_ms >= 0 else None
-
-    made.started_ns = max(begin_ns, made.intended_ns)
-    made.sent_ns, made.first_byte_ns = at("sendStart"), at("receiveHeadersStart")
-
-
 def _initiator(request: dict[str, Any]) -> str | None:
     """Return the URL of the object that named another."""
     its = request.get("initiator") or {}
@@ -258,7 +138,7 @@ def _initiator(request: dict[str, Any]) -> str | None:
     return None
 
 
-def _har_entry(each: _Entry) -> dict[str, Any]:
+def _har_entry(each: Entry) -> dict[str, Any]:
     request, response = each.request, each.response or {}
     timing = response.get("timing") or {}
     begin_s = timing.get("requestTime", request["timestamp"])
@@ -306,7 +186,7 @@ def _har_entry(each: _Entry) -> dict[str, Any]:
             "headersSize": -1,
             "bodySize": -1,
             "_transferSize": each.bytes,
-            "_error": problem(each),
+            "_error": each.problem,
         },
         "cache": {},
         "timings": timings,

@@ -14,6 +14,7 @@ from cellbed.scenario.roles import Role
 from cellbed.scenario.table import written
 from cellbed.support.near_names import did_you_mean
 from cellbed.workloads.browsing import PACKAGES, PROGRAMS
+from cellbed.workloads.browsing.table import server_misfits
 from cellbed.workloads.web import warc
 from cellbed.workloads.web.pages import DOMAIN, hosts, pages
 from cellbed.workloads.web.site import MOST_ORIGINS, SiteError
@@ -125,12 +126,11 @@ class Web(Load):
                 yield "software", "the URL's server is your own program: remove this key"
             if self.version != "1.1" and str(self.url).startswith("http:"):
                 yield "version", "browsers use it with TLS alone: write 'https://' in 'url', or version = \"1.1\""
-        elif self.version == "3" and self.software == "nginx":
-            yield "version", 'nginx of distributions has no HTTP/3: write software = "caddy", or version = "2"'
-        elif self.server is not None:
-            for key, group in [("server", self.server.on), *(("origins", group) for group in self.more_servers)]:
+        else:
+            yield from server_misfits(self.software, self.version, self.server, groups)
+            for group in self.more_servers:
                 if group in groups and not groups[group].backend.shares_files:
-                    yield key, f"nodes '{group}' do not share this machine's files: use namespace nodes, or 'url'"
+                    yield "origins", f"nodes '{group}' do not share this machine's files: use namespace nodes, or 'url'"
         yield from self._site_misfits(groups)
 
     def _site_misfits(self, groups: Groups) -> Iterator[tuple[Key, str]]:
