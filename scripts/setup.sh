@@ -45,6 +45,7 @@ if [ "$purpose" = test ]; then
     need curl curl
     need nginx-light nginx
     need caddy caddy
+    need coturn turnserver
     need redis-server redis-server
     need redis-tools redis-benchmark
     need openssl openssl

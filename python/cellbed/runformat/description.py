@@ -64,7 +64,8 @@ class Description:
     packet log; else cellbed sends them. traced: they have identifiers of OpenTelemetry
     (:func:`cellbed.runformat.telemetry.identifiers`). own_connections: each request has a connection or flow of its
     own, whose packets are its. consists_of: name of the application whose requests are those of which its own
-    consist, such as the objects of a page: the parts of its requests are those on the critical path.
+    consist, such as the objects of a page: the parts of its requests are those on the critical path. relayed: a server
+    passes the datagrams of a request on to the client in its column ``receiver`` (:mod:`cellbed.measure.relayed`).
     """
 
     kind: str
@@ -92,6 +93,7 @@ class Description:
     traced: bool = False
     own_connections: bool = False
     consists_of: str = ""
+    relayed: bool = False
 
     def load_s(self, measured_s: float) -> float:
         """Return the duration of its load, without what is left out, in a run of which so much of the schedule was
