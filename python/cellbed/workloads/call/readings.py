@@ -28,6 +28,13 @@ _RATES = {
     "sent_frames_per_s": (_SENT, "framesSent", 1.0),
 }
 """Growth of a counter a second."""
+_STATES = {
+    "round_trip_ms": ("pair", "currentRoundTripTime", 1e3),
+    "rtcp_round_trip_ms": ("remote-inbound-rtp video", "roundTripTime", 1e3),
+    "estimate_mbit_s": ("pair", "availableOutgoingBitrate", 1e-6),
+    "height": (_RECEIVED, "frameHeight", 1),
+}
+"""Values of the moment, with a factor."""
 _TOTALS = {
     "freezes": (_RECEIVED, "freezeCount", 1.0),
     "frozen_s": (_RECEIVED, "totalFreezesDuration", 1.0),
@@ -78,10 +85,9 @@ def measures(
         for name, (report, counter, factor) in _RATES.items():
             growth = grown(before, after, report, counter)
             values[name] = None if growth is None or span_s <= 0 else growth / span_s * factor
-        trip, allowed = (after.get("pair", {}).get(key) for key in ("currentRoundTripTime", "availableOutgoingBitrate"))
-        values["round_trip_ms"] = None if trip is None else trip * 1e3
-        values["estimate_mbit_s"] = None if allowed is None else allowed / 1e6
-        values["height"] = after.get(_RECEIVED, {}).get("frameHeight")
+        for name, (report, key, factor) in _STATES.items():
+            state = after.get(report, {}).get(key)
+            values[name] = None if state is None else state * factor
         for name, value in values.items():
             if value is not None:
                 series.setdefault(name, []).append((at_s, value))
