@@ -67,6 +67,8 @@ def _settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[
         "peer_socket": str(deployment.scratch / f"call{deployment.number}-{other}.sock"),
         "peer": deployment.clients[other].name,
         "peer_phase": other / len(deployment.clients),
+        "name": deployment.name,
+        "start_ns": deployment.start_ns,
         "offers": index < half,
         "measures": str(deployment.file(raw, deployment.clients[index], "client.measures.json")),
         "page": {

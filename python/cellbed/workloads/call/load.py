@@ -7,6 +7,7 @@ other end which frames were shown.
 
 import contextlib
 import json
+import select
 import shutil
 import socket
 from collections import deque
@@ -26,14 +27,18 @@ from cellbed.workloads.lifecycle import WorkloadError
 
 PAGE = Path(__file__).with_name("page.html")
 FLAGS = ("--autoplay-policy=no-user-gesture-required", "--window-size=640,360", "--host-resolver-rules=MAP * ~NOTFOUND")
-_CONNECT_NS = 28 * SECOND
-"""Limit of the time until a call stands: programs must have connected within 30 s."""
+_PATIENCE_NS = 29 * SECOND
+"""Limit of the time until the browser has started, and then until a call stands: each may take 30 s."""
+_LEAD_NS = 5 * SECOND
+"""From the set-up of a late call to its start: a browser forgets what it knows of a link that is idle."""
 _POLL_NS = SECOND // 4
 """Between questions for the page's stamps."""
 _LARGEST = 1 << 17
 """Bytes of a message between the ends."""
 _SEEN = 100
 """Frames in a message."""
+_BROKEN = {"disconnected": "was interrupted", "failed": "had failed"}
+"""States of a connection, in words."""
 _MOST_ENCODED = 10_000
 """Encoded frames that are remembered until they are shown; of lost ones nobody asks."""
 
@@ -43,7 +48,8 @@ class Settings(generator.Settings):
     """The configuration of an end. program: the browser; folder: of its files, for which there is a new one; socket,
     peer_socket: at which the ends reach each other; peer: the other end's node; peer_phase: of its frames, as
     ``phase``; offers: whether this end begins the call; measures: file of its own measures; page: settings of the page,
-    with the relay."""
+    with the relay. name: of the application; start_ns: of its load, since the start of the workload.
+    """
 
     program: str
     folder: str
@@ -54,6 +60,8 @@ class Settings(generator.Settings):
     offers: bool
     measures: str
     page: dict[str, Any]
+    name: str
+    start_ns: int
 
 
 @dataclass(slots=True)
@@ -128,12 +136,13 @@ class CallLoad(Generator):
         super().__init__(settings)
         assert settings.rate is not None
         self._settings, self._interval_ns = settings, SECOND / settings.rate
-        self._browser: Browser | None = None
         self._session = ""
         self._navigation_ns = 0.0
         self._peer = Peer(settings.socket, settings.peer_socket)
-        self._trouble = "the browser did not start in time"
-        self._state, self._connected = "new", False
+        self._trouble = f"the browser of {settings.peer} did not call in time"
+        self._state, self._called, self._connected = "new", False, False
+        self._late = settings.start_ns > _LEAD_NS
+        self._camera: dict[str, Any] = {}
         self._other_over = self._over = self._polling = False
         self._poll_ns = 0
         self._frames: dict[int, Frame] = {}  # open, by number
@@ -143,21 +152,46 @@ class CallLoad(Generator):
         self._count = self._painted_count = self._unread = 0
         self._samples: list[dict[str, Any]] = []
         self._delays: list[tuple[float, float]] = []
-
-    def prepare(self) -> None:
-        folder = Path(self._settings.folder)
+        folder = Path(settings.folder)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        self._browser = Browser(self._settings.program, FLAGS, folder, self._on_event)
+        self._browser = Browser(settings.program, FLAGS, folder, self._on_event)
+
+    def launch(self) -> None:
+        """Open the page, which sends nothing. Errors: :class:`WorkloadError`."""
         self._browser.start(self._open())
+        until = machine.now_ns() + _PATIENCE_NS
+        while not self._navigation_ns:
+            left_ns = until - machine.now_ns()
+            if left_ns <= 0:
+                raise WorkloadError("the browser did not start in time")
+            select.select([self._browser], [], [], left_ns / SECOND)
+            self._browser.read()
+
+    def prepare(self) -> None:
+        if not self._late:
+            self._set_up(self._call())
+
+    def _set_up(self, flow: Flow) -> None:
+        self._called = True
+        self._browser.start(self._tried(flow))
+
+    def _tried(self, flow: Flow) -> Flow:
+        """Take a step of the set-up. Errors: :class:`WorkloadError`, before the run has begun."""
+        try:
+            yield from flow
+        except WorkloadError as error:
+            if not self._t0_ns:
+                raise
+            self._trouble = str(error)
 
     @property
     def ready(self) -> bool:
-        return self._connected
+        return self._connected or self._late
 
     @property
     def patience_ns(self) -> int:
-        return _CONNECT_NS
+        return _PATIENCE_NS
 
     @property
     def trouble(self) -> str:
@@ -169,9 +203,8 @@ class CallLoad(Generator):
         yield "Page.navigate", page.session, {"url": PAGE.as_uri()}
 
     def _on_event(self, method: str, session: str | None, params: dict[str, Any]) -> None:
-        assert self._browser is not None
         if method == "Page.loadEventFired" and session == self._session and not self._navigation_ns:
-            self._browser.start(self._set_up())
+            self._browser.start(self._read_clock())
         elif method in ("Inspector.targetCrashed", "Target.detachedFromTarget"):
             raise WorkloadError("the page crashed: its node may have too little memory, write 1 GiB or more")
 
@@ -185,17 +218,18 @@ class CallLoad(Generator):
             raise WorkloadError(f"the call failed: {reason}")
         return answer["result"].get("value")
 
-    def _set_up(self) -> Flow:
+    def _read_clock(self) -> Flow:
         metrics = (yield "Performance.getMetrics", self._session, {})["metrics"]
-        # Of the clock that the page counts from, CLOCK_MONOTONIC.
+        # By CLOCK_MONOTONIC, from which the page counts.
         self._navigation_ns = {each["name"]: each["value"] for each in metrics}["NavigationStart"] * SECOND
-        if self._settings.offers:
-            self._trouble = f"the relay at {self._settings.page['host']} gave no address in time"
-            offer = yield from self._ask("offer", self._settings.page)
-            self._trouble = f"the browser of {self._settings.peer} did not answer in time"
-            self._peer.send(offer=offer)
-        else:
-            self._trouble = f"the browser of {self._settings.peer} did not call in time"
+
+    def _call(self) -> Flow:
+        if not self._settings.offers:
+            return
+        self._trouble = f"the relay at {self._settings.page['host']} gave no address in time"
+        offer = yield from self._ask("offer", self._settings.page)
+        self._trouble = f"the browser of {self._settings.peer} did not answer in time"
+        self._peer.send(offer=offer)
 
     def _answer(self, offer: str) -> Flow:
         self._trouble = f"the relay at {self._settings.page['host']} gave no address in time"
@@ -211,14 +245,14 @@ class CallLoad(Generator):
         self._trouble = "the two browsers did not reach each other through the relay in time"
         yield from self._ask("connected")
         self._connected = True
+        yield from self._begin()
 
     def _receive(self) -> None:
-        assert self._browser is not None
         for message in self._peer.read():
             if "offer" in message:
-                self._browser.start(self._answer(message["offer"]))
+                self._set_up(self._answer(message["offer"]))
             elif "answer" in message:
-                self._browser.start(self._accept(message["answer"]))
+                self._set_up(self._accept(message["answer"]))
             elif "seen" in message:
                 self._reported += message["seen"]
             elif "over" in message:
@@ -227,16 +261,16 @@ class CallLoad(Generator):
     def start(self, t0_ns: int, end_ns: int, drain_ns: int) -> None:
         super().start(t0_ns, end_ns, drain_ns)
         self._count = len(self._due)
-        camera = {
+        self._camera = {
             "begin": self._page_ms(t0_ns + (self._due[0] if self._due else 0)),
             "interval": self._interval_ns / 1e6,
             "count": self._count,
         }
-        assert self._browser is not None
-        self._browser.start(self._begin(camera))
+        self._browser.start(self._begin())
 
-    def _begin(self, camera: dict[str, Any]) -> Flow:
-        yield from self._ask("begin", camera)
+    def _begin(self) -> Flow:
+        if self._connected and self._camera:
+            yield from self._ask("begin", self._camera)
 
     def _page_ms(self, at_ns: int) -> float:
         return (at_ns - self._navigation_ns) / 1e6
@@ -271,23 +305,23 @@ class CallLoad(Generator):
 
     @property
     def readers(self) -> Sequence[Any]:
-        return [self._peer, *([self._browser] if self._browser is not None else [])]
+        return [self._peer, self._browser]
 
     @property
     def wake_ns(self) -> int | None:
-        return max(self._poll_ns, machine.now_ns()) if self._browser is not None else None
+        return self._poll_ns
 
     def drive(self, readable: Sequence[object], writable: Sequence[object]) -> None:
-        if self._browser is None:
-            return
         if self._browser in readable:
             self._browser.read()
-        if self._peer in readable and self._navigation_ns:
+        if self._peer in readable:
             self._receive()
         if (now := machine.now_ns()) >= self._poll_ns:
             self._poll_ns = now + _POLL_NS
             self._peer.flush()
-            if self._t0_ns and not self._polling:
+            if self._t0_ns and not self._called and now >= self._t0_ns - _LEAD_NS:
+                self._set_up(self._call())
+            if self._connected and self._t0_ns and not self._polling:
                 self._polling = True
                 self._browser.start(self._poll())
 
@@ -327,7 +361,7 @@ class CallLoad(Generator):
             self._reported.append([number, received_ns, decoded_ns, shown_ns, stamp, height])
             return
         for earlier in [each for each in self._frames if each < number]:
-            self._lose(earlier, "left out: the encoder skipped it, or it was lost or came too late")
+            self._lose(earlier, "not shown: the encoder skipped it, it was lost, or the next one was there before")
         frame = self._frames.pop(number, None)
         if frame is None:
             return
@@ -344,9 +378,9 @@ class CallLoad(Generator):
         self.ledger.lose(number, reason if painted is not None else "not painted: the endpoint was too busy")
 
     def close(self) -> None:
-        reason = "not shown when the run ended"
-        if self._state != "connected":
-            reason = f"the connection through the relay was {self._state}"
+        reason = "not shown when the run ended" if self._connected else self._trouble
+        if self._state not in ("new", "connected"):
+            reason = f"the connection through the relay {_BROKEN.get(self._state, 'was not open')}"
         for number in list(self._frames):
             self._lose(number, reason)
         # The end of the browser may take longer than a program has.
@@ -357,18 +391,19 @@ class CallLoad(Generator):
             strains = readings.strains(
                 self._samples, self._interval_ns / 1e6, self._count, self._painted_count, self._unread
             )
-            if strains:
-                lifecycle.announce("disturbed", what=f"the call of {self._endpoint}: {'; '.join(strains)}")
+            if strains and self._connected:
+                lifecycle.announce("disturbed", what=f"{self._settings.name} of {self._endpoint}: {'; '.join(strains)}")
         self._peer.close()
-        if self._browser is not None:
-            self._browser.close()
+        self._browser.close()
         shutil.rmtree(self._settings.folder, ignore_errors=True)
 
 
 def main(config: dict[str, Any]) -> None:
     """Run an end of a call with the configuration of :class:`Settings`."""
     prctl.wake_precisely()
-    CallLoad(Settings(**config)).run()
+    load = CallLoad(Settings(**config))
+    load.launch()
+    load.run()
 
 
 if __name__ == "__main__":
