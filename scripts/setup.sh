@@ -46,6 +46,7 @@ if [ "$purpose" = test ]; then
     need ffmpeg ffmpeg
     need nginx-light nginx
     need caddy caddy
+    need coturn turnserver
     need redis-server redis-server
     need redis-tools redis-benchmark
     need openssl openssl

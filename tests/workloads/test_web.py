@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -20,6 +19,7 @@ from cellbed.testbed.machine import process as machine
 from cellbed.workloads.browsing import PROGRAMS
 from cellbed.workloads.browsing.netlog import NetLog
 from cellbed.workloads.web.pages import hosts, pages, write
+from descendants import descendants, words
 from in_process import cellbed
 from scenario_text import NODES
 
@@ -250,35 +250,14 @@ def test_no_browser_outlives_a_run(tmp_path: Path, how: signal.Signals | None) -
         while not list((tmp_path / "r").glob("*/har/web/*.har")):
             assert run.poll() is None
             time.sleep(0.1)
-        ours = _descendants(run.pid)
-        assert any(b"--remote-debugging-pipe" in words for words in ours.values())
-        assert any(words.startswith(b"nginx") for words in ours.values())
+        ours = descendants(run.pid)
+        assert any(b"--remote-debugging-pipe" in line for line in ours.values())
+        assert any(line.startswith(b"nginx") for line in ours.values())
         if how is not None:
             os.kill(run.pid, how)
         run.wait()
     finally:
         run.kill()
-    while any(_words(pid) == words for pid, words in ours.items()):  # the test has a time limit
+    while any(words(pid) == line for pid, line in ours.items()):  # the test has a time limit
         time.sleep(0.1)
     assert cellbed("clean").returncode == 0
-
-
-def _words(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
-
-
-def _descendants(root: int) -> dict[int, bytes]:
-    """Return the descendants of a process with their command lines."""
-    found, below = {}, [root]
-    while below:
-        pid = below.pop()
-        for file in Path(f"/proc/{pid}/task").glob("*/children"):
-            with contextlib.suppress(OSError):
-                for child in map(int, file.read_text().split()):
-                    below.append(child)
-                    if words := _words(child):
-                        found[child] = words
-    return found

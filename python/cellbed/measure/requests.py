@@ -10,6 +10,7 @@ import polars as pl
 
 from cellbed.measure.packets import crossings, read_service_packets
 from cellbed.measure.pages import with_paths
+from cellbed.measure.relayed import with_relayed
 from cellbed.measure.reported import attach
 from cellbed.measure.run_folder import MeasureError, applications_of, clocks, read_records
 from cellbed.measure.services import attach_services, divide_waits
@@ -97,6 +98,7 @@ def read_requests(
     for application, table in recorded:
         if application.reported:
             continue
+        table = with_relayed(table, application, streams) if application.relayed else table
         attached = _attach_packets(table, application, streams)
         own = inside.filter(app=application.name).drop("app")
         attached = attach_services(attached, run / "raw", application, ahead, own)
@@ -400,8 +402,10 @@ def _on_connections(
 
     moment: a stamp at which the connection of a row was open."""
     servers_of = {client: application.servers_of(index) for index, client in enumerate(application.clients)}
-    known = table.with_row_index("row").drop_nulls(["local_port", "remote_port", f"{way}_start", f"{way}_end", moment])
-    for (endpoint, local, remote), group in known.group_by("endpoint", "local_port", "remote_port"):
+    to_another = way == "downlink" and "receiver_port" in table.columns
+    ends = [*(("receiver", "receiver_port") if to_another else ("endpoint", "local_port")), "remote_port"]
+    known = table.with_row_index("row").drop_nulls([*ends, f"{way}_start", f"{way}_end", moment])
+    for (endpoint, local, remote), group in known.group_by(ends):
         node, peers = str(endpoint), servers_of.get(str(endpoint), ())
         if way == "uplink":
             connections = streams.leaving(node, _port(local), _port(remote), peers)

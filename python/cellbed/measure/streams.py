@@ -120,6 +120,20 @@ class Streams:
             self._towards.get((node, source_port, destination_port), []), back, peers, arriving=True
         )
 
+    def datagrams(self, node: str, port: int, peers: Collection[str], *, arriving: bool) -> tuple[int, Integers]:
+        """Return the flow with most datagrams between a node and a port of one of `peers`: the node's own port, and the
+        packets that it sent, or those that arrived in the order of their arrival; without one (0, none)."""
+        flows = self._towards if arriving else self._from
+        found = [
+            (target if arriving else source, rows)
+            for (name, source, target), each in flows.items()
+            if name == node and (source if arriving else target) == port
+            for other, rows in each
+            if other in peers and self.crossings.protocol[rows[0]] == UDP
+        ]
+        own, rows = max(found, key=lambda each: len(each[1]), default=(0, np.empty(0, np.int64)))
+        return own, _arrivals(self.crossings, rows) if arriving else rows
+
     def _connections(
         self,
         flows: list[tuple[str | None, Integers]],
@@ -147,6 +161,12 @@ class Streams:
         return np.sort(self.crossings.left[rows])
 
 
+def _arrivals(crossings: Crossings, rows: Integers) -> Integers:
+    """Return the packets that arrived, in the order of their arrival."""
+    rows = rows[crossings.delivered[rows]]
+    return rows[np.argsort(crossings.left[rows], kind="stable")]
+
+
 def _datagrams(crossings: Crossings, rows: Integers, *, arriving: bool) -> Connection:
     """Return a flow of datagrams as a stream in which each is one byte.
 
@@ -154,8 +174,7 @@ def _datagrams(crossings: Crossings, rows: Integers, *, arriving: bool) -> Conne
     that the network doubled; else all, as their sender numbers them.
     """
     if arriving:
-        rows = rows[crossings.delivered[rows]]
-        rows = rows[np.argsort(crossings.left[rows], kind="stable")]
+        rows = _arrivals(crossings, rows)
         rows = rows[: np.argmax(crossings.doubled[rows])] if crossings.doubled[rows].any() else rows
     completing = np.where(crossings.delivered[rows], rows, NEVER)
     bounds = np.arange(len(rows) + 1)

@@ -66,6 +66,8 @@ class Description:
     own, whose packets are its. consists_of: name of the application whose requests are those of which its own
     consist, such as the objects of a page: the parts of its requests are those on the critical path. bearable: limits
     of the measures that its programs write, each with a name in words; beyond one the machine disturbed the run.
+    relayed: a server passes the datagrams of a request on to the client in its column ``receiver``
+    (:mod:`cellbed.measure.relayed`).
     """
 
     kind: str
@@ -94,6 +96,7 @@ class Description:
     own_connections: bool = False
     consists_of: str = ""
     bearable: tuple[Limit, ...] = ()
+    relayed: bool = False
 
     def load_s(self, measured_s: float) -> float:
         """Return the duration of its load, without what is left out, in a run of which so much of the schedule was

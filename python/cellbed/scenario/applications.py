@@ -46,6 +46,7 @@ KINDS = {
     "transfers": "cellbed.workloads.transfers",
     "web": "cellbed.workloads.web",
     "video": "cellbed.workloads.video",
+    "call": "cellbed.workloads.call",
     "program": "cellbed.workloads.program",
 }
 """The kinds of application, and their packages: a module ``table`` with the class of its table, whose name is that of
@@ -103,6 +104,11 @@ class Application(Table):
     def programs(self) -> Iterator[tuple[Literal["server", "client"], Role]]:
         """Return the roles whose programs are started as they are."""
         return ((key, role) for key, role in self.roles() if role.command is not None)
+
+    @property
+    def client_groups(self) -> tuple[str, ...]:
+        """Return the node groups whose nodes are clients."""
+        return (self.client.on,) if self.client is not None else ()
 
     @property
     def certified(self) -> bool:

@@ -1,0 +1,125 @@
+"""The relay and the browsers of the kind, and the parts of a frame's way."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cellbed.runformat.description import Caution, Description, Measure, ProgramMeasures
+from cellbed.runformat.spans import DATAGRAM_DOWNLINK, DATAGRAM_UPLINK, Span
+from cellbed.testbed.machine.process import Process
+from cellbed.testbed.programs.unmodified import Command, Ready
+from cellbed.workloads.browsing import origins
+from cellbed.workloads.cache import Note, silent
+from cellbed.workloads.call import RELAY
+from cellbed.workloads.kind import Deployment, Node
+
+if TYPE_CHECKING:
+    from cellbed.workloads.call.table import Call
+
+PORT = 3478
+"""Of the relay of the first application of a run (RFC 8656); the next ones follow."""
+_USER, _PASSWORD, _REALM = "cellbed", "cellbed", "cellbed.test"
+"""A browser has no calls without; nobody else is in the testbed."""
+
+
+def prepare(table: "Call", cache: Path, note: Note = silent) -> None:
+    """Nothing: see :class:`cellbed.workloads.kind.Workload`."""
+
+
+def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> list[Process | Command]:
+    """Return the relay and a load generator on each end's node; see :class:`cellbed.workloads.kind.Workload`."""
+    started: list[Process | Command] = [_relay(deployment, node) for node in deployment.servers]
+    for index, node in enumerate(deployment.clients):
+        config = _settings(deployment, raw, index, seed)
+        started.append(deployment.load_generator("load", "cellbed.workloads.call.load", node, raw, config))
+    return started
+
+
+def _relay(deployment: Deployment, node: Node) -> Command:
+    address, port = deployment.listening(node), PORT + deployment.number
+    place = deployment.scratch / f"{deployment.name}.{node.name}.relay"
+    place.mkdir()
+    options = ["-n", *(f"--no-{name}" for name in ("cli", "tls", "dtls", "tcp", "tcp-relay", "rfc5780"))]
+    options += ["--lt-cred-mech"]
+    options += ["--listening-ip", address, "--relay-ip", address, "--listening-port", str(port)]
+    options += ["--user", f"{_USER}:{_PASSWORD}", "--realm", _REALM, "--log-file", "stdout"]
+    options += ["--pidfile", str(place / "pid"), "--userdb", str(place / "users")]
+    return Command(
+        name=f"{deployment.name}.{node.name}.server",
+        node=node.name,
+        command=(RELAY, *options),
+        ready=Ready(port=port),
+    )
+
+
+def _settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[str, Any]:
+    """Return the configuration of end `index` (:class:`cellbed.workloads.call.load.Settings`)."""
+    table: Call = deployment.table
+    half = len(deployment.clients) // 2
+    other = (index + half) % len(deployment.clients)
+    (relay,) = deployment.servers
+    load = deployment.load(raw, index, seed)
+    return load | {
+        "program": origins.installed(),
+        # Both have a socket below them, whose path must be short.
+        "folder": str(deployment.scratch / f"call{deployment.number}-{index}"),
+        "socket": str(deployment.scratch / f"call{deployment.number}-{index}.sock"),
+        "peer_socket": str(deployment.scratch / f"call{deployment.number}-{other}.sock"),
+        "peer": deployment.clients[other].name,
+        "peer_phase": other / len(deployment.clients),
+        "name": deployment.name,
+        "start_ns": deployment.start_ns,
+        "offers": index < half,
+        "measures": str(deployment.file(raw, deployment.clients[index], "client.measures.json")),
+        "page": {
+            "host": deployment.address(relay),
+            "port": PORT + deployment.number,
+            "user": _USER,
+            "password": _PASSWORD,
+            "width": table.width,
+            "height": table.height,
+            "bit_rate": table.bit_rate,
+        },
+    }
+
+
+# fmt: off
+_SPANS = (
+    Span("generator", "endpoint", "Camera", "camera",
+         "intended time → the frame is painted", "intended", "painted"),
+    Span("encode", "endpoint", "Capture and encoding", "encoding",
+         "painted → the frame leaves the encoder", "painted", "sent"),
+    Span("endpoint_stack", "endpoint", "Pacing and packets", "pacing",
+         "leaves the encoder → its last packet enters the uplink, sent again where one was lost", "sent",
+         "uplink_entered"),
+    *DATAGRAM_UPLINK[1:],
+    Span("server", "remote", "Relay", "relay", "its last packet left the sender's links → enters those of the receiver",
+         "uplink_left", "downlink_entered"),
+    *DATAGRAM_DOWNLINK,
+    Span("endpoint_receive", "endpoint", "Receiving", "receive",
+         "its last packet left the network → the receiving browser has the whole frame", "downlink_left", "received"),
+    Span("jitter_buffer", "endpoint", "Jitter buffer", "buffer",
+         "received → shown, without decoding: the frame waits for its time", "buffered"),
+    Span("decode_frame", "endpoint", "Decoding", "decoding", "the frame is decoded", "decoded"),
+)
+# fmt: on
+_MEASURES = (
+    Measure("bytes_up", "bytes of a frame", "B"),
+    Measure("height", "height of shown frames", ""),
+)
+
+
+def describe(table: Mapping[str, Any]) -> Description:
+    """Return the description of a call, whose requests are frames."""
+    stamps = ("painted_ns", "received_ns", "buffered_ns", "decoded_ns", "height")
+    return Description(
+        kind="call",
+        title=f"call through a relay, {table.get('width')} × {table.get('height')}",
+        spans=_SPANS,
+        client_columns={**dict.fromkeys(stamps, "integer"), "receiver": "text"},
+        server_columns={},
+        measures=_MEASURES,
+        cautions=(Caution("The frames are synthetic: a moving picture of shapes and noise."),),
+        own=(ProgramMeasures("client", file="measures.json"),),
+        relayed=True,
+    )

@@ -1,0 +1,199 @@
+"""Calls between two Chromiums through coturn: keys, readings, real calls, a relay that dies, and what is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from cellbed.scenario import ScenarioError, parse
+from cellbed.testbed import testbed
+from cellbed.testbed.machine import process as machine
+from cellbed.workloads.browsing import PROGRAMS
+from cellbed.workloads.call.readings import measures, strains
+from descendants import descendants, words
+from in_process import cellbed
+from run_commands import command
+from scenario_text import NODES
+
+NAMED = f'name = "call"\nduration = "6 s"\nseed = 3\n{NODES.replace("cpus", "count = 2" + chr(10) + "cpus", 1)}\n'
+APP = '[apps.call]\nkind = "call"\nserver = "edge"\n'
+SMALL = 'width = 320\nheight = 180\nrate = "10 /s"\nbit_rate = "300 kbit/s"\ntimeout = "30 s"\ndrain = "30 s"\n'
+needs_browser = pytest.mark.skipif(not any(map(machine.find, PROGRAMS)), reason="chromium is not installed")
+needs_relay = pytest.mark.skipif(machine.find("turnserver") is None, reason="coturn is not installed")
+
+
+def real(function):  # type: ignore[no-untyped-def]
+    """A test with browsers on nodes."""
+    for mark in (pytest.mark.needs_tun, pytest.mark.timeout(300), needs_browser, needs_relay):
+        function = mark(function)
+    return function
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ("", "write the node group of the relay"),
+        ('server = "endpoint"\n', "an end of the call is there"),
+        ('server = "edge"\narrivals = "closed"\n', "a camera has a frame rate"),
+        ('server = "edge"\nrate = "90 /s"\n', "write at most '60 /s'"),
+        ('server = "edge"\npeer = "edge"\n', "write another group, with as many nodes as 'endpoint', 2"),
+        ('server = "edge"\npeer = "endpont"\n', "did you mean 'endpoint'"),
+        ('server = "edge"\nwidth = 321\n', "write an even number"),
+        ('server = "edge"\nbalance = "connection"\n', "a call keeps its relay"),
+    ],
+)
+def test_keys_that_do_not_fit_are_errors_with_a_remedy(tmp_path: Path, keys: str, problem: str) -> None:
+    with pytest.raises(ScenarioError, match=r"x\.toml") as refused:
+        parse(f'{NAMED}[apps.call]\nkind = "call"\n{keys}', source="x.toml", folder=tmp_path)
+    assert problem in str(refused.value)
+
+
+def test_an_odd_number_of_ends_needs_a_peer(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError) as refused:
+        parse(f"{NAMED}{APP}".replace("count = 2", "count = 3"), source="x.toml", folder=tmp_path)
+    assert "calls have two ends, and 'endpoint' has 3" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("missing", "remedy"),
+    [(PROGRAMS, "sudo apt install chromium"), (("turnserver",), "sudo apt install coturn")],
+)
+def test_without_a_program_a_dry_run_names_the_line_and_the_package(
+    tmp_path: Path, missing: tuple[str, ...], remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(testbed, "find", lambda name: None if name in missing else f"/usr/bin/{name}")
+    (tmp_path / "x.toml").write_text(NAMED + APP)
+    done = cellbed("run", tmp_path / "x.toml", "--dry-run")
+    assert done.returncode == 2
+    assert "x.toml:" in done.stderr
+    assert remedy in done.stderr
+
+
+def _sample(at_s: float, **counters: float) -> dict[str, object]:
+    """Return a sample of a page. counters: by the initial of the report, ``r_bytesReceived``."""
+    reports = {"r": "inbound-rtp video", "h": "inbound-rtp audio", "s": "outbound-rtp video"}
+    found: dict[str, object] = {"at": 5000 + at_s * 1000, "pair": {"currentRoundTripTime": 0.05}}
+    for initial, report in reports.items():
+        found[report] = {key[2:]: value for key, value in counters.items() if key.startswith(f"{initial}_")}
+    return found
+
+
+def test_measures_are_growths_of_counters_from_second_to_second() -> None:
+    before = _sample(0, r_bytesReceived=1000, r_jitterBufferDelay=1.0, r_jitterBufferEmittedCount=10, r_freezeCount=1)
+    before["inbound-rtp audio"] = {"concealedSamples": 480, "totalSamplesReceived": 48_000}
+    after = _sample(2, r_bytesReceived=251_000, r_jitterBufferDelay=2.0, r_jitterBufferEmittedCount=60, r_freezeCount=3)
+    after["inbound-rtp audio"] = {"concealedSamples": 5280, "totalSamplesReceived": 144_000}
+    found = measures([before, after], [(0.1, 80.0), (0.2, 90.0), (0.3, 300.0), (1.5, 70.0)], 5000)
+    assert found["received_mbit_s"] == {"values": [1.0], "times_s": [2.0]}
+    assert found["jitter_buffer_ms"]["values"] == [20.0]
+    assert found["concealed_percent"]["values"] == [5.0]
+    assert found["delay_ms"] == {"values": [90.0, 70.0], "times_s": [1.0, 2.0]}
+    assert found["freezes"] == {"value": 2.0}
+    assert found["concealed_s"]["value"] == pytest.approx(0.1)
+    assert "inter_frame_ms" not in found
+
+
+def test_a_lack_of_processor_time_is_a_strain_and_a_lack_of_bandwidth_none() -> None:
+    first = _sample(0, s_totalEncodeTime=0, s_framesEncoded=0)
+    last = _sample(10, s_totalEncodeTime=2.0, s_framesEncoded=100)
+    last["outbound-rtp video"] |= {"qualityLimitationDurations": {"cpu": 0, "bandwidth": 9}}  # type: ignore[operator]
+    assert strains([first, last], 33.3, due=300, painted=298, unread=2) == []
+    last["outbound-rtp video"]["qualityLimitationDurations"]["cpu"] = 4  # type: ignore[index]
+    last["outbound-rtp video"]["totalEncodeTime"] = 4.0  # type: ignore[index]
+    found = strains([first, last], 33.3, due=300, painted=200, unread=50)
+    assert ["100 of 300 frames" in found[0], "50 frames" in found[1], "4.0 of 10.0 s" in found[2]] == [True] * 3
+    assert "40 ms to encode" in found[3]
+
+
+PEER = """
+[nodes.office]
+class = "cloud"
+cpus = 1.0
+memory = "256 MiB"
+"""
+
+
+@real
+@pytest.mark.parametrize("peer", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_call_is_measured_from_camera_to_screen_both_ways(tmp_path: Path, peer: bool) -> None:
+    text, ends = NAMED + APP + SMALL, ("endpoint-0", "endpoint-1")
+    if peer:  # and later than the run
+        text = text.replace("count = 2\n", "").replace("[links.mobile]", f"{PEER}\n[links.mobile]")
+        text = text.replace("[links.core]", '[links.core]\ncloud = "20 ms"').replace("6 s", "12 s", 1)
+        text, ends = f'{text}peer = "office"\nstart = "6 s"\n', ("endpoint-0", "office-0")
+    (tmp_path / "x.toml").write_text(text)
+    done = cellbed("run", tmp_path / "x.toml", "--no-limits", "--out", tmp_path / "runs")
+    assert done.returncode == 0, done.stderr
+    (run,) = (tmp_path / "runs").iterdir()
+    frames = pl.read_parquet(run / "requests.parquet")
+    assert len(frames) == 120
+    mobile, office = 0.013, 0.023 if peer else 0.013  # from each end to the relay
+    for sender, receiver, uplink, downlink in ((*ends, mobile, office), (*ends[::-1], office, mobile)):
+        own = frames.filter(endpoint=sender)
+        shown = own.filter(pl.col("status").is_in(["ok", "late"]))
+        assert len(shown) > 20, own["error"].value_counts()
+        assert set(shown["receiver"]) == {receiver}
+        assert (shown["latency_s"] > uplink + downlink).all()
+        whole = shown.drop_nulls("residual_s")
+        assert len(whole) > 0.8 * len(shown)
+        assert (whole["residual_s"] > -1e-6).all()
+        assert whole["residual_s"].median() < 2e-3  # type: ignore[operator]
+        assert (whole["part_uplink_delay"] - uplink).abs().max() < 1e-4  # type: ignore[operator]
+        assert (whole["part_downlink_delay"] - downlink).abs().max() < 1e-4  # type: ignore[operator]
+        assert (whole["part_server"] >= 0).all()
+    own = pl.read_parquet(run / "measures.parquet")
+    for measure in ("delay_ms", "round_trip_ms", "jitter_buffer_ms", "target_delay_ms", "received_mbit_s", "height"):
+        assert set(own.filter(measure=measure)["node"]) == set(ends), measure
+    assert (own.filter(measure="round_trip_ms")["value"] >= 2e3 * (mobile + office)).all()
+    assert {"freezes", "frozen_s", "concealed_s", "cpu_limited_s", "rtcp_round_trip_ms"} <= set(own["measure"])
+    assert "Measures of call" in (run / "report.html").read_text()
+
+
+def _wait_for_frames(run: subprocess.Popen[bytes], folder: Path) -> dict[int, bytes]:
+    """Wait until a run records frames; return its processes."""
+    while not any(file.stat().st_size for file in folder.glob("*/raw/call.*.requests.jsonl")):
+        assert run.poll() is None
+        time.sleep(0.1)
+    return descendants(run.pid)
+
+
+@real
+@pytest.mark.slow
+def test_a_relay_that_dies_ends_in_a_report_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text((NAMED + APP + SMALL).replace("6 s", "25 s").replace('timeout = "30 s"', ""))
+    arguments = ("run", tmp_path / "x.toml", "--no-limits", "--out", tmp_path / "r")
+    run = subprocess.Popen(command(*arguments), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    ours = _wait_for_frames(run, tmp_path / "r")
+    (relay,) = [pid for pid, line in ours.items() if line.startswith(b"turnserver")]
+    os.kill(relay, signal.SIGKILL)
+    _, errors = run.communicate()
+    assert run.returncode == 0, errors
+    (folder,) = (tmp_path / "r").iterdir()
+    frames = pl.read_parquet(folder / "requests.parquet")
+    lost = frames.filter(~pl.col("status").is_in(["ok", "late"])).drop_nulls("error")
+    assert any("the connection through the relay" in error for error in lost["error"])
+    assert "call.edge-0.server" in (folder / "report.html").read_text()
+
+
+@real
+def test_no_browser_and_no_relay_outlive_a_killed_run(tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text((NAMED + APP + SMALL).replace("6 s", "60 s"))
+    arguments = ("run", tmp_path / "x.toml", "--no-limits", "--out", tmp_path / "r")
+    run = subprocess.Popen(command(*arguments), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        ours = _wait_for_frames(run, tmp_path / "r")
+        assert any(b"--remote-debugging-pipe" in line for line in ours.values())
+        assert any(line.startswith(b"turnserver") for line in ours.values())
+        os.kill(run.pid, signal.SIGKILL)
+        run.wait()
+    finally:
+        run.kill()
+    while any(words(pid) == line for pid, line in ours.items()):  # the test has a time limit
+        time.sleep(0.1)
+    assert cellbed("clean").returncode == 0
