@@ -242,6 +242,7 @@ def _file(what: str, example: str) -> TextField:
 
 
 FILE = _file("model file", "model.onnx")
+CODE_FILE = _file("Python file", "processing.py")
 BODY_FILE = _file("file", "body.json")
 DISK_FILE = _file("disk image", "debian.qcow2")
 KEY_FILE = _file("private key", "id_ed25519")
