@@ -118,6 +118,11 @@ if [ "$(cat "$venv/.installed-$purpose" 2>/dev/null)" != "$wanted" ]; then
     say "installing Python packages and compiling; this takes a few minutes the first time"
     "$venv/bin/pip" install --quiet --disable-pip-version-check -c constraints.txt maturin
     "$venv/bin/pip" install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e ".$extras"
+    # Of these only the trained networks that they ship; what they depend on is large or old.
+    if [ "$purpose" = test ]; then
+        "$venv/bin/pip" install --quiet --disable-pip-version-check -c constraints.txt --no-deps \
+            mediapipe rapidocr-onnxruntime || say "no package with trained networks; tests that need it will skip"
+    fi
     printf '%s\n' "$wanted" > "$venv/.installed-$purpose"
 else
     newest=$(find crates Cargo.toml Cargo.lock \( -name target -prune \) -o \

@@ -113,6 +113,7 @@ def measured(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
                 if (end := _ENDS.get(measure.unit)) is not None and measure.column.endswith(end)
                 for name, value in (("p50", measure.median), ("p99", measure.p99))
             }
+            | {f"{measure.column}_share": measure.mean for measure in found.measures if measure.unit == "share"}
         )
     return rows, summary.disturbances
 

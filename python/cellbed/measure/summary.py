@@ -90,7 +90,7 @@ class Residual:
 @dataclass(frozen=True, slots=True)
 class MeasureSummary:
     """A measure that the application declares. unit: of least, median, most and p99, which is ``None`` where the
-    values are too few; requests: with a good reply, or messages; column: its name in tables."""
+    values are too few; requests: with a good reply, or messages; column: its name in tables; mean: of a share."""
 
     label: str
     unit: str
@@ -100,6 +100,7 @@ class MeasureSummary:
     most: float
     p99: float | None = None
     column: str = ""
+    mean: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -507,8 +508,9 @@ def _measures(requests: pl.DataFrame, messages: pl.DataFrame, measures: Sequence
         if len(values):
             least, median, most = np.quantile(values.to_numpy(), (0, 0.5, 1)).tolist()
             p99 = percentile_value(values.to_numpy(), 0.99) if len(values) >= needed(0.99) else None
-            summary = MeasureSummary(measure.label, measure.unit, len(values), least, median, most, p99, measure.column)
-            found.append(summary)
+            mean = float(np.mean(values.to_numpy())) if measure.unit == "share" else None
+            figures = (len(values), least, median, most, p99)
+            found.append(MeasureSummary(measure.label, measure.unit, *figures, measure.column, mean))
     return found
 
 

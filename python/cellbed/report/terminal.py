@@ -150,6 +150,9 @@ def _application(summary: "ApplicationSummary", application: "Description", cons
             residual += f", {formats.share(at_p99)} at its own P99"
         console.print(Text(residual, style="dim"))
     for measure in summary.measures:
+        if measure.mean is not None:
+            console.print(Text(f"{measure.label}: {formats.share(measure.mean)}", style="dim"))
+            continue
         least, median, most = (
             formats.OF_UNIT[measure.unit](value) for value in (measure.least, measure.median, measure.most)
         )

@@ -17,11 +17,12 @@ REPORTED_COLUMNS: dict[str, ColumnType] = {"step": "text", "begin_ns": "integer"
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A column of requests that is summarised: its median and range are reported. unit: empty for a number."""
+    """A column of requests that is summarised: its median and range are reported. unit: empty for a number; share for
+    one that is 0 or 1, of which the mean is reported instead."""
 
     column: str
     label: str
-    unit: Literal["B", "s", "Mbit/s", ""]
+    unit: Literal["B", "s", "Mbit/s", "share", ""]
 
 
 @dataclass(frozen=True, slots=True)

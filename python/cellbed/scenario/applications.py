@@ -41,6 +41,8 @@ Key = str | tuple[str | int, ...]
 KINDS = {
     "image-classification": "cellbed.workloads.image_classification",
     "translation": "cellbed.workloads.translation",
+    "segmentation": "cellbed.workloads.segmentation",
+    "plates": "cellbed.workloads.plates",
     "http": "cellbed.workloads.http",
     "websocket": "cellbed.workloads.websocket",
     "transfers": "cellbed.workloads.transfers",
@@ -127,7 +129,7 @@ class Application(Table):
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """Return the optional packages of Python that its programs need."""
+        """Return the optional packages of Python that its programs need, as arguments of pip."""
         return ()
 
     @property

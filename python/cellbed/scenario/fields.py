@@ -242,6 +242,7 @@ def _file(what: str, example: str) -> TextField:
 
 
 FILE = _file("model file", "model.onnx")
+CODE_FILE = _file("Python file", "processing.py")
 BODY_FILE = _file("file", "body.json")
 MANIFEST = _file("manifest", "video/manifest.mpd")
 DISK_FILE = _file("disk image", "debian.qcow2")

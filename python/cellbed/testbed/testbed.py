@@ -215,7 +215,9 @@ def _needs(application: Application) -> Iterator[tuple[str, str, str, bool, tupl
     here, and the roles that run it."""
     for package in application.packages:
         remedy = f".venv/bin/pip install -c constraints.txt {package}"
-        yield "kind", f"the package {package}", remedy, find_spec(package) is not None, ("client", "server")
+        name = package.split()[-1]
+        is_here = find_spec(name.replace("-", "_")) is not None
+        yield "kind", f"the package {name}", remedy, is_here, ("client", "server")
     for key, names, package in application.tools:
         yield key, f"the program {names[0]}", f"sudo apt install {package}", any(map(find, names)), ("client",)
     for key, file, command in application.fetched:

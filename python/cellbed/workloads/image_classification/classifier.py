@@ -42,23 +42,50 @@ def load_onnx_runtime() -> Any:
     return onnxruntime
 
 
+def open_session(path: Path) -> Any:
+    """Return a model in ONNX Runtime, on one thread that sleeps when it has nothing to do. Raises ModelError."""
+    if not path.is_file():
+        raise ModelError(f"{path}: no such model file")
+    onnxruntime = load_onnx_runtime()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    try:
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    # ONNX Runtime has a class for each kind of failure, and no common one.
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ModelError(f"{path}: ONNX Runtime cannot load this model: {reason}") from error
+
+
+def decode(photograph: bytes) -> Image.Image:
+    """Return a photograph in RGB. Raises ValueError for a damaged one."""
+    try:
+        with Image.open(io.BytesIO(photograph)) as image:
+            # An image can claim to be huge in a few bytes; what a camera makes is far below this.
+            if image.width * image.height > 200_000_000:
+                raise ValueError(f"{image.width} × {image.height} pixels are too many")
+            return image.convert("RGB")
+    # Pillow's decoders raise many kinds of errors for damaged files, SyntaxError and struct.error among them.
+    except Exception as error:
+        raise ValueError(f"cannot be decoded: {error}") from error
+
+
+def standardised(image: Image.Image, width: int, height: int) -> NDArray[np.float32]:
+    """Return an image resized and with the mean and standard deviation of ImageNet's: float32 [height, width, 3]."""
+    pixels = image.resize((width, height), Image.Resampling.BILINEAR)
+    found: NDArray[np.float32] = (np.asarray(pixels, np.float32) - _MEAN) / _DEVIATION
+    return found
+
+
 class Network:
-    """A model in ONNX Runtime, on one thread that sleeps when it has nothing to do."""
+    """A model in ONNX Runtime with one image as its input."""
 
     def __init__(self, path: Path) -> None:
         """Load the model. Raises ModelError."""
-        onnxruntime = load_onnx_runtime()
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        try:
-            self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        # ONNX Runtime has a class for each kind of failure, and no common one.
-        except Exception as error:
-            reason = str(error).strip().splitlines()[0]
-            raise ModelError(f"{path}: ONNX Runtime cannot load this model: {reason}") from error
+        self._session = open_session(path)
         self.input = _input(path, [(each.name, each.type, each.shape) for each in self._session.get_inputs()])
         self._output = self._session.get_outputs()[0].name
 
@@ -73,25 +100,13 @@ class Classifier:
 
     def __init__(self, path: Path) -> None:
         """Load the model. Raises ModelError."""
-        if not path.is_file():
-            raise ModelError(f"{path}: no such model file")
         self._network = Network(path)
         self.input = self._network.input
 
     def decode(self, photograph: bytes) -> NDArray[np.float32]:
         """Return the photograph as the model's input: decoded, resized, normalised. Raises ValueError for a damaged
         one."""
-        size = (self.input.width, self.input.height)
-        try:
-            with Image.open(io.BytesIO(photograph)) as image:
-                # An image can claim to be huge in a few bytes; what a camera makes is far below this.
-                if image.width * image.height > 200_000_000:
-                    raise ValueError(f"{image.width} × {image.height} pixels are too many")
-                pixels = image.convert("RGB").resize(size, Image.Resampling.BILINEAR)
-        # Pillow's decoders raise many kinds of errors for damaged files, SyntaxError and struct.error among them.
-        except Exception as error:
-            raise ValueError(f"cannot be decoded: {error}") from error
-        array = (np.asarray(pixels, np.float32) - _MEAN) / _DEVIATION
+        array = standardised(decode(photograph), self.input.width, self.input.height)
         if self.input.channels_first:
             array = np.ascontiguousarray(array.transpose(2, 0, 1))
         return array[np.newaxis]

@@ -9,7 +9,7 @@ KIND = Kind(
     client="cellbed.workloads.image_classification.jpeg",
     task="cellbed.workloads.image_classification.classifier",
     bank=lambda table, cache, note: photographs.data_bank(cache, count=table.images, note=note),
-    model=mobilenet.seeded_model,
+    model=lambda table, cache, note: mobilenet.seeded_model(cache, note=note),
     seeded=Caution(mobilenet.NOTE, mobilenet.NOTE_DETAIL),
     data=Caution(photographs.NOTE),
     measures=(Measure("bytes_up", "photograph sent", "B"),),

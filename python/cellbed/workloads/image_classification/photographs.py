@@ -4,7 +4,6 @@ A crop, a size and a compression are drawn for each photograph at a fixed seed, 
 version of Pillow has the same bytes. Sizes are lognormal, cut off at 7 and 170 KB, with a median of 65 KB.
 """
 
-import importlib.util
 import io
 import math
 import mmap
@@ -14,8 +13,8 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from cellbed.support import inputs
-from cellbed.support.errors import CellbedError
 from cellbed.workloads.cache import Note, build_folder, silent
+from cellbed.workloads.packaged import MATPLOTLIB, packaged
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -31,7 +30,6 @@ NOTE = "the photographs are crops of one that Matplotlib carries, with realistic
 """What a report must say of the data."""
 
 _FORMAT = 3
-_SOURCE = "grace_hopper.jpg"
 
 
 def data_bank(cache: Path, *, count: int = COUNT, seed: int = SEED, note: Note = silent) -> Path:
@@ -49,8 +47,8 @@ def data_bank(cache: Path, *, count: int = COUNT, seed: int = SEED, note: Note =
 
 
 def load(folder: Path) -> dict[str, mmap.mmap]:
-    """Return the photographs of a data bank by name: mapped, so that many endpoints have them in memory once."""
-    return {path.name: _mapped(path) for path in sorted(folder.glob("*.jpg"))}
+    """Return the files of a data bank by name: mapped, so that many endpoints have them in memory once."""
+    return {path.name: _mapped(path) for path in sorted(folder.iterdir())}
 
 
 def _mapped(path: Path) -> mmap.mmap:
@@ -75,13 +73,9 @@ def target_sizes(count: int, seed: int) -> list[int]:
 
 
 def _build(folder: Path, count: int, seed: int) -> None:
-    from PIL import Image
-
-    with Image.open(_source()) as image:
-        original = image.convert("RGB")
-    original.info.clear()  # a comment
+    source = original()
     for number, size in enumerate(target_sizes(count, seed)):
-        content = _photograph(original, size, random.Random(f"{seed}/{number}"))
+        content = _photograph(source, size, random.Random(f"{seed}/{number}"))
         (folder / f"{number:0{max(3, len(str(count - 1)))}d}.jpg").write_bytes(content)
 
 
@@ -101,20 +95,15 @@ def _photograph(original: "Image.Image", size: int, generator: random.Random) ->
     while True:
         scale = math.sqrt(pixels / (width * height))
         resized = crop.resize((max(16, round(width * scale)), max(16, round(height * scale))), Image.Resampling.LANCZOS)
-        content = _encode(resized, size)
+        content = encode(resized, min(1.03 * size, LARGEST))
         if len(content) >= 0.97 * size:
             return content
         # Too smooth to fill the size even at the best quality: more pixels. Nothing fits: fewer.
         pixels *= 1.25 if content else 0.8
 
 
-def _encode(image: "Image.Image", size: int) -> bytes:
-    """Return the JPEG of the best quality between 30 and 95 that is not larger than 3 % above ``size``, nor than
-    LARGEST.
-
-    Empty where none is.
-    """
-    limit = min(1.03 * size, LARGEST)
+def encode(image: "Image.Image", limit: float) -> bytes:
+    """Return the JPEG of the best quality between 30 and 95 that is not larger than ``limit``; empty where none is."""
     low, high = 30, 95
     best = b""
     while low <= high:
@@ -129,15 +118,11 @@ def _encode(image: "Image.Image", size: int) -> bytes:
     return best
 
 
-def _source() -> Path:
-    """Return the photograph; found without importing Matplotlib, which takes long."""
-    found = importlib.util.find_spec("matplotlib")
-    folders = (found.submodule_search_locations if found else None) or []
-    paths = [Path(folder) / "mpl-data" / "sample_data" / _SOURCE for folder in folders]
-    for path in paths:
-        if path.is_file():
-            return path
-    raise CellbedError(
-        f"the data bank is made from {_SOURCE} of Matplotlib's sample data, which is missing: "
-        "pip install --force-reinstall matplotlib"
-    )
+def original() -> "Image.Image":
+    """Return the photograph from which the data bank is made. Raises CellbedError where Matplotlib has it no more."""
+    from PIL import Image
+
+    with Image.open(packaged("matplotlib", "mpl-data/sample_data/grace_hopper.jpg", MATPLOTLIB)) as image:
+        found = image.convert("RGB")
+    found.info.clear()  # a comment
+    return found

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, runtime_checkable
 
 from paho.mqtt.client import MQTTMessage
 
@@ -53,10 +53,22 @@ class Inputs(Protocol):
 
 @dataclass(slots=True)
 class OffloadedRequest(Request):
-    """A request: the name of its input, and the text of its reply."""
+    """A request: the name of its input, and the text of its reply. arrived_ns: the reply is there, but not displayed
+    yet; correct: whether it is what is known of the input."""
 
     input: str = ""
     output: str | None = None
+    arrived_ns: int | None = None
+    correct: int | None = None
+
+
+@runtime_checkable
+class Displayed(Protocol):
+    """Inputs whose replies are displayed."""
+
+    def show(self, request: OffloadedRequest, reply: bytes) -> None:
+        """Display a reply, and note in the request its text and whether it is correct. Raises ValueError for one that
+        cannot be displayed."""
 
 
 class Endpoint(Generator):
@@ -66,6 +78,7 @@ class Endpoint(Generator):
         super().__init__(settings)
         self._settings = settings
         self._inputs = inputs
+        self._display = inputs if isinstance(inputs, Displayed) else None
         self._choice = random.Random(f"{settings.seed}/{settings.endpoint}/inputs")
         self._in_client: deque[tuple[Request, int]] = deque()  # published, not yet handed over to the kernel
         self._client_bytes = 0  # their payloads
@@ -168,14 +181,23 @@ class Endpoint(Generator):
         if connected is None or not number.isdigit():
             return
         request = self.ledger.find(int(number))
-        text = message.payload.decode("utf-8", "replace")
-        failed = text.startswith(REPLY_ERROR)
-        if isinstance(request, OffloadedRequest) and not failed:
-            request.output = text
+        payload = bytes(message.payload)
+        error = None
+        if payload.startswith(REPLY_ERROR.encode()):
+            error = payload.decode("utf-8", "replace").removeprefix(REPLY_ERROR)
+        elif isinstance(request, OffloadedRequest) and self._display is not None:
+            request.arrived_ns = now
+            try:
+                self._display.show(request, payload)
+            except ValueError as problem:
+                error = f"the reply cannot be displayed: {problem}"
+            now = machine.now_ns()
+        elif isinstance(request, OffloadedRequest):
+            request.output = payload.decode("utf-8", "replace")
         self.ledger.reply(
             int(number),
             now,
-            error=text.removeprefix(REPLY_ERROR) if failed else None,
+            error=error,
             start=connected.downlink.start,
             end=connected.downlink.end,
             payload=len(message.payload),

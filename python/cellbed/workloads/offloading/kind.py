@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cellbed.runformat.description import Caution, Description, Measure
+from cellbed.runformat.description import Caution, ColumnType, Description, Measure
 from cellbed.runformat.spans import DOWNLINK, UPLINK, Span
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.process import Process
@@ -58,7 +58,13 @@ _LOCAL_SPANS = (
     Span("return", "endpoint", "Return", "return", "inference ends → reply seen by the client on the same node",
          "compute_end", "reply"),
 )
+_DISPLAY = Span("display", "endpoint", "Display", "display", "reply seen by the client → displayed", "arrived", "reply")
 # fmt: on
+
+
+def _displayed(spans: tuple[Span, ...]) -> tuple[Span, ...]:
+    *before, last = spans
+    return (*before, replace(last, end="arrived"), _DISPLAY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,18 +72,23 @@ class Kind:
     """A kind of workload that offloads over MQTT; see :class:`cellbed.workloads.kind.Workload`.
 
     client: module of the endpoint, whose function ``open_inputs`` opens the data bank at a path. task: module of what
-    the service computes. bank: makes the data bank of a table. model: makes the model with seeded weights, which is
-    used where the table has none; seeded: what a report says of it. data: what it says of the data bank.
+    the service computes. bank: makes the data bank of a table. model: makes or finds the model that is used where the
+    table has none; seeded: what a report says of it if its weights come from a seed, and trained: whether they do not,
+    by the table. options: of the task, beside its model. data: what a report says of the data bank. displayed: the
+    client displays replies (:class:`cellbed.workloads.offloading.endpoint.Displayed`).
     """
 
     name: str
     client: str
     task: str
     bank: Callable[[Any, Path, Note], Path]
-    model: Callable[..., Path]
-    seeded: Caution
+    model: Callable[[Any, Path, Note], Path]
+    seeded: Caution | None = None
+    trained: Callable[[Mapping[str, Any]], bool] = lambda table: table.get("model") is not None
+    options: Callable[[Any], dict[str, str]] = lambda table: {}
     data: Caution
     measures: tuple[Measure, ...]
+    displayed: bool = False
 
     def prepare(self, table: Any, cache: Path, note: Note = silent) -> None:
         """Build the data bank and the model under ``cache`` where they are missing, or check the user's model.
@@ -86,10 +97,10 @@ class Kind:
         """
         self.bank(table, cache, note)
         if table.model is None:
-            self.model(cache, note=note)
+            self.model(table, cache, note)
             return
         try:
-            task.check(self.task, model=str(table.model))
+            task.check(self.task, model=str(table.model), **self.options(table))
         except task.ModelError as error:
             raise CellbedError(f"workload.model: {error}") from error
 
@@ -98,7 +109,8 @@ class Kind:
     ) -> list[Process | Command]:
         """Broker and service for each server, and the clients. Call prepare before."""
         table, servers, clients = deployment.table, deployment.servers, deployment.clients
-        model = Path(table.model) if table.model is not None else self.model(cache)
+        model = Path(table.model) if table.model is not None else self.model(table, cache, silent)
+        options = {"model": str(model.absolute()), **self.options(table)}
         port += deployment.number  # a node can have brokers of several applications
         if find_mosquitto() is None and any(not node.backend.routed for node in servers):
             raise CellbedError(MISSING)
@@ -115,11 +127,11 @@ class Kind:
                 "broker_port": port,
                 "request_topic": self._topic,
                 "task": self.task,
-                "options": {"model": str(model.absolute())},
+                "options": options,
                 "workers": table.workers or max(1, math.ceil(node.cpus)),
                 "record": str(deployment.file(raw, node, "service.jsonl")),
             }
-            reads = [settings["options"]["model"]]
+            reads = [value for value in options.values() if Path(value).is_absolute()]
             service = deployment.program("service", f"{_PACKAGE}.service", node, raw, settings, reads)
             started.append(replace(service, stage=1, env=_ONE_THREAD))
         for index, node in enumerate(clients):
@@ -153,11 +165,13 @@ class Kind:
         """
         server = table.get("server") or table.get("on")
         local = server is not None and server == table.get("client")
+        spans = _LOCAL_SPANS if local else _SPANS
+        columns: dict[str, ColumnType] = {"input": "text", "started_ns": "integer", "output": "text"}
         return Description(
             kind=self.name,
             title=f"{self.name.replace('-', ' ')} on {server or 'a remote node'}",
-            spans=_LOCAL_SPANS if local else _SPANS,
-            client_columns={"input": "text", "started_ns": "integer", "output": "text"},
+            spans=_displayed(spans) if self.displayed else spans,
+            client_columns=columns | ({"arrived_ns": "integer", "correct": "integer"} if self.displayed else {}),
             server_columns={
                 "received_ns": "integer",
                 "dequeued_ns": "integer",
@@ -168,5 +182,5 @@ class Kind:
             },
             same=("input",),
             measures=self.measures,
-            cautions=(*([self.seeded] if table.get("model") is None else []), self.data),
+            cautions=(*([self.seeded] if self.seeded is not None and not self.trained(table) else []), self.data),
         )

@@ -1,4 +1,4 @@
-"""The work of a kind's service for a request: decode its payload, compute, answer with a text.
+"""The work of a kind's service for a request: decode its payload, compute, answer with a text or bytes.
 
 The module of a task has a function ``load(**options)`` that returns it, ready: the first request does not pay for
 allocations. It imports its runtime there, because the dispatcher imports the module before it forks.
@@ -21,8 +21,8 @@ class Task(Protocol):
     def decode(self, payload: bytes) -> Any:
         """Return the payload as the model's input. Raises any exception for a damaged one."""
 
-    def compute(self, decoded: Any) -> str:
-        """Return the text of the reply."""
+    def compute(self, decoded: Any) -> str | bytes:
+        """Return the reply."""
 
 
 def check(task: str, **options: object) -> None:

@@ -19,7 +19,7 @@ from cellbed.workloads import lifecycle
 from cellbed.workloads.cache import silent
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.offloading import kind
-from cellbed.workloads.offloading.endpoint import Endpoint, Inputs, Settings
+from cellbed.workloads.offloading.endpoint import Displayed, Endpoint, Inputs, OffloadedRequest, Settings
 from cellbed.workloads.virtual.client import Client
 from cellbed.workloads.virtual.model import (
     Draw,
@@ -192,7 +192,10 @@ class _Service:
                 "worker": worker,
                 "error": None,
             }
-            self._world.at(enters_ns, lambda text=sample["output"], reply=reply: reply(text.encode()))  # type: ignore[misc]
+            text = sample["output"].encode()
+            size = sample.get("bytes_down", len(text))  # of a reply that is no text, only its length counts
+            content = text[:size].ljust(size, b"\0")
+            self._world.at(enters_ns, lambda content=content, reply=reply: reply(content))  # type: ignore[misc]
             self._world.at(sent_ns, lambda worker=worker, line=line: self._done(worker, line))  # type: ignore[misc]
 
     def _done(self, worker: int, line: dict[str, Any]) -> None:
@@ -231,6 +234,17 @@ class _Timed:
         return content
 
 
+class _TimedDisplay(_Timed):
+    """The same of inputs whose replies are displayed, which takes time, too."""
+
+    def show(self, request: OffloadedRequest, reply: bytes) -> None:
+        """As of the inputs: what the sample has of which the service made the reply."""
+        assert self.program is not None
+        sample = self._draw.sample(f"{self._endpoint}/{request.request}", request.input, request.bytes_up)
+        self.program.spend(sample["display"])
+        request.output, request.correct = sample["output"], sample["correct"]
+
+
 @dataclass(frozen=True, slots=True)
 class Offloading:
     """See :class:`~cellbed.workloads.virtual.model.Model`. rate, seconds: of the run that measures a profile."""
@@ -242,7 +256,7 @@ class Offloading:
     sampling: Sampling = field(init=False)
 
     def __post_init__(self) -> None:
-        sampling = Sampling(_samples, _KEYS, self.rate, self.seconds, queued=True, files=("model",))
+        sampling = Sampling(_samples, _KEYS, self.rate, self.seconds, queued=True, files=("model", "code"))
         object.__setattr__(self, "sampling", sampling)
 
     def problems(self, each: Deployment, deployments: Sequence[Deployment], plan: Plan) -> Iterator[str]:
@@ -262,7 +276,8 @@ class Offloading:
         )
         payload_of = cache(inputs.payload)
         for index, node in enumerate(each.clients):
-            timed = _Timed(inputs.names, payload_of, draw, known, node.name)
+            timing = _TimedDisplay if isinstance(inputs, Displayed) else _Timed
+            timed = timing(inputs.names, payload_of, draw, known, node.name)
             settings = self.kind.endpoint_settings(each, setting.raw, setting.cache, index, setting.seed, port)
             generator = Endpoint(Settings(**settings), timed)
             client = Client(world, world.hosts[node.name], generator, each, draw)
@@ -304,6 +319,9 @@ def _sample(row: Mapping[str, Any]) -> dict[str, Any] | None:
     parts.setdefault("receive", nanoseconds(row.get("part_return")) // 2)
     parts["reply"] = max(0, row["reply_sent_ns"] - row["compute_end_ns"])
     parts |= {"received": row["received_ns"], "sent": row["reply_sent_ns"]}
+    if row.get("part_display") is not None:
+        parts |= {"display": nanoseconds(row["part_display"]), "correct": row["correct"]}
+        parts["bytes_down"] = row["bytes_down"]
     return parts | {"input": row["input"], "bytes_up": row["bytes_up"], "output": row["output"] or ""}
 
 

@@ -78,17 +78,18 @@ def _work(job: Job, task: Task, connection: Connection) -> dict[str, Any]:
     try:
         decoded = task.decode(job.payload)
         stamps["compute_start_ns"] = time.monotonic_ns()
-        text = task.compute(decoded)
+        reply = task.compute(decoded)
         stamps["compute_end_ns"] = time.monotonic_ns()
     # Any error of a payload or a model concerns this request only.
     except Exception as error:
         stamps["error"] = str(error).strip().partition("\n")[0][:200]
-        text = REPLY_ERROR + stamps["error"]
+        reply = REPLY_ERROR + stamps["error"]
     else:
-        stamps["output"] = text
+        stamps["output"] = reply if isinstance(reply, str) else None
     properties = reply_properties(job.correlation)
     stamps["reply_sent_ns"] = time.monotonic_ns()
-    if not connection.publish(job.response_topic, text.encode(), properties):
+    payload = reply.encode() if isinstance(reply, str) else reply
+    if not connection.publish(job.response_topic, payload, properties):
         stamps["reply_sent_ns"] = None
         stamps["error"] = "the broker is not connected"
     return stamps

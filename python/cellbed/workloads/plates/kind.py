@@ -1,0 +1,21 @@
+"""Licence plates read over MQTT: endpoints send frames, a remote node answers with the text of the plates."""
+
+from cellbed.runformat.description import Caution, Measure
+from cellbed.workloads.offloading.kind import Kind
+from cellbed.workloads.packaged import packaged
+from cellbed.workloads.plates import frames
+
+KIND = Kind(
+    name="plates",
+    client="cellbed.workloads.plates.camera",
+    task="cellbed.workloads.plates.reader",
+    bank=lambda table, cache, note: frames.data_bank(cache, count=table.images, note=note),
+    model=lambda table, cache, note: packaged(
+        "rapidocr_onnxruntime", "models", "--no-deps rapidocr-onnxruntime==1.4.4"
+    ),
+    options=lambda table: {"code": str(table.code.absolute())} if table.code is not None else {},
+    data=Caution(frames.NOTE),
+    measures=(Measure("bytes_up", "frame sent", "B"), Measure("correct", "plates read exactly", "share")),
+    displayed=True,
+)
+prepare, processes, describe = KIND.prepare, KIND.processes, KIND.describe

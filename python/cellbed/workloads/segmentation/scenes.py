@@ -1,0 +1,54 @@
+"""The data bank of the kind: photographs of persons as large as those of Cityscapes.
+
+Cityscapes, the data set of the 5G study (§VII-D), has PNGs of 2048 × 1024 pixels. These are mirrored crops of the
+photograph that Matplotlib carries, about 2.4 MB each.
+"""
+
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cellbed.workloads.cache import Note, build_folder, silent
+from cellbed.workloads.image_classification import photographs
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+SEED = 1
+WIDTH, HEIGHT = 2048, 1024
+
+NOTE = "the photographs are crops of one that Matplotlib carries, with the size of Cityscapes’ images"
+"""What a report must say of the data."""
+
+_FORMAT = 1
+
+
+def data_bank(cache: Path, *, count: int, seed: int = SEED, note: Note = silent) -> Path:
+    """Return the folder of ``count`` photographs under ``cache``, built where it is missing. Raises CellbedError."""
+    import PIL
+
+    folder = cache / f"scenes-{_FORMAT}-{count}-{seed}-pillow{PIL.__version__}"
+    if not folder.is_dir():
+        note(f"building the data bank of {count} photographs, once: {folder}")
+        build_folder(folder, lambda temporary: _build(temporary, count, seed))
+    return folder
+
+
+def _build(folder: Path, count: int, seed: int) -> None:
+    original = photographs.original()
+    for number in range(count):
+        scene(original, random.Random(f"{seed}/{number}")).save(folder / f"{number:03d}.png")
+
+
+def scene(original: "Image.Image", generator: random.Random) -> "Image.Image":
+    """Return a photograph of 2048 × 1024 pixels: the original side by side with its mirror image, at a random place."""
+    from PIL import Image
+
+    height = int(HEIGHT * generator.uniform(1, 1.3))
+    person = original.resize((round(original.width * height / original.height), height), Image.Resampling.LANCZOS)
+    found = Image.new("RGB", (WIDTH, HEIGHT))
+    left, mirrored = -generator.randrange(person.width), generator.random() < 0.5
+    while left < WIDTH:
+        found.paste(person.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if mirrored else person, (left, 0))
+        left, mirrored = left + person.width, not mirrored
+    return found

@@ -1,0 +1,49 @@
+"""The client of the kind: photographs that are sent as they are, and masks that are displayed.
+
+Run as ``python -m cellbed.workloads.segmentation.screen --config FILE.json``;
+:class:`cellbed.workloads.offloading.endpoint.Settings` describes the file.
+"""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+from PIL import Image
+
+from cellbed.workloads.image_classification import photographs
+from cellbed.workloads.offloading import endpoint
+from cellbed.workloads.offloading.endpoint import OffloadedRequest
+from cellbed.workloads.segmentation.scenes import HEIGHT, WIDTH
+
+Image.preinit()  # loads the decoders; a fork finds them loaded
+
+
+class Scenes:
+    """The inputs of the kind; see :class:`cellbed.workloads.offloading.endpoint.Displayed`."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open the data bank in `folder`."""
+        self._photographs = photographs.load(folder)
+        self.names: Sequence[str] = list(self._photographs)
+
+    def payload(self, name: str, scale: float = 1.0) -> bytes:
+        """Return the photograph of this name, which is sent as it is."""
+        return self._photographs[name][:]
+
+    def show(self, request: OffloadedRequest, reply: bytes) -> None:
+        """Scale the mask to the size of the photograph in RGB, as a screen needs it. Raises ValueError."""
+        try:
+            with Image.open(io.BytesIO(reply), formats=("PNG", "JPEG")) as mask:
+                grey = mask if mask.mode in ("1", "L", "P") else mask.convert("L")
+                marked = 1 - grey.histogram()[0] / (mask.width * mask.height)
+                mask.convert("RGB").resize((WIDTH, HEIGHT), Image.Resampling.BILINEAR)
+        # Pillow's decoders raise many kinds of errors for damaged files, SyntaxError and struct.error among them.
+        except Exception as error:
+            raise ValueError(f"not a PNG or JPEG: {error}") from error
+        request.output = f"{mask.width} × {mask.height}, {marked:.1%} marked"
+
+
+open_inputs = Scenes
+
+if __name__ == "__main__":
+    endpoint.run(open_inputs)

@@ -1,0 +1,7 @@
+"""The model of the kind in virtual time."""
+
+from cellbed.workloads.offloading.virtual import Offloading
+from cellbed.workloads.segmentation.kind import KIND
+
+# PSPNet takes more than a second.
+VIRTUAL = Offloading(KIND, rate="1 /s", seconds=30)

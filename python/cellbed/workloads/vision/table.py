@@ -1,0 +1,66 @@
+"""The keys of the kinds that look at images."""
+
+import ast
+import pathlib
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import Field
+
+from cellbed.scenario.applications import Groups, Key
+from cellbed.scenario.fields import CODE_FILE, FILE
+from cellbed.workloads.offloading.table import Offloading
+
+FUNCTIONS = ("preprocess", "postprocess")
+"""Of the user's Python file."""
+_RUNTIMES = {".onnx": (), ".tflite": ("ai-edge-litert",)}
+
+
+class Vision(Offloading):
+    """Images go from the endpoints to a node over MQTT, where a network computes the replies."""
+
+    model: Annotated[pathlib.Path, FILE] | None = Field(
+        None, description="The user's own network in ONNX (.onnx) or LiteRT format (.tflite), with 'code'."
+    )
+    code: Annotated[pathlib.Path, CODE_FILE] | None = Field(
+        None,
+        description="Python file with preprocess(image) -> arrays and postprocess(outputs) -> bytes for 'model'.",
+    )
+
+    @property
+    def shipped_by(self) -> tuple[str, ...]:
+        """Return the packages of Python with the network that runs without 'model', as pip takes them."""
+        raise NotImplementedError
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """As of :class:`Application`."""
+        return self.shipped_by if self.model is None else _RUNTIMES.get(self.model.suffix, ())
+
+    def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[Key, str]]:
+        """As of :class:`Application`."""
+        yield from super().misfits(groups, duration)
+        if self.model is not None and self.model.suffix not in _RUNTIMES:
+            yield "model", "neither a network in ONNX (.onnx) nor in LiteRT format (.tflite)"
+        if self.model is not None and self.code is None:
+            yield "code", "missing: write the Python file with preprocess and postprocess for 'model'"
+        if self.code is not None:
+            if self.model is None:
+                yield "model", "missing: write the network that 'code' is for, or remove 'code'"
+            if (problem := _problem(self.code)) is not None:
+                yield "code", problem
+
+
+def _problem(code: pathlib.Path) -> str | None:
+    """Return why a Python file cannot be used, without running it."""
+    try:
+        parsed = ast.parse(code.read_bytes())
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = f"line {error.lineno}: " if isinstance(error, SyntaxError) and error.lineno else ""
+        return f"'{code.name}' is not Python: {line}{getattr(error, 'msg', error)}"
+    except OSError as error:
+        return f"'{code.name}' cannot be read: {error.strerror}"
+    defined = {each.name for each in parsed.body if isinstance(each, ast.FunctionDef)}
+    if missing := [name for name in FUNCTIONS if name not in defined]:
+        return f"'{code.name}' has no function {missing[0]}: write preprocess(image) and postprocess(outputs)"
+    return None

@@ -1,0 +1,301 @@
+"""Segmentation and licence plates: trained and seeded networks, data banks, the user's own network, and runs."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import os
+import random
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import onnx
+import polars as pl
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from PIL import Image
+
+from cellbed.measure import Summary
+from cellbed.measure.rows import measured
+from cellbed.scenario import ScenarioError, parse
+from cellbed.support.errors import CellbedError
+from cellbed.testbed import testbed
+from cellbed.workloads.image_classification import photographs
+from cellbed.workloads.image_classification.classifier import load_onnx_runtime
+from cellbed.workloads.offloading.broker import find_mosquitto
+from cellbed.workloads.offloading.endpoint import OffloadedRequest
+from cellbed.workloads.offloading.task import ModelError
+from cellbed.workloads.plates import frames, reader
+from cellbed.workloads.plates import kind as plates
+from cellbed.workloads.segmentation import person, pspnet, scenes, screen
+from cellbed.workloads.vision import inference
+from in_process import cellbed
+from scenario_text import NODES
+
+NAMED = f'name = "vision"\nduration = "4 s"\nseed = 3\n{NODES}\n'.replace("20 Mbit/s", "100 Mbit/s")
+KEYS = 'server = "edge"\nrate = "3 /s"\ntimeout = "60 s"\ndrain = "60 s"\n'
+CODE = """
+import numpy as np
+
+def preprocess(image):
+    return np.asarray(image.resize((8, 8)), np.float32).transpose(2, 0, 1)[None]
+
+def postprocess(outputs):
+    return f"{outputs[0].shape[1]} channels".encode()
+"""
+
+
+def _needs(*modules: str) -> pytest.MarkDecorator:
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    return pytest.mark.skipif(bool(missing), reason=f"{', '.join(missing)} is not installed")
+
+
+needs_person = _needs("ai_edge_litert", "mediapipe")
+needs_reader = _needs("rapidocr_onnxruntime")
+
+
+def _png(image: Image.Image) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def _own_model(path: Path) -> Path:
+    """A network that returns the mean of each colour."""
+    graph = helper.make_graph(
+        [helper.make_node("ReduceMean", ["picture"], ["means"], axes=[2, 3], keepdims=0)],
+        "means",
+        [helper.make_tensor_value_info("picture", TensorProto.FLOAT, [1, 3, 8, 8])],
+        [helper.make_tensor_value_info("means", TensorProto.FLOAT, None)],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+    return path
+
+
+def _frame(number: int) -> tuple[str, bytes]:
+    generator = random.Random(number)
+    plate = f"AB {generator.randrange(10, 100)} CDE"
+    return frames.plain(plate), frames.frame(plate, generator)
+
+
+@needs_person
+def test_the_trained_network_marks_persons() -> None:
+    task = inference.load(str(person.model()), person.__name__)
+    photograph = photographs.original()
+    reply = task.compute(task.decode(_png(photograph)))
+    mask = np.asarray(Image.open(io.BytesIO(reply)))  # type: ignore[arg-type]
+    assert mask.shape == (person.HEIGHT, person.WIDTH)
+    face, corner = mask[40:60, 110:140], mask[:20, :20]
+    assert (face == 255).all()
+    assert (corner == 0).all()
+    assert 0.4 < (mask == 255).mean() < 0.75
+    empty = np.asarray(Image.open(io.BytesIO(task.compute(task.decode(_png(Image.new("RGB", (640, 480))))))))  # type: ignore[arg-type]
+    assert (empty == 255).mean() < 0.05
+
+
+def test_photographs_are_as_large_as_those_of_cityscapes_and_the_same_everywhere(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        scenes.data_bank(tmp_path / folder, count=1)
+    (first,), (second,) = (list((tmp_path / folder).glob("*/*.png")) for folder in ("a", "b"))
+    assert first.read_bytes() == second.read_bytes()
+    assert 2_000_000 < first.stat().st_size < 2_600_000
+    with Image.open(first) as image:
+        assert image.size == (2048, 1024)
+
+
+def test_a_mask_is_displayed_and_what_is_none_is_an_error(tmp_path: Path) -> None:
+    inputs = screen.open_inputs(scenes.data_bank(tmp_path, count=1))
+    request = OffloadedRequest(0, "endpoint-0", 0, input="000.png")
+    mask = np.zeros((10, 20), np.uint8)
+    mask[:, :5] = 255
+    inputs.show(request, _png(Image.fromarray(mask)))
+    assert (request.output, request.correct) == ("20 × 10, 25.0% marked", None)
+    for damaged in (b"", b"mask", _png(Image.fromarray(mask))[:40]):
+        with pytest.raises(ValueError, match="not a PNG or JPEG"):
+            inputs.show(request, damaged)
+
+
+def test_pspnet_is_valid_and_depends_on_the_picture(tmp_path: Path) -> None:
+    model = pspnet.build(side=89, width=8)
+    onnx.checker.check_model(model, full_check=True)
+    assert model.SerializeToString(deterministic=True) == pspnet.build(side=89, width=8).SerializeToString(
+        deterministic=True
+    )
+    onnx.save(model, tmp_path / "small.onnx")
+    session = load_onnx_runtime().InferenceSession(str(tmp_path / "small.onnx"), providers=["CPUExecutionProvider"])
+    pictures = np.random.default_rng(1).standard_normal((2, 1, 3, 89, 89)).astype(np.float32)
+    first, second = (session.run(None, {"image": picture})[0] for picture in pictures)
+    assert first.shape == (1, pspnet.CLASSES, 89, 89)
+    assert 0.05 < first.std() < 20
+    assert not np.allclose(first, second)
+    assert len({*first[0].argmax(axis=0).ravel()}) > 1
+    with Image.open(io.BytesIO(pspnet.postprocess([first]))) as mask:
+        assert (mask.size, mask.mode) == ((89, 89), "P")
+
+
+@pytest.mark.slow
+def test_pspnet_has_the_weights_of_the_paper_and_runs(tmp_path: Path) -> None:
+    path = pspnet.seeded_model(tmp_path)
+    model = onnx.load(str(path))
+    # ResNet-50 with its deep stem 23.5 million, four convolutions of the pyramid 4.2, and the last ones 18.9.
+    assert 46e6 < sum(numpy_helper.to_array(each).size for each in model.graph.initializer) < 47.5e6
+    task = inference.load(str(path), pspnet.__name__)
+    with Image.open(io.BytesIO(task.compute(task.decode(_png(photographs.original()))))) as mask:  # type: ignore[arg-type]
+        assert mask.size == (pspnet.SIDE, pspnet.SIDE)
+
+
+def test_frames_have_their_size_and_differ(tmp_path: Path) -> None:
+    bank = frames.data_bank(tmp_path, count=4)
+    files = sorted(bank.iterdir())
+    assert len({frames.plate_of(file.name) for file in files}) == 4
+    assert all(6 <= len(frames.plate_of(file.name)) <= 7 for file in files)
+    assert all(frames.SMALLEST <= file.stat().st_size <= frames.LARGEST for file in files)
+    assert len({file.stat().st_size for file in files}) > 1
+    assert _frame(1) == _frame(1)
+
+
+@needs_reader
+def test_plates_are_read(tmp_path: Path) -> None:
+    task = reader.load(str(plates.KIND.model(None, tmp_path, print)))
+    found = [(plate, task.compute(task.decode(content))) for plate, content in map(_frame, range(10))]
+    assert sum(plate == text for plate, text in found) >= 8, found
+    assert task.compute(Image.new("RGB", (1280, 720), (90, 90, 90))) == ""
+    with pytest.raises(ValueError, match="cannot be decoded"):
+        task.decode(_frame(0)[1][:1000])
+    with pytest.raises(ModelError, match="no such model file"):
+        reader.load(str(tmp_path))
+
+
+def test_a_model_of_the_users_own_runs_with_its_code(tmp_path: Path) -> None:
+    model = _own_model(tmp_path / "own.onnx")
+    (tmp_path / "own.py").write_text(CODE)
+    task = reader.load(str(model), str(tmp_path / "own.py"))
+    assert task.compute(task.decode(_frame(0)[1])) == b"3 channels"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("outputs[0].shape[1]", "outputs[1]", r"own\.py: postprocess: IndexError: list index out of range"),
+        (".encode()", "", r"own\.py: postprocess returned str: return bytes"),
+        ("(8, 8)", "(9, 9)", r"the network cannot take float32 \[1, 3, 9, 9\] of own\.py"),
+        ("import numpy", "import nump", r"own\.py: ModuleNotFoundError: No module named 'nump'"),
+    ],
+)
+def test_what_is_wrong_in_the_users_code_is_named_before_a_run(
+    tmp_path: Path, old: str, new: str, problem: str
+) -> None:
+    (tmp_path / "own.py").write_text(CODE.replace(old, new))
+    table = SimpleNamespace(model=_own_model(tmp_path / "own.onnx"), code=tmp_path / "own.py", images=1)
+    with pytest.raises(CellbedError, match=problem):
+        plates.prepare(table, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "problem"),
+    [
+        ("plates", 'model = "own.onnx"\n', "write the Python file with preprocess and postprocess"),
+        ("plates", 'code = "own.py"\n', "write the network that 'code' is for"),
+        ("plates", 'model = "own.pt"\ncode = "own.py"\n', "neither a network in ONNX"),
+        ("plates", 'model = "own.onnx"\ncode = "half.py"\n', "has no function postprocess"),
+        ("plates", 'model = "own.onnx"\ncode = "no.py"\n', "'no.py' is not Python: line 1"),
+        ("plates", 'model = "own.onnx"\ncode = "missing.py"\n', "there is no file 'missing.py'"),
+        ("segmentation", 'model = "own.onnx"\ncode = "own.py"\nnetwork = "pspnet"\n', "'model' is given, too"),
+        ("segmentation", 'network = "psp"\n', "'person' or 'pspnet'"),
+    ],
+)
+def test_keys_that_do_not_fit_are_errors_with_a_remedy(tmp_path: Path, kind: str, keys: str, problem: str) -> None:
+    for name, text in (
+        *(("own.onnx", ""), ("own.pt", ""), ("own.py", CODE)),
+        *(("half.py", "def preprocess(image): ..."), ("no.py", "def (")),
+    ):
+        (tmp_path / name).write_text(text)
+    with pytest.raises(ScenarioError, match=r"apps\.vision|x\.toml") as refused:
+        parse(f'{NAMED}[apps.vision]\nkind = "{kind}"\n{KEYS}{keys}', source="x.toml", folder=tmp_path)
+    assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "missing", "remedy"),
+    [
+        ("segmentation", "ai_edge_litert", "ai-edge-litert"),
+        ("segmentation", "mediapipe", "--no-deps mediapipe"),
+        ("plates", "rapidocr_onnxruntime", "--no-deps rapidocr-onnxruntime"),
+    ],
+)
+def test_without_a_package_a_dry_run_names_the_line_and_the_remedy(
+    tmp_path: Path, kind: str, missing: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(testbed, "find_spec", lambda name: None if name == missing else object())
+    (tmp_path / "x.toml").write_text(f'{NAMED}[apps.vision]\nkind = "{kind}"\n{KEYS}')
+    done = cellbed("run", tmp_path / "x.toml", "--dry-run")
+    assert done.returncode == 2
+    assert "apps.vision.kind" in done.stderr
+    assert f".venv/bin/pip install -c constraints.txt {remedy}" in " ".join(done.stderr.split())
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of masks, plates and a network of the user's own."""
+    if not os.access("/dev/net/tun", os.R_OK | os.W_OK) or find_mosquitto() is None:
+        pytest.skip("no /dev/net/tun or no Mosquitto")
+    for name in ("ai_edge_litert", "mediapipe", "rapidocr_onnxruntime"):
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"{name} is not installed")
+    here = tmp_path_factory.mktemp("run")
+    _own_model(here / "own.onnx")
+    (here / "own.py").write_text(CODE)
+    kinds = {"masks": "segmentation", "plates": "plates", "own": "plates"}
+    own = {"masks": "images = 3\n", "plates": "images = 3\n", "own": 'model = "own.onnx"\ncode = "own.py"\n'}
+    apps = "".join(f'[apps.{name}]\nkind = "{kind}"\n{KEYS}{own[name]}' for name, kind in kinds.items())
+    (here / "x.toml").write_text(NAMED + apps + '[expect.plates]\ncorrect_share = ">= 0 %"\n')
+    done = cellbed("run", here / "x.toml", "--no-limits", "--out", here / "runs")
+    assert done.returncode == 0, done.stderr
+    assert "plates read exactly: " in done.stdout
+    (found,) = (here / "runs").iterdir()
+    return found
+
+
+def test_parts_of_a_request_end_with_its_display(run: Path) -> None:
+    requests = pl.read_parquet(run / "requests.parquet")
+    assert set(requests["status"]) == {"ok"}
+    shown = (requests["reply_ns"] - requests["arrived_ns"]) / 1e9
+    assert (requests["part_display"] == shown).all()
+    assert requests["residual_s"].null_count() == 0
+    masks, plates, own = (requests.filter(app=name) for name in ("masks", "plates", "own"))
+    assert masks["bytes_up"].min() > 2_000_000  # type: ignore[operator]
+    assert masks["output"].str.contains(r"^256 × 144, \d+\.\d% marked$").all()
+    assert (masks["part_display"] > plates["part_display"].max()).all()
+    assert plates["bytes_up"].is_between(frames.SMALLEST, frames.LARGEST).all()
+    read = plates["input"].map_elements(frames.plate_of, pl.String) == plates["output"]
+    assert read.to_list() == plates["correct"].cast(pl.Boolean).to_list()
+    assert set(own["output"]) == {"3 channels"}
+    assert (own["correct"] == 0).all()
+
+
+def test_the_share_of_plates_read_is_a_measure(run: Path) -> None:
+    rows = {row["app"]: row for row in measured(run)[0]}
+    summaries = {each.name: each.measures[-1] for each in Summary.read(run).applications}
+    assert rows["own"]["correct_share"] == 0
+    assert rows["plates"]["correct_share"] == summaries["plates"].mean
+    assert rows["masks"]["correct_share"] is None
+    page = (run / "report.html").read_text()
+    assert "Plates read exactly" in page
+    assert "Display" in page
+    assert pspnet.NOTE not in page
+
+
+def test_a_prediction_draws_displays_and_readings_from_the_run(run: Path) -> None:
+    done = cellbed("run", run.parents[1] / "x.toml", "--virtual", "--profile", run, "--out", run.parents[1] / "virtual")
+    assert done.returncode == 0, done.stderr
+    (found,) = (run.parents[1] / "virtual").iterdir()
+    real, virtual = (pl.read_parquet(folder / "requests.parquet") for folder in (run, found))
+    assert set(virtual["status"]) == {"ok"}
+    columns = ("output", "correct", "bytes_down")
+    known = {(row["app"], row["input"], *(row[name] for name in columns)) for row in real.iter_rows(named=True)}
+    inputs = {key[:2] for key in known}
+    drawn = [row for row in virtual.iter_rows(named=True) if (row["app"], row["input"]) in inputs]
+    assert drawn
+    assert all((row["app"], row["input"], *(row[name] for name in columns)) in known for row in drawn)
+    assert (virtual.filter(app="masks")["part_display"] > 0).all()
