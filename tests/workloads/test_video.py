@@ -118,6 +118,25 @@ def test_a_build_that_fails_leaves_nothing_and_has_a_reason(tmp_path: Path, monk
     assert list((tmp_path / "videos" / "8-1").iterdir()) == []
 
 
+@needs_ffmpeg
+def test_a_build_that_is_killed_leaves_no_rendition_and_no_ffmpeg(tmp_path: Path) -> None:
+    script = "import sys; from pathlib import Path; from cellbed.workloads.video.renditions import build\n"
+    script += "build(Path(sys.argv[1]), ['2160p'], 120, 'dash', print)"
+    building = subprocess.Popen([sys.executable, "-P", "-c", script, tmp_path], stdout=subprocess.DEVNULL)
+    try:
+        while not list(tmp_path.glob("videos/120-1/.2160p.*/scene.mp4")):
+            assert building.poll() is None
+            time.sleep(0.05)
+        ours = _descendants(building.pid)
+        assert any(b"libx264" in words for words in ours.values())
+    finally:
+        building.kill()
+        building.wait()
+    while any(_words(pid) == words for pid, words in ours.items()):  # the test has a time limit
+        time.sleep(0.05)
+    assert not (tmp_path / "videos" / "120-1" / "2160p").exists()
+
+
 @pytest.mark.parametrize(
     ("keys", "problem"),
     [

@@ -16,7 +16,7 @@ _RATE, _BUFFER, _THROUGHPUT, _STALL = "bitrate_mbit_s", "buffer_s", "throughput_
 
 
 def of_measures(table: pl.DataFrame, colours: Sequence[str]) -> Drawing | None:
-    """Return the playbacks of an application, one for each program; None without any. table: its rows of
+    """Return the playbacks of an application, one for each node; None without any. table: its rows of
     ``measures.parquet`` that have a time."""
     if not {_RATE, _BUFFER} <= set(table["measure"].unique()):
         return None
@@ -27,13 +27,13 @@ def _draw(figure: FigureBase, table: pl.DataFrame, colours: Sequence[str]) -> No
     import polars as pl
 
     rates, buffers = figure.subplots(2, 1, sharex=True)
-    programs = table["program"].unique(maintain_order=True).to_list()
-    for colour, program in zip(colours, programs, strict=False):
+    nodes = table["node"].unique(maintain_order=True).to_list()
+    for colour, node in zip(colours, nodes, strict=False):
         series = {
-            name: table.filter(pl.col("program") == program, pl.col("measure") == name).sort("time_s")
+            name: table.filter(pl.col("node") == node, pl.col("measure") == name).sort("time_s")
             for name in (_RATE, _BUFFER, _THROUGHPUT, _STALL)
         }
-        name = program.split(".")[1] if len(programs) > 1 else ""
+        name = node if len(nodes) > 1 else ""
         steps, end_s = series[_RATE], series[_BUFFER]["time_s"].max()
         times, values = [*steps["time_s"], end_s], [*steps["value"], *steps["value"][-1:]]
         rates.step(times, values, where="post", color=colour, lw=1.4, label=f"{name} bit rate".strip())

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from cellbed.runformat.description import Description, Measure, ProgramMeasures
 from cellbed.support.limits import Limit
@@ -65,7 +66,7 @@ def _settings(deployment: Deployment, raw: Path, index: int, seed: int, manifest
         "flags": origins.flags(deployment, rules, [f"{host}:443"], table.version),
         # The browser has a socket below it, whose path must be short.
         "folder": str(deployment.scratch / f"browser{deployment.number}-{index}"),
-        "url": f"https://{host}/{manifest}",
+        "url": f"https://{host}/{quote(manifest)}",
         "protocol": table.protocol,
         "abr": "own" if own else table.abr or "dynamic",
         "scripts": [str(LIBRARIES[table.protocol]), str(_PLAYER)],
