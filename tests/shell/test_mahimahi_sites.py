@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cellbed.testbed.machine import certificates
 from cellbed.testbed.machine import process as machine
 from cellbed.workloads.web import har, mahimahi, warc
 from shell_world import INTERNET, ORDINARY_USER, World, missing, open_world, without_remark
@@ -25,7 +26,7 @@ pytestmark = [
     ),
 ]
 HTTP = """
-import socketserver, http.server
+import http.server, ssl, sys, threading
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     def do_GET(self):
@@ -36,9 +37,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
     def log_message(self, *_):
         pass
-server = http.server.ThreadingHTTPServer(("0.0.0.0", 80), Handler)
+plain, secured = (http.server.ThreadingHTTPServer(("0.0.0.0", port), Handler) for port in (80, 443))
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain(*sys.argv[1:])
+secured.socket = context.wrap_socket(secured.socket, server_side=True)
+threading.Thread(target=plain.serve_forever, daemon=True).start()
 print("ready", flush=True)
-server.serve_forever()
+secured.serve_forever()
 """
 
 
@@ -98,20 +103,28 @@ def test_a_bad_recording_is_an_error_before_the_command_starts(world: World) -> 
 @pytest.mark.skipif(machine.find("mitmdump") is None, reason="mitmproxy is not installed")
 @pytest.mark.parametrize("user", [0, ORDINARY_USER])
 def test_a_program_is_recorded_and_replayed(world: World, user: int) -> None:
+    authority = world.folder / "certificates" / certificates.AUTHORITY
     if user == 0:
-        world.serve(HTTP, internet=True)
+        authority.parent.mkdir()
+        certificates.issue(authority.parent, {"server": ["secure.test"]})
+        world.serve(HTTP, *(str(authority.parent / "server" / file) for file in certificates.FILES), internet=True)
     folder = world.home(user) / "recorded"
     before = world.traces()
-    url = f"http://{INTERNET}/some?thing=1"
-    done = run(world, "mm-webrecord", str(folder), "mm-delay", "5", "curl", "-sS", url, user=user)
-    body = "/some?thing=1" * 1000
-    assert done.stdout == body, done.stderr
+    urls = f"http://{INTERNET}/some?thing=1", "https://secure.test/other"
+    bodies = "/some?thing=1" * 1000, "/other" * 1000
+    get = ["curl", "-sS", *urls]
+    # The proxy checks the server's certificate, the command that of the proxy.
+    command = ["env", f"SSL_CERT_FILE={authority}", "mm-webrecord", str(folder), "mm-delay", "5"]
+    done = run(world, *command, *get, "--resolve", f"secure.test:443:{INTERNET}", user=user)
+    assert done.stdout == "".join(bodies), done.stderr
     assert without_remark(done.stderr) == ""
     assert world.traces() == before
-    (found,) = mahimahi.read(folder).exchanges
-    assert (found.url, found.body.decode(), found.address) == (url, body, INTERNET)
-    done = run(world, "mm-webreplay", str(folder), "curl", "-sS", url, user=user)
-    assert done.stdout == body, done.stderr
+    found = mahimahi.read(folder).exchanges
+    assert [(each.url, each.body.decode(), each.address) for each in found] == [
+        (url, body, INTERNET) for url, body in zip(urls, bodies, strict=True)
+    ]
+    done = run(world, "mm-webreplay", str(folder), *get, user=user)
+    assert done.stdout == "".join(bodies), done.stderr
     again = run(world, "mm-webrecord", str(folder), "true", user=user)
     assert again.returncode == 1
     assert "has a recording" in again.stderr

@@ -21,7 +21,7 @@ from cellbed.workloads.browsing.origins import Served, nginx, nginx_command
 from cellbed.workloads.web import mahimahi, warc
 from cellbed.workloads.web import record as recording
 from cellbed.workloads.web.replay import forwarding
-from cellbed.workloads.web.site import Origin, Site, SiteError
+from cellbed.workloads.web.site import Origin, Site, SiteError, address
 
 Agents = dict[str, subprocess.Popen[bytes]]
 _FIRST_ADDRESS = IPv4Address("198.18.0.1")
@@ -113,10 +113,14 @@ def webreplay(arguments: Sequence[str]) -> int:
 
 
 def _addresses(site: Site) -> dict[Origin, list[str]]:
-    """Return the addresses of each origin: the recorded ones, or one that no other has."""
+    """Return the addresses of each origin: the recorded ones, or one that no other has.
+
+    Those of the recording machine's loopback are kept only where the host means them: shells inside have another.
+    """
     found = {}
     for number, (origin, exchanges) in enumerate(site.origins.items()):
-        known = {each.address for each in exchanges if each.address}
+        means_it = origin.host == "localhost" or address(origin.host) is not None
+        known = {at for each in exchanges if (at := each.address) and (means_it or not ip_address(at).is_loopback)}
         found[origin] = sorted(known) or [str(_FIRST_ADDRESS + number)]
     return found
 
