@@ -27,9 +27,10 @@ from cellbed.workloads.video import kind, renditions
 from cellbed.workloads.video.playback import Loaded, Playback, Wanted, qoe
 from cellbed.workloads.video.renditions import LADDER
 from cellbed.workloads.video.table import LIBRARIES, Video
+from descendants import descendants, words
 from in_process import cellbed
 from scenario_text import NODES
-from test_web import _descendants, _words, needs_browser, needs_caddy, needs_nginx, needs_openssl
+from test_web import needs_browser, needs_caddy, needs_nginx, needs_openssl
 
 HEAD = 'name = "video"\nduration = "11 s"\nseed = 3\n'
 APP = '[apps.video]\nkind = "video"\nserver = "edge"\nlength = "8 s"\nrenditions = ["720p"]\n'
@@ -127,12 +128,12 @@ def test_a_build_that_is_killed_leaves_no_rendition_and_no_ffmpeg(tmp_path: Path
         while not list(tmp_path.glob("videos/120-1/.2160p.*/scene.mp4")):
             assert building.poll() is None
             time.sleep(0.05)
-        ours = _descendants(building.pid)
-        assert any(b"libx264" in words for words in ours.values())
+        ours = descendants(building.pid)
+        assert any(b"libx264" in line for line in ours.values())
     finally:
         building.kill()
         building.wait()
-    while any(_words(pid) == words for pid, words in ours.items()):  # the test has a time limit
+    while any(words(pid) == line for pid, line in ours.items()):  # the test has a time limit
         time.sleep(0.05)
     assert not (tmp_path / "videos" / "120-1" / "2160p").exists()
 
@@ -349,13 +350,13 @@ def test_no_browser_outlives_a_killed_run(tmp_path: Path) -> None:
         while not any(file.stat().st_size for file in (tmp_path / "r").glob("*/raw/video.*.requests.jsonl")):
             assert run.poll() is None
             time.sleep(0.1)
-        ours = _descendants(run.pid)
-        assert any(b"--remote-debugging-pipe" in words for words in ours.values())
+        ours = descendants(run.pid)
+        assert any(b"--remote-debugging-pipe" in line for line in ours.values())
         os.kill(run.pid, signal.SIGKILL)
         run.wait()
     finally:
         run.kill()
-    while any(_words(pid) == words for pid, words in ours.items()):  # the test has a time limit
+    while any(words(pid) == line for pid, line in ours.items()):  # the test has a time limit
         time.sleep(0.1)
     assert cellbed("clean").returncode == 0
 
