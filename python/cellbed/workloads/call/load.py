@@ -279,13 +279,8 @@ class CallLoad(Generator):
         return round(self._navigation_ns + at_ms * 1e6)
 
     def create(self, number: int, intended_ns: int) -> Frame:
-        return Frame(
-            number,
-            self._endpoint,
-            intended_ns,
-            remote_port=self._settings.page["port"],
-            receiver=self._settings.peer,
-        )
+        port = self._settings.page["port"]
+        return Frame(number, self._endpoint, intended_ns, remote_port=port, receiver=self._settings.peer)
 
     def issue(self, request: Request) -> None:
         assert isinstance(request, Frame)
