@@ -110,13 +110,13 @@ def strains(samples: Sequence[Sample], interval_ms: float, due: int, painted: in
     """Return why a call shows the machine rather than the network, as clauses. Pure.
 
     interval_ms: of frames; due: frames that should have been painted; painted: those that were; unread: shown frames
-    whose code the page could not read in time.
+    that the page missed.
     """
     found = []
     if due and (due - painted) > _SHARE * due:
         found.append(f"{due - painted} of {due} frames were not painted in time")
     if painted and unread > _SHARE * painted:
-        found.append(f"{unread} frames that were shown could not be read")
+        found.append(f"the page missed that {unread} frames were shown")
     if len(samples) < 2:
         return found
     first, last = samples[0], samples[-1]
