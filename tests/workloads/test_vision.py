@@ -202,7 +202,7 @@ def test_what_is_wrong_in_the_users_code_is_named_before_a_run(
         ("plates", 'model = "own.onnx"\ncode = "no.py"\n', "'no.py' is not Python: line 1"),
         ("plates", 'model = "own.onnx"\ncode = "missing.py"\n', "there is no file 'missing.py'"),
         ("segmentation", 'model = "own.onnx"\ncode = "own.py"\nnetwork = "pspnet"\n', "'model' is given, too"),
-        ("segmentation", 'network = "psp"\n', "'person' or 'pspnet'"),
+        ("segmentation", 'network = "psp"\n', 'write one of "person", "pspnet"'),
     ],
 )
 def test_keys_that_do_not_fit_are_errors_with_a_remedy(tmp_path: Path, kind: str, keys: str, problem: str) -> None:

@@ -32,7 +32,8 @@ def _photograph(level: int = 128) -> bytes:
 def test_the_bank_has_the_sizes_that_were_asked_for(cache: Path) -> None:
     said: list[str] = []
     bank = data_bank(cache, note=said.append)
-    contents = [content[:] for content in photographs.load(bank).values()]
+    images = photographs.Images(bank)
+    contents = [images.payload(name) for name in images.names]
     sizes = [len(content) for content in contents]
     assert len(sizes) == 100
     assert min(sizes) >= 7_000
@@ -54,7 +55,8 @@ def test_the_bank_has_the_sizes_that_were_asked_for(cache: Path) -> None:
 
 
 def _build(folder: Path) -> dict[str, bytes]:
-    return {name: content[:] for name, content in photographs.load(data_bank(folder, count=5)).items()}
+    images = photographs.Images(data_bank(folder, count=5))
+    return {name: images.payload(name) for name in images.names}
 
 
 def test_two_processes_may_build_the_bank_at_once_and_it_is_the_same_elsewhere(tmp_path: Path) -> None:

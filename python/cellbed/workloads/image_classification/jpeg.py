@@ -6,12 +6,10 @@ Run as ``python -m cellbed.workloads.image_classification.jpeg --config FILE.jso
 """
 
 import io
-from collections.abc import Sequence
-from pathlib import Path
 
 from PIL import Image
 
-from cellbed.workloads.image_classification import photographs
+from cellbed.workloads.image_classification.photographs import Images
 from cellbed.workloads.offloading import endpoint
 from cellbed.workloads.offloading.endpoint import UnusableInputError
 
@@ -21,17 +19,12 @@ Image.preinit()  # loads the decoders; a fork finds them loaded
 DARKEST, BRIGHTEST = 8.0, 247.0
 
 
-class Photographs:
-    """The inputs of image classification; see :class:`cellbed.workloads.offloading.endpoint.Inputs`."""
-
-    def __init__(self, folder: Path) -> None:
-        """Open the data bank in `folder`."""
-        self._photographs = photographs.load(folder)
-        self.names: Sequence[str] = list(self._photographs)
+class Photographs(Images):
+    """The inputs of image classification."""
 
     def payload(self, name: str, scale: float = 1.0) -> bytes:
         """Return the photograph of this name as it is sent. Raises UnusableInputError."""
-        return preprocess(self._photographs[name][:], scale)
+        return preprocess(super().payload(name), scale)
 
 
 def preprocess(photograph: bytes, scale: float = 1.0) -> bytes:

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cellbed.workloads.cache import Note, build_elsewhere, build_file, silent
-from cellbed.workloads.offloading.graph import Graph
+from cellbed.workloads.cache import Note, silent
+from cellbed.workloads.offloading.graph import SEED, Graph, built_model, write
 
 if TYPE_CHECKING:
     import onnx
@@ -22,7 +22,6 @@ NOTE_DETAIL = (
 
 SIDE = 224
 CLASSES = 1000
-SEED = 1
 
 _FORMAT = 1
 
@@ -42,16 +41,7 @@ _FIRST, _LAST = 32, 1280
 def seeded_model(cache: Path, *, seed: int = SEED, note: Note = silent) -> Path:
     """Return the model's file under ``cache``, built where it is missing. Raises CellbedError when it cannot be
     built."""
-    path = cache / f"mobilenetv2-{_FORMAT}-{SIDE}-{seed}.onnx"
-    if not path.is_file():
-        note(f"building MobileNetV2 with seeded weights, once: {path}")
-        build_file(path, lambda temporary: build_elsewhere("MobileNetV2", __name__, temporary, seed))
-    return path
-
-
-def write(path: Path, seed: int = SEED) -> None:
-    """Build the model and write it; the same seed gives the same bytes."""
-    path.write_bytes(build(seed).SerializeToString(deterministic=True))
+    return built_model(cache, f"mobilenetv2-{_FORMAT}-{SIDE}", "MobileNetV2", __name__, seed, note)
 
 
 def build(seed: int = SEED) -> "onnx.ModelProto":
@@ -93,4 +83,4 @@ def _convolution(graph: Graph, channels: int, **options: Any) -> None:
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]), int(sys.argv[2]))
+    write(build(int(sys.argv[2])), Path(sys.argv[1]))

@@ -8,6 +8,7 @@ import io
 import math
 import mmap
 import random
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING
@@ -37,18 +38,34 @@ def data_bank(cache: Path, *, count: int = COUNT, seed: int = SEED, note: Note =
 
     Raises CellbedError when Matplotlib's photograph or the cache cannot be used.
     """
+    return built(cache, f"photographs-{_FORMAT}", count, seed, note, _build)
+
+
+def built(cache: Path, name: str, count: int, seed: int, note: Note, build: Callable[[Path, int, int], None]) -> Path:
+    """Return the folder of a data bank under ``cache``, built where it is missing by `build(folder, count, seed)`.
+
+    Pillow's versions encode differently. Raises CellbedError.
+    """
     import PIL
 
-    folder = cache / f"photographs-{_FORMAT}-{count}-{seed}-pillow{PIL.__version__}"
+    folder = cache / f"{name}-{count}-{seed}-pillow{PIL.__version__}"
     if not folder.is_dir():
-        note(f"building the data bank of {count} photographs, once: {folder}")
-        build_folder(folder, lambda temporary: _build(temporary, count, seed))
+        note(f"building the data bank of {count} images, once: {folder}")
+        build_folder(folder, lambda temporary: build(temporary, count, seed))
     return folder
 
 
-def load(folder: Path) -> dict[str, mmap.mmap]:
-    """Return the files of a data bank by name: mapped, so that many endpoints have them in memory once."""
-    return {path.name: _mapped(path) for path in sorted(folder.iterdir())}
+class Images:
+    """The images of a data bank as inputs that are sent as they are (:class:`~.offloading.endpoint.Inputs`)."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open the data bank in `folder`, mapped, so that many endpoints have it in memory once."""
+        self._images = {path.name: _mapped(path) for path in sorted(folder.iterdir())}
+        self.names: Sequence[str] = list(self._images)
+
+    def payload(self, name: str, scale: float = 1.0) -> bytes:
+        """Return the image of this name. No policy reduces it."""
+        return self._images[name][:]
 
 
 def _mapped(path: Path) -> mmap.mmap:

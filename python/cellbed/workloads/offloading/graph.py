@@ -4,13 +4,32 @@ Batch normalisation has neutral statistics and is folded into the biases of the 
 inference does.
 """
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from cellbed.workloads.cache import Note, build_elsewhere, build_file
 
 if TYPE_CHECKING:
     import onnx
 
+SEED = 1
 _OPSET = 17
 _IR_VERSION = 8
+
+
+def built_model(cache: Path, name: str, what: str, module: str, seed: int, note: Note) -> Path:
+    """Return the file of a model under ``cache``, built where it is missing: by `module`, run as a program. what: the
+    model in words. Raises CellbedError when it cannot be built."""
+    path = cache / f"{name}-{seed}.onnx"
+    if not path.is_file():
+        note(f"building {what} with seeded weights, once: {path}")
+        build_file(path, lambda temporary: build_elsewhere(what, module, temporary, seed))
+    return path
+
+
+def write(model: "onnx.ModelProto", path: Path) -> None:
+    """Write a model; the same model gives the same bytes."""
+    path.write_bytes(model.SerializeToString(deterministic=True))
 
 
 class Graph:

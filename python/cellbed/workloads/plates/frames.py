@@ -9,7 +9,7 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cellbed.workloads.cache import Note, build_folder, silent
+from cellbed.workloads.cache import Note, silent
 from cellbed.workloads.image_classification import photographs
 from cellbed.workloads.packaged import MATPLOTLIB, packaged
 
@@ -31,13 +31,7 @@ _PATTERNS = ("AA 99 AAA", "AAA 9999", "AA 999 AA", "999 AAA 9")
 
 def data_bank(cache: Path, *, count: int, seed: int = SEED, note: Note = silent) -> Path:
     """Return the folder of ``count`` frames under ``cache``, built where it is missing. Raises CellbedError."""
-    import PIL
-
-    folder = cache / f"plates-{_FORMAT}-{count}-{seed}-pillow{PIL.__version__}"
-    if not folder.is_dir():
-        note(f"building the data bank of {count} frames, once: {folder}")
-        build_folder(folder, lambda temporary: _build(temporary, count, seed))
-    return folder
+    return photographs.built(cache, f"plates-{_FORMAT}", count, seed, note, _build)
 
 
 def plain(text: str) -> str:

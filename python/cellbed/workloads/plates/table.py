@@ -17,6 +17,6 @@ class Plates(Vision):
     images: int = Field(50, ge=1, le=1000, description="Number of frames in the data bank, 166 to 187 kB each.")
 
     @property
-    def shipped_by(self) -> tuple[str, ...]:
-        """As of :class:`Vision`."""
-        return ("--no-deps rapidocr-onnxruntime",)
+    def packages(self) -> tuple[str, ...]:
+        """As of :class:`Application`."""
+        return ("--no-deps rapidocr-onnxruntime",) if self.model is None else super().packages

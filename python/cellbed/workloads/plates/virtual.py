@@ -3,4 +3,5 @@
 from cellbed.workloads.offloading.virtual import Offloading
 from cellbed.workloads.plates.kind import KIND
 
-VIRTUAL = Offloading(KIND, rate="5 /s")
+# Most frames must be in a profile.
+VIRTUAL = Offloading(KIND, rate="3 /s", seconds=30)

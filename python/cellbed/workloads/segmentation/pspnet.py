@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cellbed.workloads.cache import Note, build_elsewhere, build_file, silent
-from cellbed.workloads.offloading.graph import Graph
+from cellbed.workloads.cache import Note, silent
+from cellbed.workloads.offloading.graph import SEED, Graph, built_model, write
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +27,6 @@ NOTE_DETAIL = (
 
 SIDE = 473
 CLASSES = 19
-SEED = 1
 
 _FORMAT = 1
 _WIDTH = 64
@@ -40,16 +39,7 @@ _PALETTE = [part * number % 256 for number in range(CLASSES) for part in (67, 13
 def seeded_model(cache: Path, *, seed: int = SEED, note: Note = silent) -> Path:
     """Return the model's file under ``cache``, built where it is missing. Raises CellbedError when it cannot be
     built."""
-    path = cache / f"pspnet50-{_FORMAT}-{SIDE}-{seed}.onnx"
-    if not path.is_file():
-        note(f"building PSPNet-50 with seeded weights (187 MB), once: {path}")
-        build_file(path, lambda temporary: build_elsewhere("PSPNet-50", __name__, temporary, seed))
-    return path
-
-
-def write(path: Path, seed: int = SEED) -> None:
-    """Build the model and write it; the same seed gives the same bytes."""
-    path.write_bytes(build(seed).SerializeToString(deterministic=True))
+    return built_model(cache, f"pspnet50-{_FORMAT}-{SIDE}", "PSPNet-50", __name__, seed, note)
 
 
 def build(seed: int = SEED, side: int = SIDE, width: int = _WIDTH) -> "onnx.ModelProto":
@@ -141,4 +131,4 @@ def postprocess(outputs: "list[NDArray[Any]]") -> bytes:
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]), int(sys.argv[2]))
+    write(build(int(sys.argv[2])), Path(sys.argv[1]))

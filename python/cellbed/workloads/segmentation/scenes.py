@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cellbed.workloads.cache import Note, build_folder, silent
+from cellbed.workloads.cache import Note, silent
 from cellbed.workloads.image_classification import photographs
 
 if TYPE_CHECKING:
@@ -25,13 +25,7 @@ _FORMAT = 1
 
 def data_bank(cache: Path, *, count: int, seed: int = SEED, note: Note = silent) -> Path:
     """Return the folder of ``count`` photographs under ``cache``, built where it is missing. Raises CellbedError."""
-    import PIL
-
-    folder = cache / f"scenes-{_FORMAT}-{count}-{seed}-pillow{PIL.__version__}"
-    if not folder.is_dir():
-        note(f"building the data bank of {count} photographs, once: {folder}")
-        build_folder(folder, lambda temporary: _build(temporary, count, seed))
-    return folder
+    return photographs.built(cache, f"scenes-{_FORMAT}", count, seed, note, _build)
 
 
 def _build(folder: Path, count: int, seed: int) -> None:

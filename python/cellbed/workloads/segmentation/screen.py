@@ -5,12 +5,10 @@ Run as ``python -m cellbed.workloads.segmentation.screen --config FILE.json``;
 """
 
 import io
-from collections.abc import Sequence
-from pathlib import Path
 
 from PIL import Image
 
-from cellbed.workloads.image_classification import photographs
+from cellbed.workloads.image_classification.photographs import Images
 from cellbed.workloads.offloading import endpoint
 from cellbed.workloads.offloading.endpoint import OffloadedRequest
 from cellbed.workloads.segmentation.scenes import HEIGHT, WIDTH
@@ -18,17 +16,8 @@ from cellbed.workloads.segmentation.scenes import HEIGHT, WIDTH
 Image.preinit()  # loads the decoders; a fork finds them loaded
 
 
-class Scenes:
+class Scenes(Images):
     """The inputs of the kind; see :class:`cellbed.workloads.offloading.endpoint.Displayed`."""
-
-    def __init__(self, folder: Path) -> None:
-        """Open the data bank in `folder`."""
-        self._photographs = photographs.load(folder)
-        self.names: Sequence[str] = list(self._photographs)
-
-    def payload(self, name: str, scale: float = 1.0) -> bytes:
-        """Return the photograph of this name, which is sent as it is."""
-        return self._photographs[name][:]
 
     def show(self, request: OffloadedRequest, reply: bytes) -> None:
         """Scale the mask to the size of the photograph in RGB, as a screen needs it. Raises ValueError."""

@@ -22,9 +22,10 @@ class Segmentation(Vision):
     images: int = Field(20, ge=1, le=1000, description="Number of photographs in the data bank, 2.4 MB each.")
 
     @property
-    def shipped_by(self) -> tuple[str, ...]:
-        """As of :class:`Vision`."""
-        return ("ai-edge-litert", "--no-deps mediapipe") if self.network == "person" else ()
+    def packages(self) -> tuple[str, ...]:
+        """As of :class:`Application`."""
+        trained = self.model is None and self.network == "person"
+        return ("ai-edge-litert", "--no-deps mediapipe") if trained else super().packages
 
     def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[Key, str]]:
         """As of :class:`Application`."""

@@ -28,14 +28,9 @@ class Vision(Offloading):
     )
 
     @property
-    def shipped_by(self) -> tuple[str, ...]:
-        """Return the packages of Python with the network that runs without 'model', as pip takes them."""
-        raise NotImplementedError
-
-    @property
     def packages(self) -> tuple[str, ...]:
-        """As of :class:`Application`."""
-        return self.shipped_by if self.model is None else _RUNTIMES.get(self.model.suffix, ())
+        """As of :class:`Application`, for 'model'."""
+        return _RUNTIMES.get(self.model.suffix, ()) if self.model is not None else ()
 
     def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[Key, str]]:
         """As of :class:`Application`."""
