@@ -17,6 +17,7 @@ DOCUMENT = (
     '<!doctype html><link rel="icon" href="data:,"><link rel="stylesheet" href="/a.css"><h1>shop</h1>'
     '<img src="https://cdn.shop.test/b.png?size=2&stamp=RANDOM"><script src="/c.js"></script>'
 )
+SCRIPT = 'for (const url of ["/missing.json", "https://elsewhere.test/x"]) fetch(url).catch(() => 0)'
 
 
 def _picture() -> bytes:
@@ -31,7 +32,7 @@ BODIES = {
     "https://www.shop.test/a.css": ("text/css", b"h1{color:red}" + b"/* style */" * 2000),
     "https://cdn.shop.test/b.png?size=2&stamp=1": ("image/png", _picture()),
     "https://cdn.shop.test/b.png?size=3&stamp=1": ("image/png", b"another"),
-    "https://www.shop.test/c.js": ("text/javascript", b'fetch("/missing.json").catch(() => 0)//' + b"x" * 10_000),
+    "https://www.shop.test/c.js": ("text/javascript", SCRIPT.encode() + b"//" + b"x" * 10_000),
 }
 ADDRESSES = {"www.shop.test": "203.0.113.5", "cdn.shop.test": "203.0.113.6"}
 

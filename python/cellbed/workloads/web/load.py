@@ -279,10 +279,10 @@ class WebLoad(Generator):
             self._browser.close()
             self._record_objects()
         self._objects.close()
-        shutil.rmtree(self._settings.folder, ignore_errors=True)
         if self._elsewhere:
             shown = ", ".join(f"{host} ({count}×)" for host, count in self._elsewhere.most_common(_SHOWN))
             lifecycle.announce("note", text=f"requests of hosts that the testbed does not have failed: {shown}")
+        shutil.rmtree(self._settings.folder, ignore_errors=True)
 
 
 def main(config: dict[str, Any]) -> None:

@@ -183,6 +183,8 @@ def _load(program: str, flags: Sequence[str], folder: Path, url: str) -> set[Ori
                 browser.read()
             elif loaded and not under_way:
                 break
+        if not loaded and trouble is None:
+            trouble = f"the page did not finish loading within {_LOAD_S:g} s"
     except WorkloadError as error:
         trouble = str(error)
     finally:
