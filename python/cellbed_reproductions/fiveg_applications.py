@@ -37,7 +37,7 @@ EXPERIMENTS = (
         repetitions=3,
         varies=False,
         short={
-            "repetitions": 2,
+            "repetitions": 1,
             "levels": {"file": ["download of 5 MB"]},
             "changes": {"duration": "3 s"},
         },

@@ -106,7 +106,7 @@ def _handovers(every: str, packets: str) -> dict[str, Any]:
 _SHORTLY: dict[str, Any] = {
     "repetitions": 2,
     "levels": {"law": ["CUBIC", "BBR"]},
-    "changes": {"duration": "25 s", "apps.transfer.client.command": f"{_CLIENT} --time 24"},
+    "changes": {"duration": "21 s", "apps.transfer.client.command": f"{_CLIENT} --time 20"},
 }
 
 
@@ -421,7 +421,7 @@ PUBLICATION = SweptPublication(
     "IEEE Transactions on Mobile Computing, 2024",
     scenario=_SCENARIO,
     short={"duration": "10 s", "apps.transfer.client.command": f"{_CLIENT} --time 8"},
-    short_note="A short reproduction: transfers of 8 instead of 15 s, of which slow start is a larger share, and of 24 "
+    short_note="A short reproduction: transfers of 8 instead of 15 s, of which slow start is a larger share, and of 20 "
     "instead of 120 s in motion; some laws and networks.",
     roles=(),
     experiments=EXPERIMENTS,

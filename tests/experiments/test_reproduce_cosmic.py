@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import polars as pl
+import pytest
 
 from cellbed.experiments.reproduce.swept import Sweeps
 from cellbed.experiments.sweep.library import Execution
