@@ -72,6 +72,24 @@ def test_error_of_the_compiler_has_file_and_line(tmp_path: Path) -> None:
     assert len(str(refused.value).splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("statement", "problem"),
+    [
+        ("law->unused = 100 / sample->lost;", "crashed in virtual time"),
+        ("*(volatile u32 *)8 = 1;", "crashed in virtual time"),
+    ],
+)
+def test_law_that_crashes_is_an_error_of_its_file(tmp_path: Path, statement: str, problem: str) -> None:
+    with pytest.raises(LawError, match=problem):
+        read(fixed(tmp_path / "mine.h", ack=statement)).load()
+
+
+@pytest.mark.parametrize("name", ["cubic", "reno", "vegas"])
+def test_own_law_with_the_name_of_another_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(LawError, match="rename"):
+        read(fixed(tmp_path / f"{name}.h"))
+
+
 def test_missing_compiler_is_an_error_with_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     law: Law = shipped()["vegas"]

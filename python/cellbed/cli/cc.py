@@ -141,6 +141,12 @@ def compare(
     if account.complete + account.disturbed:
         _show(asked.results(Sweep.load(folder)), as_json)
         print(f"make the report: cellbed sweep report {shlex.quote(str(folder))}", file=sys.stderr)
+    if account.disturbed:
+        print(
+            f"note: the machine disturbed {account.disturbed} of {len(plan.distinct)} trials, which are shown; "
+            "`cellbed sweep report` leaves them out",
+            file=sys.stderr,
+        )
     if account.failed:
         print(f"error: {account.failed} trials failed: run the same command to try them again", file=sys.stderr)
         raise typer.Exit(1)

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 import tomli_w
 
 from cellbed.experiments.virtual.run import KERNEL_CONTROLS
-from cellbed.laws.law import name_of
+from cellbed.laws.law import name_of, shipped
 from cellbed.measure.repetitions import mean_interval
 from cellbed.scenario.fields import CONGESTION_CONTROL
 from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
+from cellbed.support.near_names import did_you_mean
 from cellbed.support.units import DURATION, UnitError
 from cellbed.support.whole_files import write_whole
-from cellbed.testbed.testbed import available_congestion_controls, congestion_problem
+from cellbed.testbed.testbed import available_congestion_controls
 
 if TYPE_CHECKING:
     import polars as pl
@@ -135,8 +136,9 @@ def _laws(texts: Sequence[str], beside: Path) -> dict[str, str]:
         except UnitError as error:
             raise CellbedError(f"not a law: {error}") from error
         known = (*(available_congestion_controls() or ()), *KERNEL_CONTROLS)
-        if isinstance(control, str) and (wrong := congestion_problem(control, known)):
-            raise CellbedError(f"not a law: {wrong}; see `cellbed cc ls`")
+        if isinstance(control, str) and control not in known:
+            names = [*known, *shipped(), *(f"./{each.name}" for each in sorted(beside.glob("*.h")))]
+            raise CellbedError(f"there is no law '{control}': {did_you_mean(control, names)}see `cellbed cc ls`")
         laws[name_of(control)] = CONGESTION_CONTROL.show(control)
     if len(laws) < len(texts):
         raise CellbedError("two laws have the same name: give each header its own")

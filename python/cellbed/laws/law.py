@@ -6,7 +6,9 @@ import hashlib
 import os
 import re
 import shutil
+import signal
 import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -23,9 +25,20 @@ CONGESTION_SETTING = "net.ipv4.tcp_congestion_control"
 """The kernel's setting of a network namespace."""
 FOLDER = Path(__file__).parent
 _NO_LAWS = {"law.h", "kernel.h", "shown.h"}
+_KERNEL = ("reno", "cubic", "bbr")
+"""Laws of the kernel that virtual time has, too."""
 _NAME = re.compile("[a-z][a-z0-9-]{0,31}")
 _MOST_BYTES = 1 << 20
 _PATIENCE_S = 60
+_TRIAL = """\
+import sys
+from cellbed import _core
+from cellbed.link import Link
+from cellbed.path import Path, Tcp
+_core.load_law("trial", sys.argv[1])
+link = Link(rate="10 Mbit/s", delay="20 ms", queue="100 kB", loss="1 %")
+Path(link, link).downloads(sizes=[5_000_000], tcp=Tcp(control="trial"), until=60 * 10**9)
+"""
 _COMMENT = re.compile(r"/\*(.*?)\*/", re.DOTALL)
 _SHOWN = re.compile(r"^#define LAW_SHOWN\(show\)((?:.*\\\n)*.*)", re.MULTILINE)
 
@@ -77,11 +90,31 @@ class Law:
         """
         from cellbed import _core
 
+        compiled = self.compiled("host")
+        if self.path.parent != FOLDER:
+            self._try(compiled)
         try:
-            _core.load_law(self.label, self.compiled("host"))
+            _core.load_law(self.label, compiled)
         except ValueError as error:
             raise LawError(f"{self.path}: {error}") from None
         return self.label
+
+    def _try(self, compiled: Path) -> None:
+        """Run the law for a minute of virtual time in a process of its own, once for each shared object: one that
+        crashes or does not return must not take this process with it. Errors: :class:`LawError`."""
+        if (tried := compiled.with_suffix(".tried")).exists():
+            return
+        try:
+            done = subprocess.run(
+                [sys.executable, "-P", "-c", _TRIAL, compiled], capture_output=True, check=False, timeout=_PATIENCE_S
+            )
+        except subprocess.TimeoutExpired:
+            raise LawError(f"{self.path}: did not return from a function within {_PATIENCE_S} s: a loop?") from None
+        if done.returncode < 0:
+            name = signal.Signals(-done.returncode).name
+            raise LawError(f"{self.path}: crashed in virtual time ({name}): a division by zero, or a wrong pointer?")
+        if done.returncode == 0:
+            tried.touch()
 
 
 def kernel_object(source: str, blamed: Path, options: Sequence[str] = ()) -> Path:
@@ -151,8 +184,11 @@ def read(path: Path) -> Law:
     """Read a law from its header. Errors: :class:`LawError`."""
     if path.suffix != ".h" or not _NAME.fullmatch(path.stem):
         raise LawError(
-            f"{path}: not the name of a law: lower-case letters, digits and hyphens, then .h, such as ./my-law.h"
+            f"{path}: not the name of a law: at most 32 lower-case letters, digits and hyphens, then .h, such as "
+            "./my-law.h"
         )
+    if path.stem in (*_KERNEL, *(each.stem for each in FOLDER.glob("*.h"))) and path.absolute().parent != FOLDER:
+        raise LawError(f"{path}: '{path.stem}' is the name of another law: rename the header and its title")
     try:
         text = inputs.text(path, _MOST_BYTES)
     except OSError as error:

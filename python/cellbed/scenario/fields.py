@@ -296,7 +296,7 @@ def _read_congestion_control(text: str, folder: Path) -> Law | str:
     if text.endswith(".h"):
         path = find_file(text, folder)
         if path is None:
-            raise UnitError(f"{obstacle(text, folder, 'law')}: write a path relative to the scenario file")
+            raise UnitError(f"{obstacle(text, folder, 'law')}: write the path of a header, such as './my-law.h'")
         try:
             return law.read(path)
         except law.LawError as error:
