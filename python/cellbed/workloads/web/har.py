@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cellbed.support import inputs
-from cellbed.workloads.web.site import UNKNOWN, Exchange, Headers, Site, SiteError, address, cleaned, header, split
+from cellbed.workloads.web.site import UNKNOWN, Exchange, Headers, Site, SiteError, cleaned, exchange, header, split
 
 
 @dataclass(slots=True)
@@ -62,8 +62,9 @@ def _exchange(entry: Mapping[str, Any], compressed: dict[str, int]) -> Exchange 
     site's. Errors: those of malformed values."""
     request, response = entry["request"], entry["response"]
     content, status = response.get("content") or {}, int(response["status"])
+    url = str(request["url"])
     try:
-        origin, target = split(str(request["url"]))
+        split(url)
     except ValueError:
         return "not a URL of HTTP"
     if not 200 <= status <= 599:
@@ -76,20 +77,10 @@ def _exchange(entry: Mapping[str, Any], compressed: dict[str, int]) -> Exchange 
         return "no content"
     headers = _headers(response)
     body, headers = _encoded(_body(content), headers, compressed)
-    posted = (request.get("postData") or {}).get("text") or ""
-    return Exchange(
-        method=str(request["method"]),
-        origin=origin,
-        target=target,
-        request=_headers(request),
-        sent=str(posted).encode("utf-8", "replace"),
-        status=status,
-        reason=re.sub(r"[^ -~]", "", str(response.get("statusText") or "")),
-        reply=headers,
-        body=body,
-        address=address(str(entry.get("serverIPAddress"))),
-        date=_date(str(entry.get("startedDateTime"))),
-    )
+    posted = str((request.get("postData") or {}).get("text") or "").encode("utf-8", "replace")
+    asked = (str(request["method"]), _headers(request), posted)
+    answered = (f"HTTP/1.1 {status} {response.get('statusText') or ''}", headers, body)
+    return exchange(url, asked, answered, str(entry.get("serverIPAddress")), _date(str(entry.get("startedDateTime"))))
 
 
 def _date(text: str) -> str:

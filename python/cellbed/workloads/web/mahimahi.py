@@ -4,24 +4,12 @@ Fields by number (Mahimahi's ``http_record.proto``): of a file 1 address, 2 port
 5 response; of a request or response 1 first line, 2 header (repeated), 3 body; of a header 1 name, 2 value.
 """
 
-import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 from cellbed.support import inputs
 from cellbed.workloads.web import warc
-from cellbed.workloads.web.site import (
-    Exchange,
-    Headers,
-    Site,
-    SiteError,
-    address,
-    chunks_joined,
-    cleaned,
-    header,
-    split,
-)
+from cellbed.workloads.web.site import Exchange, Message, Site, SiteError, exchange, header
 
 _SCHEMES = ("http", "https")
 _AGAIN = "record the site again, or remove the file"
@@ -51,36 +39,18 @@ def _read(file: Path) -> Exchange:
     content = inputs.content(file, inputs.share_of_memory())
     try:
         fields = dict(_fields(content))
-        line, headers, sent = _message(fields[4])
-        status_line, reply, body = _message(fields[5])
-        method, target, _ = line.split(" ")
-        status = re.match(r"HTTP/[0-9.]+ +([1-9][0-9]{2}) ?(.*)", status_line)
-        scheme = _SCHEMES[int(fields[3]) - 1]
-        server = address(bytes(fields[1]).decode("ascii"))
-        host = header(headers, "host") or f"{server}:{int(fields[2])}"
-        origin, path = split(target if target.startswith("http") else f"{scheme}://{host}{target}")
-        assert status is not None
-    except (KeyError, ValueError, TypeError, IndexError, AssertionError):
+        request, reply = _message(fields[4]), _message(fields[5])
+        target, scheme = request[0].split(" ")[1], _SCHEMES[int(fields[3]) - 1]
+        server = bytes(fields[1]).decode("ascii")
+        host = header(tuple(request[1]), "host") or f"{server}:{int(fields[2])}"
+        url = target if target.startswith("http") else f"{scheme}://{host}{target}"
+        return exchange(url, request, reply, server, file.stat().st_mtime)
+    except (KeyError, ValueError, TypeError, IndexError):
         raise SiteError(f"{file}: not a whole file of mm-webrecord: {_AGAIN}") from None
-    if (header(reply, "transfer-encoding") or "").lower() == "chunked":
-        body = chunks_joined(body)
-    return Exchange(
-        method=method,
-        origin=origin,
-        target=path,
-        request=cleaned(headers),
-        sent=sent,
-        status=int(status[1]),
-        reason=status[2],
-        reply=cleaned(reply),
-        body=body,
-        address=server,
-        date=f"{datetime.fromtimestamp(file.stat().st_mtime, UTC):%Y-%m-%dT%H:%M:%S.%fZ}",
-    )
 
 
-def _message(data: bytes | int) -> tuple[str, Headers, bytes]:
-    """Return the first line, headers and body of a request or reply."""
+def _message(data: bytes | int) -> Message:
+    """Return a request or reply."""
     line, headers, body = "", [], b""
     for number, value in _fields(bytes(data) if isinstance(data, bytes) else b"\xff"):
         if number == 2:

@@ -12,7 +12,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from cellbed.workloads.browsing.browser import Browser, Flow, open_page
 from cellbed.workloads.browsing.origins import installed
 from cellbed.workloads.lifecycle import WorkloadError
 from cellbed.workloads.web import tap
-from cellbed.workloads.web.site import Exchange, Origin, SiteError, address, cleaned, split
+from cellbed.workloads.web.site import Exchange, Origin, SiteError, cleaned, exchange, split
 
 PROXY = "mitmdump"
 AUTHORITY = "mitmproxy-ca-cert.pem"
@@ -108,22 +107,14 @@ def read(folder: Path) -> Recording:
 
 def _exchange(found: dict[str, Any]) -> Exchange:
     """Errors: ``KeyError`` without a reply, ``ValueError`` for one that is not over HTTP."""
-    if found["status"] < 200:
-        raise ValueError("the connection changed to another protocol")
-    origin, target = split(found["url"])
-    return Exchange(
-        method=found["method"],
-        origin=origin,
-        target=target,
-        request=cleaned(found["request"]),
-        sent=base64.b64decode(found["sent"]),
-        status=found["status"],
-        reason=found["reason"],
-        reply=cleaned(found["reply"]),
-        body=base64.b64decode(found["body"]),
-        address=address(found["address"]),
-        date=f"{datetime.fromtimestamp(found['at_s'], UTC):%Y-%m-%dT%H:%M:%S.%fZ}",
+    asked = (found["method"], found["request"], base64.b64decode(found["sent"]))
+    # The proxy has joined chunks, but not changed the headers.
+    answered = (
+        f"HTTP/1.1 {found['status']} {found['reason']}",
+        cleaned(found["reply"]),
+        base64.b64decode(found["body"]),
     )
+    return exchange(found["url"], asked, answered, found["address"], found["at_s"])
 
 
 def record(url: str) -> Recording:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -22,6 +23,7 @@ _FRAMING = frozenset(
     "connection content-length keep-alive proxy-connection te trailer transfer-encoding upgrade".split()  # noqa: SIM905
 )
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\r\n")
+_STATUS = re.compile(r"HTTP/[0-9.]+ +([2-5][0-9]{2}) ?([^\r\n]*)")
 _REDIRECTS = (301, 302, 303, 307, 308)
 
 
@@ -29,7 +31,7 @@ class SiteError(CellbedError):
     """A recorded site that cannot be read or replayed. The text has the file, the place in it and the remedy."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class Origin:
     """An origin of URLs (RFC 6454): scheme, host and port."""
 
@@ -99,6 +101,36 @@ def cleaned(headers: Iterable[tuple[str, str]]) -> Headers:
         for name, value in headers
         if _NAME.fullmatch(name) and name.lower() not in _FRAMING
         for line in value.split("\n")
+    )
+
+
+Message = tuple[str, Iterable[tuple[str, str]], bytes]
+"""First line, headers and body."""
+
+
+def exchange(url: str, request: Message, reply: Message, server: str | None, date: str | float) -> Exchange:
+    """Return the exchange of two messages. server: its address; date: in ISO 8601, or in seconds since 1970.
+
+    Errors: ``ValueError`` for a URL or a reply that is not of HTTP.
+    """
+    origin, target = split(url)
+    status, headers, body = _STATUS.match(reply[0]), tuple(reply[1]), reply[2]
+    if status is None:
+        raise ValueError(f"the reply of {url:.200} has no status of HTTP")
+    if (header(headers, "transfer-encoding") or "").lower() == "chunked":
+        body = chunks_joined(body)
+    return Exchange(
+        method=request[0].partition(" ")[0],
+        origin=origin,
+        target=target,
+        request=cleaned(request[1]),
+        sent=request[2],
+        status=int(status[1]),
+        reason=re.sub(r"[^ -~]", "", status[2]),
+        reply=cleaned(headers),
+        body=body,
+        address=address(server),
+        date=date if isinstance(date, str) else f"{datetime.fromtimestamp(date, UTC):%Y-%m-%dT%H:%M:%S.%fZ}",
     )
 
 

@@ -15,18 +15,7 @@ from pathlib import Path
 
 from cellbed.support import inputs
 from cellbed.support.whole_files import write_whole
-from cellbed.workloads.web.site import (
-    UNKNOWN,
-    Exchange,
-    Headers,
-    Site,
-    SiteError,
-    address,
-    chunks_joined,
-    cleaned,
-    header,
-    split,
-)
+from cellbed.workloads.web.site import UNKNOWN, Exchange, Headers, Message, Site, SiteError, exchange, header
 
 _NAMESPACE = uuid.UUID("8f4bd1a0-39e6-4b0f-a0c4-61a1b35d4d0a")
 _ABOUT = b"software: cellbed\r\nformat: WARC File Format 1.1\r\n"
@@ -174,29 +163,15 @@ def _lines(head: str) -> list[tuple[str, str]]:
 
 
 def _exchange(path: Path, request: _Record | None, reply: _Record) -> Exchange:
-    head, _, body = reply.block.partition(b"\r\n\r\n")
-    text = head.decode("latin-1")
-    status = re.match(r"HTTP/[0-9.]+ +([1-9][0-9]{2}) ?([^\r\n]*)", text)
+    asked, answered = (_message_of(each.block) if each else ("GET", [], b"") for each in (request, reply))
+    fields = reply.fields
     try:
-        origin, target = split(reply.url)
+        return exchange(reply.url, asked, answered, fields.get("warc-ip-address"), fields.get("warc-date", UNKNOWN))
     except ValueError as error:
         raise SiteError(f"{path}: byte {reply.at}: {error}: {_AGAIN}") from None
-    if status is None:
-        raise SiteError(f"{path}: byte {reply.at}: the reply of {reply.url} has no status: {_AGAIN}")
-    headers = _lines(text)
-    if (header(tuple(headers), "transfer-encoding") or "").lower() == "chunked":
-        body = chunks_joined(body)
-    asked, _, sent = request.block.partition(b"\r\n\r\n") if request is not None else (b"GET", b"", b"")
-    return Exchange(
-        method=asked.partition(b" ")[0].decode("latin-1"),
-        origin=origin,
-        target=target,
-        request=cleaned(_lines(asked.decode("latin-1"))),
-        sent=sent,
-        status=int(status[1]),
-        reason=status[2],
-        reply=cleaned(headers),
-        body=body,
-        address=address(reply.fields.get("warc-ip-address")),
-        date=reply.fields.get("warc-date", UNKNOWN),
-    )
+
+
+def _message_of(block: bytes) -> Message:
+    head, _, body = block.partition(b"\r\n\r\n")
+    text = head.decode("latin-1")
+    return text.partition("\r\n")[0], _lines(text), body
