@@ -72,6 +72,8 @@ def test_experiments_are_sweeps_with_a_model_in_virtual_time(tmp_path: Path) -> 
         "udp": 4,
         "mmwave": 5,
     }
+    mobile = [trial.tables["links"]["mobile"] for _, plan in sweeps.plans for trial in plan.trials]
+    assert {each["base_delay"] for each in mobile} == {"0 ms"}, "the 112 ms of Table I are those of the core"
     done = cellbed("reproduce", "cosmic", "--virtual", "--short", "--dry-run", cwd=tmp_path)
     assert done.returncode == 0
     assert "file: 2 points" in done.stdout
