@@ -6,6 +6,7 @@ Times of the DevTools protocol are seconds of CLOCK_MONOTONIC, or milliseconds s
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 from cellbed.workloads.browsing.netlog import Exchange, Wire
 from cellbed.workloads.ledger import Request
@@ -102,7 +103,7 @@ class Entries:
                 if entry is not None and "redirectResponse" in params:
                     self._respond(entry, params["redirectResponse"])
                     self._end(entry, params["timestamp"], params["redirectResponse"].get("encodedDataLength", 0))
-                if params["request"]["url"].startswith(("data:", "blob:")):
+                if params["request"]["url"].startswith(("data:", "blob:")) or _is_icon(params):
                     return
                 if len(self.entries) >= MOST_OBJECTS:
                     self.left_out += 1
@@ -127,6 +128,11 @@ class Entries:
     def _end(self, entry: Entry, at_s: float, size: int) -> None:
         entry.end_ns, entry.bytes = round(at_s * SECOND), max(0, int(size))
         self.pending.pop(entry.request["requestId"], None)
+
+
+def _is_icon(params: dict[str, Any]) -> bool:
+    """Return whether a request is the browser's own for the icon of a page that names none."""
+    return params.get("type") == "Other" and urlsplit(params["request"]["url"]).path == "/favicon.ico"
 
 
 def attach(made: Object, wires: dict[int, Wire]) -> None:

@@ -25,6 +25,7 @@ from cellbed.workloads.web.loading import MEASURING, Loading, PageLoad, PageObje
 
 MOST_OPEN = 8
 """Pages of an endpoint that load at a time; further ones wait."""
+_WAITED = "the browser had no page free for it in time"
 _START_NS = 60 * SECOND
 """Limit of the time until the browser has started."""
 _WARM_NS = 25 * SECOND
@@ -110,7 +111,7 @@ class WebLoad(Generator):
             if machine.now_ns() < request.intended_ns + self._settings.timeout_ns:
                 self._load(request)
             else:
-                self.ledger.lose(request.request, f"{MOST_OPEN} earlier loads were under way")
+                self.ledger.lose(request.request, _WAITED)
 
     def create(self, number: int, intended_ns: int) -> PageLoad:
         return PageLoad(number, self._endpoint, intended_ns, step=self._settings.page)
@@ -271,6 +272,8 @@ class WebLoad(Generator):
             made.measure(None)
             self._note(made)
             self.ledger.lose(made.request.request, made.unfinished)
+        for request in self._queue:
+            self.ledger.lose(request.request, _WAITED)
         for number in list(self._answered):
             self._answer(number)
         # The end of the browser may take longer than a program has.

@@ -54,7 +54,9 @@ class Loading(Entries):
     @property
     def unfinished(self) -> str:
         """Return why a load that did not end has no result."""
-        return f"the page did not finish loading: {len(self.pending)} of {len(self.entries)} objects are missing"
+        missing = [each.request["request"]["url"] for each in self.pending.values()]
+        first = f", {missing[0]:.200} first" if missing else ""
+        return f"the page did not finish loading: {len(missing)} of {len(self.entries)} objects are missing{first}"
 
     def measure(self, found: dict[str, Any] | None) -> None:
         """Fill in the record of the load. found: of the script of :data:`MEASURING` and `navigation_s`, the time of its
