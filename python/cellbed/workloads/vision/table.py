@@ -36,7 +36,7 @@ class Vision(Offloading):
         """As of :class:`Application`."""
         yield from super().misfits(groups, duration)
         if self.model is not None and self.model.suffix not in _RUNTIMES:
-            yield "model", "neither a network in ONNX (.onnx) nor in LiteRT format (.tflite)"
+            yield "model", "neither a network in ONNX (.onnx) nor in LiteRT format (.tflite): convert it"
         if self.model is not None and self.code is None:
             yield "code", "missing: write the Python file with preprocess and postprocess for 'model'"
         if self.code is not None:
