@@ -43,12 +43,12 @@ _COUNTED = ("marked", "duplicated", "corrupted")
 class RunState:
     """The state of a run so far.
 
-    t0_ns: start of the schedule. deaths: what disturbed the workload, in words, such as processes that died. emulator:
-    its account. counted_before: what each direction had counted then, or when the warm-up was over. clocks: of the
-    nodes, where they are not this machine's. facts: about nodes, as of their back ends. services: names of the spans
-    that the services of each application have reported. requesting: applications whose clients have reported requests.
-    notes: what a reader of the run must know. duration_ns: of the schedule, where it ended early. clock: virtual where
-    the run is a prediction. laws: by their names in samples of flows, where these are others.
+    t0_ns: start of the schedule. deaths: processes of the workload that died and were replaced, in words. emulator: its
+    account. counted_before: what each direction had counted then, or when the warm-up was over. clocks: of the nodes,
+    where they are not this machine's. facts: about nodes, as of their back ends. services: names of the spans that the
+    services of each application have reported. requesting: applications whose clients have reported requests. notes:
+    what a reader of the run must know. duration_ns: of the schedule, where it ended early. clock: virtual where the run
+    is a prediction. laws: by their names in samples of flows, where these are others.
     """
 
     status: str = "running"

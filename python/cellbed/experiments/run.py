@@ -484,9 +484,6 @@ def _follow(
     def done() -> bool:
         for load in loads:
             for event in load.events:
-                if event.get("event") == "disturbed":
-                    state.deaths.append(str(event["what"]))
-                    continue
                 counts[load] = {name: value for name, value in event.items() if isinstance(value, int)}
                 if event.get("event") == "done":
                     finished.add(load)

@@ -11,6 +11,7 @@ from cellbed.testbed.programs.unmodified import Command, Ready
 from cellbed.workloads.browsing import origins
 from cellbed.workloads.cache import Note, silent
 from cellbed.workloads.call import RELAY
+from cellbed.workloads.call.readings import BEARABLE
 from cellbed.workloads.kind import Deployment, Node
 
 if TYPE_CHECKING:
@@ -67,7 +68,6 @@ def _settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[
         "peer_socket": str(deployment.scratch / f"call{deployment.number}-{other}.sock"),
         "peer": deployment.clients[other].name,
         "peer_phase": other / len(deployment.clients),
-        "name": deployment.name,
         "start_ns": deployment.start_ns,
         "offers": index < half,
         "measures": str(deployment.file(raw, deployment.clients[index], "client.measures.json")),
@@ -121,5 +121,6 @@ def describe(table: Mapping[str, Any]) -> Description:
         measures=_MEASURES,
         cautions=(Caution("The frames are synthetic: a moving picture of shapes and noise."),),
         own=(ProgramMeasures("client", file="measures.json"),),
+        bearable=BEARABLE,
         relayed=True,
     )

@@ -48,7 +48,7 @@ class Settings(generator.Settings):
     """The configuration of an end. program: the browser; folder: of its files, for which there is a new one; socket,
     peer_socket: at which the ends reach each other; peer: the other end's node; peer_phase: of its frames, as
     ``phase``; offers: whether this end begins the call; measures: file of its own measures; page: settings of the page,
-    with the relay. name: of the application; start_ns: of its load, since the start of the workload.
+    with the relay. start_ns: of its load, since the start of the workload.
     """
 
     program: str
@@ -60,7 +60,6 @@ class Settings(generator.Settings):
     offers: bool
     measures: str
     page: dict[str, Any]
-    name: str
     start_ns: int
 
 
@@ -378,12 +377,10 @@ class CallLoad(Generator):
         self.ledger.close(machine.now_ns())
         if self._t0_ns:
             found = readings.measures(self._samples, self._delays, self._page_ms(self._t0_ns))
+            if self._connected:
+                counts = (self._count, self._painted_count, self._unread)
+                found |= readings.strains(self._samples, self._interval_ns / 1e6, *counts)
             Path(self._settings.measures).write_text(json.dumps(found), encoding="utf-8")
-            strains = readings.strains(
-                self._samples, self._interval_ns / 1e6, self._count, self._painted_count, self._unread
-            )
-            if strains and self._connected:
-                lifecycle.announce("disturbed", what=f"{self._settings.name} of {self._endpoint}: {'; '.join(strains)}")
         self._peer.close()
         self._browser.close()
         shutil.rmtree(self._settings.folder, ignore_errors=True)

@@ -6,6 +6,8 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from cellbed.support.limits import Limit
+
 Sample = Mapping[str, Any]
 """Reports at a time: ``at`` (ms of the page) and by type and kind of media, ``inbound-rtp video``."""
 _SENT, _RECEIVED, _HEARD = "outbound-rtp video", "inbound-rtp video", "inbound-rtp audio"
@@ -106,30 +108,35 @@ def measures(
     return found
 
 
-def strains(samples: Sequence[Sample], interval_ms: float, due: int, painted: int, unread: int) -> list[str]:
-    """Return why a call shows the machine rather than the network, as clauses. Pure.
+def strains(
+    samples: Sequence[Sample], interval_ms: float, due: int, painted: int, unread: int
+) -> dict[str, dict[str, Any]]:
+    """Return totals by which a call shows the machine rather than the network (:data:`BEARABLE`). Pure.
 
     interval_ms: of frames; due: frames that should have been painted; painted: those that were; unread: shown frames
     that the page missed.
     """
-    found = []
-    if due and (due - painted) > _SHARE * due:
-        found.append(f"{due - painted} of {due} frames were not painted in time")
-    if painted and unread > _SHARE * painted:
-        found.append(f"the page missed that {unread} frames were shown")
-    if len(samples) < 2:
-        return found
-    first, last = samples[0], samples[-1]
-    span_s, short_s = (last["at"] - first["at"]) / 1e3, limited_s(first, last, "cpu")
-    if short_s > _SHARE * span_s:
-        found.append(f"the encoder lowered its quality for lack of processor time in {short_s:.1f} of {span_s:.1f} s")
-    for name in ("encode_ms", "decode_ms"):
-        report, total, count, factor = _MEANS[name]
-        amount, number = grown(first, last, report, total), grown(first, last, report, count)
-        if amount is not None and number and (took := amount / number * factor) > interval_ms:
-            found.append(f"a frame took {took:.0f} ms to {name[:6]}, and there is one in {interval_ms:.0f}")
-    return found
+    found = {}
+    if due:
+        found["unpainted_percent"] = 100 * (due - painted) / due
+    if painted:
+        found["missed_percent"] = 100 * unread / painted
+    if len(samples) > 1:
+        first, last = samples[0], samples[-1]
+        found["cpu_limited_percent"] = 1e5 * limited_s(first, last, "cpu") / (last["at"] - first["at"])
+        for name in ("encode", "decode"):
+            report, total, count, factor = _MEANS[f"{name}_ms"]
+            amount, number = grown(first, last, report, total), grown(first, last, report, count)
+            if amount is not None and number:
+                found[f"{name}_percent"] = 100 * amount / number * factor / interval_ms
+    return {name: {"value": value} for name, value in found.items()}
 
 
-_SHARE = 0.01
-"""Of frames or time, up to which a strain is no disturbance."""
+BEARABLE = (
+    Limit("frames that were not painted in time", "unpainted_percent", "<=", 1.0, "at most 1 %"),
+    Limit("shown frames that the page missed", "missed_percent", "<=", 1.0, "at most 1 %"),
+    Limit("time of a lower quality for lack of processor time", "cpu_limited_percent", "<=", 1.0, "at most 1 %"),
+    Limit("time to encode a frame, of that between two", "encode_percent", "<=", 100.0, "at most 100 %"),
+    Limit("time to decode a frame, of that between two", "decode_percent", "<=", 100.0, "at most 100 %"),
+)
+"""What a machine that is fast enough keeps to."""
