@@ -47,6 +47,7 @@ if [ "$purpose" = test ]; then
     need nginx-light nginx
     need caddy caddy
     need coturn turnserver
+    need mitmproxy mitmdump
     need redis-server redis-server
     need redis-tools redis-benchmark
     need openssl openssl
@@ -81,7 +82,7 @@ if [ ${#missing[@]} -gt 0 ]; then
     [ ${#available[@]} -eq 0 ] ||
         "${as_root[@]}" scripts/apt_get.sh install -y --no-install-recommends "${available[@]}"
     # Servers of the system would hold nothing of ours up, but nobody asked for them.
-    for server in mosquitto nginx caddy redis-server openssh-server; do
+    for server in mosquitto nginx caddy coturn redis-server openssh-server; do
         if [[ " ${missing[*]} " == *" $server"* ]] && [ -d /run/systemd/system ]; then
             "${as_root[@]}" systemctl disable --now "${server/openssh-server/ssh}" >/dev/null 2>&1 || true
         fi
