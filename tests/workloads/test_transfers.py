@@ -153,6 +153,16 @@ def test_transfers_of_users_of_a_cell_go_on_through_their_proxies_at_another_sit
         assert queued[len(queued) * 8 // 10] < 12e6
 
 
+def test_runs_with_and_without_a_proxy_are_compared_part_by_part(tmp_path: Path) -> None:
+    text = NAMED + APP + LOAD
+    proxied = text.replace("[links.core]", '[links.mobile.proxy]\nkind = "split"\n\n[links.core]')
+    runs = [_run(tmp_path / name, each, "--virtual") for name, each in (("plain", text), ("proxied", proxied))]
+    done = cellbed("compare", *runs)
+    assert done.returncode == 0, done.stderr
+    parts = [line.split() for line in done.stdout.splitlines() if "Proxy" in line]
+    assert [row[1] for row in parts] == ["0.00", "0.00"], done.stdout  # of the plain run, each way
+
+
 def _lost(run: Path, row: dict[str, Any]) -> int:
     """Datagrams of a transfer's payload of which no copy came to its end, by the packet log."""
     packets = read_packets(run / "raw" / "packets.bin")

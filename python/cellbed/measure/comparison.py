@@ -3,7 +3,7 @@
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -156,17 +156,21 @@ class ApplicationComparison:
 
     def parts(self, names: list[str]) -> list[tuple[str, Decomposition]]:
         """Return the decompositions of all runs around the median and around the highest percentile of which all have
-        one, each with its heading; none where the spans of the runs differ. names: of the runs."""
+        one, each with its heading; none where the runs have no spans in common. names: of the runs."""
         having = [
             row
             for row in range(len(QUANTILES))
             if self.spans and all(summary.decompositions[row].requests for summary in self.summaries)
         ]
         return [
-            (f"{name}\naround the {summary.percentiles[row].label}", summary.decompositions[row])
+            (f"{name}\naround the {summary.percentiles[row].label}", self._with_all(summary.decompositions[row]))
             for row in sorted({*having[:1], *having[-1:]})
             for name, summary in zip(names, self.summaries, strict=True)
         ]
+
+    def _with_all(self, found: Decomposition) -> Decomposition:
+        """Return a decomposition with every part; one that its run does not have, such as a proxy, takes no time."""
+        return replace(found, parts={span.name: found.parts.get(span.name, 0.0) for span in self.spans})
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +260,7 @@ def compare(runs: list[Path]) -> Comparison:
     for each in applications:
         skips = [one.requests.skipped or each.summaries[0].requests.skipped for one in each.summaries[1:]]
         of_which = f"{each.name} of " if len(applications) > 1 else ""
-        if len({in_run[each.name].spans for in_run in in_runs}) > 1:
+        if not each.spans and any(in_run[each.name].spans for in_run in in_runs):
             notes.append(
                 f"the parts of {each.name} are not the same in these runs: they are not shown beside each other"
             )
@@ -273,6 +277,12 @@ def compare(runs: list[Path]) -> Comparison:
     warnings = [*_repeated(runs), *changed, *disturbed, *_kernels(runs, names)]
     groups = [trial[0] if trial else each.name for trial, each in zip(map(_trial, runs), summaries, strict=True)]
     return Comparison(names, groups, summaries, applications, notes, warnings)
+
+
+def _parts_of_all(each: Sequence[tuple[Span, ...]]) -> tuple[Span, ...]:
+    """Return the spans of the run with most of them if those of all others are among these, else none."""
+    most = max(each, key=len)
+    return most if all(spans and set(spans) <= set(most) for spans in each) else ()
 
 
 def _compare_application(
@@ -315,7 +325,7 @@ def _compare_application(
     return ApplicationComparison(
         name,
         described[0].title,
-        described[0].spans if len({each.spans for each in described}) == 1 else (),
+        _parts_of_all([each.spans for each in described]),
         summaries,
         samples,
         differences,
