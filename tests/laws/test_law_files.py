@@ -72,6 +72,13 @@ def test_error_of_the_compiler_has_file_and_line(tmp_path: Path) -> None:
     assert len(str(refused.value).splitlines()) == 1
 
 
+def test_missing_function_of_a_law_is_named(tmp_path: Path) -> None:
+    text = fixed(tmp_path / "mine.h").read_text()
+    (tmp_path / "mine.h").write_text(text[: text.index("LAW_INLINE void law_event")])
+    with pytest.raises(LawError, match=r"'law_event'.*must have this function"):
+        read(tmp_path / "mine.h").compiled("host")
+
+
 @pytest.mark.parametrize(
     ("statement", "problem"),
     [

@@ -42,7 +42,13 @@ Path(link, link).downloads(sizes=[5_000_000], tcp=Tcp(control="trial"), until=60
 _COMMENT = re.compile(r"/\*(.*?)\*/", re.DOTALL)
 _SHOWN = re.compile(r"^#define LAW_SHOWN\(show\)((?:.*\\\n)*.*)", re.MULTILINE)
 
-_HINTS = {"__float": "it uses floating point", "__fix": "it uses floating point", "sdiv": "it divides signed numbers"}
+_HINTS = {
+    "__float": "it uses floating point",
+    "__fix": "it uses floating point",
+    "sdiv": "it divides signed numbers",
+    "function 'law_": "the law must have this function",
+    "/shown.h:": "see its LAW_SHOWN",
+}
 """Causes by parts of the errors of clang's BPF target."""
 
 Target = Literal["kernel", "host"]
