@@ -62,7 +62,7 @@ def test_compare_has_the_fairness_among_rivals(tmp_path: Path) -> None:
 def test_compare_refuses_what_is_no_law_link_or_number(tmp_path: Path) -> None:
     for laws, links, flows, problem in (
         ("cubic,/no such", "10 Mbit/s", "1", "/no such"),
-        ("cubic,vegass", "10 Mbit/s", "1", "'vegass' is not available"),
+        ("cubic,vegass", "10 Mbit/s", "1", "there is no law 'vegass': did you mean 'vegas'"),
         ("cubic,./no.h", "10 Mbit/s", "1", "no.h"),
         ("cubic", "no-such-link", "1", "no-such-link"),
         ("cubic", "10 Mbit/s", "0", "--flows"),

@@ -337,7 +337,7 @@ def test_congestion_control_that_the_machine_refuses_to_nodes(tmp_path: Path, mo
     def problems(control: str) -> list[str]:
         text = f'{GOOD}[transport]\ncongestion_control = "{control}"\n'
         scenario = parse(text, source="x.toml", folder=tmp_path)
-        return [str(each) for each in testbed.obstacles(scenario, running=False, limits=False)]
+        return [str(each) for each in testbed.obstacles(scenario, running=True, limits=False)]
 
     assert problems("reno") == problems("cubic") == []
     (problem,) = problems("westwood")

@@ -110,8 +110,9 @@ def refusal_to_nodes(name: str) -> str | None:
     return f"this machine allows nodes only {' '.join(allowed)}, not '{name}': {remedy}"
 
 
-def _control_problems(scenario: Scenario) -> Iterator[tuple[_Key, str]]:
-    """Return the keys of congestion controls that nodes cannot have, and why. Laws are compiled for that."""
+def _control_problems(scenario: Scenario, *, running: bool) -> Iterator[tuple[_Key, str]]:
+    """Return the keys of congestion controls that nodes cannot have, and why. Laws are compiled for that. running: as
+    of `check`; settings of this machine may be others later."""
     asked: list[tuple[_Key, Law | str | None]] = [
         (("transport", "congestion_control"), scenario.transport.congestion_control),
         *((("nodes", name, "congestion_control"), group.congestion_control) for name, group in scenario.nodes.items()),
@@ -132,7 +133,7 @@ def _control_problems(scenario: Scenario) -> Iterator[tuple[_Key, str]]:
             yield ("transport", "series"), str(error)
     here = {name: group for name, group in scenario.nodes.items() if not group.backend.routed}
     for control in {scenario.control_of(name) for name in here}:
-        if isinstance(control, str) and (wrong := refusal_to_nodes(control)):
+        if running and isinstance(control, str) and (wrong := refusal_to_nodes(control)):
             own = [name for name, group in here.items() if group.congestion_control == control]
             yield ("nodes", own[0], "congestion_control") if own else ("transport", "congestion_control"), wrong
     for name, group in scenario.nodes.items():
@@ -176,7 +177,7 @@ def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement 
     from cellbed.scenario.problems import Problem
 
     found = [Problem(*each) for each in _beyond_machine(scenario)] if limits is True else []
-    found += [Problem(*each) for each in (*_control_problems(scenario), *_program_problems(scenario))]
+    found += [Problem(*each) for each in (*_control_problems(scenario, running=running), *_program_problems(scenario))]
     for name, application in scenario.applications.items():
         if application.certified and find(PROGRAM) is None:
             text = f"certificates for TLS need {PROGRAM}: sudo apt install {PROGRAM}"

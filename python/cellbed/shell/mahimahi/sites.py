@@ -15,6 +15,7 @@ from cellbed.shell.gateway import Gateway
 from cellbed.shell.link import ShellLink
 from cellbed.shell.mahimahi.arguments import read
 from cellbed.shell.mahimahi.shells import run
+from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine import certificates, process
 from cellbed.workloads.browsing.origins import Served, nginx, nginx_command
@@ -99,7 +100,7 @@ def webreplay(arguments: Sequence[str]) -> int:
         certificates.issue(folder, {"site": sorted(hosts | {at for each in addresses.values() for at in each})})
         lines = [f"{at} {origin.host}" for origin, each in addresses.items() for at in each]
         names = Path("/etc/hosts")
-        there = names.read_text(encoding="utf-8", errors="replace") if names.exists() else ""
+        there = inputs.text(names) if names.exists() else ""
         (folder / "hosts").write_text("\n".join([*lines, there]), encoding="utf-8")
         (folder / "resolv.conf").write_text("# All names are in /etc/hosts.\n", encoding="utf-8")
         warc.write(folder / "site.warc", site.exchanges)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cellbed.support import prctl
+from cellbed.support import inputs, prctl
 from cellbed.workloads import generator, lifecycle, machine
 from cellbed.workloads.browsing.browser import Browser, Call, Flow, once, open_page
 from cellbed.workloads.browsing.netlog import NetLog
@@ -112,10 +112,10 @@ class VideoLoad(Generator):
         yield "Fetch.disable", self._session, {}
         *scripts, rule = map(Path, (*self._settings.scripts, self._settings.rule))
         for file in scripts:
-            yield from self._evaluate(file.read_text(encoding="utf-8"), file.name)
+            yield from self._evaluate(inputs.text(file), file.name)
         if self._settings.rule:
             # Names in it are not those of other scripts.
-            content = f"globalThis.rule = (() => {{{rule.read_text(encoding='utf-8')}\nreturn rule }})()"
+            content = f"globalThis.rule = (() => {{{inputs.text(rule)}\nreturn rule }})()"
             yield from self._evaluate(content, rule.name)
         metrics = (yield "Performance.getMetrics", self._session, {})["metrics"]
         self._navigation_s = next(float(each["value"]) for each in metrics if each["name"] == "NavigationStart")

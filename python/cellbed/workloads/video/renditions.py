@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
 from cellbed.support.prctl import die_with_parent
 from cellbed.workloads.cache import Note, build_file, build_folder
@@ -57,7 +58,7 @@ def build(cache: Path, names: Sequence[str], length_s: float, protocol: str, not
         if not (place / each.name).is_dir():
             build_folder(place / each.name, lambda inside, each=each: _encode(each, length_s, inside, note))  # type: ignore[misc]
     if not (file := place / manifest(names, protocol)).is_file():
-        codecs = [codec((place / each.name / "init.mp4").read_bytes()) for each in chosen]
+        codecs = [codec(inputs.content(place / each.name / "init.mp4")) for each in chosen]
         text = (mpd if protocol == "dash" else playlist)(list(zip(chosen, codecs, strict=True)), length_s)
         build_file(file, lambda path: _write(path, text))
 
@@ -160,5 +161,5 @@ def _ffmpeg(arguments: Sequence[str], place: Path, step_s: float, progress: Call
         process.kill()
         process.wait()
     if status != 0:
-        reason = (place / "errors").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        reason = inputs.text(place / "errors").strip().splitlines()
         raise CellbedError(f"ffmpeg cannot make the video: {reason[-1] if reason else f'status {status}'}")

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from cellbed.scenario.applications import Groups, Key
 from cellbed.scenario.fields import CODE_FILE, FILE
+from cellbed.support import inputs
 from cellbed.workloads.offloading.table import Offloading
 
 FUNCTIONS = ("preprocess", "postprocess")
@@ -49,7 +50,7 @@ class Vision(Offloading):
 def _problem(code: pathlib.Path) -> str | None:
     """Return why a Python file cannot be used, without running it."""
     try:
-        parsed = ast.parse(code.read_bytes())
+        parsed = ast.parse(inputs.content(code))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = f"line {error.lineno}: " if isinstance(error, SyntaxError) and error.lineno else ""
         return f"'{code.name}' is not Python: {line}{getattr(error, 'msg', error)}"

@@ -79,10 +79,11 @@ def proxy(
 def wait_listening(process: subprocess.Popen[bytes], port: int, log: Path, name: str) -> None:
     """Wait until a program listens on a TCP port of its namespace. Errors: :class:`SiteError`, with its last line."""
     deadline = time.monotonic() + _START_S
-    tables = [Path(f"/proc/{process.pid}/net/{table}") for table in ("tcp", "tcp6")]
+    folder = Path(f"/proc/{process.pid}/net")
     while process.poll() is None and time.monotonic() < deadline:
         with contextlib.suppress(OSError):
-            lines = [line.split() for each in tables if each.exists() for line in each.read_text("ascii").splitlines()]
+            tables = [inputs.text(folder / name) for name in ("tcp", "tcp6") if (folder / name).exists()]
+            lines = [line.split() for table in tables for line in table.splitlines()]
             if any(words[1].endswith(f":{port:04X}") and words[3] == "0A" for words in lines):  # listening
                 return
         time.sleep(0.02)
