@@ -174,13 +174,13 @@ def test_a_terminal_of_few_lines_is_left_to_the_command(terminal: tuple[int, int
 def test_a_shell_writes_its_meter_where_it_is_told(world: World, user: int, to_file: bool) -> None:
     file = world.home(user) / "meter"
     meter = ["--meter-to", str(file)] if to_file else ["--meter"]
-    link = ["--offline", "--up", "5 Mbit/s", "--delay", "5 ms"]
+    link = ["--offline", "--up", "500 kbit/s", "--delay", "5 ms"]
     done = world.shell(*link, *meter, "--", *python(FLOOD, "2.5"), user=user)
     assert done.returncode == 0, done.stderr
     text = file.read_text() if to_file else done.stderr
     found = re.findall(r"\d s: uplink ([0-9.]+) Mbit/s, queue ([0-9.]+) kB in \d+ packets", text)
-    # The first second may have passed before the flood began.
-    assert 0 < max(float(rate) for rate, _ in found) <= 5.01
+    # The first second may have passed before the flood began; a flood on a busy machine is faster than this link, too.
+    assert 0 < max(float(rate) for rate, _ in found) <= 0.51
     assert max(float(waiting) for _, waiting in found) > 0
     assert "; downlink " in text
     assert not to_file or without_remark(done.stderr) == ""
