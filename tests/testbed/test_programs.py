@@ -457,4 +457,4 @@ def test_listening_ports_are_read_from_the_kernels_tables() -> None:
    2: 00000000000000000000000000000000:0050 00000000000000000000000000000000:0000 0A 0:0 0:0 0 0 0 3
    3: 00000000:0035 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 4 2 0 0
 """
-    assert unmodified._ports(table) == {8080, 80, 53}
+    assert unmodified.listening_ports(table) == {8080, 80, 53}

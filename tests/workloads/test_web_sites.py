@@ -42,7 +42,7 @@ def _imported(folder: Path, **changes: object) -> Path:
 
 
 def _check(exchanges: list[Exchange]) -> None:
-    """Compare a site with the example, whatever file it came from."""
+    """Compare a site, from any kind of file, with the example."""
     assert [each.url for each in exchanges] == list(BODIES)
     for each in exchanges:
         kind, body = BODIES[each.url]

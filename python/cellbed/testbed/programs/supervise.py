@@ -57,7 +57,7 @@ class Program(EventProcess):
         self.log = log
         self.is_ready = False
         self.notes: list[str] = []
-        """What it has noted for readers of the run, in sentences."""
+        """Notes of the program for readers of the run, sentences."""
 
     def read(self) -> None:
         """As of :class:`EventProcess`; its notes are kept apart."""

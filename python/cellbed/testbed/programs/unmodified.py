@@ -497,7 +497,7 @@ class UnmodifiedProgram:
             assert tables.stdout is not None
             text = tables.stdout.read().decode(errors="replace")
             tables.wait()
-        return _ports(text)
+        return listening_ports(text)
 
     def _truncate_output(self) -> None:
         for path in self._searched:
@@ -511,7 +511,7 @@ class UnmodifiedProgram:
                         )
 
 
-def _ports(text: str) -> set[int]:
+def listening_ports(text: str) -> set[int]:
     """Return the local ports of sockets that listen (TCP, state 0A) or have no peer (UDP, state 07).
 
     text: ``/proc/net/tcp``, ``tcp6``, ``udp`` and ``udp6``.

@@ -1,8 +1,8 @@
 """The load generator of the kind: one end of a call, whose browser sends frames and reads those of the other end.
 
 Run as ``python -m cellbed.workloads.call.load --config FILE.json``; :class:`Settings` describes the file. The page
-(``page.html``) paints and reads by itself; this program sets the call up, asks for the page's stamps, and tells the
-other end which frames were shown.
+(``page.html``) paints and reads by itself; this program sets the call up, asks for the page's stamps, and reports the
+shown frames to the other end.
 """
 
 import contextlib

@@ -139,4 +139,4 @@ BEARABLE = (
     Limit("time to encode a frame, of that between two", "encode_percent", "<=", 100.0, "at most 100 %"),
     Limit("time to decode a frame, of that between two", "decode_percent", "<=", 100.0, "at most 100 %"),
 )
-"""What a machine that is fast enough keeps to."""
+"""Limits that a machine which is fast enough keeps to."""

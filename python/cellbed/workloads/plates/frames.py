@@ -21,7 +21,7 @@ WIDTH, HEIGHT = 1280, 720
 SMALLEST, LARGEST = 166_000, 187_000  # bytes
 
 NOTE = "the frames are generated, each with a licence plate whose text is known"
-"""What a report must say of the data."""
+"""The sentence of a report on the data."""
 
 _FORMAT = 1
 _LETTERS, _DIGITS = "ABCDEFGHJKLMNPRSTUVWXYZ", "0123456789"

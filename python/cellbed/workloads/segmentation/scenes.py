@@ -18,7 +18,7 @@ SEED = 1
 WIDTH, HEIGHT = 2048, 1024
 
 NOTE = "the photographs are crops of one that Matplotlib carries, with the size of Cityscapes’ images"
-"""What a report must say of the data."""
+"""The sentence of a report on the data."""
 
 _FORMAT = 1
 

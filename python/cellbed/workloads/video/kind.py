@@ -84,7 +84,7 @@ _DECODED = (
     Limit("frames that came too late to be shown", "dropped_frames_percent", "<=", 5.0, "at most 5 %"),
     Limit("stalls with a filled buffer", "decoder_stalled_s", "<=", 0.5, "at most 0.5 s"),
 )
-"""What a machine that decodes in time keeps to."""
+"""Limits that a machine which decodes in time keeps to."""
 
 
 def describe(table: Mapping[str, Any]) -> Description:

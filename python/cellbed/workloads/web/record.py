@@ -18,6 +18,7 @@ from typing import Any
 from cellbed.support import inputs
 from cellbed.support.prctl import die_with_parent
 from cellbed.testbed.machine.process import Place, end, find
+from cellbed.testbed.programs.unmodified import listening_ports
 from cellbed.workloads.browsing.browser import Browser, Flow, open_page
 from cellbed.workloads.browsing.origins import installed
 from cellbed.workloads.lifecycle import WorkloadError
@@ -82,9 +83,8 @@ def wait_listening(process: subprocess.Popen[bytes], port: int, log: Path, name:
     folder = Path(f"/proc/{process.pid}/net")
     while process.poll() is None and time.monotonic() < deadline:
         with contextlib.suppress(OSError):
-            tables = [inputs.text(folder / name) for name in ("tcp", "tcp6") if (folder / name).exists()]
-            lines = [line.split() for table in tables for line in table.splitlines()]
-            if any(words[1].endswith(f":{port:04X}") and words[3] == "0A" for words in lines):  # listening
+            tables = [inputs.text(folder / table) for table in ("tcp", "tcp6") if (folder / table).exists()]
+            if any(port in listening_ports(table) for table in tables):
                 return
         time.sleep(0.02)
     raise SiteError(f"{name} did not start: {(inputs.text(log).strip().splitlines() or ['without a message'])[-1]}")
