@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -61,7 +62,8 @@ impl Header {
         // Extension headers chain; each step consumes at least eight bytes, so the walk ends.
         loop {
             let length = match protocol {
-                // hop-by-hop options, routing, destination options, mobility: length in eight bytes beyond the first eight
+                // hop-by-hop options, routing, destination options, mobility: length in eight bytes beyond the first
+                // eight
                 0 | 43 | 60 | 135 => transport.get(1).map(|units| (usize::from(*units) + 1) * 8),
                 44 => {
                     fragment = true;
@@ -112,7 +114,7 @@ impl Header {
             TCP => transport
                 .get(12)
                 .map_or(20, |offset| u32::from(offset >> 4) * 4),
-            UDP | ICMPV6 => 8,
+            UDP | ICMP | ICMPV6 => 8,
             _ => 0,
         };
         header.payload = whole.saturating_sub(header_length);

@@ -221,8 +221,8 @@ impl Network {
         self.leaving.len() as u64 + held.sum::<u64>()
     }
 
-    /// Runs an application from `start`, or from now if that is later, until it is done, nothing more can happen or it is
-    /// later than `end`.
+    /// Runs an application from `start`, or from now if that is later, until it is done, nothing more can happen or it
+    /// is later than `end`.
     pub fn run(&mut self, application: &mut impl Application, start: Time, end: Time) {
         self.clear();
         self.go_on(application, start, end);
@@ -798,13 +798,13 @@ fn record(packet: &Packet, direction: usize, outcome: &Outcome<u32>) -> PacketRe
             (TCP, sequence, segment.length as u32)
         }
         Content::Reset { sequence, .. } => (TCP, sequence, 0),
-        // As the emulator, which reads no headers of ICMP.
         Content::Datagram { kind, .. } => {
-            let (protocol, headers) = match kind {
-                DatagramKind::Icmp => (ICMP, IP_HEADER),
-                DatagramKind::Udp => (UDP, UDP_HEADERS),
+            let protocol = match kind {
+                DatagramKind::Icmp => ICMP,
+                DatagramKind::Udp => UDP,
             };
-            (protocol, 0, (outcome.size.0 as u32).saturating_sub(headers))
+            let payload = (outcome.size.0 as u32).saturating_sub(DATAGRAM_HEADERS);
+            (protocol, 0, payload)
         }
     };
     PacketRecord {
@@ -835,9 +835,7 @@ const FIRST_MADE: u64 = 1 << 63;
 const ICMP: u8 = 1;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
-/// Of IPv4.
-const IP_HEADER: u32 = 20;
 /// Length of a reset: headers without options.
 const RESET: Bytes = Bytes(40);
-/// Of IPv4 and UDP.
-const UDP_HEADERS: u32 = 28;
+/// Of IPv4 and of UDP or an ICMP echo.
+const DATAGRAM_HEADERS: u32 = 28;

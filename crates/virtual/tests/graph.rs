@@ -267,7 +267,7 @@ fn an_echo_is_answered_over_both_links() {
     assert_eq!(network.next_event(end), Some(Event::Datagram { at, label }));
     // Two links of 20 and 5 ms in both ways, and 56 µs on the slow one.
     assert_eq!(network.now().as_nanos() / 100_000, 501);
-    assert_eq!(logged(&mut network), [(1, 84, 64); 4]);
+    assert_eq!(logged(&mut network), [(1, 84, 56); 4]);
 }
 
 #[test]
