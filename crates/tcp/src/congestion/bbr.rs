@@ -1,5 +1,6 @@
-//! BBR version 1 (Cardwell et al., ACM Queue 14(5), 2016; sections of draft-cardwell-iccrg-bbr-congestion-control-00), with
-//! the constants and the details of Linux.
+//! BBR version 1 (Cardwell et al., ACM Queue 14(5), 2016; sections of draft-cardwell-iccrg-bbr-congestion-control-00),
+//! with the constants and the details of Linux, but for two of a policer's rate: a difference of 4 kbit/s does not make
+//! intervals alike, and a timeout is no round while the rate is used.
 //!
 //! The sender models its path as a bandwidth, the largest rate of delivery in about ten round trips, and a delay, the
 //! shortest round trip in ten seconds. It paces at the bandwidth and bounds what is in flight by twice their product.
@@ -189,7 +190,8 @@ impl Bbr {
                 news.all_lost,
             );
         }
-        // A sample that the application limits counts only if it is larger (§4.1.1.4): the estimate does not expire meanwhile.
+        // A sample that the application limits counts only if it is larger (§4.1.1.4): the estimate does not expire
+        // meanwhile.
         if !sample.idle || sample.rate >= self.largest.value() {
             self.largest.note(ROUNDS, self.round, sample.rate);
         }
@@ -259,8 +261,8 @@ impl Bbr {
             self.least_at = news.now;
         }
         if is_old && !self.restarted && self.mode != Mode::ProbeRoundTrip {
-            self.save(*window);
             self.mode = Mode::ProbeRoundTrip;
+            self.save(*window);
             self.probe_ends = None;
         }
         if self.mode == Mode::ProbeRoundTrip {
@@ -518,8 +520,8 @@ impl Aggregation {
     }
 }
 
-/// The rate of a token-bucket policer, which two intervals with much loss have shown to be the same (ACM Queue 2016, "Token-Bucket
-/// Policers"; Linux's long-term bandwidth).
+/// The rate of a token-bucket policer, which two intervals with much loss have shown to be the same (ACM Queue 2016,
+/// "Token-Bucket Policers"; Linux's long-term bandwidth).
 #[derive(Clone, Copy, Debug, Default)]
 struct Policer {
     sampling: bool,
@@ -534,8 +536,12 @@ struct Policer {
 }
 
 impl Policer {
-    /// Rounds of an interval, of its longest, and for which the rate is used.
-    const ROUNDS: (u32, u32, u32) = (4, 16, 48);
+    /// Rounds of an interval.
+    const SHORTEST: u32 = 4;
+    /// Rounds of an interval at most.
+    const LONGEST: u32 = 16;
+    /// Rounds for which the rate is used.
+    const USED: u32 = 48;
     /// Losses per delivery that show a policer.
     const LOSS: f64 = 50.0 / 256.0;
     /// Maximum relative difference of two intervals.
@@ -548,7 +554,7 @@ impl Policer {
     /// Counts a round; true when the rate has been used for long enough.
     fn is_old(&mut self) -> bool {
         self.rounds += 1;
-        self.rounds >= Self::ROUNDS.2
+        self.rounds >= Self::USED
     }
 
     fn begin(&mut self, delivered: u64, at: Time, lost: u64) {
@@ -568,10 +574,10 @@ impl Policer {
             self.sampling = true;
         }
         self.rounds += u32::from(is_round_start);
-        if self.rounds > Self::ROUNDS.1 {
+        if self.rounds > Self::LONGEST {
             *self = Self::default();
         }
-        if self.rounds < Self::ROUNDS.0 || !has_lost {
+        if self.rounds < Self::SHORTEST || !has_lost {
             return;
         }
         let (lost_here, here) = (
