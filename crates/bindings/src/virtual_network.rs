@@ -313,7 +313,8 @@ impl VirtualNetwork {
         });
     }
 
-    /// The next event by a time: "due", "open", "message", "room" or "datagram", when, and which; None if there is none.
+    /// The next event by a time: "due", "open", "message", "room" or "datagram", when, and which; None if there is
+    /// none.
     fn next_event(&self, py: Python<'_>, until_ns: u64) -> PyResult<Option<Happening>> {
         let until = Time::from_nanos(until_ns);
         py.detach(|| {

@@ -17,8 +17,8 @@ pub fn now() -> Time {
     Time::from_nanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }
 
-/// An instant of this clock in ms since 1970, as the clocks stand now: for people to read. Nothing waits for it, since that
-/// clock may be set at any time.
+/// An instant of this clock in ms since 1970, as the clocks stand now: for people to read. Nothing waits for it, since
+/// that clock may be set at any time.
 #[expect(clippy::disallowed_methods)]
 pub fn epoch_millis(at: Time) -> u64 {
     let wall = clock_gettime(ClockId::Realtime);

@@ -1,4 +1,5 @@
-//! The emulator's life: a configuration, then commands on standard input, events on standard output, one JSON line each.
+//! The emulator's life: a configuration, then commands on standard input, events on standard output, one JSON line
+//! each.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -25,7 +25,8 @@ pub struct Entry {
     pub network_namespace: String,
     /// Path of the mount namespace; `None` to stay in the caller's.
     pub mount_namespace: Option<String>,
-    /// A folder, and the bytes of the file system in memory that is mounted over it in a mount namespace of the program's own.
+    /// A folder, and the bytes of the file system in memory that is mounted over it in a mount namespace of the
+    /// program's own.
     pub disk: Option<(String, u64)>,
     /// Pairs (source, target): files bind-mounted over others in a mount namespace of the program's own.
     pub binds: Vec<(String, String)>,
@@ -39,8 +40,8 @@ pub struct Entry {
 
 /// Moves the calling process, which must have one thread, into a node.
 ///
-/// Control groups come first, while their files are still writable by the caller's rights; namespaces are opened before any is
-/// entered, because `/proc` paths of the emulator may not be readable from inside.
+/// Control groups come first, while their files are still writable by the caller's rights; namespaces are opened before
+/// any is entered, because `/proc` paths of the emulator may not be readable from inside.
 pub fn enter(entry: &Entry) -> Result<()> {
     for path in &entry.cgroups {
         fs::write(path, "0")

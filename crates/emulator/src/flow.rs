@@ -9,8 +9,8 @@ const KEYS: [u64; 2] = [0x243F_6A88_85A3_08D3, 0x1319_8A2E_0370_7345];
 
 /// The tag of a packet of which `header` was read.
 ///
-/// The flow is a hash of addresses, protocol and ports (RFC 8290, section 4.1): one of the machine and the run, so that a
-/// run can be repeated; the queues mix in the seeds of their own. Fragments and what has no ports go by the rest.
+/// The flow is a hash of addresses, protocol and ports (RFC 8290, section 4.1): one of the machine and the run, so that
+/// a run can be repeated; the queues mix in the seeds of their own. Fragments and what has no ports go by the rest.
 pub fn tag(packet: &[u8], header: &Header) -> Tag {
     let ports = match header.fragment {
         true => 0,

@@ -62,7 +62,8 @@ enum Output {
     File(Pieces),
     /// A terminal, a pipe, a device: nothing written can be taken back.
     Stream(File),
-    /// A FIFO without a reader so far, and the lines that wait for one: to open it would wait, and with it the end of the link.
+    /// A FIFO without a reader so far, and the lines that wait for one: to open it would wait, and with it the end of
+    /// the link.
     Fifo(PathBuf, Vec<u8>),
 }
 
@@ -194,8 +195,8 @@ impl Opportunities {
     }
 }
 
-/// The lines, in the order in which the original writes them. Times in them are ms since the first start of the schedule;
-/// earlier events have no line.
+/// The lines, in the order in which the original writes them. Times in them are ms since the first start of the
+/// schedule; earlier events have no line.
 struct Transcript {
     wanted: MahimahiLog,
     init: Option<Time>,

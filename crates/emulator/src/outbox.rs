@@ -65,8 +65,8 @@ impl Outbox {
         self.pieces.is_empty()
     }
 
-    /// Gives everything to `send`, super-packet by super-packet, each beginning with the device's header. The segments that
-    /// it did not take.
+    /// Gives everything to `send`, super-packet by super-packet, each beginning with the device's header. The segments
+    /// that it did not take.
     ///
     /// Before each super-packet `about_to` is called with its number of the waiting segments.
     pub fn write(

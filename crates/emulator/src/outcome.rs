@@ -6,7 +6,8 @@ use crate::offload::{Layout, VNET_BYTES, single};
 use crate::pool::{Pool, Segment};
 
 impl Pool {
-    /// Applies the marks and the damage of a direction to the segment and updates the references; returns the segment, unless it ended here.
+    /// Applies the marks and the damage of a direction to the segment and updates the references; returns the segment,
+    /// unless it ended here.
     pub fn apply(&mut self, outcome: &Outcome<Segment>) -> Option<Segment> {
         let segment = outcome.packet;
         match (outcome.fate, outcome.corrupt_bit) {

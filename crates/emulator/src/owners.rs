@@ -31,7 +31,8 @@ impl Owners {
         Self { vertices, default }
     }
 
-    /// Returns the vertex that owns `address`, of several the nearest to vertex `from`; else the way out, if there is one.
+    /// Returns the vertex that owns `address`, of several the nearest to vertex `from`; else the way out, if there is
+    /// one.
     pub fn owner(&self, paths: Paths<'_>, from: usize, address: &IpAddr) -> Option<usize> {
         let owner = match self.vertices.get(address).map(Vec::as_slice) {
             Some(&[owner]) => Some(owner),

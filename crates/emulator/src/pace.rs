@@ -27,14 +27,16 @@ pub const READING: Duration = Duration::from_micros(40);
 ///
 /// **Departures** wake the loop at their time as long as there are few. In the long run they do so once in 100 µs
 /// at most, the generic cell rate algorithm (ITU-T I.371, Annex A) with room for eight at once: a fast
-/// link does not wake the loop for each packet. Whenever the loop is awake, what has departed leaves. So a departure is late by
-/// that span at most, and not at all when few came before.
+/// link does not wake the loop for each packet. Whenever the loop is awake, what has departed leaves. So a departure is
+/// late by that span at most, and not at all when few came before.
 ///
-/// **Arrivals** that come one by one in quick succession are left in the kernel until a departure within 100 µs, or else for
-/// 50 µs, so that more come at a time: to wake up for each of some hundred thousand packets a second would cost a processor,
-/// and as much at the sender. A pause that brought only one packet ends this mode: it cost a wake-up instead of saving one.
+/// **Arrivals** that come one by one in quick succession are left in the kernel until a departure within 100 µs, or
+/// else for 50 µs, so that more come at a time: to wake up for each of some hundred thousand packets a second would
+/// cost a processor, and as much at the sender. A pause that brought only one packet ends this mode: it cost a wake-up
+/// instead of saving one.
 pub struct Pace {
-    /// When all wake-ups for departures so far would have happened at one in 100 µs: the theoretical arrival time of the algorithm.
+    /// When all wake-ups for departures so far would have happened at one in 100 µs: the theoretical arrival time of
+    /// the algorithm.
     used_until: Time,
     looked: Time,
     hurried: u32,

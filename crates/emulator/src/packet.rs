@@ -62,8 +62,7 @@ impl Header {
         // Extension headers chain; each step consumes at least eight bytes, so the walk ends.
         loop {
             let length = match protocol {
-                // hop-by-hop options, routing, destination options, mobility: length in eight bytes beyond the first
-                // eight
+                // hop-by-hop options, routing, destination options, mobility: length in eight bytes beyond the first 8
                 0 | 43 | 60 | 135 => transport.get(1).map(|units| (usize::from(*units) + 1) * 8),
                 44 => {
                     fragment = true;

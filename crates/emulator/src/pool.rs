@@ -143,12 +143,13 @@ impl Shelf {
 
 /// Slots for packets, in a few sizes. Each slot begins with the device's header.
 ///
-/// Taking and returning a slot allocates nothing. The pool grows by a chunk when all slots of a size are taken, which only
-/// an infinite queue or a long delay at a high rate brings about, up to a ceiling; then [`Pool::make_ready`] is `false` and the
-/// caller leaves further packets in the kernel's queue.
+/// Taking and returning a slot allocates nothing. The pool grows by a chunk when all slots of a size are taken, which
+/// only an infinite queue or a long delay at a high rate brings about, up to a ceiling; then [`Pool::make_ready`] is
+/// `false` and the caller leaves further packets in the kernel's queue.
 ///
-/// A packet is read into two slots at once, its beginning into a small one and the rest into a large one behind the room for
-/// the beginning: so neither a small packet takes a large slot nor is more than the beginning of a large one copied.
+/// A packet is read into two slots at once, its beginning into a small one and the rest into a large one behind the
+/// room for the beginning: so neither a small packet takes a large slot nor is more than the beginning of a large one
+/// copied.
 pub struct Pool {
     shelves: [Shelf; SIZES.len()],
     /// A free slot of the first size and one of the last, that the next packet is read into.

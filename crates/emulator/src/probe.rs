@@ -24,8 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Interval of polling the emulator for packets still in flight after the last was sent.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(5);
 
-/// Looks in a row without a packet under way after which none will come: a packet may still be in the kernel's queue of a
-/// device, or on its way from there to the receiver's socket.
+/// Looks in a row without a packet under way after which none will come: a packet may still be in the kernel's queue of
+/// a device, or on its way from there to the receiver's socket.
 const QUIET_LOOKS: u32 = 4;
 
 /// Bytes of receive buffer asked for, so that a burst is not lost in the receiver itself.

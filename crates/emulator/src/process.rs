@@ -52,8 +52,8 @@ pub enum Scheduling {
 
 /// Lets the calling thread run before ordinary ones, where the user may; what came of it.
 ///
-/// On a busy machine this makes the difference between a wake-up within tens of microseconds and one after the time slice
-/// of another program. The thread must sleep whenever it has nothing to do.
+/// On a busy machine this makes the difference between a wake-up within tens of microseconds and one after the time
+/// slice of another program. The thread must sleep whenever it has nothing to do.
 pub fn run_first() -> Scheduling {
     let priority = libc::sched_param { sched_priority: 1 };
     // SAFETY: the parameter is a valid structure that outlives the call, and 0 is the calling thread.
@@ -75,8 +75,8 @@ pub fn exit_now(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-/// Bytes of memory that this process can use: those of the machine, of its container, or of its own limit of addresses (`ulimit -v`),
-/// whichever is less. A cautious guess where that cannot be read.
+/// Bytes of memory that this process can use: those of the machine, of its container, or of its own limit of addresses
+/// (`ulimit -v`), whichever is less. A cautious guess where that cannot be read.
 pub fn total_memory() -> u64 {
     let info = rustix::system::sysinfo();
     let machine = info.totalram.saturating_mul(u64::from(info.mem_unit));

@@ -28,10 +28,11 @@ pub fn bound_all(directions: &mut [DirectionConfig], memory: u64) -> Packets {
     room
 }
 
-/// Packets for which an infinite queue has room, where so many directions have one: all of them share an eighth of `memory` bytes.
+/// Packets for which an infinite queue has room, where so many directions have one: all of them share an eighth of
+/// `memory` bytes.
 ///
-/// The rest of the emulator's memory for packets stays for those under way, so that a queue that grows without end in one direction
-/// does not stop the others.
+/// The rest of the emulator's memory for packets stays for those under way, so that a queue that grows without end in
+/// one direction does not stop the others.
 fn infinite_room(memory: u64, directions: usize) -> Packets {
     /// A slot of 2048 bytes with its account, and entries in queues that have just doubled their room.
     const QUEUED: u64 = 3072;

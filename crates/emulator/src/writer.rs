@@ -27,8 +27,8 @@ type Block = Vec<u8>;
 
 /// A file that grows by records of 64 bytes.
 ///
-/// Filled blocks go to the writer thread, empty ones come back: [`RecordFile::push`] neither waits nor, unless the disk falls
-/// behind, allocates.
+/// Filled blocks go to the writer thread, empty ones come back: [`RecordFile::push`] neither waits nor, unless the disk
+/// falls behind, allocates.
 pub struct RecordFile {
     block: Block,
     blocks: usize,
@@ -98,8 +98,8 @@ impl RecordFile {
         })
     }
 
-    /// As [`create`](Self::create), but with the latest records: when the file has half of `most` bytes, it becomes the [`earlier`]
-    /// part, in place of the one before, and another begins.
+    /// As [`create`](Self::create), but with the latest records: when the file has half of `most` bytes, it becomes the
+    /// [`earlier`] part, in place of the one before, and another begins.
     pub fn create_latest(path: &Path, magic: &'static [u8], most: u64) -> Result<Self> {
         let mut file = Pieces::create(path)?;
         file.append(magic)
@@ -127,8 +127,8 @@ impl RecordFile {
         })
     }
 
-    /// A file called `name` to which `write` appends, in a separate thread. What it cannot write is lost and counted; the
-    /// next is tried all the same, since a full disk may have room again.
+    /// A file called `name` to which `write` appends, in a separate thread. What it cannot write is lost and counted;
+    /// the next is tried all the same, since a full disk may have room again.
     pub fn create_with(
         name: String,
         mut write: impl FnMut(&[u8]) -> io::Result<()> + Send + 'static,

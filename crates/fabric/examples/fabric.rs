@@ -2,9 +2,9 @@
 //!
 //! `cargo run --release -p cellbed-fabric --example fabric -- DESCRIPTION.json [KEY=JSON]...`, where a key is a path
 //! such as `traffic.flows`, or without a file the paper's topology under load 0.6 of pHost. `traffic.file=PATH`
-//! reads a flow trace of the reference: lines of number, bytes, source, destination, start in microseconds. `flows=PATH`
-//! writes a line for each flow: number, bytes, then start, arrival of the last byte, last acknowledgement and ideal time in
-//! picoseconds.
+//! reads a flow trace of the reference: lines of number, bytes, source, destination, start in microseconds.
+//! `flows=PATH` writes a line for each flow: number, bytes, then start, arrival of the last byte, last acknowledgement
+//! and ideal time in picoseconds.
 
 use std::error::Error;
 use std::fs::File;

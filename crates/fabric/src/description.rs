@@ -242,7 +242,8 @@ impl Description {
     }
 }
 
-/// Returns the pattern of flows to the users of a radio access network, and the load of all hosts at which theirs is `load`.
+/// Returns the pattern of flows to the users of a radio access network, and the load of all hosts at which theirs is
+/// `load`.
 fn radio_pattern(radio: &RanConfig, load: f64, topology: &Topology, seed: u64) -> (Pattern, f64) {
     let cards = &topology.edges()[..topology.hosts() as usize];
     let all: f64 = cards.iter().map(|card| card.rate.bps()).sum();

@@ -28,8 +28,8 @@ pub enum Turn {
 /// Events in order of their time, then of their turn, then of their being pushed: the order never depends on the
 /// machine.
 ///
-/// Ticks are the caller's: picoseconds in the fabric, nanoseconds on paths. Once the wheel has held as many events as it
-/// ever will, nothing allocates.
+/// Ticks are the caller's: picoseconds in the fabric, nanoseconds on paths. Once the wheel has held as many events as
+/// it ever will, nothing allocates.
 ///
 /// ```
 /// use cellbed_fabric::wheel::Wheel;
@@ -45,7 +45,8 @@ pub struct Wheel<E> {
     /// Binary logarithm of the ticks of a slot.
     shift: u32,
     pushed: u64,
-    /// The slot that has been reached, counted from time 0. The wheel's entries lie in later ones, fewer than `SLOTS` away.
+    /// The slot that has been reached, counted from time 0. The wheel's entries lie in later ones, fewer than `SLOTS`
+    /// away.
     slot: u64,
     /// Events of that slot, in order; those before `popped` have been popped.
     current: Vec<Entry<E>>,

@@ -114,8 +114,8 @@ fn star(hosts: u32, bps: f64) -> serde_json::Value {
     json!({"kind": "graph", "hosts": hosts, "switches": 1, "links": links, "buffer_bytes": 1u64 << 40})
 }
 
-/// Kleinrock, "Queueing Systems" vol. 1, 1975, §5.6: the mean wait of packets of one size that arrive at random at a port with
-/// load ρ is ρ T / (2 (1 − ρ)).
+/// Kleinrock, "Queueing Systems" vol. 1, 1975, §5.6: the mean wait of packets of one size that arrive at random at a
+/// port with load ρ is ρ T / (2 (1 − ρ)).
 #[test]
 fn the_mean_wait_at_a_port_is_that_of_m_d_1() {
     // One host is slow and gets everything, so that nothing waits elsewhere.

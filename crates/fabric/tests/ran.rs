@@ -56,7 +56,8 @@ fn a_long_flow_alone_gets_the_rate_of_the_channel() {
     let ttis = (10_000.0 * 1500.0 / 12_756.0_f64).ceil() as u64;
     let taken = records[0].end.0 / 1_000_000_000;
     assert!((ttis + 1..ttis + 3).contains(&taken), "{taken} {ttis}");
-    // Data came as it was needed, but for the initial threshold: when that fell, credits for a few packets were under way.
+    // Data came as it was needed, but for the initial threshold: when that fell, credits for a few packets were under
+    // way.
     let counts = ran(&simulation).counts();
     assert_eq!(counts.delivered, 10_000);
     assert!(counts.refused <= 8, "{counts:?}");

@@ -5,8 +5,8 @@ use cellbed_fabric::transport::AnyTransport;
 use cellbed_fabric::units::{HostId, Picos};
 use cellbed_fabric::{Node, Record, Simulation};
 
-/// Time of a packet, and latencies of control and of a full packet between hosts of a rack: 40 bytes, then all of it, at
-/// 10 Gbit/s; two hops of 200 ns.
+/// Time of a packet, and latencies of control and of a full packet between hosts of a rack: 40 bytes, then all of it,
+/// at 10 Gbit/s; two hops of 200 ns.
 const T: u64 = 1_200_000;
 const CONTROL: u64 = 2 * 32_000 + 400_000;
 const FULL: u64 = 32_000 + T + 400_000;
@@ -63,9 +63,9 @@ fn a_flow_alone_takes_the_time_of_its_protocol() {
 
 #[test]
 fn free_tokens_of_phost_expire_and_are_granted_again() {
-    // Both begin with eight. The first is served first, until its last packet leaves at 8 T; the tokens of the second live
-    // until 9.5 T, so that two of them are used. Its destination reserved 8 packet times and then waits until 16 T after the
-    // request before it grants the six others again.
+    // Both begin with eight. The first is served first, until its last packet leaves at 8 T; the tokens of the second
+    // live until 9.5 T, so that two of them are used. Its destination reserved 8 packet times and then waits until 16 T
+    // after the request before it grants the six others again.
     let flows = [(8 * 1460, 0, 1, 0), (8 * 1460, 0, 2, 0)];
     let (records, _) = rack(PHOST, &flows, BUFFER);
     let second = records.iter().find(|it| it.flow.destination == HostId(2));
@@ -137,7 +137,8 @@ fn leaf_spine(transport: serde_json::Value, load: f64, flows: u32) -> serde_json
 
 #[test]
 fn two_dctcp_flows_keep_the_queue_at_the_mark() {
-    // Two sources, a destination, 10 Gbit/s, a round trip of 100 µs and its packets' transmission; marks above 40 packets.
+    // Two sources, a destination, 10 Gbit/s, a round trip of 100 µs and its packets' transmission; marks above 40
+    // packets.
     let packets = 40.0;
     let mut simulation = simulation(serde_json::json!({
         "seed": 1,
@@ -212,7 +213,8 @@ fn samples_of_queues_change_nothing_and_agree_with_their_counters() {
 
 #[test]
 fn connections_of_a_host_take_turns_at_its_card() {
-    // Two flows of a source to two destinations, which its card limits: it drops and marks nothing, and both have half of it.
+    // Two flows of a source to two destinations, which its card limits: it drops and marks nothing, and both have half
+    // of it.
     for kind in ["tcp", "dctcp"] {
         let (records, simulation) = run(serde_json::json!({
             "seed": 1,

@@ -3,8 +3,8 @@
 //! * `hold`: the node's first process. Prints `ready`, reaps orphans, and ends with its standard input; the kernel then
 //!   ends everything in the node's process namespace, so that nothing outlives a killed supervisor.
 //! * `exec COMMAND…`: becomes COMMAND, which leads a session and ends with its parent.
-//! * `cpu COUNT`, `memory BYTES`: prints `ready`, waits for a line, then occupies processors or touches memory, to prove
-//!   the node's limits.
+//! * `cpu COUNT`, `memory BYTES`: prints `ready`, waits for a line, then occupies processors or touches memory, to
+//!   prove the node's limits.
 #![forbid(unsafe_code)]
 
 use std::env;

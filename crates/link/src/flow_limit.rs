@@ -9,8 +9,8 @@ use crate::packet::Item;
 use crate::time::{Duration, NANOS_PER_SEC, Time};
 use crate::units::{BitRate, Bytes, saturate};
 
-/// A token bucket for each flow. Packets for which the bucket of their flow has no tokens wait; those of other flows pass
-/// them.
+/// A token bucket for each flow. Packets for which the bucket of their flow has no tokens wait; those of other flows
+/// pass them.
 ///
 /// ```
 /// use cellbed_link::{BitRate, Bytes, Direction, Ecn, FlowLimitConfig, Tag, Time};

@@ -5,9 +5,9 @@ use crate::time::{Duration, Time};
 /// When a direction is closed: during its outages, and as long as it is `down`.
 ///
 /// A gate closes the first stage of the direction in which packets queue, of any kind. Packets that arrive wait in its
-/// queue, within the queue's limits, as they do without coverage. Schedules and recordings continue meanwhile: what they
-/// offer is lost, except that a token bucket fills. Packets that were sent before arrive. Where a direction has no such
-/// stage, packets that meet a closed gate are lost.
+/// queue, within the queue's limits, as they do without coverage. Schedules and recordings continue meanwhile: what
+/// they offer is lost, except that a token bucket fills. Packets that were sent before arrive. Where a direction has no
+/// such stage, packets that meet a closed gate are lost.
 ///
 /// ```
 /// use cellbed_link::{BitRate, BottleneckConfig, Bytes, Direction, Duration, GateConfig, Schedule, Time};
@@ -61,8 +61,8 @@ impl GateConfig {
         sound.then_some(Self { flushes, ..self })
     }
 
-    /// The same gate; with the queue, packets on their way are dropped: those in the [delays](crate::DelayConfig) behind
-    /// it, as when a radio is lost.
+    /// The same gate; with the queue, packets on their way are dropped: those in the [delays](crate::DelayConfig)
+    /// behind it, as when a radio is lost.
     pub fn with_in_flight(self, in_flight: bool) -> Self {
         Self { in_flight, ..self }
     }

@@ -1,7 +1,9 @@
-//! The serialised form of stages: for each a table with its `kind`, as the emulator's configuration and `cellbed.Link` have it.
+//! The serialised form of stages: for each a table with its `kind`, as the emulator's configuration and `cellbed.Link`
+//! have it.
 //!
-//! The configurations themselves are deserialised (a `_ns` at the end of a key is for nanoseconds). This module has the kinds, and the tables that
-//! differ from their configuration: those that name files, and radio links, which are a profile with changes.
+//! The configurations themselves are deserialised (a `_ns` at the end of a key is for nanoseconds). This module has the
+//! kinds, and the tables that differ from their configuration: those that name files, and radio links, which are a
+//! profile with changes.
 
 use std::collections::HashMap;
 use std::io::{self, Read};

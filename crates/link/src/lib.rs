@@ -18,7 +18,8 @@
 //!
 //! let due = uplink.next_event().unwrap();
 //! let outcome = uplink.poll(due).unwrap();
-//! assert_eq!((outcome.packet, outcome.released, outcome.departed), ("hello", Time::from_millis(5), Time::from_millis(15)));
+//! assert_eq!((outcome.packet, outcome.released, outcome.departed), ("hello", Time::from_millis(5),
+//! Time::from_millis(15)));
 //! ```
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

@@ -14,8 +14,8 @@ pub const BIN_WIDTH: Duration = Duration::from_millis(10);
 /// One bin: the events from `start` up to but excluding `end`.
 ///
 /// Bins follow each other without a gap and are [`BIN_WIDTH`] wide, but for the two beside a restart, which is where
-/// the grid is laid anew. Capacity, use and queue are those of the direction's first bottleneck; arrivals and drops are those
-/// of the whole direction.
+/// the grid is laid anew. Capacity, use and queue are those of the direction's first bottleneck; arrivals and drops are
+/// those of the whole direction.
 ///
 /// ```
 /// use cellbed_link::{BitRate, BottleneckConfig, Bytes, Direction, Schedule, Time};

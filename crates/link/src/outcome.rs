@@ -24,9 +24,9 @@ pub struct Outcome<P> {
     pub size: Bytes,
     /// When it reached the direction.
     pub arrived: Time,
-    /// When its last byte left the last bottleneck that it passed; `arrived` if it passed none. A link that depends on its load
-    /// delays packets before they queue: there it is as much earlier as that delay, as if the delay came after the queue, so that
-    /// `released` − `arrived` is queueing and service for every link.
+    /// When its last byte left the last bottleneck that it passed; `arrived` if it passed none. A link that depends on
+    /// its load delays packets before they queue: there it is as much earlier as that delay, as if the delay came after
+    /// the queue, so that `released` − `arrived` is queueing and service for every link.
     pub released: Time,
     /// When it left the direction, was dropped or doubled.
     pub departed: Time,
@@ -45,8 +45,8 @@ pub enum Fate {
     Delivered,
     /// It did not.
     Dropped(DropReason),
-    /// It has not ended: a second one like it is on its way from here on. The caller will see its packet once more than it
-    /// would have. Comes before the outcomes of either.
+    /// It has not ended: a second one like it is on its way from here on. The caller will see its packet once more than
+    /// it would have. Comes before the outcomes of either.
     Doubled,
 }
 
@@ -60,7 +60,7 @@ pub enum DropReason {
     Loss = 2,
     /// The queue's active management dropped it, to signal congestion to the sender.
     Congestion = 3,
-    /// It was waiting when an outage began that [empties](crate::GateConfig::with_flushes) the queue, as at a handover; or
-    /// it was [in flight](crate::GateConfig::with_in_flight).
+    /// It was waiting when an outage began that [empties](crate::GateConfig::with_flushes) the queue, as at a handover;
+    /// or it was [in flight](crate::GateConfig::with_in_flight).
     Handover = 4,
 }

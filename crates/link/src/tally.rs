@@ -97,8 +97,8 @@ impl Tally {
         self.counters
     }
 
-    /// The delay over the last 100 ms that began with a packet and are over; over what there is of them where none ended
-    /// within the last second. `None` if no packet left in that time.
+    /// The delay over the last 100 ms that began with a packet and are over; over what there is of them where none
+    /// ended within the last second. `None` if no packet left in that time.
     pub fn delay(&self, now: Time) -> Option<Delay> {
         let fresh = |window: &Window| window.packets > 0 && now < window.end + FRESH;
         let current_first = now >= self.current.end || !fresh(&self.last);

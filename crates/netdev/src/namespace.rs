@@ -99,7 +99,8 @@ impl NetworkNamespace {
     /// A new namespace with nothing but a loopback interface that is down.
     pub fn create() -> Result<Self> {
         in_thread(|| {
-            // SAFETY: CLONE_NEWNET does not unshare the table of file descriptors, the danger that makes this call unsafe.
+            // SAFETY: CLONE_NEWNET does not unshare the table of file descriptors, the danger that makes this call
+            // unsafe.
             unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.trying_or(
                 || "create a network namespace".into(),
                 |error| match error.raw_os_error() {

@@ -177,8 +177,8 @@ impl Netlink {
         self.add_address_with(index, prefix, prefix.address, vec![])
     }
 
-    /// As [`add_address`](Self::add_address); an IPv6 address is deprecated (RFC 4862 §5.5.4): it works, but programs that look up a
-    /// name with both kinds of addresses try IPv4 first (RFC 6724 §6, rule 3).
+    /// As [`add_address`](Self::add_address); an IPv6 address is deprecated (RFC 4862 §5.5.4): it works, but programs
+    /// that look up a name with both kinds of addresses try IPv4 first (RFC 6724 §6, rule 3).
     pub fn add_address_ipv4_first(&mut self, index: u32, prefix: Prefix) -> Result<()> {
         let mut lifetimes = CacheInfo::default();
         lifetimes.ifa_valid = u32::MAX;
@@ -227,8 +227,9 @@ impl Netlink {
 
     /// Waits until the kernel takes packets to `address`, which was given to an interface of this namespace.
     ///
-    /// The kernel acknowledges an IPv6 address, and lets programs bind to it, before its route exists: a work queue adds
-    /// that, milliseconds later on a busy machine, and until then arriving packets are dropped (`Ip6InAddrErrors`).
+    /// The kernel acknowledges an IPv6 address, and lets programs bind to it, before its route exists: a work queue
+    /// adds that, milliseconds later on a busy machine, and until then arriving packets are dropped
+    /// (`Ip6InAddrErrors`).
     pub fn wait_until_local(&mut self, address: IpAddr) -> Result<()> {
         let what = || format!("wait until the kernel takes packets to {address}");
         let deadline = Instant::now() + LONGEST_WAIT;

@@ -1,9 +1,9 @@
 //! Addresses of a shell's two ends, chosen so that nested and parallel shells do not collide.
 //!
-//! A shell of cellbed takes four neighbouring addresses of 100.127.0.0/17, in the shared address space that no network outside
-//! a provider uses (RFC 6598). A nested shell sees only the pair of the shell around it; taking the pair after the
-//! highest visible one makes the pairs of nested shells differ. A shell of Mahimahi takes the original's addresses, two
-//! of 100.64.0.0/24, or a pair of ours if none are free.
+//! A shell of cellbed takes four neighbouring addresses of 100.127.0.0/17, in the shared address space that no network
+//! outside a provider uses (RFC 6598). A nested shell sees only the pair of the shell around it; taking the pair after
+//! the highest visible one makes the pairs of nested shells differ. A shell of Mahimahi takes the original's addresses,
+//! two of 100.64.0.0/24, or a pair of ours if none are free.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -110,7 +110,8 @@ pub fn is_in_sight(address: Ipv4Addr, used: &[Network]) -> bool {
     !numbers(used, address.into(), 1, 1).is_empty()
 }
 
-/// Networks in `/proc/net/fib_trie` without default routes: a line `|-- ADDRESS`, then a `/PREFIX SCOPE TYPE` for each entry.
+/// Networks in `/proc/net/fib_trie` without default routes: a line `|-- ADDRESS`, then a `/PREFIX SCOPE TYPE` for each
+/// entry.
 pub fn networks_in_sight(trie: &str) -> Vec<Network> {
     let mut networks = Vec::new();
     let mut address = Ipv4Addr::UNSPECIFIED;

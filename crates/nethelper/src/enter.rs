@@ -1,5 +1,5 @@
-//! `enter`: a command of the caller inside the network of its shell, in the initial user namespace, where programs such as
-//! sudo(8) work.
+//! `enter`: a command of the caller inside the network of its shell, in the initial user namespace, where programs such
+//! as sudo(8) work.
 
 use std::convert::Infallible;
 use std::fs::File;

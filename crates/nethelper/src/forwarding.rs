@@ -1,10 +1,12 @@
 //! State shared by the shells of one network namespace: the lock, packet forwarding, remains of killed helpers.
 //!
 //! There is no file: the lock is on a setting of the namespace, and the values from before the first shell are comments
-//! in a table of nft(8), which only a network administrator can write and which ends with the namespace, as the settings do.
+//! in a table of nft(8), which only a network administrator can write and which ends with the namespace, as the
+//! settings do.
 //!
-//! A caller may stop or kill its helper at any moment. Therefore a device exists only while its table does: the table comes
-//! first and goes last, and only who holds the lock, which only network administrators can, removes tables of others.
+//! A caller may stop or kill its helper at any moment. Therefore a device exists only while its table does: the table
+//! comes first and goes last, and only who holds the lock, which only network administrators can, removes tables of
+//! others.
 
 use std::fs::{self, File};
 use std::thread;
@@ -172,8 +174,8 @@ fn exists(table: &str) -> Result<bool> {
 pub fn hold(_lock: &Lock, ipv6: bool) -> Result<()> {
     let mut wanted = Vec::new();
     if ipv6 {
-        // A device whose kernel forwards ignores router advertisements, and the routes learnt from them are dropped when
-        // forwarding begins, unless accept_ra is 2 by then (ip-sysctl.rst): it comes before forwarding.
+        // A device whose kernel forwards ignores router advertisements, and the routes learnt from them are dropped
+        // when forwarding begins, unless accept_ra is 2 by then (ip-sysctl.rst): it comes before forwarding.
         for device in devices_of_ipv6() {
             wanted.push((format!("ipv6/conf/{device}/accept_ra"), "1", "2"));
         }

@@ -1,4 +1,5 @@
-//! `cellbed-net`: the network helper as a program with file capabilities, for the users whom an administrator has granted it.
+//! `cellbed-net`: the network helper as a program with file capabilities, for the users whom an administrator has
+//! granted it.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;

@@ -1,4 +1,5 @@
-//! The program nft(8): executed by its absolute path, without the caller's environment, on text that this crate has written.
+//! The program nft(8): executed by its absolute path, without the caller's environment, on text that this crate has
+//! written.
 
 use std::io::Write;
 use std::path::Path;

@@ -37,8 +37,8 @@ impl Rules {
 
     /// The table.
     ///
-    /// `clamp`: keep TCP's segments within the smallest MTU of the route (nft(8), "rt mtu"): the link's own is 1500, and some
-    /// networks lose larger packets without an error. Kernels without `nft_exthdr` or `nft_rt` need `false`.
+    /// `clamp`: keep TCP's segments within the smallest MTU of the route (nft(8), "rt mtu"): the link's own is 1500,
+    /// and some networks lose larger packets without an error. Kernels without `nft_exthdr` or `nft_rt` need `false`.
     pub fn text(&self, clamp: bool) -> String {
         let Self { device, pair, .. } = self;
         let Pair {
@@ -67,8 +67,9 @@ impl Rules {
             );
         }
         let flagless = match self.host {
-            // pasta of 2023 acknowledges the first segment of a connection that it has just opened with a segment without
-            // any flag. Not a segment of TCP (RFC 9293, §3.10.7.4), it would be answered with a reset; the next one is good.
+            // pasta of 2023 acknowledges the first segment of a connection that it has just opened with a segment
+            // without any flag. Not a segment of TCP (RFC 9293, §3.10.7.4), it would be answered with a reset; the next
+            // one is good.
             Some(_) => format!(
                 "    iifname != \"{device}\" tcp flags & (fin | syn | rst | ack) == 0 drop\n"
             ),

@@ -343,8 +343,8 @@ fn furnish_inside(
 ) -> Result<(OwnedFd, OwnedFd)> {
     let mut netlink = Netlink::open()?;
     let loopback = netlink.index("lo")?;
-    // Programs written for Mahimahi look whether the namespace forwards before they nest. A kernel without IPv6 lacks the
-    // other files; the first address reports that.
+    // Programs written for Mahimahi look whether the namespace forwards before they nest. A kernel without IPv6 lacks
+    // the other files; the first address reports that.
     for (name, value) in [
         ("ipv4/ip_forward", "1"),
         ("ipv6/conf/all/disable_ipv6", "0"),

@@ -1,13 +1,15 @@
 //! The server's clock against the client's, from one-way stamps in both directions.
 //!
-//! With θ(t) what the server's clock is ahead of the client's at t, a packet that goes up in d shows a difference of stamps of
-//! θ + d, one that comes down one of θ − d. The line θ(t) = offset + drift · t therefore lies below all points of the uplink and above all of the
-//! downlink: between the lower convex hull of the ones and the upper hull of the others. Moon, Skelly & Towsley ("Estimation and
-//! removal of clock skew from network delay measurements", INFOCOM 1999, §III) lay a line against one hull, as close to the points as it can be.
-//! Here two parallel lines are laid against both, each as close as the other's closeness allows: each direction counts in the measure in which
-//! its packets are near their minimum, so that neither a queue nor a step of the delay in one direction bends the drift.
-//! As in Paxson ("On calibrating measurements of packet transit times", SIGMETRICS 1998, §4), the offset lies in the middle: how the least
-//! round trip is divided between the directions cannot be known from stamps, and so half of it is uncertain.
+//! With θ(t) what the server's clock is ahead of the client's at t, a packet that goes up in d shows a difference of
+//! stamps of θ + d, one that comes down one of θ − d. The line θ(t) = offset + drift · t therefore lies below all
+//! points of the uplink and above all of the downlink: between the lower convex hull of the ones and the upper hull of
+//! the others. Moon, Skelly & Towsley ("Estimation and removal of clock skew from network delay measurements", INFOCOM
+//! 1999, §III) lay a line against one hull, as close to the points as it can be. Here two parallel lines are laid
+//! against both, each as close as the other's closeness allows: each direction counts in the measure in which its
+//! packets are near their minimum, so that neither a queue nor a step of the delay in one direction bends the drift. As
+//! in Paxson ("On calibrating measurements of packet transit times", SIGMETRICS 1998, §4), the offset lies in the
+//! middle: how the least round trip is divided between the directions cannot be known from stamps, and so half of it is
+//! uncertain.
 
 mod hull;
 
@@ -22,8 +24,8 @@ pub struct ClockEstimate {
     pub offset_ns: i64,
     /// Drift of the server's clock relative to the client's, millionths.
     pub drift_ppm: f64,
-    /// No line that agrees with all stamps is farther from this one at any time that was observed, ns. The true one may be as far off only if
-    /// all of the least round-trip time is on one direction.
+    /// No line that agrees with all stamps is farther from this one at any time that was observed, ns. The true one may
+    /// be as far off only if all of the least round-trip time is on one direction.
     pub uncertainty_ns: u64,
 }
 
@@ -48,7 +50,8 @@ impl ClockEstimate {
 /// Gathers stamps and gives an estimate at any time. Keeps only what can still count, a few hundred points.
 #[derive(Clone, Debug, Default)]
 pub struct ClockEstimator {
-    /// Difference of the first stamps, server − client: taken off all, so that floating point has nothing large to carry.
+    /// Difference of the first stamps, server − client: taken off all, so that floating point has nothing large to
+    /// carry.
     origin: Option<i64>,
     uplink: Hull,
     downlink: Hull,

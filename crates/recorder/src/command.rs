@@ -1,4 +1,5 @@
-//! The command line: `cellbed-recorder`, and `cellbed record` of the Python package, which share everything but their first words.
+//! The command line: `cellbed-recorder`, and `cellbed record` of the Python package, which share everything but their
+//! first words.
 
 mod arguments;
 mod calibrate;
@@ -19,8 +20,8 @@ use crate::recording::pack;
 use crate::secure::Secret;
 use arguments::{Cellbed, Pack, Reach, Standalone, Verb};
 
-/// Runs `cellbed-recorder` with these arguments, which do not begin with the program's name; its exit status: 0 done, 1 an error,
-/// 2 arguments that are none, 130 interrupted before anything was recorded.
+/// Runs `cellbed-recorder` with these arguments, which do not begin with the program's name; its exit status: 0 done, 1
+/// an error, 2 arguments that are none, 130 interrupted before anything was recorded.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     match parse::<Standalone>("cellbed-recorder", arguments) {
         Ok(standalone) => status(dispatch(standalone.verb)),
@@ -28,7 +29,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     }
 }
 
-/// Runs `cellbed record` with these arguments: a verb of `cellbed-recorder` and its own, or those of `record` alone. See [`run`].
+/// Runs `cellbed record` with these arguments: a verb of `cellbed-recorder` and its own, or those of `record` alone.
+/// See [`run`].
 pub fn run_of_cellbed(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let mut verbs = Standalone::command();
@@ -51,8 +53,8 @@ pub fn run_of_cellbed(arguments: impl IntoIterator<Item = OsString>) -> i32 {
 /// Run `calibrate` and return its result, for callers that present it themselves. It reports its progress on standard
 /// error.
 ///
-/// server: as HOST:PORT. secret: the file with the secret that the server has. interface: `None`: as the routes have it. seed: of the
-/// order of trains.
+/// server: as HOST:PORT. secret: the file with the secret that the server has. interface: `None`: as the routes have
+/// it. seed: of the order of trains.
 ///
 /// Errors: an address or a secret that is none, no answer, too many losses, an interrupt.
 pub fn calibrated(
@@ -87,7 +89,8 @@ fn parse<Arguments: CommandFactory + FromArgMatches>(
     })
 }
 
-/// Help in the form of the other commands of cellbed: the usage first, then what it does with examples, an option a line.
+/// Help in the form of the other commands of cellbed: the usage first, then what it does with examples, an option a
+/// line.
 fn in_style(command: clap::Command) -> clap::Command {
     let help = clap::Arg::new("help")
         .short('h')

@@ -2,8 +2,8 @@
 
 pub use cellbed_link::Way;
 
-/// One packet of a train or of a saturation, and what became of it. Times are ns since the recording's time zero on the client's clock;
-/// stamps of the server are converted to it.
+/// One packet of a train or of a saturation, and what became of it. Times are ns since the recording's time zero on the
+/// client's clock; stamps of the server are converted to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketRecord {
     /// Number of the train; 0 for saturation.

@@ -3,11 +3,11 @@
 use cellbed_link::{BitRate, Duration};
 use serde::{Deserialize, Serialize};
 
-/// One packet train and its answer (Sentosa et al., "CellReplay", NSDI 2025, §4.2): the client sends `up` packets back to back; when the
-/// first of them to arrive is there, the server sends `down` packets back to back.
+/// One packet train and its answer (Sentosa et al., "CellReplay", NSDI 2025, §4.2): the client sends `up` packets back
+/// to back; when the first of them to arrive is there, the server sends `down` packets back to back.
 ///
-/// All probing is made of it: a round trip is a train of one packet answered by one, a downlink train is one small packet answered by
-/// many, a measurement of sizes is one packet of varying size answered by one of 100 bytes.
+/// All probing is made of it: a round trip is a train of one packet answered by one, a downlink train is one small
+/// packet answered by many, a measurement of sizes is one packet of varying size answered by one of 100 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Train {
     /// Packets of the client; at least 1.
@@ -18,8 +18,8 @@ pub struct Train {
     pub up_bytes: u16,
     /// IP length of each packet of the server, bytes.
     pub down_bytes: u16,
-    /// From its first packet to that of the next train, ns, in place of the plan's `gap_ns`: idle times of several lengths need it. The
-    /// jitter applies to it too.
+    /// From its first packet to that of the next train, ns, in place of the plan's `gap_ns`: idle times of several
+    /// lengths need it. The jitter applies to it too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap_ns: Option<u64>,
 }
@@ -31,8 +31,8 @@ pub struct TrainPlan {
     pub rotation: Vec<Train>,
     /// From the first packet of one train to that of the next, ns.
     pub gap_ns: u64,
-    /// Each gap is drawn evenly from `gap` · (1 ± `jitter`), so that trains do not keep meeting the same phase of the radio's frames;
-    /// 0 ≤ `jitter` < 1.
+    /// Each gap is drawn evenly from `gap` · (1 ± `jitter`), so that trains do not keep meeting the same phase of the
+    /// radio's frames; 0 ≤ `jitter` < 1.
     pub jitter: f64,
     /// Total number of trains; `None` until stopped.
     pub count: Option<u32>,

@@ -1,6 +1,7 @@
 //! A recording on disk: a journal while it is made, Parquet tables and `recording.json` when it is done.
 //!
-//! The journal is written as things happen, so that a crash loses the last second at most; [`pack`] makes the tables of it, now or later.
+//! The journal is written as things happen, so that a crash loses the last second at most; [`pack`] makes the tables of
+//! it, now or later.
 
 mod collector;
 mod description;

@@ -1,7 +1,8 @@
-//! Batched UDP with the kernel's time stamps: the recorder's only contact with the network, and the only place with unsafe code.
+//! Batched UDP with the kernel's time stamps: the recorder's only contact with the network, and the only place with
+//! unsafe code.
 //!
-//! A [`Socket`] sends what an [`Outbox`] holds and fills an [`Inbox`], many packets to a system call. It never blocks; who has nothing
-//! to do sleeps in [`Socket::wait`] until a deadline or a packet.
+//! A [`Socket`] sends what an [`Outbox`] holds and fills an [`Inbox`], many packets to a system call. It never blocks;
+//! who has nothing to do sleeps in [`Socket::wait`] until a deadline or a packet.
 
 mod clock;
 mod inbox;
@@ -101,7 +102,8 @@ impl Socket {
         self.local
     }
 
-    /// Sleeps until `deadline`, or until a packet is there, and returns whether one is. `None` waits for a packet only. A signal ends the sleep, too.
+    /// Sleeps until `deadline`, or until a packet is there, and returns whether one is. `None` waits for a packet only.
+    /// A signal ends the sleep, too.
     pub fn wait(&self, deadline: Option<Time>) -> Result<bool> {
         self.poll(PollFlags::IN, deadline)
     }

@@ -9,8 +9,8 @@ use crate::packet::{PacketRecord, Way};
 use crate::plan::Saturation;
 use crate::workload::{AdaptiveSaturator, FixedRateSaturator, QueueKeeper};
 
-/// A network of two [directions](cellbed_link::Direction), in which whole experiments are made at once. Its time continues from one
-/// to the next.
+/// A network of two [directions](cellbed_link::Direction), in which whole experiments are made at once. Its time
+/// continues from one to the next.
 ///
 /// The clocks of its ends agree, and its computers send and answer in no time.
 #[derive(Clone, Debug)]
@@ -26,8 +26,8 @@ pub struct VirtualNetwork {
 /// recording polls.
 const REPORTS: Duration = Duration::from_millis(100);
 
-/// Fills one direction of a network for `span`, adaptively: when each packet was sent and when it arrived, `None` where it was
-/// lost.
+/// Fills one direction of a network for `span`, adaptively: when each packet was sent and when it arrived, `None` where
+/// it was lost.
 ///
 /// The direction starts at rest. The saturator hears of arrivals each 0.1 s, over another path. Packets still under way
 /// at the end of the span arrive.
@@ -113,8 +113,8 @@ impl VirtualNetwork {
         calibrator.finish()
     }
 
-    /// Makes an experiment and gives what became of the packets, uplink and downlink, in the order in which they were sent. Times are those of the
-    /// network.
+    /// Makes an experiment and gives what became of the packets, uplink and downlink, in the order in which they were
+    /// sent. Times are those of the network.
     pub fn run(&mut self, experiment: &Experiment) -> (Vec<PacketRecord>, Vec<PacketRecord>) {
         self.experiment += 1;
         let mut run = Run {

@@ -235,8 +235,8 @@ fn no_more_is_asked_for_than_is_allowed() {
     assert_eq!(down.queue_bytes, None);
 }
 
-/// A generated link. Of its parameters the queues are configured; others are means over ten links with other seeds, measured for a
-/// minute each.
+/// A generated link. Of its parameters the queues are configured; others are means over ten links with other seeds,
+/// measured for a minute each.
 fn radio(profile: Profile) -> Calibration {
     let side = |way| {
         let seed = Seed(100);

@@ -38,8 +38,8 @@ pub(super) struct NewlyAcked {
     /// True if the cumulative acknowledgement has advanced.
     pub advanced: bool,
     /// Round-trip times of the segments sent first and last, as Linux samples them (its `tcp_ack_update_rtt`): without
-    /// retransmitted ones (Karn's algorithm), in favour of the cumulatively acknowledged ones for the first, else of the
-    /// echoed timestamp.
+    /// retransmitted ones (Karn's algorithm), in favour of the cumulatively acknowledged ones for the first, else of
+    /// the echoed timestamp.
     pub round_trips: Option<(Duration, Duration)>,
     /// Send time of the segment sent last, and the deliveries at that time.
     pub latest: Option<(Time, Departure)>,

@@ -1,8 +1,8 @@
 //! One end of a TCP connection as a state machine: segments and times go in, segments come out.
 //!
 //! It behaves like Linux by default: window scaling, timestamps, selective acknowledgements, an initial window of
-//! ten (RFC 6928), CUBIC with HyStart or BBR with pacing, RACK with tail loss probes. It carries lengths instead of data, and never
-//! closes: a connection ends when it is no longer used.
+//! ten (RFC 6928), CUBIC with HyStart or BBR with pacing, RACK with tail loss probes. It carries lengths instead of
+//! data, and never closes: a connection ends when it is no longer used.
 #![forbid(unsafe_code)]
 
 mod congestion;
@@ -53,9 +53,9 @@ pub struct Tcp {
 }
 
 impl Tcp {
-    /// Returns when a timer of Linux that is set `now` expires: never early, and the later the coarser. The wheel counts
-    /// single ticks below 63 of them, and eight times as many in each level above (`calc_index` and `calc_wheel_index` in
-    /// kernel/time/timer.c).
+    /// Returns when a timer of Linux that is set `now` expires: never early, and the later the coarser. The wheel
+    /// counts single ticks below 63 of them, and eight times as many in each level above (`calc_index` and
+    /// `calc_wheel_index` in kernel/time/timer.c).
     fn expiry(&self, now: Time, delay: Duration) -> Time {
         let tick = self.tick.as_nanos();
         if tick == 0 {

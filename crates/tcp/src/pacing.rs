@@ -8,7 +8,8 @@ const UNPACED: u64 = 10;
 const TICK: f64 = 1.0 / 1024.0;
 /// The largest burst, bytes.
 const LARGEST: f64 = 65_536.0;
-/// The burst of a path without delay is the largest, and half of it for each such part of its delay (its `tcp_tso_rtt_log`).
+/// The burst of a path without delay is the largest, and half of it for each such part of its delay (its
+/// `tcp_tso_rtt_log`).
 const HALVED: Duration = Duration::from_nanos(512_000);
 
 /// Bursts at a rate, as Linux's TCP sends them without the help of a queueing discipline.

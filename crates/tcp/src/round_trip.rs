@@ -42,7 +42,8 @@ impl RoundTrip {
         }
     }
 
-    /// Takes a round-trip sample. missing: the first sequence number that is not acknowledged; next: the next to be sent.
+    /// Takes a round-trip sample. missing: the first sequence number that is not acknowledged; next: the next to be
+    /// sent.
     pub fn measured(&mut self, span: Duration, missing: u64, next: u64) {
         self.least = Some(self.least.map_or(span, |least| least.min(span)));
         self.latest = Some(span);
@@ -124,8 +125,8 @@ mod tests {
             round_trip.measured(ms(40 + 10 * number), number, 50);
         }
         let full = round_trip.timeout(0);
-        // It is empty again: in one round of any number of samples, the timeout falls by no more than the smoothed round trip
-        // and the quarter of a margin.
+        // It is empty again: in one round of any number of samples, the timeout falls by no more than the smoothed
+        // round trip and the quarter of a margin.
         let smoothed = round_trip.smoothed().unwrap();
         for _ in 0..50 {
             round_trip.measured(ms(40), 51, 100);

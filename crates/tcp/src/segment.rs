@@ -82,9 +82,9 @@ impl Segment {
         self.start + self.length
     }
 
-    /// Appends `next` to segments of `size` bytes if the kernel would make the same ones out of a super-packet: one header
-    /// with the stamp, which has milliseconds, and a shorter segment or one with PSH only at the end. Linux sets that on
-    /// the last segment of each super-packet that it sends.
+    /// Appends `next` to segments of `size` bytes if the kernel would make the same ones out of a super-packet: one
+    /// header with the stamp, which has milliseconds, and a shorter segment or one with PSH only at the end. Linux sets
+    /// that on the last segment of each super-packet that it sends.
     pub fn join(&mut self, next: &Self, size: u64) -> bool {
         let milliseconds = |stamp: Time| stamp.as_nanos() / 1_000_000;
         let joins = (1..=size).contains(&next.length)

@@ -352,8 +352,8 @@ impl Sender {
         own.or_else(|| self.tcp.pacing.then(|| self.assumed_pacing()).flatten())
     }
 
-    /// Returns Linux's rate under laws that do not pace (`tcp_update_pacing_rate`), once there is a round trip: 200 % of
-    /// the window in a smoothed round trip in slow start, then 120 % (`tcp_pacing_ss_ratio`, `tcp_pacing_ca_ratio`).
+    /// Returns Linux's rate under laws that do not pace (`tcp_update_pacing_rate`), once there is a round trip: 200 %
+    /// of the window in a smoothed round trip in slow start, then 120 % (`tcp_pacing_ss_ratio`, `tcp_pacing_ca_ratio`).
     fn assumed_pacing(&self) -> Option<Pacing> {
         let (window, segment) = (self.law.window().segments(), self.tcp.segment);
         let (Some(smoothed), Some(least)) = (self.round_trip.smoothed(), self.round_trip.least())

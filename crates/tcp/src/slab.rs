@@ -2,8 +2,8 @@
 
 use std::ops::{Index, IndexMut};
 
-/// Values by the numbers of their places. The place that became free last is the next to be used, so that the memory in use
-/// stays small and warm.
+/// Values by the numbers of their places. The place that became free last is the next to be used, so that the memory in
+/// use stays small and warm.
 #[derive(Clone, Debug)]
 pub struct Slab<T> {
     values: Vec<T>,

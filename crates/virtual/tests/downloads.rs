@@ -132,8 +132,8 @@ fn a_lost_tail_is_found_by_a_probe_and_a_lost_flight_by_a_timeout() {
         (ms(148 + 240 + 40)..ms(148 + 240 + 4 * 40)).contains(&taken),
         "{taken}"
     );
-    // The probe comes through, and with its acknowledgement all the rest is known to be lost; as nothing is on its way, it
-    // is sent as in slow start.
+    // The probe comes through, and with its acknowledgement all the rest is known to be lost; as nothing is on its way,
+    // it is sent as in slow start.
     let (_, probed) = download(with_outage(55, 100), 10 * SEGMENT, Tcp::default());
     assert_eq!(probed.timeouts, 0);
     assert!(
@@ -228,8 +228,8 @@ fn hosts_that_take_their_time_do_so_with_every_packet() {
 
 #[test]
 fn newreno_follows_the_square_root_law() {
-    // Mathis et al., CCR 27(3), 1997: segments in a round trip = C / sqrt(p), with C = 1.31 for random losses where every
-    // segment lets the window grow, as in Linux with delayed acknowledgements too (RFC 3465).
+    // Mathis et al., CCR 27(3), 1997: segments in a round trip = C / sqrt(p), with C = 1.31 for random losses where
+    // every segment lets the window grow, as in Linux with delayed acknowledgements too (RFC 3465).
     const C: f64 = 1.31;
     let measured = |probability: f64, segments: u64| {
         let mut stages = [
@@ -252,7 +252,8 @@ fn newreno_follows_the_square_root_law() {
         let rounds = result.taken().unwrap().as_secs_f64() / 0.04;
         segments as f64 / rounds * (result.repairs as f64 / segments as f64).sqrt()
     };
-    // The law counts neither the round in which a loss is found nor that in which it is repaired: at most 2 of 1 / (C sqrt(p)).
+    // The law counts neither the round in which a loss is found nor that in which it is repaired: at most 2 of 1 / (C
+    // sqrt(p)).
     let (often, seldom) = (measured(0.01, 80_000), measured(0.0025, 320_000));
     for (constant, probability) in [(often, 0.01f64), (seldom, 0.0025)] {
         let repairs = 2.0 * C * probability.sqrt();

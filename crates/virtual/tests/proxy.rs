@@ -351,7 +351,8 @@ fn towers(loss: f64, times: &[u64], drops: bool) -> Network {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(8) })]
 
-    /// Whatever a radio link and handovers lose, all data arrive both ways, also between two endpoints with a proxy each.
+    /// Whatever a radio link and handovers lose, all data arrive both ways, also between two endpoints with a proxy
+    /// each.
     #[test]
     fn connections_survive_handovers(
         loss in 0.0..0.02,

@@ -70,8 +70,8 @@ impl Run {
         }
     }
 
-    /// Adds `next` if the kernel would make it again from the longer super-packet, right behind `last`, the last segment so
-    /// far. `neighbours`: the two are neighbours in one packet.
+    /// Adds `next` if the kernel would make it again from the longer super-packet, right behind `last`, the last
+    /// segment so far. `neighbours`: the two are neighbours in one packet.
     pub fn join(&mut self, last: View<'_>, next: View<'_>, neighbours: bool) -> bool {
         let layout = next.layout;
         if self.closed || layout.transport == Transport::Opaque || self.marked != next.marked {

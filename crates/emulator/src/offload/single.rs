@@ -6,8 +6,8 @@ use super::run::View;
 use super::vnet::{VNET_BYTES, Vnet};
 use super::{MOST_HEADER, Run};
 
-/// The packet that a segment is on the wire, with the device's header before it: all checksums are finished, so that whoever
-/// gets it looks at them.
+/// The packet that a segment is on the wire, with the device's header before it: all checksums are finished, so that
+/// whoever gets it looks at them.
 ///
 /// `before` is the device's header of the packet that the segment belongs to.
 pub fn single(before: &[u8; VNET_BYTES], view: View<'_>) -> Vec<u8> {

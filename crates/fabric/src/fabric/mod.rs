@@ -266,8 +266,8 @@ impl Fabric {
         self.offer(from.0, place);
     }
 
-    /// Asks the transport for packets of this host, [`pull`](Transport::pull), now and whenever the host's card is idle,
-    /// until it gives none.
+    /// Asks the transport for packets of this host, [`pull`](Transport::pull), now and whenever the host's card is
+    /// idle, until it gives none.
     #[inline]
     pub fn kick(&mut self, host: HostId) {
         let card = &mut self.ports[host.index()];
@@ -298,7 +298,8 @@ impl Fabric {
             .push(at.0.max(self.now.0), Event::Wake { token }.pack());
     }
 
-    /// The bytes of a flow have farther to go than its destination: until it is [released](Self::release), it neither ends nor is freed.
+    /// The bytes of a flow have farther to go than its destination: until it is [released](Self::release), it neither
+    /// ends nor is freed.
     pub fn hold(&mut self, flow: FlowId) {
         if let Some(live) = self.flows.get_mut(&flow) {
             live.held = true;
@@ -344,8 +345,8 @@ impl Fabric {
         }
     }
 
-    /// Time that a flow of full packets and a shorter last one takes on an empty path, and an acknowledgement of 40 bytes
-    /// back. Where packets are sprayed, the last one may take another path than those before it.
+    /// Time that a flow of full packets and a shorter last one takes on an empty path, and an acknowledgement of 40
+    /// bytes back. Where packets are sprayed, the last one may take another path than those before it.
     pub fn ideal(&self, flow: &Flow) -> Picos {
         let full = (flow.bytes - 1) / u64::from(FULL_PAYLOAD);
         let last = (flow.bytes - full * u64::from(FULL_PAYLOAD)) as u16 + HEADER;
@@ -401,9 +402,9 @@ impl Fabric {
         }
     }
 
-    /// Sets the next event of a port. Lots decide between packets that reach switches at the same picosecond: with any fixed
-    /// order some flows lose every packet for which a queue has one place left (Floyd and Jacobson, "On traffic phase effects
-    /// in packet-switched gateways", Internetworking: Research and Experience 3(3), 1992).
+    /// Sets the next event of a port. Lots decide between packets that reach switches at the same picosecond: with any
+    /// fixed order some flows lose every packet for which a queue has one place left (Floyd and Jacobson, "On traffic
+    /// phase effects in packet-switched gateways", Internetworking: Research and Experience 3(3), 1992).
     #[inline]
     fn schedule(&mut self, number: u32) {
         let port = &mut self.ports[number as usize];
@@ -424,8 +425,8 @@ impl Fabric {
             .push_turn(at, Turn::Last, Event::Card { host }.pack());
     }
 
-    /// The packet of a port that reaches the other end now, and the node there. An event that another one of the port has
-    /// replaced brings nothing.
+    /// The packet of a port that reaches the other end now, and the node there. An event that another one of the port
+    /// has replaced brings nothing.
     #[inline]
     fn reach(&mut self, number: u32) -> Option<(Node, Place)> {
         let port = &mut self.ports[number as usize];

@@ -15,8 +15,8 @@ pub enum Discipline {
     /// First in, first out; a packet that does not fit is dropped.
     #[default]
     DropTail,
-    /// Strict [`priorities`](super::Packet::priority), first in, first out in each; where the buffer overflows, the latest
-    /// of the worst priority is dropped, which may be the packet that has just come.
+    /// Strict [`priorities`](super::Packet::priority), first in, first out in each; where the buffer overflows, the
+    /// latest of the worst priority is dropped, which may be the packet that has just come.
     Priority,
     /// The smallest [`rank`](super::Packet::rank) first, of its flow the oldest packet; where the buffer overflows, the
     /// latest of the largest rank is dropped (Alizadeh et al., "pFabric", SIGCOMM 2013, §4.2).
@@ -48,11 +48,13 @@ pub(super) const NEVER: u64 = u64::MAX;
 
 /// A port: the queue and the transmitter of one direction of a link, and the packets on their way to its other end.
 ///
-/// The caller puts packets in by [`accept`](Self::accept) and takes them out at the other end by [`take`](Self::take) at
-/// [`next_event`](Self::next_event). A packet costs one event: which packet follows the one in transmission is decided
-/// when somebody must know, as if it had been decided when that one's last bit left, by the packets that were there then.
+/// The caller puts packets in by [`accept`](Self::accept) and takes them out at the other end by [`take`](Self::take)
+/// at [`next_event`](Self::next_event). A packet costs one event: which packet follows the one in transmission is
+/// decided when somebody must know, as if it had been decided when that one's last bit left, by the packets that were
+/// there then.
 ///
-/// A packet that does not wait touches two lines of the processor's cache: the fields before `counters`, and the counters.
+/// A packet that does not wait touches two lines of the processor's cache: the fields before `counters`, and the
+/// counters.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Port {
@@ -130,8 +132,8 @@ impl Port {
         }
     }
 
-    /// Takes in a packet that comes now; what it costs goes to `dropped`. Returns whether [`next_event`](Self::next_event)
-    /// may have become earlier.
+    /// Takes in a packet that comes now; what it costs goes to `dropped`. Returns whether
+    /// [`next_event`](Self::next_event) may have become earlier.
     #[inline]
     pub(super) fn accept(
         &mut self,
@@ -466,7 +468,8 @@ mod tests {
         }
     }
 
-    /// When packets that follow each other from time 0 reach a cut-through switch: 40 bytes and 200 ns after their start.
+    /// When packets that follow each other from time 0 reach a cut-through switch: 40 bytes and 200 ns after their
+    /// start.
     fn at(number: u64) -> u64 {
         number * 1_200_000 + 232_000
     }

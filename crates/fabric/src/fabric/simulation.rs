@@ -14,12 +14,12 @@ pub trait Transport {
     /// A packet has reached a host, whole.
     fn receive(&mut self, net: &mut Fabric, at: HostId, packet: Packet);
 
-    /// A time has come that was asked for by [`Fabric::wake`]. Times cannot be taken back: a transport ignores tokens that it
-    /// no longer needs.
+    /// A time has come that was asked for by [`Fabric::wake`]. Times cannot be taken back: a transport ignores tokens
+    /// that it no longer needs.
     fn wake(&mut self, net: &mut Fabric, token: u64);
 
-    /// The card of a host is idle, after [`Fabric::kick`]: the next packet to send, or nothing until the next kick. It may
-    /// [`send`](Fabric::send) others, which go first.
+    /// The card of a host is idle, after [`Fabric::kick`]: the next packet to send, or nothing until the next kick. It
+    /// may [`send`](Fabric::send) others, which go first.
     fn pull(&mut self, net: &mut Fabric, host: HostId) -> Option<Packet> {
         let _ = (net, host);
         None
@@ -91,8 +91,8 @@ impl<T: Transport> Simulation<T> {
         while self.advance(u64::MAX, &mut sink) {}
     }
 
-    /// Processes at most `events` events; the records of flows that end go to `sink` in order. Returns whether more is to
-    /// come: the run ends when all flows are over, or nothing can happen any more.
+    /// Processes at most `events` events; the records of flows that end go to `sink` in order. Returns whether more is
+    /// to come: the run ends when all flows are over, or nothing can happen any more.
     pub fn advance(&mut self, events: u64, sink: &mut impl FnMut(Record)) -> bool {
         let until = self.net.counters.events.saturating_add(events);
         while self.net.counters.events < until {

@@ -97,7 +97,8 @@ impl Topology {
         Self::graph(hosts, switches, &links)
     }
 
-    /// Any network: nodes 0 to `hosts` − 1 are hosts, the `switches` follow. links: two nodes, rate in bits per second, delay.
+    /// Any network: nodes 0 to `hosts` − 1 are hosts, the `switches` follow. links: two nodes, rate in bits per second,
+    /// delay.
     pub fn graph(hosts: u32, switches: u32, links: &[(u32, u32, f64, Picos)]) -> Self {
         let mut by_host = vec![None; hosts as usize];
         let mut inner = Vec::new();
@@ -283,7 +284,8 @@ mod tests {
 
     #[test]
     fn latency_of_an_empty_path() {
-        // 1500 B in a rack: 40 B at 10 Gbit/s, 1500 B at 10 Gbit/s, two hops of 200 ns; across: two of 40 B at 40 Gbit/s more.
+        // 1500 B in a rack: 40 B at 10 Gbit/s, 1500 B at 10 Gbit/s, two hops of 200 ns; across: two of 40 B at 40
+        // Gbit/s more.
         let topology = paper();
         let in_rack = 32_000 + 1_200_000 + 400_000;
         assert_eq!(

@@ -194,7 +194,8 @@ impl Poisson {
     }
 }
 
-/// A permutation that leaves nothing in its place: one cycle through all (Sattolo, Information Processing Letters 22, 1986).
+/// A permutation that leaves nothing in its place: one cycle through all (Sattolo, Information Processing Letters 22,
+/// 1986).
 fn cycle(hosts: u32, random: &mut Stream) -> Vec<u32> {
     let mut all: Vec<u32> = (0..hosts).collect();
     for last in (1..all.len()).rev() {

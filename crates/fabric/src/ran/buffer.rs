@@ -21,12 +21,12 @@ pub struct Sdu {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Admission {
-    /// Highest threshold decrease (pDCell, §3.3): a packet whose user's queue has reached its threshold is refused. If the
-    /// buffer is full, the threshold of the longest queue decreases by one, and the packet is refused. What has been
-    /// admitted is never dropped.
+    /// Highest threshold decrease (pDCell, §3.3): a packet whose user's queue has reached its threshold is refused. If
+    /// the buffer is full, the threshold of the longest queue decreases by one, and the packet is refused. What has
+    /// been admitted is never dropped.
     Htd,
-    /// Longest queue drop (Aiello, Kesselman & Mansour, ACM Trans. Algorithms 5(1), 2008): if the buffer is full, the last
-    /// packet of the longest queue is dropped.
+    /// Longest queue drop (Aiello, Kesselman & Mansour, ACM Trans. Algorithms 5(1), 2008): if the buffer is full, the
+    /// last packet of the longest queue is dropped.
     Lqd,
     /// Packets are refused while the buffer or the user's part of it is full.
     Tail,
@@ -85,7 +85,8 @@ enum Order {
 }
 
 impl Buffer {
-    /// An empty buffer, of which the threshold of each user is an equal part, at most its limit. by_flow: flows of a user are served in an order that the scheduler chooses; else in order of arrival.
+    /// An empty buffer, of which the threshold of each user is an equal part, at most its limit. by_flow: flows of a
+    /// user are served in an order that the scheduler chooses; else in order of arrival.
     pub fn new(
         admission: Admission,
         capacity: u32,
@@ -145,8 +146,8 @@ impl Buffer {
         self.queues[user as usize].threshold = part.clamp(1, self.user_limit);
     }
 
-    /// The distributed unit has reported the virtual threshold of a user. A lower one applies at once; a higher one as far as
-    /// there is space in the buffer.
+    /// The distributed unit has reported the virtual threshold of a user. A lower one applies at once; a higher one as
+    /// far as there is space in the buffer.
     pub fn feedback(&mut self, user: u32, reported: u32) {
         let space = self.capacity.saturating_sub(self.length);
         let queue = &mut self.queues[user as usize];
@@ -285,8 +286,8 @@ impl Buffer {
     /// Return the traffic of a user that can be served: each flow with packets and the bytes it has left to send, if
     /// flows are served in an order that the scheduler chooses; else the whole queue.
     ///
-    /// With [`Rank::Shortest`] the shortest flow with packets counts as if it were the shortest of all open flows of the user: a
-    /// shorter one that is kept out by the threshold comes in only if the queue is served.
+    /// With [`Rank::Shortest`] the shortest flow with packets counts as if it were the shortest of all open flows of
+    /// the user: a shorter one that is kept out by the threshold comes in only if the queue is served.
     pub fn waiting(
         &self,
         user: u32,
@@ -456,8 +457,8 @@ mod tests {
     }
 
     proptest! {
-        /// Under HTD nothing admitted is dropped, the buffer never holds more than its capacity, and thresholds stay at 1 or more
-        /// as long as the distributed unit reports that.
+        /// Under HTD nothing admitted is dropped, the buffer never holds more than its capacity, and thresholds stay at
+        /// 1 or more as long as the distributed unit reports that.
         #[test]
         fn htd_never_drops_what_it_has_admitted(
             capacity in 1..40u32,

@@ -36,7 +36,8 @@ pub enum CqiSource {
         #[serde(default = "memory")]
         memory_ps: Picos,
     },
-    /// Recorded reports. User number n has trace n modulo their number from a random offset, and begins anew at its end.
+    /// Recorded reports. User number n has trace n modulo their number from a random offset, and begins anew at its
+    /// end.
     Trace {
         /// The reports of each trace.
         traces: Vec<Vec<Cqi>>,

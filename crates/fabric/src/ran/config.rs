@@ -11,7 +11,8 @@ use super::{PACKET, TTI};
 use crate::error::{DescriptionError, refuse};
 use crate::units::Picos;
 
-/// A radio access network. Defaults are those of the paper, or our choices where it is silent (`docs/explanation/pdcell.md`).
+/// A radio access network. Defaults are those of the paper, or our choices where it is silent
+/// (`docs/explanation/pdcell.md`).
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RanConfig {
@@ -27,10 +28,11 @@ pub struct RanConfig {
     pub scheduler: Scheduler,
     /// Treatment of packets that arrive at the central unit. Left out: HTD for pDCell, finite queues for others.
     pub admission: Option<Admission>,
-    /// Buffer that all users share at the central unit. Left out: 3 MB under HTD and LQD; else as much as all users may have.
+    /// Buffer that all users share at the central unit. Left out: 3 MB under HTD and LQD; else as much as all users may
+    /// have.
     pub buffer_bytes: Option<u64>,
-    /// Most packets of a user at the central unit, and in the window of the link layer (RLC) of its device: 1024 of 1500 bytes
-    /// for category 3.
+    /// Most packets of a user at the central unit, and in the window of the link layer (RLC) of its device: 1024 of
+    /// 1500 bytes for category 3.
     pub user_packets: u32,
     /// Rate of the link between the units.
     pub fronthaul_bps: f64,
@@ -58,8 +60,8 @@ pub struct RanConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LoadOf {
-    /// The link of the central unit's host, as in the paper: far more than the cell carries, so that a batch of flows arrives
-    /// and is then sent.
+    /// The link of the central unit's host, as in the paper: far more than the cell carries, so that a batch of flows
+    /// arrives and is then sent.
     CuLink,
     /// The mean capacity of the cell: a load that lasts.
     Cell,

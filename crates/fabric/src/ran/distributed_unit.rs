@@ -1,9 +1,10 @@
-//! The distributed unit (DU) and the users' devices: segmentation (RLC), transport blocks, and their retransmission (HARQ).
+//! The distributed unit (DU) and the users' devices: segmentation (RLC), transport blocks, and their retransmission
+//! (HARQ).
 //!
-//! The packets for a user are a stream of bytes, which transport blocks cut anywhere. A block takes one TTI; what it carries
-//! is known at the end. A block with errors is sent again [`Harq::round_trip`] TTIs later with as many resource blocks, before
-//! anything new. The central unit sets the order of the users. After its last try the link layer (RLC in acknowledged mode) sends its bytes in a new block, so none is lost.
-//! A device hands packets up in order.
+//! The packets for a user are a stream of bytes, which transport blocks cut anywhere. A block takes one TTI; what it
+//! carries is known at the end. A block with errors is sent again [`Harq::round_trip`] TTIs later with as many resource
+//! blocks, before anything new. The central unit sets the order of the users. After its last try the link layer (RLC in
+//! acknowledged mode) sends its bytes in a new block, so none is lost. A device hands packets up in order.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -194,8 +195,8 @@ impl DistributedUnit {
         self.in_air = in_air;
     }
 
-    /// Sends the blocks of TTI `tti`: those that are due again, then new ones for the users in the order in which their packets
-    /// came. A user out of range waits.
+    /// Sends the blocks of TTI `tti`: those that are due again, then new ones for the users in the order in which their
+    /// packets came. A user out of range waits.
     pub fn send(&mut self, tti: u64, mut cqi: impl FnMut(u32) -> Cqi) {
         let mut left = RESOURCE_BLOCKS;
         while let Some((due, block)) = self.due.front()

@@ -1,16 +1,17 @@
-//! A radio access network with its functions split between a central unit (CU), which is a host of the data centre, and a
-//! distributed unit (DU) at the antenna, as in Fiandrino et al., "pDCell: an End-to-End Transport Protocol for Mobile Edge
-//! Computing Architectures", ICDCN 2019.
+//! A radio access network with its functions split between a central unit (CU), which is a host of the data centre, and
+//! a distributed unit (DU) at the antenna, as in Fiandrino et al., "pDCell: an End-to-End Transport Protocol for Mobile
+//! Edge Computing Architectures", ICDCN 2019.
 //!
-//! [`Ran`] is a state machine without a clock: [`next_event`](Ran::next_event) and [`step`](Ran::step) are the contract.
-//! Time is divided into transmission time intervals (TTI). Around each of them three things happen:
+//! [`Ran`] is a state machine without a clock: [`next_event`](Ran::next_event) and [`step`](Ran::step) are the
+//! contract. Time is divided into transmission time intervals (TTI). Around each of them three things happen:
 //!
 //! 1. At its start the devices decode the blocks of the TTI before, and the DU sends new ones.
 //! 2. A fronthaul delay later the DU's report arrives at the CU: queues, thresholds, CQIs and what is due again.
 //! 3. Just in time for the next TTI the CU fills a virtual subframe from its queues, in the order of the
 //!    [scheduler](cellbed_link::Scheduler), and sends it to the DU.
 //!
-//! `buffer.rs` is the CU's memory with its admission, `distributed_unit.rs` the DU with the devices, `channel.rs` the users' CQIs.
+//! `buffer.rs` is the CU's memory with its admission, `distributed_unit.rs` the DU with the devices, `channel.rs` the
+//! users' CQIs.
 
 mod buffer;
 mod channel;
@@ -190,7 +191,8 @@ impl PartialEq for Contender {
 impl Eq for Contender {}
 
 impl Ran {
-    /// A network at rest, of a configuration that has been [checked](RanConfig::check). otherwise: the admission where it names none.
+    /// A network at rest, of a configuration that has been [checked](RanConfig::check). otherwise: the admission where
+    /// it names none.
     pub fn new(config: RanConfig, otherwise: Admission, seed: u64) -> Self {
         let admission = config.admission.unwrap_or(otherwise);
         let by_flow = matches!(config.scheduler, Scheduler::ShortestRemaining {});
@@ -349,9 +351,9 @@ impl Ran {
         };
     }
 
-    /// Fills the virtual subframe of a TTI in the order of the scheduler, and sends its packets to the distributed unit, which follows
-    /// this order. The last packet may be cut (RLC segmentation): its rest takes part in the next subframe with its flow, or
-    /// comes first in it.
+    /// Fills the virtual subframe of a TTI in the order of the scheduler, and sends its packets to the distributed
+    /// unit, which follows this order. The last packet may be cut (RLC segmentation): its rest takes part in the next
+    /// subframe with its flow, or comes first in it.
     fn fill(&mut self, tti: u64) {
         let now = to_time(Picos(tti * TTI.0));
         let Readings { rank, cut, .. } = self.config.readings;
@@ -408,7 +410,8 @@ impl Ran {
         self.unit.prefer(&self.schedule);
     }
 
-    /// Gives resource blocks to what the distributed unit holds and has not sent, in its order. Returns how many are left.
+    /// Gives resource blocks to what the distributed unit holds and has not sent, in its order. Returns how many are
+    /// left.
     fn finish_cut(&mut self, mut left: u32, tti: u64, now: Time) -> u32 {
         for number in self.unit.order() {
             let cqi = self.channels.cqi(number, Picos((tti - 1) * TTI.0));
@@ -425,7 +428,8 @@ impl Ran {
         left
     }
 
-    /// Sends packets of a user to the distributed unit, so that it fills `left` more resource blocks at most. Returns how many.
+    /// Sends packets of a user to the distributed unit, so that it fills `left` more resource blocks at most. Returns
+    /// how many.
     fn forward(&mut self, best: Contender, left: u32, now: Time) -> u32 {
         let Contender {
             turn: Reverse((_, flow)),
@@ -558,8 +562,8 @@ impl Ran {
     }
 }
 
-/// The virtual threshold that the distributed unit reports: V = Q + max(0, D − R + slack). The slack is a whole subframe of the user,
-/// so that a user alone gets all of its channel, and a packet that is cut at its end.
+/// The virtual threshold that the distributed unit reports: V = Q + max(0, D − R + slack). The slack is a whole
+/// subframe of the user, so that a user alone gets all of its channel, and a packet that is cut at its end.
 fn threshold(report: Report, cqi: Cqi, most: u32) -> u32 {
     let slack = cqi.bits_per_tti().div_ceil(8 * PACKET as u32) + 1;
     let accepts = (report.departed + slack).saturating_sub(report.again);
@@ -806,8 +810,8 @@ mod tests {
 
     #[test]
     fn the_processor_sharing_queue_has_its_mean_time() {
-        // Each flow has a user for itself, all the same channel: round robin by TTIs is processor sharing. Its mean time depends only
-        // on the mean size: E[T] = E[S] / (1 − ρ) (Kleinrock, Queueing Systems 2, §4.4).
+        // Each flow has a user for itself, all the same channel: round robin by TTIs is processor sharing. Its mean
+        // time depends only on the mean size: E[T] = E[S] / (1 − ρ) (Kleinrock, Queueing Systems 2, §4.4).
         let (flows, users) = (12_000, 30);
         let traces = vec![vec![Cqi::HIGHEST]];
         let config = RanConfig {
@@ -845,7 +849,8 @@ mod tests {
                 }
             }
         }
-        // Before its first TTI a flow waits half of one, the subframe's lead, and half a round of ρ / (1 − ρ) other flows.
+        // Before its first TTI a flow waits half of one, the subframe's lead, and half a round of ρ / (1 − ρ) other
+        // flows.
         let mean = sum / f64::from(flows) - 0.6 - 0.5 * load / (1.0 - load);
         let expected = service / (1.0 - load);
         assert!((mean / expected - 1.0).abs() < 0.05, "{mean} {expected}");

@@ -1,7 +1,8 @@
 //! Transports: what hosts do to bring the bytes of flows to their destinations. A transport is a file here, and
 //! a line in the list `transports!`.
 //!
-//! A [`TransportConfig`] makes an [`AnyTransport`], which [`Mobile`] may put in front of a [radio access network](crate::ran).
+//! A [`TransportConfig`] makes an [`AnyTransport`], which [`Mobile`] may put in front of a [radio access
+//! network](crate::ran).
 
 mod arrivals;
 mod mobile;
@@ -55,8 +56,8 @@ pub enum MobileUsers {
     None,
 }
 
-/// Defines [`TransportConfig`] and [`AnyTransport`] from a list of transports: documentation, `NAME(CONSTANTS)`. The kind of a transport in
-/// descriptions is `NAME` in kebab case.
+/// Defines [`TransportConfig`] and [`AnyTransport`] from a list of transports: documentation, `NAME(CONSTANTS)`. The
+/// kind of a transport in descriptions is `NAME` in kebab case.
 macro_rules! transports {
     ($($(#[$doc:meta])* $name:ident($constants:ty),)*) => {
         /// The transport of a description, with its constants.

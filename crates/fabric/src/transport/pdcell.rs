@@ -1,18 +1,19 @@
-//! pDCell: a transport of the data centre that follows the radio channels of mobile users (Fiandrino et al., "pDCell: an
-//! End-to-End Transport Protocol for Mobile Edge Computing Architectures", ICDCN 2019).
+//! pDCell: a transport of the data centre that follows the radio channels of mobile users (Fiandrino et al., "pDCell:
+//! an End-to-End Transport Protocol for Mobile Edge Computing Architectures", ICDCN 2019).
 //!
-//! As in pHost, a source announces a flow, short flows begin at once, and the destination grants a credit for each other
-//! packet, one in each packet time of its link, to the flow with the fewest missing packets. For a mobile user the destination
-//! is the central unit (CU) of the radio access network, with the adaptation layer (§3.5):
+//! As in pHost, a source announces a flow, short flows begin at once, and the destination grants a credit for each
+//! other packet, one in each packet time of its link, to the flow with the fewest missing packets. For a mobile user
+//! the destination is the central unit (CU) of the radio access network, with the adaptation layer (§3.5):
 //!
 //! * A user gets credits only for the room that its queue has up to its threshold, less the credits outstanding.
 //! * A credit can be used from t_s after it has arrived until t_e = t_s + 1.5 packet times. One that no admitted packet
 //!   answers within 9 packet times more is granted again.
-//! * When that happens, or a packet is not admitted, the source must wait for TTI + α from then on, until a packet of the flow is
-//!   admitted: a credit granted meanwhile has what is left of that as its t_s ([`BackoffFrom`]), others have t_s = 0.
+//! * When that happens, or a packet is not admitted, the source must wait for TTI + α from then on, until a packet of
+//!   the flow is admitted: a credit granted meanwhile has what is left of that as its t_s ([`BackoffFrom`]), others
+//!   have t_s = 0.
 //!
-//! The flow ends when the device has all of it. Where the paper is silent or contradicts itself, `docs/explanation/pdcell.md` has the
-//! choice made here.
+//! The flow ends when the device has all of it. Where the paper is silent or contradicts itself,
+//! `docs/explanation/pdcell.md` has the choice made here.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};

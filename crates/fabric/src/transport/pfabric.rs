@@ -3,7 +3,8 @@
 //!
 //! The ports do the work: [`Discipline::Smallest`](crate::Discipline::Smallest) is §4.2, with its rule against
 //! starvation: of the flow of the best packet the oldest one is sent. Sources only keep a flow from flooding the ports
-//! (§4.3): a window that begins at line rate, a fixed short timeout, slow start after it, and probes after many of them.
+//! (§4.3): a window that begins at line rate, a fixed short timeout, slow start after it, and probes after many of
+//! them.
 
 use super::window::{Rules, WindowHosts};
 use super::{Constants, MobileUsers};

@@ -1,11 +1,12 @@
-//! pHost: destinations grant tokens, one for each packet time of their link (Gao et al., "pHost: Distributed near-optimal
-//! datacenter transport over commodity network fabric", CoNEXT 2015, §3).
+//! pHost: destinations grant tokens, one for each packet time of their link (Gao et al., "pHost: Distributed
+//! near-optimal datacenter transport over commodity network fabric", CoNEXT 2015, §3).
 //!
 //! A source announces a flow by a request. A token of the destination lets it send one packet, and expires soon unless
-//! used, so that neither end waits for the other: a destination whose token is not used has lost one packet time, and a source
-//! that has tokens of several destinations uses those of the shortest flow. Short flows begin with free tokens. Where the
-//! paper leaves a choice it is that of its authors' public simulator. Ports rank control before data of short flows before
-//! other data, and of the flow of the best packet send the oldest one ([`Discipline::Smallest`](crate::Discipline)).
+//! used, so that neither end waits for the other: a destination whose token is not used has lost one packet time, and a
+//! source that has tokens of several destinations uses those of the shortest flow. Short flows begin with free tokens.
+//! Where the paper leaves a choice it is that of its authors' public simulator. Ports rank control before data of short
+//! flows before other data, and of the flow of the best packet send the oldest one
+//! ([`Discipline::Smallest`](crate::Discipline)).
 
 use super::arrivals::Arrivals;
 use super::receiver_driven::{DATA, GRANT, REPEAT, REQUEST, Request, acknowledge, rank};
@@ -25,13 +26,13 @@ pub struct PhostConfig {
     pub unanswered: u32,
     /// … for so long after the last.
     pub downgrade: f64,
-    /// Tokens are granted again for packets that are missing so long after the last token of the flow; after the request
-    /// of a flow with free tokens, twice the time of its packets.
+    /// Tokens are granted again for packets that are missing so long after the last token of the flow; after the
+    /// request of a flow with free tokens, twice the time of its packets.
     pub reissue: f64,
     /// Data of flows of at most so many packets has priority over other data; 0 for one priority.
     pub short_flow: u32,
-    /// A source that has had no answer for so long repeats its request. (Without it a flow whose request is dropped never
-    /// ends.)
+    /// A source that has had no answer for so long repeats its request. (Without it a flow whose request is dropped
+    /// never ends.)
     pub repeat_request: f64,
     /// True if a source that has sent as many packets as a flow has still sends data with the next ones. The public
     /// simulator of pHost sends headers alone then, which is quicker than any network.
@@ -91,8 +92,8 @@ struct Host {
     reissue: Picos,
     /// Tokens of its flows that it has not used.
     tokens: Vec<Token>,
-    /// Flows to it that are not complete, the most urgent first: where a destination has many of them, as a central unit
-    /// has, one of the first can be granted a token.
+    /// Flows to it that are not complete, the most urgent first: where a destination has many of them, as a central
+    /// unit has, one of the first can be granted a token.
     incoming: Vec<Incoming>,
     /// Packet times left to flows with free tokens.
     reserved: u32,
@@ -152,7 +153,8 @@ struct State {
     /// Destination: whether it knows of the flow.
     requested: bool,
     arrived: Arrivals,
-    /// Tokens granted, free ones included; those that would be enough; how many of them are known to have been answered.
+    /// Tokens granted, free ones included; those that would be enough; how many of them are known to have been
+    /// answered.
     granted: u32,
     goal: u32,
     answered: u32,

@@ -14,8 +14,8 @@ pub(super) const ACKNOWLEDGEMENT: Kind = Kind(3);
 /// The bits of wake-ups for requests, above the number of the flow.
 pub(super) const REPEAT: u64 = 3 << 32;
 
-/// The request of a flow, which its source repeats until it hears of the destination, and later whenever it hears nothing
-/// more.
+/// The request of a flow, which its source repeats until it hears of the destination, and later whenever it hears
+/// nothing more.
 #[derive(Debug)]
 pub(super) struct Request {
     /// When the source last heard of the destination.

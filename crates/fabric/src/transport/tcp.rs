@@ -26,8 +26,8 @@ pub struct TcpConfig {
     pub control: Control,
     /// The initial window, segments.
     pub initial_window: u64,
-    /// The least variable part of the retransmission timeout: 10 ms, as Alizadeh et al. (SIGCOMM 2010, §4) set it in their
-    /// data centre; Linux has 200 ms.
+    /// The least variable part of the retransmission timeout: 10 ms, as Alizadeh et al. (SIGCOMM 2010, §4) set it in
+    /// their data centre; Linux has 200 ms.
     pub least_timeout_ps: Picos,
 }
 

@@ -1,7 +1,7 @@
 //! A window of packets with selective acknowledgements, where only a fixed timeout finds losses.
 //!
-//! This is the rate control of [pFabric](super::PfabricConfig), and a TCP reduced to [slow start](SlowStartConfig), the "TCP" of the
-//! public pHost simulator.
+//! This is the rate control of [pFabric](super::PfabricConfig), and a TCP reduced to [slow start](SlowStartConfig), the
+//! "TCP" of the public pHost simulator.
 
 use super::arrivals::Arrivals;
 use super::{Constants, MobileUsers, Transport, packets, wire_size};
@@ -15,9 +15,9 @@ const PROBE: Kind = Kind(3);
 const ACKNOWLEDGEMENT: Kind = Kind(4);
 
 /// A TCP that knows slow start alone: the window begins with 1 packet after a handshake, grows by 1 with every
-/// acknowledgement of new data up to a limit, and begins again after a timeout. It has neither congestion avoidance nor fast
-/// retransmit nor an estimate of the round trip, so that it is far from New Reno (RFC 6582) and RFC 6298: it is here for the
-/// comparison with the public pHost simulator, whose TCP it is.
+/// acknowledgement of new data up to a limit, and begins again after a timeout. It has neither congestion avoidance nor
+/// fast retransmit nor an estimate of the round trip, so that it is far from New Reno (RFC 6582) and RFC 6298: it is
+/// here for the comparison with the public pHost simulator, whose TCP it is.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SlowStartConfig {
@@ -81,7 +81,8 @@ struct State {
     open: bool,
     /// The packet to be sent next; all before have been sent, since the last timeout.
     next: u32,
-    /// Packets that it knows to have arrived, and how many had arrived behind the first missing one as of the last news.
+    /// Packets that it knows to have arrived, and how many had arrived behind the first missing one as of the last
+    /// news.
     known: Arrivals,
     selected: u32,
     window: u32,

@@ -1,6 +1,7 @@
 //! Any bytes are light rows and latency offsets or errors; what is read is written and read again, and a link plays it.
 //!
-//! `cd crates/link && mkdir -p fuzz/corpus/replay_parser && cargo +nightly fuzz run replay_parser fuzz/corpus/replay_parser fuzz/seeds_replay`
+//! `cd crates/link && mkdir -p fuzz/corpus/replay_parser && cargo +nightly fuzz run replay_parser
+//! fuzz/corpus/replay_parser fuzz/seeds_replay`
 #![no_main]
 
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! Any bytes are a trace or an error, and a trace answers every question.
 //!
-//! `cd crates/link && mkdir -p fuzz/corpus/trace_parser && cargo +nightly fuzz run trace_parser fuzz/corpus/trace_parser fuzz/seeds`
+//! `cd crates/link && mkdir -p fuzz/corpus/trace_parser && cargo +nightly fuzz run trace_parser
+//! fuzz/corpus/trace_parser fuzz/seeds`
 #![no_main]
 
 use cellbed_link::{Bytes, Duration, MTU, Trace};

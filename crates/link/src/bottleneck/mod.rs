@@ -18,7 +18,8 @@ use service::Service;
 /// opportunities at or after the instant of its arrival; at that instant the packets before it are served first.
 ///
 /// ```
-/// use cellbed_link::{BitRate, BottleneckConfig, Bytes, Direction, Discipline, DropReason, Fate, Limit, Packets, Schedule, Time};
+/// use cellbed_link::{BitRate, BottleneckConfig, Bytes, Direction, Discipline, DropReason, Fate, Limit, Packets,
+/// Schedule, Time};
 ///
 /// let queue = Discipline::DropTail(Limit { packets: Some(Packets(2)), bytes: None });
 /// let bottleneck = BottleneckConfig::new(Schedule::Constant(BitRate(12_000_000))).with_queue(queue);
@@ -51,10 +52,10 @@ pub enum Clock {
     /// To the nanosecond.
     #[default]
     Exact,
-    /// As Mahimahi does (Netravali et al., "Mahimahi: Accurate Record-and-Replay for HTTP", USENIX ATC 2015; `link_queue.cc`):
-    /// a packet counts as having come at the beginning of its millisecond, counted from the start of the schedule, and
-    /// may use the opportunities of strictly later milliseconds only. The limits of the queue do not count the packet in
-    /// service, and count every other one with its `overhead`.
+    /// As Mahimahi does (Netravali et al., "Mahimahi: Accurate Record-and-Replay for HTTP", USENIX ATC 2015;
+    /// `link_queue.cc`): a packet counts as having come at the beginning of its millisecond, counted from the start of
+    /// the schedule, and may use the opportunities of strictly later milliseconds only. The limits of the queue do not
+    /// count the packet in service, and count every other one with its `overhead`.
     Milliseconds,
 }
 
@@ -264,8 +265,8 @@ impl<P> Bottleneck<P> {
         &self.service
     }
 
-    /// The server once it has sent all that is here now, and when that is: at `idle_since` if nothing is here. `None` if it
-    /// never has. Packets that the queue would drop count as sent.
+    /// The server once it has sent all that is here now, and when that is: at `idle_since` if nothing is here. `None`
+    /// if it never has. Packets that the queue would drop count as sent.
     pub(crate) fn drained(&self, idle_since: Time) -> Option<(Service, Time)> {
         let mut service = self.service.clone();
         let mut free = idle_since;

@@ -1,25 +1,29 @@
 //! A radio cell: users share its time by a scheduler, each with a channel and a queue that it alone has.
 //!
-//! Each user is a [`Direction`] as it would be alone: its bottleneck has what the channel could carry if the user had the
-//! whole cell, and its queue. Time is divided into slots. In a slot the [scheduler](Scheduler) gives the cell to one user
-//! with packets waiting; only that user's queue is served, and what the channels of the others offer meanwhile is lost.
+//! Each user is a [`Direction`] as it would be alone: its bottleneck has what the channel could carry if the user had
+//! the whole cell, and its queue. Time is divided into slots. In a slot the [scheduler](Scheduler) gives the cell to
+//! one user with packets waiting; only that user's queue is served, and what the channels of the others offer meanwhile
+//! is lost.
 //!
 //! * The owner of a slot is chosen when the first user needs it, among the users that have packets waiting and
-//!   opportunities in the rest of the slot, and again when its queue becomes empty. So an idle cell delays nobody, a user
-//!   that has the cell for itself gets exactly what it gets without a cell, and no slot passes unused in which a waiting
-//!   user has opportunities (a user that arrives while the owner is served waits for the end of the slot at most).
+//!   opportunities in the rest of the slot, and again when its queue becomes empty. So an idle cell delays nobody, a
+//!   user that has the cell for itself gets exactly what it gets without a cell, and no slot passes unused in which a
+//!   waiting user has opportunities (a user that arrives while the owner is served waits for the end of the slot at
+//!   most).
 //! * When the turn passes at an instant at which a recording has opportunities, the next user has the share of its
 //!   opportunities at this instant that the last one left: small packets of many users do not multiply the capacity.
 //! * A packet of which a part was sent stays with what was sent.
-//! * At one instant, a slot ends and the next one begins, then packets leave, then others arrive. Opportunities at this instant belong
-//!   to the new slot; what a steady flow has sent by then has left.
+//! * At one instant, a slot ends and the next one begins, then packets leave, then others arrive. Opportunities at this
+//!   instant belong to the new slot; what a steady flow has sent by then has left.
 //!
-//! A queue is closed with the mechanism of the outages of a [gate](crate::gate): it stops the service of exactly one stage
-//! while its schedule continues, for every kind of schedule and every queue discipline, and costs nothing per packet. Only
-//! radio links distinguish both: during an outage a device loses its grant, beside other users it keeps it.
+//! A queue is closed with the mechanism of the outages of a [gate](crate::gate): it stops the service of exactly one
+//! stage while its schedule continues, for every kind of schedule and every queue discipline, and costs nothing per
+//! packet. Only radio links distinguish both: during an outage a device loses its grant, beside other users it keeps
+//! it.
 //!
-//! A user may be in the cell for a [time](Visit) only. At the instant at which it leaves, the others share what it had; at the
-//! instant at which it enters, what is in its queue waits for its turn. A direction that is in no cell has its channel for itself.
+//! A user may be in the cell for a [time](Visit) only. At the instant at which it leaves, the others share what it had;
+//! at the instant at which it enters, what is in its queue waits for its turn. A direction that is in no cell has its
+//! channel for itself.
 //!
 //! Nothing happens in slots that are not contended: a cell has [events](Cell::next_event) only while at least two users
 //! have packets waiting, and when users enter or leave.
@@ -47,8 +51,8 @@ pub struct CellConfig {
     pub users: Vec<Visit>,
 }
 
-/// The time that a user spends in a cell. A direction that comes back is another user; it may be in one cell at a time, and must have
-/// left one before it enters the next.
+/// The time that a user spends in a cell. A direction that comes back is another user; it may be in one cell at a time,
+/// and must have left one before it enters the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Visit {
     /// For [`Scheduler::Priority`], 0 the highest.
@@ -164,9 +168,10 @@ pub trait Members {
 /// The state of a cell: who has it, and since when.
 ///
 /// It drives the directions of its users, which the caller keeps. The whole contract: events of the cell and of the
-/// directions are processed in order of time, those of the cell first ([`step`](Self::step) at [`next_event`](Self::next_event)).
-/// [`arriving`](Self::arriving) comes before a user's direction accepts a packet, [`arrived`](Self::arrived) after it. After a
-/// change or restart of a direction comes [`look_again`](Self::look_again). What arrives for a user that is not
+/// directions are processed in order of time, those of the cell first ([`step`](Self::step) at
+/// [`next_event`](Self::next_event)).
+/// [`arriving`](Self::arriving) comes before a user's direction accepts a packet, [`arrived`](Self::arrived) after it.
+/// After a change or restart of a direction comes [`look_again`](Self::look_again). What arrives for a user that is not
 /// [present](Self::is_present) does not concern the cell. A [`Graph`](crate::graph::Graph) does all of this.
 #[derive(Clone, Debug)]
 pub struct Cell {
@@ -203,8 +208,8 @@ struct User {
 impl Cell {
     /// A cell whose slots begin at `zero`, with the directions of its users, at rest.
     ///
-    /// Errors if the configuration is [wrong](CellConfig::check). Directions that do not [fit](check_stages) are served as
-    /// without a cell.
+    /// Errors if the configuration is [wrong](CellConfig::check). Directions that do not [fit](check_stages) are served
+    /// as without a cell.
     pub fn new(
         config: &CellConfig,
         zero: Time,
@@ -272,8 +277,9 @@ impl Cell {
         self.users.iter().map(|user| user.served)
     }
 
-    /// Slots begin anew at `zero`, and nothing is known of the past; after the same call for the directions. Users that are not
-    /// there at the start leave at `now`; those that are there enter in [`look_again`](Self::look_again), which comes next.
+    /// Slots begin anew at `zero`, and nothing is known of the past; after the same call for the directions. Users that
+    /// are not there at the start leave at `now`; those that are there enter in [`look_again`](Self::look_again), which
+    /// comes next.
     pub fn restart(&mut self, now: Time, zero: Time, members: &mut impl Members) {
         self.start = Some(zero);
         self.let_leave(now, members);
@@ -299,8 +305,8 @@ impl Cell {
         }
     }
 
-    /// A packet of a user has arrived at `now`, of which the direction knows. to_come: bytes that the user will send beyond
-    /// those in its queue, where the caller knows.
+    /// A packet of a user has arrived at `now`, of which the direction knows. to_come: bytes that the user will send
+    /// beyond those in its queue, where the caller knows.
     pub fn arrived(
         &mut self,
         user: usize,
@@ -394,7 +400,8 @@ impl Cell {
         }
     }
 
-    /// A user is not in the cell any more: its direction is served as without a cell, and others get the rest of its slot.
+    /// A user is not in the cell any more: its direction is served as without a cell, and others get the rest of its
+    /// slot.
     fn leave(&mut self, user: usize, now: Time, members: &mut impl Members) {
         if self.owner == Some(user) {
             match self.emptied(now, members) {
@@ -455,8 +462,8 @@ impl Cell {
         }
     }
 
-    /// Gives the rest of the slot that holds `now` to one of those that wait and have opportunities in it, if one does; to
-    /// the only one that waits in any case.
+    /// Gives the rest of the slot that holds `now` to one of those that wait and have opportunities in it, if one does;
+    /// to the only one that waits in any case.
     fn choose(&mut self, now: Time, members: &mut impl Members) {
         if self.waiting == 0 {
             return;

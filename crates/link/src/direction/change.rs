@@ -111,14 +111,15 @@ impl<P: Clone> Direction<P> {
         Ok(self)
     }
 
-    /// Changes what a stage does from `at` on, or from now on if that is past. `stage` counts from 0, and `config` must be
-    /// of the same kind as what the stage does now.
+    /// Changes what a stage does from `at` on, or from now on if that is past. `stage` counts from 0, and `config` must
+    /// be of the same kind as what the stage does now.
     ///
     /// No packet is lost by it but those that a smaller limit has no room for, which are
     /// [dropped](crate::DropReason::QueueFull): by drop-head and FQ-CoDel as these do, by all others from the tail. The
-    /// packet in service stays in service, and what was sent of it stays sent. Packets on their way in a delay stage keep their
-    /// departure. A schedule or series takes its position from the last restart. Random generators keep their state. The change
-    /// lasts until another one, or until a restart where there are [changes known beforehand](Self::with_changes).
+    /// packet in service stays in service, and what was sent of it stays sent. Packets on their way in a delay stage
+    /// keep their departure. A schedule or series takes its position from the last restart. Random generators keep
+    /// their state. The change lasts until another one, or until a restart where there are [changes known
+    /// beforehand](Self::with_changes).
     pub fn change(
         &mut self,
         at: Time,

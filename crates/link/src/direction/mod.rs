@@ -20,10 +20,10 @@ use change::{Pending, What};
 /// One direction of a link: [stages](StageConfig) in order, driven by the caller's clock.
 ///
 /// `P` identifies a packet for the caller, such as an index. The whole contract:
-/// [`accept`](Self::accept) a packet when it arrives, then [`poll`](Self::poll) until it gives `None`, then come back at
-/// [`next_event`](Self::next_event) or with the next packet. Coming late changes nothing but when the caller learns of
-/// an outcome: its times are computed, not observed. Time never runs backwards here; an earlier `now` counts as the latest
-/// one seen.
+/// [`accept`](Self::accept) a packet when it arrives, then [`poll`](Self::poll) until it gives `None`, then come back
+/// at [`next_event`](Self::next_event) or with the next packet. Coming late changes nothing but when the caller learns
+/// of an outcome: its times are computed, not observed. Time never runs backwards here; an earlier `now` counts as the
+/// latest one seen.
 ///
 /// At one instant, packets leave a stage before others enter it. Once the queues have reached their greatest length,
 /// nothing allocates.
@@ -118,8 +118,8 @@ impl<P: Clone> Direction<P> {
     /// added to the configured offset of traces and series.
     ///
     /// Packets that are queued or on their way stay. If `zero` lies in the future, nothing changes until then; if it
-    /// lies in the past the schedules are where they would be had they started in time. A later call replaces those that
-    /// were to come into force at its `zero` or after.
+    /// lies in the past the schedules are where they would be had they started in time. A later call replaces those
+    /// that were to come into force at its `zero` or after.
     pub fn restart(&mut self, zero: Time, offset: Duration) {
         self.pending
             .retain(|other| other.at < zero || !other.what.is_restart());
@@ -196,7 +196,8 @@ impl<P: Clone> Direction<P> {
         self.held
     }
 
-    /// Brings everything up to `now`, pending restarts and changes at their instants. Returns the time of the direction.
+    /// Brings everything up to `now`, pending restarts and changes at their instants. Returns the time of the
+    /// direction.
     fn settle(&mut self, now: Time) -> Time {
         let now = now.max(self.clock);
         while self
@@ -377,8 +378,8 @@ impl<P: Clone> Direction<P> {
         });
     }
 
-    /// When a packet leaves a stage, or may: a pending restart or change can alter that for a bottleneck, and a gate for
-    /// packets on their way.
+    /// When a packet leaves a stage, or may: a pending restart or change can alter that for a bottleneck, and a gate
+    /// for packets on their way.
     fn event_of(&self, stage: &Stage<P>) -> Option<Time> {
         let event = stage.next_delivery();
         let Some(pending) = self.pending.front() else {

@@ -18,8 +18,8 @@ impl<P: Clone> Direction<P> {
         self.set_barred(true, Share::WHOLE);
     }
 
-    /// A slot ends at `at`: opportunities at `at` belong to the next one, what a steady flow has sent by then has left. Returns
-    /// when the queue became empty, if it is.
+    /// A slot ends at `at`: opportunities at `at` belong to the next one, what a steady flow has sent by then has left.
+    /// Returns when the queue became empty, if it is.
     pub(crate) fn end_slot(&mut self, at: Time) -> Option<Time> {
         let stage = self.metered.map(|index| &self.stages[index]);
         if stage.is_some_and(Stage::is_steady) {
@@ -79,8 +79,8 @@ impl<P: Clone> Direction<P> {
         stage.map_or(0.0, |stage| stage.potential(from, to))
     }
 
-    /// Bytes of what waits that the bottleneck can carry from `from` up to but excluding `to`, of which those at `from` count by their
-    /// share. Nothing during an outage.
+    /// Bytes of what waits that the bottleneck can carry from `from` up to but excluding `to`, of which those at `from`
+    /// count by their share. Nothing during an outage.
     pub(crate) fn potential(&self, from: Time, to: Time, share: Share) -> f64 {
         let Some(stage) = self.metered.map(|index| &self.stages[index]) else {
             return 0.0;

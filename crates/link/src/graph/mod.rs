@@ -1,7 +1,8 @@
 //! A graph of directions: packets pass from one to the next, and cells share the time of some.
 //!
-//! The emulator (monotonic clock), virtual hosts (an event queue) and the recorder's virtual network drive the same graph; each keeps
-//! its own packets, and takes what comes out of a direction to the [next one](Graph::onward) at the instant of its departure.
+//! The emulator (monotonic clock), virtual hosts (an event queue) and the recorder's virtual network drive the same
+//! graph; each keeps its own packets, and takes what comes out of a direction to the [next one](Graph::onward) at the
+//! instant of its departure.
 
 mod routes;
 pub mod table;
@@ -88,10 +89,12 @@ pub enum Onward {
     Lost,
 }
 
-/// Directions between vertices, and the [cells](crate::cell) that some of them share, with the contract of a [`Direction`].
+/// Directions between vertices, and the [cells](crate::cell) that some of them share, with the contract of a
+/// [`Direction`].
 ///
 /// ```
-/// use cellbed_link::{BitRate, BottleneckConfig, Bytes, CellConfig, Direction, Duration, Graph, Schedule, Scheduler, Time, Visit};
+/// use cellbed_link::{BitRate, BottleneckConfig, Bytes, CellConfig, Direction, Duration, Graph, Schedule, Scheduler,
+/// Time, Visit};
 ///
 /// // Two users of 12 Mbit/s alone, with five packets of a slot each.
 /// let rate = || vec![BottleneckConfig::new(Schedule::Constant(BitRate(12_000_000))).into()];
@@ -250,8 +253,8 @@ impl<P: Clone> Graph<P> {
         self.accept_tagged(now, direction, packet, size, Tag::default(), None);
     }
 
-    /// Takes in a packet likewise, with what is known of it. to_come: bytes that the user of a cell will send beyond those in its
-    /// queue.
+    /// Takes in a packet likewise, with what is known of it. to_come: bytes that the user of a cell will send beyond
+    /// those in its queue.
     pub fn accept_tagged(
         &mut self,
         now: Time,
@@ -274,7 +277,8 @@ impl<P: Clone> Graph<P> {
         self.plan(direction);
     }
 
-    /// Returns the earliest instant at which [`poll`](Self::poll) may have something, or `None` if that takes another packet.
+    /// Returns the earliest instant at which [`poll`](Self::poll) may have something, or `None` if that takes another
+    /// packet.
     pub fn next_event(&self) -> Option<Time> {
         if !self.outcomes.is_empty() {
             return Some(self.clock);
@@ -282,7 +286,8 @@ impl<P: Clone> Graph<P> {
         self.agenda.first().map(|(at, _)| at)
     }
 
-    /// Returns the next packet that had left a direction or been dropped in it by `now`, with the direction; call until `None`.
+    /// Returns the next packet that had left a direction or been dropped in it by `now`, with the direction; call until
+    /// `None`.
     ///
     /// Called at each [event](Self::next_event), outcomes come in order of time over all directions.
     pub fn poll(&mut self, now: Time) -> Option<(usize, Outcome<P>)> {

@@ -1,4 +1,5 @@
-//! The serialised form of a graph: tables of directions and cells, as the configurations of the emulator and of virtual runs have them.
+//! The serialised form of a graph: tables of directions and cells, as the configurations of the emulator and of virtual
+//! runs have them.
 
 use std::io::{self, Read};
 use std::path::Path;

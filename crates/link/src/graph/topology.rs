@@ -65,7 +65,8 @@ impl Topology {
 }
 
 impl Paths<'_> {
-    /// Returns the direction that leads from vertex `from` towards vertex `to`; `None` if there is no path, or none is needed.
+    /// Returns the direction that leads from vertex `from` towards vertex `to`; `None` if there is no path, or none is
+    /// needed.
     pub fn next(&self, from: usize, to: usize) -> Option<usize> {
         self.0.routes.next(from, to)
     }

@@ -31,9 +31,9 @@ pub enum LossConfig {
     },
     /// Losses in bursts: a Markov chain of two states that makes a step after every packet, with a loss probability in
     /// each (Gilbert, "Capacity of a Burst-Noise Channel", Bell System Technical Journal 39(5), 1960, with no loss in
-    /// the good state; Elliott, "Estimates of Error Rates for Codes on Burst-Noise Channels", BSTJ 42(5), 1963, with one in
-    /// each). It begins in the good state. In the long run the share `to_bad` / (`to_bad` + `to_good`) of all packets
-    /// meets the bad state, in stays of 1 / `to_good` packets on average.
+    /// the good state; Elliott, "Estimates of Error Rates for Codes on Burst-Noise Channels", BSTJ 42(5), 1963, with
+    /// one in each). It begins in the good state. In the long run the share `to_bad` / (`to_bad` + `to_good`) of all
+    /// packets meets the bad state, in stays of 1 / `to_good` packets on average.
     GilbertElliott {
         /// Probability of a step from the good to the bad state (p; Gilbert's P).
         to_bad: Probability,
@@ -200,8 +200,8 @@ impl Loss {
             self.bad = now >= self.zero && now.since(self.zero).as_nanos() % cycle.max(1) >= on;
             return;
         }
-        // After a time without packets that is longer than a hundred thousand spells the process has forgotten where it was:
-        // the state is drawn anew by the shares of the two.
+        // After a time without packets that is longer than a hundred thousand spells the process has forgotten where it
+        // was: the state is drawn anew by the shares of the two.
         let [on, off] = [on, off].map(|mean| mean.max(LEAST).as_secs_f64());
         if now.since(self.until).as_secs_f64() > 50_000.0 * (on + off) {
             self.bad = self.random.unit() * (on + off) >= on;

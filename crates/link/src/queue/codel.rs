@@ -24,8 +24,8 @@ pub struct CoDelConfig {
     /// True if packets of ECN-capable transports are marked instead of being dropped. A marked packet is the one that
     /// is sent next, as in Linux (`codel_impl.h`); the pseudocode of the RFC knows drops only.
     pub ecn: bool,
-    /// Sojourn time above which every packet of an ECN-capable transport is marked, independently of other decisions, for senders
-    /// that want to know of a shallow queue (`ce_threshold`, RFC 8290 §5.2.7); `None` switches it off.
+    /// Sojourn time above which every packet of an ECN-capable transport is marked, independently of other decisions,
+    /// for senders that want to know of a shallow queue (`ce_threshold`, RFC 8290 §5.2.7); `None` switches it off.
     #[serde(rename = "ce_threshold_ns")]
     pub ce_threshold: Option<Duration>,
     /// Maximum length of the queue; the excess is dropped on arrival.
@@ -229,8 +229,8 @@ mod tests {
         Time::from_millis(millis)
     }
 
-    /// Every millisecond a packet is taken that has waited 20 ms, from a backlog that never shrinks. Returns when packets
-    /// were dropped, and when marked, in ns.
+    /// Every millisecond a packet is taken that has waited 20 ms, from a backlog that never shrinks. Returns when
+    /// packets were dropped, and when marked, in ns.
     fn overload(config: CoDelConfig, ecn: Ecn, millis: u64) -> (Vec<u64>, Vec<u64>) {
         let mut queue = CoDel::new(config, None, Time::ZERO);
         let (mut drops, mut marks, mut dropped) = (Vec::new(), Vec::new(), Dropped::new());

@@ -49,8 +49,8 @@ pub struct FqCoDelConfig {
     /// As [`CoDelConfig::ce_threshold`].
     #[serde(rename = "ce_threshold_ns")]
     pub ce_threshold: Option<Duration>,
-    /// Limit of all queues together: 10240 packets (§5.2.3) and, as in Linux, 32 MiB. Beyond it, the longest queue drops
-    /// packets from its head.
+    /// Limit of all queues together: 10240 packets (§5.2.3) and, as in Linux, 32 MiB. Beyond it, the longest queue
+    /// drops packets from its head.
     #[serde(flatten, deserialize_with = "limit")]
     pub limit: Limit,
     /// Seed of the hash.

@@ -25,13 +25,15 @@ use crate::packet::Item;
 use crate::time::{Duration, Time};
 use crate::units::{Bytes, Packets};
 
-/// Defines [`Discipline`] and [`Queue`] from a list: documentation, `KIND NAME(CONFIGURATION) => QUEUE`, where `KIND` is the name in serialised tables.
+/// Defines [`Discipline`] and [`Queue`] from a list: documentation, `KIND NAME(CONFIGURATION) => QUEUE`, where `KIND`
+/// is the name in serialised tables.
 macro_rules! disciplines {
     ($($(#[$doc:meta])* $kind:literal $name:ident($config:ty) => $queue:ty,)*) => {
         /// The discipline of a queue: what it does when packets arrive faster than they leave.
         ///
         /// ```
-        /// use cellbed_link::{BitRate, BottleneckConfig, Bytes, CoDelConfig, Direction, Discipline, DropReason, Fate, Schedule, Time};
+        /// use cellbed_link::{BitRate, BottleneckConfig, Bytes, CoDelConfig, Direction, Discipline, DropReason, Fate,
+        /// Schedule, Time};
         ///
         /// let queue = Discipline::CoDel(CoDelConfig::default());
         /// let bottleneck = BottleneckConfig::new(Schedule::Constant(BitRate(12_000_000))).with_queue(queue);
@@ -40,8 +42,8 @@ macro_rules! disciplines {
         ///     link.accept(Time::from_micros(500 * packet), packet, Bytes(1500)); // twice what the link carries
         /// }
         /// let congestion = Fate::Dropped(DropReason::Congestion);
-        /// let dropped = std::iter::from_fn(|| link.poll(Time::from_millis(1000))).filter(|it| it.fate == congestion).count();
-        /// assert!(dropped > 0);
+        /// let dropped = std::iter::from_fn(|| link.poll(Time::from_millis(1000))).filter(|it| it.fate ==
+        /// congestion).count(); assert!(dropped > 0);
         /// ```
         #[derive(Clone, Debug, PartialEq, Default, serde::Deserialize, serde::Serialize)]
         #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
@@ -139,8 +141,8 @@ pub(crate) trait QueueDiscipline<P> {
         Ok(())
     }
 
-    /// Returns an empty queue whose generators and timers start at `zero`. packet: time that one takes at the link's mean
-    /// rate, where it has one.
+    /// Returns an empty queue whose generators and timers start at `zero`. packet: time that one takes at the link's
+    /// mean rate, where it has one.
     fn new(config: Self::Config, packet: Option<Duration>, zero: Time) -> Self
     where
         Self: Sized;
@@ -184,8 +186,8 @@ pub(crate) trait QueueDiscipline<P> {
     /// Resets the control loop, the generators and the timers, which start at `zero`; the packets stay.
     fn restart(&mut self, zero: Time);
 
-    /// Returns whether the packet that is served next can still change while the server waits for the schedule. If not, the
-    /// head is committed as soon as the one before has left, which spares an event per packet.
+    /// Returns whether the packet that is served next can still change while the server waits for the schedule. If not,
+    /// the head is committed as soon as the one before has left, which spares an event per packet.
     #[inline]
     fn decides_late(&self) -> bool {
         true

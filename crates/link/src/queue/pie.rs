@@ -10,11 +10,11 @@ use crate::random::{Random, Seed};
 use crate::time::{Duration, Time};
 use crate::units::{Bytes, MTU};
 
-/// PIE's parameters. The default is that of RFC 8033 Appendix A, with the optional elements of §5.4 and §5.5 and without
-/// a limit.
+/// PIE's parameters. The default is that of RFC 8033 Appendix A, with the optional elements of §5.4 and §5.5 and
+/// without a limit.
 ///
-/// The queueing delay is that of the packet that left last, and nothing once the queue is empty (§4.3, `deque` of Appendix
-/// A; Linux, too, uses time stamps by default). §5.3, which switches PIE off while a third of the buffer is
+/// The queueing delay is that of the packet that left last, and nothing once the queue is empty (§4.3, `deque` of
+/// Appendix A; Linux, too, uses time stamps by default). §5.3, which switches PIE off while a third of the buffer is
 /// not filled, is left out: the buffer may be without a limit.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
 #[serde(default, deny_unknown_fields)]
@@ -117,7 +117,8 @@ impl Control {
         self.burst_allowance <= 0.0 && self.drops_early(config, backlog, random)
     }
 
-    /// `drop_early` of RFC 8033 Appendix B, with the derandomisation of §5.4. What draws a mark resets it as a drop does.
+    /// `drop_early` of RFC 8033 Appendix B, with the derandomisation of §5.4. What draws a mark resets it as a drop
+    /// does.
     fn drops_early(&mut self, config: &PieConfig, backlog: Bytes, random: &mut Random) -> bool {
         let low = self.qdelay_old < config.target.as_secs_f64() / 2.0 && self.drop_prob < 0.2;
         let few = backlog.0 <= config.mtu.0.saturating_mul(2);

@@ -30,8 +30,8 @@ pub struct RedConfig {
     pub maximum: Bytes,
     /// Drop probability at `maximum` (`max_p`). With adaptation, where it begins.
     pub probability: f64,
-    /// Weight of a packet's arrival in the average (`w_q`). `None` for 0.002, or, where adaptive, for 1 − e^(−1 / rate) at
-    /// the link's mean rate in packets per second (Adaptive RED §4.3).
+    /// Weight of a packet's arrival in the average (`w_q`). `None` for 0.002, or, where adaptive, for 1 − e^(−1 / rate)
+    /// at the link's mean rate in packets per second (Adaptive RED §4.3).
     pub weight: Option<f64>,
     /// Transmission time of a typical packet (`s`): the average falls by one step per such span of an idle queue.
     /// `None` for the time of one [`MTU`](crate::MTU) at the link's mean rate, or 1 µs where it has none.

@@ -237,8 +237,8 @@ impl Surroundings {
 /// The least probability of a turn: with less, a search would take too long.
 const LEAST_TURN: f64 = 0.01;
 
-/// Bits per resource element at a signal to noise ratio: of the highest CQI whose efficiency the channel bears, and of the
-/// lowest if it bears none.
+/// Bits per resource element at a signal to noise ratio: of the highest CQI whose efficiency the channel bears, and of
+/// the lowest if it bears none.
 fn efficiency(db: f64) -> f64 {
     let bound = ATTENUATION * (1.0 + 10f64.powf(db / 10.0)).log2();
     let borne = EFFICIENCY.partition_point(|&efficiency| efficiency <= bound);

@@ -10,13 +10,13 @@ use crate::time::Duration;
 ///
 /// A scheduler hands out [slots](Slots). What a slot carries for the device follows from the carrier, the
 /// [channel](Channel), what other users leave of the [cell](Cell), and how [warm](Ramp) the scheduler is with this
-/// device; bytes that nothing uses are lost. Blocks that fail are [sent again](Harq), and all leave in order. Before the
-/// first bytes the device may have to [ask](Grant) or [wake](Sleep); a [handover](Handover) stops everything. The
+/// device; bytes that nothing uses are lost. Blocks that fail are [sent again](Harq), and all leave in order. Before
+/// the first bytes the device may have to [ask](Grant) or [wake](Sleep); a [handover](Handover) stops everything. The
 /// [path](Path) behind adds its delay.
 ///
-/// Both directions of a link come from one profile with one seed and then share the weather and the handovers, though not the
-/// state of scheduler and device: each is a separate stage. Two [devices](Self::device) at one place share the cell, its
-/// handovers and the path behind it.
+/// Both directions of a link come from one profile with one seed and then share the weather and the handovers, though
+/// not the state of scheduler and device: each is a separate stage. Two [devices](Self::device) at one place share the
+/// cell, its handovers and the path behind it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RadioConfig {
     /// Direction of the link.
@@ -100,8 +100,8 @@ pub struct Carrier {
     pub overhead: f64,
 }
 
-/// The quality of the channel: an autoregression of first order on the signal to noise ratio in dB, which is reported in steps
-/// as a channel quality indicator (CQI).
+/// The quality of the channel: an autoregression of first order on the signal to noise ratio in dB, which is reported
+/// in steps as a channel quality indicator (CQI).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Channel {
     /// Mean signal to noise ratio, dB.
@@ -130,8 +130,8 @@ pub struct Cell {
 /// Warming of the scheduler to a device: the share of its resources that it gets grows from `cold` to one.
 ///
 /// It closes in on its aim with the time constant `rise` while there is something to send. The aim is everything, or
-/// with `full` a part that grows with the most bytes that have waited since the scheduler was cold: then long trains are
-/// delivered faster than short ones from some packets on, and for good.
+/// with `full` a part that grows with the most bytes that have waited since the scheduler was cold: then long trains
+/// are delivered faster than short ones from some packets on, and for good.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ramp {
     /// Share of the resources at first, 0 to 1; 1 for a scheduler that knows no warmth.
@@ -157,8 +157,8 @@ impl Ramp {
     };
 }
 
-/// Hybrid automatic repeat request: a block that fails is sent again after a round trip, in place of new bytes, and those
-/// behind it wait for it, since the radio link control layer delivers in order.
+/// Hybrid automatic repeat request: a block that fails is sent again after a round trip, in place of new bytes, and
+/// those behind it wait for it, since the radio link control layer delivers in order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Harq {
     /// Probability that a block fails at first. The CQI is reported for 0.1 (TS 38.214, §5.2.2.1).

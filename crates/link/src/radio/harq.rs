@@ -26,8 +26,8 @@ impl Retransmissions {
         self.due.clear();
     }
 
-    /// Bytes that blocks sent again take from a slot. What was due in slots before `from` has been sent; in those from there on a cell
-    /// has served others.
+    /// Bytes that blocks sent again take from a slot. What was due in slots before `from` has been sent; in those from
+    /// there on a cell has served others.
     pub(super) fn taken(&mut self, from: u64, slot: u64) -> u64 {
         let through = self.due.partition_point(|&(due, _)| due <= slot);
         self.due
@@ -39,8 +39,8 @@ impl Retransmissions {
 
     /// Sends a block of `bytes` in `slot`. Returns how much later than without failure it is there.
     ///
-    /// slot_at: the first slot for this direction at or after a span behind the start of `slot`, and that span rounded up
-    /// to its start.
+    /// slot_at: the first slot for this direction at or after a span behind the start of `slot`, and that span rounded
+    /// up to its start.
     pub(super) fn send(
         &mut self,
         harq: &Harq,

@@ -1,9 +1,9 @@
-//! A radio access network with one device in it: the rate that a device gets depends on the signal, on other users and on
-//! what the device itself sends.
+//! A radio access network with one device in it: the rate that a device gets depends on the signal, on other users and
+//! on what the device itself sends.
 //!
-//! No recording is needed, and every effect has a parameter. It shows what replaying a recorded saturation misses (Sentosa et
-//! al., "CellReplay: Towards accurate record-and-replay for cellular networks", NSDI 2025, §3): delays that change by
-//! themselves, and delivery rates that depend on the load. [`Profile`] has two operators in five conditions.
+//! No recording is needed, and every effect has a parameter. It shows what replaying a recorded saturation misses
+//! (Sentosa et al., "CellReplay: Towards accurate record-and-replay for cellular networks", NSDI 2025, §3): delays that
+//! change by themselves, and delivery rates that depend on the load. [`Profile`] has two operators in five conditions.
 
 mod access;
 mod channel;
@@ -153,8 +153,8 @@ impl<P> Radio<P> {
         self.slot = None;
     }
 
-    /// Barred: a cell gives the slots that begin at `now` or later to another user. The device remains connected: what it
-    /// has asked for remains granted. Otherwise `share` of a slot that begins at `now` is left.
+    /// Barred: a cell gives the slots that begin at `now` or later to another user. The device remains connected: what
+    /// it has asked for remains granted. Otherwise `share` of a slot that begins at `now` is left.
     pub(crate) fn set_barred(&mut self, barred: bool, share: Share, now: Time) {
         if barred == self.barred {
             return;

@@ -1,5 +1,5 @@
-//! Randomness by position instead of by turn: what the surroundings do at an instant depends on the seed and the instant
-//! alone, not on how much was sent before.
+//! Randomness by position instead of by turn: what the surroundings do at an instant depends on the seed and the
+//! instant alone, not on how much was sent before.
 
 use crate::delay::normal_quantile;
 use crate::random::Seed;
@@ -51,7 +51,8 @@ impl Noise {
 pub(super) struct Wander {
     noise: Noise,
     step: Duration,
-    /// By the binary logarithm of the distance to either neighbour: the weight of these, and the deviation that is left.
+    /// By the binary logarithm of the distance to either neighbour: the weight of these, and the deviation that is
+    /// left.
     halves: Vec<(f64, f64)>,
 }
 

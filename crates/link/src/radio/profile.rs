@@ -16,8 +16,8 @@ use crate::units::Bytes;
 /// The operator's carrier and scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Band {
-    /// Mid-band 5G with time division, 100 MHz at 30 kHz spacing: a scheduler that warms up with time, for any load. The
-    /// delivery rate is independent of the length of a train but for its beginning.
+    /// Mid-band 5G with time division, 100 MHz at 30 kHz spacing: a scheduler that warms up with time, for any load.
+    /// The delivery rate is independent of the length of a train but for its beginning.
     Midband,
     /// Low-band 5G with frequency division, 10 MHz at 15 kHz spacing: a scheduler that warms up to what waits. Long
     /// trains are delivered faster than short ones.
@@ -281,9 +281,9 @@ fn lowband(way: Way) -> RadioConfig {
     }
 }
 
-/// Values that TS 38.331 allows for `drx-InactivityTimer`, the long cycle and the on-duration; which of them the operators
-/// use is not published. The cycle is a short one because the directions are apart: a device that sends is awake, which
-/// the downlink here does not see.
+/// Values that TS 38.331 allows for `drx-InactivityTimer`, the long cycle and the on-duration; which of them the
+/// operators use is not published. The cycle is a short one because the directions are apart: a device that sends is
+/// awake, which the downlink here does not see.
 const SLEEP: Sleep = Sleep {
     after: ms(200),
     cycle: ms(40),
@@ -332,8 +332,9 @@ impl Condition {
     }
 }
 
-/// Driving: one every 33.3 s (Lim et al., "An Empirical Study of 5G: Effect of Edge on Transport Protocol and Application
-/// Performance", IEEE Transactions on Mobile Computing, 2023, §VI-B; every 14 s in a subway). The gap is ours.
+/// Driving: one every 33.3 s (Lim et al., "An Empirical Study of 5G: Effect of Edge on Transport Protocol and
+/// Application Performance", IEEE Transactions on Mobile Computing, 2023, §VI-B; every 14 s in a subway). The gap is
+/// ours.
 const HANDOVER: Handover = Handover {
     every: ms(33_300),
     least: ms(40),

@@ -120,8 +120,8 @@ impl Layout {
     }
 }
 
-/// Consecutive bins of 10 ms in which a direction was idle, as one record: when they begin, how many they are, and the bytes that the
-/// schedule offered in each; the last holds for the rest, and the largest number is for no limit.
+/// Consecutive bins of 10 ms in which a direction was idle, as one record: when they begin, how many they are, and the
+/// bytes that the schedule offered in each; the last holds for the rest, and the largest number is for no limit.
 pub fn idle_record(
     start: Time,
     direction: u32,

@@ -36,8 +36,8 @@ impl TryFrom<Vec<(Bytes, Shift)>> for Compensation {
     }
 }
 
-/// comp(s): the delay of a packet of `s` bytes less that of one of the recorder's size (Sentosa et al., "CellReplay", NSDI
-/// 2025, §4.4 and §A.1). Linear between the calibrated sizes, constant outside of them.
+/// comp(s): the delay of a packet of `s` bytes less that of one of the recorder's size (Sentosa et al., "CellReplay",
+/// NSDI 2025, §4.4 and §A.1). Linear between the calibrated sizes, constant outside of them.
 #[derive(Clone, Debug, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(try_from = "Vec<(Bytes, Shift)>")]
 pub struct Compensation {

@@ -1,5 +1,5 @@
-//! Replay of a network that depends on its load, by the method of CellReplay (Sentosa et al., "CellReplay: Towards accurate
-//! record-and-replay for cellular networks", NSDI 2025, §4.3).
+//! Replay of a network that depends on its load, by the method of CellReplay (Sentosa et al., "CellReplay: Towards
+//! accurate record-and-replay for cellular networks", NSDI 2025, §4.3).
 
 mod compensation;
 mod conditional;
@@ -23,17 +23,19 @@ use crate::time::Duration;
 use crate::trace::{Repeat, Trace};
 use crate::units::Bytes;
 
-/// A link that gives short flows what a light workload got from the recorded network, and long ones what a heavy one got.
+/// A link that gives short flows what a light workload got from the recorded network, and long ones what a heavy one
+/// got.
 ///
-/// A packet that finds the link inactive at `t` activates it: the base delay at `t` (DELAY) and the light row at or before `t`
-/// are looked up, and the schedule becomes the row's opportunities from `t` + DELAY on, followed by those of the heavy
-/// recording from 1 ms after the last of them on. While the link is active, each packet is delayed by DELAY + comp(size), and
-/// never overtakes; then it enters the queue, which the schedule serves byte by byte. After `idle` with an empty queue, as
+/// A packet that finds the link inactive at `t` activates it: the base delay at `t` (DELAY) and the light row at or
+/// before `t` are looked up, and the schedule becomes the row's opportunities from `t` + DELAY on, followed by those of
+/// the heavy recording from 1 ms after the last of them on. While the link is active, each packet is delayed by DELAY +
+/// comp(size), and never overtakes; then it enters the queue, which the schedule serves byte by byte. After `idle` with
+/// an empty queue, as
 /// [`IdleAt`] counts it, the link is inactive.
 ///
-/// Light rows and heavy recording are positions of one recording and have one time zero, that of the direction. Played in a loop,
-/// both start again at the heavy recording's last timestamp: rows at or after it are never used, and from the last
-/// row on the base delay stays as it was. Before the first row, the first counts.
+/// Light rows and heavy recording are positions of one recording and have one time zero, that of the direction. Played
+/// in a loop, both start again at the heavy recording's last timestamp: rows at or after it are never used, and from
+/// the last row on the base delay stays as it was. Before the first row, the first counts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkloadDependentConfig {
     /// Base delay and light opportunities.
@@ -65,12 +67,12 @@ pub struct WorkloadDependentConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum IdleAt {
-    /// At the link, one reading of the paper's text: from when the last packet has left until the next one arrives at the
-    /// link, at least F.
+    /// At the link, one reading of the paper's text: from when the last packet has left until the next one arrives at
+    /// the link, at least F.
     Link,
-    /// At the queue, as in the public tool and in the paper's calibration of F (§4.4): from when the last packet leaves until
-    /// the next one would enter the queue of the active link, which is DELAY + comp(size) after its arrival; more than F
-    /// on a clock of whole milliseconds, so at least F + 1 ms.
+    /// At the queue, as in the public tool and in the paper's calibration of F (§4.4): from when the last packet leaves
+    /// until the next one would enter the queue of the active link, which is DELAY + comp(size) after its arrival; more
+    /// than F on a clock of whole milliseconds, so at least F + 1 ms.
     #[default]
     Queue,
 }
@@ -81,8 +83,8 @@ pub enum IdleAt {
 pub enum Anchor {
     /// `t` + DELAY, one reading of the paper's text. A small first packet that reaches the queue earlier waits for it.
     BaseDelay,
-    /// The instant at which the first packet enters the queue, `t` + DELAY + comp(size): the compensation counts for the
-    /// first packet too, as in the public tool.
+    /// The instant at which the first packet enters the queue, `t` + DELAY + comp(size): the compensation counts for
+    /// the first packet too, as in the public tool.
     #[default]
     FirstPacket,
 }
@@ -91,8 +93,8 @@ impl WorkloadDependentConfig {
     /// Capacity of an opportunity in the recordings of the public tool.
     pub const OPPORTUNITY: Bytes = Bytes(1400);
 
-    /// A looped recording with an infinite queue, no compensation, F = 0 and opportunities of 1400 bytes, of which a packet is
-    /// charged its IP length; F and the light opportunities are read as in the public tool.
+    /// A looped recording with an infinite queue, no compensation, F = 0 and opportunities of 1400 bytes, of which a
+    /// packet is charged its IP length; F and the light opportunities are read as in the public tool.
     pub fn new(light: Arc<LightRows>, heavy: Arc<Trace>) -> Self {
         Self {
             light,

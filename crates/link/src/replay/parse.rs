@@ -20,9 +20,10 @@ impl LightRows {
     /// Reads light rows from a file, a pipe or memory, in small pieces.
     ///
     /// A line is `TIME BASE_DELAY PDO PDO …`, all in ms: when the train was sent, half of its round-trip time, and the
-    /// arrivals of its packets after that of the first. Up to six decimals are accepted where the public tool writes whole
-    /// milliseconds, and so are blank lines, lines that start with `#`, both kinds of line end and several blanks between
-    /// numbers. Times never decrease; opportunities may stand in any order. Anything else is an error that names the line.
+    /// arrivals of its packets after that of the first. Up to six decimals are accepted where the public tool writes
+    /// whole milliseconds, and so are blank lines, lines that start with `#`, both kinds of line end and several blanks
+    /// between numbers. Times never decrease; opportunities may stand in any order. Anything else is an error that
+    /// names the line.
     pub fn parse(reader: impl Read) -> Result<Self, TraceError> {
         let mut light = Self::empty();
         let mut opportunities = Vec::new();
@@ -66,8 +67,8 @@ impl LightRows {
         Ok(light)
     }
 
-    /// The rows as [`parse`](Self::parse) reads them; whole milliseconds are written without decimals, as the public tool
-    /// needs them.
+    /// The rows as [`parse`](Self::parse) reads them; whole milliseconds are written without decimals, as the public
+    /// tool needs them.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
         for row in self.rows() {
@@ -83,8 +84,8 @@ impl LightRows {
 }
 
 impl Compensation {
-    /// Reads a `latency-offset` file: lines `SIZE OFFSET` in bytes and ms, sizes increasing. The public tool wants sizes of
-    /// 100, 200, … bytes.
+    /// Reads a `latency-offset` file: lines `SIZE OFFSET` in bytes and ms, sizes increasing. The public tool wants
+    /// sizes of 100, 200, … bytes.
     pub fn parse(reader: impl Read) -> Result<Self, TraceError> {
         let mut points: Vec<(Bytes, Shift)> = Vec::new();
         each_line(reader, LONGEST_LINE, |number, line| {

@@ -12,13 +12,13 @@ use crate::share::Share;
 use crate::time::{Duration, Time};
 use crate::units::Packets;
 
-/// The public tool compares strictly (`cellular_queue.cc`: idle for *more* than F) and its clock has whole milliseconds: the
-/// link must have been idle for one of them more than F. Otherwise, with F = 0, each packet of a burst would activate the link
-/// again.
+/// The public tool compares strictly (`cellular_queue.cc`: idle for *more* than F) and its clock has whole
+/// milliseconds: the link must have been idle for one of them more than F. Otherwise, with F = 0, each packet of a
+/// burst would activate the link again.
 const TICK: Duration = Duration::from_millis(1);
 
-/// The stage. An activation travels with the packet that caused it, and splices the schedule when that packet enters the queue,
-/// which is empty then.
+/// The stage. An activation travels with the packet that caused it, and splices the schedule when that packet enters
+/// the queue, which is empty then.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkloadDependent<P> {
     config: WorkloadDependentConfig,
@@ -177,8 +177,9 @@ impl<P> WorkloadDependent<P> {
                 let last = self.line.last();
                 let entry = |delay| last.max(now + shift.applied_to(delay));
                 let idle = idle + TICK;
-                // The first comparison spares the others while packets follow each other. The last one: with the new base
-                // delay, which may be shorter, the packet must still find the queue empty, as its schedule begins there.
+                // The first comparison spares the others while packets follow each other. The last one: with the new
+                // base delay, which may be shorter, the packet must still find the queue empty, as its schedule begins
+                // there.
                 entry(active) >= last + idle
                     && self.empties().is_some_and(|empty| {
                         entry(active) >= empty + idle && entry(self.base_delay(now).1) >= empty
@@ -216,8 +217,8 @@ impl<P> WorkloadDependent<P> {
     }
 }
 
-/// Accounts for the delay of a packet that leaves as other links do, behind its queue: `released` − `arrived` is then queueing and
-/// service, and the rest until its departure the delay.
+/// Accounts for the delay of a packet that leaves as other links do, behind its queue: `released` − `arrived` is then
+/// queueing and service, and the rest until its departure the delay.
 fn delay_behind_queue<P>(step: Step<P>) -> Step<P> {
     match step {
         Step::Left(item) => {

@@ -50,9 +50,9 @@ pub enum Schedule {
         /// Start position in the series. A looped one takes it modulo its length.
         offset: Duration,
     },
-    /// A bucket that fills with `rate` up to `burst` bytes and is full at the start: a packet leaves whole as soon as the
-    /// bucket holds its size, as with the token bucket filter of Linux. One larger than `burst` leaves when the bucket
-    /// is full and leaves it that much below empty.
+    /// A bucket that fills with `rate` up to `burst` bytes and is full at the start: a packet leaves whole as soon as
+    /// the bucket holds its size, as with the token bucket filter of Linux. One larger than `burst` leaves when the
+    /// bucket is full and leaves it that much below empty.
     TokenBucket {
         /// Fill rate of the bucket.
         rate: BitRate,

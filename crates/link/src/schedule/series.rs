@@ -34,9 +34,9 @@ pub struct RateSeries {
 }
 
 impl RateSeries {
-    /// The series of `steps`, each (time since the start, rate from there on). With a `period` it starts again after that
-    /// time. `None` if there is no step, the first is not at zero, their times do not increase, or the period does not
-    /// lie behind the last of them.
+    /// The series of `steps`, each (time since the start, rate from there on). With a `period` it starts again after
+    /// that time. `None` if there is no step, the first is not at zero, their times do not increase, or the period does
+    /// not lie behind the last of them.
     pub fn new(steps: Vec<(Duration, BitRate)>, period: Option<Duration>) -> Option<Self> {
         let starts_at_zero = steps.first().is_some_and(|(start, _)| start.is_zero());
         let increasing = steps.windows(2).all(|pair| pair[0].0 < pair[1].0);

@@ -50,8 +50,8 @@ impl Head {
 /// Between the last light opportunity and the first that the recording may offer.
 const BREATH: Duration = Duration::from_millis(1);
 
-/// A recording, from time to time with a [`Head`] in front. Opportunities are numbered from the first of the head, or from the
-/// start of the recording without one.
+/// A recording, from time to time with a [`Head`] in front. Opportunities are numbered from the first of the head, or
+/// from the start of the recording without one.
 #[derive(Clone, Debug)]
 pub(crate) struct Spliced {
     recording: Playback,

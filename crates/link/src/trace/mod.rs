@@ -16,7 +16,8 @@ const NANOS_PER_MILLI: u64 = 1_000_000;
 /// Positions are spans since the start of the recording. Played in a loop, a recording starts again at its **last
 /// timestamp**, so that a leading 0 falls together with the end of the loop before.
 ///
-/// Repeated timestamps are kept as one entry of 12 bytes with a running count, so that any question takes one binary search.
+/// Repeated timestamps are kept as one entry of 12 bytes with a running count, so that any question takes one binary
+/// search.
 ///
 /// ```
 /// use cellbed_link::{Duration, Opportunities, Trace};
@@ -138,7 +139,8 @@ impl Trace {
             Repeat::Once => self.count_below(position),
             Repeat::Looped if position <= self.period() => self.count_below(position),
             Repeat::Looped => {
-                // Loop c covers the positions from just after c periods up to and including c + 1, and its leading zeros.
+                // Loop c covers the positions from just after c periods up to and including c + 1, and its leading
+                // zeros.
                 let cycle = (position - 1) / self.period();
                 let within = self.count_below(position - cycle * self.period());
                 saturate(u128::from(cycle) * u128::from(self.total()) + u128::from(within))

@@ -23,7 +23,8 @@ impl Trace {
         builder.finish()
     }
 
-    /// Returns a trace of the given timestamps in ms, under the same rules as a file; an error counts them as its lines.
+    /// Returns a trace of the given timestamps in ms, under the same rules as a file; an error counts them as its
+    /// lines.
     pub fn from_millis(millis: impl IntoIterator<Item = u64>) -> Result<Self, TraceError> {
         let mut builder = Builder::default();
         for (index, value) in millis.into_iter().enumerate() {
@@ -40,8 +41,8 @@ impl Trace {
     }
 }
 
-/// Hands every timestamp of a trace, in ms, to `take` as it is read, and returns the last one: for traces that are not to be
-/// held in memory. The rules are those of [`Trace::parse`]; `take` can end it with an error.
+/// Hands every timestamp of a trace, in ms, to `take` as it is read, and returns the last one: for traces that are not
+/// to be held in memory. The rules are those of [`Trace::parse`]; `take` can end it with an error.
 pub fn each_timestamp<E: From<TraceError>>(
     reader: impl Read,
     mut take: impl FnMut(u32) -> Result<(), E>,

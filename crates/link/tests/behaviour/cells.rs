@@ -276,7 +276,8 @@ proptest! {
     }
 }
 
-/// Visits to one cell after another, in half ms: a stay and an interruption each, after a first stay; with the gate that closes the link.
+/// Visits to one cell after another, in half ms: a stay and an interruption each, after a first stay; with the gate
+/// that closes the link.
 fn handovers(first: u64, spans: &[(u64, u64)], flush: bool) -> (Vec<Visit>, StageConfig) {
     let (mut visits, mut outages, mut from, mut stay) = (Vec::new(), Vec::new(), 0, first);
     for &(next, pause) in spans {
@@ -342,8 +343,8 @@ fn left_between(ends: &Ends, packets: &[Packet], from: u64, to: u64) -> Vec<usiz
 
 #[test]
 fn a_handover_frees_slots_here_and_takes_them_there() {
-    // Of three saturated users with a packet a slot, the last one leaves the cell of the first in the middle of its slot, at 19.5 ms, and
-    // is in that of the second from 29.5 ms on.
+    // Of three saturated users with a packet a slot, the last one leaves the cell of the first in the middle of its
+    // slot, at 19.5 ms, and is in that of the second from 29.5 ms on.
     for flush in [false, true] {
         let (visits, gate) = handovers(39, &[(1000, 20)], flush);
         let mut stages = vec![constant(12_000_000); 3];
@@ -588,8 +589,8 @@ fn the_shortest_flow_finishes_first() {
 
 #[test]
 fn fair_schedulers_share_the_processor() {
-    // Flows arrive as a Poisson process, each at a user that is idle: an M/G/1 queue with processor sharing, in which the mean time
-    // of a flow is E[S] / (1 − ρ) for every distribution of S (Kleinrock, Queueing Systems II, §4.4).
+    // Flows arrive as a Poisson process, each at a user that is idle: an M/G/1 queue with processor sharing, in which
+    // the mean time of a flow is E[S] / (1 − ρ) for every distribution of S (Kleinrock, Queueing Systems II, §4.4).
     const USERS: usize = 60;
     let rate = 24_000_000; // a packet takes 0.5 ms
     let load = 0.6;

@@ -67,8 +67,9 @@ fn schedules_of_all_kinds_take_over_from_each_other() {
         .iter()
         .map(|outcome| outcome.1)
         .collect();
-    // One is half sent at 1.5 ms. The trace takes its rest and the half of the next with each opportunity; the series the half
-    // that is left at 25.5; the bucket is empty and holds no packet, so that each leaves at once and leaves a debt.
+    // One is half sent at 1.5 ms. The trace takes its rest and the half of the next with each opportunity; the series
+    // the half that is left at 25.5; the bucket is empty and holds no packet, so that each leaves at once and leaves a
+    // debt.
     let expected = [
         1000, 10_000, 20_000, 26_000, 27_000, 27_500, 28_000, 29_000, 29_500,
     ];

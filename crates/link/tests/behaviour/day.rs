@@ -1,5 +1,5 @@
-//! A day on a link, in virtual time: after 86,400 seconds every departure is still where the arithmetic of whole numbers has
-//! it, to the nanosecond.
+//! A day on a link, in virtual time: after 86,400 seconds every departure is still where the arithmetic of whole
+//! numbers has it, to the nanosecond.
 
 use std::sync::Arc;
 

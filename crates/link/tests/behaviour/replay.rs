@@ -1,5 +1,5 @@
-//! The replay of CellReplay in numbers: the cases that Sentosa et al. (NSDI 2025) draw in their figures 3 and 7, of which the paper
-//! gives the delays in words only. `replay_reference` holds its rules against a model.
+//! The replay of CellReplay in numbers: the cases that Sentosa et al. (NSDI 2025) draw in their figures 3 and 7, of
+//! which the paper gives the delays in words only. `replay_reference` holds its rules against a model.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ fn heavy(millis: impl IntoIterator<Item = u64>) -> Arc<Trace> {
     Arc::new(Trace::from_millis(millis).unwrap())
 }
 
-/// Two light rows, and heavy opportunities at every even millisecond for a second; F and light opportunities as the text of
-/// the paper can be read, not as the public tool counts them.
+/// Two light rows, and heavy opportunities at every even millisecond for a second; F and light opportunities as the
+/// text of the paper can be read, not as the public tool counts them.
 fn figure_7() -> WorkloadDependentConfig {
     WorkloadDependentConfig {
         idle: span(10),
@@ -84,8 +84,8 @@ fn figure_3_a_change_of_the_base_delay_reaches_every_packet_after_it() {
 
 #[test]
 fn figure_7_light_opportunities_are_spliced_to_heavy_ones() {
-    // At 25 ms, between rows of 20 and 30 ms, DELAY = 25 ms; the row at 0 ms is the last before. TempPDO = {50, 51, 53, 56},
-    // then the heavy ones from 25 + 25 + 6 + 1 = 57 ms on: 58, 60, 62 …
+    // At 25 ms, between rows of 20 and 30 ms, DELAY = 25 ms; the row at 0 ms is the last before. TempPDO = {50, 51, 53,
+    // 56}, then the heavy ones from 25 + 25 + 6 + 1 = 57 ms on: 58, 60, 62 …
     let burst = [(25, 1400); 8];
     assert_eq!(
         departures(&mut link(figure_7()), &burst),
@@ -105,9 +105,9 @@ fn the_base_delay_is_no_part_of_queueing_and_service() {
 
 #[test]
 fn figure_7_delay_and_schedule_stay_while_the_link_is_active() {
-    // Active since 25 ms with a delay of 25 ms. The one at 45 ms comes to the queue at 70 ms, where heavy opportunities are.
-    // The one at 79 ms finds the queue empty for 9 of 10 ms: still 25 ms, though rows say 30 by now. After 104 ms it is empty,
-    // and inactive from 114 ms on.
+    // Active since 25 ms with a delay of 25 ms. The one at 45 ms comes to the queue at 70 ms, where heavy opportunities
+    // are. The one at 79 ms finds the queue empty for 9 of 10 ms: still 25 ms, though rows say 30 by now. After 104 ms
+    // it is empty, and inactive from 114 ms on.
     let mut link = link(figure_7());
     let sent = [(25, 1400), (45, 1400), (79, 1400), (114, 1400), (114, 1400)];
     assert_eq!(

@@ -1,6 +1,7 @@
 //! Any bytes are a message or none, and what is read is written and read again.
 //!
-//! `cd crates/recorder && mkdir -p fuzz/corpus/messages && cargo +nightly fuzz run messages fuzz/corpus/messages fuzz/seeds/messages`
+//! `cd crates/recorder && mkdir -p fuzz/corpus/messages && cargo +nightly fuzz run messages fuzz/corpus/messages
+//! fuzz/seeds/messages`
 #![no_main]
 
 use std::fmt::Debug;
@@ -28,7 +29,8 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(Claim::decode(&Claim::to_bytes(claim)), Ok(claim));
     }
     comes_back(bytes, Request::decode, Request::encode);
-    // What arrivals say in more bytes than needed is written in fewer, and more than a datagram has is not written at all.
+    // What arrivals say in more bytes than needed is written in fewer, and more than a datagram has is not written at
+    // all.
     if let Ok(reply) = Reply::decode(bytes)
         && bytes.len() < 1000
     {

@@ -1,6 +1,7 @@
 //! Any sequence of datagrams, from strangers and from clients that know the secret, leaves a server within its limits.
 //!
-//! `cd crates/recorder && mkdir -p fuzz/corpus/server && cargo +nightly fuzz run server fuzz/corpus/server fuzz/seeds/server`
+//! `cd crates/recorder && mkdir -p fuzz/corpus/server && cargo +nightly fuzz run server fuzz/corpus/server
+//! fuzz/seeds/server`
 #![no_main]
 
 use std::net::SocketAddr;

@@ -13,8 +13,8 @@ use crate::plan::{Saturation, Train};
 const SMALL_BYTES: u16 = 100;
 /// Time to wait for stragglers.
 const QUIET: Duration = Duration::from_secs(1);
-/// Rounds of trains of all lengths at most, and what they may take together. Ten trials (§4.4) of two, and more of those that are short: their
-/// completion varies more.
+/// Rounds of trains of all lengths at most, and what they may take together. Ten trials (§4.4) of two, and more of
+/// those that are short: their completion varies more.
 const MOST_ROUNDS: usize = 20;
 const ROUNDS_SPAN: Duration = Duration::from_secs(45);
 
@@ -32,29 +32,30 @@ pub(super) const BLOCK: usize = 8;
 /// Blocks of each gap at most, and what they may take together; where the gaps are longer there are fewer.
 const MOST_BLOCKS: usize = 8;
 const BLOCKS_SPAN: Duration = Duration::from_secs(42);
-/// Measurements of each packet size but the largest, and how often more that one comes, with which all others are compared.
+/// Measurements of each packet size but the largest, and how often more that one comes, with which all others are
+/// compared.
 const SIZE_ROUNDS: usize = 40;
 const LARGEST_MORE: usize = 2;
 const ROUND_TRIPS: usize = 200;
 /// Between round trips, and between packets of various sizes (§3.1, §4.4).
 const INTERVAL: Duration = Duration::from_millis(50);
-/// Gaps are longer by up to so much, so that trains do not keep meeting the same phase of the radio's frames. Those under test do not; between blocks of
-/// them the phase changes.
+/// Gaps are longer by up to so much, so that trains do not keep meeting the same phase of the radio's frames. Those
+/// under test do not; between blocks of them the phase changes.
 const JITTER: f64 = 0.1;
 /// Lengths measured at most.
 const MOST_LENGTHS: usize = 14;
 /// A length beside those of the paper's set, which is measured for the verdict and never chosen.
 pub(super) const SHORT: u16 = 10;
 
-/// The gap between the starts of trains that certainly lets a link cool: 100 ms (§4.4). On a link so slow that 25 packets take more than half of
-/// it, twice what they take, up to a second.
+/// The gap between the starts of trains that certainly lets a link cool: 100 ms (§4.4). On a link so slow that 25
+/// packets take more than half of it, twice what they take, up to a second.
 pub(super) fn long_gap(rate_bps: f64) -> Duration {
     let needed = Duration::from_secs_f64(2.0 * 25.0 * PACKET_BITS / rate_bps);
     needed.clamp(Duration::from_millis(100), Duration::from_secs(1))
 }
 
-/// Lengths of trains: 5, 25, 50, 75, … X, X being such that trains at the [long gap](long_gap) take half of the rate (§4.4), and 10. Above
-/// 100 there are larger steps where there would be too many. None is longer than `most`.
+/// Lengths of trains: 5, 25, 50, 75, … X, X being such that trains at the [long gap](long_gap) take half of the rate
+/// (§4.4), and 10. Above 100 there are larger steps where there would be too many. None is longer than `most`.
 pub(super) fn lengths(rate_bps: f64, most: u16) -> Vec<u16> {
     let packets = 0.5 * rate_bps * long_gap(rate_bps).as_secs_f64() / PACKET_BITS;
     let longest = (packets.min(f64::from(most)) + 1e-6) as u16 / 25 * 25; // on a slow link it is 25 exactly
@@ -140,8 +141,8 @@ pub(super) fn gaps(rate_bps: f64) -> Vec<Duration> {
         .collect()
 }
 
-/// Trains of one length in blocks, each of one gap, in random order, and the gap of each block; between blocks the link cools and its
-/// queue empties.
+/// Trains of one length in blocks, each of one gap, in random order, and the gap of each block; between blocks the link
+/// cools and its queue empties.
 pub(super) fn gap_blocks(
     way: Way,
     length: u16,

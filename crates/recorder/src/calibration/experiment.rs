@@ -40,7 +40,8 @@ pub enum Purpose {
 /// Traffic of an experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Workload {
-    /// Trains, each at its time. A packet's [`train`](crate::packet::PacketRecord::train) is the train's place in this list.
+    /// Trains, each at its time. A packet's [`train`](crate::packet::PacketRecord::train) is the train's place in this
+    /// list.
     Trains(Vec<TimedTrain>),
     /// Saturation of either direction or both at once, with packets of [`PACKET_BYTES`](super::PACKET_BYTES).
     Saturation {

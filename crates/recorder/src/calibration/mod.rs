@@ -1,5 +1,6 @@
-//! Calibration: what a network does to trains of various lengths, gaps and packet sizes, and to saturation, by the procedures of Sentosa et
-//! al. ("CellReplay: Towards accurate record-and-replay for cellular networks", NSDI 2025, §4.4; sections named here are that paper's).
+//! Calibration: what a network does to trains of various lengths, gaps and packet sizes, and to saturation, by the
+//! procedures of Sentosa et al. ("CellReplay: Towards accurate record-and-replay for cellular networks", NSDI 2025,
+//! §4.4; sections named here are that paper's).
 //!
 //! Pure: a [`Calibrator`] returns what to send next and accepts the outcome. Its driver has the sockets, or the
 //! [virtual network](crate::virtual_network).
@@ -8,8 +9,8 @@
 //!
 //! * Gaps are from the start of one train to that of the next, as in a recording.
 //! * The error of a length is relative: the mean of |R*_L(N) − R_N(N)| / R_N(N).
-//! * The order of trains is random train by train, and gaps vary by a tenth, so that trains do not keep meeting the same phase of the radio's
-//!   frames.
+//! * The order of trains is random train by train, and gaps vary by a tenth, so that trains do not keep meeting the
+//!   same phase of the radio's frames.
 //! * The bottleneck's rate is not asked of another program but found by saturation at rates that grow fourfold.
 
 mod design;
@@ -94,14 +95,15 @@ impl Calibrator {
         calibrator
     }
 
-    /// Asks for no more than this from now on: what a server offers, or what a tariff bears. A network with a higher rate is reported with this one.
+    /// Asks for no more than this from now on: what a server offers, or what a tariff bears. A network with a higher
+    /// rate is reported with this one.
     pub fn limit(&mut self, rate: BitRate, answer_packets: u16) {
         self.filling.limit(rate);
         self.most_packets = self.most_packets.min(answer_packets);
     }
 
-    /// The experiment to make now, the same until its results have been [taken](Self::take); `None` at the end. One that was broken off can
-    /// be made again.
+    /// The experiment to make now, the same until its results have been [taken](Self::take); `None` at the end. One
+    /// that was broken off can be made again.
     pub fn next(&self) -> Option<&Experiment> {
         self.next.as_ref()
     }
@@ -114,8 +116,8 @@ impl Calibrator {
         (step.map_or(steps.len(), |it| it + 1), steps.len())
     }
 
-    /// Takes what became of the packets of the [experiment](Self::next), in any order. Packets that were never sent, such as answers to lost
-    /// ones, may be missing; a lost packet of a saturation must not be.
+    /// Takes what became of the packets of the [experiment](Self::next), in any order. Packets that were never sent,
+    /// such as answers to lost ones, may be missing; a lost packet of a saturation must not be.
     pub fn take(
         &mut self,
         up: &[PacketRecord],

@@ -9,8 +9,8 @@ use crate::packet::PacketRecord;
 const WARM_UP_NS: i64 = 500_000_000;
 const BATCH_NS: i64 = 1_000_000_000;
 
-/// The rate at which packets arrived, bit/s, from `warm_up` after the first on, with the standard error of batches of a second.
-/// `None` if hardly any arrived.
+/// The rate at which packets arrived, bit/s, from `warm_up` after the first on, with the standard error of batches of a
+/// second. `None` if hardly any arrived.
 pub(super) fn saturated(records: &[PacketRecord]) -> Option<Estimate> {
     let arrivals = arrivals(records);
     let (first, last) = (arrivals.first()?.0, arrivals.last()?.0);
@@ -69,8 +69,9 @@ pub(super) fn least_delay(records: &[PacketRecord]) -> Option<i64> {
 /// Return the limit of the bottleneck queue: the data ahead of the packets that it refused (the max-min method: delay
 /// at the loss × rate).
 ///
-/// A packet that would not have had to wait would have arrived `least` ns after it was sent, the [least one-way delay](least_delay) of
-/// packets that came one by one: under overload all wait. What arrives later than that, and was sent before, was ahead of it.
+/// A packet that would not have had to wait would have arrived `least` ns after it was sent, the [least one-way
+/// delay](least_delay) of packets that came one by one: under overload all wait. What arrives later than that, and was
+/// sent before, was ahead of it.
 pub(super) fn queue_limit(records: &[PacketRecord], least: i64) -> Option<QueueLimit> {
     let mut records = records.to_vec();
     records.sort_unstable_by_key(|record| record.index);
@@ -109,7 +110,8 @@ fn overflows(records: &[PacketRecord]) -> bool {
     window.len() >= OVERFLOW_WINDOW / 2 && lost.count() * OVERFLOW_SHARE >= window.len()
 }
 
-/// When each packet was sent; that of a lost packet whose time is not known lies between those of its neighbours. `None` if none is known.
+/// When each packet was sent; that of a lost packet whose time is not known lies between those of its neighbours.
+/// `None` if none is known.
 fn sending_times(records: &[PacketRecord]) -> Option<Vec<i64>> {
     let known: Vec<(usize, i64)> = records
         .iter()

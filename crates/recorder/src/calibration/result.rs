@@ -11,7 +11,8 @@ use crate::packet::Way;
 pub struct Calibration {
     /// Trains, gaps, rate and queue.
     pub directions: Both<DirectionCalibration>,
-    /// comp(s): packet size in bytes, and how much later than one of 1400 bytes a packet of that size arrives, ns (sooner: negative).
+    /// comp(s): packet size in bytes, and how much later than one of 1400 bytes a packet of that size arrives, ns
+    /// (sooner: negative).
     pub compensation: Both<Vec<(u16, i64)>>,
     /// Standard errors of these, ns, in the same order.
     pub compensation_error_ns: Both<Vec<u64>>,
@@ -54,8 +55,8 @@ pub struct DirectionCalibration {
     pub train: u16,
     /// G_min: the least gap between the starts of two trains after which the second is delivered like the first.
     pub least_gap_ns: u64,
-    /// F = G_min − r_last(G_min): how long the link must be empty to be as if never used; 0 if trains of this length and gap follow
-    /// each other without a pause.
+    /// F = G_min − r_last(G_min): how long the link must be empty to be as if never used; 0 if trains of this length
+    /// and gap follow each other without a pause.
     pub idle_ns: u64,
     /// B: the bytes that the bottleneck queue holds; `None` if it did not overflow.
     pub queue_bytes: Option<u64>,
@@ -138,8 +139,8 @@ impl LengthProfile {
 }
 
 impl DirectionCalibration {
-    /// When the last of `packets` packets sent at once to a cold link is there, after the first, ns: R_N(N) of the nearest lengths, linear
-    /// in between, at the saturated rate beyond.
+    /// When the last of `packets` packets sent at once to a cold link is there, after the first, ns: R_N(N) of the
+    /// nearest lengths, linear in between, at the saturated rate beyond.
     pub fn completion_ns(&self, packets: u16) -> f64 {
         let (mut below_length, mut below) = (1.0, 0.0);
         for profile in &self.lengths {

@@ -44,7 +44,8 @@ impl Arrivals {
         self.0.iter().map(|train| *train.first()?)
     }
 
-    /// Trains of one length: arrival of each packet after the first, ns. Of trains without a first packet nothing is known.
+    /// Trains of one length: arrival of each packet after the first, ns. Of trains without a first packet nothing is
+    /// known.
     fn relative(&self, length: u16) -> impl Iterator<Item = Vec<Option<f64>>> + '_ {
         let trains = self
             .0
@@ -114,8 +115,8 @@ fn lost(way: Way, what: String, sent: usize, usable: usize, needed: usize) -> Ca
     }
 }
 
-/// Means in nanoseconds. What never arrived lies between its neighbours; first and last are known. Never decreasing: where different trains
-/// make up neighbouring means, the earlier one may be the larger.
+/// Means in nanoseconds. What never arrived lies between its neighbours; first and last are known. Never decreasing:
+/// where different trains make up neighbouring means, the earlier one may be the larger.
 fn filled(each: &[Option<Estimate>]) -> Vec<i64> {
     let mut means = Vec::with_capacity(each.len());
     let (mut before, mut most) = ((0, 0.0), 0);
@@ -143,7 +144,8 @@ fn filled(each: &[Option<Estimate>]) -> Vec<i64> {
     means
 }
 
-/// R*_L(N): when the last of N packets is there according to trains of L, ns. Light opportunities first, then heavy ones (§4.4).
+/// R*_L(N): when the last of N packets is there according to trains of L, ns. Light opportunities first, then heavy
+/// ones (§4.4).
 pub(super) fn predicted(chosen: &LengthProfile, length: u16, saturated_bps: f64) -> f64 {
     match chosen.mean_arrival_ns.get(usize::from(length) - 1) {
         Some(&arrival) => arrival as f64,
@@ -187,8 +189,9 @@ fn rounded(share: f64) -> f64 {
     (share * 1e6).round() / 1e6
 }
 
-/// r_last by gap, from the longest on. The trains come in blocks, each with one of the gaps between them; the first of a block came after
-/// another gap and does not count. Short gaps at which the queue overflows, so that too many last packets are lost, are left out.
+/// r_last by gap, from the longest on. The trains come in blocks, each with one of the gaps between them; the first of
+/// a block came after another gap and does not count. Short gaps at which the queue overflows, so that too many last
+/// packets are lost, are left out.
 pub(super) fn gap_profiles(
     way: Way,
     gaps: &[Duration],
@@ -237,12 +240,13 @@ fn error_of_blocks(blocks: &[Vec<f64>]) -> Option<f64> {
         .map(|means| means.error)
 }
 
-/// G_min, the smallest gap after which r_last is within a fifth of that after the longest one, and F = G_min − r_last(G_min), at least 0.
+/// G_min, the smallest gap after which r_last is within a fifth of that after the longest one, and F = G_min −
+/// r_last(G_min), at least 0.
 ///
-/// Gaps are taken from the longest on: a short gap after which trains happen to be as slow again, because those before them are still
-/// in the queue, does not count. So that chance ends this search no sooner than the network does, what is compared with is the mean of all gaps
-/// that have passed, a standard error of the difference is granted, and the next shorter gap must agree. At the end what only that allowance
-/// has let pass is taken back.
+/// Gaps are taken from the longest on: a short gap after which trains happen to be as slow again, because those before
+/// them are still in the queue, does not count. So that chance ends this search no sooner than the network does, what
+/// is compared with is the mean of all gaps that have passed, a standard error of the difference is granted, and the
+/// next shorter gap must agree. At the end what only that allowance has let pass is taken back.
 pub(super) fn least_gap(gaps: &[GapProfile]) -> (u64, u64) {
     let Some(longest) = gaps.first() else {
         return (0, 0);
@@ -285,8 +289,8 @@ fn is_warm(gap: &GapProfile, before: &[&GapProfile], granted: bool) -> bool {
     (gap.last_ns as f64 - mean).abs() > TOLERANCE * mean + allowance
 }
 
-/// Round-trip times of trains, ns: from the sending of the first packet to the arrival of the first of the answer. `None` where either
-/// was lost.
+/// Round-trip times of trains, ns: from the sending of the first packet to the arrival of the first of the answer.
+/// `None` where either was lost.
 pub(super) fn round_trips(
     up: &[PacketRecord],
     trains: &[TimedTrain],

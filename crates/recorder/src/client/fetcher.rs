@@ -11,10 +11,10 @@ use crate::wire::{Report, Request, SessionId};
 pub(super) const POLL: Duration = Duration::from_millis(300);
 pub(super) const STEERING_POLL: Duration = Duration::from_millis(100);
 
-/// While trains measure the network, reports are requested when a train was answered: the request then makes the pause before
-/// the next train seem longer by at most about a round-trip time. That matters least at a pause of this length, when the link
-/// is cold but does not sleep yet. The fetcher waits for such a pause, then for a shorter one, then for any, and without an
-/// answer at most for [`UNANSWERED`].
+/// While trains measure the network, reports are requested when a train was answered: the request then makes the pause
+/// before the next train seem longer by at most about a round-trip time. That matters least at a pause of this length,
+/// when the link is cold but does not sleep yet. The fetcher waits for such a pause, then for a shorter one, then for
+/// any, and without an answer at most for [`UNANSWERED`].
 const HARMLESS: RangeInclusive<Duration> = Duration::from_millis(25)..=Duration::from_millis(100);
 const SHORT: Duration = Duration::from_millis(600);
 const ANY: Duration = Duration::from_secs(2);

@@ -17,8 +17,8 @@ use crate::wire::{Refusal, Request, ip_overhead, least_probe_bytes};
 /// A server's default silence of a client after which it pauses saturation.
 const SERVER_PAUSES: Duration = Duration::from_secs(15);
 
-/// The core of a path: no socket, no clock, no thread. Runs begin as soon as there is a session; a session that the server has forgotten
-/// is replaced by a new one, and its runs end incomplete.
+/// The core of a path: no socket, no clock, no thread. Runs begin as soon as there is a session; a session that the
+/// server has forgotten is replaced by a new one, and its runs end incomplete.
 pub struct Path {
     server: SocketAddr,
     session: Session,

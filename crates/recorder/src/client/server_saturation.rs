@@ -10,12 +10,13 @@ use crate::plan::Saturation;
 use crate::wire::{Probe, Request};
 use crate::workload::QueueKeeper;
 
-/// The server's saturation ends by itself after so long, so that it does not outlive its client; it is renewed well before.
+/// The server's saturation ends by itself after so long, so that it does not outlive its client; it is renewed well
+/// before.
 const LASTS: Duration = Duration::from_secs(30);
 const RENEWED_AFTER: Duration = Duration::from_secs(5);
 
-/// A saturation that is steered ends sooner, since it floods a path whose client can no longer steer it. Its rate is chosen so often, and
-/// the server is informed of a change of more than this share.
+/// A saturation that is steered ends sooner, since it floods a path whose client can no longer steer it. Its rate is
+/// chosen so often, and the server is informed of a change of more than this share.
 const STEERED_LASTS: Duration = Duration::from_secs(10);
 const STEERED_AGAIN: Duration = Duration::from_secs(2);
 const STEER: Duration = Duration::from_millis(100);

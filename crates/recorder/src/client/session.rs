@@ -1,4 +1,5 @@
-//! One session with a server: handshake, requests repeated until they are answered, and the way back after a broken connection.
+//! One session with a server: handshake, requests repeated until they are answered, and the way back after a broken
+//! connection.
 
 use std::net::SocketAddr;
 

@@ -23,8 +23,8 @@ const PAUSE: Duration = Duration::from_micros(100);
 const MANY_IN: Duration = Duration::from_millis(10);
 const MANY: usize = 100;
 
-/// A socket whose packets the kernel has refused for so long, and which hears nothing, is replaced: a modem that went away and came back is
-/// another interface of the same name.
+/// A socket whose packets the kernel has refused for so long, and which hears nothing, is replaced: a modem that went
+/// away and came back is another interface of the same name.
 const REPLACE: Duration = Duration::from_secs(3);
 
 /// An order to a path.
@@ -253,7 +253,8 @@ impl Loop {
         Ok(())
     }
 
-    /// Opens another socket if this one has been of no use for a while; where that is not possible yet, the old one stays.
+    /// Opens another socket if this one has been of no use for a while; where that is not possible yet, the old one
+    /// stays.
     fn replace_socket(&mut self, now: Time) {
         let since = *self.refused_since.get_or_insert(now);
         if now.since(since) >= REPLACE && self.path.is_silent() {

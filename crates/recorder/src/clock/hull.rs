@@ -74,14 +74,15 @@ pub struct Strip {
     pub slope: f64,
     /// Height at x = 0.
     pub middle: f64,
-    /// The largest vertical distance to a line that lies between the hulls, anywhere between the first and the last point.
+    /// The largest vertical distance to a line that lies between the hulls, anywhere between the first and the last
+    /// point.
     pub uncertainty: f64,
 }
 
 /// The strip between points above and points below, which are given `mirrored` upside down; `None` if either has none.
 ///
-/// Its slope is the likeliest, delays being exponential above their minimum in each direction. Where the points leave no strip, the clocks do not
-/// differ by a line: it is the line that is least wrong, and as much is uncertain.
+/// Its slope is the likeliest, delays being exponential above their minimum in each direction. Where the points leave
+/// no strip, the clocks do not differ by a line: it is the line that is least wrong, and as much is uncertain.
 pub fn strip(above_hull: &Hull, mirrored_hull: &Hull) -> Option<Strip> {
     let (above, mirrored) = (above_hull.points(), mirrored_hull.points());
     let (first, last) = ends(&above, &mirrored)?;

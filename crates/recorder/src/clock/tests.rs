@@ -73,8 +73,9 @@ proptest! {
         let last = 120e9;
         // Half of what the least delays differ by cannot be known; the rest is error.
         let asymmetry = (up - down) / 2.0 * MS;
-        // Where queues hide one direction, the other's least delay that steps half-way cannot be distinguished from a clock that runs as much
-        // faster over half of the recording; and what that delay is afterwards counts for the time before, too.
+        // Where queues hide one direction, the other's least delay that steps half-way cannot be distinguished from a
+        // clock that runs as much faster over half of the recording; and what that delay is afterwards counts for the
+        // time before, too.
         let step_as_drift = step * MS / (last / 2.0) * 1e6;
         let (mut wrong, mut drifts, mut uncertainties) = (Vec::new(), Vec::new(), Vec::new());
         for turn in 0..3 {

@@ -66,7 +66,8 @@ impl Paths {
         })
     }
 
-    /// Opens the path of the heavy workload beside the light one. With `leaning` it has its requests made over the first.
+    /// Opens the path of the heavy workload beside the light one. With `leaning` it has its requests made over the
+    /// first.
     pub(super) fn open_second(&mut self, leaning: bool) -> Result<()> {
         let interface = self.access.second.as_deref();
         let second = start(Name::Second, &self.access, interface, &self.sender)?;

@@ -129,8 +129,8 @@ impl Schedule {
         slot.until = until;
     }
 
-    /// When a turn of the workload whose turn it is ends that begins at `start`: it has the rest of the recording where too
-    /// little would be left for a turn of the other one.
+    /// When a turn of the workload whose turn it is ends that begins at `start`: it has the rest of the recording where
+    /// too little would be left for a turn of the other one.
     fn turn_end(&self, start: Time) -> Time {
         let (own, other) = match self.turn {
             Role::Light => self.turns,

@@ -1,7 +1,7 @@
 //! The journal: everything as it happens, in blocks that are whole or not at all.
 //!
-//! A block is its length and a hash, four bytes each, and its entries; all numbers are little-endian. What follows the last whole block was
-//! being written when the recorder died, and is ignored.
+//! A block is its length and a hash, four bytes each, and its entries; all numbers are little-endian. What follows the
+//! last whole block was being written when the recorder died, and is ignored.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};

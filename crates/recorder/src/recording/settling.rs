@@ -12,7 +12,8 @@ struct Way<'a> {
 }
 
 impl<'a> Settling<'a> {
-    /// Packets of each direction, and for how long they are to wait at the least, ns: their delay less the least one of the run.
+    /// Packets of each direction, and for how long they are to wait at the least, ns: their delay less the least one of
+    /// the run.
     pub(super) fn new(ways: [(&'a Vec<PacketRecord>, Option<u64>); 2]) -> Self {
         let way = |(packets, wait): (&'a Vec<PacketRecord>, Option<u64>)| {
             let least = packets.iter().filter_map(delay).min().unwrap_or(0);
@@ -24,8 +25,8 @@ impl<'a> Settling<'a> {
         Self(ways.into_iter().filter_map(way).collect())
     }
 
-    /// Since when the path carried in a span what it could: since the first packet arrived in each direction that had waited for long
-    /// enough. `None` if there is none; the span's start if nothing is adaptive.
+    /// Since when the path carried in a span what it could: since the first packet arrived in each direction that had
+    /// waited for long enough. `None` if there is none; the span's start if nothing is adaptive.
     pub(super) fn settled(&self, (start, end): (i64, i64)) -> Option<i64> {
         self.0.iter().try_fold(start, |settled, way| {
             let waited = |packet: &&PacketRecord| delay(packet).is_some_and(|it| it >= way.delay);

@@ -8,7 +8,8 @@ use crate::wire::{
 
 use super::{Filler, ReplayWindow, Resumption, Standing};
 
-/// One end of a session: seals what it sends, each message under a separate sequence number, and opens what the other end sent.
+/// One end of a session: seals what it sends, each message under a separate sequence number, and opens what the other
+/// end sent.
 pub struct Channel {
     resumption: Resumption,
     noise: StatelessTransportState,
@@ -79,7 +80,8 @@ impl Channel {
         self.seal(Kind::Control, body, out)
     }
 
-    /// Appends a probe of this many bytes of payload in all, or with no filler if it is not that short; its sequence number.
+    /// Appends a probe of this many bytes of payload in all, or with no filler if it is not that short; its sequence
+    /// number.
     pub fn seal_probe(
         &mut self,
         kind: Kind,
@@ -146,8 +148,8 @@ impl Channel {
     }
 }
 
-/// Each key seals in one direction of one session, whose sequence numbers come once, so no nonce comes twice. The kind is in it, too: with
-/// the session's key it vouches for all of the header.
+/// Each key seals in one direction of one session, whose sequence numbers come once, so no nonce comes twice. The kind
+/// is in it, too: with the session's key it vouches for all of the header.
 fn nonce(header: &Header) -> u64 {
     u64::from(header.kind as u8) << 48 | header.sequence
 }

@@ -41,8 +41,9 @@ impl Secret {
     }
 }
 
-/// The keys of a secret. Those of the codes authenticate hellos and the answers to them that need no session; a sender without the secret
-/// is ignored at the cost of one code, before any Noise. They do not depend on the version of the protocol.
+/// The keys of a secret. Those of the codes authenticate hellos and the answers to them that need no session; a sender
+/// without the secret is ignored at the cost of one code, before any Noise. They do not depend on the version of the
+/// protocol.
 #[derive(Clone)]
 pub struct HandshakeKeys {
     client: CodeKey,

@@ -1,4 +1,5 @@
-//! The handshake of Noise (revision 34, pattern NNpsk0): fresh Diffie-Hellman keys of both ends, authenticated by the secret.
+//! The handshake of Noise (revision 34, pattern NNpsk0): fresh Diffie-Hellman keys of both ends, authenticated by the
+//! secret.
 
 use std::sync::LazyLock;
 
@@ -79,7 +80,8 @@ impl HandshakeKeys {
         Some((Handshake(state), datagram))
     }
 
-    /// The server's end of the handshake of a hello, and what the client claims. `None` for a hello that the secret did not make.
+    /// The server's end of the handshake of a hello, and what the client claims. `None` for a hello that the secret did
+    /// not make.
     pub fn accept(&self, hello: &Hello) -> Option<(Handshake, Option<Claim>)> {
         let (mut state, mut payload) = (self.begin(hello.cookie, false).ok()?, [0; Claim::BYTES]);
         state.read_message(&hello.noise, &mut payload).ok()?;
@@ -88,7 +90,8 @@ impl HandshakeKeys {
 }
 
 impl Handshake {
-    /// The datagram with the server's welcome, and the server's end of a new session. `None` if the system has no random bytes.
+    /// The datagram with the server's welcome, and the server's end of a new session. `None` if the system has no
+    /// random bytes.
     pub fn welcome(mut self, welcome: &Welcome) -> Option<(Vec<u8>, Channel)> {
         let (mut payload, mut datagram) = (Vec::new(), vec![0; Welcome::DATAGRAM_BYTES]);
         welcome.encode(&mut payload);

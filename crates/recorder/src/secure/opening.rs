@@ -10,7 +10,8 @@ use super::{Channel, Handshake, HandshakeKeys, Resumption, Secret};
 const REPEAT_FIRST: Duration = Duration::from_millis(250);
 const REPEAT_AT_MOST: Duration = Duration::from_secs(2);
 
-/// A handshake that has begun: say [`Opening::step`] whenever its time has come, hand over what arrives, until it is over.
+/// A handshake that has begun: say [`Opening::step`] whenever its time has come, hand over what arrives, until it is
+/// over.
 ///
 /// It never gives up by itself: a server does not answer a client with another secret, so silence is all there is.
 pub struct Opening {

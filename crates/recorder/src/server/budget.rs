@@ -1,4 +1,5 @@
-//! A rate that may not be exceeded for longer than a burst: the generic cell rate algorithm (ITU-T I.371, virtual scheduling).
+//! A rate that may not be exceeded for longer than a burst: the generic cell rate algorithm (ITU-T I.371, virtual
+//! scheduling).
 
 use cellbed_link::{BitRate, Bytes, Duration, Time};
 

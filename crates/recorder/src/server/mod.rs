@@ -67,7 +67,8 @@ struct Received {
 }
 
 impl Server {
-    /// Without sessions. `seed` is fresh random bytes for each start of a server, or two of them would accept each other's handshakes.
+    /// Without sessions. `seed` is fresh random bytes for each start of a server, or two of them would accept each
+    /// other's handshakes.
     pub fn new(secret: &Secret, limits: Limits, seed: &[u8; 32]) -> Self {
         let limits = limits.checked();
         let mut randoms = Randoms::new(seed);
@@ -115,7 +116,8 @@ impl Server {
         }
     }
 
-    /// Takes a datagram, which may be anything, and appends what it causes to `out`. `arrived` is the kernel's stamp, on the clock of `now`.
+    /// Takes a datagram, which may be anything, and appends what it causes to `out`. `arrived` is the kernel's stamp,
+    /// on the clock of `now`.
     pub fn receive(
         &mut self,
         now: Time,

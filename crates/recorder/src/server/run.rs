@@ -45,7 +45,8 @@ impl Run {
         self.saturator = None;
     }
 
-    /// Notes that a request of this session with this number steers the saturation; `false` if it is overtaken by a later one.
+    /// Notes that a request of this session with this number steers the saturation; `false` if it is overtaken by a
+    /// later one.
     pub(super) fn steer(&mut self, by: SessionId, sequence: u64) -> bool {
         let overtaken = self
             .steered

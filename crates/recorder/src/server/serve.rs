@@ -43,7 +43,8 @@ pub struct Statistics {
     pub sending_bps: f64,
     /// Packets that this machine lost before the server saw them, since the server started.
     pub overflows: u64,
-    /// Packets that the kernel did not take, since the server started; of those that are too long for an interface one a round is counted.
+    /// Packets that the kernel did not take, since the server started; of those that are too long for an interface one
+    /// a round is counted.
     pub unsendable: u64,
 }
 
@@ -86,7 +87,8 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Opens the socket: from now on packets of clients arrive, and are answered by [`Serving::run`]. `seed` is fresh random bytes.
+    /// Opens the socket: from now on packets of clients arrive, and are answered by [`Serving::run`]. `seed` is fresh
+    /// random bytes.
     pub fn bind(config: &ServeConfig, secret: &Secret, seed: &[u8; 32]) -> Result<Self> {
         Ok(Self {
             socket: Socket::bind(&config.local)?,

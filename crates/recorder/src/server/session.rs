@@ -15,7 +15,8 @@ pub(super) struct Session {
     pub(super) channel: Channel,
     /// Address at which the client has shown that it receives.
     pub(super) address: SocketAddr,
-    /// The codes of the hello that began the session and of the one that showed its address, and the welcome to the latter.
+    /// The codes of the hello that began the session and of the one that showed its address, and the welcome to the
+    /// latter.
     hellos: [[u8; CODE_BYTES]; 2],
     welcome: Vec<u8>,
     cookie_given: Time,
@@ -57,7 +58,8 @@ impl Session {
         (self.hellos[1] == *hello).then(|| self.welcome.clone())
     }
 
-    /// Makes the address that this hello proves the session's, unless a later one has proved another; returns whether it did.
+    /// Makes the address that this hello proves the session's, unless a later one has proved another; returns whether
+    /// it did.
     pub(super) fn move_to(&mut self, hello: &Proved, welcome: &[u8]) -> bool {
         let given = Time::from_nanos(hello.cookie.given_ns);
         if given <= self.cookie_given {
@@ -69,7 +71,8 @@ impl Session {
         true
     }
 
-    /// The client closes the session, whose state is removed at once. Its handshake is kept as long as it could be replayed.
+    /// The client closes the session, whose state is removed at once. Its handshake is kept as long as it could be
+    /// replayed.
     pub(super) fn end(&mut self) {
         self.ended = true;
         self.runs.clear();

@@ -28,7 +28,8 @@ pub fn sleep_until(deadline: Time) {
     let _ = clock_nanosleep_absolute(SleepClock::Monotonic, &until);
 }
 
-/// Lets the calling thread wake up as close to its deadlines as the kernel can: by default it may be 50 µs late to save wake-ups.
+/// Lets the calling thread wake up as close to its deadlines as the kernel can: by default it may be 50 µs late to save
+/// wake-ups.
 pub fn sharpen_timers() {
     // Where it is not allowed, departures are some 50 µs late, and their stamps show it.
     let _ = set_current_timer_slack(std::num::NonZeroU64::new(1));
@@ -49,7 +50,8 @@ impl Instant {
         }
     }
 
-    /// When a packet came whose kernel stamp is `stamp`. One that cannot be, since the wall clock was set meanwhile, counts as now.
+    /// When a packet came whose kernel stamp is `stamp`. One that cannot be, since the wall clock was set meanwhile,
+    /// counts as now.
     pub(super) fn of_stamp(&self, stamp: Time) -> Time {
         let age = self.wall.since(stamp);
         if stamp > self.wall || age > OLDEST {

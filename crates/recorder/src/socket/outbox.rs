@@ -43,7 +43,8 @@ impl Outbox {
         Self::default()
     }
 
-    /// Adds a packet for `to`, whose UDP payload `write` appends to the bytes it is given. If it appends none there is no packet.
+    /// Adds a packet for `to`, whose UDP payload `write` appends to the bytes it is given. If it appends none there is
+    /// no packet.
     pub fn push(&mut self, to: SocketAddr, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.bytes.len();
         write(&mut self.bytes);
@@ -116,11 +117,12 @@ impl Outbox {
 }
 
 impl Socket {
-    /// Sends all packets of `outbox` and empties it, waiting where the kernel's buffer is full. Packets of one train, of one length to one
-    /// peer, are handed to the kernel as one piece (`UDP_SEGMENT`), so that nothing comes between them.
+    /// Sends all packets of `outbox` and empties it, waiting where the kernel's buffer is full. Packets of one train,
+    /// of one length to one peer, are handed to the kernel as one piece (`UDP_SEGMENT`), so that nothing comes between
+    /// them.
     ///
-    /// A path that is gone for the moment (no route, interface down) is no error: those packets count as refused. An error names the first
-    /// packet that the kernel never takes; all others are still sent.
+    /// A path that is gone for the moment (no route, interface down) is no error: those packets count as refused. An
+    /// error names the first packet that the kernel never takes; all others are still sent.
     pub fn send(&self, outbox: &mut Outbox) -> Result<Sent> {
         let mut sent = Sent::default();
         let mut first = 0;

@@ -1,7 +1,7 @@
 //! The messages between the two ends of a recorder, as bytes: encoding and decoding, and nothing else.
 //!
-//! All numbers are big-endian. Decoding any bytes gives a message or [`Malformed`], never a panic, and allocates no more than a small
-//! multiple of what came in. `docs/reference/recorder-protocol.md` is the specification.
+//! All numbers are big-endian. Decoding any bytes gives a message or [`Malformed`], never a panic, and allocates no
+//! more than a small multiple of what came in. `docs/reference/recorder-protocol.md` is the specification.
 
 mod field;
 mod handshake;
@@ -18,8 +18,8 @@ pub use reply::{Refusal, Reply};
 pub use report::{Arrival, ArrivalsDecoder, ArrivalsEncoder, REPORT_BYTES, Report};
 pub use request::Request;
 
-/// The version that this code speaks. From version 2 on a hello of another version is rejected if it is authentic: its first two bytes and
-/// its code, and the code and reason of a rejection, are the same in all versions.
+/// The version that this code speaks. From version 2 on a hello of another version is rejected if it is authentic: its
+/// first two bytes and its code, and the code and reason of a rejection, are the same in all versions.
 pub const VERSION: u8 = 2;
 
 /// Bytes that are no message of this version, with the reason.

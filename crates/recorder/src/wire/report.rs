@@ -1,7 +1,7 @@
 //! Arrivals of a client's probes at the server, in chunks that fit a datagram.
 //!
-//! An arrival is encoded as its difference from the one expected after the one before: same train, next index, same length. Such a one takes the
-//! byte of flags and two to four bytes of time.
+//! An arrival is encoded as its difference from the one expected after the one before: same train, next index, same
+//! length. Such a one takes the byte of flags and two to four bytes of time.
 
 use super::field::{Field, Reader, put_signed, put_variable};
 use super::{HEADER_BYTES, Malformed, TAG_BYTES};
@@ -20,7 +20,8 @@ const NEW_TRAIN: u8 = 1;
 const NEW_INDEX: u8 = 2;
 const NEW_BYTES: u8 = 4;
 
-/// One copy of a probe arrived at the server. A second arrival of the same train and index is another copy of the same packet.
+/// One copy of a probe arrived at the server. A second arrival of the same train and index is another copy of the same
+/// packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Arrival {
     /// Number of the train; 0 for saturation.

@@ -3,14 +3,15 @@
 use super::field::{Field, Reader};
 use super::{Malformed, SessionId};
 
-/// A request of a client. Each is answered by one [`Reply`](super::Reply) (a [`Request::Reports`] by as many reports as there are) and may
-/// be repeated until it is: doing it twice is doing it once, and of two that contradict each other the later sent holds.
+/// A request of a client. Each is answered by one [`Reply`](super::Reply) (a [`Request::Reports`] by as many reports as
+/// there are) and may be repeated until it is: doing it twice is doing it once, and of two that contradict each other
+/// the later sent holds.
 ///
 /// `of` names the session that has the run: the client's own, or one of the same group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Lets sessions that know the same token read each other's reports and steer each other's saturation, so that one device of a
-    /// client can speak for another whose queue is long.
+    /// Lets sessions that know the same token read each other's reports and steer each other's saturation, so that one
+    /// device of a client can speak for another whose queue is long.
     Group {
         /// Random bytes of the client.
         token: [u8; 16],
@@ -42,7 +43,8 @@ pub enum Request {
         /// From the arrival of this request, ns.
         for_ns: u64,
     },
-    /// Asks for the run's chunks of arrivals from number `from` on; all chunks before it are acknowledged, and forgotten.
+    /// Asks for the run's chunks of arrivals from number `from` on; all chunks before it are acknowledged, and
+    /// forgotten.
     Reports {
         /// Session of the run.
         of: SessionId,

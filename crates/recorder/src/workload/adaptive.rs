@@ -73,8 +73,8 @@ mod tests {
     const LEAST: Duration = Duration::from_millis(750);
     const MOST: Duration = Duration::from_millis(3_000);
 
-    /// Waits of packets, with when they arrived, at a bottleneck that takes `spacing` a packet and loses the packets of `lost`; packets travel
-    /// for `travel` beside, and news comes 20 ms later, from a clock that is an hour behind.
+    /// Waits of packets, with when they arrived, at a bottleneck that takes `spacing` a packet and loses the packets of
+    /// `lost`; packets travel for `travel` beside, and news comes 20 ms later, from a clock that is an hour behind.
     fn waits(
         spacing: Duration,
         seconds: u64,

@@ -13,7 +13,8 @@ const CORRECTION: Duration = Duration::from_secs(1);
 /// Time constant with which the target follows the delays.
 const LEARNING: Duration = Duration::from_secs(10);
 
-/// While so large a share of the packets of [`SPAN_NS`] is lost, the queue overflows: it holds less than the wait aimed at.
+/// While so large a share of the packets of [`SPAN_NS`] is lost, the queue overflows: it holds less than the wait aimed
+/// at.
 const OVERFLOWING: f64 = 0.05;
 
 /// Ratio of the rate sent to an overflowing queue to the delivered rate: enough to keep it full where the path becomes
@@ -26,14 +27,16 @@ const SLOWEST: f64 = 20.0;
 /// After so long without news, packets underway count as lost: a path that was gone must be filled again.
 const SILENCE: Duration = Duration::from_secs(6);
 
-/// Chooses the rate of a saturation such that its packets wait between two times, in the middle if it can be (the bounds are those of
-/// Winstein et al., "Stochastic Forecasts Achieve High Throughput and Low Delay over Cellular Networks", NSDI 2013, §4.1: 0.75 and 3 s).
+/// Chooses the rate of a saturation such that its packets wait between two times, in the middle if it can be (the
+/// bounds are those of Winstein et al., "Stochastic Forecasts Achieve High Throughput and Low Delay over Cellular
+/// Networks", NSDI 2013, §4.1: 0.75 and 3 s).
 ///
-/// That paper widens a window by one for each packet that waited too short and narrows it by 20 for each that waited too long; a
-/// change of the path's rate then shows only after the whole queue. Here the window is what the path has delivered in the last second, times
-/// the wait aimed at, and the rate is what is delivered and what the window lacks: it follows a change within a second, and grows
-/// exponentially while there is no queue. A queue that overflows before packets have waited so long is sent twice what it
-/// delivers. News of arrivals must come over another path than the one that is kept busy.
+/// That paper widens a window by one for each packet that waited too short and narrows it by 20 for each that waited
+/// too long; a change of the path's rate then shows only after the whole queue. Here the window is what the path has
+/// delivered in the last second, times the wait aimed at, and the rate is what is delivered and what the window lacks:
+/// it follows a change within a second, and grows exponentially while there is no queue. A queue that overflows before
+/// packets have waited so long is sent twice what it delivers. News of arrivals must come over another path than the
+/// one that is kept busy.
 #[derive(Clone, Debug)]
 pub struct QueueKeeper {
     least: Duration,
@@ -43,7 +46,8 @@ pub struct QueueKeeper {
     fastest: f64,
     /// Wait that is aimed at, s. It is longer than the middle by as long as packets travel, which it learns.
     aim: f64,
-    /// Packets that were sent, those that are thought to have been sent since, and those known to have arrived or to have been passed.
+    /// Packets that were sent, those that are thought to have been sent since, and those known to have arrived or to
+    /// have been passed.
     sent: u32,
     thought: f64,
     through: u32,
@@ -89,7 +93,8 @@ impl QueueKeeper {
         }
     }
 
-    /// Packet `index` was sent at `sent_ns` of the sender's clock and arrived at `arrived_ns` of the receiver's, which need not agree.
+    /// Packet `index` was sent at `sent_ns` of the sender's clock and arrived at `arrived_ns` of the receiver's, which
+    /// need not agree.
     pub fn arrived(&mut self, now: Time, index: u32, sent_ns: i64, arrived_ns: i64) {
         self.last_report = self.last_report.max(now);
         self.through = self.through.max(index.saturating_add(1));
@@ -132,7 +137,8 @@ impl QueueKeeper {
         1.0 - self.arrivals.len() as f64 / sent > OVERFLOWING
     }
 
-    /// Chooses the rate from now on, by what is known now. To be asked each 50 or 100 ms; in between the rate that was chosen holds.
+    /// Chooses the rate from now on, by what is known now. To be asked each 50 or 100 ms; in between the rate that was
+    /// chosen holds.
     pub fn choose(&mut self, now: Time) -> BitRate {
         let passed = now.since(self.chosen);
         self.thought += self.rate * passed.as_secs_f64();

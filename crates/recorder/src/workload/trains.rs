@@ -32,8 +32,8 @@ impl TrainScheduler {
         (more && !self.plan.rotation.is_empty()).then_some(self.due)
     }
 
-    /// The train that is due at `now`, and its number. After a pause in which several would have been due there is one, and the next a
-    /// gap later.
+    /// The train that is due at `now`, and its number. After a pause in which several would have been due there is one,
+    /// and the next a gap later.
     pub fn emit(&mut self, now: Time) -> Option<(u32, Train)> {
         if self.next_event()? > now {
             return None;

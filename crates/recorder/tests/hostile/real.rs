@@ -140,7 +140,8 @@ fn arrivals_carry_the_kernels_stamps_and_an_answer_follows() {
             answer_bytes: 500,
             sent_ns: 0,
         };
-        // The stamp is the wall clock's, brought to the monotonic one, between two looks at which a loaded machine may do other things.
+        // The stamp is the wall clock's, brought to the monotonic one, between two looks at which a loaded machine may
+        // do other things.
         let before = (now() - Duration::from_secs(1)).as_nanos();
         let mut datagram = Vec::new();
         channel

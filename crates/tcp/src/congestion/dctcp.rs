@@ -74,8 +74,8 @@ impl Default for Marks {
 }
 
 impl Marks {
-    /// Counts acknowledged segments, some of them marked; updates the estimate once per window (§3.3). upto: all before has
-    /// arrived. next: the first byte that was not sent.
+    /// Counts acknowledged segments, some of them marked; updates the estimate once per window (§3.3). upto: all before
+    /// has arrived. next: the first byte that was not sent.
     pub fn count(&mut self, segments: u64, marked: u64, upto: u64, next: u64) {
         self.acknowledged += segments;
         self.marked += marked;
@@ -86,7 +86,8 @@ impl Marks {
         }
     }
 
-    /// Returns whether the window has been reduced for what is in flight: it neither grows nor shrinks (RFC 3168 §6.1.2).
+    /// Returns whether the window has been reduced for what is in flight: it neither grows nor shrinks (RFC 3168
+    /// §6.1.2).
     pub fn is_reduced(&self, upto: u64) -> bool {
         upto <= self.reduced_until
     }
@@ -117,9 +118,9 @@ mod tests {
 
     #[test]
     fn alpha_and_the_sawtooth_are_those_of_the_closed_form() {
-        // Alizadeh et al. §3.3, a round trip at a time: the window grows by 1 up to W + 1, where all of a round is marked, then
-        // falls by α/2. α²(1 − α/4) = (2 W + 1)/(W + 1)², and the amplitude is (W + 1) α/2. W is so small that α is nearly
-        // constant over a cycle (g < 1.386 / sqrt(2 W)).
+        // Alizadeh et al. §3.3, a round trip at a time: the window grows by 1 up to W + 1, where all of a round is
+        // marked, then falls by α/2. α²(1 − α/4) = (2 W + 1)/(W + 1)², and the amplitude is (W + 1) α/2. W is so small
+        // that α is nearly constant over a cycle (g < 1.386 / sqrt(2 W)).
         let critical = 60.0;
         let (mut law, mut window, mut upto) = (Marks::default(), critical, 0);
         let (mut least, mut most, mut alpha) = (f64::INFINITY, 0.0f64, 0.0);

@@ -31,8 +31,8 @@ struct Round {
 }
 
 impl HyStart {
-    /// Returns whether a train of acknowledgements is as long as half a round trip, or a round's round trips are longer than the
-    /// shortest by an eighth of it. least: the shortest.
+    /// Returns whether a train of acknowledgements is as long as half a round trip, or a round's round trips are longer
+    /// than the shortest by an eighth of it. least: the shortest.
     pub fn shall_end(
         &mut self,
         at: &AckSample,

@@ -1,7 +1,7 @@
 //! Congestion control: how many segments a sender may have in flight, and how fast they leave.
 //!
-//! A law is a C header ([`cellbed_laws`]), which runs in the kernel, too, or a file here with a [`Controller`] and a line in
-//! the list `controllers!`.
+//! A law is a C header ([`cellbed_laws`]), which runs in the kernel, too, or a file here with a [`Controller`] and a
+//! line in the list `controllers!`.
 
 mod bbr;
 mod cubic;
@@ -24,8 +24,8 @@ pub(super) use window::{Usage, Window};
 use super::Tcp;
 use super::rate::RateSample;
 
-/// Defines [`Control`] and [`AnyController`] from a list of laws: `/// DOCUMENTATION`, `NAME => TYPE`. The name of a law in
-/// scenarios and simulations is `NAME` in lower case.
+/// Defines [`Control`] and [`AnyController`] from a list of laws: `/// DOCUMENTATION`, `NAME => TYPE`. The name of a
+/// law in scenarios and simulations is `NAME` in lower case.
 macro_rules! controllers {
     ($($(#[$doc:meta])* $name:ident => $law:ty,)*) => {
         /// A congestion control law.
@@ -121,7 +121,8 @@ impl From<Control> for String {
     }
 }
 
-/// A congestion control law, after Linux's `tcp_congestion_ops`, whose names of the methods are given. Sizes are in segments.
+/// A congestion control law, after Linux's `tcp_congestion_ops`, whose names of the methods are given. Sizes are in
+/// segments.
 ///
 /// The provided methods are those of NewReno. The sender repairs losses alone (RFC 6937) and sets the window meanwhile.
 pub(super) trait Controller {
@@ -136,8 +137,8 @@ pub(super) trait Controller {
     /// Takes in a round-trip sample (`pkts_acked`).
     fn on_round_trip(&mut self, _ack: &AckSample, _round_trip: Duration) {}
 
-    /// Takes in the marks among newly acknowledged segments, also if there are none (`in_ack_event`). repairing: losses have
-    /// reduced the window.
+    /// Takes in the marks among newly acknowledged segments, also if there are none (`in_ack_event`). repairing: losses
+    /// have reduced the window.
     fn on_ecn(&mut self, _ack: &AckSample, _marked: u64, _repairing: bool) {}
 
     /// Grows the window by newly acknowledged segments (`cong_avoid`). Not called while losses are repaired.
@@ -145,8 +146,8 @@ pub(super) trait Controller {
         grow(self, ack);
     }
 
-    /// Returns the growth of the window per acknowledged segment behind slow start: NewReno's is a segment in a round trip (RFC
-    /// 5681 §3.1).
+    /// Returns the growth of the window per acknowledged segment behind slow start: NewReno's is a segment in a round
+    /// trip (RFC 5681 §3.1).
     fn increase(&mut self, _ack: &AckSample, _segments: f64) -> f64 {
         1.0 / self.window().size
     }

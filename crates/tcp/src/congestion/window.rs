@@ -31,8 +31,8 @@ impl Window {
         self.size < self.threshold
     }
 
-    /// Grows by acknowledged segments up to the threshold (RFC 5681 §3.1), and returns those that remain for congestion avoidance;
-    /// `None` if slow start took all.
+    /// Grows by acknowledged segments up to the threshold (RFC 5681 §3.1), and returns those that remain for congestion
+    /// avoidance; `None` if slow start took all.
     pub fn slow_start(&mut self, segments: f64) -> Option<f64> {
         if !self.is_slow_start() {
             return Some(segments);
@@ -57,8 +57,8 @@ impl Window {
     }
 }
 
-/// Use of the window over about a round trip, as Linux judges it: a window that is not used must not grow (RFC 7661 §4 has the
-/// reasons).
+/// Use of the window over about a round trip, as Linux judges it: a window that is not used must not grow (RFC 7661 §4
+/// has the reasons).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Usage {
     limited: bool,
@@ -69,8 +69,8 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// Records an attempt to send. held_back: data waits for the window. under_way: segments. missing, next: the first byte that
-    /// has not arrived, and that has not been sent.
+    /// Records an attempt to send. held_back: data waits for the window. under_way: segments. missing, next: the first
+    /// byte that has not arrived, and that has not been sent.
     pub fn note(&mut self, held_back: bool, under_way: u64, missing: u64, next: u64) {
         let more = !self.limited && under_way > self.most;
         if missing >= self.end || held_back || more {

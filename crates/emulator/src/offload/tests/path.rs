@@ -106,8 +106,8 @@ type Arrival<P> = (Time, P, Bytes, Tag);
 /// When which packet left, died or was doubled.
 type Event = (Time, Time, Fate, Bytes);
 
-/// Lets packets through a direction, looked at at every event or at arrivals only. `apply` returns what has become of one that
-/// has left.
+/// Lets packets through a direction, looked at at every event or at arrivals only. `apply` returns what has become of
+/// one that has left.
 fn travel<P: Clone>(
     stages: Vec<StageConfig>,
     arrivals: Vec<Arrival<P>>,

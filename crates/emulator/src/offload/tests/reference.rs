@@ -1,4 +1,5 @@
-//! Segmentation once more, as plainly as the RFCs have it and without a look at the other code: what the tests compare with.
+//! Segmentation once more, as plainly as the RFCs have it and without a look at the other code: what the tests compare
+//! with.
 
 use crate::offload::{VNET_BYTES, Vnet};
 
@@ -63,8 +64,8 @@ pub fn wire(bytes: &[u8]) -> Vec<Vec<u8>> {
     packets
 }
 
-/// Writes the transport checksum, computed from the packet alone. A sum of zero is written as its other form, `0xffff`, because
-/// zero means "no checksum" in UDP (RFC 768); Linux does so for TCP, too, where both forms are valid.
+/// Writes the transport checksum, computed from the packet alone. A sum of zero is written as its other form, `0xffff`,
+/// because zero means "no checksum" in UDP (RFC 768); Linux does so for TCP, too, where both forms are valid.
 fn finish(packet: &mut [u8], transport: usize, offset: usize, v4: bool) {
     packet[transport + offset..transport + offset + 2].fill(0);
     let pseudo = pseudo_header(packet, transport, offset, v4);

@@ -13,8 +13,8 @@ use crate::units::{BitRate, Bytes, saturate};
 use bucket::Bucket;
 use stepped::Stepped;
 
-/// A server in front of a queue. It holds one packet at a time, the head; without stepping through time, so that a gap of
-/// any length costs one search.
+/// A server in front of a queue. It holds one packet at a time, the head; without stepping through time, so that a gap
+/// of any length costs one search.
 #[derive(Clone, Debug)]
 pub(crate) enum Service {
     Opportunities(ByteWise),
@@ -87,8 +87,8 @@ impl Service {
         self.owe(owed);
     }
 
-    /// Lays other opportunities in front of those of the recording, where one is played. What was offered before `now` is
-    /// lost; what was sent of the head stays sent.
+    /// Lays other opportunities in front of those of the recording, where one is played. What was offered before `now`
+    /// is lost; what was sent of the head stays sent.
     pub(crate) fn splice(&mut self, now: Time, head: Head) {
         if let Self::Opportunities(service) = self {
             service.owed = service.owed.saturating_sub(service.sent(now));

@@ -11,8 +11,8 @@ use crate::time::{Duration, Time};
 use crate::units::{Bytes, MTU};
 use control::{Control, ramp, recur};
 
-/// DualPI2's parameters. The default is that of RFC 9332 Appendix A.1 (Figure 2) with the scheduler's weights of Linux and
-/// no limit.
+/// DualPI2's parameters. The default is that of RFC 9332 Appendix A.1 (Figure 2) with the scheduler's weights of Linux
+/// and no limit.
 ///
 /// Packets marked ECT(1) or CE wait in the low-latency queue L, all others in the classic queue C. Of what the RFC
 /// names as additions of the reference implementation (Appendix A.1) both are here: the scheduler's credit changes
@@ -49,7 +49,8 @@ pub struct DualPi2Config {
     /// k: packets of L are marked with k times the base probability, packets of C signalled with its square (2,
     /// Appendix C).
     pub coupling: f64,
-    /// Sojourn time up to which queue L marks nothing of itself (`minTh`, 800 µs). From there the probability rises to 1 …
+    /// Sojourn time up to which queue L marks nothing of itself (`minTh`, 800 µs). From there the probability rises to
+    /// 1 …
     #[serde(rename = "threshold_ns")]
     pub threshold: Duration,
     /// … within this much more (`range`, 400 µs); zero makes a step of it (Appendix A.1, note c).

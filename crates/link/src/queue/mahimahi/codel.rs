@@ -197,8 +197,9 @@ mod tests {
             sent.push(queue.pop(ms(now), &mut dropped).unwrap().packet);
             lost.extend(dropped.into_iter().map(|(item, _)| (now, item.packet)));
         }
-        // Above target from 10 ms on. At 110 ms packet 100 is late: it is sent and 101 is dropped. The next drops are due
-        // 100 / √1, 100 / √2 … ms on, rounded down: 210, 280, 337, 387. What is dropped is behind the one sent then.
+        // Above target from 10 ms on. At 110 ms packet 100 is late: it is sent and 101 is dropped. The next drops are
+        // due 100 / √1, 100 / √2 … ms on, rounded down: 210, 280, 337, 387. What is dropped is behind the one sent
+        // then.
         assert_eq!(
             lost,
             [(110, 101), (210, 202), (280, 273), (337, 331), (387, 382)]

@@ -1,7 +1,7 @@
 //! The managed queues of Mahimahi, which are not those of the RFCs whose names they bear.
 //!
-//! They reproduce what its `mm-link` does, in whole milliseconds and with the 4 bytes counted that its TUN device puts in
-//! front of every packet (Netravali et al., "Mahimahi: Accurate Record-and-Replay for HTTP", USENIX ATC 2015; the
+//! They reproduce what its `mm-link` does, in whole milliseconds and with the 4 bytes counted that its TUN device puts
+//! in front of every packet (Netravali et al., "Mahimahi: Accurate Record-and-Replay for HTTP", USENIX ATC 2015; the
 //! behaviour is that of version 0.98). The packet in service is outside of their limits.
 
 mod codel;

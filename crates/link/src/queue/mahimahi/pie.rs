@@ -226,8 +226,9 @@ impl Control {
     }
 }
 
-/// The "minimal standard" generator (Park & Miller, "Random number generators: good ones are hard to find", CACM 31(10),
-/// 1988): xₙ₊₁ = 16807 xₙ mod 2³¹ − 1, which is the default engine of the C++ library that the original is built with.
+/// The "minimal standard" generator (Park & Miller, "Random number generators: good ones are hard to find", CACM
+/// 31(10), 1988): xₙ₊₁ = 16807 xₙ mod 2³¹ − 1, which is the default engine of the C++ library that the original is
+/// built with.
 #[derive(Clone, Debug)]
 struct MinStd(u64);
 

@@ -25,12 +25,13 @@ use crate::units::{BitRate, MTU, Opportunities};
 
 /// A link that treats each packet as the recorded network treated packets in the same situation.
 ///
-/// A packet that finds nothing before it takes a delay that a packet took in the recording at about the same time, after an idleness of
-/// about the same length: one recorded value, drawn, no mean. Packets behind others wait for the opportunities that saturation
-/// had, of which the link gets a share that depends on how long it has been busy and how much has waited.
+/// A packet that finds nothing before it takes a delay that a packet took in the recording at about the same time,
+/// after an idleness of about the same length: one recorded value, drawn, no mean. Packets behind others wait for the
+/// opportunities that saturation had, of which the link gets a share that depends on how long it has been busy and how
+/// much has waited.
 ///
-/// The method goes beyond that of CellReplay ([`WorkloadDependentConfig`](super::WorkloadDependentConfig)), which has one schedule for each
-/// activation.
+/// The method goes beyond that of CellReplay ([`WorkloadDependentConfig`](super::WorkloadDependentConfig)), which has
+/// one schedule for each activation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConditionalConfig {
     /// Model learnt from the recording.

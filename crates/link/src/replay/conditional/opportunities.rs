@@ -254,7 +254,8 @@ impl Opportunities {
         self.source = Source::Train(longer, train, served);
     }
 
-    /// Continues with the saturated link, at opportunities after `now`. The next one is looked up only where something waits for it.
+    /// Continues with the saturated link, at opportunities after `now`. The next one is looked up only where something
+    /// waits for it.
     pub(super) fn saturate(&mut self, now: Time, waited_for: bool) {
         self.source = Source::Saturated;
         self.next = None;

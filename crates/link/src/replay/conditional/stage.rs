@@ -1,4 +1,5 @@
-//! The stage: a queue that is served as the recorded network served what came in the same situation, and the way behind it.
+//! The stage: a queue that is served as the recorded network served what came in the same situation, and the way behind
+//! it.
 
 use super::opportunities::Opportunities;
 use super::{ConditionalConfig, SaturatedPlayback};

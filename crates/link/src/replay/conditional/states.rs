@@ -11,7 +11,8 @@ use crate::units::Bytes;
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DelayState {
-    /// The least idleness: from the instant at which the packet before could have left the sender to be where it was, to the packet.
+    /// The least idleness: from the instant at which the packet before could have left the sender to be where it was,
+    /// to the packet.
     #[serde(rename = "idle_ns")]
     pub idle: Duration,
     /// Mean excess of the delay of packets of each size over the trend.
@@ -58,7 +59,8 @@ impl DelayState {
     }
 }
 
-/// Delays over time and by idleness: a trend that changes slowly, and for each state what single packets took more or less than that.
+/// Delays over time and by idleness: a trend that changes slowly, and for each state what single packets took more or
+/// less than that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delays {
     trend: Vec<(Duration, Duration)>,
@@ -70,8 +72,8 @@ pub struct Delays {
 
 impl Delays {
     /// Delays around a `trend`, linear between its points. Packets behind others take the trend and `floor`; the others
-    /// one of the `neighbours` samples about their time. `None` if a list is empty or not in order, if the first state does not begin
-    /// with no idleness at all, or if `neighbours` is zero.
+    /// one of the `neighbours` samples about their time. `None` if a list is empty or not in order, if the first state
+    /// does not begin with no idleness at all, or if `neighbours` is zero.
     pub fn new(
         trend: Vec<(Duration, Duration)>,
         floor: Compensation,
@@ -140,8 +142,8 @@ impl Delays {
         self.neighbours
     }
 
-    /// The trend at a position, constant beyond its ends. `after` is the number of points up to the last position that was asked
-    /// for: the next one mostly lies beside it.
+    /// The trend at a position, constant beyond its ends. `after` is the number of points up to the last position that
+    /// was asked for: the next one mostly lies beside it.
     #[inline]
     pub(super) fn trend(&self, position: Duration, after: &mut usize) -> Duration {
         let before = |&(time, _): &(Duration, Duration)| time <= position;

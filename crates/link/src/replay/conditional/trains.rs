@@ -18,8 +18,8 @@ pub struct TrainSet {
 
 impl TrainSet {
     /// Trains with packets of a size: when each was sent, in order, and the arrivals of its packets, counted from the
-    /// instant at which a packet could have been there at the earliest. `None` if there are none, if they differ in length, if something
-    /// is not in order, or if there are no bytes.
+    /// instant at which a packet could have been there at the earliest. `None` if there are none, if they differ in
+    /// length, if something is not in order, or if there are no bytes.
     pub fn new(packet: Bytes, trains: Vec<(Duration, Vec<Duration>)>) -> Option<Self> {
         let length = trains.first()?.1.len();
         let right = packet.0 > 0
@@ -108,7 +108,8 @@ impl Families {
     }
 }
 
-/// Index of one of the `neighbours` entries about a position, all alike; the entries are in order of time and not empty.
+/// Index of one of the `neighbours` entries about a position, all alike; the entries are in order of time and not
+/// empty.
 pub(super) fn draw<T>(
     entries: &[T],
     time: impl Fn(&T) -> Duration,

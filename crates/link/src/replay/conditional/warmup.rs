@@ -14,8 +14,8 @@ pub struct WarmUpCurve {
     pub shares: Vec<f64>,
 }
 
-/// The share of the saturated opportunities that a link gets, by the time for which it has been busy and by the most bytes that
-/// have waited.
+/// The share of the saturated opportunities that a link gets, by the time for which it has been busy and by the most
+/// bytes that have waited.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct WarmUp {
     edges: Vec<Duration>,
@@ -45,8 +45,9 @@ pub(super) struct Warmth {
 const COLD: f64 = 0.05;
 
 impl WarmUp {
-    /// Curves over `edges`, the first of which is zero, in order of the bytes that wait. What is gained is lost with the time constant
-    /// `memory` while the link is idle. `None` if something is not in order, or the curves have another length.
+    /// Curves over `edges`, the first of which is zero, in order of the bytes that wait. What is gained is lost with
+    /// the time constant `memory` while the link is idle. `None` if something is not in order, or the curves have
+    /// another length.
     ///
     /// Without curves all links get everything.
     pub fn new(edges: Vec<Duration>, curves: Vec<WarmUpCurve>, memory: Duration) -> Option<Self> {

@@ -7,11 +7,13 @@ use super::Flow;
 /// Congestion control of a sender.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Control {
-    /// Additive increase by so many packets a round trip, multiplicative decrease to this share. Losses and marks alike.
+    /// Additive increase by so many packets a round trip, multiplicative decrease to this share. Losses and marks
+    /// alike.
     Aimd { increase: f64, decrease: f64 },
-    /// The window follows the share of marked packets, once in a window of data (RFC 8257 §3.3, with an increase on every
-    /// acknowledgement, as the analysis in RFC 9332 Appendix C.2 has it). A loss halves it. The increase of a round trip
-    /// below `typical` is smaller in proportion, so that the flow is no faster than one of that round-trip time.
+    /// The window follows the share of marked packets, once in a window of data (RFC 8257 §3.3, with an increase on
+    /// every acknowledgement, as the analysis in RFC 9332 Appendix C.2 has it). A loss halves it. The increase of a
+    /// round trip below `typical` is smaller in proportion, so that the flow is no faster than one of that round-trip
+    /// time.
     Scalable { typical: Duration },
     /// A window of so many packets, come what may.
     Window(u64),

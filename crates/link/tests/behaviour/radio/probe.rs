@@ -85,7 +85,8 @@ pub fn round_trips(link: &Link, size: Bytes, answer: Bytes, seconds: u64) -> Vec
 
 /// Results of trains of one length.
 pub struct Trains {
-    /// Mean train completion time, ms: from the first packet's departure to the arrival of the acknowledgement of the last.
+    /// Mean train completion time, ms: from the first packet's departure to the arrival of the acknowledgement of the
+    /// last.
     pub completion: f64,
     /// Mean arrival of each packet after the first one, ms.
     pub relative: Vec<f64>,

@@ -15,7 +15,8 @@ use crate::server::Limits;
 use crate::virtual_network::VirtualNetwork;
 use crate::workload::TrainScheduler;
 
-/// A single packet of the downlink that nothing was sent before for so long finds the device asleep: it sleeps after 200 ms.
+/// A single packet of the downlink that nothing was sent before for so long finds the device asleep: it sleeps after
+/// 200 ms.
 const ASLEEP: i64 = 210_000_000;
 
 const QUIET: Duration = Duration::from_millis(500);
@@ -119,8 +120,8 @@ fn probed(trains: &[TimedTrain], began: Time) -> (Vec<PacketRecord>, Vec<PacketR
     })
 }
 
-/// Mean round-trip times of trains whose answer is a single packet that came after a sleep or after a shorter pause, ms, and how many slept.
-/// Both of their ends are read off the client's clock.
+/// Mean round-trip times of trains whose answer is a single packet that came after a sleep or after a shorter pause,
+/// ms, and how many slept. Both of their ends are read off the client's clock.
 #[derive(Debug)]
 struct Singles {
     asleep: f64,
