@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from archive_examples import MS, SECOND, add, start, unfinished, write_opportunities, write_rates
+from archive_examples import MS, SECOND, add, start, unfinished, write_opportunities, write_rates, write_round_trips
 from cellbed.archive import Archive, TraceError, resolve
 from cellbed.archive.draft import Draft
 from cellbed.archive.entry import About
@@ -90,6 +90,8 @@ def test_examples_are_entries_with_their_own_opportunities(archive: Archive) -> 
 BAD_SERIES: dict[str, tuple[Callable[[Draft], None], str]] = {
     "no rows": (lambda draft: write_opportunities(draft, "uplink", []), "no rows: nothing to replay"),
     "no rate": (lambda draft: write_rates(draft, "uplink", [(0, 0.0)], SECOND), "all rates are 0"),
+    "no trip": (lambda draft: write_round_trips(draft, [(0, None)], SECOND), "no row has a round-trip time"),
+    "long trip": (lambda draft: write_round_trips(draft, [(0, 10**18)], SECOND), "more than an hour: wrong unit"),
     "nothing": (lambda draft: None, "nothing to add: no uplink"),
 }
 

@@ -268,6 +268,7 @@ def test_when_and_how_a_recording_was_made_is_taken_from_it(
         ("t;Throughput\n0,0;1,5\n1,0;2\n", {"time": "t:s", "downlink": "Throughput:Mbit/s"}),
         ("at_ms\tDL bitrate_kbps\n0\t1500\n1000\t2000\n", {"downlink": "DL bitrate_kbps"}),
         ("time,downlink_kB/s\n2021-04-30T12:00:00Z,187.5\n2021-04-30T12:00:01Z,250\n", {}),
+        ("time,downlink_kBps\n2021-04-30T12:00:00Z,187.5\n2021-04-30T12:00:01Z,250\n", {}),
         ("when,downlink_kB_s\n2021-04-30 12:00:00.5,187.5\n2021-04-30 12:00:01.5,250\n", {"time": "when"}),
         ("5.0 1.5\n6.0 2.0\n", {"time": "1:s", "downlink": "2:Mbps"}),
         (
@@ -298,6 +299,8 @@ def test_columns_are_chosen_by_the_user(tmp_path: Path, draft: Draft, text: str,
             "--column `time=time`: missing unit: write 'time=COLUMN:UNIT', with a unit of time (s, ms",
         ),
         ("time_s,rate_mbps\n1,2\n2,3\n", Options(), "`rate_mbps` has no direction: write --direction"),
+        ("time_s,rate_mbits\n1,2\n", Options(direction="uplink"), "--column uplink=rate_mbits:UNIT"),
+        ("downlink_mbit_s,x\n1,2\n2,3\n", Options(columns={"time": "1"}), "missing unit"),
         (
             "time_s,DL_bitrate\n1,2\n2,3\n",
             Options(),

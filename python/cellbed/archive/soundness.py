@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,10 @@ from cellbed.support import inputs
 
 LATEST_NS = 10 * 365 * 24 * 3600 * 10**9
 """No recording is longer than ten years: a larger time is one in another unit."""
-_HIGHEST_BIT_S = 1e12
+HIGHEST_BIT_S = 1e12
+"""More than any link: a larger rate is one in another unit."""
+LONGEST_TRIP_NS = 3600 * 10**9
+"""An hour: a longer round trip is in another unit."""
 
 
 def require_sound(series: Series) -> int:
@@ -75,14 +79,12 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def sha256(path: Path) -> str:
-    """Return the hexadecimal digest of a file's bytes. Raises TraceError."""
-    import hashlib
-
+    """Return the hexadecimal digest of a file's bytes. Raises TraceError for one that cannot be read."""
     try:
-        with inputs.opened(path) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return inputs.sha256(path)
     except OSError as error:
-        raise TraceError(f"{path}: {'missing' if error.errno == 2 else f'cannot be read: {error.strerror}'}") from None
+        wrong = "missing" if error.errno == errno.ENOENT else f"cannot be read: {error.strerror}"
+        raise TraceError(f"{path}: {wrong}") from None
 
 
 def _fault(series: Series, found: dict[str, Any]) -> str:
@@ -106,6 +108,10 @@ def _fault(series: Series, found: dict[str, Any]) -> str:
         return f"a {'rate' if rate else 'round-trip time'} is negative"
     if rate and not found["highest"]:
         return "all rates are 0: no packet would ever pass"
-    if rate and found["highest"] > _HIGHEST_BIT_S:
+    if series.content is Content.ROUND_TRIP and found["highest"] is None:
+        return "no row has a round-trip time: nothing to replay"
+    if series.content is Content.ROUND_TRIP and found["highest"] > LONGEST_TRIP_NS:
+        return f"a round-trip time is {found['highest'] / 1e9:.3g} s, more than an hour: wrong unit?"
+    if rate and found["highest"] > HIGHEST_BIT_S:
         return f"a rate is {found['highest']:.3g} bit/s, above 1 Tbit/s: wrong unit?"
     return ""

@@ -27,7 +27,7 @@ MOMENT: Final = "iso"
 """The unit of times written as ISO 8601 has them."""
 
 _PREFIXES: Final = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
-_RATE_UNIT: Final = re.compile(r"([kmgKMG]?)(?:[bB]it/s|[bB]ps|b/s|(B/s))")
+_RATE_UNIT: Final = re.compile(r"([kmgKMG]?)(?:[bB]it/s|bps|b/s|(B/s|Bps))")
 _NAME: Final = re.compile(r"(time|at|uplink|downlink|rate|rtt|round_trip)_(.{1,20})", re.IGNORECASE | re.DOTALL)
 _MEANINGS: Final = {"at": "time", "rtt": "round-trip", "round_trip": "round-trip"}
 _LONGEST_NUMBER: Final = 9
@@ -75,6 +75,9 @@ def map_columns(
     values = {part: columns[part] for part in PARTS if part in columns}
     if not values:
         rate = next((name for name in names if name.lower().startswith("rate_")), None)
+        if rate is not None and direction is not None:
+            wrong = f"{in_quotes(rate)} has no known unit: write --column {direction}={printable(rate)}:UNIT"
+            raise TraceError(f"{wrong}, with a unit of {_UNITS[True]}")
         if rate is not None:
             raise TraceError(f"{in_quotes(rate)} has no direction: write --direction uplink or --direction downlink")
         ways = "--column downlink=COLUMN:UNIT, or uplink=, or round-trip="
@@ -125,6 +128,8 @@ def _asked(what: str, text: str, names: Sequence[str], moments: Callable[[str], 
         return Column(name, None)
     words = name.split("_")[-3:]
     endings = ["_".join(words[at:]) for at in range(len(words))] if written is None else [written]
+    if written is None and what not in WAYS:
+        endings = [each for each in endings if not any(_unit("uplink", longer) is not None for longer in endings)]
     unit = next((unit for ending in endings if (unit := _unit(what, ending)) is not None), None)
     if unit is None:
         wrong = "missing unit" if written is None else f"{in_quotes(written)} is no unit"

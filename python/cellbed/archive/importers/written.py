@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cellbed.archive.draft import Draft
 from cellbed.archive.errors import TraceError
 from cellbed.archive.series import Content, Part, Series
+from cellbed.archive.soundness import HIGHEST_BIT_S, LATEST_NS, LONGEST_TRIP_NS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,10 +19,6 @@ UNANSWERED = -1
 
 _LONGEST_TRACE_NS = (2**32 - 1) * 1_000_000
 """The longest trace that can be played, as in Mahimahi's format, some 49 days."""
-_LONGEST_NS = 10 * 365 * 86_400 * 10**9
-"""Ten years: a time beyond them is in another unit."""
-_HIGHEST_BIT_S = 1e12
-"""More than any link."""
 
 
 def write_series(
@@ -36,20 +33,21 @@ def write_series(
     """Write rates (bit/s) or round-trip times (ns) of a recording into the draft.
 
     source, place: the file, and the place of a row in it, for messages. Raises TraceError for rows that are not in
-    order of time, impossible rates, and a duration that does not fit.
+    order of time, impossible rates and round-trip times, no answers, and a duration that does not fit.
     """
     import numpy as np
     import polars as pl
 
     is_rate = part != "round-trip"
-    longest = _LONGEST_TRACE_NS if is_rate else _LONGEST_NS
+    longest = _LONGEST_TRACE_NS if is_rate else LATEST_NS
     try:
         rows = pl.DataFrame({"at_ns": np.asarray(at_ns, np.int64), "value": np.asarray(values)})
     except OverflowError:
         raise TraceError(f"{source}: its times are beyond the ten years that a series can last") from None
     at, value = pl.col("at_ns"), pl.col("value")
     rules = [
-        (~value.is_between(0, _HIGHEST_BIT_S) & is_rate, "impossible rate of {value:.15g} bit/s"),
+        (~value.is_between(0, HIGHEST_BIT_S) & is_rate, "impossible rate of {value:.15g} bit/s"),
+        ((value > LONGEST_TRIP_NS) & (not is_rate), "impossible round-trip time of {value:.15g} ns"),
         (at < at.shift(1, fill_value=0), "its time is {back:.12g} s before that of the one above it: sort by time"),
         (at > longest, f"its time is beyond the {longest / 1e9:g} s that a series can last"),
     ]
@@ -59,6 +57,8 @@ def write_series(
         raise TraceError(f"{source}: {place(row)}: {reasons[row].format(value=rows['value'][row], back=back)}")
     if not rows.height:
         raise TraceError(f"{source}: contains nothing of the {part}")
+    if not is_rate and not (rows["value"] != UNANSWERED).any():
+        raise TraceError(f"{source}: no probe was answered: nothing to replay")
     last_ns = int(rows["at_ns"][-1])
     if not max(1, last_ns) <= duration_ns <= longest:
         raise TraceError(
