@@ -282,7 +282,8 @@ server = { on = "edge", command = "iperf3 --server", ready = { port = 5201 } }
 kind = "program"
 client = { on = "endpoint", command = "iperf3 -c {server.address} -p 5202 -R -n 2M -P 2" }
 server = { on = "edge", command = "iperf3 -s -p 5202", ready = { port = 5202 } }
-
+"""
+DATAGRAMS = """
 [apps.datagrams]
 kind = "program"
 client = { on = "endpoint", command = "iperf3 -c edge -p 5203 -u -b 400k -t 2" }
@@ -292,7 +293,7 @@ server = { on = "edge", command = "iperf3 -s -p 5203", ready = { port = 5203 } }
 
 def test_ping_and_iperf3_carry_what_the_real_ones_do(tmp_path: Path) -> None:
     scenario = tmp_path / "scenario.toml"
-    scenario.write_text(HEAD.format(count=1, duration="20 s") + PROGRAMS)
+    scenario.write_text(HEAD.format(count=1, duration="20 s") + PROGRAMS + DATAGRAMS)
     # Without a profile: none is needed.
     done = cellbed("run", scenario, "--virtual", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
@@ -334,6 +335,17 @@ def test_a_program_that_fails_ends_the_prediction(tmp_path: Path) -> None:
     assert "probe.endpoint-0.client on endpoint-0 ended with status 1: 2 packets transmitted, 0 received" in done.stderr
     assert done.returncode == 1
     assert (next(tmp_path.glob("virtual-*")) / "report.html").exists()
+
+
+def test_iperf3_over_udp_fails_when_its_greeting_is_lost(tmp_path: Path) -> None:
+    scenario = tmp_path / "scenario.toml"
+    # TCP repeats what is lost, iperf3 does not repeat its datagrams.
+    text = HEAD.format(count=1, duration="90 s").replace("seed = 5", "seed = 6")
+    text = text.replace("base_delay", 'loss = "50 %"\nbase_delay')
+    scenario.write_text(text + DATAGRAMS)
+    done = cellbed("run", scenario, "--virtual", "--out", tmp_path)
+    assert "unable to read from stream socket" in done.stderr
+    assert done.returncode == 1
 
 
 def test_a_profile_does_not_depend_on_links(tmp_path: Path) -> None:

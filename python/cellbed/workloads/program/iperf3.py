@@ -24,6 +24,8 @@ _RESULTS, _RESULTS_OF_STREAM = 178, 106
 _UDP_HEADERS = 28
 _TICK_NS = 1_000_000
 """Between two decisions of a UDP sender whether to send."""
+_ANSWER_NS = 30 * SECOND
+"""After which a client of UDP without an answer fails; it repeats no greeting (seen with iperf3 3.12)."""
 _UNLIMITED = 1 << 62
 
 Steps = Generator[Callable[[], bool], None, int]
@@ -251,11 +253,12 @@ class Client:
         yield from self._exchange(at_server, _STATE)
         yield from self._exchange(client, _PARAMETERS)
         yield from self._exchange(at_server, _STATE)
-        yield from self._open_udp() if options.rate is not None else self._open_tcp()
-        at_server.send(bytes(_STATE))
-        at_server.send(bytes(_STATE))
-        if options.reverse:
-            self._start()
+        try:
+            yield from self._open_udp() if options.rate is not None else self._open_tcp()
+        except TimeoutError:
+            self._free_server()
+            self._output("iperf3: error - unable to read from stream socket: Resource temporarily unavailable")
+            return 1
         yield from self._arrival(client, 2 * _STATE)
         end_ns = world.now_ns + options.time_ns
         if not options.reverse:
@@ -292,6 +295,14 @@ class Client:
         for stream in self._streams:
             stream.start()
 
+    def _start_at_server(self) -> None:
+        assert self._control is not None
+        assert self._control.peer is not None
+        for _ in range(2):
+            self._control.peer.send(bytes(_STATE))
+        if self._options.reverse:
+            self._start()
+
     def _open_tcp(self) -> Generator[Callable[[], bool], None, None]:
         for _ in range(self._options.streams):
             socket = yield from self._connect()
@@ -300,6 +311,7 @@ class Client:
         for stream in self._streams:
             assert isinstance(stream, _Tcp)
             yield from self._arrival(stream.server, _COOKIE)
+        self._start_at_server()
 
     def _open_udp(self) -> Generator[Callable[[], bool], None, None]:
         assert self._control is not None
@@ -312,8 +324,13 @@ class Client:
             self._happened()
 
         greeting = Datagrams(self._world, icmp=False, arrived=arrive)
-        greeting.send(here, there, _HELLO + _UDP_HEADERS, 0)
-        yield lambda: bool(arrived)
-        # The states that follow on the control connection come after the answer.
-        greeting.send(there, here, _HELLO + _UDP_HEADERS, 1)
-        self._streams.append(_Udp(self._world, (here, there), self._options, self._budget))
+        latest_ns = self._world.now_ns + _ANSWER_NS
+        self._world.at(latest_ns, self._happened)
+        for number, ends in enumerate([(here, there), (there, here)]):
+            greeting.send(*ends, _HELLO + _UDP_HEADERS, number)
+            if number == 1:
+                self._streams.append(_Udp(self._world, (here, there), self._options, self._budget))
+                self._start_at_server()
+            yield lambda: number in arrived or self._world.now_ns >= latest_ns  # noqa: B023
+            if number not in arrived:
+                raise TimeoutError
