@@ -1,6 +1,5 @@
 """Recordings whose replay depends on the load: one direction of a network each."""
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -90,7 +89,6 @@ class Conditional:
     def sha256(self) -> str:
         """Hexadecimal digest of the model. Raises TraceError when the file cannot be read."""
         try:
-            with inputs.opened(self.model) as file:
-                return hashlib.file_digest(file, "sha256").hexdigest()
+            return inputs.sha256(self.model)
         except OSError as error:
             raise TraceError(f"{self.model}: cannot read this file: {error.strerror}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import resource
@@ -51,6 +52,12 @@ def opened(path: Path, *, pipe: bool = False) -> BufferedReader:
         file.close()
         raise
     return file
+
+
+def sha256(path: Path) -> str:
+    """Return the hexadecimal digest of the bytes of a file that `opened` opens. Raises OSError."""
+    with opened(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def pieces(path: Path, most: int, *, pipe: bool = False) -> Iterator[bytes]:

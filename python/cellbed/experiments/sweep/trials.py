@@ -255,7 +255,7 @@ def _repetitions(
     scenario = stated.completed()
     inputs = inputs_of(scenario, data, folder)
     varied = _varied(sweep, scenario, data, notes)
-    cpus = sum(group.cpus * group.count for group in scenario.nodes.values() if group.backend.kind != "host")
+    cpus = sum(group.cpus * group.count for group in scenario.nodes.values() if group.backend.uses_this_machine)
     drain = max(each.drain for each in scenario.applications.values())
     of_scenario, of_sweep = scenario.expectations(), _expected(sweep, scenario)[0]
     for repetition in range(1, sweep.repetitions + 1):
@@ -469,5 +469,4 @@ def content_hash(path: Path) -> str:
 
 @cache
 def _file_hash(path: Path, _modified: int, _size: int) -> str:
-    with inputs.opened(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return inputs.sha256(path)
