@@ -41,8 +41,7 @@ def list_laws(as_json: Annotated[bool, typer.Option("--json", help="Print the la
 
     from rich.table import Table
 
-    from cellbed.experiments.virtual.run import KERNEL_CONTROLS
-    from cellbed.laws.law import shipped
+    from cellbed.laws.law import KERNEL_CONTROLS, shipped
     from cellbed.support.console import Console
     from cellbed.testbed.testbed import available_congestion_controls
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from cellbed.experiments.virtual.run import KERNEL_CONTROLS
-from cellbed.laws.law import name_of, shipped
+from cellbed.laws.law import KERNEL_CONTROLS, name_of, shipped
 from cellbed.measure.repetitions import mean_interval
 from cellbed.scenario.fields import CONGESTION_CONTROL
 from cellbed.support import inputs

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from cellbed import _core
 from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
 from cellbed.support.near_names import did_you_mean
@@ -25,8 +26,8 @@ CONGESTION_SETTING = "net.ipv4.tcp_congestion_control"
 """The kernel's setting of a network namespace."""
 FOLDER = Path(__file__).parent
 _NO_LAWS = {"law.h", "kernel.h", "shown.h"}
-_KERNEL = ("reno", "cubic", "bbr")
-"""Laws of the kernel that virtual time has, too."""
+KERNEL_CONTROLS = {"reno" if name == "newreno" else name: name for name in _core.congestion_controls()}
+"""Laws of the kernel that virtual time has, too, with their names there."""
 _NAME = re.compile("[a-z][a-z0-9-]{0,31}")
 _MOST_BYTES = 1 << 20
 _PATIENCE_S = 60
@@ -193,7 +194,8 @@ def read(path: Path) -> Law:
             f"{path}: not the name of a law: at most 32 lower-case letters, digits and hyphens, then .h, such as "
             "./my-law.h"
         )
-    if path.stem in (*_KERNEL, *(each.stem for each in FOLDER.glob("*.h"))) and path.absolute().parent != FOLDER:
+    taken = {*KERNEL_CONTROLS, *(each.stem for each in FOLDER.glob("*.h"))}
+    if path.stem in taken and path.absolute().parent != FOLDER:
         raise LawError(f"{path}: '{path.stem}' is the name of another law: rename the header and its title")
     try:
         text = inputs.text(path, _MOST_BYTES)

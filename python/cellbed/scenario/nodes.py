@@ -63,12 +63,17 @@ class Backend(Table):
     """Whether programs see the files of this machine."""
     has_program: ClassVar[bool] = False
     """Whether the node has its own program, for an application that names none."""
+    uses_this_machine: ClassVar[bool] = True
+    """Whether its processors and memory are those of this machine."""
+    keeps_files: ClassVar[bool] = False
+    """Whether its programs see files of earlier runs outside of their own folder."""
 
 
 class NamespaceBackend(Backend):
     """A node in network namespaces and control groups of this machine, which shares its files."""
 
     shares_files: ClassVar[bool] = True
+    keeps_files: ClassVar[bool] = True
 
     kind: Literal["namespace"] = Field(description="Kind of node.")
 
@@ -88,6 +93,8 @@ class HostBackend(Backend):
     """A machine that is reached over SSH."""
 
     routed: ClassVar[bool] = True
+    uses_this_machine: ClassVar[bool] = False
+    keeps_files: ClassVar[bool] = True
 
     kind: Literal["host"] = Field(description="Kind of node.")
     ssh: str = Field(pattern="^[^-\\s]\\S*$", description="The machine, as ssh takes it.", examples=["pi@192.0.2.7"])

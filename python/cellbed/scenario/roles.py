@@ -266,7 +266,7 @@ class Role(Table):
                 yield ("measures", "units", name), f"the expression has no such group: {hint}it has {groups}"
         elif (
             (path := self.measured_file) is not None
-            and group.backend.kind in ("namespace", "host")
+            and group.backend.keeps_files
             and (path.is_absolute() or ".." in path.parts)
         ):
             yield (

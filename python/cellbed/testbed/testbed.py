@@ -235,7 +235,7 @@ def _beyond_machine(scenario: Scenario) -> Iterator[tuple[tuple[str, ...], str]]
     at the same time, and a run in which they do is disturbed."""
     cpus, memory = machine()
     for name, group in scenario.nodes.items():
-        if group.backend.kind == "host":
+        if not group.backend.uses_this_machine:
             continue
         advice = "or accept fewer with --overcommit (of predictions: --virtual)"
         if group.cpus > cpus:

@@ -16,8 +16,7 @@ from cellbed.experiments.listener import Listener
 from cellbed.experiments.run import EARLY_NS, Outcome, ended_early
 from cellbed.experiments.virtual import profile as profiles
 from cellbed.experiments.virtual.profile import Profile
-from cellbed.laws.law import Law
-from cellbed.path import CONTROLS
+from cellbed.laws.law import KERNEL_CONTROLS, Law
 from cellbed.runformat import folder
 from cellbed.runformat.events import Journal
 from cellbed.runformat.flows import recorded
@@ -35,8 +34,6 @@ from cellbed.workloads.virtual.client import Client
 from cellbed.workloads.virtual.model import Load, Setting
 from cellbed.workloads.virtual.world import SECOND, World
 
-KERNEL_CONTROLS = {"reno" if name == "newreno" else name: name for name in CONTROLS}
-"""The congestion controls of the simulated TCP, by the kernel's names."""
 _RECEIVE_WINDOW = 6 << 20
 _SEND_BUFFER = 4 << 20
 """Bytes: the largest of ``tcp_wmem``."""
