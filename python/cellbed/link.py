@@ -192,7 +192,7 @@ class Link:
         duplication: Value | None = None,
         corruption: Value | None = None,
     ) -> None:
-        """Let the link do something else from `at` on, text or ns since its start; what is left out stays.
+        """Change the link from `at` on, text or ns since its start; stages that are left out stay.
 
         Call it in the order of `at`. No packet is lost by it but those for which a smaller queue has no room.
         :meth:`run` knows only the changes that the link was made with.

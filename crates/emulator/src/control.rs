@@ -84,7 +84,7 @@ pub fn emulate() -> i32 {
 }
 
 fn serve() -> Result<()> {
-    process::settle()?;
+    process::prepare_process()?;
     let mut input = BufReader::new(std::io::stdin());
     let mut line = String::new();
     if input

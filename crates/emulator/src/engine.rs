@@ -28,7 +28,7 @@ use crate::owners::Owners;
 use crate::pace::{self, Pace};
 use crate::packet::Header;
 use crate::pool::{Packet, Pool, Segment};
-use crate::process::{Scheduling, run_first, sleep_precisely, total_memory};
+use crate::process::{Scheduling, request_real_time, sleep_precisely, total_memory};
 use crate::proxy::{Made, Port, Verdict, describe};
 use crate::requests::Request;
 use crate::stages::bound_all;
@@ -150,7 +150,7 @@ impl Engine {
     /// Run until a request stops it, or a system call fails.
     pub fn run(mut self) -> Result<()> {
         sleep_precisely();
-        self.scheduling = run_first();
+        self.scheduling = request_real_time();
         self.wake.scheduled(self.scheduling);
         let mut called = Vec::with_capacity(64);
         let mut flush = now() + FLUSH;
@@ -196,7 +196,7 @@ impl Engine {
         }
     }
 
-    /// Reads what waits at the device of `vertex` into the path model, a batch at most; how many packets.
+    /// Reads what waits at the device of `vertex` into the path model, a batch at most. Returns how many packets.
     fn ingest(&mut self, vertex: usize) -> Result<usize> {
         self.write_by = now() + pace::READING;
         for count in 0..BATCH {

@@ -67,7 +67,7 @@ impl Records {
         }
     }
 
-    /// Closes the files; what is missing in them.
+    /// Closes the files. Returns what is missing in them.
     pub fn finish(&mut self) -> Result<Lost> {
         let mut lost = Lost::default();
         if let Some((series, mut file)) = self.series.take() {

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::error::{Result, Trying};
 
 /// Prepares the process: it is killed when its parent ends, ignores SIGINT, and may open as many files as its user may.
-pub fn settle() -> Result<()> {
+pub fn prepare_process() -> Result<()> {
     die_with_parent()?;
     // SAFETY: SIG_IGN is no function of ours, so no handler can run at a bad moment.
     unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
@@ -30,8 +30,8 @@ pub fn settle() -> Result<()> {
 
 /// The kernel sends SIGKILL to this process when the thread that started it ends.
 pub fn die_with_parent() -> Result<()> {
-    let asked = set_parent_process_death_signal(Some(Signal::KILL));
-    Ok(asked.trying(|| "ask to die with the parent process".into())?)
+    let result = set_parent_process_death_signal(Some(Signal::KILL));
+    Ok(result.trying(|| "ask to die with the parent process".into())?)
 }
 
 /// Makes sleeps of the calling thread end as close to their time as the kernel can.
@@ -50,11 +50,11 @@ pub enum Scheduling {
     Ordinary,
 }
 
-/// Lets the calling thread run before ordinary ones, where the user may; what came of it.
+/// Lets the calling thread run before ordinary ones, where the user may. Returns its class.
 ///
 /// On a busy machine this makes the difference between a wake-up within tens of microseconds and one after the time
 /// slice of another program. The thread must sleep whenever it has nothing to do.
-pub fn run_first() -> Scheduling {
+pub fn request_real_time() -> Scheduling {
     let priority = libc::sched_param { sched_priority: 1 };
     // SAFETY: the parameter is a valid structure that outlives the call, and 0 is the calling thread.
     match unsafe {
@@ -89,7 +89,7 @@ pub fn total_memory() -> u64 {
         let limit = std::fs::read_to_string(path).ok()?;
         limit.trim().parse().ok()
     });
-    let addresses = rustix::process::getrlimit(rustix::process::Resource::As).current;
+    let addresses = getrlimit(Resource::As).current;
     let limits = container.chain(addresses).chain([machine]);
     limits.filter(|it| *it > 0).min().unwrap_or(1 << 30)
 }

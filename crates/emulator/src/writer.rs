@@ -199,7 +199,7 @@ impl RecordFile {
         true
     }
 
-    /// Writes everything and closes the file; what is missing in it.
+    /// Writes everything and closes the file. Returns what is missing in it.
     pub fn finish(mut self) -> Result<Lost> {
         self.flush();
         drop(self.full);

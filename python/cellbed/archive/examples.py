@@ -164,7 +164,7 @@ MODELS: dict[str, Example] = {
 
 
 def _deliveries(model: Example, uniform: Callable[[], float]) -> Iterator[float]:
-    """Return times in seconds, above 0 and at most the duration, at which the link can deliver one opportunity."""
+    """Return the times in seconds, above 0 and at most the duration, at which the link can deliver one opportunity."""
     # The stationary deviation of an Ornstein-Uhlenbeck process is volatility * sqrt(reversion / 2).
     volatility = model.deviation / math.sqrt(model.reversion / 2)
     rate = model.mean

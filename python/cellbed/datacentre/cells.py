@@ -162,7 +162,7 @@ class Radio(Table):
     )
 
     def files(self) -> list[str]:
-        """Return names of files."""
+        """Return the names of files."""
         return self.cqi.files if isinstance(self.cqi, TraceCqi) else []
 
     def description(self, folder: Path, hosts: Sequence[str]) -> dict[str, Any]:

@@ -98,7 +98,7 @@ class LeafSpine(Table):
         }
 
     def node_names(self) -> list[str]:
-        """Return names of hosts, then of switches, by their numbers."""
+        """Return the names of hosts, then of switches, by their numbers."""
         return [
             *(f"host-{number}" for number in range(self.host_count)),
             *(f"leaf-{number}" for number in range(self.racks)),
@@ -188,7 +188,7 @@ class Graph(Table):
         return {"kind": self.kind, **nodes, **_of_ports(self)}
 
     def node_names(self) -> list[str]:
-        """Return names of hosts, then of switches, by their numbers."""
+        """Return the names of hosts, then of switches, by their numbers."""
         return [*self.hosts, *self.switches]
 
     def node_kinds(self) -> list[str]:
@@ -336,7 +336,7 @@ class Traffic(Table):
                 yield Problem(("traffic", key), f"missing: write {_EXAMPLES[key]}, or a file of flows as 'trace'")
 
     def files(self) -> Iterator[str]:
-        """Return names that may be files."""
+        """Return the names that may be files."""
         if self.trace is not None:
             yield self.trace
         elif isinstance(self.sizes, str):

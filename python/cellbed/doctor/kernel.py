@@ -43,7 +43,7 @@ def kernel(release: str | None = None) -> Check:
 
 
 def restricted_namespaces(machine: Machine) -> list[str]:
-    """Return names of the settings that keep ordinary users from user namespaces here."""
+    """Return the names of the settings that keep ordinary users from user namespaces here."""
     return [name for name, (bad, _, _) in RESTRICTIONS.items() if machine.read(setting_path(name)) == bad]
 
 

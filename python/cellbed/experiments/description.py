@@ -74,7 +74,7 @@ class RunState:
         self.facts = {name: node.facts for name, node in nodes.items() if node.facts}
 
     def counted_since(self, now: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        """Return counts of each direction since the start of the schedule. now: all that it has counted."""
+        """Return the counts of each direction since the start of the schedule. now: all that it has counted."""
         return {name: _since(self.counted_before.get(name, {}), counts) for name, counts in now.items()}
 
 

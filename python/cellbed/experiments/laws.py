@@ -127,7 +127,7 @@ class Comparison:
 
 
 def _laws(texts: Sequence[str], beside: Path) -> dict[str, str]:
-    """Return names of laws, and how the scenario names them."""
+    """Return the names of laws, and how the scenario names them."""
     laws = {}
     for text in texts:
         try:

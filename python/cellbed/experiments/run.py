@@ -576,7 +576,7 @@ def _since_command(moment_ns: int) -> float:
 
 
 def finish(outcome: Outcome, listener: Listener) -> bool:
-    """Compute the tables and write the report of a run that measured something; whether there is a report.
+    """Compute the tables and write the report of a run that measured something. Return whether there is a report.
 
     What prevents it is the outcome's error, unless the run itself failed.
     """

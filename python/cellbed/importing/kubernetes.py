@@ -296,7 +296,7 @@ class _Cluster:
 
 
 def _shared(containers: list[Keys]) -> set[str]:
-    """Return names of volumes that several containers mount."""
+    """Return the names of volumes that several containers mount."""
     mounts = [
         {as_text(mount.value.get("name")) for mount in Keys.mappings(_copy(each), "volumeMounts")}
         for each in containers
@@ -349,8 +349,8 @@ class _Container:
         keys.close(_OF_CONTAINER, _UNNEEDED_IN_CONTAINER)
 
     def _expanded(self, text: str) -> tuple[str, bool]:
-        """Return text with references ``$(NAME)`` to the environment replaced, and whether it has names in braces then,
-        which the scenario fills in. References to other names stay."""
+        """Return the text with references ``$(NAME)`` to the environment replaced, and whether it has names in braces
+        then, which the scenario fills in. References to other names stay."""
         found = self.found
         template = any(match[1] in found.templates for match in _REFERENCE.finditer(text))
 

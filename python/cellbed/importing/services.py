@@ -102,7 +102,7 @@ class Imported:
 
 
 def literal(text: str) -> str:
-    """Return text for a value of the scenario in which names in braces are replaced."""
+    """Return the text for a value of the scenario in which names in braces are replaced."""
     return text.replace("{", "{{").replace("}", "}}")
 
 

@@ -177,7 +177,7 @@ _Row = tuple[str, str, str, dict[str, Any]]
 
 
 def _compared(study: Study, app: str, measure: str) -> Iterator[_Row]:
-    """Return rows of effects by pairs of points."""
+    """Return the rows of effects by pairs of points."""
     labels, values, present = _grid(study, app, measure)
     for at, factor in enumerate(study.factors):
         first = factor.levels[0]
@@ -195,8 +195,8 @@ def _compared(study: Study, app: str, measure: str) -> Iterator[_Row]:
 
 
 def _compared_by_fit(study: Study, app: str, measure: str) -> Iterator[_Row]:
-    """Return rows of effects by least squares over the means of points: a linear term for a range, one for each level
-    but the first of other factors. Intervals are those of the coefficients, so they contain what the fit does not
+    """Return the rows of effects by least squares over the means of points: a linear term for a range, one for each
+    level but the first of other factors. Intervals are those of the coefficients, so they contain what the fit does not
     explain."""
     from scipy.special import stdtr, stdtrit
 

@@ -170,7 +170,7 @@ def _matched(requests: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
 
 
 def _own_times(spans: pl.DataFrame) -> pl.DataFrame:
-    """Return time of each row and name, ns, with every instant counted once: row, span, own."""
+    """Return the time of each row and name, ns, with every instant counted once: row, span, own."""
     bounds = pl.concat([spans.select("row", low=pl.col(end)) for end in ("begin", "end")]).unique().sort("row", "low")
     pieces = bounds.with_columns(high=pl.col("low").shift(-1).over("row")).drop_nulls()
     covered = pieces.join(spans, on="row").filter(

@@ -328,7 +328,7 @@ def arrange(
 
 
 def _part() -> pl.Expr:
-    """Return names of spans as names of parts: GET /items/{id} is GET-items-id."""
+    """Return the names of spans as names of parts: GET /items/{id} is GET-items-id."""
     return pl.col("name").str.replace_all(r"[^A-Za-z0-9_.]+", "-").str.strip_chars("-").str.head(40).replace("", "span")
 
 

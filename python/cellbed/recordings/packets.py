@@ -54,7 +54,7 @@ def check_packets(table: pl.DataFrame, where: Path | str) -> pl.DataFrame:
 
 
 def count(table: pl.DataFrame) -> Counts:
-    """Return counts of the packets of a table."""
+    """Return the counts of the packets of a table."""
     arrived = table.filter(pl.col("arrived_ns").is_not_null()).sort("arrived_ns", maintain_order=True)
     late = pl.col("index") < pl.col("index").cum_max().over("train")
     return Counts(

@@ -19,7 +19,7 @@ class AssetError(MeasureError):
 
 
 def chart_library() -> dict[str, str]:
-    """Return text of the chart library's files by name. Raises AssetError where they are missing."""
+    """Return the text of the chart library's files by name. Raises AssetError where they are missing."""
     return {name: _asset(ASSETS / name) for name in FILES}
 
 

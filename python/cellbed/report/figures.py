@@ -163,7 +163,7 @@ def together(drawings: Sequence[Drawing]) -> Figure:
 
 
 def of_replies(samples: Samples) -> tuple[dict[str, Samples], dict[str, str]]:
-    """Return latencies of a run as samples and groups of a distribution: of all requests, and of those with a good
+    """Return the latencies of a run as samples and groups of a distribution: of all requests, and of those with a good
     reply alone where some lack one."""
     good = samples[np.isfinite(samples)]
     if len(good) in (0, len(samples)):

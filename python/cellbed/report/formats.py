@@ -254,8 +254,8 @@ def ratio(value: float | None) -> str:
 
 
 def measure_axis(measure: str, most: float, unit: str = "") -> tuple[str, float]:
-    """Return name with unit, and units of the axis per unit of the measure, for values up to `most`. unit: of a measure
-    that programs wrote."""
+    """Return the name with unit, and units of the axis per unit of the measure, for values up to `most`. unit: of a
+    measure that programs wrote."""
     scale = 1.0
     if measure.startswith(OWN):
         pass

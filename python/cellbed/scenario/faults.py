@@ -23,7 +23,7 @@ class _Fault(Table):
     def misfits(
         self, groups: Mapping[str, NodeGroup], apps: Sequence[str], sites: Sequence[str]
     ) -> Iterator[tuple[str, str]]:
-        """Return names that there are not: (key, what to do). sites: core links of sites."""
+        """Return the names that there are not: (key, what to do). sites: core links of sites."""
         raise NotImplementedError
 
 

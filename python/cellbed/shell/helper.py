@@ -33,7 +33,7 @@ class HelperError(CellbedError):
 
 
 def installed() -> list[str]:
-    """Return names of the helpers that are installed, the better first."""
+    """Return the names of the helpers that are installed, the better first."""
     names = [name for name in ("pasta", "slirp4netns") if find(name) is not None]
     pasta = find("pasta")
     if len(names) == 2 and pasta is not None and is_early_pasta(_version(pasta)):

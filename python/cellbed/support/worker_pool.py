@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def processors() -> int:
-    """Return number of processors that this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0))
 
 

@@ -74,7 +74,7 @@ pub struct DirectionCalibration {
     pub gaps: Vec<GapProfile>,
 }
 
-/// R_N: what trains of one length got.
+/// R_N: the rate of trains of one length.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LengthProfile {
     /// N, packets.

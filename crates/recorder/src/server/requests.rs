@@ -88,7 +88,7 @@ impl Server {
         self.send(received, &body, out);
     }
 
-    /// Seals and sends a message unless the budgets are overdrawn; whether it is sent.
+    /// Seals and sends a message unless the budgets are overdrawn. Returns whether it is sent.
     fn send(&mut self, received: &Received, body: &[u8], out: &mut Outbox) -> bool {
         let Some(session) = self.sessions.get_mut(&received.session) else {
             return false;

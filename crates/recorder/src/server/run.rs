@@ -57,7 +57,7 @@ impl Run {
         !overtaken
     }
 
-    /// Notes that a packet of this train has arrived; whether it is the first.
+    /// Notes that a packet of this train has arrived. Returns whether it is the first.
     pub(super) fn is_first_of(&mut self, train: u32) -> bool {
         self.answered.see(u64::from(train)) == Standing::New
     }

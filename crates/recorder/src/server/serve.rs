@@ -143,7 +143,7 @@ impl Serving {
         Ok(self.statistics())
     }
 
-    /// Takes one batch; whether there may be more.
+    /// Takes one batch. Returns whether there may be more.
     fn receive(&mut self) -> Result<bool> {
         let before = self.inbox.overflows();
         let count = self.socket.receive(&mut self.inbox)?;

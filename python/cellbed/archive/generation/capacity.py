@@ -55,7 +55,7 @@ class Grain:
 
 
 def opportunities(capacity: Capacity, grain: Grain, stream: Stream) -> Iterator[Int64]:
-    """Return times of all opportunities, ns, sorted, above 0 and at most the end; in arrays of about :data:`CHUNK`.
+    """Return the times of all opportunities, ns, sorted, above 0 and at most the end; in arrays of about :data:`CHUNK`.
 
     Bits that do not fill an opportunity are carried over, so none is lost at any rate.
     """

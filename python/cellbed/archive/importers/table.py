@@ -128,7 +128,7 @@ def moment_ns(text: pl.Expr) -> pl.Expr:
 
 
 def whole_ns(ns: pl.Expr) -> pl.Expr:
-    """Return times in ns as whole numbers, null beyond 64 bits."""
+    """Return the times in ns as whole numbers, null beyond 64 bits."""
     import polars as pl
 
     return pl.when(ns.abs() < _FARTHEST_NS).then(ns.round(mode="half_away_from_zero")).cast(pl.Int64, strict=False)

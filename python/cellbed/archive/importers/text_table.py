@@ -171,8 +171,8 @@ def _number(text: pl.Expr, delimiter: str) -> pl.Expr:
 
 
 def _decimal_ns(text: pl.Expr, unit: int) -> pl.Expr:
-    """Return times of a unit (ns) in ns, null for other texts and beyond 64 bits: rounded, or truncated where the unit
-    is no power of ten. Those with an exponent have the precision of floating point.
+    """Return the times of a unit (ns) in ns, null for other texts and beyond 64 bits: rounded, or truncated where the
+    unit is no power of ten. Those with an exponent have the precision of floating point.
     """
     import polars as pl
 

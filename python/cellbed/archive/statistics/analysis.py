@@ -119,7 +119,7 @@ def _in_seconds(outages: Outages) -> tuple[Floats, Floats]:
 
 
 def _plain(figures: Statistics) -> Statistics:
-    """Return numbers of Python, floating ones with six significant digits, for a file that people read."""
+    """Return the numbers of Python, floating ones with six significant digits, for a file that people read."""
     return {key: _rounded(value) for key, value in figures.items()}
 
 

@@ -80,7 +80,7 @@ def bit_rate(text: str) -> float:
 
 
 def entry_names(incomplete: str) -> list[str]:
-    """Return names of the archive's entries that begin so, for completion."""
+    """Return the names of the archive's entries that begin so, for completion."""
     from cellbed.archive import TraceError, open_archive
 
     try:
@@ -95,7 +95,7 @@ def entries_and_files(incomplete: str) -> list[str]:
 
 
 def entries_and_folders(incomplete: str) -> list[str]:
-    """Return names of entries, and folders, where recordings are."""
+    """Return the names of entries, and folders, where recordings are."""
     return entry_names(incomplete) + [each for each in _files(incomplete) if each.endswith("/")]
 
 
@@ -113,7 +113,7 @@ def entries_and_directions(incomplete: str) -> list[str]:
 
 
 def directions_and_files(incomplete: str) -> list[str]:
-    """Return names of directions of the archive's entries as scenarios write them, and files."""
+    """Return the names of directions of the archive's entries as scenarios write them, and files."""
     return _directions(incomplete) + _files(incomplete)
 
 

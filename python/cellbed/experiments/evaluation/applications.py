@@ -56,7 +56,7 @@ class Application:
         raise NotImplementedError
 
     def measures(self) -> list[str]:
-        """Return names of what the application measures, in the order of reports."""
+        """Return the names of what the application measures, in the order of reports."""
         raise NotImplementedError
 
     def groups(self) -> dict[str, dict[str, str]]:
@@ -100,7 +100,7 @@ class RoundTrips(Application):
 
 
 def train(length: int) -> str:
-    """Return name of the measure: how long a train of `length` packets took."""
+    """Return the name of the measure for trains of `length` packets."""
     return f"train of {length}"
 
 
@@ -146,7 +146,7 @@ class Trains(Application):
 
 
 def download(size: int) -> str:
-    """Return name of the measure: how long a file of `size` bytes took."""
+    """Return the name of the measure for files of `size` bytes."""
     return f"download of {size // _KB} KB" if size < 1000 * _KB else f"download of {size // (1000 * _KB)} MB"
 
 
@@ -197,7 +197,7 @@ def pages() -> dict[str, list[tuple[int, int | None]]]:
 
 
 def page(name: str, protocol: Protocol) -> str:
-    """Return name of the measure: how long a page took."""
+    """Return the name of the measure for pages."""
     return f"page {name} {protocol}"
 
 
@@ -304,7 +304,7 @@ class Player(Application):
 
 
 def rung(rule: Rule, rungs: Sequence[float], throughputs: Sequence[float], buffered_s: float) -> int:
-    """Return number of the rung that the next segment is asked for in. Pure.
+    """Return the number of the rung that the next segment is asked for in. Pure.
 
     throughput: the highest rung below 90 % of the harmonic mean of the last three segments' throughputs (Mbit/s; Jiang
     et al., "Improving Fairness, Efficiency, and Stability in HTTP-based Adaptive Video Streaming with FESTIVE",
@@ -333,7 +333,7 @@ def _nanoseconds(seconds: float) -> int:
 
 
 def _seconds(taken: Sequence[int]) -> list[float | None]:
-    """Return durations in seconds; a negative one was never completed."""
+    """Return the durations in seconds; a negative one was never completed."""
     return [value / SECOND if value >= 0 else None for value in taken]
 
 

@@ -91,7 +91,7 @@ class Plan:
         return [(profile, number) for number in range(min(self.recordings, self.trials)) for profile in self.profiles]
 
     def beginning(self, profile: str, trial: int, application: Application) -> tuple[int, int]:
-        """Return position in the course, ns, and seed of an application in a trial, the same on every network.
+        """Return the position in the course, ns, and seed of an application in a trial, the same on every network.
 
         Applications begin and end within the course, if they are not longer. More trials leave those before as they
         are.

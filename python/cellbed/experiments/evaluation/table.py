@@ -140,7 +140,7 @@ def _difference(samples: pl.DataFrame, method: str, seed: Seed) -> _Found | None
 def _groups(
     application: Application, methods: Sequence[str], found: dict[tuple[str, str, str], list[tuple[str, _Found]]]
 ) -> Iterable[Row]:
-    """Return rows of the measures that are reported together, for each condition and over all."""
+    """Return the rows of the measures that are reported together, for each condition and over all."""
     for (group, members), method in product(application.groups().items(), methods):
         each = [
             (profile, name, one)

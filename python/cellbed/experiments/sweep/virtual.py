@@ -117,7 +117,7 @@ class VirtualPool:
 
 
 def simulate(text: str, folder: str, out: str, *, limits: bool, profile: str | None) -> dict[str, Any]:
-    """Run a scenario in virtual time in this process, without a page: what became of it."""
+    """Run a scenario in virtual time in this process, without a page. Return the outcome."""
     from cellbed.experiments.run import collect, exit_code
     from cellbed.experiments.virtual.run import Options, run
     from cellbed.scenario import load_text
@@ -140,7 +140,7 @@ def simulate(text: str, folder: str, out: str, *, limits: bool, profile: str | N
 
 
 def simulate_flows(text: str, folder: str, out: str, *, stop: threading.Event) -> dict[str, Any]:
-    """Run a simulation with the seed of its file, without a page, until `stop` is set: what became of it."""
+    """Run a simulation with the seed of its file, without a page, until `stop` is set. Return the outcome."""
     from cellbed.datacentre.file import described
     from cellbed.experiments import simulation
     from cellbed.scenario.reader import tables

@@ -72,11 +72,11 @@ class PacketLog:
         return {int(d["index"]): d for d in (self.run or {}).get("directions") or []}
 
     def direction_name(self, index: int) -> str:
-        """Return name of a direction."""
+        """Return the name of a direction."""
         return self._names.get(index, f"direction-{index}")
 
     def vertex_name(self, index: int) -> str:
-        """Return name of a vertex: nodes are numbered as in ``run.json``."""
+        """Return the name of a vertex: nodes are numbered as in ``run.json``."""
         return self._vertices[index] if index < len(self._vertices) else f"vertex-{index}"
 
     def direction_index(self, name: str) -> int:
@@ -258,7 +258,7 @@ class DirectionFigures:
 
 
 def figures(log: PacketLog) -> list[DirectionFigures]:
-    """Return figures of every direction, in their order; those of a run that carried nothing too."""
+    """Return the figures of every direction, in their order; those of a run that carried nothing too."""
     import polars as pl
 
     schema = {"direction": pl.UInt16, "drop": pl.UInt8, "bytes": pl.UInt32, "delay_us": pl.UInt32}

@@ -40,7 +40,7 @@ class Opportunities:
     outages: Sequence[Sequence[int]] = ()
 
     def between(self, begin_ns: int, end_ns: int) -> Integers:
-        """Return times of the opportunities in [begin, end), ns since the start of the schedule, one entry each."""
+        """Return the times of the opportunities in [begin, end), ns since the start of the schedule, one entry each."""
         first, last = (max(0, -(-(at + self.offset_ns) // MS)) for at in (begin_ns, end_ns))
         if not self.looped:
             last = min(last, self.trace.duration_ns // MS + 1)

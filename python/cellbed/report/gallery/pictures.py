@@ -339,8 +339,8 @@ def _since_start(clock: Unit) -> str:
 
 
 def _thinned(found: Analysis) -> tuple[Floats, Floats]:
-    """Return means of neighbours, _MOST_POINTS at most, each from the beginning of its bin in s on; the last has its
-    end, too. A series shorter than a bin has its mean.
+    """Return the means of neighbours, _MOST_POINTS at most, each from the beginning of its bin in s on; the last has
+    its end, too. A series shorter than a bin has its mean.
     """
     if not len(found.profile):
         mean = found.statistics["mean_bit_s"]

@@ -86,7 +86,7 @@ class Emulator:
         return path
 
     def interface(self, node: str) -> str:
-        """Return name of a node's network interface."""
+        """Return the name of a node's network interface."""
         name: str = self.ready["nodes"][node]["interface"]
         return name
 

@@ -94,7 +94,7 @@ class Usage:
 
 
 def _processors() -> tuple[int, int]:
-    """Return time for which processors were idle, and for which the hypervisor gave them to others (proc(5),
+    """Return the time for which processors were idle, and for which the hypervisor gave them to others (proc(5),
     ``stat``)."""
     _, _, _, _, idle, waiting, _, _, steal, *_ = (
         Path("/proc/stat").read_text(encoding="utf-8").split("\n", 1)[0] + " 0" * 10

@@ -193,7 +193,7 @@ def _extremes(values: list[int]) -> Span:
 
 
 def _linear(points: Points, position_ns: int) -> int:
-    """Return value of a series that is linear between its points and constant outside of them."""
+    """Return the value of a series that is linear between its points and constant outside of them."""
     after = bisect_right(points, position_ns, key=lambda point: point[0])
     if after == 0:
         return int(points[0][1])

@@ -129,7 +129,7 @@ class Model(Protocol):
     covers: Sequence[str]
 
     def problems(self, each: Deployment, deployments: Sequence[Deployment], plan: Plan) -> Iterator[str]:
-        """Return name what of an application has no model. deployments: of all applications."""
+        """Return the names of what has no model in an application. deployments: of all applications."""
 
     def loads(self, each: Deployment, setting: Setting) -> Iterator[Load]:
         """Let the servers of an application listen, and make the loads of its clients."""

@@ -126,7 +126,7 @@ def write(name: str, folder: Path) -> None:
 
 
 def _padded(content: bytes, each: Object) -> bytes:
-    """Return content with exactly the size of an object, by a comment at its end."""
+    """Return the content with exactly the size of an object, by a comment at its end."""
     opening, closing = {"document": (b"<!--", b"-->")}.get(each.kind, (b"/*", b"*/"))
     missing = each.size - len(content)
     if missing and missing < len(opening + closing):
