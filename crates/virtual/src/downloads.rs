@@ -20,6 +20,8 @@ pub struct Downloads {
     connection: Option<ConnectionId>,
     downloads: Vec<Download>,
     finished: usize,
+    /// The repairs and timeouts of the network when the current download began.
+    before: (u64, u64),
 }
 
 /// A download.
@@ -29,9 +31,9 @@ pub struct Download {
     pub started: Time,
     /// When the last byte arrived at the client, if it did.
     pub finished: Option<Time>,
-    /// Segments that were sent more than once since the download began, by either end.
+    /// Segments that were sent more than once since the download began, by either end; 0 of an unfinished one.
     pub repairs: u64,
-    /// Timeouts since then, without those of the handshake.
+    /// Timeouts since then, without those of the handshake; 0 of an unfinished one.
     pub timeouts: u64,
 }
 
@@ -54,6 +56,7 @@ impl Downloads {
             connection: None,
             downloads: Vec::with_capacity(sizes.len()),
             finished: 0,
+            before: (0, 0),
         }
     }
 
@@ -68,12 +71,12 @@ impl Downloads {
     }
 
     fn begin(&mut self, network: &mut Network) {
-        let (repairs, timeouts) = network.repairs();
+        self.before = network.repairs();
         self.downloads.push(Download {
             started: network.now(),
             finished: None,
-            repairs,
-            timeouts,
+            repairs: 0,
+            timeouts: 0,
         });
         match self.connection.filter(|_| self.keeps_connection) {
             Some(connection) => network.write(connection, End::Client, self.request, 0),
@@ -106,8 +109,8 @@ impl Application for Downloads {
                 let (repairs, timeouts) = network.repairs();
                 let download = &mut self.downloads[self.finished];
                 download.finished = Some(network.now());
-                download.repairs = repairs - download.repairs;
-                download.timeouts = timeouts - download.timeouts;
+                download.repairs = repairs - self.before.0;
+                download.timeouts = timeouts - self.before.1;
                 let thinking = self.thinking.get(self.finished).copied();
                 self.finished += 1;
                 if self.finished < self.sizes.len() {
