@@ -32,9 +32,10 @@ from cellbed.testbed.programs.supervise import CONNECT_EVERY_NS, start_after
 from cellbed.workloads.registry import virtual_model, workload
 from cellbed.workloads.virtual.client import Client
 from cellbed.workloads.virtual.model import Load, Setting
-from cellbed.workloads.virtual.world import SECOND, World
+from cellbed.workloads.virtual.world import SECOND, World, window_in
 
-_RECEIVE_WINDOW = 6 << 20
+_RECEIVE_BUFFER = 6 << 20
+"""Bytes: the largest of ``tcp_rmem``."""
 _SEND_BUFFER = 4 << 20
 """Bytes: the largest of ``tcp_wmem``."""
 _INITIAL_WINDOW = 10
@@ -156,7 +157,7 @@ def _drive(
         True,
         idle,
         scenario.transport.initial_window or _INITIAL_WINDOW,
-        scenario.transport.receive_buffer or _RECEIVE_WINDOW,
+        window_in(scenario.transport.receive_buffer or _RECEIVE_BUFFER),
         1448,
         scenario.transport.send_buffer or _SEND_BUFFER,
         scenario.transport.pacing,
