@@ -147,10 +147,10 @@ def claims() -> Iterator[Claim]:
         what, at = f"Response time of a chunk in {picture}", {"picture": picture}
         yield _gain("video", f"response-{picture}", what, at, (response, response))
     for picture in PICTURES:
-        figure = (FASTER_4K, FASTER_4K) if picture == "4K" else None
+        faster = (FASTER_4K, FASTER_4K) if picture == "4K" else None
         what, column = f"Throughput at the player in {picture}", "own_throughput_mbit_s_mean"
         more: dict[str, Any] = {"column": column, "direction": "higher", "agrees": above(1)}
-        yield _gain("video", f"throughput-{picture}", what, {"picture": picture}, figure, **more)
+        yield _gain("video", f"throughput-{picture}", what, {"picture": picture}, faster, **more)
     for picture in _CALL["levels"]:
         yield from _calls(picture)
     yield _gain("segmentation", "mask", "Time of a segmentation", {}, (MASK, MASK))
