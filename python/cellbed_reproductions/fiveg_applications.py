@@ -209,7 +209,7 @@ def gains(findings: Mapping[str, Finding], data: Data) -> str:
             found.append(f"{' to '.join(dict.fromkeys(map(share, (saved[0], saved[-1]))))} of {what}")
     if not found:
         raise KeyError("Fig. 11")
-    return f"The edge saves {', '.join(found)}."
+    return f"The edge saves {', '.join(found)}.".replace("-", "−")
 
 
 def _files() -> Iterator[Claim]:
