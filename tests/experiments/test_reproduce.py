@@ -137,8 +137,9 @@ def test_nodes_have_the_hardware_of_the_thesis_or_the_page_names_what_the_machin
     small = swept.fitting(nodes, processors=2, memory=8_000)
     assert small == {"nodes.edge.cpus": 2.0, "nodes.edge.memory": "8000 MiB"}
     scenario = with_values(dict(THESIS.scenario), small)
-    assert swept.deviations(THESIS, dict(THESIS.scenario)) == []
-    assert swept.deviations(THESIS, scenario) == [
+    one = THESIS.experiments[0]
+    assert swept.deviations(THESIS, one, dict(THESIS.scenario)) == []
+    assert swept.deviations(THESIS, one, scenario) == [
         "edge: 2 processors, all of this machine's, in place of 4.",
         "edge: 8000 MiB, all of this machine's, in place of 16 GB.",
     ]

@@ -11,7 +11,7 @@ import pytest
 from cellbed.experiments.reproduce.swept import Sweeps
 from cellbed.experiments.sweep.library import Execution
 from cellbed.reproduction import Data, Trials, evaluate
-from cellbed_reproductions.cosmic import PUBLICATION, TABLE_2, TABLE_3, TABLE_4, TABLE_5
+from cellbed_reproductions.cosmic import PUBLICATION, TABLE_2, TABLE_3, TABLE_4, TABLE_5, TABLE_7
 from in_process import cellbed
 
 LOSSES = ("0 %", "0.1 %", "0.5 %")
@@ -35,8 +35,9 @@ def published(factor: float = 1.0) -> Data:
         for size, (jitter_ms, lost) in zip(SIZES_MB, TABLE_3, strict=True)
     ]
     mmwave = [{"transport": name, "received_bytes": size * 1e9} for name, size in TABLE_5.items()]
+    plates = [{"server": place, "latency_mean_s": sum(times) / len(times)} for place, times in TABLE_7.items()]
     frames = {}
-    for name, rows in (("loss", loss), ("file", file), ("udp", udp), ("mmwave", mmwave)):
+    for name, rows in (("loss", loss), ("file", file), ("udp", udp), ("mmwave", mmwave), ("plates", plates)):
         trials = [{**row, "repetition": number, "status": "complete"} for row in rows for number in (1, 2, 3)]
         frames[name] = pl.DataFrame(trials)
     return {name: Trials(frame) for name, frame in frames.items()}
@@ -71,6 +72,7 @@ def test_experiments_are_sweeps_with_a_model_in_virtual_time(tmp_path: Path) -> 
         "file": 8,
         "udp": 4,
         "mmwave": 5,
+        "plates": 2,
     }
     mobile = [trial.tables["links"]["mobile"] for _, plan in sweeps.plans for trial in plan.trials]
     assert {each["base_delay"] for each in mobile} == {"0 ms"}, "the 112 ms of Table I are those of the core"

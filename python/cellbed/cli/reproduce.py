@@ -116,8 +116,8 @@ def _without_recordings(name: str, what: str, part: str) -> None:
         _sweep(name, experiment, out, short, None, repeats, dry_run, no_limits, virtual, as_json)
 
 
-_without_recordings("cosmic", "The transport protocols of COSM-IC over a transatlantic link (Tables II to V)", "loss")
-_without_recordings("5g-study", "Congestion control at edge and cloud of 5G (Figs 5, 7, 9, 10, Table IV)", "laws")
+_without_recordings("cosmic", "Transport and plates of COSM-IC over a transatlantic link (Tables II to V, VII)", "loss")
+_without_recordings("5g-study", "Transport and applications at edge and cloud of 5G (Figs 5 to 11)", "laws")
 
 
 def _sweep(

@@ -21,6 +21,7 @@ from cellbed.experiments.reproduce.page import Result, values_in
 from cellbed.experiments.sweep import runner
 from cellbed.experiments.sweep.library import Execution
 from cellbed.experiments.sweep.store import DATASET, results_in
+from cellbed.experiments.sweep.trials import Plan
 from cellbed.reproduction import MEAN, Input, Role, Swept, SweptPublication, Trials
 from cellbed.scenario.reader import with_values
 from cellbed.support import inputs
@@ -28,6 +29,7 @@ from cellbed.support.errors import CellbedError
 from cellbed.support.units import DURATION, SIZE
 from cellbed.support.whole_files import write_whole
 from cellbed.testbed.testbed import machine, refusal_to_nodes
+from cellbed.workloads.registry import virtual_model
 
 SEGMENT = 1448
 """Bytes of a TCP segment over IPv4 with time stamps in an MTU of 1500 bytes."""
@@ -38,8 +40,8 @@ class Sweeps:
     """The sweeps of experiments of a publication, of all without names.
 
     given: folder of recordings. repeats: of a disturbed trial. running: to be run now, else for a forecast alone.
-    folder: of the results. plans: experiments with the plans of their sweeps. Errors: :class:`CellbedError` with every
-    problem, OSError.
+    folder: of the results. plans: experiments with the plans of their sweeps. skipped: a note on each experiment
+    without a model in virtual time. Errors: :class:`CellbedError` with every problem, OSError.
     """
 
     what = "trials"
@@ -56,7 +58,7 @@ class Sweeps:
         repeats: int = 1,
         running: bool = True,
     ) -> None:
-        chosen = publication.chosen(names, "--experiment")
+        chosen = [each.shortened() if short else each for each in publication.chosen(names, "--experiment")]
         name = publication.name + "-short" * short
         self._publication, self._execution, self._short, self._repeats = publication, execution, short, repeats
         self.folder, self._other = out / name, out / f"{name}-virtual"
@@ -65,15 +67,20 @@ class Sweeps:
         with tempfile.TemporaryDirectory() as temporary:
             place = self.folder if running else Path(temporary)
             self.played = traces(publication, chosen, place / "traces", given)
-            self.plans = [(each, execution.plan(self._write(each, place), running=running)) for each in chosen]
+            plans = [(each, execution.plan(self._write(each, place), running=running)) for each in chosen]
+        lacking = {each.name: unpredicted(plan) if execution.virtual else "" for each, plan in plans}
+        self.plans = [(each, plan) for each, plan in plans if not lacking[each.name]]
+        self.skipped = [
+            f"{name}: skipped, since {kinds} has no model in virtual time." for name, kinds in lacking.items() if kinds
+        ]
+        if not self.plans:
+            raise CellbedError("\n".join([*self.skipped, "run without --virtual, or choose another experiment"]))
 
     def _write(self, experiment: Swept, place: Path) -> Path:
         """Write the scenario and the sweep file of an experiment."""
-        base, values = self._publication.scenario, dict[str, Any]()
-        if self._short:
-            experiment = experiment.shortened()
-            values |= self._publication.short
-        values |= {**experiment.changes, **fitting(base["nodes"], *machine())}
+        base = self._publication.scenario
+        values = {**(self._publication.short if self._short else {}), **experiment.changes}
+        values |= fitting(with_values(base, values)["nodes"], *machine())
         if not self._execution.virtual:
             wanted = base["transport"]["congestion_control"]
             values["transport.congestion_control"] = "reno" if refusal_to_nodes(wanted) else wanted
@@ -109,7 +116,7 @@ class Sweeps:
             missing = runner.missing(plan, results_in(self.folder / each.name), self._repeats)
             lines.append(f"{each.name}: {len(plan.points)} points, {len(missing)} trials to run")
         lines.append(f"in all, with shared trials run once: {runner.words(self.seconds())}")
-        return lines + [f"{each.name}: {each.note}" for each in self.played]
+        return lines + self.skipped + [f"{each.name}: {each.note}" for each in self.played]
 
     def seconds(self) -> float:
         """Estimate how long the experiments still take; trials that several share are counted once."""
@@ -131,6 +138,8 @@ class Sweeps:
         """Run what is missing, and return how many trials failed. ``KeyboardInterrupt`` after the running ones have
         ended. Errors: :class:`CellbedError`, OSError."""
         failed, folders = 0, self._folders
+        for note in self.skipped:
+            listener.note(note)
         for (each, plan), folder in zip(self.plans, folders, strict=True):
             listener.note(f"{each.name}: {each.title}; in all {runner.words(self.seconds())} left")
             account = self._execution.run(plan, folder, listener, self._repeats, folders)
@@ -141,7 +150,11 @@ class Sweeps:
 
     def result(self, command: str) -> Result:
         """Return the findings of what has been run, without experiments that have not begun. command: that ran it."""
-        notes = deviations(self._publication, self.plans[0][1].trials[0].tables)
+        lacking: dict[str, list[str]] = {}
+        for each, plan in self.plans:
+            for note in deviations(self._publication, each, plan.trials[0].tables):
+                lacking.setdefault(note, []).append(each.name)
+        notes = [*(f"{', '.join(names)}: {note}" for note, names in lacking.items()), *self.skipped]
         if not self._execution.limits:
             notes.append("CPU and memory of the nodes were not limited (--no-limits).")
         return Result(
@@ -167,15 +180,21 @@ def fitting(nodes: Mapping[str, Any], processors: int, memory: int) -> dict[str,
     return found
 
 
-def deviations(publication: SweptPublication, scenario: Mapping[str, Any]) -> list[str]:
-    """Return what this machine lacks: TCP and nodes of a scenario that differ from the publication's."""
+def unpredicted(plan: Plan) -> str:
+    """Return the kinds of a plan's applications that have no model in virtual time, as words; empty without any."""
+    kinds = {kind for trial in plan.trials for kind in trial.applications.values()}
+    return ", ".join(f"kind {kind}" for kind in sorted(kinds) if virtual_model(kind) is None)
+
+
+def deviations(publication: SweptPublication, experiment: Swept, scenario: Mapping[str, Any]) -> list[str]:
+    """Return what this machine lacks: TCP and nodes of a scenario that differ from the experiment's."""
     key = "transport.congestion_control"
-    varied = any(key == factor.get("key") for each in publication.experiments for factor in each.factors.values())
+    varied = any(key in (factor.get("key"), *factor.get("keys", ())) for factor in experiment.factors.values())
     wanted, control = (each["transport"]["congestion_control"] for each in (publication.scenario, scenario))
     found = []
     if control != wanted and not varied:
         found.append(f"TCP {control} in place of {wanted}, which this machine refuses nodes: see `cellbed doctor`.")
-    for name, node in publication.scenario["nodes"].items():
+    for name, node in with_values(publication.scenario, experiment.changes)["nodes"].items():
         for key, unit in (("cpus", " processors"), ("memory", "")):
             if (given := scenario["nodes"][name][key]) != node[key]:
                 values = [f"{each:g}" if isinstance(each, float) else each for each in (given, node[key])]
@@ -247,16 +266,19 @@ def _poorest(trace: str, duration_ns: float) -> int:
 
 
 def collect(folder: Path) -> Trials:
-    """Return the trials in the folder of a sweep, with what claims need of their requests."""
+    """Return the trials in the folder of a sweep, with what claims need of their requests.
+
+    Parts of applications, such as the objects of a page, whose names have a colon, are left out.
+    """
     import polars as pl
 
-    table = pl.read_parquet(inputs.checked(folder / DATASET))
-    rows = [_of_requests(folder / each) for each in table["folder"]]
+    table = pl.read_parquet(inputs.checked(folder / DATASET)).filter(~pl.col("app").str.contains(":"))
+    rows = [_of_requests(folder / each, app) for each, app in table.select("folder", "app").iter_rows()]
     more = pl.DataFrame(rows, infer_schema_length=None) if rows else pl.DataFrame()
     return Trials(pl.concat([table, more], how="horizontal"))
 
 
-def _of_requests(run_folder: Path) -> dict[str, float | None]:
+def _of_requests(run_folder: Path, app: str) -> dict[str, float | None]:
     """Means of parts, and size, packets and congestion window of the requests of a trial."""
     import polars as pl
 
@@ -264,7 +286,7 @@ def _of_requests(run_folder: Path) -> dict[str, float | None]:
         requests = pl.read_parquet(inputs.checked(run_folder / "requests.parquet"))
     except OSError:
         return {"bytes_up_p50": None}
-    requests = requests.filter(pl.col("status") != "skipped")
+    requests = requests.filter(pl.col("status") != "skipped", pl.col("app") == app)
     whole = requests.drop_nulls("residual_s")
     parts = [name for name in requests.columns if name.startswith("part_")]
     found: dict[str, float | None] = {
