@@ -16,6 +16,7 @@ import h11
 import polars as pl
 import pytest
 
+from cellbed.archive import Archive
 from cellbed.scenario import ScenarioError, parse
 from cellbed.testbed.machine import process as machine
 from cellbed.workloads.browsing import PROGRAMS
@@ -68,6 +69,41 @@ def test_a_har_becomes_a_warc_file_with_every_reply(tmp_path: Path) -> None:
         ["https://cdn.shop.test", "203.0.113.6", "2"],
     ]
     assert shown[3:] == [["2", "origins", "5", f"{size:,}"], ["page:", PAGE]]
+
+
+def test_a_site_is_an_entry_of_the_archive(tmp_path: Path, archive: Archive) -> None:
+    file = _imported(tmp_path)
+    first, again, other = (cellbed("web", "import", file, *words) for words in ([], [], ["--name", "shop"]))
+    assert first.returncode == 0, first.stderr
+    assert first.stdout.splitlines()[-1] == "added www-shop-test: `cellbed traces show www-shop-test`"
+    assert again.returncode == 2
+    assert "already has 'www-shop-test'" in again.stderr
+    assert other.returncode == 0, other.stderr
+    size = sum(len(each.body) for each in warc.read(file).exchanges)
+    (row,) = json.loads(cellbed("traces", "ls", "shop", "--where", "name = shop", "--json").stdout)
+    assert (row["site_origins"], row["site_objects"], row["site_bytes"]) == (2, 5, size)
+    assert row["date"] == "2026-02-03T03:05:06.789000Z"
+    shown = cellbed("traces", "show", "shop").stdout
+    for line in (
+        "shop: recorded, 2026-02-03 03:05 UTC",
+        f"source: {PAGE}",
+        f"page: {PAGE}",
+        'in a scenario: site = "shop"',
+    ):
+        assert line in shown
+    assert ["https://cdn.shop.test", "203.0.113.6", "2"] in [line.split()[:3] for line in shown.splitlines()]
+    assert cellbed("web", "show", "shop").stdout == cellbed("web", "show", file).stdout
+    scenario = parse(f'{NAMED}{APP}site = "shop"\n', source="x.toml", folder=tmp_path)
+    kept = scenario.applications["web"].site  # type: ignore[attr-defined]
+    _check(list(warc.read(kept).exchanges))
+    assert cellbed("traces", "verify", "shop").returncode == 0
+    kept.write_bytes(kept.read_bytes()[:-1])
+    assert "its SHA-256 differs" in cellbed("traces", "verify", "shop").stdout
+    assert (
+        "cannot be written as mahimahi" in cellbed("traces", "export", "shop", "--format", "mahimahi", "-o", "x").stderr
+    )
+    assert cellbed("traces", "rm", "shop").returncode == 0
+    assert "shop" not in archive.names()
 
 
 def test_other_tools_read_our_warc_files(tmp_path: Path) -> None:
@@ -264,6 +300,8 @@ def test_unmatched_requests_are_answered_with_404_and_counted() -> None:
         ('page = "google"\nserver = "edge"\norigins = { "cdn.*" = "edge" }\n', "are those of a recorded site"),
         ('site = "bad.warc.gz"\nserver = "edge"\n', "truncated"),
         ('site = "none.warc.gz"\nserver = "edge"\n', "none.warc.gz"),
+        ('site = "lte-suburban"\nserver = "edge"\n', "contains no recorded site: it has uplink and downlink"),
+        ('site = "lte-suburbn"\nserver = "edge"\n', "did you mean 'lte-suburban'? write the name of a recorded site"),
     ],
 )
 def test_keys_that_do_not_fit_are_errors_with_a_remedy(tmp_path: Path, keys: str, problem: str) -> None:

@@ -21,9 +21,10 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError, core_schema
 
-from cellbed.archive import ARCHIVE, TraceError, TraceSource, find_file, find_folder, obstacle, resolve
+from cellbed.archive import ARCHIVE, TraceError, TraceSource, find_file, find_folder, obstacle, open_archive, resolve
 from cellbed.laws import law
 from cellbed.laws.law import Law
+from cellbed.support.near_names import did_you_mean
 from cellbed.support.units import BIT_RATE, DURATION, SIZE, Quantity, UnitError, parse_probability
 
 
@@ -278,7 +279,24 @@ def _folder(what: str, example: str) -> TextField:
 
 TRANSLATOR = _folder("a converted model", "opus-mt-en-de")
 SITE = _folder("a page", "site")
-SITE_FILE = _file("recorded site", "site.warc.gz")
+
+
+def _read_site(text: str, folder: Path) -> Path:
+    archive = open_archive()
+    path = archive.site(text) if archive.has(text) else find_file(text, folder)
+    if path is None:
+        hint = did_you_mean(text, archive.names())
+        why = obstacle(text, folder, "recorded site")
+        raise UnitError(f"{why}: {hint}write the name of a recorded site in the archive, or the path of a WARC file")
+    return path
+
+
+SITE_FILE = TextField(
+    _read_site,
+    str,
+    {"minLength": 1, "examples": ["site.warc.gz"]},
+    lambda _number: "the name of a recorded site in the archive, or the path of a WARC file",
+)
 
 
 def _split(value: object) -> object:

@@ -21,6 +21,7 @@ from cellbed.testbed.machine import certificates, process
 from cellbed.workloads.browsing.origins import Served, nginx, nginx_command
 from cellbed.workloads.web import mahimahi, warc
 from cellbed.workloads.web import record as recording
+from cellbed.workloads.web.archived import find
 from cellbed.workloads.web.replay import forwarding
 from cellbed.workloads.web.site import Origin, Site, SiteError, address
 
@@ -85,11 +86,12 @@ def webreplay(arguments: Sequence[str]) -> int:
     """``mm-webreplay``: replay a recording to a program that has no other network."""
     line = read(
         arguments,
-        "Usage: mm-webreplay FOLDER|FILE [COMMAND...]\n\nReplay a folder of mm-webrecord, or a WARC file.",
+        "Usage: mm-webreplay FOLDER|FILE|NAME [COMMAND...]\n\n"
+        "Replay a folder of mm-webrecord, a WARC file, or a recorded site of the archive.",
         1,
     )
     path = Path(line.words[0])
-    site = mahimahi.read(path) if path.is_dir() else warc.read(path)
+    site = mahimahi.read(path) if path.is_dir() else warc.read(path if path.exists() else find(line.words[0]))
     for program in ("nginx", certificates.PROGRAM, "ip"):
         if process.find(program) is None:
             package = {"nginx": "nginx-light", "ip": "iproute2"}.get(program, program)
