@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,8 +26,10 @@ from cellbed.workloads.browsing import PROGRAMS
 from cellbed.workloads.web import mahimahi, warc
 from cellbed.workloads.web.matcher import Matcher
 from cellbed.workloads.web.site import Exchange, Replies, SiteError, split
+from descendants import descendants, words
 from in_process import cellbed
 from scenario_text import NODES
+from shell_world import wait_until
 from site_examples import ADDRESSES, BODIES, PAGE, har
 from site_examples import mahimahi as write_mahimahi
 
@@ -457,3 +462,32 @@ def test_recording_a_server_that_does_not_answer_is_an_error(tmp_path: Path) -> 
     assert done.returncode == 2
     assert "http://127.0.0.1:4459/: no reply" in done.stderr
     assert not (tmp_path / "x.warc.gz").exists()
+
+
+@needs_browser
+@needs_proxy
+@pytest.mark.slow
+def test_a_recording_that_is_killed_leaves_no_process_and_no_folder() -> None:
+    with contextlib.ExitStack() as stack:
+        # A page that never ends loading; a browser needs short paths.
+        site = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="c-")))
+        url = f"http://127.0.0.1:{site.getsockname()[1]}/"
+        command = [sys.executable, "-m", "cellbed", "web", "record", url, "-o", str(folder / "x.warc.gz")]
+        environment = {**os.environ, "TMPDIR": str(folder), "XDG_STATE_HOME": str(folder / "state")}
+        process = subprocess.Popen(command, env=environment)
+        site.settimeout(60)
+        connection, _ = site.accept()
+        stack.enter_context(connection)
+        below = descendants(process.pid)
+        for program in (b"mitmdump", b"chrom"):
+            assert program in b" ".join(below.values())
+        process.kill()
+        process.wait()
+        wait_until(lambda: not any(words(pid) for pid in below))
+        (left,) = folder.glob("cellbed-*")
+        done = subprocess.run(
+            [sys.executable, "-m", "cellbed", "clean"], env=environment, capture_output=True, text=True, check=True
+        )
+        assert f"removed {left}, of a killed command" in done.stdout
+        assert not list(folder.glob("cellbed-*"))

@@ -6,7 +6,6 @@ import contextlib
 import json
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Address, ip_address
 from pathlib import Path
@@ -17,6 +16,7 @@ from cellbed.shell.mahimahi.arguments import read
 from cellbed.shell.mahimahi.shells import run
 from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
+from cellbed.support.temporary import temporary_folder
 from cellbed.testbed.machine import certificates, process
 from cellbed.workloads.browsing.origins import Served, nginx, nginx_command
 from cellbed.workloads.web import mahimahi, warc
@@ -43,8 +43,7 @@ table inet {table} {{
 @contextlib.contextmanager
 def _folder() -> Iterator[Path]:
     """A folder whose files the command may read as another user."""
-    with tempfile.TemporaryDirectory(prefix="cellbed-") as name:
-        folder = Path(name)
+    with temporary_folder() as folder:
         folder.chmod(0o755)
         yield folder
 
