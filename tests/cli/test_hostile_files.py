@@ -227,7 +227,6 @@ HARMLESS = (
 """Parts of calls that read the kernel's files, files of the package or of the system, or memory."""
 OWN = {
     "archive/sources/download.py": "a download, and the part that it writes",
-    "archive/unfinished.py": "opens what it has made, to flush it",
     "doctor/changes.py": "programs and settings of this machine, as root",
     "doctor/kernel.py": "tries devices",
     "doctor/machine.py": "files of the kernel and of the system",
@@ -241,6 +240,7 @@ OWN = {
     "shell/helper.py": "a file that the helper writes into a folder of ours",
     "shell/mahimahi/install.py": "commands that `cellbed mahimahi install` may have written",
     "shell/mahimahi/traces.py": "a descriptor of memory, or a file of which the kind was checked",
+    "support/temporary.py": "a folder of ours, to lock it",
     "support/standard_streams.py": "descriptors that the caller has closed",
     "testbed/nodes/agent.py": "a single file of the standard library, on another machine",
     "testbed/machine/cgroups.py": "files of the kernel",

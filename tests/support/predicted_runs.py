@@ -4,10 +4,10 @@ A scenario is predicted once in each process.
 """
 
 import atexit
+import contextlib
 import functools
 import json
 import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from cellbed.experiments.virtual.profile import Profile
 from cellbed.measure.packets import MAGIC, read_packets
 from cellbed.measure.summary import ApplicationSummary, Summary
 from cellbed.scenario import parse
+from cellbed.support.temporary import temporary_folder
 from cellbed.testbed.plan import make_plan
 
 SECOND = 1_000_000_000
@@ -195,8 +196,9 @@ def only(summary: Summary) -> ApplicationSummary:
 
 @functools.cache
 def _predicted(text: str) -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="cellbed-predictions-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    kept = contextlib.ExitStack()
+    folder = kept.enter_context(temporary_folder())
+    atexit.register(kept.close)
     scenario_links = [line.split('"')[1] for line in text.splitlines() if line.startswith(("up =", "down ="))]
     for name in scenario_links:
         (folder / name).write_text(_trace(float(name.rpartition(".")[0])))

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 
 from cellbed.runformat.folder import write_json
 from cellbed.support.errors import CellbedError
+from cellbed.support.temporary import temporary_folder
 from cellbed.testbed.machine.state import Record, parse_record
 from in_process import cellbed
 from shell_world import wait_until
@@ -91,6 +93,35 @@ def test_runs_in_another_pid_namespace_are_live(live: Path) -> None:
 
     if Path("/proc/self/ns/pid").stat().st_ino == 0xEFFFFFFC:  # else this process does not see all others
         wait_until(removed)  # what ran inside ends after unshare
+
+
+TEMPORARY = """
+from cellbed.support.temporary import temporary_folder
+with temporary_folder() as folder:
+    print(folder, flush=True)
+    input()
+"""
+
+
+def test_temporary_folders_of_killed_processes_are_removed(
+    live: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    command = [sys.executable, "-c", TEMPORARY]
+    processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    one, other = (Path((process.stdout or sys.stdin).readline().strip()) for process in processes)
+    (one / "file").touch()
+    processes[0].kill()
+    processes[0].wait()
+    assert f"removed {one}, of a killed command" in clean()
+    assert not one.exists()
+    assert other.is_dir()  # its process is alive
+    processes[1].kill()
+    processes[1].wait()
+    with temporary_folder() as mine:
+        assert [path for path in tmp_path.glob("cellbed-*") if path.is_dir()] == [mine]
+    assert not mine.exists()
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import pytest
 
 from cellbed.measure.packets import read_packets
 from cellbed.scenario import ScenarioError, parse
+from cellbed.support.flow_files import PUBLISHED, draw, published
 from cellbed.testbed import testbed
 from cellbed.testbed.machine import certificates
 from cellbed.testbed.machine.process import find
@@ -88,6 +89,24 @@ def test_drawn_sizes_have_the_distribution_and_are_named_by_powers_of_ten(tmp_pa
         (tmp_path / "sizes.txt").write_text(text)
         with pytest.raises(ScenarioError, match=problem):
             parse(NAMED + app.format('download_sizes = "sizes.txt"\n'), source="x.toml", folder=tmp_path)
+
+
+def test_published_distributions_have_the_published_figures() -> None:
+    files = published("ftp-ngmn")
+    draws = [draw(files, (number + 0.5) / 1000) for number in range(1000)]
+    # The cut at 5 MB takes 0.4 % of the flows.
+    assert np.mean(draws) == pytest.approx(2e6, rel=0.01)
+    assert np.std(draws) == pytest.approx(0.722e6, rel=0.05)
+    assert max(draws) <= 5e6
+    flows = published("campus")
+    shares = [
+        np.mean([draw(flows, (number + 0.5) / 10_000) <= size for number in range(10_000)]) for size in (128, 10**5)
+    ]
+    assert shares == pytest.approx([0.3234, 0.9840], abs=2e-3)  # of whole bytes
+    for name in PUBLISHED:
+        app = f'[apps.files]\nkind = "transfers"\nserver = "edge"\nupload_sizes = "{name}"\nrate = "1 /s"\n'
+        scenario = parse(NAMED + app, source="x.toml", folder=Path())
+        assert scenario.resolved()["apps"]["files"]["upload_sizes"] == name
 
 
 def test_over_tcp_bytes_are_exact_and_overhead_and_repetitions_are_those_of_the_packet_log(tmp_path: Path) -> None:

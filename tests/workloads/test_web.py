@@ -122,6 +122,16 @@ def test_without_a_program_a_dry_run_names_the_line_and_the_package(
     assert remedy in done.stderr
 
 
+@needs_browser
+@needs_nginx
+@needs_openssl
+def test_a_folder_for_temporary_files_with_a_long_path_is_an_error_before_the_run(tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text(f'{NAMED}{APP}page = "google"\nrate = "1 /s"\n')
+    done = cellbed("run", tmp_path / "x.toml", "--dry-run", env={"TMPDIR": str(tmp_path)})
+    assert done.returncode == 2
+    assert "apps.web.kind: sockets of the browser need a short path, and TMPDIR is longer" in done.stderr
+
+
 def test_a_log_of_the_network_that_is_cut_short_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     types = {"TCP_CONNECT": 1, "SOCKET_BYTES_SENT": 2}
     lines = [json.dumps({"constants": {"logEventTypes": types}}, separators=(",", ":"))[:-1] + ",", '"events": [']

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,14 +19,17 @@ import h11
 import polars as pl
 import pytest
 
+from cellbed.archive import Archive
 from cellbed.scenario import ScenarioError, parse
 from cellbed.testbed.machine import process as machine
 from cellbed.workloads.browsing import PROGRAMS
 from cellbed.workloads.web import mahimahi, warc
 from cellbed.workloads.web.matcher import Matcher
 from cellbed.workloads.web.site import Exchange, Replies, SiteError, split
+from descendants import descendants, words
 from in_process import cellbed
 from scenario_text import NODES
+from shell_world import wait_until
 from site_examples import ADDRESSES, BODIES, PAGE, har
 from site_examples import mahimahi as write_mahimahi
 
@@ -68,6 +74,41 @@ def test_a_har_becomes_a_warc_file_with_every_reply(tmp_path: Path) -> None:
         ["https://cdn.shop.test", "203.0.113.6", "2"],
     ]
     assert shown[3:] == [["2", "origins", "5", f"{size:,}"], ["page:", PAGE]]
+
+
+def test_a_site_is_an_entry_of_the_archive(tmp_path: Path, archive: Archive) -> None:
+    file = _imported(tmp_path)
+    first, again, other = (cellbed("web", "import", file, *words) for words in ([], [], ["--name", "shop"]))
+    assert first.returncode == 0, first.stderr
+    assert first.stdout.splitlines()[-1] == "added www-shop-test: `cellbed traces show www-shop-test`"
+    assert again.returncode == 2
+    assert "already has 'www-shop-test'" in again.stderr
+    assert other.returncode == 0, other.stderr
+    size = sum(len(each.body) for each in warc.read(file).exchanges)
+    (row,) = json.loads(cellbed("traces", "ls", "shop", "--where", "name = shop", "--json").stdout)
+    assert (row["site_origins"], row["site_objects"], row["site_bytes"]) == (2, 5, size)
+    assert row["date"] == "2026-02-03T03:05:06.789000Z"
+    shown = cellbed("traces", "show", "shop").stdout
+    for line in (
+        "shop: recorded, 2026-02-03 03:05 UTC",
+        f"source: {PAGE}",
+        f"page: {PAGE}",
+        'in a scenario: site = "shop"',
+    ):
+        assert line in shown
+    assert ["https://cdn.shop.test", "203.0.113.6", "2"] in [line.split()[:3] for line in shown.splitlines()]
+    assert cellbed("web", "show", "shop").stdout == cellbed("web", "show", file).stdout
+    scenario = parse(f'{NAMED}{APP}site = "shop"\n', source="x.toml", folder=tmp_path)
+    kept = scenario.applications["web"].site  # type: ignore[attr-defined]
+    _check(list(warc.read(kept).exchanges))
+    assert cellbed("traces", "verify", "shop").returncode == 0
+    kept.write_bytes(kept.read_bytes()[:-1])
+    assert "its SHA-256 differs" in cellbed("traces", "verify", "shop").stdout
+    assert (
+        "cannot be written as mahimahi" in cellbed("traces", "export", "shop", "--format", "mahimahi", "-o", "x").stderr
+    )
+    assert cellbed("traces", "rm", "shop").returncode == 0
+    assert "shop" not in archive.names()
 
 
 def test_other_tools_read_our_warc_files(tmp_path: Path) -> None:
@@ -264,6 +305,8 @@ def test_unmatched_requests_are_answered_with_404_and_counted() -> None:
         ('page = "google"\nserver = "edge"\norigins = { "cdn.*" = "edge" }\n', "are those of a recorded site"),
         ('site = "bad.warc.gz"\nserver = "edge"\n', "truncated"),
         ('site = "none.warc.gz"\nserver = "edge"\n', "none.warc.gz"),
+        ('site = "lte-suburban"\nserver = "edge"\n', "contains no recorded site: it has uplink and downlink"),
+        ('site = "lte-suburbn"\nserver = "edge"\n', "did you mean 'lte-suburban'? write the name of a recorded site"),
     ],
 )
 def test_keys_that_do_not_fit_are_errors_with_a_remedy(tmp_path: Path, keys: str, problem: str) -> None:
@@ -419,3 +462,32 @@ def test_recording_a_server_that_does_not_answer_is_an_error(tmp_path: Path) -> 
     assert done.returncode == 2
     assert "http://127.0.0.1:4459/: no reply" in done.stderr
     assert not (tmp_path / "x.warc.gz").exists()
+
+
+@needs_browser
+@needs_proxy
+@pytest.mark.slow
+def test_a_recording_that_is_killed_leaves_no_process_and_no_folder() -> None:
+    with contextlib.ExitStack() as stack:
+        # A page that never ends loading; a browser needs short paths.
+        site = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="c-")))
+        url = f"http://127.0.0.1:{site.getsockname()[1]}/"
+        command = [sys.executable, "-m", "cellbed", "web", "record", url, "-o", str(folder / "x.warc.gz")]
+        environment = {**os.environ, "TMPDIR": str(folder), "XDG_STATE_HOME": str(folder / "state")}
+        process = subprocess.Popen(command, env=environment)
+        site.settimeout(60)
+        connection, _ = site.accept()
+        stack.enter_context(connection)
+        below = descendants(process.pid)
+        for program in (b"mitmdump", b"chrom"):
+            assert program in b" ".join(below.values())
+        process.kill()
+        process.wait()
+        wait_until(lambda: not any(words(pid) for pid in below))
+        (left,) = folder.glob("cellbed-*")
+        done = subprocess.run(
+            [sys.executable, "-m", "cellbed", "clean"], env=environment, capture_output=True, text=True, check=True
+        )
+        assert f"removed {left}, of a killed command" in done.stdout
+        assert not list(folder.glob("cellbed-*"))

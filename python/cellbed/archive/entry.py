@@ -15,7 +15,7 @@ Origin = Literal["recorded", "synthetic"]
 Text = Annotated[str, Field(max_length=2000)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_+-]{0,99}$")]
 """Lower case, so that names differ on every file system; no dot, which separates a name from its direction."""
-FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,119}$")]
 """Of a file in the entry's folder only."""
 _MOST: Final = 2**63 - 1
 
@@ -73,6 +73,35 @@ class StoredSeries(Model):
     statistics: Annotated[dict[str, Any], AfterValidator(_numbers)] | None = None
 
 
+class SiteOrigin(Model):
+    """An origin of a recorded site. addresses: of its servers, where known; bytes: of the replies' bodies."""
+
+    origin: Text
+    addresses: tuple[Text, ...] = ()
+    objects: Annotated[int, Field(ge=1, le=_MOST)]
+    bytes: Annotated[int, Field(ge=0, le=_MOST)]
+
+
+class SiteSummary(Model):
+    """The contents of a recorded site. page: URL of its first page; null where it has none."""
+
+    page: str | None = None
+    origins: tuple[SiteOrigin, ...]
+
+    @property
+    def total(self) -> SiteOrigin:
+        """The objects and bytes of all origins."""
+        objects, size = (sum(getattr(each, key) for each in self.origins) for key in ("objects", "bytes"))
+        return SiteOrigin(origin=f"{len(self.origins)} origins", objects=objects, bytes=size)
+
+
+class StoredSite(SiteSummary):
+    """A recorded site of an entry, and its WARC file, as in :class:`StoredSeries`."""
+
+    file: FileName
+    sha256: Sha256
+
+
 class Step(Model):
     """A step of the history: imported, generated, cut, scaled… what: the verb. how: its arguments.
 
@@ -97,4 +126,5 @@ class Entry(Model):
         default=None, description="Folder of a recording of two workloads beside the series."
     )
     recording_files: dict[str, Sha256] = Field(default={}, description="SHA-256 of each file of it, by its name.")
+    site: StoredSite | None = Field(default=None, description="Recorded site (`cellbed web record`).")
     history: tuple[Step, ...] = ()

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cellbed.archive.entry import Entry, StoredSeries
+from cellbed.archive.entry import Entry, SiteSummary, StoredSeries
 from cellbed.archive.series import ENDINGS, Content, Part
 from cellbed.support.readable import date_words, duration_unit, duration_words, rate_unit, significant
 
@@ -82,8 +82,20 @@ def show(entry: Entry, warnings: Sequence[str]) -> RenderableType:
         shown.append(_figures(entry, ways, _CAPACITY))
     if "round-trip" in entry.parts:
         shown.append(_figures(entry, ["round-trip"], _ROUND_TRIPS))
+    if entry.site is not None:
+        shown.append(site_summary(entry.site))
     shown.append(Text("\n".join(_closing(entry, warnings))))
     return Group(*shown)
+
+
+def site_summary(site: SiteSummary) -> RenderableType:
+    """Return the origins of a recorded site as a table, and its page."""
+    table = Table("origin", "address", box=None, pad_edge=False)
+    for name in ("objects", "bytes"):
+        table.add_column(name, justify="right")
+    for each in (*site.origins, site.total):
+        table.add_row(each.origin, " ".join(each.addresses), f"{each.objects:,}", f"{each.bytes:,}")
+    return Group(table, *([Text(f"page: {site.page}")] if site.page is not None else []))
 
 
 def uses(entry: Entry) -> list[str]:
@@ -92,7 +104,8 @@ def uses(entry: Entry) -> list[str]:
     if entry.recording is not None:
         mobile.append(f'kind = "recording", path = "{entry.name}"')
     core = f'cloud = {{ kind = "round-trips", record = "{entry.name}" }}'
-    return [*([", ".join(mobile)] if mobile else []), *([core] if "round-trip" in entry.parts else [])]
+    site = [f'site = "{entry.name}"'] if entry.site is not None else []
+    return [*([", ".join(mobile)] if mobile else []), *([core] if "round-trip" in entry.parts else []), *site]
 
 
 def _opening(entry: Entry) -> Iterator[str]:
@@ -166,3 +179,5 @@ def _closing(entry: Entry, warnings: Sequence[str]) -> Iterator[str]:
         yield f"in a scenario: {line}"
     for part, held in entry.parts.items():
         yield f"SHA-256 of {part}: {held.sha256}"
+    if entry.site is not None:
+        yield f"SHA-256 of {entry.site.file}: {entry.site.sha256}"

@@ -6,6 +6,7 @@
 | `PART_content`, `PART_duration_ns`, `PART_rows`, `PART_sha256` | of `uplink`, `downlink` and `round_trip` |
 | `PART_KEY` | each statistic that is a number, as a floating-point number: `uplink_mean_bit_s` |
 | `recording` | whether it holds a recording of two workloads |
+| `site_origins`, `site_objects`, `site_bytes` | of a recorded site |
 | `duration_ns` | of its longest part |
 """
 
@@ -27,6 +28,7 @@ from cellbed.archive.series import PARTS
 
 _STEMS: Final = tuple(part.replace("-", "_") for part in PARTS)
 _HELD: Final[dict[str, Any]] = {"content": pl.String, "sha256": pl.String, "duration_ns": pl.Int64, "rows": pl.Int64}
+_OF_SITE: Final = ("site_origins", "site_objects", "site_bytes")
 _MEASURED: Final = tuple(f"{stem}_" for stem in _STEMS)
 
 
@@ -67,6 +69,7 @@ def _always() -> dict[str, Any]:
         **dict.fromkeys(About.model_fields, pl.String),
         **{f"{stem}_{key}": kind for stem in _STEMS for key, kind in _HELD.items()},
         "recording": pl.Boolean,
+        **dict.fromkeys(_OF_SITE, pl.Int64),
     }
 
 
@@ -78,7 +81,7 @@ def _row(entry: Entry) -> dict[str, Any]:
     row: dict[str, Any] = {"name": entry.name, "recording": entry.recording is not None}
     for key, value in entry.about:
         # A key cannot replace a measured value.
-        ours = key in ("name", "recording", "duration_ns") or key.startswith(_MEASURED)
+        ours = key in ("name", "recording", "duration_ns", *_OF_SITE) or key.startswith(_MEASURED)
         if (value is None or isinstance(value, str)) and not ours:
             row[key] = value
     for part, held in entry.parts.items():
@@ -88,4 +91,7 @@ def _row(entry: Entry) -> dict[str, Any]:
         for key, value in (held.statistics or {}).items():
             if isinstance(value, int | float) and key not in _HELD:
                 row[f"{stem}_{key}"] = float(value)
+    if entry.site is not None:
+        total = entry.site.total
+        row |= dict(zip(_OF_SITE, (len(entry.site.origins), total.objects, total.bytes), strict=True))
     return row | {"duration_ns": max((held.duration_ns for held in entry.parts.values()), default=None)}

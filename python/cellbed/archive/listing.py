@@ -22,6 +22,9 @@ _NUMBERS: Final = {
     "uplink_mean_bit_s": ("uplink Mbit/s", 1e-6, 2),
     "downlink_mean_bit_s": ("downlink Mbit/s", 1e-6, 2),
     "round_trip_p50_ms": ("RTT ms", 1, 1),
+    "site_origins": ("origins", 1, 0),
+    "site_objects": ("objects", 1, 0),
+    "site_bytes": ("site MB", 1e-6, 2),
 }
 """The same with the factor of the heading's unit, and decimals."""
 

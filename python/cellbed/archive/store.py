@@ -115,6 +115,13 @@ class Archive:
             raise TraceError(f"'{name}' contains no recording of two workloads: it has {_parts(entry)}")
         return self.folder / name / entry.recording
 
+    def site(self, name: str) -> Path:
+        """Return the WARC file of the recorded site in an entry."""
+        entry = self.entry(name)
+        if entry.site is None:
+            raise TraceError(f"'{name}' contains no recorded site: it has {_parts(entry)}")
+        return self.folder / name / entry.site.file
+
     @contextlib.contextmanager
     def draft(self, about: About) -> Iterator[Draft]:
         """Yield a draft of an entry, whose files are removed at the end unless it was kept."""
@@ -243,11 +250,12 @@ def _complete(draft: Draft, name: str) -> Entry:
     """Return the entry of a draft. Checks and hashes its files, and removes all others."""
     from cellbed.archive.entry import Entry
 
-    if not draft.parts and draft.recording is None:
+    if not draft.parts and draft.recording is None and draft.site is None:
         raise TraceError("nothing to add: no uplink, downlink or round-trip times")
     parts = {part: _measured(draft, draft.parts[part]) for part in PARTS if part in draft.parts}
     files = _hashes(draft.folder / draft.recording) if draft.recording is not None else {}
     known = {ENTRY_FILE, draft.recording, *(stored.file for stored in parts.values())}
+    known |= {draft.site.file} if draft.site is not None else set()
     for path in draft.folder.iterdir():
         if path.name not in known:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -257,6 +265,7 @@ def _complete(draft: Draft, name: str) -> Entry:
         parts=parts,
         recording=draft.recording,
         recording_files=files,
+        site=draft.site,
         history=tuple(draft.history),
     )
 
@@ -306,6 +315,7 @@ def finite_figures(figures: Mapping[str, Any]) -> dict[str, Any]:
 
 def _parts(entry: Entry) -> str:
     has = [*entry.parts, *(["a recording of two workloads"] if entry.recording else [])]
+    has += ["a recorded site"] if entry.site else []
     return " and ".join(has) or "nothing"
 
 

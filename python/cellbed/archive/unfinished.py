@@ -11,10 +11,11 @@ import errno
 import fcntl
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from cellbed.support import user_folders
+from cellbed.support.temporary import hold, remove_left
 
 _PREFIX = ".unfinished-"
 _EXCHANGE = 2
@@ -41,7 +42,7 @@ def unfinished(archive: Path) -> Iterator[Path]:
             # Before it is made: an interrupt can come right after.
             held.callback(shutil.rmtree, folder, ignore_errors=True)
             folder.mkdir()
-            held.callback(os.close, _hold(folder))
+            held.callback(os.close, hold(folder))
         yield folder
 
 
@@ -52,12 +53,12 @@ def unfinished_beside(place: Path) -> Iterator[Path]:
     Remains of killed processes for the same place are removed, too.
     """
     stem = f".{place.name[:100]}."
-    _remove_left(each for each in place.parent.iterdir() if each.name.startswith(stem) and _is_mark(each.name, stem))
+    remove_left(each for each in place.parent.iterdir() if each.name.startswith(stem) and _is_mark(each.name, stem))
     folder = place.with_name(f"{stem}{os.urandom(8).hex()}")
     with contextlib.ExitStack() as held:
         held.callback(shutil.rmtree, folder, ignore_errors=True)
         folder.mkdir()
-        held.callback(os.close, _hold(folder))
+        held.callback(os.close, hold(folder))
         yield folder
 
 
@@ -68,26 +69,7 @@ def _is_mark(name: str, stem: str) -> bool:
 
 def sweep(archive: Path) -> list[Path]:
     """Remove remains of killed processes; returns them. The archive's lock must be held."""
-    return _remove_left(archive.glob(f"{_PREFIX}*"))
-
-
-def _remove_left(folders: Iterable[Path]) -> list[Path]:
-    """Remove those in which no process works; returns them."""
-    left = []
-    for folder in folders:
-        try:
-            descriptor = _hold(folder)
-        except NotADirectoryError:
-            folder.unlink(missing_ok=True)
-            continue
-        except OSError:
-            continue  # its owner works in it, or has just removed it
-        try:
-            shutil.rmtree(folder, ignore_errors=True)
-            left.append(folder)
-        finally:
-            os.close(descriptor)
-    return left
+    return remove_left(archive.glob(f"{_PREFIX}*"))
 
 
 def discard(archive: Path, folder: Path) -> None:
@@ -111,17 +93,6 @@ def exchange(one: Path, other: Path) -> None:
     other.rename(aside)
     one.rename(other)
     aside.rename(one)
-
-
-def _hold(folder: Path) -> int:
-    """Return the descriptor with the folder's lock. Raises BlockingIOError where another process has it."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
 
 
 def downloads_folder() -> Path:

@@ -39,6 +39,8 @@ def faults(entry: Entry, folder: Path) -> list[str]:
 def _files(entry: Entry, folder: Path) -> Iterator[tuple[Path, str]]:
     for held in entry.parts.values():
         yield folder / held.file, held.sha256
+    if entry.site is not None:
+        yield folder / entry.site.file, entry.site.sha256
     if entry.recording is not None:
         for file, digest in entry.recording_files.items():
             yield folder / entry.recording / file, digest

@@ -36,8 +36,7 @@ def record(context: typer.Context) -> None:
 
 def _with_plan(arguments: list[str], files: ExitStack) -> list[str]:
     """Return the arguments with a file of the plan in place of ``--for``; it is removed with `files`."""
-    import tempfile
-    from pathlib import Path
+    from cellbed.support.temporary import temporary_folder
 
     found: list[str] = []
     rest = iter(arguments)
@@ -53,7 +52,7 @@ def _with_plan(arguments: list[str], files: ExitStack) -> list[str]:
         if method == "conditional":
             from cellbed.recordings.conditional import conditional_plan
 
-            file = Path(files.enter_context(tempfile.TemporaryDirectory(prefix="cellbed-"))) / "plan.json"
+            file = files.enter_context(temporary_folder()) / "plan.json"
             file.write_text(conditional_plan().model_dump_json(exclude_none=True), encoding="utf-8")
             found += ["--plan", str(file)]
     return found

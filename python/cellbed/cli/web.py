@@ -15,68 +15,90 @@ app = typer.Typer(
 )
 
 _MOST = 20
-_Out = Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Write the site here: name.warc.gz.")]
+_Out = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", metavar="FILE", help="Write the site there, name.warc.gz, instead of the archive."),
+]
+_Name = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", help="Name of the new entry of the archive. Default: the host of the page."),
+]
+_Replace = Annotated[bool, typer.Option("--replace", help="Replace an existing entry of that name.")]
 
 
 @app.command()
-def record(url: Annotated[str, typer.Argument(help="URL of a page.")], out: _Out) -> None:
+def record(
+    url: Annotated[str, typer.Argument(help="URL of a page.")],
+    name: _Name = None,
+    replace: _Replace = False,
+    out: _Out = None,
+) -> None:
     """Load a page with Chromium through mitmproxy, and record every request and reply.
 
     The proxy has certificates of an authority that exists for this recording alone; it checks those of the servers.
 
     \b
-    Example:
+    Examples:
+      cellbed web record https://example.org/ --name example
       cellbed web record https://example.org/ -o example.warc.gz
     """
     from cellbed.workloads.web.record import record
     from cellbed.workloads.web.site import Site
 
+    name = _entry_name(url, name, replace, out)
     made = record(url)
     _list("no reply", [f"{each:.200}: {why}" for each, why in made.failed.items()])
-    _write(Site(str(out), made.exchanges), out)
+    _keep(Site(url, made.exchanges), "recorded", name, replace, out)
 
 
 @app.command("import")
 def import_(
-    recording: Annotated[Path, typer.Argument(help="HTTP Archive (HAR), or folder of mm-webrecord.")],
-    out: _Out,
+    recording: Annotated[Path, typer.Argument(help="HTTP Archive (HAR), WARC file, or folder of mm-webrecord.")],
+    name: _Name = None,
+    replace: _Replace = False,
+    out: _Out = None,
 ) -> None:
-    """Make a site of an HTTP Archive with contents.
+    """Make a site of an HTTP Archive with contents, a WARC file of another tool, or Mahimahi's recorded folder.
 
     Browsers export one from the network panel of their developer tools ("Save all as HAR with content"). Entries
     without content are left out, named and counted.
 
     \b
-    Example:
-      cellbed web import example.org.har -o example.warc.gz
+    Examples:
+      cellbed web import example.org.har --name example
+      cellbed web import recorded/ -o example.warc.gz
     """
     import sys
 
-    from cellbed.workloads.web import har, mahimahi
+    from cellbed.workloads.web import har, mahimahi, warc
 
     if recording.is_dir():
-        _write(mahimahi.read(recording), out)
-        return
-    imported = har.read(recording)
-    _list("left out", imported.left_out)
-    for line in imported.remarks:
-        print(line, file=sys.stderr)
-    _write(imported.site, out)
+        site = mahimahi.read(recording)
+    elif recording.name.endswith((".warc", ".warc.gz")):
+        site = warc.read(recording)
+    else:
+        imported = har.read(recording)
+        _list("left out", imported.left_out)
+        for line in imported.remarks:
+            print(line, file=sys.stderr)
+        site = imported.site
+    _keep(site, "imported", _entry_name(site.exchanges[0].url, name, replace, out), replace, out)
 
 
 @app.command()
 def show(
-    site: Annotated[Path, typer.Argument(help="WARC file of a site.")],
+    site: Annotated[str, typer.Argument(help="Recorded site of the archive, or WARC file.")],
 ) -> None:
     """Show the origins, objects and bytes of a site.
 
     \b
-    Example:
+    Examples:
+      cellbed web show example
       cellbed web show example.warc.gz
     """
-    from cellbed.workloads.web import warc
+    from cellbed.workloads.web import archived, warc
 
-    _summarise(warc.read(site))
+    _summarise(warc.read(archived.find(site)))
 
 
 def _list(what: str, lines: list[str]) -> None:
@@ -88,28 +110,32 @@ def _list(what: str, lines: list[str]) -> None:
         print(f"{what}: {len(lines)} of the requests", file=sys.stderr)
 
 
-def _write(site: Site, out: Path) -> None:
-    from cellbed.workloads.web import warc
+def _entry_name(url: str, name: str | None, replace: bool, out: Path | None) -> str | None:
+    """Return the name of a new entry, which may be that of an existing one with `replace`; none for a file."""
+    from cellbed.workloads.web.archived import free_name
 
-    warc.write(out, site.exchanges)
+    if out is None:
+        return free_name(url, name, replace=replace)
+    if name is not None or replace:
+        raise typer.BadParameter("--name and --replace are of entries of the archive: not allowed with --out")
+    return None
+
+
+def _keep(site: Site, made: str, name: str | None, replace: bool, out: Path | None) -> None:
+    from cellbed.workloads.web import archived, warc
+
+    if name is not None:
+        archived.keep(site, name, made, replace=replace)
+    elif out is not None:
+        warc.write(out, site.exchanges)
     _summarise(site)
+    if name is not None:
+        print(f"added {name}: `cellbed traces show {name}`")
 
 
 def _summarise(site: Site) -> None:
-    import contextlib
-
-    from rich.table import Table
-
+    from cellbed.archive.entry_view import site_summary
     from cellbed.support.console import Console
-    from cellbed.workloads.web.site import SiteError
+    from cellbed.workloads.web import archived
 
-    table = Table("origin", "address", box=None, pad_edge=False)
-    for name in ("objects", "bytes"):
-        table.add_column(name, justify="right")
-    for origin, exchanges in [*site.origins.items(), (f"{len(site.origins)} origins", site.exchanges)]:
-        addresses = dict.fromkeys(each.address for each in exchanges if each.address and not isinstance(origin, str))
-        size = sum(len(each.body) for each in exchanges)
-        table.add_row(str(origin), " ".join(addresses), f"{len(exchanges):,}", f"{size:,}")
-    Console().print(table)
-    with contextlib.suppress(SiteError):  # no page: of an API
-        print(f"page: {site.page}")
+    Console().print(site_summary(archived.summary(site)))

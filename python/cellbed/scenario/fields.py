@@ -21,9 +21,11 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError, core_schema
 
-from cellbed.archive import ARCHIVE, TraceError, TraceSource, find_file, find_folder, obstacle, resolve
+from cellbed.archive import ARCHIVE, TraceError, TraceSource, find_file, find_folder, obstacle, open_archive, resolve
 from cellbed.laws import law
 from cellbed.laws.law import Law
+from cellbed.support.flow_files import PUBLISHED
+from cellbed.support.near_names import did_you_mean
 from cellbed.support.units import BIT_RATE, DURATION, SIZE, Quantity, UnitError, parse_probability
 
 
@@ -246,7 +248,14 @@ CODE_FILE = _file("Python file", "processing.py")
 BODY_FILE = _file("file", "body.json")
 MANIFEST = _file("manifest", "video/manifest.mpd")
 DISK_FILE = _file("disk image", "debian.qcow2")
-SIZES_FILE = _file("file of flow sizes", "sizes.txt")
+_SIZES_FILE = _file("file of flow sizes", "sizes.txt")
+SIZES = replace(
+    _SIZES_FILE,
+    read=lambda text, folder: text if text in PUBLISHED else _SIZES_FILE.read(text, folder),
+    schema={"minLength": 1, "examples": ["sizes.txt", *PUBLISHED]},
+    hint=lambda _number: f"the path of a file, or one of {', '.join(PUBLISHED)}",
+)
+"""Flow sizes: the path of a file, or the name of a published distribution."""
 KEY_FILE = _file("private key", "id_ed25519")
 
 
@@ -278,7 +287,24 @@ def _folder(what: str, example: str) -> TextField:
 
 TRANSLATOR = _folder("a converted model", "opus-mt-en-de")
 SITE = _folder("a page", "site")
-SITE_FILE = _file("recorded site", "site.warc.gz")
+
+
+def _read_site(text: str, folder: Path) -> Path:
+    archive = open_archive()
+    path = archive.site(text) if archive.has(text) else find_file(text, folder)
+    if path is None:
+        hint = did_you_mean(text, archive.names())
+        why = obstacle(text, folder, "recorded site")
+        raise UnitError(f"{why}: {hint}write the name of a recorded site in the archive, or the path of a WARC file")
+    return path
+
+
+SITE_FILE = TextField(
+    _read_site,
+    str,
+    {"minLength": 1, "examples": ["site.warc.gz"]},
+    lambda _number: "the name of a recorded site in the archive, or the path of a WARC file",
+)
 
 
 def _split(value: object) -> object:

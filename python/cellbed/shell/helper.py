@@ -11,10 +11,10 @@ import select
 import subprocess
 import tempfile
 import time
-from pathlib import Path
 
 from cellbed.support.errors import CellbedError
 from cellbed.support.prctl import die_with_parent
+from cellbed.support.temporary import temporary_folder
 from cellbed.testbed.machine.process import Place, find
 
 DEVICE = "host0"
@@ -98,8 +98,8 @@ def start(name: str, place: Place, ipv6: bool) -> subprocess.Popen[bytes]:
 
 
 def _start_pasta(path: str, place: Place, ipv6: bool, errors: int) -> subprocess.Popen[bytes]:
-    with tempfile.TemporaryDirectory(prefix="cellbed-") as folder:
-        ready = Path(folder, "pasta.pid")
+    with temporary_folder() as folder:
+        ready = folder / "pasta.pid"
         command = pasta_command(path, place, ipv6, str(ready))
         process = _start(command, errors)
         deadline = time.monotonic() + _PATIENCE_S

@@ -8,7 +8,6 @@ import os
 import pwd
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from cellbed.shell.meter import VARIABLE as METER_VARIABLE
 from cellbed.shell.meter import MeterError, ShellMeter, shared_terminal, start_meter
 from cellbed.shell.publish import Published, start_forwarder, translate
 from cellbed.support.errors import CellbedError
+from cellbed.support.temporary import temporary_folder
 from cellbed.support.whole_files import write_whole
 from cellbed.testbed.links.emulator import Emulator
 from cellbed.testbed.links.live import control_path
@@ -350,9 +350,9 @@ def _binds(around: _Surroundings) -> Iterator[tuple[tuple[str, str], ...]]:
     if around.resolv_conf is None:
         yield binds
         return
-    with tempfile.TemporaryDirectory(prefix="cellbed-") as folder:
-        Path(folder).chmod(0o755)
-        file = Path(folder, "resolv.conf")
+    with temporary_folder() as folder:
+        folder.chmod(0o755)
+        file = folder / "resolv.conf"
         file.write_text(around.resolv_conf, encoding="utf-8")
         file.chmod(0o644)
         yield (*binds, (str(file), str(resolver.RESOLV_CONF)))

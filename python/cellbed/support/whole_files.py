@@ -6,10 +6,11 @@ import errno
 import os
 import secrets
 import shutil
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+from cellbed.support.temporary import temporary_folder
 
 PATIENCE = 10.0
 """Seconds that a program has to open the other end of a pipe."""
@@ -25,8 +26,8 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """
     place = Path(os.path.realpath(path))
     if place.exists() and not place.is_file() and not place.is_dir():
-        with tempfile.TemporaryDirectory(prefix="cellbed-") as folder:
-            temporary = Path(folder, place.name)
+        with temporary_folder() as folder:
+            temporary = folder / place.name
             write(temporary)
             with temporary.open("rb") as content, open(_opened(place), "wb") as through:
                 shutil.copyfileobj(content, through)

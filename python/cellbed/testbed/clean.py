@@ -17,6 +17,7 @@ from cellbed.archive.unfinished import sweep_cache
 from cellbed.runformat import folder
 from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
+from cellbed.support.temporary import sweep_temporary
 from cellbed.testbed.machine import cgroups
 from cellbed.testbed.machine.privilege import COMPILED_HELPER, NETWORK_HELPER, is_granted
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record, read_records
@@ -38,6 +39,7 @@ def clean() -> list[str]:
     for record in records:
         if record.is_stale():
             done += _clean_record(record)
+    done += [f"removed {path}, of a killed command" for path in sweep_temporary()]
     done += _clean_network()
     done += _clean_orphaned_groups({record.identifier for record in read_records()[0]})
     with contextlib.suppress(TraceError):  # a read-only archive needs no clean-up

@@ -44,6 +44,10 @@ _CONGESTION_CONTROLS = Path("/proc/sys/net/ipv4/tcp_available_congestion_control
 _ALLOWED, _OWN = "tcp_allowed_congestion_control", "tcp_congestion_control"
 _MOST_BUFFERS = {"receive_buffer": "/proc/sys/net/core/rmem_max", "send_buffer": "/proc/sys/net/core/wmem_max"}
 """By key of a program, the kernel's limit of what a socket may ask for: half of its buffer (socket(7))."""
+_LONGEST_PARENT = 107 - len(
+    "/cellbed-testbed-4194304-012345/sockets/b10-10/org.chromium.Chromium.012345/SingletonSocket"
+)
+"""Bytes of the path of the folder for files of nodes, where Chromium has its sockets (unix(7): 107)."""
 LEAST_PROCESSES = 64
 """Those of a small run, most of them threads of Polars and the emulator: with fewer it fails at some later point."""
 AT_ONCE = 2
@@ -190,6 +194,10 @@ def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement 
             elif is_here:
                 continue
             found.append(Problem((*scenario.path_of(name), where), text))
+        has_browser = any("chromium" in names for _, names, _ in application.tools)
+        if has_browser and len(os.fsencode(_scratch_parent())) > _LONGEST_PARENT:
+            text = f"sockets of the browser need a short path, and TMPDIR is longer than {_LONGEST_PARENT} bytes: "
+            found.append(Problem((*scenario.path_of(name), "kind"), f"{text}export TMPDIR=/var/tmp"))
         if application.balance == "connection" and find("nft") is None:
             text = "connections are spread by nft: sudo apt install nftables"
             found.append(Problem((*scenario.path_of(name), "balance"), text))
@@ -223,6 +231,11 @@ def _needs(application: Application) -> Iterator[tuple[str, str, str, bool, tupl
         yield key, f"the program {names[0]}", f"sudo apt install {package}", any(map(find, names)), ("client",)
     for key, file, command in application.fetched:
         yield key, f"the file {file.name}", command, file.is_file(), ("client",)
+
+
+def _scratch_parent() -> Path:
+    """Return where folders of runs lie for files of nodes: not in memory, where /tmp may be."""
+    return Path(os.environ.get("TMPDIR") or "/var/tmp")
 
 
 def machine() -> tuple[int, int]:
@@ -362,8 +375,7 @@ class Testbed:
         """Return the folder for files of nodes and for sockets."""
         if self._record is None:
             return Path()
-        # Not a file system in memory, which /tmp may be.
-        folder = self._record.note_scratch(Path(os.environ.get("TMPDIR") or "/var/tmp"))
+        folder = self._record.note_scratch(_scratch_parent())
         self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
         # Programs that give up root, such as the workers of a web server, still reach the folders in it.
         folder.mkdir(mode=0o711)

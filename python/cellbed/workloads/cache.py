@@ -5,13 +5,12 @@ wins.
 """
 
 import contextlib
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from cellbed.archive.unfinished import unfinished_beside
 from cellbed.support.errors import CellbedError
 from cellbed.support.whole_files import write_whole
 
@@ -31,13 +30,10 @@ def build_folder(folder: Path, build: Callable[[Path], None]) -> None:
     """
     with _explained(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        try:
+        with unfinished_beside(folder) as temporary:
             build(temporary)
             temporary.chmod(0o755)
             _rename_unless_there(temporary, folder)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def build_file(file: Path, build: Callable[[Path], None]) -> None:

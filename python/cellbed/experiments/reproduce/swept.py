@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -26,6 +25,7 @@ from cellbed.reproduction import MEAN, Input, Role, Swept, SweptPublication, Tri
 from cellbed.scenario.reader import with_values
 from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
+from cellbed.support.temporary import temporary_folder
 from cellbed.support.units import DURATION, SIZE
 from cellbed.support.whole_files import write_whole
 from cellbed.testbed.testbed import machine, refusal_to_nodes
@@ -64,8 +64,8 @@ class Sweeps:
         self.folder, self._other = out / name, out / f"{name}-virtual"
         if execution.virtual:
             self.folder, self._other = self._other, self.folder
-        with tempfile.TemporaryDirectory() as temporary:
-            place = self.folder if running else Path(temporary)
+        with temporary_folder() as temporary:
+            place = self.folder if running else temporary
             self.played = traces(publication, chosen, place / "traces", given)
             plans = [(each, execution.plan(self._write(each, place), running=running)) for each in chosen]
         lacking = {each.name: unpredicted(plan) if execution.virtual else "" for each, plan in plans}
@@ -246,8 +246,8 @@ def _stand_in(role: Role, way: str, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         part = ENDINGS[way]
         generated = role.model.make(Order(role.model.name, 1, role.model.duration_ns))[part]
-        with tempfile.TemporaryDirectory() as temporary:
-            made = write(generated, Path(temporary) / "series.parquet", part, lambda part, share: None)
+        with temporary_folder() as temporary:
+            made = write(generated, temporary / "series.parquet", part, lambda part, share: None)
             write_whole(path, partial(replayable.write_text, made.series))
     return path
 

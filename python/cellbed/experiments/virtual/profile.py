@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -20,6 +19,7 @@ from pydantic import TypeAdapter
 
 from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
+from cellbed.support.temporary import temporary_folder
 from cellbed.support.user_folders import cache_folder
 from cellbed.support.whole_files import write_whole
 from cellbed.workloads.registry import samplings
@@ -197,8 +197,8 @@ def measured(text: str, scenario: Scenario, folder: Path, listener: Listener, *,
     check(short, changed, "the profile of the scenario", running=True, limits=False)
     seconds = short.duration // 10**9
     listener.note(f"measuring what the programs take, once, for {seconds} s: {place}")
-    with tempfile.TemporaryDirectory() as parent:
-        outcome = run(changed, short, make_plan(short), Options(Path(parent), limits=limits, proof=False), listener)
+    with temporary_folder() as parent:
+        outcome = run(changed, short, make_plan(short), Options(parent, limits=limits, proof=False), listener)
         if outcome.error is not None:
             raise outcome.error
         if outcome.folder is None or outcome.status != "complete":

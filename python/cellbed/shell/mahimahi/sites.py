@@ -6,7 +6,6 @@ import contextlib
 import json
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Address, ip_address
 from pathlib import Path
@@ -17,10 +16,12 @@ from cellbed.shell.mahimahi.arguments import read
 from cellbed.shell.mahimahi.shells import run
 from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
+from cellbed.support.temporary import temporary_folder
 from cellbed.testbed.machine import certificates, process
 from cellbed.workloads.browsing.origins import Served, nginx, nginx_command
 from cellbed.workloads.web import mahimahi, warc
 from cellbed.workloads.web import record as recording
+from cellbed.workloads.web.archived import find
 from cellbed.workloads.web.replay import forwarding
 from cellbed.workloads.web.site import Origin, Site, SiteError, address
 
@@ -42,8 +43,7 @@ table inet {table} {{
 @contextlib.contextmanager
 def _folder() -> Iterator[Path]:
     """A folder whose files the command may read as another user."""
-    with tempfile.TemporaryDirectory(prefix="cellbed-") as name:
-        folder = Path(name)
+    with temporary_folder() as folder:
         folder.chmod(0o755)
         yield folder
 
@@ -85,11 +85,12 @@ def webreplay(arguments: Sequence[str]) -> int:
     """``mm-webreplay``: replay a recording to a program that has no other network."""
     line = read(
         arguments,
-        "Usage: mm-webreplay FOLDER|FILE [COMMAND...]\n\nReplay a folder of mm-webrecord, or a WARC file.",
+        "Usage: mm-webreplay FOLDER|FILE|NAME [COMMAND...]\n\n"
+        "Replay a folder of mm-webrecord, a WARC file, or a recorded site of the archive.",
         1,
     )
     path = Path(line.words[0])
-    site = mahimahi.read(path) if path.is_dir() else warc.read(path)
+    site = mahimahi.read(path) if path.is_dir() else warc.read(path if path.exists() else find(line.words[0]))
     for program in ("nginx", certificates.PROGRAM, "ip"):
         if process.find(program) is None:
             package = {"nginx": "nginx-light", "ip": "iproute2"}.get(program, program)

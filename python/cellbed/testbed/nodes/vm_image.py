@@ -9,13 +9,13 @@ import platform
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from cellbed.archive.unfinished import unfinished_beside
 from cellbed.support.errors import CellbedError
+from cellbed.support.temporary import temporary_folder
 from cellbed.support.user_folders import cache_folder
 from cellbed.testbed.machine.process import find
 from cellbed.testbed.nodes.agent import BOOTSTRAP
@@ -124,8 +124,7 @@ def build(note: Callable[[str], None], packages: Iterable[str] = (), suite: str 
     place = folder()
     place.parent.mkdir(parents=True, exist_ok=True)
     # An ordinary user's mmdebstrap works under other user ids, which must be able to write here.
-    with tempfile.TemporaryDirectory(prefix="cellbed-vm-") as work_name, unfinished_beside(place) as unfinished:
-        work = Path(work_name)
+    with temporary_folder() as work, unfinished_beside(place) as unfinished:
         work.chmod(0o777)
         (work / "disk.img").touch()
         os.truncate(work / "disk.img", DISK_BYTES)

@@ -10,12 +10,12 @@ import contextlib
 import importlib.util
 import json
 import subprocess
-import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
 
 from cellbed.support import inputs
+from cellbed.support.temporary import temporary_folder
 from cellbed.testbed.machine.process import Process, ProgramError, Running
 from cellbed.testbed.nodes.backend import Backend
 
@@ -39,8 +39,8 @@ class SentPrograms:
         if node.name not in self._prepared:
             self._prepare(process, node)
             self._prepared.add(node.name)
-        with tempfile.TemporaryDirectory() as folder:
-            config = Path(folder) / process.config.name
+        with temporary_folder() as folder:
+            config = folder / process.config.name
             moved = self._moved(inputs.json_value(process.config), process, node)
             config.write_text(json.dumps(moved), encoding="utf-8")
             node.copy_in(config, config.name)
@@ -72,8 +72,8 @@ class SentPrograms:
                 f"{process.name} cannot run on {node.name}: programs of cellbed need Python 3.11 or newer there, as "
                 "`python3`"
             )
-        with tempfile.TemporaryDirectory() as folder:
-            archive = Path(folder) / ARCHIVE
+        with temporary_folder() as folder:
+            archive = folder / ARCHIVE
             write_archive(archive)
             node.copy_in(archive, ARCHIVE)
 

@@ -102,7 +102,7 @@ class Browser:
         script = 'exec "$0" "$@" 3<"/proc/self/fd/$BROWSER_IN" 4>"/proc/self/fd/$BROWSER_OUT"'
         command = ["sh", "-c", script, program, "--remote-debugging-pipe"]
         environment = {
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if not name.startswith("XDG_")},
             "HOME": str(folder),
             "TMPDIR": str(folder),
             "BROWSER_IN": str(theirs_in),

@@ -63,7 +63,7 @@ def _settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[
     return load | {
         "program": origins.installed(),
         # Both have a socket below them, whose path must be short.
-        "folder": str(deployment.scratch / f"call{deployment.number}-{index}"),
+        "folder": str(deployment.scratch / f"b{deployment.number}-{index}"),
         "socket": str(deployment.scratch / f"call{deployment.number}-{index}.sock"),
         "peer_socket": str(deployment.scratch / f"call{deployment.number}-{other}.sock"),
         "peer": deployment.clients[other].name,

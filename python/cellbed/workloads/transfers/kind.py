@@ -34,7 +34,7 @@ def settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[s
         "port": PORT + deployment.number,
         "client": index,
         "transfers": table.transfers(Random(f"{seed} {deployment.name} {index}")),
-        "drawn": bool(table.files),
+        "drawn": bool(table.distributions),
         "bit_rate": table.bit_rate,
         "authorities": deployment.authorities if table.protocol == "quic" else None,
     }

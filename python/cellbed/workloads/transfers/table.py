@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from cellbed.scenario.applications import RATE_IF_NEEDED, Groups, Key, Load
-from cellbed.scenario.fields import SIZES_FILE, quantity
-from cellbed.support.flow_files import FlowFileError, draw, read_sizes
+from cellbed.scenario.fields import SIZES, quantity
+from cellbed.support.flow_files import FlowFileError, Sizes, draw, published, read_sizes
 from cellbed.support.units import BIT_RATE, SIZE
 from cellbed.workloads.transfers import LARGEST
 
@@ -40,12 +40,12 @@ class Transfers(Load):
     download: list[Size] = Field(
         [], max_length=100, description="Sizes of downloads, which follow the uploads.", examples=[["200 kB", "5 MB"]]
     )
-    upload_sizes: Annotated[Path, SIZES_FILE] | None = Field(
+    upload_sizes: Annotated[Path | str, SIZES] | None = Field(
         None,
-        description="File of a distribution from which sizes of uploads are drawn: size in packets of 1460 B, 1, "
-        "cumulative share.",
+        description="Distribution from which sizes of uploads are drawn: ftp-ngmn, campus, or the path of a file with "
+        "size in packets of 1460 B, 1, cumulative share.",
     )
-    download_sizes: Annotated[Path, SIZES_FILE] | None = Field(
+    download_sizes: Annotated[Path | str, SIZES] | None = Field(
         None, description="The same for downloads; with both, uploads and downloads are equally frequent."
     )
     bit_rate: Annotated[int, quantity(BIT_RATE, "1 kbit/s", "1 Gbit/s")] | None = Field(
@@ -53,16 +53,16 @@ class Transfers(Load):
     )
 
     @property
-    def files(self) -> dict[str, Path]:
-        """Return the files of distributions by way."""
+    def distributions(self) -> dict[str, Path | str]:
+        """Return the files or names of distributions by way."""
         found = {"upload": self.upload_sizes, "download": self.download_sizes}
-        return {way: path for way, path in found.items() if path is not None}
+        return {way: each for way, each in found.items() if each is not None}
 
     def transfers(self, random: Random) -> list[tuple[str, int]]:
         """Return the transfers in their order, each with its size in bytes; of distributions a thousand. Errors:
         :class:`~cellbed.support.flow_files.FlowFileError`."""
-        if self.files:
-            sizes = {way: read_sizes(path) for way, path in self.files.items()}
+        if self.distributions:
+            sizes = {way: _sizes(each) for way, each in self.distributions.items()}
             ways = random.choices(list(sizes), k=_DRAWN)
             return [(way, draw(sizes[way], random.random())) for way in ways]
         return [*(("upload", size) for size in self.upload), *(("download", size) for size in self.download)]
@@ -82,13 +82,13 @@ class Transfers(Load):
         yield from super().misfits(groups, duration)
         if self.server is None:
             yield "server", 'missing: write the node group at the other end of the transfers, server = "edge"'
-        if not (self.upload or self.download or self.files):
+        if not (self.upload or self.download or self.distributions):
             yield "download", 'missing: write sizes here or in \'upload\', download = ["200 kB", "5 MB"]'
-        for way, path in self.files.items():
+        for way, source in self.distributions.items():
             if self.upload or self.download:
                 yield f"{way}_sizes", "sizes are listed, too: remove 'upload' and 'download', or this key"
             try:
-                largest = read_sizes(path)[-1][0]
+                largest = _sizes(source)[-1][0]
             except FlowFileError as error:
                 yield f"{way}_sizes", str(error)
             else:
@@ -99,3 +99,8 @@ class Transfers(Load):
             yield "bit_rate", 'missing: UDP sends at a rate; write bit_rate = "8 Mbit/s"'
         if self.protocol != "udp" and self.bit_rate is not None:
             yield "bit_rate", f'{self.protocol.upper()} finds its rate: write protocol = "udp", or remove this key'
+
+
+def _sizes(source: Path | str) -> Sizes:
+    """Return the distribution of a file, or of a published name. Errors: :class:`FlowFileError`."""
+    return read_sizes(source) if isinstance(source, Path) else published(source)

@@ -65,7 +65,7 @@ def _settings(deployment: Deployment, raw: Path, index: int, seed: int, manifest
         "program": origins.installed(),
         "flags": origins.flags(deployment, rules, [f"{host}:443"], table.version),
         # The browser has a socket below it, whose path must be short.
-        "folder": str(deployment.scratch / f"browser{deployment.number}-{index}"),
+        "folder": str(deployment.scratch / f"b{deployment.number}-{index}"),
         "url": f"https://{host}/{quote(manifest)}",
         "protocol": table.protocol,
         "abr": "own" if own else table.abr or "dynamic",

@@ -83,7 +83,7 @@ def _settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[
         "program": origins.installed(),
         "flags": flags,
         # The browser has a socket below it, whose path must be short.
-        "folder": str(deployment.scratch / f"browser{deployment.number}-{index}"),
+        "folder": str(deployment.scratch / f"b{deployment.number}-{index}"),
         "page": table.page or (table.site.name if table.site is not None else url),
         "url": url,
         "har": str(hars.absolute() / f"{node.name}."),

@@ -8,7 +8,6 @@ import os
 import select
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from typing import Any
 
 from cellbed.support import inputs
 from cellbed.support.prctl import die_with_parent
+from cellbed.support.temporary import temporary_folder
 from cellbed.testbed.machine.process import Place, end, find
 from cellbed.testbed.programs.unmodified import listening_ports
 from cellbed.workloads.browsing.browser import Browser, Flow, open_page
@@ -130,8 +130,8 @@ def record(url: str) -> Recording:
     program = installed()
     if find(program) is None:
         raise SiteError(f"{program} is not installed: sudo apt install {program}")
-    with tempfile.TemporaryDirectory(prefix="cellbed-") as name:
-        folder, port = Path(name), free_port()
+    with temporary_folder() as folder:
+        port = free_port()
         with proxy(folder, port, ["--listen-host", "127.0.0.1"]):
             flags = [f"--proxy-server=http://127.0.0.1:{port}", "--proxy-bypass-list=<-loopback>"]
             # The proxy, which checks the servers' certificates, has one of its own.

@@ -41,7 +41,7 @@ class Web(Load):
         None, description="Folder with the files of a page, whose index.html is loaded."
     )
     site: Annotated[pathlib.Path, SITE_FILE] | None = Field(
-        None, description="Recorded site, a WARC file; its first page is loaded, or `url`."
+        None, description="Recorded site of the archive, or a WARC file; its first page is loaded, or `url`."
     )
     origins: dict[Annotated[str, Field(pattern="^[a-z0-9._*-]{1,253}$")], Name] = Field(
         {},

@@ -1,0 +1,75 @@
+"""Temporary folders, and how remains of killed processes are distinguished from live work.
+
+A process holds a lock on its folder, which the kernel releases with the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+_PREFIX = "cellbed-tmp-"
+
+
+@contextlib.contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Yield a new folder in ``$TMPDIR`` or ``/tmp``, removed at the end. Remains of killed processes are removed, too.
+
+    Errors: ``OSError``.
+    """
+    sweep_temporary()
+    with contextlib.ExitStack() as held:
+        while True:
+            folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+            held.callback(shutil.rmtree, folder, ignore_errors=True)
+            with contextlib.suppress(BlockingIOError, FileNotFoundError):
+                held.callback(os.close, hold(folder))
+                if folder.is_dir():  # not swept before it was locked
+                    break
+        yield folder
+
+
+def sweep_temporary() -> list[Path]:
+    """Remove this user's temporary folders of killed processes, and return them."""
+
+    def is_own(folder: Path) -> bool:
+        with contextlib.suppress(OSError):
+            return folder.lstat().st_uid == os.geteuid()
+        return False
+
+    return remove_left(filter(is_own, Path(tempfile.gettempdir()).glob(f"{_PREFIX}*")))
+
+
+def remove_left(folders: Iterable[Path]) -> list[Path]:
+    """Remove those folders that no process holds, and return them."""
+    left = []
+    for folder in folders:
+        try:
+            descriptor = hold(folder)
+        except NotADirectoryError:
+            folder.unlink(missing_ok=True)
+            continue
+        except OSError:
+            continue  # its owner works in it, or has just removed it
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+            left.append(folder)
+        finally:
+            os.close(descriptor)
+    return left
+
+
+def hold(folder: Path) -> int:
+    """Return the descriptor with the folder's lock. Raises BlockingIOError where another process has it."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
