@@ -12,11 +12,13 @@ import sys
 import time
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from cellbed.laws.kernel import loaded
 from cellbed.laws.law import LawError, kernel_version, read, shipped
 from cellbed.support.errors import CellbedError
+from cellbed.testbed.machine import process as machine
 from law_examples import fixed
 from run_commands import command, needs_limits, only_folder, run
 from scenario_text import NODES
@@ -157,6 +159,48 @@ client = {{ on = "edge", command = {json.dumps(["python3", "-c", ASK])} }}
     assert described["congestion_control"] == {"name": "mine", "asked": True}
     assert [each.get("congestion_control") for each in described["nodes"]] == [None, "vegas"]
     wait_until_gone("mine_")
+
+
+PROGRAMS = f"""
+duration = "5 min"
+{NODES}
+[apps.page]
+kind = "web"
+server = "edge"
+page = "google"
+arrivals = "closed"
+timeout = "2 min"
+stop = "10 s"
+drain = "2 min"
+[apps.file]
+kind = "program"
+server = {{ on = "edge", command = "python3 -m http.server 8081", ready = {{ port = 8081 }} }}
+client = {{ on = "endpoint", command = "curl -sS --fail -o listing.html http://edge:8081/" }}
+[apps.bulk]
+kind = "program"
+server = {{ on = "edge", command = "iperf3 -s", ready = {{ port = 5201 }} }}
+client = {{ on = "endpoint", command = "iperf3 -c edge -R -n 500K" }}
+[transport]
+congestion_control = """
+
+
+@pytest.mark.slow
+@pytest.mark.needs_tun
+@needs_limits
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("law", shipped())
+def test_unmodified_programs_run_under_each_law(tmp_path: Path, law: str) -> None:
+    for program in ("curl", "iperf3", "nginx", "openssl"):
+        if machine.find(program) is None:
+            pytest.skip(f"{program} is not installed")
+    (tmp_path / "x.toml").write_text(f'name = "programs"\n{PROGRAMS}"{law}"\n')
+    done = run("run", tmp_path / "x.toml", "--out", tmp_path / "runs")
+    assert done.returncode == 0, done.stderr
+    folder = only_folder(tmp_path / "runs")
+    assert "ok" in pl.read_parquet(folder / "requests.parquet").filter(app="page")["status"].to_list()
+    flows = pl.read_parquet(folder / "connections.parquet")
+    assert flows.filter(app="bulk")["to_client_bytes"].sum() > 500_000
+    wait_until_gone(f"{law.replace('-', '_')}_")
 
 
 def test_run_with_a_law_that_does_not_compile_is_refused_at_its_line(tmp_path: Path) -> None:
