@@ -99,12 +99,12 @@ class Program:
         self.now_ns = 0
         self.on_socket: Callable[[Socket | DatagramSocket], None] = lambda _: None
         self._waiting: deque[Callable[[], None]] = deque()
-        self._asleep = False
+        self._busy = False
 
     def call(self, work: Callable[[], None]) -> None:
         """Do something as soon as all before is done."""
         self._waiting.append(work)
-        if not self._asleep:
+        if not self._busy:
             self._go_on()
 
     def spend(self, work_ns: int) -> None:
@@ -112,16 +112,15 @@ class Program:
         self.now_ns = self.host.processors.run(self.now_ns, work_ns)
 
     def _go_on(self) -> None:
-        self._asleep = False
-        world = self._world
+        world, self._busy = self._world, True
         while self._waiting:
             if self.now_ns > world.now_ns:
-                self._asleep = True
                 world.at(self.now_ns, self._go_on)
                 return
             self.now_ns = world.now_ns
             world.current = self
             self._waiting.popleft()()
+        self._busy = False
 
 
 class Server(Protocol):
