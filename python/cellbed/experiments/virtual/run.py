@@ -108,7 +108,8 @@ def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: L
         for caution in cautions(plan):
             listener.note(caution)
         for application in scenario.applications.values():
-            workload(application.kind).prepare(application, cache_folder(), listener.note)
+            if (model := virtual_model(application.kind)) is not None and model.prepared:
+                workload(application.kind).prepare(application, cache_folder(), listener.note)
         if options.profile is not None:
             profile = profiles.checked(profiles.read(options.profile), scenario)
         else:

@@ -38,6 +38,7 @@ class _Web:
     """See :class:`~cellbed.workloads.virtual.model.Model`."""
 
     covers = ("page",)
+    prepared = False
 
     def __init__(self) -> None:
         self.sampling = Sampling(_samples, frozenset(("browser", "generator")), rate="0.25 /s", seconds=60)
