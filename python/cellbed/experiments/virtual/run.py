@@ -168,7 +168,7 @@ def _drive(
     names = {law: law.load() for law in scenario.laws} | KERNEL_CONTROLS
     state.laws = {recorded(name): law for law, name in names.items() if law != name}
     try:
-        world = World(plan, tcp, names, raw, limits=options.limits and not profile.limited)
+        world = World.of_plan(plan, tcp, names, raw, limits=options.limits and not profile.limited)
     except ValueError as problem:
         raise NoModelError(f"{scenario.name}: cannot be simulated: {problem}") from None
     state.services = profile.services

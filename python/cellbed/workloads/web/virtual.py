@@ -44,7 +44,7 @@ class _Web:
         self.sampling = Sampling(_samples, frozenset(("browser", "generator")), rate="0.25 /s", seconds=60)
 
     def problems(self, each: Deployment, deployments: Sequence[Deployment], plan: Plan) -> Iterator[str]:
-        """What of a page is not generated, and the rest of HTTP."""
+        """Pages of the user, a warm cache, and the rest of HTTP."""
         table = each.table
         yield from (f"{name}: only a generated 'page'" for name in ("root", "site", "url") if getattr(table, name))
         yield from unserved(each)
@@ -92,9 +92,14 @@ class Page:
     places: Mapping[int, int]
     work_ns: int
     done: Callable[[], None]
-    wanted: set[int] = field(default_factory=set)
-    there: set[int] = field(default_factory=set)
-    images: int = 0
+    _wanted: set[int] = field(default_factory=set)
+    _there: set[int] = field(default_factory=set)
+    _images: int = 0
+    _named: dict[int, set[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        parents = {each.parent for each in self.objects if each.parent is not None}
+        self._named = {parent: self._needs(parent) for parent in parents}
 
     def begin(self) -> None:
         """Request the document."""
@@ -102,10 +107,10 @@ class Page:
 
     def _want(self, number: int) -> None:
         each, made = self.objects[number], self.make(number)
-        self.wanted.add(number)
+        self._wanted.add(number)
         rank = _RANKS[each.kind]
-        if each.kind == "image" and self.images < _FIRST_IMAGES:
-            self.images, rank = self.images + 1, _RANKS["font"]
+        if each.kind == "image" and self._images < _FIRST_IMAGES:
+            self._images, rank = self._images + 1, _RANKS["font"]
 
         def request() -> None:
             self._spend()
@@ -125,30 +130,26 @@ class Page:
             self._want_all(child for child, place in self.places.items() if place <= size)
         if whole:
             self._spend()
-            self.there.add(number)
-            self._want_all(child for child, each in enumerate(self.objects) if self._is_named(each))
-            if len(self.there) == len(self.objects):
+            self._there.add(number)
+            for parent in [each for each, needs in self._named.items() if needs <= self._there]:
+                del self._named[parent]
+                self._want_all(number for number, each in enumerate(self.objects) if each.parent == parent)
+            if len(self._there) == len(self.objects):
                 self.done()
 
     def _want_all(self, found: Iterable[int]) -> None:
-        for child in [child for child in found if child not in self.wanted]:
+        for child in [child for child in found if child not in self._wanted]:
             self._want(child)
 
-    def _is_named(self, each: pages.Object) -> bool:
-        """Return whether the browser has used the object that names another. Scripts are deferred: each runs after the
-        document, the stylesheets and the scripts before it; text that needs fonts is laid out after all
+    def _needs(self, parent: int) -> set[int]:
+        """Return the objects that must be there before those are requested that one names. Scripts are deferred: each
+        runs after the document, the stylesheets and the scripts before it; text that needs fonts is laid out after all
         stylesheets."""
-        parent = each.parent or 0
-        if parent not in self.there:
-            return False
-        before: tuple[str, ...] = {"script": ("document", "stylesheet"), "stylesheet": ("stylesheet",)}.get(
-            self.objects[parent].kind, ()
-        )
-        return all(
-            number in self.there
-            for number, other in enumerate(self.objects)
-            if other.kind in before or (other.kind == "script" and number < parent and before[:1] == ("document",))
-        )
+        kind = self.objects[parent].kind
+        before = {"script": ("document", "stylesheet"), "stylesheet": ("stylesheet",)}.get(kind, ())
+        of_kinds = {number for number, each in enumerate(self.objects) if each.kind in before}
+        scripts = {number for number, each in enumerate(self.objects[:parent]) if each.kind == kind == "script"}
+        return {parent} | of_kinds | scripts
 
     def _spend(self) -> None:
         self.browser.program.spend(self.work_ns // (2 * len(self.objects)))
