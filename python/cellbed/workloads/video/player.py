@@ -5,6 +5,7 @@ Rules and buffer are those of dash.js 5, as far as they choose among few renditi
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -93,34 +94,23 @@ class Player:
         Spiteri, Urgaonkar and Sitaraman, "BOLA: Near-Optimal Bitrate Adaptation for Online Videos", INFOCOM 2016, with
         the start by throughput, the placeholder buffer and the limit of switches upwards (BOLA-O) of dash.js.
         """
-        if len(self.rates) == 1:
-            return 0
-        utilities = [math.log(rate / self.rates[0]) for rate in self.rates]
-        full_s = max(DEFAULT_BUFFER_S, LEAST_BUFFER_S + BUFFER_PER_RATE_S * len(self.rates))
-        gain = utilities[-1] / (full_s / LEAST_BUFFER_S - 1)
-        scale = LEAST_BUFFER_S / gain
         sustained = self._by_throughput()
         if self._placeholder_s is None:
             if buffered_s >= self.chunk_s:
-                lower = range(sustained)
-                least_s = max(
-                    (
-                        scale
-                        * (
-                            gain
-                            + (self.rates[sustained] * utilities[each] - self.rates[each] * utilities[sustained])
-                            / (self.rates[sustained] - self.rates[each])
-                        )
-                        for each in lower
-                    ),
-                    default=0.0,
-                )
-                self._placeholder_s = max(0.0, least_s - buffered_s)
+                enough_s = next(level for level in itertools.count() if self._best(level) >= sustained)
+                self._placeholder_s = max(0.0, enough_s - buffered_s)
             return sustained
         self._placeholder_s *= 0.99
-        level_s = buffered_s + self._placeholder_s
+        return min(self._best(buffered_s + self._placeholder_s), max(sustained, self.index))
+
+    def _best(self, level_s: float) -> int:
+        """Return the rendition of the highest score at a level of the buffer."""
+        utilities = [math.log(rate / self.rates[0]) for rate in self.rates]
+        full_s = max(DEFAULT_BUFFER_S, LEAST_BUFFER_S + BUFFER_PER_RATE_S * len(self.rates))
+        gain = utilities[-1] / (full_s / LEAST_BUFFER_S - 1)
+        # The paper's V is the least buffer over the gain, here on both sides of the fraction.
         scores = [
-            (scale * (utility + gain) - level_s) / rate for utility, rate in zip(utilities, self.rates, strict=True)
+            (LEAST_BUFFER_S * (each + gain) - level_s * gain) / rate
+            for each, rate in zip(utilities, self.rates, strict=True)
         ]
-        best = max(range(len(scores)), key=lambda each: (scores[each], each))
-        return best if best <= max(sustained, self.index) else max(sustained, self.index)
+        return max(range(len(scores)), key=lambda index: (scores[index], index))
