@@ -264,7 +264,7 @@ def test_no_browser_outlives_a_run(tmp_path: Path, how: signal.Signals | None) -
     assert cellbed("clean").returncode == 0
 
 
-def _predict(folder: Path, text: str) -> pl.DataFrame:
+def _predict(folder: Path, text: str, status: int = 0) -> pl.DataFrame:
     """Return the requests of a prediction with a browser that takes 200 ms for a page."""
     folder.mkdir()
     samples = {"web": [{"browser": 200_000_000, "generator": 0}] * 10}
@@ -273,7 +273,7 @@ def _predict(folder: Path, text: str) -> pl.DataFrame:
     done = cellbed(
         "run", folder / "x.toml", "--virtual", "--profile", folder / "profile.json", "--out", folder / "runs"
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == status, done.stderr
     (run,) = (folder / "runs").iterdir()
     return pl.read_parquet(run / "requests.parquet")
 
@@ -293,6 +293,13 @@ def test_a_page_is_predicted_without_a_browser(tmp_path: Path, version: str, con
     assert first["bytes_down"].sum() > 5_000_000
     far = _predict(tmp_path / "far", text.replace('"3 ms"', '"60 ms"'))
     assert far.filter(pl.col("app") == "web")["latency_s"].min() > loads["latency_s"].max()
+
+
+def test_a_predicted_page_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
+    text = NAMED + APP + 'page = "amazon"\narrivals = "closed"\ntimeout = "1 s"\n'
+    loads = _predict(tmp_path / "slow", text, status=1).filter(pl.col("app") == "web")
+    assert loads["status"].unique().to_list() == ["timed-out"]
+    assert len(loads) > 2
 
 
 def test_a_page_that_cannot_be_predicted_is_an_error_of_its_keys(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from .load import EchoLoad, Settings
 class Echo:
     sampling = None
     covers = ()
-    prepared = True
 
     def problems(self, each: Deployment, deployments: Sequence[Deployment], plan: Plan) -> Iterator[str]:
         yield from ()

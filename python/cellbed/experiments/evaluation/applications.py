@@ -251,15 +251,11 @@ def load(world: World, objects: Sequence[web.Object], protocol: Protocol, at_ns:
     server = next(world.hosts["server"].ports)
     world.listen(world.hosts["server"], server, files, "")
     ended: list[int] = []
-    made = Page(
-        browser,
-        objects,
-        lambda number: PageObject(number, "client", machine.now_ns()),
-        [("server", server)],
-        {},
-        0,
-        lambda: ended.append(machine.now_ns() - at_ns),
-    )
+
+    def make(number: int) -> PageObject:
+        return PageObject(number, "client", machine.now_ns())
+
+    made = Page(browser, objects, make, [("server", server)], {}, 0, lambda: ended.append(machine.now_ns() - at_ns))
     world.at(at_ns, lambda: browser.program.call(made.begin))
     world.run(at_ns + _PATIENCE_NS, lambda: bool(ended))
     browser.close()

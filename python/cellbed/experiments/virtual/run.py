@@ -30,7 +30,7 @@ from cellbed.testbed.plan import Move, Plan
 from cellbed.testbed.programs import faults
 from cellbed.testbed.programs.environment import environment, host_congestion_control
 from cellbed.testbed.programs.supervise import CONNECT_EVERY_NS, start_after
-from cellbed.workloads.registry import virtual_model, workload
+from cellbed.workloads.registry import samplings, virtual_model, workload
 from cellbed.workloads.virtual.client import Client
 from cellbed.workloads.virtual.model import Load, Setting
 from cellbed.workloads.virtual.world import SECOND, World
@@ -107,8 +107,9 @@ def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: L
         state.notes += notes(plan)
         for caution in cautions(plan):
             listener.note(caution)
+        measured = samplings()
         for application in scenario.applications.values():
-            if (model := virtual_model(application.kind)) is not None and model.prepared:
+            if application.kind in measured:
                 workload(application.kind).prepare(application, cache_folder(), listener.note)
         if options.profile is not None:
             profile = profiles.checked(profiles.read(options.profile), scenario)

@@ -179,6 +179,7 @@ class Browser:
         self._pools: dict[tuple[str, int, bool], _Pool] = {}
         self._delayed: list[tuple[int, int, Callable[[], None]]] = []
         self._delayable = 0
+        self._closed = False
 
     def fetch(
         self, made: Object, size: int, rank: int, server: tuple[str, int], arrived: Callable[[bool, int], None], *,
@@ -202,6 +203,8 @@ class Browser:
                 self.program.call(self._release)
 
         def begin() -> None:
+            if self._closed:
+                return
             self._delayable += delayable
             made.started_ns = machine.now_ns()
             heapq.heappush(pool.waiting, (rank, next(self._files.numbers), Fetch(made, size, rank, come)))
@@ -248,7 +251,8 @@ class Browser:
         pool.idle.append(wire)
 
     def close(self) -> None:
-        """Close all connections at once."""
+        """Close all connections at once, and open none any more."""
+        self._closed = True
         for wire in [wire for pool in self._pools.values() for wire in pool.wires]:
             wire.client.on_event = lambda: None
             if wire.client.number is not None:

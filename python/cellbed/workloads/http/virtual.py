@@ -78,7 +78,6 @@ class _Http:
     """See :class:`~cellbed.workloads.virtual.model.Model`."""
 
     covers = ()
-    prepared = True
 
     def __init__(self) -> None:
         self.sampling = Sampling(_samples, _KEYS, rate="5 /s", files=("body_file",), load=("connections",))

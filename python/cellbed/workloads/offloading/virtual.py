@@ -253,7 +253,6 @@ class Offloading:
     rate: str
     seconds: int = 20
     covers: tuple[str, ...] = ()
-    prepared = True
     sampling: Sampling = field(init=False)
 
     def __post_init__(self) -> None:

@@ -182,7 +182,6 @@ class _Programs:
 
     sampling = None
     covers = tuple(_PROGRAMS)
-    prepared = True
 
     def problems(self, each: Deployment, deployments: Sequence[Deployment], plan: Plan) -> Iterator[str]:
         """Command lines without a model, and targets that cannot be reached."""

@@ -24,7 +24,6 @@ class _Transfers:
 
     sampling = None
     covers = ("TCP", "UDP")
-    prepared = True
 
     def problems(self, each: Deployment, deployments: Sequence[Deployment], plan: Plan) -> Iterator[str]:
         """QUIC."""

@@ -36,7 +36,6 @@ class _Video:
 
     covers = ("throughput", "bola", "dynamic")
     sampling = None
-    prepared = False
 
     def problems(self, each: Deployment, deployments: Sequence[Deployment], plan: Plan) -> Iterator[str]:
         """Videos and rules of the user, hls.js, and the rest of HTTP."""

@@ -123,11 +123,10 @@ class Load(Protocol):
 
 class Model(Protocol):
     """The model of a kind in virtual time. sampling: of its profile, where it needs one. covers: the programs that are
-    modelled, where the kind has several. prepared: whether it needs what the kind's ``prepare`` builds."""
+    modelled, where the kind has several."""
 
     sampling: Sampling | None
     covers: Sequence[str]
-    prepared: bool
 
     def problems(self, each: Deployment, deployments: Sequence[Deployment], plan: Plan) -> Iterator[str]:
         """Return name what of an application has no model. deployments: of all applications."""

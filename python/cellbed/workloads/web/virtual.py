@@ -11,6 +11,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cellbed.workloads import lifecycle, machine
@@ -38,7 +39,6 @@ class _Web:
     """See :class:`~cellbed.workloads.virtual.model.Model`."""
 
     covers = ("page",)
-    prepared = False
 
     def __init__(self) -> None:
         self.sampling = Sampling(_samples, frozenset(("browser", "generator")), rate="0.25 /s", seconds=60)
@@ -97,12 +97,10 @@ class Page:
     _images: int = 0
     _named: dict[int, set[int]] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        parents = {each.parent for each in self.objects if each.parent is not None}
-        self._named = {parent: self._needs(parent) for parent in parents}
-
     def begin(self) -> None:
         """Request the document."""
+        parents = {each.parent for each in self.objects if each.parent is not None}
+        self._named = {parent: self._needs(parent) for parent in parents}
         self._want(0)
 
     def _want(self, number: int) -> None:
@@ -114,14 +112,8 @@ class Page:
 
         def request() -> None:
             self._spend()
-            self.browser.fetch(
-                made,
-                each.size,
-                rank,
-                self.servers[each.origin],
-                lambda whole, size: self._arrived(number, whole, size),
-                anonymous=each.kind == "font" and each.origin != 0,
-            )
+            arrived, anonymous = partial(self._arrived, number), each.kind == "font" and each.origin != 0
+            self.browser.fetch(made, each.size, rank, self.servers[each.origin], arrived, anonymous=anonymous)
 
         self.browser.program.call(request)
 
@@ -191,16 +183,9 @@ class _Load(Generator):
             return made
 
         by_number: dict[int | None, int] = {}
-        sample = self._draw.sample(f"{self._endpoint}/{request.request}")
-        Page(
-            browser,
-            objects,
-            make,
-            self._servers,
-            pages.places(self._page),
-            sample["browser"],
-            lambda: self._end(request.request, None),
-        ).begin()
+        work_ns = self._draw.sample(f"{self._endpoint}/{request.request}")["browser"]
+        done = partial(self._end, request.request, None)
+        Page(browser, objects, make, self._servers, pages.places(self._page), work_ns, done).begin()
 
     def _end(self, number: int, trouble: str | None) -> None:
         request, browser, found = self._loads.pop(number)

@@ -30,7 +30,6 @@ class _Websocket:
     """See :class:`~cellbed.workloads.virtual.model.Model`."""
 
     covers = ()
-    prepared = True
 
     def __init__(self) -> None:
         self.sampling = Sampling(_samples, _KEYS, rate="5 /s", load=("connections",))
