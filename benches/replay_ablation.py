@@ -13,6 +13,7 @@ its readings where the paper leaves open which is meant.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import random
 import tempfile
@@ -20,12 +21,12 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path as Folder
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from cellbed.experiments.calibration import calibrate_virtually
-from cellbed.experiments.evaluation.applications import pages
+from cellbed.experiments.evaluation.applications import Protocol, load, objects
 from cellbed.experiments.evaluation.methods import METHODS, Method
 from cellbed.experiments.evaluation.network import HEAVY_DEVICE, LIGHT_DEVICE, Network, record, reference
 from cellbed.path import Path
@@ -34,6 +35,7 @@ from cellbed.recordings.conditional import conditional_plan, derive
 from cellbed.recordings.drift import Drift
 from cellbed.scenario.radio import PROFILES
 from cellbed.support.ways import Way
+from cellbed.workloads.web.pages import pages
 
 Model = dict[str, Any]
 Samples = dict[tuple[str, str], list[float]]
@@ -183,11 +185,14 @@ def measured(network: Network, seconds: int, seed: int) -> Samples:
     end, found = (seconds - 8) * SECOND, Samples()
     trips = path.copy().round_trips(SECOND, count=(seconds - 2) * 20, interval=50_037_000)
     found["round trips", ""] = (trips.taken[trips.answered] / 1e6).tolist()
-    for application, turn in (
-        (application, turn) for application in (trains, downloads, loads) for turn in range(TURNS)
-    ):
-        run = path.copy()
-        for kind, what, taken in application(run, end, random.Random(TURNS * seed + turn)):
+    for turn in range(TURNS):
+        chances = [random.Random(TURNS * seed + turn) for _ in range(3)]
+        runs = (
+            trains(path.copy(), end, chances[0]),
+            downloads(path.copy(), end, chances[1]),
+            loads(network, end, chances[2]),
+        )
+        for kind, what, taken in itertools.chain(*runs):
             found.setdefault((kind, what), []).append(taken / 1e6)
     return found
 
@@ -212,19 +217,17 @@ def downloads(path: Path, end: int, chance: random.Random) -> Iterator[tuple[str
                 return
 
 
-def loads(path: Path, end: int, chance: random.Random) -> Iterator[tuple[str, str, int]]:
+def loads(network: Network, end: int, chance: random.Random) -> Iterator[tuple[str, str, int]]:
     """Every page by both protocols in random order, with pauses."""
-    shapes = [
-        (f"{name} {protocol}", objects, protocol)
-        for name, objects in pages().items()
-        for protocol in ("HTTP/1.1", "HTTP/2")
-    ]
-    while path.now < end:
-        for name, objects, protocol in chance.sample(shapes, len(shapes)):
-            at = path.now + round(chance.uniform(0.2, 1) * SECOND)
-            yield "pages", name, int(path.page(at, objects=objects, protocol=protocol, until=at + 120 * SECOND).taken)  # type: ignore[arg-type]
-            if path.now >= end:
-                return
+    shapes: list[tuple[str, Protocol]] = [(name, protocol) for name in pages() for protocol in get_args(Protocol)]
+    world = network.world()
+    with world.entered():
+        while world.now_ns < end:
+            for name, protocol in chance.sample(shapes, len(shapes)):
+                at = world.now_ns + round(chance.uniform(0.2, 1) * SECOND)
+                yield "pages", f"{name} {protocol}", load(world, objects(name), protocol, at)
+                if world.now_ns >= end:
+                    return
 
 
 def compared(samples: Samples, truth: Samples) -> dict[str, float]:

@@ -288,23 +288,6 @@ class Path:
         tcp: TcpSettings,
         until_ns: int,
     ) -> tuple[Int64, Int64, Int64, Int64]: ...
-    def page(
-        self,
-        at_ns: int,
-        objects: list[tuple[int, int | None]],
-        http2: bool,
-        sizes: tuple[int, int, tuple[int, int, int] | None],
-        processing_ns: int,
-        tcp: TcpSettings,
-        until_ns: int,
-    ) -> tuple[Int64, Int64]: ...
-
-@final
-class Session:
-    """A client that downloads over one connection; :class:`cellbed.path.Session` is its face."""
-
-    def __new__(cls, path: Path, request: int, tcp: TcpSettings) -> Session: ...
-    def fetch(self, at_ns: int, size: int, until_ns: int) -> tuple[Int64, Int64, Int64, Int64]: ...
 
 @final
 class VirtualNetwork:

@@ -1,4 +1,4 @@
-"""Applications over a path of two links in virtual time.
+"""Probes and transfers over a path of two links in virtual time.
 
 A :class:`Path` is two hosts, a client and a server, and the links between them::
 
@@ -14,7 +14,7 @@ import json
 import pathlib
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -55,7 +55,8 @@ class Tcp:
     pacing: bool = False
 
 
-def _settings(tcp: Tcp) -> tuple[str, bool, bool, int, int, int, int, bool]:
+def settings(tcp: Tcp) -> tuple[str, bool, bool, int, int, int, int, bool]:
+    """Return the settings as the network in virtual time takes them."""
     control = tcp.control
     if control.endswith(".h") or control in shipped():
         control = find(control, pathlib.Path()).load()
@@ -93,7 +94,7 @@ class Trains:
 class Downloads:
     """Downloads, a row each.
 
-    started: when the client sent the SYN, on a connection that was open the request. finished: when the client had the
+    started: when the client sent the SYN, on an open connection the request. finished: when the client had the
     last byte; -1 if time was up. repairs: segments that were sent once more, by either end. timeouts: of either end,
     without those of the handshake.
     """
@@ -108,37 +109,6 @@ class Downloads:
         """Flow completion times, ns; -1 for what was not finished."""
         taken: Int64 = np.where(self.finished >= 0, self.finished - self.started, -1)
         return taken
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PageLoad:
-    """The load of a page, a row for each object.
-
-    started: when the browser sent the first SYN. requested, arrived: when the object was requested and when its last
-    byte arrived; -1 for never.
-    """
-
-    started: int
-    requested: Int64
-    arrived: Int64
-
-    @property
-    def taken(self) -> int:
-        """The page load time, ns: until the last object arrived; -1 if one did not."""
-        return int(self.arrived.max()) - self.started if len(self.arrived) and self.arrived.min() >= 0 else -1
-
-
-@dataclass(frozen=True, slots=True)
-class Handshake:
-    """Bytes of a TLS 1.3 handshake (RFC 8446 §2), which takes one round trip. The sizes are ours: a padded hello, two
-    certificates.
-
-    hello: from the client. answer: from the server. end: from the client, in front of its first request.
-    """
-
-    hello: int = 517
-    answer: int = 3500
-    end: int = 80
 
 
 class Path:
@@ -207,54 +177,12 @@ class Path:
         """
         at, until = self._span(at, until)
         numbers, pauses = [int(size) for size in sizes], [int(pause) for pause in thinking]
-        tables = self._model.downloads(at, numbers, pauses, request, keep_connection, _settings(tcp), until)
+        tables = self._model.downloads(at, numbers, pauses, request, keep_connection, settings(tcp), until)
         return Downloads(*tables)
-
-    def page(
-        self, at: int | None = None, *, objects: Sequence[tuple[int, int | None]],
-        protocol: Literal["HTTP/1.1", "HTTP/2"] = "HTTP/2", tls: Handshake | None = Handshake(),
-        request: int | None = None, header: int | None = None, processing: int = 0, tcp: Tcp = Tcp(),
-        until: int | None = None,
-    ) -> PageLoad:  # fmt: skip
-        """Return a page by a browser with an empty cache: HTTP/1.1 over up to six connections, or HTTP/2 over one.
-
-        objects: bytes of each, and the number of the object that names it, which comes before it; ``None`` for the
-        document. They are requested in this order. request, header: bytes of a request, and in front of each body; 500
-        and 300 for HTTP/1.1, 100 each for HTTP/2 unless given. processing: ns from an object's arrival until the
-        browser requests those that it names.
-        """
-        at, until = self._span(at, until)
-        http2 = protocol == "HTTP/2"
-        if not http2 and protocol != "HTTP/1.1":
-            raise ValueError(f"there is no protocol {protocol!r}: HTTP/1.1 or HTTP/2")
-        usual = (100, 100) if http2 else (500, 300)
-        sizes = (request or usual[0], usual[1] if header is None else header, None if tls is None else astuple(tls))
-        numbers = [(int(size), None if parent is None else int(parent)) for size, parent in objects]
-        return PageLoad(at, *self._model.page(at, numbers, http2, sizes, processing, _settings(tcp), until))
-
-    def session(self, *, request: int = 200, tcp: Tcp = Tcp()) -> Session:
-        """Downloads over one connection, each chosen after the previous one, as by an adaptive player."""
-        return Session(self, request, tcp)
 
     def _span(self, at: int | None, until: int | None) -> tuple[int, int]:
         at = self.now if at is None else at
         return at, at + PATIENCE_NS if until is None else until
-
-
-class Session:
-    """A client that downloads over one connection. :meth:`Path.session` makes one.
-
-    It ends when another application runs on its path.
-    """
-
-    def __init__(self, path: Path, request: int, tcp: Tcp) -> None:
-        self._path = path
-        self._model = _core.Session(path._model, request, _settings(tcp))
-
-    def fetch(self, size: int, at: int | None = None, *, until: int | None = None) -> Downloads:
-        """Download `size` bytes from `at` on, now if not given: one row. The first opens the connection."""
-        at, until = self._path._span(at, until)
-        return Downloads(*self._model.fetch(at, size, until))
 
 
 def _check_packets(**lengths: int) -> None:

@@ -13,13 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cellbed import Link
-from cellbed.experiments.evaluation.applications import Downloads, Pages, Player, RoundTrips, pages, rung
+from cellbed.experiments.evaluation.applications import Downloads, Pages, Player, RoundTrips, load, objects
 from cellbed.experiments.evaluation.evaluate import Plan
 from cellbed.experiments.evaluation.network import HEAVY_DEVICE, LIGHT_DEVICE, Network, reference
 from cellbed.experiments.evaluation.table import ALL, table
 from cellbed.measure import statistics
+from cellbed.path import Tcp, settings
 from cellbed.recordings import read_recording
 from cellbed.recordings.summary import summarise
+from cellbed.workloads.virtual.world import World
+from cellbed.workloads.web.pages import Object, pages
 from in_process import cellbed
 
 SAMPLES = st.lists(st.floats(0.001, 100), min_size=1, max_size=20)
@@ -128,40 +131,27 @@ def test_a_network_at_a_position_is_that_of_every_part_with_a_course() -> None:
     assert trace["schedule"]["offset_ns"] == 3  # type: ignore[index]
 
 
-def test_pages_have_the_published_sizes() -> None:
-    sizes = {name: sum(size for size, _ in objects) for name, objects in pages().items()}
-    published = {"google": 1.5, "facebook": 4.3, "amazon": 5.0, "cnn": 7.2, "netflix": 10.3}
-    assert sizes == {name: round(megabytes * 1e6) for name, megabytes in published.items()}
-    for objects in pages().values():
-        parents = [parent for _, parent in objects]
-        assert parents[0] is None
-        assert all(parent is not None and parent < number for number, parent in enumerate(parents[1:], 1))
+def test_pages_load_sooner_with_less_to_wait_for() -> None:
+    world = World.pair(*[[{"kind": "delay", "fixed_ns": 20_000_000}]] * 2, settings(Tcp()))
 
+    def page(parents: list[int | None]) -> list[Object]:
+        return [Object("", "image", 20_000, parent, 0) for parent in parents]
 
-def test_the_throughput_rule_takes_what_three_segments_bore() -> None:
-    rungs = (1.0, 2.0, 4.0, 8.0)
-    assert rung("throughput", rungs, [], 0) == 0
-    assert rung("throughput", rungs, [100.0, 5.0, 5.0, 5.0], 0) == 2  # 4.5 Mbit/s
-    assert rung("throughput", rungs, [0.1], 0) == 0
-
-
-def test_the_buffer_rule_knows_nothing_but_the_buffer() -> None:
-    rungs = (1.0, 2.0, 4.0, 8.0)
-    assert [rung("buffer", rungs, [100.0], seconds) for seconds in (0, 4, 8, 16, 60)] == [0, 0, 1, 3, 3]
+    flat, deep = page([None, *[0] * 20]), page([None, *range(20)])
+    with world.entered():
+        for protocol in ("HTTP/1.1", "HTTP/2"):
+            soon, late = (load(world, objects, protocol, world.now_ns) for objects in (flat, deep))
+            assert 4 * 40_000_000 < soon < late  # TCP, TLS, document, its objects
+    assert {len(objects(name)) for name in pages()} == {len(page) for page in pages().values()}
 
 
 def test_a_player_on_a_steady_network() -> None:
-    clock = 0.0
-
-    def fetch(size: int) -> tuple[float, float]:
-        nonlocal clock
-        began, clock = clock, clock + size * 8 / 10e6
-        return began, clock
-
-    player = Player(rungs=(1.0, 4.0, 20.0), segment_s=2.0, segments=4, playable=2)
-    found = dict(player.play("throughput", fetch))
+    player = Player(rules=("throughput",), rates=(1.0, 4.0, 20.0), chunk_s=2.0, chunks=4, playable=2)
+    stages = tuple(Link(rate="10 Mbit/s").stages)
+    found = dict(player.run(Network("x", stages, stages), 1))
     # 2 Mbit, then 8 Mbit at 10 Mbit/s.
-    assert found == {"start-up throughput": pytest.approx(1.0), "bit rate throughput": pytest.approx((1 + 3 * 4) / 4)}
+    assert found["start-up throughput"] == pytest.approx(1.05, abs=0.05)
+    assert found["bit rate throughput"] == pytest.approx((1 + 3 * 4) / 4)
 
 
 def sample(network: str, value: float, *, profile: str = "here", trial: int = 0, recording: int = 0,
@@ -296,7 +286,7 @@ def test_every_application_runs_and_the_table_names_what_was_missed(tmp_path: Pa
         *("--length", "12 s", "--results", str(tmp_path / "results")),
     )
     assert done.returncode == 0, done.stderr
-    for text in ("lowband-good, p95", "train of 500", "page google HTTP/1.1", "page google HTTP/2", "start-up buffer"):
+    for text in ("lowband-good, p95", "train of 500", "page google HTTP/1.1", "page google HTTP/2", "start-up bola"):
         assert text in done.stdout
     assert "reached" in done.stdout or "missed" in done.stdout
 

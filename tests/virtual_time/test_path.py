@@ -70,17 +70,6 @@ def test_downloads_one_after_the_other(path: Path) -> None:
     assert cut.taken.tolist() == [-1]
 
 
-def test_a_session_decides_as_it_goes(path: Path) -> None:
-    session = path.session()
-    first = session.fetch(100_000)
-    second = session.fetch(100_000, path.now + 100 * MS)
-    assert second.started - first.finished == 100 * MS
-    assert second.taken < first.taken, "its connection is open and its window too"
-    path.round_trips(count=1, interval=MS)
-    with pytest.raises(ValueError, match="another application"):
-        session.fetch(1)
-
-
 def test_each_control_has_its_law() -> None:
     lossy = Path(Link(delay="20 ms"), Link(rate="20 Mbit/s", queue="200 kB", delay="20 ms", loss="1 %"))
     controls: list[Literal["bbr", "cubic", "newreno"]] = ["bbr", "cubic", "newreno"]
@@ -96,24 +85,6 @@ def test_a_changing_link_is_that_of_its_description() -> None:
     assert after > 800 * MS
 
 
-def test_pages_load_sooner_with_less_to_wait_for(path: Path) -> None:
-    flat: list[tuple[int, int | None]] = [(20_000, None), *[(30_000, 0)] * 20]
-    deep: list[tuple[int, int | None]] = [(20_000, None), *[(30_000, each) for each in range(20)]]
-
-    def taken(objects: list[tuple[int, int | None]], **options: Any) -> int:
-        return path.copy().page(objects=objects, **options).taken
-
-    assert taken(flat) < taken(deep)
-    assert taken(flat, protocol="HTTP/1.1") < taken(deep, protocol="HTTP/1.1")
-    # TLS takes one round trip before the first request.
-    first, plain = (path.copy().page(objects=flat, **tls).requested[0] for tls in ({}, {"tls": None}))
-    assert first - plain == pytest.approx(40 * MS, abs=2 * MS)
-    assert taken(flat) > taken(flat, tls=None)
-    load = path.page(objects=flat)
-    assert load.arrived.max() == load.started + load.taken
-    assert (load.requested[1:] == load.arrived[0]).all()
-
-
 @pytest.mark.parametrize(
     ("run", "message"),
     [
@@ -122,8 +93,6 @@ def test_pages_load_sooner_with_less_to_wait_for(path: Path) -> None:
         (lambda path: path.downloads(sizes=[1], tcp=Tcp(initial_window=0)), "at least one segment"),
         (lambda path: path.round_trips(count=1, interval=1, request=70_000), "request is 70000 bytes"),
         (lambda path: path.trains(lengths=[0]), r"lengths\[0\] is 0"),
-        (lambda path: path.page(objects=[(1, 0)]), r"parents\[0\]"),
-        (lambda path: path.page(objects=[(1, None)], protocol="HTTP/3"), "no protocol 'HTTP/3'"),
     ],
 )
 def test_what_makes_no_sense_is_refused(path: Path, run: Any, message: str) -> None:
@@ -134,7 +103,7 @@ def test_what_makes_no_sense_is_refused(path: Path, run: Any, message: str) -> N
 def test_the_examples_of_the_documents_run() -> None:
     page = File(__file__).parents[2] / "docs" / "reference" / "simulation.md"
     failed, tried = doctest.testfile(str(page), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
-    assert (failed, tried > 4) == (0, True)
+    assert (failed, tried > 3) == (0, True)
 
 
 SIZES = (1_000, 10_000, 30_000, 100_000, 250_000, 500_000, 1_000_000, 3_000_000)

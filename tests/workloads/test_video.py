@@ -25,6 +25,7 @@ from cellbed.testbed.machine import process as machine
 from cellbed.workloads.cache import silent
 from cellbed.workloads.video import kind, renditions
 from cellbed.workloads.video.playback import Loaded, Playback, Wanted, qoe
+from cellbed.workloads.video.player import Player
 from cellbed.workloads.video.renditions import LADDER
 from cellbed.workloads.video.table import LIBRARIES, Video
 from descendants import descendants, words
@@ -365,3 +366,46 @@ def test_the_scenario_of_the_documentation_fits(tmp_path: Path) -> None:
     text = (Path(__file__).parents[2] / "scenarios" / "video-5g.toml").read_text()
     scenario = parse(text, source="video-5g.toml", folder=tmp_path)
     assert all(isinstance(each, Video) for each in scenario.applications.values())
+
+
+def test_a_video_is_predicted_without_browser_and_encoder(tmp_path: Path) -> None:
+    app = APP.replace('"8 s"', '"40 s"').replace('["720p"]', '["720p", "1080p"]') + 'abr = "throughput"\n'
+    text = HEAD.replace('"11 s"', '"60 s"') + NODES + app
+    (tmp_path / "x.toml").write_text(text)
+    done = cellbed("run", tmp_path / "x.toml", "--virtual", "--out", tmp_path / "runs")
+    assert done.returncode == 0, done.stderr
+    (run,) = (tmp_path / "runs").iterdir()
+    measures, _ = _measures(run)
+    chunks = pl.read_parquet(run / "requests.parquet").sort("chunk")
+    assert chunks["chunk"].to_list() == list(range(10))
+    # 20 Mbit/s carry the higher rendition, with which the player begins as soon as it knows.
+    assert chunks["rate"].to_list() == [4_000_000, *[8_000_000] * 9]
+    assert (measures["stalls"], measures["switches"]) == (0, 1)
+    assert all(4 * 8e6 / 20e6 < latency_s < 2.2 for latency_s in chunks["latency_s"].tail(9))
+    (tmp_path / "y.toml").write_text(text.replace("20 Mbit/s", "3 Mbit/s"))
+    done = cellbed("run", tmp_path / "y.toml", "--virtual", "--out", tmp_path / "slow")
+    assert done.returncode == 0, done.stderr
+    (run,) = (tmp_path / "slow").iterdir()
+    assert _measures(run)[0]["stalled_s"] > 5
+
+
+def test_a_player_keeps_its_buffer_and_bola_chooses_by_it() -> None:
+    player = Player([1_000_000, 4_000_000, 20_000_000], 4.0, 20, "bola")
+    now_ns, chosen = 0, []
+    while (asked_ns := player.next_ns(now_ns)) is not None:
+        chosen.append(player.choose(asked_ns))
+        size = player.rates[chosen[-1]] * 4 // 8
+        now_ns = asked_ns + size * 8 * 100  # 10 Mbit/s
+        player.arrived(size, asked_ns, now_ns)
+        assert player.buffered_s(now_ns) <= 30.0
+    assert chosen[:2] == [0, 1]
+    assert set(chosen[1:]) <= {1, 2}
+    assert not player.stalls
+
+
+def test_a_video_that_cannot_be_predicted_is_an_error_of_its_keys(tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text(HEAD + NODES + APP + 'abr = "l2a"\nversion = "3"\nsoftware = "caddy"\n')
+    done = cellbed("run", tmp_path / "x.toml", "--virtual")
+    assert done.returncode != 0
+    assert "abr = 'l2a'" in done.stderr
+    assert 'version = "3"' in done.stderr

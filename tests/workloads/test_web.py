@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -272,3 +273,51 @@ def test_no_browser_outlives_a_run(tmp_path: Path, how: signal.Signals | None) -
     while any(words(pid) == line for pid, line in ours.items()):  # the test has a time limit
         time.sleep(0.1)
     assert cellbed("clean").returncode == 0
+
+
+def _predict(folder: Path, text: str, status: int = 0) -> pl.DataFrame:
+    """Return the requests of a prediction with a browser that takes 200 ms for a page."""
+    folder.mkdir()
+    samples = {"web": [{"browser": 200_000_000, "generator": 0}] * 10}
+    (folder / "profile.json").write_text(json.dumps({"format": 5, "source": "a test", "applications": samples}))
+    (folder / "x.toml").write_text(text)
+    done = cellbed(
+        "run", folder / "x.toml", "--virtual", "--profile", folder / "profile.json", "--out", folder / "runs"
+    )
+    assert done.returncode == status, done.stderr
+    (run,) = (folder / "runs").iterdir()
+    return pl.read_parquet(run / "requests.parquet")
+
+
+@pytest.mark.parametrize(("version", "connections"), [("1.1", range(16, 23)), ("2", [7])])
+def test_a_page_is_predicted_without_a_browser(tmp_path: Path, version: str, connections: Sequence[int]) -> None:
+    text = NAMED + APP + f'page = "amazon"\nversion = "{version}"\narrivals = "closed"\n{PATIENT}'
+    found = _predict(tmp_path / "near", text)
+    loads, objects = (found.filter(pl.col("app") == name) for name in ("web", "web:objects"))
+    assert loads["status"].unique().to_list() == ["ok"]
+    assert set(loads["connections"]) <= set(connections)  # Chromium opened 19 and 7
+    least_s = 5_000_000 * 8 / 20e6
+    assert all(least_s < latency_s < 2 * least_s for latency_s in loads["latency_s"])
+    first = objects.filter(pl.col("load") == 0).sort("request")
+    assert first["step"][0] == "document"
+    assert len(first) == len(pages()["amazon"])
+    assert first["bytes_down"].sum() > 5_000_000
+    far = _predict(tmp_path / "far", text.replace('"3 ms"', '"60 ms"'))
+    assert far.filter(pl.col("app") == "web")["latency_s"].min() > loads["latency_s"].max()
+
+
+def test_a_predicted_page_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
+    text = NAMED + APP + 'page = "amazon"\narrivals = "closed"\ntimeout = "1 s"\n'
+    loads = _predict(tmp_path / "slow", text, status=1).filter(pl.col("app") == "web")
+    assert loads["status"].unique().to_list() == ["timed-out"]
+    assert len(loads) > 2
+
+
+def test_a_page_that_cannot_be_predicted_is_an_error_of_its_keys(tmp_path: Path) -> None:
+    _site(tmp_path)
+    app = f'root = "site"\nversion = "3"\nsoftware = "caddy"\ncache = "warm"\n{PATIENT}arrivals = "closed"\n'
+    (tmp_path / "x.toml").write_text(NAMED + APP + app)
+    done = cellbed("run", tmp_path / "x.toml", "--virtual")
+    assert done.returncode != 0
+    for key in ("root", 'version = "3"', 'cache = "warm"'):
+        assert key in done.stderr

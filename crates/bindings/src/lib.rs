@@ -34,7 +34,7 @@ mod _core {
     #[pymodule_export]
     use super::link::{Direction, queue_disciplines};
     #[pymodule_export]
-    use super::path::{Path, Session, congestion_controls, load_law};
+    use super::path::{Path, congestion_controls, load_law};
     #[pymodule_export]
     use super::positions::{toml_longest_key, toml_positions};
     #[pymodule_export]

@@ -5,9 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cellbed_link::{Bytes, Duration, Time};
 use cellbed_tcp::{Control, Tcp};
-use cellbed_virtual::{
-    Download, Downloads, End, Fetch, Handshake, HttpVersion, Network, PageLoad, PageObject, Trains,
-};
+use cellbed_virtual::{Download, Downloads, End, Network, Trains};
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -21,35 +19,13 @@ type Column<'py> = Bound<'py, PyArray1<i64>>;
 type DownloadTable<'py> = (Column<'py>, Column<'py>, Column<'py>, Column<'py>);
 /// Control, HyStart, idle restart, initial window, receive window, segment, send buffer, pacing.
 pub type TcpSettings = (String, bool, bool, u64, u64, u64, u64, bool);
-/// Bytes of a request, of an answer's header, and of the three parts of the TLS handshake.
-type PageSettings = (u64, u64, Option<(u64, u64, u64)>);
 
 const NOTHING: i64 = -1;
 
 /// Two hosts and the path between them.
 #[pyclass(frozen, module = "cellbed._core")]
 pub struct Path {
-    inner: Mutex<Inner>,
-}
-
-#[derive(Clone)]
-struct Inner {
-    network: Network,
-    /// Number of applications so far, so that a session can check whether it is the current one.
-    runs: u64,
-}
-
-impl Inner {
-    fn begin(&mut self, at: Time) -> PyResult<()> {
-        let now = self.network.now();
-        if at < now {
-            let (at, now) = (at.as_nanos(), now.as_nanos());
-            return refuse(format!(
-                "{at} ns is past: the path has been brought to {now} ns already"
-            ));
-        }
-        Ok(())
-    }
+    network: Mutex<Network>,
 }
 
 #[pymethods]
@@ -66,21 +42,21 @@ impl Path {
                 .with_changes(parse_changes(uplink.1)?, parse_changes(downlink.1)?)
                 .map_err(|error| PyValueError::new_err(error.to_string()))?
                 .with_turnaround(Duration::from_nanos(turnaround_ns));
-            let inner = Mutex::new(Inner { network, runs: 0 });
-            Ok(Self { inner })
+            let network = Mutex::new(network);
+            Ok(Self { network })
         })
     }
 
     fn copy(&self, py: Python<'_>) -> Self {
-        let inner = py.detach(|| self.inner().clone());
+        let network = py.detach(|| self.network().clone());
         Self {
-            inner: Mutex::new(inner),
+            network: Mutex::new(network),
         }
     }
 
     #[getter]
     fn now_ns(&self, py: Python<'_>) -> u64 {
-        py.detach(|| self.inner().network.now().as_nanos())
+        py.detach(|| self.network().now().as_nanos())
     }
 
     #[allow(clippy::too_many_arguments)] // Python's keywords
@@ -155,138 +131,24 @@ impl Path {
         })?;
         Ok(table(py, downloads.results()))
     }
-
-    #[allow(clippy::too_many_arguments)] // Python's keywords
-    fn page<'py>(
-        &self,
-        py: Python<'py>,
-        at_ns: u64,
-        objects: Vec<(u64, Option<usize>)>,
-        http2: bool,
-        sizes: PageSettings,
-        processing_ns: u64,
-        tcp: TcpSettings,
-        until_ns: u64,
-    ) -> PyResult<(Column<'py>, Column<'py>)> {
-        let known = |(index, &(_, parent)): (usize, &(u64, Option<usize>))| {
-            parent.is_none_or(|parent| parent < index)
-        };
-        if let Some(index) = objects.iter().enumerate().position(|it| !known(it)) {
-            return refuse(format!(
-                "parents[{index}] must be None or a number below {index}"
-            ));
-        }
-        let (request, header, handshake) = sizes;
-        messages("request", &[request])?;
-        let protocol = if http2 {
-            HttpVersion::Http2
-        } else {
-            HttpVersion::Http1
-        };
-        let object = |(bytes, parent)| PageObject { bytes, parent };
-        let objects: Vec<PageObject> = objects.into_iter().map(object).collect();
-        let mut page = PageLoad::new(protocol, &objects, settings(tcp)?);
-        (page.request, page.header) = (request, header.max(1));
-        page.handshake = handshake.map(|(hello, answer, end)| Handshake { hello, answer, end });
-        if let Some((hello, answer, end)) = handshake {
-            messages("tls", &[hello, answer, end])?;
-        }
-        page.processing = Duration::from_nanos(processing_ns);
-        py.detach(|| {
-            self.starting(at_ns, |network, at| {
-                network.run(&mut page, at, Time::from_nanos(until_ns));
-            })
-        })?;
-        let column = |of: &dyn Fn(&Fetch) -> Option<Time>| {
-            let fetches = page.fetches().iter();
-            let values: Vec<i64> = fetches.map(|it| of(it).map_or(NOTHING, nanos)).collect();
-            values.into_pyarray(py)
-        };
-        Ok((column(&|it| it.requested), column(&|it| it.arrived)))
-    }
 }
 
 impl Path {
     /// The path for this thread alone. Call it without the interpreter.
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    fn network(&self) -> MutexGuard<'_, Network> {
+        self.network.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn starting(&self, at_ns: u64, run: impl FnOnce(&mut Network, Time)) -> PyResult<()> {
-        let at = Time::from_nanos(at_ns);
-        let mut inner = self.inner();
-        inner.begin(at)?;
-        inner.runs += 1;
-        run(&mut inner.network, at);
+        let mut network = self.network();
+        let now = network.now().as_nanos();
+        if at_ns < now {
+            return refuse(format!(
+                "{at_ns} ns is past: the path has been brought to {now} ns already"
+            ));
+        }
+        run(&mut network, Time::from_nanos(at_ns));
         Ok(())
-    }
-}
-
-/// A client with interactive downloads over one connection.
-#[pyclass(frozen, module = "cellbed._core")]
-pub struct Session {
-    path: Py<Path>,
-    state: Mutex<State>,
-}
-
-struct State {
-    downloads: Downloads,
-    /// Number of this session among the applications of its path, once it has begun.
-    run: Option<u64>,
-}
-
-#[pymethods]
-impl Session {
-    #[new]
-    fn new(path: Py<Path>, request: u64, tcp: TcpSettings) -> PyResult<Self> {
-        messages("request", &[request])?;
-        let mut downloads = Downloads::new(&[], settings(tcp)?);
-        downloads.request = request;
-        downloads.keeps_connection = true;
-        let run = None;
-        let state = Mutex::new(State { downloads, run });
-        Ok(Self { path, state })
-    }
-
-    fn fetch<'py>(
-        &self,
-        py: Python<'py>,
-        at_ns: u64,
-        size: u64,
-        until_ns: u64,
-    ) -> PyResult<DownloadTable<'py>> {
-        messages("size", &[size])?;
-        let at = Time::from_nanos(at_ns);
-        let path = self.path.get();
-        let last = py.detach(|| {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut inner = path.inner();
-            inner.begin(at)?;
-            match state.run {
-                None => {
-                    inner.network.clear();
-                    inner.runs += 1;
-                    state.run = Some(inner.runs);
-                }
-                Some(run) if run == inner.runs => {}
-                Some(_) => {
-                    return refuse("another application has run on the path since".to_owned());
-                }
-            }
-            if state
-                .downloads
-                .results()
-                .iter()
-                .any(|it| it.finished.is_none())
-            {
-                return refuse("a download of this session was not finished in time".to_owned());
-            }
-            state.downloads.push(size);
-            let until = Time::from_nanos(until_ns);
-            inner.network.go_on(&mut state.downloads, at, until);
-            Ok(state.downloads.results().last().copied())
-        })?;
-        Ok(table(py, last.as_slice()))
     }
 }
 

@@ -233,7 +233,7 @@ impl VirtualNetwork {
             let mut inner = self.inner();
             inner
                 .network
-                .want_room(connection, end(at_client), Room::Buffered { least, most });
+                .want_room(connection, end(at_client), Room { least, most });
         });
     }
 

@@ -95,11 +95,8 @@ impl Connection {
     /// Return whether the requested room is available.
     pub fn has_room(&self, from: End) -> bool {
         let half = self.half(from);
-        let has_room = |room| match room {
-            Room::Unsent(bytes) => half.socket.unsent() < bytes,
-            Room::Buffered { least, most } => {
-                half.socket.buffered() < self.send_buffer(from, least, most) * 2 / 3
-            }
+        let has_room = |Room { least, most }| {
+            half.socket.buffered() < self.send_buffer(from, least, most) * 2 / 3
         };
         !half.closed && half.room.is_some_and(has_room)
     }

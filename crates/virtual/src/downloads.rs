@@ -60,11 +60,6 @@ impl Downloads {
         }
     }
 
-    /// One more, for [`Network::go_on`] when those before are done.
-    pub fn push(&mut self, size: u64) {
-        self.sizes.push(size);
-    }
-
     /// The downloads that were begun.
     pub fn results(&self) -> &[Download] {
         &self.downloads

@@ -1,17 +1,13 @@
 //! Events of an application: hosts, their connections, and changes there.
 
-/// Room that a sender waits for.
+/// Room that a sender waits for: a third of its send buffer (Linux: `sk_stream_write_space`), which grows with the
+/// congestion window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
-    /// Fewer bytes than these are written and not sent.
-    Unsent(u64),
-    /// A third of the send buffer is free (Linux: `sk_stream_write_space`), which grows with the congestion window.
-    Buffered {
-        /// Its least size, bytes.
-        least: u64,
-        /// Its largest size, bytes.
-        most: u64,
-    },
+pub struct Room {
+    /// The least size of the buffer, bytes.
+    pub least: u64,
+    /// Its largest size, bytes.
+    pub most: u64,
 }
 
 /// An end of a connection, or a host of a network of two.
@@ -107,7 +103,7 @@ pub enum Event {
         /// The sender's.
         label: u64,
     },
-    /// The unsent bytes have fallen below the requested number.
+    /// The requested room is free.
     Room {
         /// On which connection.
         connection: ConnectionId,

@@ -2,7 +2,7 @@
 //!
 //! A [`Network`] is hosts on a graph of [directions](cellbed_link::Direction), in the simplest case two hosts and the
 //! path between them. An [`Application`] runs on it: [`Trains`] of datagrams, [`Downloads`] over
-//! [TCP](cellbed_tcp), the [`PageLoad`] of a browser. Equal runs have equal results.
+//! [TCP](cellbed_tcp). Equal runs have equal results.
 #![forbid(unsafe_code)]
 
 mod connection;
@@ -10,7 +10,6 @@ mod downloads;
 mod event;
 mod flows;
 mod network;
-mod page;
 mod pool;
 mod trains;
 
@@ -18,5 +17,4 @@ pub use downloads::{Download, Downloads};
 pub use event::{ConnectionId, DatagramKind, End, Ends, Event, Room};
 pub use flows::FLOWS_MAGIC;
 pub use network::{Application, Network};
-pub use page::{Fetch, Handshake, HttpVersion, PageLoad, PageObject};
 pub use trains::{Train, Trains};

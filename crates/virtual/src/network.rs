@@ -225,25 +225,7 @@ impl Network {
     /// is later than `end`.
     pub fn run(&mut self, application: &mut impl Application, start: Time, end: Time) {
         self.clear();
-        self.go_on(application, start, end);
-    }
-
-    /// Ends the previous application: its connections are removed, and its packets in flight are ignored.
-    pub fn clear(&mut self) {
-        self.first += self.connections.len() as u64;
-        self.connections.clear();
-        self.proxies.iter_mut().for_each(|(_, proxy)| proxy.clear());
-        self.asked_at.clear();
-        self.timers.clear();
-        self.rooms.clear();
-        self.due.clear();
-        self.run += 1;
-    }
-
-    /// Wakes the application at `at`, as [`run`](Self::run) does, but continues the previous, completed one with its
-    /// connections.
-    pub fn go_on(&mut self, application: &mut impl Application, at: Time, end: Time) {
-        self.wake(at, 0);
+        self.wake(start, 0);
         while !application.is_done() && self.step(end) {
             while let Some(event) = self.events.pop_front() {
                 application.on_event(event, self);
@@ -252,6 +234,18 @@ impl Network {
                 }
             }
         }
+    }
+
+    /// Ends the previous application: its connections are removed, and its packets in flight are ignored.
+    fn clear(&mut self) {
+        self.first += self.connections.len() as u64;
+        self.connections.clear();
+        self.proxies.iter_mut().for_each(|(_, proxy)| proxy.clear());
+        self.asked_at.clear();
+        self.timers.clear();
+        self.rooms.clear();
+        self.due.clear();
+        self.run += 1;
     }
 
     /// The next event by `end`, for an application with a loop; without one the time is `end`.

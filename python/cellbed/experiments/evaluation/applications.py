@@ -1,19 +1,26 @@
-"""The applications that measure a network in the evaluation, in virtual time over a :class:`cellbed.path.Path`.
+"""The applications that measure a network in the evaluation, in virtual time.
 
-They run in Rust: as predicted runs of a scenario they would take about seven times as long.
+Pages and videos are those of the kinds ``web`` and ``video``, with a browser that takes no time.
 """
 
 from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self, TypeVar
 
-from cellbed.path import Path as NetworkPath
-from cellbed.path import Session
+from cellbed.experiments.evaluation.network import Network
+from cellbed.workloads import machine
+from cellbed.workloads.browsing.virtual import Browser, Files
+from cellbed.workloads.video import player as video
+from cellbed.workloads.video.load import Chunk
+from cellbed.workloads.video.virtual import play
+from cellbed.workloads.virtual.world import Program, World
 from cellbed.workloads.web import pages as web
+from cellbed.workloads.web.loading import PageObject
+from cellbed.workloads.web.virtual import Page
 
 T = TypeVar("T")
 
@@ -29,17 +36,7 @@ ROUND_TRIP = "round trip"
 """The measure of :class:`RoundTrips`."""
 
 Protocol = Literal["HTTP/1.1", "HTTP/2"]
-Rule = Literal["throughput", "buffer"]
-Fetch = Callable[[int], tuple[float, float]]
-"""Gets so many bytes and returns when it began and ended, in seconds."""
-
-SAFETY = 0.9
-"""Share of the estimated throughput that the throughput rule asks for."""
-REMEMBERED = 3
-"""Segments in the throughput rule's estimate."""
-RESERVOIR_S = 4.0
-CUSHION_S = 12.0
-"""The buffer rule asks for the lowest rung up to the reservoir and for the highest from reservoir + cushion on."""
+Rule = Literal["throughput", "bola"]
 
 
 class Application:
@@ -69,8 +66,9 @@ class Application:
         """Return a shortened application, for a first look."""
         return cls()
 
-    def run(self, path: NetworkPath, seed: int) -> list[Measured]:
-        """Return the samples of one run over a path. seed: of the order and the pauses."""
+    def run(self, network: Network, seed: int) -> list[Measured]:
+        """Return the samples of one run over a network. seed: of the order and the pauses. Errors: :class:`ValueError`
+        for a network that cannot be simulated."""
         raise NotImplementedError
 
 
@@ -92,10 +90,10 @@ class RoundTrips(Application):
         """Return the round-trip time of each packet."""
         return [ROUND_TRIP]
 
-    def run(self, path: NetworkPath, seed: int) -> list[Measured]:
+    def run(self, network: Network, seed: int) -> list[Measured]:
         """Return the round-trip time of each packet in order; ``None`` for one without an answer."""
         interval = _nanoseconds(self.interval_s)
-        found = path.round_trips(count=self.packets, interval=interval, request=self.bytes, answer=self.bytes)
+        found = network.path().round_trips(count=self.packets, interval=interval, request=self.bytes, answer=self.bytes)
         return [(ROUND_TRIP, value) for value in _seconds(found.taken.tolist())]
 
 
@@ -133,9 +131,9 @@ class Trains(Application):
         """Return trains of few lengths."""
         return cls(lengths=(1, 10, 50, 100, 500), trains=3)
 
-    def run(self, path: NetworkPath, seed: int) -> list[Measured]:
+    def run(self, network: Network, seed: int) -> list[Measured]:
         """Return the duration of each train, from its first packet to the acknowledgement."""
-        gap, found = _nanoseconds(self.gap_s), list[Measured]()
+        path, gap, found = network.path(), _nanoseconds(self.gap_s), list[Measured]()
         for length in (length for length in _shuffled(self.lengths, seed) for _ in range(self.trains)):
             at = path.now + gap
             taken = path.trains(
@@ -174,9 +172,9 @@ class Downloads(Application):
         """Return the duration of a file of each size."""
         return [download(size) for size in self.sizes]
 
-    def run(self, path: NetworkPath, seed: int) -> list[Measured]:
+    def run(self, network: Network, seed: int) -> list[Measured]:
         """Return the duration of each file."""
-        chance, sizes = random.Random(seed), self._all()
+        path, chance, sizes = network.path(), random.Random(seed), self._all()
         chance.shuffle(sizes)
         found: list[Measured] = []
         for pause, size in [(chance.uniform(*self.pause_s), size) for size in sizes]:
@@ -190,10 +188,10 @@ class Downloads(Application):
 
 
 @functools.cache
-def pages() -> dict[str, list[tuple[int, int | None]]]:
-    """Return the objects of each generated page by its name, in the order they are requested: bytes, and number of the
-    object that names it; ``None`` for the document."""
-    return {name: [(each.size, each.parent) for each in objects] for name, objects in web.pages().items()}
+def objects(name: str) -> list[web.Object]:
+    """Return the objects of a generated page, all of one origin, each wanted as soon as the one that names it is
+    there."""
+    return [replace(each, kind="image", origin=0) for each in web.pages()[name]]
 
 
 def page(name: str, protocol: Protocol) -> str:
@@ -207,13 +205,13 @@ class Pages(Application):
 
     name: ClassVar[str] = "pages"
     protocols: tuple[Protocol, ...] = ("HTTP/1.1", "HTTP/2")
-    names: tuple[str, ...] = tuple(pages())
+    names: tuple[str, ...] = tuple(web.pages())
     pause_s: tuple[float, float] = (0.2, 1.0)
 
     @property
     def length_s(self) -> float:
         """Approximate duration in seconds, at 30 Mbit/s."""
-        loads = [sum(size for size, _ in pages()[name]) * 8 / 30e6 + 2.0 for name in pages() if name in self.names]
+        loads = [sum(each.size for each in web.pages()[name]) * 8 / 30e6 + 2.0 for name in self.names]
         return len(self.protocols) * sum(loads)
 
     def measures(self) -> list[str]:
@@ -231,96 +229,97 @@ class Pages(Application):
         """Return loads of two pages."""
         return cls(names=("google", "amazon"))
 
-    def run(self, path: NetworkPath, seed: int) -> list[Measured]:
+    def run(self, network: Network, seed: int) -> list[Measured]:
         """Return the load time of each page by each protocol."""
         chance = random.Random(seed)
         loads = [(name, protocol) for name in self.names for protocol in self.protocols]
         chance.shuffle(loads)
         found: list[Measured] = []
-        for name, protocol in loads:
-            at = path.now + _nanoseconds(chance.uniform(*self.pause_s))
-            taken = path.page(at, objects=pages()[name], protocol=protocol, until=at + _PATIENCE_NS).taken
-            found += [(page(name, protocol), value) for value in _seconds([taken])]
+        world = network.world()
+        with world.entered():
+            for name, protocol in loads:
+                taken = load(world, objects(name), protocol, world.now_ns + _nanoseconds(chance.uniform(*self.pause_s)))
+                found += [(page(name, protocol), value) for value in _seconds([taken])]
         return found
+
+
+def load(world: World, objects: Sequence[web.Object], protocol: Protocol, at_ns: int) -> int:
+    """Return the load time of a page over a network by a browser that takes no time, ns; -1 if it was not there in
+    time. at_ns: when it begins."""
+    files = Files(world, protocol.removeprefix("HTTP/"))
+    browser = Browser(files, Program(world, world.hosts["client"]))
+    server = next(world.hosts["server"].ports)
+    world.listen(world.hosts["server"], server, files, "")
+    ended: list[int] = []
+
+    def make(number: int) -> PageObject:
+        return PageObject(number, "client", machine.now_ns())
+
+    made = Page(browser, objects, make, [("server", server)], {}, 0, lambda: ended.append(machine.now_ns() - at_ns))
+    world.at(at_ns, lambda: browser.program.call(made.begin))
+    world.run(at_ns + _PATIENCE_NS, lambda: bool(ended))
+    browser.close()
+    return ended[0] if ended else -1
 
 
 @dataclass(frozen=True, slots=True)
 class Player(Application):
-    """The start-up phase of an adaptive player: how soon it plays, and at which bit rate the first segments came.
+    """The start-up phase of an adaptive player: how soon it plays, and at which bit rate the first chunks came.
 
-    rungs: bit rates of the ladder, Mbit/s. segments: how many are watched. playable: segments after which it plays.
+    rates: of the renditions, Mbit/s. chunks: how many are watched. playable: chunks with which it plays.
     """
 
     name: ClassVar[str] = "player"
-    rules: tuple[Rule, ...] = ("throughput", "buffer")
-    rungs: tuple[float, ...] = (1.5, 4.0, 7.5, 12.0, 18.0, 25.0, 40.0)
-    segment_s: float = 2.0
-    segments: int = 8
+    rules: tuple[Rule, ...] = ("throughput", "bola")
+    rates: tuple[float, ...] = (1.5, 4.0, 7.5, 12.0, 18.0, 25.0, 40.0)
+    chunk_s: float = 2.0
+    chunks: int = 8
     playable: int = 2
 
     @property
     def length_s(self) -> float:
         """Approximate duration in seconds."""
-        return len(self.rules) * self.segments * self.segment_s / 2
+        return len(self.rules) * self.chunks * self.chunk_s / 2
 
     def measures(self) -> list[str]:
-        """Return the time until the player plays and the mean bit rate of the first segments, by each rule."""
+        """Return the time until the player plays and the mean bit rate of the first chunks, by each rule."""
         return [f"{what} {rule}" for what in ("start-up", "bit rate") for rule in self.rules]
 
-    def run(self, path: NetworkPath, seed: int) -> list[Measured]:
+    def run(self, network: Network, seed: int) -> list[Measured]:
         """Watch the beginning of a video by each rule, over one connection for each."""
         found: list[Measured] = []
-        for rule in _shuffled(self.rules, seed):
-            session = path.session(request=_REQUEST_BYTES)
-
-            def fetch(size: int, session: Session = session) -> tuple[float, float]:
-                done = session.fetch(size)
-                return float(done.started[0]) / SECOND, float(done.finished[0]) / SECOND
-
-            found += self.play(rule, fetch)
+        world = network.world()
+        with world.entered():
+            for rule in _shuffled(self.rules, seed):
+                begin_ns = world.now_ns
+                player, rates = self._play(world, rule)
+                waited = None if player.started_ns is None else (player.started_ns - begin_ns) / SECOND
+                found += [(f"start-up {rule}", waited), (f"bit rate {rule}", sum(rates) / 1e6 / max(1, len(rates)))]
         return found
 
-    def play(self, rule: Rule, fetch: Fetch) -> list[Measured]:
-        """Watch the beginning of a video. Pure."""
-        throughputs: list[float] = []
-        chosen: list[float] = []
-        began = playing_since = ended = None
-        for number in range(self.segments):
-            played = 0.0 if playing_since is None or ended is None else ended - playing_since
-            buffered = max(0.0, number * self.segment_s - played)
-            rate = self.rungs[rung(rule, self.rungs, throughputs, buffered)]
-            size = int(rate * 1e6 / 8 * self.segment_s)
-            start, ended = fetch(size)
-            began = start if began is None else began
-            throughputs.append(size * 8 / 1e6 / max(ended - start, 1e-6))
-            chosen.append(rate)
-            if number + 1 == self.playable:
-                playing_since = ended
-            elif playing_since is not None and ended - playing_since > number * self.segment_s:
-                # It stalled until this segment was there, and plays on from here.
-                playing_since = ended - number * self.segment_s
-        waited = None if began is None or playing_since is None else playing_since - began
-        return [(f"start-up {rule}", waited), (f"bit rate {rule}", sum(chosen) / len(chosen))]
+    def _play(self, world: World, rule: Rule) -> tuple[video.Player, list[int]]:
+        """Return a player that has watched, and the bit rate of each chunk."""
+        player = video.Player(
+            [round(each * 1e6) for each in self.rates], self.chunk_s, self.chunks, rule, self.playable
+        )
+        files, client, server = Files(world, "2"), world.hosts["client"], world.hosts["server"]
+        port = next(server.ports)
+        world.listen(server, port, files, "")
+        browser = Browser(files, Program(world, client))
+        rates: list[int] = []
 
+        def make(index: int) -> Chunk:
+            rates.append(player.rates[index])
+            return Chunk(len(rates), "client", machine.now_ns())
 
-def rung(rule: Rule, rungs: Sequence[float], throughputs: Sequence[float], buffered_s: float) -> int:
-    """Return the number of the rung that the next segment is asked for in. Pure.
+        def size(_: int, index: int) -> int:
+            return int(player.rates[index] / 8 * self.chunk_s)
 
-    throughput: the highest rung below 90 % of the harmonic mean of the last three segments' throughputs (Mbit/s; Jiang
-    et al., "Improving Fairness, Efficiency, and Stability in HTTP-based Adaptive Video Streaming with FESTIVE",
-    CoNEXT 2012, §4.3, takes the harmonic mean for the same reason: one fast segment does not deceive it).
-    buffer: linear in the seconds that are buffered (Huang et al., "A Buffer-Based Approach to Rate Adaptation", SIGCOMM
-    2014, §4, BBA-0, with a reservoir and cushion for the small buffer of a start).
-    """
-    if rule == "buffer":
-        share = min(max((buffered_s - RESERVOIR_S) / CUSHION_S, 0.0), 1.0)
-        wanted = rungs[0] + share * (rungs[-1] - rungs[0])
-    elif throughputs:
-        last = throughputs[-REMEMBERED:]
-        wanted = SAFETY * len(last) / sum(1 / each for each in last)
-    else:
-        wanted = rungs[0]
-    return max((index for index, rate in enumerate(rungs) if rate <= wanted), default=0)
+        begin = functools.partial(play, player, size, browser, ("server", port), world, make, lambda _: None)
+        browser.program.call(begin)
+        world.run(world.now_ns + _PATIENCE_NS, lambda: player.loaded == player.count)
+        browser.close()
+        return player, rates
 
 
 APPLICATIONS: dict[str, type[Application]] = {

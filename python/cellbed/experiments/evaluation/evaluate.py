@@ -32,7 +32,6 @@ from cellbed.experiments.evaluation.network import (
     reference,
 )
 from cellbed.experiments.evaluation.table import Table, table
-from cellbed.path import Path as NetworkPath
 from cellbed.recordings import TrainPlan, read_recording
 from cellbed.recordings.saturation import idle_warnings
 from cellbed.runformat.folder import write_json
@@ -174,11 +173,11 @@ def _step(
 ) -> Iterator[Sequence[Any]]:
     position, seed = plan.beginning(profile, trial, application)
     try:
-        path = NetworkPath(*network.at(position).links())
+        found = application.run(network.at(position), seed)
     except ValueError as error:
         raise CellbedError(f"{application.name} on {network.name}: {error}") from None
     counts: dict[str, int] = {}
-    for measure, value in application.run(path, seed):
+    for measure, value in found:
         index = counts[measure] = counts.get(measure, -1) + 1
         yield profile, trial, number, network.name, application.name, position, seed, measure, index, value
 

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from cellbed import Link
+from cellbed.path import Path as NetworkPath
+from cellbed.path import Tcp, settings
 from cellbed.recordings import TrainPlan, write_recording
 from cellbed.recordings.description import Adaptive, Calibration
 from cellbed.recordings.virtual import record_virtually
 from cellbed.testbed.links.stages import RADIO
+from cellbed.workloads.virtual.world import World
 
 Stages = tuple[Mapping[str, Any], ...]
 """What a packet meets in one direction, in the terms of the emulator's configuration."""
@@ -51,6 +54,14 @@ class Network:
     def links(self) -> tuple[Link, Link]:
         """Return uplink and downlink in virtual time. Errors: :class:`ValueError` for stages that make no link."""
         return Link.of_stages(self.uplink), Link.of_stages(self.downlink)
+
+    def path(self) -> NetworkPath:
+        """Return client and server at its ends, for transfers. Errors: as of :meth:`links`."""
+        return NetworkPath(*self.links())
+
+    def world(self) -> World:
+        """Return the same, for the models of kinds of applications. Errors: as of :meth:`links`."""
+        return World.pair(self.uplink, self.downlink, settings(Tcp()))
 
 
 def reference(profile: str, seed: int, device: int = APPLICATIONS_DEVICE) -> Network:

@@ -119,8 +119,10 @@ def of_run(run: Path) -> Profile:
     applications: dict[str, list[dict[str, Any]]] = {}
     lost: dict[str, int] = {}
     unusable: dict[str, str] = {}
-    for each in description.get("applications") or []:
-        if each["kind"] not in known:
+    found = description.get("applications") or []
+    objects = {each.get("consists_of") for each in found}
+    for each in found:
+        if each["kind"] not in known or each["name"] in objects:
             continue
         table = requests.filter(pl.col("app") == each["name"])
         lost[each["name"]] = len(table.filter(pl.col("status").is_in(["lost", "timed-out"])))

@@ -29,7 +29,7 @@ from cellbed.testbed.plan import Move, Plan
 from cellbed.testbed.programs import faults
 from cellbed.testbed.programs.environment import environment, host_congestion_control
 from cellbed.testbed.programs.supervise import CONNECT_EVERY_NS, start_after
-from cellbed.workloads.registry import virtual_model, workload
+from cellbed.workloads.registry import samplings, virtual_model, workload
 from cellbed.workloads.virtual.client import Client
 from cellbed.workloads.virtual.model import Load, Setting
 from cellbed.workloads.virtual.world import SECOND, World, window_in
@@ -105,8 +105,10 @@ def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: L
         state.notes += notes(plan)
         for caution in cautions(plan):
             listener.note(caution)
+        measured = samplings()
         for application in scenario.applications.values():
-            workload(application.kind).prepare(application, cache_folder(), listener.note)
+            if application.kind in measured:
+                workload(application.kind).prepare(application, cache_folder(), listener.note)
         if options.profile is not None:
             profile = profiles.checked(profiles.read(options.profile), scenario)
         else:
@@ -165,7 +167,7 @@ def _drive(
     names = {law: law.load() for law in scenario.laws} | KERNEL_CONTROLS
     state.laws = {recorded(name): law for law, name in names.items() if law != name}
     try:
-        world = World(plan, tcp, names, raw, limits=options.limits and not profile.limited)
+        world = World.of_plan(plan, tcp, names, raw, limits=options.limits and not profile.limited)
     except ValueError as problem:
         raise NoModelError(f"{scenario.name}: cannot be simulated: {problem}") from None
     state.services = profile.services

@@ -26,14 +26,16 @@ def installed() -> str:
     return next(filter(None, map(find, PROGRAMS)), PROGRAMS[0])
 
 
-def _first_port(deployment: Deployment) -> int:
-    return _FIRST_PORT + _PORTS * deployment.number
+def ports(deployment: Deployment, hosts: Sequence[str]) -> range:
+    """Return the ports of hosts."""
+    first = _FIRST_PORT + _PORTS * deployment.number
+    return range(first, first + len(hosts))
 
 
 def rules(deployment: Deployment, node: Node, hosts: Sequence[str]) -> list[str]:
     """Return the rules by which a browser finds each host at its port of a server's node, and no other host."""
-    address, first = deployment.address(node), _first_port(deployment)
-    return [*(f"MAP {host} {address}:{port}" for port, host in enumerate(hosts, first)), "MAP * ~NOTFOUND"]
+    address, found = deployment.address(node), zip(ports(deployment, hosts), hosts, strict=True)
+    return [*(f"MAP {host} {address}:{port}" for port, host in found), "MAP * ~NOTFOUND"]
 
 
 def flags(deployment: Deployment, rules: Sequence[str], names: Sequence[str], version: str) -> list[str]:
@@ -80,7 +82,7 @@ def server(
     address = deployment.listening(node)
     served = [
         Served(host, address, port, f'root "{folder}"; {_NGINX_FILES}', [f'root * "{folder}"', *_CADDY_FILES])
-        for port, (host, folder) in enumerate(folders, _first_port(deployment))
+        for port, (host, folder) in zip(ports(deployment, [host for host, _ in folders]), folders, strict=True)
     ]
     return serve(deployment, node, raw, served, software=software, version=version)
 

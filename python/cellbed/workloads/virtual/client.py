@@ -51,7 +51,7 @@ class Client:
         each = self._deployment
         self.generator.start(t0_ns + each.start_ns, t0_ns + each.stop_ns, each.table.drain)
         self._started = True
-        self._world.at(t0_ns + each.start_ns, self._wake)
+        self._world.at(t0_ns + each.start_ns, self.wake)
 
     def finish(self) -> None:
         """Close it."""
@@ -68,7 +68,9 @@ class Client:
 
         connection.on_event = happened
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Let the generator do what is due."""
+
         def work() -> None:
             self.program.now_ns += self._taken("generator")
             self._drive()
@@ -103,7 +105,7 @@ class Client:
 
             def due() -> None:
                 if self._wake_ns == at_ns:
-                    self._wake()
+                    self.wake()
 
             self._world.at(at_ns, due)
 

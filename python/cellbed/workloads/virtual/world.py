@@ -12,7 +12,7 @@ import json
 import os
 import socket
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -23,7 +23,7 @@ from cellbed.laws.law import Law
 from cellbed.runformat.flows import FILE as FLOWS
 from cellbed.scenario.sites import visited
 from cellbed.testbed.machine.cgroups import PERIOD_US
-from cellbed.testbed.plan import Node, Plan
+from cellbed.testbed.plan import Plan
 from cellbed.workloads import machine
 from cellbed.workloads.tcp import pack_info
 
@@ -81,9 +81,8 @@ class Processors:
 class Host:
     """A node: its vertex, its address and its processors."""
 
-    def __init__(self, vertex: int, node: Node, *, limits: bool) -> None:
-        self.vertex, self.name, self.address = vertex, node.name, str(node.ipv4)
-        self.processors = Processors(node.cpus if limits else float("inf"), node.speed)
+    def __init__(self, vertex: int, name: str, address: str, processors: Processors) -> None:
+        self.vertex, self.name, self.address, self.processors = vertex, name, address, processors
         self.ports = itertools.count(_FIRST_PORT)
 
 
@@ -99,12 +98,12 @@ class Program:
         self.now_ns = 0
         self.on_socket: Callable[[Socket | DatagramSocket], None] = lambda _: None
         self._waiting: deque[Callable[[], None]] = deque()
-        self._asleep = False
+        self._busy = False
 
     def call(self, work: Callable[[], None]) -> None:
         """Do something as soon as all before is done."""
         self._waiting.append(work)
-        if not self._asleep:
+        if not self._busy:
             self._go_on()
 
     def spend(self, work_ns: int) -> None:
@@ -112,16 +111,15 @@ class Program:
         self.now_ns = self.host.processors.run(self.now_ns, work_ns)
 
     def _go_on(self) -> None:
-        self._asleep = False
-        world = self._world
+        world, self._busy = self._world, True
         while self._waiting:
             if self.now_ns > world.now_ns:
-                self._asleep = True
                 world.at(self.now_ns, self._go_on)
                 return
             self.now_ns = world.now_ns
             world.current = self
             self._waiting.popleft()()
+        self._busy = False
 
 
 class Server(Protocol):
@@ -357,50 +355,23 @@ class DatagramSocket:
 class World:
     """Hosts, the network between them, and what is due when. now_ns: the time."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        tcp: TcpSettings,
-        controls: Mapping[Law | str, str],
-        raw: Path,
-        *,
-        limits: bool,
-    ) -> None:
-        """The nodes of a plan at time 0.
+    def __init__(self, config: Mapping[str, Any], hosts: Iterable[Host], tcp: TcpSettings, seed: int = 0) -> None:
+        """Hosts at time 0, which are the first vertices of an emulator's configuration.
 
-        tcp: settings of the network. controls: names of congestion controls in virtual time. raw: folder for the files
-        of the network.
-
-        Errors: ``ValueError`` for links that cannot be simulated.
+        tcp: settings of the network. seed: of the choice among servers. Errors: ``ValueError`` for links that cannot be
+        simulated.
         """
-        config = plan.emulator_config(raw, control_name=controls.__getitem__) | {"lateness": None, "change_log": None}
-        config["flows"] = str(raw / FLOWS) if plan.scenario.transport.series else None
         self.network = VirtualNetwork(json.dumps(config), TURNAROUND_NS, tcp)
         self.tcp = tcp
-        self._tcp = dict(_of_programs(plan.scenario, tcp, controls))
-        self.hosts = {node.name: Host(vertex, node, limits=limits) for vertex, node in enumerate(plan.nodes)}
+        self.hosts = {host.name: host for host in hosts}
+        self._tcp: dict[tuple[str, str], TcpSettings] = {}
         self._by_address = {host.address: host for host in self.hosts.values()}
-        self._names = names(plan)
+        self._names: Mapping[str, str] = {}
         self._servers: dict[tuple[Host, int], dict[str, tuple[Server, str]]] = {}
-        scenario = plan.scenario
-        self._stays = {node.name: visited(scenario.nodes[node.group]) for node in plan.nodes}
-        # By address, the server of each cell.
-        self._shared = {
-            str(service.address): {
-                name: self.hosts[node.name]
-                for name, cell in scenario.cells.items()
-                for node in service.nodes
-                if scenario.nodes[node.group].site == cell.site
-            }
-            for service in plan.services.values()
-            if not service.spread
-        }
-        self._spread = {
-            str(service.address): [self.hosts[node.name] for node in service.nodes]
-            for service in plan.services.values()
-            if service.spread
-        }
-        self._random = Random(f"balance {scenario.seed}")
+        self._stays: dict[str, Sequence[tuple[int, str]]] = {}
+        self._shared: dict[str, dict[str, Host]] = {}
+        self._spread: dict[str, list[Host]] = {}
+        self._random = Random(f"balance {seed}")
         self._resets: dict[int, Socket] = {}
         self._zero_ns: int | None = None
         self._sockets: dict[tuple[int, bool], Socket] = {}
@@ -415,6 +386,54 @@ class World:
         self.descriptors = itertools.count(1 << 20)
         self.now_ns = 0
         self.current: Program | None = None
+
+    @classmethod
+    def of_plan(
+        cls, plan: Plan, tcp: TcpSettings, controls: Mapping[Law | str, str], raw: Path, *, limits: bool
+    ) -> World:
+        """Return the nodes of a plan at time 0.
+
+        controls: names of congestion controls in virtual time. raw: folder for the files of the network. Errors: as of
+        the class.
+        """
+        scenario = plan.scenario
+        config = plan.emulator_config(raw, control_name=controls.__getitem__) | {"lateness": None, "change_log": None}
+        config["flows"] = str(raw / FLOWS) if scenario.transport.series else None
+        cpus = [Processors(node.cpus if limits else float("inf"), node.speed) for node in plan.nodes]
+        hosts = [Host(at, node.name, str(node.ipv4), cpus[at]) for at, node in enumerate(plan.nodes)]
+        world = cls(config, hosts, tcp, scenario.seed)
+        world._tcp = dict(_of_programs(scenario, tcp, controls))
+        world._names = names(plan)
+        world._stays = {node.name: visited(scenario.nodes[node.group]) for node in plan.nodes}
+        # By address, the server of each cell.
+        world._shared = {
+            str(service.address): {
+                name: world.hosts[node.name]
+                for name, cell in scenario.cells.items()
+                for node in service.nodes
+                if scenario.nodes[node.group].site == cell.site
+            }
+            for service in plan.services.values()
+            if not service.spread
+        }
+        world._spread = {
+            str(service.address): [world.hosts[node.name] for node in service.nodes]
+            for service in plan.services.values()
+            if service.spread
+        }
+        return world
+
+    @classmethod
+    def pair(
+        cls, uplink: Sequence[Mapping[str, Any]], downlink: Sequence[Mapping[str, Any]], tcp: TcpSettings
+    ) -> World:
+        """Return two hosts whose programs take no time, ``client`` and ``server``, and the links between them, which
+        have these stages. Errors: as of the class."""
+        ends = ("client", "server")
+        ways = [("uplink", *ends, uplink), ("downlink", *ends[::-1], downlink)]
+        directions = [dict(zip(("name", "from", "to", "stages"), way, strict=True)) for way in ways]
+        hosts = [Host(at, name, name, Processors(float("inf"), float("inf"))) for at, name in enumerate(ends)]
+        return cls({"vertices": [{"name": name} for name in ends], "directions": directions}, hosts, tcp)
 
     @contextmanager
     def entered(self) -> Iterator[None]:

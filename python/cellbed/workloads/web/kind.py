@@ -13,7 +13,7 @@ from cellbed.testbed.machine.process import Process
 from cellbed.testbed.programs.unmodified import Command
 from cellbed.workloads.browsing import origins, parts
 from cellbed.workloads.cache import Note, build_folder, silent
-from cellbed.workloads.kind import Deployment
+from cellbed.workloads.kind import Deployment, Node
 from cellbed.workloads.program.kind import commands
 from cellbed.workloads.web import pages, replay, warc
 
@@ -87,9 +87,14 @@ def _settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[
         "page": table.page or (table.site.name if table.site is not None else url),
         "url": url,
         "har": str(hars.absolute() / f"{node.name}."),
-        "objects": str(replace(deployment, name=_of_objects(deployment.name)).file(raw, node, "requests.jsonl")),
+        "objects": str(objects_file(deployment, raw, node)),
         "warm": table.cache == "warm",
     }
+
+
+def objects_file(deployment: Deployment, raw: Path, node: Node) -> Path:
+    """Return the path of the record of the objects of a client's loads."""
+    return replace(deployment, name=_of_objects(deployment.name)).file(raw, node, "requests.jsonl")
 
 
 # fmt: off

@@ -101,25 +101,21 @@ def _falling(count: int, total: int, spread: float) -> list[int]:
 def write(name: str, folder: Path) -> None:
     """Write the files of a page into a folder: below it, one for each host. They depend on the name alone. Errors:
     ``OSError``."""
-    objects, names = pages()[name], hosts(name)
-    chance = random.Random(int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]))
+    objects, names, chance = pages()[name], hosts(name), _chance(name)
     children: dict[int | None, list[int]] = {}
     for number, each in enumerate(objects):
         children.setdefault(each.parent, []).append(number)
-
-    def url(number: int) -> str:
-        each = objects[number]
-        return f"https://{names[each.origin]}{each.path}"
+    found = urls(name)
 
     makers: dict[ObjectKind, Callable[[int, list[str]], bytes]] = {
-        "document": lambda number, _: _document(name, [(objects[at].kind, url(at)) for at in children[number]], chance),
+        "document": lambda number, _: _document(name, chance),
         "stylesheet": lambda number, urls: _stylesheet(urls),
         "script": lambda number, urls: _script(urls, objects[number].size),
         "font": lambda number, _: chance.randbytes(objects[number].size),
         "image": lambda number, _: _image(objects[number].size, chance),
     }
     for number, each in enumerate(objects):
-        content = makers[each.kind](number, [url(child) for child in children.get(number, [])])
+        content = makers[each.kind](number, [found[child] for child in children.get(number, [])])
         file = folder / names[each.origin] / (each.path.lstrip("/") or "index.html")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(_padded(content, each))
@@ -134,18 +130,41 @@ def _padded(content: bytes, each: Object) -> bytes:
     return content + opening + b"." * (missing - len(opening + closing)) + closing if missing else content
 
 
-def _document(name: str, named: list[tuple[ObjectKind, str]], chance: random.Random) -> bytes:
-    urls = {kind: [url for of, url in named if of == kind] for kind in ("stylesheet", "script", "image")}
+def urls(name: str) -> list[str]:
+    """Return the URLs of a page's objects."""
+    names = hosts(name)
+    return [f"https://{names[each.origin]}{each.path}" for each in pages()[name]]
+
+
+@functools.cache
+def places(name: str) -> dict[int, int]:
+    """Return how many bytes of the document a browser must have to know an object, by its number; of those that the
+    document names."""
+    text, found = _document(name, _chance(name)), urls(name)
+    return {
+        number: text.index(f'"{found[number]}"'.encode()) + len(found[number]) + 2
+        for number, each in enumerate(pages()[name])
+        if each.parent == 0
+    }
+
+
+def _chance(name: str) -> random.Random:
+    return random.Random(int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]))
+
+
+def _document(name: str, chance: random.Random) -> bytes:
+    named = [(each.kind, url) for each, url in zip(pages()[name], urls(name), strict=True) if each.parent == 0]
+    of_kind = {kind: [url for of, url in named if of == kind] for kind in ("stylesheet", "script", "image")}
     head = [
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{name} (synthetic)</title>',
         '<link rel="icon" href="data:,">',
-        *(f'<link rel="stylesheet" href="{url}">' for url in urls["stylesheet"]),
-        *(f'<script defer src="{url}"></script>' for url in urls["script"]),
+        *(f'<link rel="stylesheet" href="{url}">' for url in of_kind["stylesheet"]),
+        *(f'<script defer src="{url}"></script>' for url in of_kind["script"]),
         "</head><body><h1 class=f0>A page that is generated</h1>",
     ]
     body = [
         f'<section><p class="f{index % 8}">{" ".join(chance.choices(_WORDS, k=60))}</p><img src="{url}"></section>'
-        for index, url in enumerate(urls["image"])
+        for index, url in enumerate(of_kind["image"])
     ]
     return "\n".join([*head, *body, "</body></html>\n"]).encode()
 

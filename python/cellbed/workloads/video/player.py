@@ -1,0 +1,116 @@
+"""A player of a video in virtual time: what it asks for when, and how it plays. Pure: times are arguments.
+
+Rules and buffer are those of dash.js 5, as far as they choose among few renditions of equal chunks.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cellbed.workloads.video.playback import Stall
+
+SECOND = 1_000_000_000
+RULES = ("dynamic", "throughput", "bola")
+"""The rules that have a model."""
+SAFETY, REMEMBERED = 0.9, 3
+"""The throughput rule: share of the estimated throughput that it asks for, and chunks in the estimate."""
+LEAST_BUFFER_S, DEFAULT_BUFFER_S, TOP_BUFFER_S, BUFFER_PER_RATE_S = 10.0, 18.0, 30.0, 2.0
+"""Seconds: BOLA's least buffer, the buffer that a player fills, also at the highest rendition, and BOLA's addition for
+each rendition."""
+
+
+@dataclass(slots=True)
+class Player:
+    """A playback under way. rates: of the renditions, ascending, bit/s. playable: chunks with which it begins to play.
+
+    loaded: chunks that are there; index: of the rendition asked for; playing_ns: when the begin of the video would have
+    been played, had there been no stall.
+    """
+
+    rates: Sequence[int]
+    chunk_s: float
+    count: int
+    rule: str
+    playable: int = 1
+    loaded: int = 0
+    index: int = 0
+    playing_ns: int | None = None
+    started_ns: int | None = None
+    stalls: list[Stall] = field(default_factory=list)
+    _throughputs: list[float] = field(default_factory=list)
+    _placeholder_s: float | None = None
+    _uses_buffer: bool = False
+
+    def buffered_s(self, now_ns: int) -> float:
+        """Return the seconds in the buffer."""
+        played_s = 0.0 if self.playing_ns is None else (now_ns - self.playing_ns) / SECOND
+        return max(0.0, self.loaded * self.chunk_s - played_s)
+
+    def arrived(self, size: int, asked_ns: int, now_ns: int) -> None:
+        """Take the chunk that was asked for. size: bytes."""
+        self._throughputs.append(size * 8e9 / max(1, now_ns - asked_ns))
+        empty_ns = None if self.playing_ns is None else self.playing_ns + round(self.loaded * self.chunk_s * SECOND)
+        self.loaded += 1
+        if self.playing_ns is None:
+            if self.loaded >= min(self.playable, self.count):
+                self.started_ns = self.playing_ns = now_ns
+        elif empty_ns is not None and now_ns > empty_ns:
+            self.stalls.append(Stall(empty_ns, 0.0, now_ns))
+            self.playing_ns += now_ns - empty_ns
+
+    def next_ns(self, now_ns: int) -> int | None:
+        """Return when the player asks for the next chunk; ``None`` for never."""
+        if self.loaded == self.count:
+            return None
+        most_s = TOP_BUFFER_S if self.index == len(self.rates) - 1 else DEFAULT_BUFFER_S
+        return now_ns + max(0, round((self.buffered_s(now_ns) + self.chunk_s - most_s) * SECOND))
+
+    def choose(self, now_ns: int) -> int:
+        """Return the rendition of the next chunk, which is asked for now."""
+        buffered_s = self.buffered_s(now_ns)
+        if self.rule == "dynamic":
+            self._uses_buffer = buffered_s >= DEFAULT_BUFFER_S * (0.5 if self._uses_buffer else 1)
+        by_buffer = self.rule == "bola" or self._uses_buffer
+        self.index = self._by_buffer(buffered_s) if by_buffer else self._by_throughput()
+        return self.index
+
+    def _by_throughput(self) -> int:
+        """Return the highest rendition below 90 % of the harmonic mean of the last throughputs.
+
+        Jiang et al., "Improving Fairness, Efficiency, and Stability in HTTP-based Adaptive Video Streaming with
+        FESTIVE", CoNEXT 2012, §4.3: one fast chunk does not deceive it.
+        """
+        if not (last := self._throughputs[-REMEMBERED:]):
+            return 0
+        estimate = SAFETY * len(last) / sum(1 / each for each in last)
+        return max((index for index, rate in enumerate(self.rates) if rate <= estimate), default=0)
+
+    def _by_buffer(self, buffered_s: float) -> int:
+        """Return the rendition of BOLA.
+
+        Spiteri, Urgaonkar and Sitaraman, "BOLA: Near-Optimal Bitrate Adaptation for Online Videos", INFOCOM 2016, with
+        the start by throughput, the placeholder buffer and the limit of switches upwards (BOLA-O) of dash.js.
+        """
+        sustained = self._by_throughput()
+        if self._placeholder_s is None:
+            if buffered_s >= self.chunk_s:
+                enough_s = next(level for level in itertools.count() if self._best(level) >= sustained)
+                self._placeholder_s = max(0.0, enough_s - buffered_s)
+            return sustained
+        self._placeholder_s *= 0.99
+        return min(self._best(buffered_s + self._placeholder_s), max(sustained, self.index))
+
+    def _best(self, level_s: float) -> int:
+        """Return the rendition of the highest score at a level of the buffer."""
+        utilities = [math.log(rate / self.rates[0]) for rate in self.rates]
+        full_s = max(DEFAULT_BUFFER_S, LEAST_BUFFER_S + BUFFER_PER_RATE_S * len(self.rates))
+        gain = utilities[-1] / (full_s / LEAST_BUFFER_S - 1)
+        # The paper's V is the least buffer over the gain, here on both sides of the fraction.
+        scores = [
+            (LEAST_BUFFER_S * (each + gain) - level_s * gain) / rate
+            for each, rate in zip(utilities, self.rates, strict=True)
+        ]
+        return max(range(len(scores)), key=lambda index: (scores[index], index))
