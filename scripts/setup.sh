@@ -89,6 +89,12 @@ if [ ${#missing[@]} -gt 0 ]; then
     done
 fi
 
+# Strategies of migration: what post-copy needs of an account that may not exceed the kernel's limits.
+if [ "$purpose" = test ] && [ "$(id -u)" -eq 0 ]; then
+    [ -e /opt/criu ] || scripts/criu.sh >&2 || say "no CRIU; tests of migrations by it will skip"
+    [ "$(cat /proc/sys/fs/pipe-max-size)" -ge 4194304 ] || echo 4194304 > /proc/sys/fs/pipe-max-size || true
+fi
+
 if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
     say "cellbed needs Python 3.11 or newer; $python is $("$python" --version). Name another with PYTHON=/path/to/python3."
     exit 1

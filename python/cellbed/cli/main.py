@@ -26,6 +26,7 @@ VERBS = {
     "down": "End a standing testbed.",
     "status": "Show live testbeds and runs.",
     "exec": "Run a command on a node.",
+    "migrate": "Move a running service to another node.",
     "logs": "Print the output of an application's programs.",
     "tap": "Capture the packets of a link, for Wireshark.",
     "shell": "Run any program behind an emulated link.",

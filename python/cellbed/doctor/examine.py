@@ -28,6 +28,7 @@ def examine(machine: Machine | None = None) -> list[Check]:
         kernel.congestion_control(machine),
         kernel.laws(),
         software.containers(machine),
+        software.migrations(machine),
         software.way_out(machine),
         software.program(machine, "iperf3", "iperf3", "the benchmarks"),
         software.program(machine, "ping", "iputils-ping", "records of round-trip times and commands on nodes"),

@@ -71,6 +71,27 @@ def containers(machine: Machine) -> Check:
     return Check(name, "ok", ", ".join(answer.stdout.split("\n", 1)[0] for answer in answers))
 
 
+def migrations(machine: Machine) -> Check:
+    """Check whether running programs can be moved by CRIU: by moves of a small one, if this is the running machine."""
+    from cellbed.testbed.migration.criu import CriuError, find_criu
+    from cellbed.testbed.migration.post_copy import PostCopy
+    from cellbed.testbed.migration.stop_and_copy import StopAndCopy
+
+    name = "criu"
+    if machine.root != Path("/"):
+        return Check(name, "warn", "not tried on another machine")
+    try:
+        found = find_criu()
+    except CriuError as error:
+        what, _, remedy = str(error).partition(": ")
+        return Check(name, "warn", f"{what}; needed for migrations that stop and copy, or post-copy", remedy)
+    for strategy in (StopAndCopy, PostCopy):
+        if (problem := strategy.obstacle_here()) is not None:
+            what, _, remedy = problem.rpartition(": ")
+            return Check(name, "warn", f"{found.program}: {what or problem}", remedy if what else "")
+    return Check(name, "ok", f"{found.program} {found.version[0]}.{found.version[1]} has moved a program")
+
+
 def way_out(machine: Machine) -> Check:
     """Check whether this user's shell reaches the network; for another machine or user only the programs."""
     from cellbed.shell import wayout

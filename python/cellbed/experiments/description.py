@@ -48,7 +48,8 @@ class RunState:
     where they are not this machine's. facts: about nodes, as of their back ends. services: names of the spans that the
     services of each application have reported. requesting: applications whose clients have reported requests. notes:
     what a reader of the run must know. duration_ns: of the schedule, where it ended early. clock: virtual where the run
-    is a prediction. laws: by their names in samples of flows, where these are others.
+    is a prediction. laws: by their names in samples of flows, where these are others. migrations: accounts of those so
+    far.
     """
 
     status: str = "running"
@@ -67,6 +68,7 @@ class RunState:
     duration_ns: int | None = None
     clock: Literal["real", "virtual"] = "real"
     laws: dict[str, Law | str] = field(default_factory=dict)
+    migrations: list[dict[str, Any]] = field(default_factory=list)
 
     def know_nodes(self, nodes: Mapping[str, Backend]) -> None:
         """Take over what nodes report of themselves, which they may know better later."""
@@ -160,6 +162,7 @@ def describe(path: Path, scenario: Scenario, plan: Plan, state: RunState, starte
                 for cell in plan.cells
             ],
             "sites": plan.serving_cells,
+            "migrations": state.migrations,
             "proof": [proof.as_dict() for proof in state.proof],
             "emulator": state.emulator,
             "notes": state.notes,
@@ -198,6 +201,9 @@ def _described(plan: Plan, state: RunState) -> Iterator[Description]:
             described = replace(described, balance="connection")  # by the address of the other application
         if plan.proxies and not described.reported:
             described = replace(described, spans=proxied(described.spans))
+        if moved := [target for app, target in _targets(plan, state) if app == each.name]:
+            all_servers = dict.fromkeys((*described.servers, *moved))
+            described = replace(described, servers=tuple(all_servers), balance="migration")
         described = replace(described, skip_ns=plan.scenario.skip, expectations=expected.get(each.name, ()))
         if isinstance(module := workload(each.table.kind), WithObjects):
             objects = module.describe_objects(described, each.table.model_dump(mode="json"))
@@ -205,6 +211,12 @@ def _described(plan: Plan, state: RunState) -> Iterator[Description]:
             yield objects
         else:
             yield described
+
+
+def _targets(plan: Plan, state: RunState) -> Iterator[tuple[str, str]]:
+    """Return the applications that move, on schedule or by command, each with a node to which it does."""
+    yield from ((each.app, each.to) for each in plan.scenario.migrations)
+    yield from ((each["app"], each["target"]) for each in state.migrations)
 
 
 def _description(deployment: Deployment, state: RunState) -> Description:

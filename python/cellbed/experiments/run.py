@@ -32,8 +32,9 @@ from cellbed.testbed.machine.flows import sampled
 from cellbed.testbed.machine.process import Place, Process
 from cellbed.testbed.machine.signals import Interruption, hang_ups_ignored
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record, process_start
+from cellbed.testbed.migration.migrations import Migrations
 from cellbed.testbed.nodes.backend import Limits
-from cellbed.testbed.plan import Plan
+from cellbed.testbed.plan import Node, Plan
 from cellbed.testbed.programs.balancing import Balancing
 from cellbed.testbed.programs.environment import environment
 from cellbed.testbed.programs.faults import Faults
@@ -54,6 +55,7 @@ from cellbed.testbed.proof.limits import Limited, ProofError, prove_limits
 from cellbed.testbed.proof.links import prove_links
 from cellbed.testbed.testbed import Testbed
 from cellbed.workloads.kind import Deployment
+from cellbed.workloads.program.kind import commands as server_commands
 from cellbed.workloads.registry import workload
 
 if TYPE_CHECKING:
@@ -246,8 +248,33 @@ def _drive(
 
         supervisor = Supervisor(raw, record.identifier, sockets, journal)
         faults = Faults([*scenario.faults, *plan.moves], bed, supervisor, journal)
+        balancing = Balancing(plan, bed, supervisor, journal)
+        commands: dict[tuple[str, str], Command] = {}
+
+        def prepared(process: Process | Command, each: Deployment) -> Process | Command:
+            """Return a program with its sockets and settings of TCP."""
+            process = _with_reports(process, each, raw, bed, sockets)
+            process = _with_tcp(process, each, scenario, bed, record, names, chosen_tcp)
+            if isinstance(process, Command) and not process.load:
+                if options.standing is not None or each.name in passing_state:
+                    process = migrations.with_state(process)
+                commands[each.name, process.node] = process
+            return process
+
+        def command_of(app: str, node: str) -> Command:
+            """Return the server of an application on a node, where it may never have been."""
+            if (app, node) not in commands:
+                each = next(each for each in deployed if each.name == app)
+                (command,) = server_commands(replace(each, servers=[plan.node(node)]), "server", raw, scenario.seed)
+                prepared(command, each)
+            return commands[app, node]
+
+        passing_state = {each.app for each in scenario.migrations if each.strategy == "state"}
+        migrations = Migrations(plan, bed, supervisor, balancing, journal, command_of, names, faults.is_down)
+        state.migrations = migrations.accounts
         chosen_tcp = stack.enter_context(contextlib.ExitStack())
         stack.callback(_stop_programs, supervisor, state)
+        stack.callback(migrations.close)
         # From here on the order of things must not be broken by a second Ctrl-C.
         stack.callback(interruption.shield)
         spans: dict[str, Deployment] = {}
@@ -259,10 +286,8 @@ def _drive(
             own = [process for process in own if options.loads or not process.load]
             spans |= {process.name: each for process in own if process.load}
             receivers += _receivers(own, each, bed, telemetry)
-            own = [_with_reports(process, each, raw, bed, sockets) for process in own]
-            own = [_with_tcp(process, each, scenario, bed, record, names, chosen_tcp) for process in own]
+            own = [prepared(process, each) for process in own]
             processes += [replace(process, stage=process.stage + STAGES * order[each.name]) for process in own]
-        balancing = Balancing(plan, bed, supervisor, journal)
         loads = supervisor.start_all([*receivers, *processes], bed.nodes)
         balancing.step()
 
@@ -297,7 +322,8 @@ def _drive(
         time.sleep(max(0, t0_ns - time.monotonic_ns()) / 1e9)
         journal.note("schedule started", scenario.name, t0_ns)
         faults.schedule(t0_ns)
-        guests = Guests(bed.nodes, record.identifier)
+        migrations.schedule(t0_ns)
+        guests = Guests(bed.nodes, record.identifier, {"migrate": migrations.asked})
         stack.callback(guests.close)
 
         def watch() -> None:
@@ -306,6 +332,7 @@ def _drive(
                 account()
             journal.note_changes()
             faults.step()
+            migrations.step()
             balancing.step()
             guests.serve()
             if sampler is not None:
@@ -430,9 +457,17 @@ def _with_certificates(deployed: list[Deployment], bed: Testbed, plan: Plan) -> 
         replace(
             each,
             authorities=str(bed.sockets / certificates.AUTHORITY),
-            certificates={node.name: shown(node.name, each.name) for node in each.servers if each.name in names},
+            certificates={node.name: shown(node.name, each.name) for node in _places(each, plan) if each.name in names},
         )
         for each in deployed
+    ]
+
+
+def _places(deployment: Deployment, plan: Plan) -> list[Node]:
+    """Return the nodes on which the servers of an application are, or to which they may move."""
+    servers = plan.servers[deployment.name]
+    return [
+        node for node in plan.nodes if node in servers or (node.node_class != "endpoint" and not node.backend.routed)
     ]
 
 

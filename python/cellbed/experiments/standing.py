@@ -17,10 +17,11 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn
 from cellbed.experiments.listener import Listener
 from cellbed.runformat.events import Journal, read_events
 from cellbed.support.errors import CellbedError
+from cellbed.support.near_names import did_you_mean
 from cellbed.testbed.links.live import LiveError, chosen, connect, find, label, live
 from cellbed.testbed.machine.process import Place
 from cellbed.testbed.machine.state import Record
-from cellbed.testbed.programs.reach import nodes_of
+from cellbed.testbed.programs.reach import ask, nodes_of
 
 if TYPE_CHECKING:
     from cellbed.experiments.run import Options
@@ -222,6 +223,28 @@ def find_testbed(name: str | None, *, standing: bool = False) -> Record:
     if len(there) > 1:
         raise LiveError(f"several testbeds are up: name one of {', '.join(map(label, there))}")
     return there[0]
+
+
+class MoveError(CellbedError):
+    """A service that did not move: it serves where it was."""
+
+    exit_code = 1
+
+
+def move(record: Record, app: str, to: str, strategy: str) -> dict[str, Any]:
+    """Move a service of a live run or testbed to another node, and return the account of its migration.
+
+    Errors: :class:`LiveError`, :class:`MoveError`.
+    """
+    from cellbed.scenario.migrations import STRATEGIES  # slow: by Pydantic
+
+    if strategy not in STRATEGIES:
+        hint = did_you_mean(strategy, STRATEGIES)
+        raise LiveError(f"there is no strategy '{strategy}': {hint}write one of {', '.join(STRATEGIES)}")
+    account = ask(record, "migrate", {"app": app, "to": to, "strategy": strategy})
+    if account.get("failed") is not None:
+        raise MoveError(f"{app} did not move: {account['failed']}")
+    return account
 
 
 def tap_link(record: Record, link: str, path: Path, most: int) -> Captured:

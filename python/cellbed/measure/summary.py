@@ -26,6 +26,7 @@ from cellbed.measure.disturbance import Load, Machine, added, judge, machine, ov
 from cellbed.measure.faults import FaultSummary, fault_summaries, late_faults
 from cellbed.measure.flows import read_flows
 from cellbed.measure.links import BIN_NS, gaps, read_links
+from cellbed.measure.migrations import MigrationSummary, migration_summaries
 from cellbed.measure.nodes import read_nodes, read_programs
 from cellbed.measure.outages import Outage, find_outages
 from cellbed.measure.own import OwnMeasure, read_own, summarise_own
@@ -227,6 +228,7 @@ class Summary:
     programs: list[ProgramSummary] = field(default_factory=list)
     cells: list[CellSummary] = field(default_factory=list)
     servers: list[ServerSummary] = field(default_factory=list)
+    migrations: list[MigrationSummary] = field(default_factory=list)
     clock: Literal["real", "virtual"] = "real"
     failure: str | None = None
     expectations: list[Verdict] = field(default_factory=list)
@@ -417,6 +419,7 @@ def summarise(
         programs=_programs(programs),
         cells=summarise_cells(description, cells, measured),
         servers=server_summaries(description, requests),
+        migrations=migration_summaries(description, requests),
         clock="virtual" if description.get("clock") == "virtual" else "real",
         failure=_failure(applications),
         skip_s=(description.get("skip_ns") or 0) / 1e9,

@@ -204,6 +204,42 @@ def number(value: float | None) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else _digits(value)
 
 
+def migration(each: Mapping[str, Any]) -> str:
+    """Return a migration of a summary in one line."""
+    text = f"at {each['begin_s']:.1f} s {each['strategy']} of {each['app']} from {each['source']} to {each['target']}"
+    if each["failed"] is not None:
+        return f"{text}: failed, it stays on {each['source']}: {each['failed']}"
+    if each["end_s"] is None:
+        return f"{text}: under way when the run ended"
+    return f"{text} in {duration(each['end_s'] - each['begin_s'])}, {size(each['bytes'])} sent"
+
+
+def migration_as_seen(each: Mapping[str, Any]) -> list[str]:
+    """Return what a migration of a summary was for its users, in sentences; none without requests."""
+    if each["gap_s"] is None:
+        return []
+    target = f", the first by {each['target']} after {duration(each['first_reply_s'])}" if each["first_reply_s"] else ""
+    lines = [
+        f"longest time between replies {duration(each['gap_s'])}, before it {duration(each['usual_gap_s'])}",
+        f"requests meanwhile: {each['served_before']} served by {each['source']}, {each['served_after']} by "
+        f"{each['target']}{target}; {each['delayed']} delayed, {each['failed_requests']} failed",
+    ]
+    if each["failed"] is None and each["before_s"] is not None and each["after_s"] is not None:
+        paid = "it does not pay" if each["paid_s"] is None else f"it has paid {duration(each['paid_s'])} after its end"
+        lines.append(f"median latency {duration(each['before_s'])} before, {duration(each['after_s'])} after: {paid}")
+    facts = [
+        f"{name.replace('_', ' ')} {value if isinstance(value, str) else number(value)}"
+        for name, value in each["facts"].items()
+        if not name.endswith("_s")
+    ]
+    facts += [
+        f"{name[:-2].replace('_', ' ')} {duration(value)}"
+        for name, value in each["facts"].items()
+        if name.endswith("_s")
+    ]
+    return [*lines, ", ".join(facts)] if facts else lines
+
+
 OF_UNIT: dict[str, Callable[[float], str]] = {"s": duration, "B": size, "Mbit/s": rate, "": number}
 """Values of measures that applications declare, by their unit."""
 

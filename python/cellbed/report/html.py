@@ -42,6 +42,7 @@ def write(run: Path) -> Path:
 def render(run: Path) -> str:
     """Return the page as text."""
     from cellbed.measure.flows import around_outages, recoveries
+    from cellbed.measure.migrations import phases_of
     from cellbed.measure.outages import find_outages
     from cellbed.measure.statistics import label
     from cellbed.measure.summary import QUANTILES, Summary, latencies, of
@@ -55,7 +56,7 @@ def render(run: Path) -> str:
     requests, links, nodes, seconds, measured, sampled = figures.read_tables(run)
 
     content = inputs.json_value(run / "summary.json")
-    charts = timeline(description, requests, links, nodes, seconds)
+    charts = timeline(description, requests, links, nodes, seconds) | {"phases": phases_of(summary.migrations)}
     recovered = recoveries(around_outages(sampled, find_outages(description, links)))
     traces = waterfall.read(run)
     applications = [
@@ -193,6 +194,8 @@ def environment() -> "jinja2.Environment":
             "machine",
             "added",
             "cell",
+            "migration",
+            "migration_as_seen",
             "served",
             "mark",
             "measured",

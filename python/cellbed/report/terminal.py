@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cellbed.measure.cells import CellSummary
     from cellbed.measure.comparison import ApplicationComparison, Comparison
     from cellbed.measure.decomposition import Decomposition
+    from cellbed.measure.migrations import MigrationSummary
     from cellbed.measure.statistics import Percentile
     from cellbed.measure.summary import ApplicationSummary, EndpointSummary, Summary
     from cellbed.measure.verdicts import Verdict
@@ -61,6 +62,12 @@ def show(run: Path, console: Console | None = None) -> None:
         console.print()
         console.print(_servers(summary))
         _explain_marks(console, (each.percentiles for each in summary.servers))
+    for migration in summary.migrations:
+        console.print(Text(f"\n{formats.migration(asdict(migration))}", style="bold"))
+        if migration.phases:
+            console.print(_phases(migration))
+        for line in formats.migration_as_seen(asdict(migration)):
+            console.print(Text(f"  {line}"))
     for fault in summary.faults:
         console.print(Text(f"\nat {fault.begin_s:.1f} s {fault.what}", style="bold"))
         for loss in fault.losses:
@@ -344,6 +351,14 @@ def _servers(summary: "Summary") -> Table:
             formats.duration(each.delay_s),
             *(_percentile(at)[0] for at in each.percentiles),
         )
+    return table
+
+
+def _phases(migration: "MigrationSummary") -> Table:
+    table = _table("phase", "begins", "lasts", "sent")
+    for each in migration.phases:
+        lasts = formats.duration(each.end_s - each.begin_s)
+        table.add_row(each.name, f"{each.begin_s:.2f} s", lasts, formats.size(each.bytes))
     return table
 
 

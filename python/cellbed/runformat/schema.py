@@ -115,6 +115,26 @@ class _Emulator(_Object):
     lateness_ns: _Lateness | None = None
 
 
+class _Phase(_Object):
+    name: str
+    begin_s: float
+    end_s: float
+    bytes: _Count | None = None
+
+
+class _Migration(_Object):
+    app: str
+    strategy: str
+    source: str
+    target: str
+    began_s: float
+    ended_s: float | None = None
+    failed: str | None = None
+    bytes: _Count | None = None
+    phases: list[_Phase]
+    facts: dict[str, float | str] = {}
+
+
 class _TransportControl(_Object):
     name: str
     asked: bool | None = None
@@ -150,3 +170,4 @@ class Account(_Object):
     emulator: _Emulator | None = None
     congestion_control: _TransportControl | None = None
     laws: list[_Law] = []
+    migrations: list[_Migration] = []

@@ -18,6 +18,7 @@ from cellbed.scenario.core import CORE_LINK, CoreLink, fixed_delay
 from cellbed.scenario.expectations import Expect, Expectations, expectations
 from cellbed.scenario.faults import Fault, fault_misfits, site_link
 from cellbed.scenario.fields import CONGESTION_CONTROL, Buffer, quantity
+from cellbed.scenario.migrations import Migration, migration_misfits
 from cellbed.scenario.nodes import CLASSES, AnyMobileLink, Name, NodeGroup, with_defaults
 from cellbed.scenario.roles import Role
 from cellbed.scenario.sites import Sites, site_misfits
@@ -145,6 +146,7 @@ class Scenario(Table):
     )
     apps: dict[Name, AnyApplication] = Field({}, description="Applications by name.")
     faults: list[Fault] = Field([], description="Faults of nodes, links and programs during the workload.")
+    migrations: list[Migration] = Field([], description="Services that move to other nodes during the workload.")
     expect: Expect = Field(
         {},
         description="Limits of measures; with several applications in a table for each. cellbed run --check.",
@@ -169,8 +171,9 @@ class Scenario(Table):
     @property
     def controls(self) -> list[Law | str | None]:
         """The congestion controls of nodes and programs, each once; None for the kernel's default."""
-        of_programs = (role.congestion_control for _, role in self.roles() if role.congestion_control is not None)
-        return list(dict.fromkeys([*map(self.control_of, self.nodes), *of_programs]))
+        of_roles = (role.congestion_control for _, role in self.roles())
+        own = [each for each in (*of_roles, *(it.congestion_control for it in self.migrations)) if each is not None]
+        return list(dict.fromkeys([*map(self.control_of, self.nodes), *own]))
 
     @property
     def laws(self) -> list[Law]:
@@ -283,6 +286,8 @@ class Scenario(Table):
         sites = [site_link(name) for name in self.sites]
         for path, text in fault_misfits(self.faults, self.nodes, list(self.applications), self.duration, sites):
             found.append((("faults", *path), text))
+        moving = migration_misfits(self.migrations, self.nodes, self.applications, self.duration)
+        found += [(("migrations", *path), text) for path, text in moving]
         found += [(("expect", *path), text) for path, text in expectations(self.expect, self.deadlines)[1]]
         found += cell_misfits(self.cells, self.nodes, self.links.mobile, self.duration)
         completed = {name: each.completed(self.nodes) for name, each in self.applications.items()}

@@ -121,6 +121,7 @@ def _control_problems(scenario: Scenario, *, running: bool) -> Iterator[tuple[_K
         (("transport", "congestion_control"), scenario.transport.congestion_control),
         *((("nodes", name, "congestion_control"), group.congestion_control) for name, group in scenario.nodes.items()),
         *(((*path, "congestion_control"), role.congestion_control) for path, role in scenario.roles()),
+        *((("migrations", n, "congestion_control"), it.congestion_control) for n, it in enumerate(scenario.migrations)),
     ]
     for key, control in asked:
         if isinstance(control, Law):
@@ -201,6 +202,7 @@ def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement 
         if application.balance == "connection" and find("nft") is None:
             text = "connections are spread by nft: sudo apt install nftables"
             found.append(Problem((*scenario.path_of(name), "balance"), text))
+    found += _migration_problems(scenario)
     sound: dict[str, Callable[..., str | None]] = {}
     for name, group in scenario.nodes.items():
         if running and group.speed != 1:
@@ -217,6 +219,23 @@ def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement 
                 if problem := sound[role.on](command, role.environment, role.folder):
                     found.append(Problem((*path, *key), problem))
     return found
+
+
+def _migration_problems(scenario: Scenario) -> Iterator[Problem]:
+    """Return what this machine lacks for the migrations."""
+    from cellbed.scenario.migrations import STRATEGIES, server_of
+    from cellbed.scenario.problems import Problem
+
+    places: dict[str, str] = {}
+    for index, each in enumerate(scenario.migrations):
+        source = places.get(each.app) or server_of(scenario.applications[each.app], scenario.nodes) or ""
+        places[each.app] = each.to
+        kinds = [scenario.nodes[node.rpartition("-")[0]].backend for node in (source, each.to)]
+        strategy = pkgutil.resolve_name(STRATEGIES[each.strategy])
+        if find("nft") is None:
+            yield Problem(("migrations", index, "to"), "clients follow a service by nft: sudo apt install nftables")
+        elif lacking := strategy.lacks(each, *kinds):
+            yield Problem(("migrations", index, "strategy"), lacking)
 
 
 def _needs(application: Application) -> Iterator[tuple[str, str, str, bool, tuple[str, ...]]]:

@@ -234,7 +234,7 @@ def _of_programs(text: str, *, limits: bool) -> str:
     from cellbed.scenario.roles import OF_TCP
 
     data = tables(text, "scenario")
-    for key in ("faults", "cells", "transport", "description", "expect", "skip"):
+    for key in ("faults", "migrations", "cells", "transport", "description", "expect", "skip"):
         data.pop(key, None)
     known = samplings()
     present = [known[load["kind"]] for load in _loads(data) if load.get("kind") in known]

@@ -73,6 +73,7 @@ def check(plan: Plan) -> None:
             f"measures = '{role.measured_file}' of the {key}" for key, role in each.table.roles() if role.measured_file
         ]
         found += [f"application '{each.name}': {problem}" for problem in (*problems, *files)]
+    found += [f"migration '{migration}'" for migration in scenario.migrations]
     for fault in scenario.faults:
         if not isinstance(fault, LinkFault):
             found.append(f"fault '{fault.kind}'")

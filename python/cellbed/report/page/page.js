@@ -88,6 +88,17 @@
     ctx.beginPath();
     ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
     ctx.clip();
+    // Phases of migrations in two tones, with their names where there is room.
+    ctx.font = `${10 * devicePixelRatio}px sans-serif`;
+    ctx.textBaseline = "top";
+    (data.phases || []).forEach(({ name, begin, end }, i) => {
+      const from = u.valToPos(begin, "x", true), to = u.valToPos(end, "x", true);
+      ctx.fillStyle = i % 2 ? "rgba(40,80,160,0.07)" : "rgba(40,80,160,0.13)";
+      ctx.fillRect(from, bbox.top, Math.max(to - from, 1), bbox.height);
+      const words = name.slice(name.indexOf(": ") + 2);
+      ctx.fillStyle = colours.muted;
+      if (ctx.measureText(words).width < to - from - 4) ctx.fillText(words, from + 2, bbox.top + 2);
+    });
     for (const gap of link ? link.gaps : []) {
       const from = u.valToPos(gap.begin, "x", true), to = u.valToPos(gap.end, "x", true);
       ctx.fillStyle = gap.way === "uplink" ? "rgba(179,38,30,0.10)" : "rgba(179,38,30,0.05)";
@@ -135,7 +146,8 @@
         const i = low > 0 && at - time[low - 1] < time[low] - at ? low - 1 : low;
         const words = latency[i] == null ? STATES[status[i]] : `${digits(values[i])} ${inSeconds ? "s" : "ms"}`;
         const gap = link.gaps.find((each) => at >= each.begin && at <= each.end);
-        return `request ${number[i]} at ${time[i].toFixed(2)} s: ${words}` + (gap ? `, in the ${gap.way} outage of ${digits(gap.end - gap.begin)} s` : "");
+        const phase = (data.phases || []).find((each) => at >= each.begin && at <= each.end);
+        return `request ${number[i]} at ${time[i].toFixed(2)} s: ${words}` + (phase ? `, during ${phase.name}` : "") + (gap ? `, in the ${gap.way} outage of ${digits(gap.end - gap.begin)} s` : "");
       },
     });
   }
@@ -346,6 +358,7 @@
       const ms = link.directions.length ? link.directions[0].bin * 1e3 : 10;
       document.getElementById("legend").textContent =
         `Rates are means and queues the highest values of the bins drawn, at the finest ${digits(ms)} ms. Shaded: ${link.gaps.length ? "no capacity for at least 0.3 s." : "nothing; no outage of at least 0.3 s."}` +
+        (data.phases && data.phases.length ? " In blue: phases of migrations." : "") +
         (drawn < total ? ` ${drawn.toLocaleString("en")} of ${total.toLocaleString("en")} requests are drawn, the slowest and the fastest of each moment among them; all are in requests.parquet.` : "");
     }
     if (nodePlace) {

@@ -88,12 +88,14 @@ class Backend(ABC):
     run for this node, with the files of this machine; ``None`` where they cannot.
     own_files: whether the files of the node are not those of this machine, so that only :meth:`spawn` starts a program
     with them.
+    first_process: of the node's own process namespace, as this machine counts; ``None`` where it has none.
     facts: recorded in ``run.json`` beyond the scenario, such as the digest of the node's image.
     """
 
     group: LimitedGroup | None
     place: Place | None
     own_files = False
+    first_process: int | None = None
 
     def __init__(self, setup: Setup, table: Any = None) -> None:
         self.setup, self.table = setup, table
@@ -185,6 +187,18 @@ class Backend(ABC):
     @abstractmethod
     def read(self, source: str, most: int) -> bytes:
         """Return the first `most` bytes of a regular file of the node. Errors: ``OSError``."""
+
+    def seen_at(self, path: str) -> Path:
+        """Return the path of this machine at which its programs find the path `path` of the node, while it runs.
+
+        Errors: ``OSError`` where the node is another machine.
+        """
+        raise OSError(f"{self.name} is another machine")
+
+    def inside(self, path: str) -> str:
+        """Return a path of the node from the root of its files, as its programs see them; relative ones begin in their
+        working folder."""
+        return path
 
     @abstractmethod
     def signal(self, number: int) -> None:

@@ -323,6 +323,16 @@ class ContainerNode(Backend):
     def read(self, source: str, most: int) -> bytes:
         return read(*self._inside(source), most)
 
+    def seen_at(self, path: str) -> Path:
+        return Path(f"/proc/{self._pid}/root") / str(self._inside(path)[1]).lstrip("/")
+
+    def inside(self, path: str) -> str:
+        return str(self._inside(path)[1])
+
+    @property
+    def first_process(self) -> int:  # type: ignore[override]
+        return self._pid
+
     def signal(self, number: int) -> None:
         assert self._holder is not None
         signal_inhabitants(self.place.network_namespace, number, [self._holder.pid, self._pid])

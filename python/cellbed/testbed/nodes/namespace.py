@@ -86,6 +86,12 @@ class NamespaceNode(Backend):
     def read(self, source: str, most: int) -> bytes:
         return read(self._root, self._in_folder(source).absolute(), most)
 
+    def seen_at(self, path: str) -> Path:
+        return Path(f"{self._root}{self._in_folder(path).absolute()}")
+
+    def inside(self, path: str) -> str:
+        return str(self._in_folder(path).absolute())
+
     def _in_folder(self, path: str) -> Path:
         """Return a path of this machine; relative ones lie in the node's own folder."""
         if self._folder is None:

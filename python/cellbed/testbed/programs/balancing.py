@@ -1,4 +1,5 @@
-"""Addresses over which connections to several servers are spread: rules of nft(8) in the namespaces of the nodes.
+"""Addresses over which connections to several servers are spread, or that follow a service to another node: rules of
+nft(8) in the namespaces of the nodes.
 
 They are those of kube-proxy (Kubernetes, "Virtual IPs and Service Proxies", proxy mode nftables): the destination of a
 new connection becomes that of a server, chosen at random, and the kernel translates the other packets alike. No
@@ -7,10 +8,14 @@ process stands between client and server.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from ipaddress import IPv4Address
+from pathlib import Path
 
 from cellbed.runformat.events import Journal
+from cellbed.testbed.machine import conntrack
 from cellbed.testbed.machine.process import Place, ProgramError, find, run
 from cellbed.testbed.plan import Plan
 from cellbed.testbed.programs.supervise import Supervisor
@@ -21,16 +26,39 @@ _LIBERAL = "/proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal"
 have the setting for root only."""
 
 
+_TCP, _UDP = 6, 17
+
+
+@dataclass(frozen=True, slots=True)
+class Redirection:
+    """Connections to a service that has moved, which go to its node instead of the one of their address.
+
+    source, target: IPv4 and IPv6 addresses. tcp, udp: ports of the service. established: also connections that existed
+    before; else only those whose first packet is seen.
+    """
+
+    source: tuple[str, str]
+    target: tuple[str, str]
+    tcp: frozenset[int]
+    udp: frozenset[int]
+    established: bool = False
+
+
 class Balancing:
-    """The rules of a run. Make it when the nodes are up; call :meth:`step` when programs may have started or ended."""
+    """The rules of a run. Make it when the nodes are up; call :meth:`step` when programs may have started or ended.
+
+    redirected: applications whose service is not at the node of its address.
+    """
 
     def __init__(self, plan: Plan, bed: Testbed, supervisor: Supervisor, journal: Journal) -> None:
         """Load rules with all servers. Errors: :class:`ProgramError` where this kernel does not load them."""
         self._services = {name: each for name, each in plan.services.items() if each.spread}
         self._supervisor, self._journal = supervisor, journal
-        namespaces = (bed.emulator.namespace(node.name) for node in plan.nodes) if self._services else ()
+        self.redirected: dict[str, Redirection] = {}
+        namespaces = (bed.emulator.namespace(node.name) for node in plan.nodes)
         self._places = [Place(namespace, bed.emulator.user_namespace) for namespace in namespaces]
         self._loaded: dict[str, list[str]] = {}
+        self._is_liberal = self._moves = False
         if self._services:
             self._load({name: [node.name for node in each.nodes] for name, each in self._services.items()})
 
@@ -47,6 +75,26 @@ class Balancing:
                 if names != before[app]:
                     self._journal.note("servers changed", app, nodes=names)
 
+    def redirect(self, app: str, to: Redirection | None, *, forget: bool) -> None:
+        """Let connections to a service go to another node from now on; ``None``: to that of their address.
+
+        forget: connections that exist are translated anew, too, as datagrams always are. Errors: :class:`ProgramError`.
+        """
+        self._moves = True
+        changed = [each for each in (self.redirected.get(app), to) if each is not None]
+        if to is None:
+            self.redirected.pop(app, None)
+        else:
+            self.redirected[app] = to
+        self._load(self._loaded)
+        for each in changed[:1]:
+            for protocol, ports in ((_TCP, each.tcp if forget else ()), (_UDP, each.udp)):
+                if ports:
+                    listed = ",".join(map(str, sorted(ports)))
+                    arguments = [str(Path(conntrack.__file__)), str(protocol), listed, *each.source]
+                    for place in self._places:
+                        run([sys.executable, "-I", "-S", *arguments], place=place)
+
     def _load(self, serving: dict[str, list[str]]) -> None:
         nft = find("nft")
         if nft is None:
@@ -55,17 +103,19 @@ class Balancing:
             each.address: [node.ipv4 for node in each.nodes if node.name in serving[name]]
             for name, each in self._services.items()
         }
-        text = rules(targets)
+        text = rules(targets, self.redirected.values() if self._moves else None)
+        load = [nft, "-f", "-"]
+        if not self._is_liberal:
+            load = ["sh", "-c", f"{nft} -f - && {{ [ ! -w {_LIBERAL} ] || echo 1 > {_LIBERAL}; }}"]
         for place in self._places:
-            run([nft, "-f", "-"], text=text, place=place)
-            if not self._loaded:
-                run(["sh", "-c", f"[ ! -w {_LIBERAL} ] || echo 1 > {_LIBERAL}"], place=place)
-        self._loaded = serving
+            run(load, text=text, place=place)
+        self._loaded, self._is_liberal = serving, True
 
 
-def rules(targets: Mapping[IPv4Address, Sequence[IPv4Address]]) -> str:
-    """Return a table of nft(8) in place of the one before: addresses with the servers that connections to them go to.
-    Connections that no server can take are refused."""
+def rules(targets: Mapping[IPv4Address, Sequence[IPv4Address]], redirected: Iterable[Redirection] | None = None) -> str:
+    """Return tables of nft(8) in place of those before: addresses with the servers that connections to them go to.
+    Connections that no server can take are refused. redirected: services that have moved; ``None``: none ever has."""
+    moved = [_redirections(family, list(redirected or ())) for family in ("ip", "ip6")]
     spread, refused = [], []
     for address, servers in targets.items():
         listed = ", ".join(f"{number} : {server}" for number, server in enumerate(servers))
@@ -73,14 +123,42 @@ def rules(targets: Mapping[IPv4Address, Sequence[IPv4Address]]) -> str:
             spread.append(f"    ip daddr {address} dnat to numgen random mod {len(servers)} map {{ {listed} }}\n")
         else:
             refused.append(f"    ip daddr {address} reject\n")
-    chains = {"spread": spread, "refuse": refused}
+    chains = {"spread": [*spread, *moved[0][0]], "refuse": refused}
+    if redirected is None:
+        return _table("ip", chains)
+    return _table("ip", chains | {"back": moved[0][1]}) + _table("ip6", {"spread": moved[1][0], "back": moved[1][1]})
+
+
+def _redirections(family: str, redirected: Iterable[Redirection]) -> tuple[list[str], list[str]]:
+    """Return the rules for packets to services that have moved, and for those from them of established connections
+    whose first packet after the move comes from there."""
+    there, back = [], []
+    for each in redirected:
+        index = 0 if family == "ip" else 1
+        for protocol, numbers in (("tcp", each.tcp), ("udp", each.udp)):
+            if not numbers:
+                continue
+            ports = f"{{ {', '.join(map(str, sorted(numbers)))} }}"
+            first = "tcp flags & (syn | ack) == syn " if protocol == "tcp" and not each.established else ""
+            to = f"{family} daddr {each.source[index]} {protocol} dport {ports}"
+            there.append(f"    {to} {first}dnat to {each.target[index]}\n")
+            if each.established:
+                of = f"{family} saddr {each.target[index]} {protocol} sport {ports}"
+                back.append(f"    {of} snat to {each.source[index]}\n")
+    return there, back
+
+
+def _table(family: str, chains: Mapping[str, Sequence[str]]) -> str:
     bodies = "".join(f"  chain {name} {{\n{''.join(lines)}  }}\n" for name, lines in chains.items())
     hooks = "".join(
         f"  chain {hook}-{name} {{ type {kind} hook {hook} priority {priority}; jump {name}; }}\n"
         for name, kind, where in (
             ("spread", "nat", (("output", -100), ("prerouting", -100))),
+            ("back", "nat", (("input", 100),)),
             ("refuse", "filter", (("output", 0), ("forward", 0))),
         )
         for hook, priority in where
+        if name in chains
     )
-    return f"table ip cellbed\ndelete table ip cellbed\ntable ip cellbed {{\n{bodies}{hooks}}}\n"
+    name = f"{family} cellbed"
+    return f"table {name}\ndelete table {name}\ntable {name} {{\n{bodies}{hooks}}}\n"

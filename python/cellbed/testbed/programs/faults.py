@@ -33,6 +33,7 @@ class Faults:
         self._faults, self._supervisor, self._journal = faults, supervisor, journal
         self._due: list[_Due] = []
         self._nodes = bed.nodes
+        self._down: set[str] = set()
 
     def schedule(self, t0_ns: int) -> None:
         """Plan the faults of a schedule that starts at monotonic time `t0_ns`."""
@@ -41,7 +42,11 @@ class Faults:
             if not isinstance(fault, ProgramFault):
                 self._due.append(_Due(t0_ns + fault.at + fault.length, number, fault, self._end))
         self._due.sort()
-        self._supervisor.alarm_ns = self._next_ns
+        self._supervisor.alarms["faults"] = self._next_ns
+
+    def is_down(self, node: str) -> bool:
+        """Return whether a node has crashed and is not back."""
+        return node in self._down
 
     @property
     def _next_ns(self) -> int:
@@ -52,7 +57,7 @@ class Faults:
         while self._due and self._due[0].at_ns <= time.monotonic_ns():
             due = self._due.pop(0)
             due.act(due)
-            self._supervisor.alarm_ns = self._next_ns
+            self._supervisor.alarms["faults"] = self._next_ns
 
     def _begin(self, due: _Due) -> None:
         fault = due.fault
@@ -69,6 +74,7 @@ class Faults:
                 case "pause":
                     self._nodes[fault.node].signal(signal.SIGSTOP)
                 case "crash":
+                    self._down.add(fault.node)
                     self._supervisor.crash(self._supervisor.names_on(fault.node))
                     self._nodes[fault.node].signal(signal.SIGKILL)
 
@@ -81,6 +87,7 @@ class Faults:
                 case "pause":
                     self._nodes[fault.node].signal(signal.SIGCONT)
                 case "crash":
+                    self._down.remove(fault.node)
                     self._supervisor.recover(self._supervisor.names_on(fault.node))
         self._note("ended", due)
 

@@ -16,10 +16,11 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from cellbed.runformat import folder
 from cellbed.support import inputs
@@ -52,12 +53,31 @@ class GuestError(CellbedError):
     exit_code = 126
 
 
-class Guests:
-    """The run's end. Call :meth:`serve` at short intervals."""
+class Task(Protocol):
+    """A request that the run itself serves for another command, such as a migration."""
 
-    def __init__(self, nodes: Mapping[str, Backend], identifier: str) -> None:
-        self._nodes = nodes
+    def poll(self) -> dict[str, Any] | None:
+        """Return the answer, once there is one."""
+
+    def cancel(self) -> None:
+        """End it without an answer."""
+
+
+class Guests:
+    """The run's end. Call :meth:`serve` at short intervals.
+
+    tasks: by key of a request, functions that begin what it asks for. Errors: :class:`CellbedError`.
+    """
+
+    def __init__(
+        self,
+        nodes: Mapping[str, Backend],
+        identifier: str,
+        tasks: Mapping[str, Callable[[Any], Task]] = MappingProxyType({}),
+    ) -> None:
+        self._nodes, self._tasks = nodes, tasks
         self._running: dict[socket.socket, Running | None] = {}
+        self._asked: dict[socket.socket, Task] = {}
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.bind(_address(identifier))
         self._listener.listen()
@@ -73,6 +93,8 @@ class Guests:
         for client, process in list(self._running.items()):
             if not self._is_served(client, process):
                 del self._running[client]
+                if (task := self._asked.pop(client, None)) is not None:
+                    task.cancel()
                 client.close()
 
     def _is_served(self, client: socket.socket, process: Running | None) -> bool:
@@ -88,6 +110,17 @@ class Guests:
                 kill(process)
             return False
         try:
+            if client in self._asked:
+                if message is not None:  # a signal
+                    return False
+                if (answer := self._asked[client].poll()) is not None:
+                    del self._asked[client]
+                    self._answer(client, answer)
+                return answer is None
+            if message is not None and process is None and (key := next(iter(json.loads(message)))) in self._tasks:
+                self._check_user(client)
+                self._asked[client] = self._tasks[key](json.loads(message)[key])
+                return True
             if message is not None and process is None:
                 process = self._running[client] = self._start(client, json.loads(message), streams)
             elif message is not None and process is not None and process.poll() is None:
@@ -104,14 +137,17 @@ class Guests:
         return status is None
 
     def _start(self, client: socket.socket, request: dict[str, Any], streams: list[int]) -> Running:
-        _, user, _ = struct.unpack("iII", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        if user != os.geteuid():
-            raise PermissionError("the testbed belongs to another user")
+        self._check_user(client)
         stdin, stdout, stderr = streams
         node = self._nodes[request["node"]]
         folder = None if node.own_files else str(request["folder"])
         words = [str(word) for word in request["command"]]
         return node.spawn(words, folder=folder, stdin=stdin, stdout=stdout, stderr=stderr)
+
+    def _check_user(self, client: socket.socket) -> None:
+        _, user, _ = struct.unpack("iII", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        if user != os.geteuid():
+            raise PermissionError("the testbed belongs to another user")
 
     def _answer(self, client: socket.socket, answer: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):
@@ -203,6 +239,21 @@ def execute(record: Record, node: str, command: Sequence[str]) -> NoReturn:
     # Python ignores it, and so would the command.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.execve(program, list(command), {**os.environ, RUN_VARIABLE: record.identifier})
+
+
+def ask(record: Record, what: str, content: Mapping[str, Any]) -> dict[str, Any]:
+    """Have a live run or testbed do something that takes a while, and return its answer. Ctrl-C ends it.
+
+    Errors: :class:`GuestError`.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as run:
+        try:
+            run.connect(_address(record.identifier))
+            run.send(json.dumps({what: content}).encode())
+            answer: dict[str, Any] = json.loads(run.recv(_LARGEST) or b'{"failed": "the testbed has ended"}')
+        except (OSError, ValueError) as error:
+            raise GuestError(f"{label(record)} cannot be reached: {error}") from error
+    return answer
 
 
 def run_as_guest(record: Record, node: str, command: Sequence[str]) -> int:

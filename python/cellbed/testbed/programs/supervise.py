@@ -25,7 +25,7 @@ from cellbed.testbed.programs.fork_server import ForkServer
 from cellbed.testbed.programs.pressure import Pressure, Usage
 from cellbed.testbed.programs.reports import SERVE_S, ReportSockets
 from cellbed.testbed.programs.sent import SentPrograms, shifted
-from cellbed.testbed.programs.unmodified import FOREVER_NS, Command, UnmodifiedProgram
+from cellbed.testbed.programs.unmodified import Command, UnmodifiedProgram
 
 SAMPLE_INTERVAL_NS = 100_000_000
 SAMPLED_AT_ONCE = 100
@@ -114,8 +114,8 @@ class Supervisor:
         self._journal = journal
         self._selector = selectors.DefaultSelector()
         self.programs: list[AnyProgram] = []
-        self.alarm_ns = FOREVER_NS
-        """When `tick` of :meth:`wait` has something to do at the latest, monotonic."""
+        self.alarms: dict[str, int] = {}
+        """When `tick` of :meth:`wait` has something to do at the latest, monotonic, by what is done."""
         self._known: dict[str, tuple[Process | Command, Backend]] = {}
         self._recoveries: list[_Recovery] = []
         self._fork_servers: dict[tuple[str, ...], ForkServer] = {}
@@ -162,19 +162,37 @@ class Supervisor:
 
     def start(self, process: Process | Command, node: Backend) -> AnyProgram:
         """Start a program. Errors: :class:`ProgramError`."""
-        self._known[process.name] = process, node
         if isinstance(process, Process):
+            self._known[process.name] = process, node
             return self.start_own(process, node)
+        program = self.make(process, node)
+        self.take(program, node)
+        program.start()
+        return program
+
+    def make(self, command: Command, node: Backend) -> UnmodifiedProgram:
+        """Return a program that has not started, and is not supervised before :meth:`take`."""
         program = UnmodifiedProgram(
-            process,
+            command,
             node,
             self._raw,
             lambda event, **more: self._note(event, program, **more),
-            lambda pid: self._usage.count(process.name, pid, node.use(pid)[0]),
+            lambda pid: self._usage.count(command.name, pid, node.use(pid)[0]),
         )
-        self.programs.append(program)
-        program.start()
         return program
+
+    def take(self, program: UnmodifiedProgram, node: Backend) -> None:
+        """Supervise a program from now on."""
+        self._known[program.name] = program.command, node
+        self.programs.append(program)
+
+    def dismiss(self, program: UnmodifiedProgram) -> None:
+        """Forget a program that has ended for good, and copy its files."""
+        if program in self.programs:
+            self.programs.remove(program)
+            del self._known[program.name]
+            program.close()
+            self.problems += program.notes
 
     def start_own(self, process: Process, node: Backend) -> Program:
         """Start a program of cellbed for a node; its standard error goes to ``<name>.log``.
@@ -304,7 +322,7 @@ class Supervisor:
             if tick is not None:
                 tick()
             self._continue_recoveries()
-            due_ns = min(deadline_ns, self.alarm_ns)
+            due_ns = min([deadline_ns, *self.alarms.values()])
             for each in self.programs:
                 if isinstance(each, UnmodifiedProgram):
                     due_ns = min(due_ns, each.step(now))

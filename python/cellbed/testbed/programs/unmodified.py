@@ -227,8 +227,16 @@ class UnmodifiedProgram:
         elif not self._fulfilled:
             self._check_ready(now_ns)
 
-    def crash(self) -> None:
-        """Kill the program for a fault, which is neither a failure nor a reason for a restart."""
+    def adopt(self, process: Running) -> None:
+        """Let a process that somebody else has started be the program from now on: it serves already."""
+        self.process, self._crashed = process, False
+        self._note("program started", pid=process.pid, log=self.log.name)
+        self._fulfilled = True
+        if not self._ready:
+            self._set_ready()
+
+    def crash(self, by: str = "fault") -> None:
+        """Kill the program for a fault or a migration, which is neither a failure nor a reason for a restart."""
         self._crashed = True
         self._restart_ns = None
         if self._check is not None:
@@ -237,7 +245,7 @@ class UnmodifiedProgram:
         if self.process is not None:
             self._count(self.process.pid)
             kill(self.process)
-            self._note("program ended", status=self.process.poll(), by="fault")
+            self._note("program ended", status=self.process.poll(), by=by)
             self.process = None
             if self.command.load and self.command.restart == "never":
                 self._note_done()

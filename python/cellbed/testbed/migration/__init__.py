@@ -1,0 +1,1 @@
+"""Migrations of running services: strategies, the channel of snapshots, and their schedule."""

@@ -1,0 +1,468 @@
+"""Moves of a running program by CRIU: its processes, memory and connections, as they are.
+
+The program is stopped (SIGSTOP) and dumped as a stopped one; its restored copy is stopped, too. The move becomes valid
+when the copy may run: until then nothing of it has run, and the program at the source has lost nothing and can go on.
+While it is stopped the source drops the packets of its ports, so that its kernel acknowledges nothing that the snapshot
+lacks, and resets no connection. Clients' kernels send them again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+from cellbed.scenario.migrations import Migration
+from cellbed.scenario.nodes import AnyBackend
+from cellbed.support.errors import CellbedError
+from cellbed.testbed.machine.process import Place, Running, find, run
+from cellbed.testbed.migration.channel import Helper, TcpChannel
+from cellbed.testbed.migration.criu import CriuError, find_criu, moved_addresses, refusal
+from cellbed.testbed.migration.snapshot import innermost
+from cellbed.testbed.migration.state_sockets import StateSockets
+from cellbed.testbed.migration.strategy import MigrationError, Move, Steps, Strategy
+from cellbed.testbed.nodes.backend import Backend, Setup
+from cellbed.testbed.nodes.container import INIT, Executed
+from cellbed.testbed.nodes.namespace import NamespaceNode
+from cellbed.testbed.programs.unmodified import Command, UnmodifiedProgram
+
+_PROGRAM = "cellbed.testbed.migration.snapshot"
+_DUMP = ("--leave-running", "--tcp-established", "--network-lock", "skip", "--manage-cgroups=ignore", "--file-locks")
+_RESTORE = ("--tcp-established", "--manage-cgroups=ignore", "--file-locks")
+_PATIENCE_S = 60.0
+"""Of an end of CRIU that must be awaited, since the program would be damaged without it."""
+_PROBE_S = 20.0
+_PIDFD_GETFD = 438
+"""The number of pidfd_getfd(2), the same on all architectures."""
+_TCP_REPAIR = 19
+
+
+T = TypeVar("T")
+Waiting = Generator[None, None, T]
+"""Steps with a result."""
+
+
+class Restored:
+    """A restored program: the program that holds its process namespace, which ends as the restored one does.
+
+    root: its first process. home: the folder in which it began, as it sees it.
+    """
+
+    def __init__(self, holder: subprocess.Popen[bytes], root: int, home: str) -> None:
+        self._holder, self.root, self.home = holder, root, home
+        self.pid = holder.pid
+        self.stdin: IO[bytes] | None = None
+        self.stdout: IO[bytes] | None = None
+        self.poll, self.wait = holder.poll, holder.wait
+
+    def send_signal(self, number: int, /) -> None:
+        """Send a signal to the program."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.root, number)
+
+    def kill(self) -> None:
+        """Send SIGKILL to all of its processes, whose namespace ends with its holder."""
+        self._holder.kill()
+
+
+class Checkpoint(Strategy):
+    """The steps that the ways to move a program by CRIU share. Each move has an object of its own."""
+
+    on_demand = False
+    """Whether pages follow when the copy asks for them."""
+
+    def __init__(self) -> None:
+        self.helpers: list[Helper] = []
+        self._dump: Helper | None = None
+        self._stopped: list[int] = []
+        self._target_files: tuple[Path, frozenset[str]] | None = None
+
+    @classmethod
+    def lacks(cls, table: Migration, source: AnyBackend, target: AnyBackend) -> str | None:
+        if source.kind != target.kind or getattr(source, "image", None) != getattr(target, "image", None):
+            return (
+                "CRIU moves programs between nodes of one kind, and between containers of one image: write such nodes"
+            )
+        return cls.obstacle_here()
+
+    @classmethod
+    def obstacle_here(cls) -> str | None:
+        """Return what this machine lacks, found by a real move of a small program; ``None`` if nothing."""
+        return _lacking(cls)
+
+    def move(self, move: Move) -> Steps:
+        process = move.program.process
+        if process is None:
+            raise MigrationError(f"{move.program.name} does not run")
+        work = move.command.folder or ""
+        folder, seen = move.source.seen_at(work), move.source.inside(work)
+        there, there_seen = move.target.seen_at(work), move.target.inside(work)
+        arrived = move.target_folder / "images"
+        home = process.home if isinstance(process, Restored) else seen
+        there.mkdir(parents=True, exist_ok=True)
+        self._target_files = there, frozenset(each.name for each in there.iterdir())
+        images = move.folder / "images"
+        images.mkdir()
+        root = root_of(process)
+        with move.phase("prepare"):
+            holder = self.start(
+                move.target,
+                role="hold",
+                inside=move.target.first_process,
+                first=str(INIT),
+                last_id=_unused(root),
+                bind=(there_seen, home) if there_seen != home else None,
+            )
+            inherited = external_files(root)
+            external = [option for _, name in inherited for option in ("--external", name)]
+            pages = yield from self.prepare(move, arrived)
+            options = [*_DUMP, *external]
+            dump = self.start(move.source, role="dump", process=root, images=str(images), options=options, pages=pages)
+            self._dump = dump
+            yield from move.channel.prepare(images, arrived)
+            yield from wait(dump, "ready")
+            yield from wait(holder, "ready")
+        begin_ns = time.monotonic_ns()
+        with move.phase("snapshot") as found:
+            _filter(move, move.source, _LOCKED)
+            yield  # what is in the queue of a listening socket is accepted
+            self._stopped = stop(root)
+            dump.command()
+            yield from self._wait_dumped(dump, images)
+            files = images / "files.img"
+            moves = dict(zip(move.source_addresses, move.target_addresses, strict=True))
+            files.write_bytes(moved_addresses(files.read_bytes(), moves))
+            found["snapshot_bytes"] = sum(each.stat().st_size for each in images.iterdir())
+        with move.phase("transfer"):
+            yield from move.channel.send(images, arrived)
+            if seen != "/" and any(folder.iterdir()):
+                yield from move.channel.send(folder, there)
+        with move.phase("restore"):
+            options = [*_RESTORE, *(yield from self.before_restore())]
+            # Restored sockets announce themselves, and clients would reset connections from an unknown address.
+            _filter(move, move.target, _LOCKED)
+            holder.command(images=str(arrived), options=options, inherited=inherited)
+            if (yield from wait(holder, "done")):
+                raise MigrationError(
+                    f"criu cannot restore {move.app} at {move.target.name}: {_log(arrived, 'restore')}"
+                )
+            restored = Restored(holder.process, _newest_child(holder.process.pid), home)
+            self.after_restore()
+            move.adopt(restored)
+            move.switch(established=True)
+            _filter(move, move.target, ())
+            for each in tree(restored.root):
+                os.kill(each, signal.SIGCONT)
+        move.facts["stood_still_s"] = (time.monotonic_ns() - begin_ns) / 1e9
+        yield from self.complete(move, dump)
+        self.helpers.remove(holder)  # it lives as long as the program
+        sockets = _silenced_sockets(self._stopped)
+        self._stopped = []
+        _filter(move, move.source, _SILENT)
+        yield from move.leave(grace=False)
+        for socket_there in sockets:
+            socket_there.close()
+        self._close()
+
+    def undo(self, move: Move) -> None:
+        for helper in self.helpers:
+            if helper is not self._dump:
+                helper.close()  # the copy first
+        self.after_restore(failed=True)
+        if self._dump is not None:
+            self._dump.close_input()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._dump.process.wait(_PATIENCE_S)
+        self._close()
+        if self._target_files is not None:
+            folder, names = self._target_files
+            with contextlib.suppress(OSError):  # the node has ended
+                _remove(*(each for each in folder.iterdir() if each.name not in names))
+        if self._stopped:
+            with contextlib.suppress(CellbedError):
+                _filter(move, move.source, ())
+                _filter(move, move.target, ())
+        for each in self._stopped:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each, signal.SIGCONT)
+
+    @staticmethod
+    def obstacle() -> str | None:
+        """Return a limit of this machine that prevents the strategy, with the remedy."""
+        return None
+
+    def prepare(self, move: Move, arrived: Path) -> Waiting[dict[str, Any] | None]:
+        """Start what fetches pages on demand; return the *pages* of the program that dumps."""
+        yield from ()
+        return None
+
+    def before_restore(self) -> Waiting[list[str]]:
+        """Return further options of CRIU for the restoration."""
+        yield from ()
+        return []
+
+    def after_restore(self, *, failed: bool = False) -> None:
+        """Do what must happen before the copy runs, or undo it after a failure."""
+
+    def complete(self, move: Move, dump: Helper) -> Steps:
+        """Wait until the copy needs the source no more."""
+        yield from ()
+
+    def start(self, node: Backend, **config: Any) -> Helper:
+        """Start the program that runs CRIU for a node, in a role. Errors: :class:`MigrationError`."""
+        try:
+            helper = Helper(node, _PROGRAM, {**config, "criu": asdict(find_criu())})
+        except OSError as error:
+            raise MigrationError(f"{node.name}: cannot start CRIU: {error}") from error
+        self.helpers.append(helper)
+        return helper
+
+    def _wait_dumped(self, dump: Helper, images: Path) -> Steps:
+        while (status := dump.next("done")) is None:
+            if self.on_demand and dump.next("serving"):
+                return
+            yield
+        if status != 0 or self.on_demand:
+            raise MigrationError(f"criu cannot dump the program: {_log(images, 'dump')}")
+
+    def _close(self) -> None:
+        for helper in self.helpers:
+            helper.close()
+        self.helpers.clear()
+
+
+def wait(helper: Helper, key: str) -> Waiting[Any]:
+    """Wait until a program has printed a key; return its value. Errors: :class:`MigrationError`."""
+    while (value := helper.next(key)) is None:
+        yield
+    return value
+
+
+def tree(root: int) -> list[int]:
+    """Return a process and all that descend from it."""
+    found = [root]
+    for process in found:
+        found += children(process)
+    return found
+
+
+def children(process: int) -> list[int]:
+    """Return the children of a process, in order of their begin; none if it has ended."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{process}/task").iterdir():
+            found += map(int, (task / "children").read_text(encoding="utf-8").split())
+    return found
+
+
+def _unused(root: int) -> int:
+    """Return a number above which a hundred are no ids of a program's processes and threads."""
+    tasks = (task.name for process in tree(root) for task in Path(f"/proc/{process}/task").iterdir())
+    used = {innermost(int(task)) for task in tasks}
+    return next(least for least in range(300, 1 << 15, 100) if used.isdisjoint(range(least, least + 101)))
+
+
+def _newest_child(holder: int) -> int:
+    """Return the restored program below the one that holds its namespace: with a process between them in a
+    container, and beside the first process."""
+    below = children(holder)
+    return (below if len(below) > 1 else children(below[0]))[-1]
+
+
+def root_of(process: Running) -> int:
+    """Return the id of a program's first process, which CRIU dumps with its children."""
+    if isinstance(process, Restored):
+        return process.root
+    if isinstance(process, Executed):
+        return children(process.pid)[0]
+    return process.pid
+
+
+def stop(root: int) -> list[int]:
+    """Stop a process and its children, and wait until they are; return all of them."""
+    stopped: list[int] = []
+    while new := [each for each in tree(root) if each not in stopped]:
+        for process in new:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGSTOP)
+        stopped += new
+        while not all(map(_is_stopped, new)):
+            time.sleep(0.0005)
+    return stopped
+
+
+def _is_stopped(process: int) -> bool:
+    try:
+        status = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return True
+    return status.rpartition(")")[2].split()[0] in "TZX"
+
+
+def external_files(root: int) -> list[tuple[str, str]]:
+    """Return the open files of a program that lie on no mount of its own, such as its output: path on this machine,
+    and name for CRIU."""
+    found = {}
+    for process in tree(root):
+        folder = Path(f"/proc/{process}")
+        with contextlib.suppress(OSError):
+            mounts = {line.split()[0] for line in (folder / "mountinfo").read_text(encoding="utf-8").splitlines()}
+            for link in (folder / "fd").iterdir():
+                path = str(link.readlink())
+                details = (folder / "fdinfo" / link.name).read_text(encoding="utf-8").split()
+                mount = details[details.index("mnt_id:") + 1]
+                if path.startswith("/") and mount not in mounts:
+                    found[f"file[{int(mount):x}:{link.stat().st_ino:x}]"] = path
+    return [(path, name) for name, path in found.items()]
+
+
+def taken(process: int, is_wanted: Callable[[str], bool]) -> Iterator[int]:
+    """Yield descriptors of this process for those of another. is_wanted: of the links that name its files.
+
+    Errors: ``OSError``.
+    """
+    library = ctypes.CDLL(None, use_errno=True)
+    opened = os.pidfd_open(process)
+    try:
+        for link in Path(f"/proc/{process}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                if is_wanted(str(link.readlink())):
+                    found = library.syscall(_PIDFD_GETFD, opened, int(link.name), 0)
+                    if found < 0:
+                        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+                    yield found
+    finally:
+        os.close(opened)
+
+
+def _silenced_sockets(processes: Sequence[int]) -> list[socket.socket]:
+    """Return the sockets of processes, whose end sends nothing any more: their connections live elsewhere.
+
+    The kernel closes sockets under repair without a packet (``tcp_disconnect`` in net/ipv4/tcp.c).
+    """
+    found = []
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # it has ended, or is a zombie
+            for descriptor in taken(process, lambda name: name.startswith("socket:")):
+                found.append(socket.socket(fileno=descriptor))
+                with contextlib.suppress(OSError):  # it is not of TCP, or listens
+                    found[-1].setsockopt(socket.IPPROTO_TCP, _TCP_REPAIR, 1)
+    return found
+
+
+_LOCKED = ("input {} dport", "output {} sport")
+"""Packets that are dropped while the program is stopped: hook, and which ports."""
+_SILENT = ("output {} flags & rst == rst {} sport",)
+"""And afterwards at the source: what was under way to it resets no connection that has moved."""
+
+
+def _filter(move: Move, node: Backend, dropped: Sequence[str]) -> None:
+    """Replace the packet filter of a node for the ports of the program. dropped: none for no filter."""
+    name = "inet cellbed_" + move.app.replace("-", "_")
+    chains = []
+    for number, each in enumerate(dropped):
+        hook, _, match = each.partition(" ")
+        rules = [
+            f"{match.format(*(protocol, protocol))} {{ {', '.join(map(str, sorted(ports)))} }} drop; "
+            for protocol, ports in (("tcp", move.ports), ("udp", move.udp_ports))
+            if ports and not (protocol == "udp" and "flags" in match)
+        ]
+        chains.append(f"chain c{number} {{ type filter hook {hook} priority -300; {''.join(rules)}}}\n")
+    again = f"table {name} {{\n{''.join(chains)}}}\n" if chains else ""
+    if move.ports or move.udp_ports:
+        run(["nft", "-f", "-"], text=f"table {name}\ndelete table {name}\n{again}", place=node.place)
+
+
+def _log(folder: Path, verb: str) -> str:
+    try:
+        return refusal((folder / f"{verb}.log").read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return "it has written no log"
+
+
+def _remove(*paths: Path) -> None:
+    for path in paths:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+@functools.cache
+def _lacking(strategy: type[Checkpoint]) -> str | None:
+    try:
+        find_criu()
+    except CriuError as error:
+        return str(error)
+    if os.geteuid() != 0:
+        return "CRIU needs root: run as root"
+    if find("nft") is None:
+        return "the packets of a stopped program are held by nft: sudo apt install nftables"
+    if (found := strategy.obstacle()) is not None:
+        return found
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            _try(strategy(), Path(folder))
+        except (CellbedError, OSError) as error:
+            return f"a trial of CRIU failed: {error}"
+    return None
+
+
+def _try(strategy: Checkpoint, folder: Path) -> None:
+    """Move a program that sleeps, in the namespaces of this process. Errors: :class:`CellbedError`, ``OSError``."""
+    place = Place(network_namespace="/proc/self/ns/net")
+    source, target = (NamespaceNode(Setup(f"trial-{end}", place)) for end in ("source", "target"))
+    command = Command("trial", "trial", ("sleep", "1000"), folder=str(folder / "work"))
+    (folder / "work").mkdir()
+    program = UnmodifiedProgram(command, source, folder)
+    address = ("127.0.0.1", "::1")
+    for name in ("source", "target"):
+        (folder / name).mkdir()
+    move = Move(
+        app="trial",
+        table=Migration.model_construct(),
+        program=program,
+        command=command,
+        source=source,
+        target=target,
+        source_addresses=address,
+        target_addresses=address,
+        ports=frozenset(),
+        udp_ports=frozenset(),
+        folder=folder / "source",
+        target_folder=folder / "target",
+        channel=TcpChannel(source, target, address[0]),
+        states=StateSockets(folder),
+        note=lambda *_, **__: None,
+        make_program=lambda command, node: UnmodifiedProgram(command, node, folder),
+        redirect=lambda _: None,
+    )
+    program.start()
+    try:
+        deadline = time.monotonic() + _PROBE_S
+        for _ in strategy.move(move):
+            if time.monotonic() > deadline:
+                raise MigrationError(f"it took more than {_PROBE_S:g} s")
+            time.sleep(0.002)
+        if move.started is None or move.started.process is None or move.started.process.poll() is not None:
+            raise MigrationError("the restored program has ended")
+    except BaseException:
+        strategy.undo(move)
+        raise
+    finally:
+        for each in filter(None, (program, move.started)):
+            each.crash()
+        move.channel.close()
+        move.states.close()

@@ -1,0 +1,310 @@
+"""The migrations of a run: on schedule or by command, step by step while the run goes on."""
+
+from __future__ import annotations
+
+import pkgutil
+import shutil
+import time
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from cellbed.laws.law import Law, name_of
+from cellbed.runformat.events import Journal
+from cellbed.scenario.migrations import STRATEGIES, Migration, movable_misfits
+from cellbed.support.errors import CellbedError
+from cellbed.support.near_names import did_you_mean
+from cellbed.testbed.migration.channel import TcpChannel
+from cellbed.testbed.migration.listening import served_ports
+from cellbed.testbed.migration.state_sockets import VARIABLE, StateSockets
+from cellbed.testbed.migration.strategy import MigrationError, Move, Strategy
+from cellbed.testbed.plan import Plan
+from cellbed.testbed.programs.balancing import Balancing, Redirection
+from cellbed.testbed.programs.supervise import Supervisor
+from cellbed.testbed.programs.unmodified import FOREVER_NS, Command, UnmodifiedProgram
+from cellbed.testbed.testbed import Testbed
+
+STEP_NS = 2_000_000
+"""Between two steps of a migration that is under way."""
+
+
+@dataclass
+class _Active:
+    """A migration that is under way. done: called with its account at its end. phase: that has begun, and when, ns."""
+
+    number: int
+    table: Migration
+    done: Callable[[dict[str, Any]], None]
+    account: dict[str, Any]
+    steps: Generator[None, None, None] = field(init=False)
+    phase: tuple[str, int] | None = None
+
+
+class Asked:
+    """A migration by command. See :class:`~cellbed.testbed.programs.reach.Task`."""
+
+    def __init__(self, migrations: Migrations, table: Migration) -> None:
+        self._migrations, self._app = migrations, table.app
+        self._account: dict[str, Any] | None = None
+        migrations.begin(table, self._take)
+
+    def poll(self) -> dict[str, Any] | None:
+        """Return its account, once it has ended."""
+        return self._account
+
+    def cancel(self) -> None:
+        """Undo it."""
+        self._migrations.cancel(self._app)
+
+    def _take(self, account: dict[str, Any]) -> None:
+        self._account = account
+
+
+class Migrations:
+    """The migrations of a run. Call :meth:`step` while it runs.
+
+    accounts: of all so far, for ``run.json``. places: nodes of applications that have moved.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        bed: Testbed,
+        supervisor: Supervisor,
+        balancing: Balancing,
+        journal: Journal,
+        commands: Callable[[str, str], Command],
+        names: Mapping[Law | str, str],
+        is_down: Callable[[str], bool],
+    ) -> None:
+        """commands: returns the command of an application's server on a node. names: of laws in the kernel. is_down:
+        whether a fault has a node crashed."""
+        self._plan, self._nodes, self._supervisor = plan, bed.nodes, supervisor
+        self._balancing, self._journal, self._commands = balancing, journal, commands
+        self._names, self._is_down = names, is_down
+        self._folder = bed.sockets.parent
+        self.states = StateSockets(bed.sockets)
+        self._due: list[tuple[int, Migration]] = []
+        self._active: dict[str, _Active] = {}
+        self.accounts: list[dict[str, Any]] = []
+        self.places: dict[str, str] = {}
+
+    def with_state(self, command: Command) -> Command:
+        """Return a server with the socket at which it can pass its state on, if it can move."""
+        if self._plan.node(command.node).backend.routed:
+            return command
+        path = self._nodes[command.node].show_socket(str(self.states.listen(command.name)))
+        return replace(command, environment={VARIABLE: path, **command.environment})
+
+    def schedule(self, t0_ns: int) -> None:
+        """Plan the migrations of a schedule that starts at monotonic time `t0_ns`."""
+        self._due = sorted(((t0_ns + each.at, each) for each in self._plan.scenario.migrations), key=lambda due: due[0])
+        self._set_alarm()
+
+    def begin(self, table: Migration, done: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
+        """Begin a migration. done: called with its account, in which ``failed`` is why it has failed."""
+        number = len(self.accounts)
+        source = self.places.get(table.app) or self._plan.servers[table.app][0].name
+        account: dict[str, Any] = {
+            "number": number,
+            "app": table.app,
+            "strategy": table.strategy,
+            "source": source,
+            "target": table.to,
+            "phases": [],
+            "failed": None,
+        }
+        self.accounts.append(account)
+        active = _Active(number, table, done, account)
+        self._note("move began", active, str(table))
+        if table.app in self._active:
+            self._end(active, MigrationError(f"'{table.app}' is under way to another node"))
+        elif source == table.to:
+            self._end(active, MigrationError(f"'{table.app}' is on {source} already"))
+        else:
+            self._active[table.app] = active
+            active.steps = self._steps(active)
+        self._set_alarm()
+
+    def asked(self, content: Mapping[str, str]) -> Asked:
+        """Begin what ``cellbed migrate`` asks for. content: keys of the table. Errors: :class:`MigrationError`."""
+        scenario, app = self._plan.scenario, content["app"]
+        if app not in scenario.applications:
+            hint = did_you_mean(app, scenario.applications)
+            raise MigrationError(f"no application is called '{app}': {hint}have {', '.join(scenario.applications)}")
+        if content["to"] not in self._nodes:
+            hint = did_you_mean(content["to"], self._nodes)
+            raise MigrationError(
+                f"no node is called '{content['to']}': {hint}nodes: {', '.join(list(self._nodes)[:10])}"
+            )
+        table = Migration.model_validate({**content, "at": "0 s"})
+        for _, text in movable_misfits(table, scenario.nodes, scenario.applications[app], self.places.get(app)):
+            raise MigrationError(text)
+        return Asked(self, table)
+
+    def step(self) -> None:
+        """Do what is due."""
+        # One of a service that is still under way elsewhere waits for that.
+        due = [each for each in self._due if each[0] <= time.monotonic_ns() and each[1].app not in self._active]
+        for each in due:
+            self._due.remove(each)
+            self.begin(each[1])
+        for active in list(self._active.values()):
+            try:
+                next(active.steps)
+            except StopIteration:
+                self._end(active, None)
+            except (CellbedError, OSError) as error:
+                self._end(active, error)
+        self._set_alarm()
+
+    def close(self) -> None:
+        """Undo what is under way: the services stay where they are."""
+        for active in list(self._active.values()):
+            self.cancel(active.table.app)
+        self.states.close()
+
+    def cancel(self, app: str) -> None:
+        """Undo the migration of an application that is under way."""
+        if (active := self._active.get(app)) is not None:
+            try:
+                active.steps.throw(MigrationError("cancelled"))
+            except (StopIteration, CellbedError, OSError) as error:
+                self._end(active, MigrationError("cancelled") if isinstance(error, StopIteration) else error)
+
+    def _set_alarm(self) -> None:
+        if self._active:
+            self._supervisor.alarms["migrations"] = time.monotonic_ns() + STEP_NS
+        else:
+            self._supervisor.alarms["migrations"] = self._due[0][0] if self._due else FOREVER_NS
+
+    def _steps(self, active: _Active) -> Generator[None, None, None]:
+        """Move a program; of a failure nothing is left."""
+        table, account = active.table, active.account
+        strategy: Strategy = pkgutil.resolve_name(STRATEGIES[table.strategy])()
+        move = self._prepared(active)
+        switched: list[UnmodifiedProgram] = []
+        before = self._balancing.redirected.get(table.app)
+
+        def redirect(established: bool) -> None:
+            assert move.started is not None
+            home = self._plan.servers[table.app][0]
+            to = Redirection(
+                (str(home.ipv4), str(home.ipv6)), move.target_addresses, move.ports, move.udp_ports, established
+            )
+            with move.phase("switch"):
+                self._balancing.redirect(table.app, None if table.to == home.name else to, forget=established)
+            self._supervisor.take(move.started, move.target)
+            switched.append(move.started)
+
+        move.redirect = redirect
+        try:
+            for folder in (move.folder, move.target_folder):
+                folder.mkdir()
+            for _ in strategy.move(move):
+                self._check(move, bool(switched))
+                yield
+            if not move.has_left:
+                move.program.crash("migration")
+        except BaseException:
+            if move.has_left and switched:
+                self._arrive(move)
+                raise
+            if move.started is not None:
+                move.started.crash("migration")
+                self._supervisor.dismiss(move.started)
+                self.states.forget(move.started.name)
+            if switched:
+                self._balancing.redirect(table.app, before, forget=True)
+            strategy.undo(move)
+            raise
+        finally:
+            account |= {"bytes": move.channel.sent_bytes, **({"facts": move.facts} if move.facts else {})}
+            move.channel.close()
+            for folder in (move.folder, move.target_folder):
+                shutil.rmtree(folder, ignore_errors=True)
+        self._arrive(move)
+
+    def _arrive(self, move: Move) -> None:
+        """The program is at the target for good."""
+        self._supervisor.dismiss(move.program)
+        self.states.forget(move.program.name)
+        self.places[move.app] = move.target.name
+
+    def _prepared(self, active: _Active) -> Move:
+        table, source = active.table, active.account["source"]
+        running = [each for each in self._supervisor.programs if each.name in self._supervisor.names_of(table.app)]
+        program = next((each for each in running if each.node == source), None)
+        if not isinstance(program, UnmodifiedProgram) or program.process is None or not program.is_serving:
+            raise MigrationError(f"'{table.app}' does not run on {source}")
+        tcp, udp = served_ports(program.process.pid)
+        if not tcp | udp:
+            raise MigrationError(f"'{table.app}' serves no port on {source}: clients could not follow it")
+        here, there = self._plan.node(source), self._plan.node(table.to)
+        control = table.congestion_control
+        target = self._nodes[table.to]
+        name = f".cellbed-migration-{active.number}"
+        return Move(
+            app=table.app,
+            table=table,
+            program=program,
+            command=self._commands(table.app, table.to),
+            source=self._nodes[source],
+            target=target,
+            source_addresses=(str(here.ipv4), str(here.ipv6)),
+            target_addresses=(str(there.ipv4), str(there.ipv6)),
+            ports=tcp,
+            udp_ports=udp,
+            folder=self._folder / name.lstrip("."),
+            target_folder=target.seen_at(name),
+            channel=TcpChannel(
+                self._nodes[source],
+                target,
+                str(there.ipv4),
+                connections=table.connections,
+                control=None if control is None else self._names.get(control, name_of(control)),
+                level=table.compression,
+                rate_bps=table.rate,
+            ),
+            states=self.states,
+            note=lambda event, what, **more: self._note_phase(event, active, what, **more),
+            make_program=self._supervisor.make,
+            redirect=lambda _: None,
+        )
+
+    def _check(self, move: Move, switched: bool) -> None:
+        """Errors: :class:`MigrationError` of a node that has crashed, or a program at the target that has ended."""
+        if move.has_left:
+            return
+        for node in (move.source.name, move.target.name):
+            if self._is_down(node):
+                raise MigrationError(f"{node} has crashed")
+        if switched and move.started is not None and not move.started.is_serving:
+            raise MigrationError(f"{move.started.name} has ended")
+
+    def _end(self, active: _Active, error: Exception | None) -> None:
+        if self._active.get(active.table.app) is active:
+            del self._active[active.table.app]
+        active.account["failed"] = None if error is None else str(error)
+        if active.phase is not None:
+            self._note_phase("phase ended", active, active.phase[0], begin_ns=active.phase[1])
+        self._note("move ended", active, str(active.table), failed=active.account["failed"])
+        active.done(active.account)
+
+    def _note(self, event: str, active: _Active, what: str, **more: Any) -> None:
+        now = time.monotonic_ns()
+        active.account[f"{event.split()[1]}_s"] = self._since_start(now)
+        self._journal.note(event, what, now, kind=active.table.strategy, **more)
+
+    def _note_phase(self, event: str, active: _Active, phase: str, **more: Any) -> None:
+        now = time.monotonic_ns()
+        active.phase = (phase, now) if event == "phase began" else None
+        if event == "phase ended":
+            begin_s = self._since_start(more.pop("begin_ns"))
+            active.account["phases"].append(
+                {"name": phase, "begin_s": begin_s, "end_s": self._since_start(now), **more}
+            )
+        self._journal.note(f"move {event}", f"{active.table.app}: {phase}", now, **more)
+
+    def _since_start(self, time_ns: int) -> float:
+        return round((time_ns - (self._journal.t0_ns or 0)) / 1e9, 6)

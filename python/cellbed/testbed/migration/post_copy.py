@@ -1,0 +1,102 @@
+"""Post-copy: the program runs at the target at once, and each page of its memory follows when it is used.
+
+A service that has run at the target cannot return to the source without loss, since its new state is there: if the
+source's pages cannot be fetched any more, it continues at the source as it was when it was stopped, and the error
+names the loss.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from cellbed.testbed.migration.channel import Helper
+from cellbed.testbed.migration.checkpoint import Checkpoint, Waiting, children, taken, wait
+from cellbed.testbed.migration.strategy import MigrationError, Move, Steps
+from cellbed.testbed.migration.transfer import STALL_S
+
+_PIPE_BYTES = 4 << 20
+"""Of the pipe through which CRIU reads pages, rounded up as the kernel does. Without it CRIU fails when pages are asked
+for."""
+
+
+class PostCopy(Checkpoint):
+    """Registers, connections and the list of pages move while the program is stopped; pages follow on demand."""
+
+    on_demand = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pages: Helper | None = None
+        self._arrived = Path()
+        self._faults: list[int] = []
+
+    @staticmethod
+    def obstacle() -> str | None:
+        ends = os.pipe()
+        try:
+            fcntl.fcntl(ends[0], fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        except OSError:
+            return f"CRIU needs pipes of {_PIPE_BYTES >> 20} MiB: sudo sysctl -w fs.pipe-max-size={_PIPE_BYTES}"
+        finally:
+            for end in ends:
+                os.close(end)
+        return None
+
+    def prepare(self, move: Move, arrived: Path) -> Waiting[dict[str, Any] | None]:
+        self._arrived = arrived
+        address = move.target_addresses[0]
+        self._pages = self.start(move.target, role="pages", address=address)
+        port = yield from wait(self._pages, "port")
+        channel = move.channel
+        return {"address": address, "port": port, "control": channel.control, "rate_bps": channel.rate_bps}
+
+    def before_restore(self) -> Waiting[list[str]]:
+        assert self._pages is not None
+        yield from wait(self._pages, "ready")
+        self._pages.command(images=str(self._arrived))
+        yield from wait(self._pages, "serving")
+        return ["--lazy-pages"]
+
+    def after_restore(self, *, failed: bool = False) -> None:
+        # The kernel fills missing pages with zeros when the last descriptor for their faults is closed: with these,
+        # the copy stands still instead if CRIU fails, until it is ended.
+        if failed:
+            self._release()
+            return
+        assert self._pages is not None
+        for process in children(self._pages.process.pid):
+            self._faults += taken(process, lambda name: name == "anon_inode:[userfaultfd]")
+
+    def complete(self, move: Move, dump: Helper) -> Steps:
+        assert self._pages is not None
+        begin, sent, since = move.channel.sent_bytes, 0, time.monotonic()
+        with move.phase("pages"):
+            try:
+                status = None
+                while status is None:
+                    status = self._pages.next("done")
+                    with contextlib.suppress(MigrationError):  # its end is that of the connection
+                        if (now_sent := dump.next("sent")) is not None:
+                            sent, since = now_sent, time.monotonic()
+                    move.channel.sent_bytes = begin + sent
+                    if status is None and time.monotonic() > since + STALL_S:
+                        raise MigrationError(f"no page has been sent for {STALL_S} s")
+                    yield
+                if status != 0:
+                    raise MigrationError("criu lost the connection of the pages")
+            except MigrationError as error:
+                raise MigrationError(
+                    f"{error}: {move.app} continues at {move.source.name} as it was when it was stopped; what it has "
+                    f"done at {move.target.name} is lost"
+                ) from error
+            self._release()
+
+    def _release(self) -> None:
+        for descriptor in self._faults:
+            os.close(descriptor)
+        self._faults.clear()

@@ -1,0 +1,260 @@
+"""The program that runs CRIU in the namespaces of a node; ``python -m cellbed.testbed.migration.snapshot CONFIG``.
+
+It prints JSON lines: ``ready`` first, and ``done``, the exit status of CRIU. There are three roles:
+
+* ``dump``: enters all namespaces of a process, and dumps it and its children when a line arrives;
+* ``hold``: makes a process namespace with files of its own in the node, in which process ids are free; restores a
+  program there when a line arrives, and then lives, and ends, as long and as the program does;
+* ``pages``: waits for a connection, by which CRIU fetches the pages of a restored program, and prints its ``port``.
+
+CRIU may not be visible in the namespaces: it is started through a descriptor of this machine's root folder, and finds
+its images through one of their folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from cellbed.testbed.migration.criu import Criu
+from cellbed.testbed.migration.transfer import PATIENCE_S, prepare
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_NEW_MOUNTS, _NEW_PROCESSES = 0x20000, 0x20000000
+_BIND, _RECURSIVE_PRIVATE = 4096, 16384 | 262144
+_DIE_WITH_PARENT = 1
+_BYTES_SENT = struct.Struct("=Q"), 200
+"""``tcpi_bytes_sent`` of ``tcp_info`` (linux/tcp.h) and its offset."""
+_TCP_INFO = 11
+_EVERY_S = 0.005
+
+
+def _call(name: str, *arguments: Any) -> int:
+    """Call a function of the C library. Errors: ``OSError``."""
+    result: int = getattr(_LIBC, name)(*arguments)
+    if result < 0:
+        raise OSError(ctypes.get_errno(), f"{name}: {os.strerror(ctypes.get_errno())}")
+    return result
+
+
+def _enter(process: int, names: Sequence[str]) -> None:
+    opened = [os.open(f"/proc/{process}/ns/{name}", os.O_RDONLY) for name in names]
+    for descriptor in opened:
+        _call("setns", descriptor, 0)
+        os.close(descriptor)
+
+
+def _mount(source: str, target: str, kind: str | None, flags: int) -> None:
+    _call("mount", source.encode(), target.encode(), kind.encode() if kind else None, flags, None)
+
+
+def _fork() -> int:
+    """Fork; the child dies with its parent."""
+    child = os.fork()
+    if child == 0:
+        _call("prctl", _DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
+    return child
+
+
+class _Tool:
+    """CRIU, to be started in other namespaces. root, images: descriptors that it inherits."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._criu = Criu(**config["criu"])
+        self._root = os.open("/", os.O_PATH)
+        os.set_inheritable(self._root, True)
+
+    def run(self, arguments: Sequence[str], images: int) -> NoReturn:
+        """Become CRIU. images: descriptor of the folder of its images and its log."""
+        Path("/tmp").mkdir(exist_ok=True)  # CRIU tries mounts there, and an image may lack it
+        command = self._criu.command(f"/proc/self/fd/{self._root}")
+        os.set_inheritable(images, True)
+        folder = f"/proc/self/fd/{images}"
+        verb, *options = arguments
+        os.execv(command[0], [*command, verb, "-D", folder, "-o", f"{verb}.log", "-v3", *options])
+
+
+def _dump(config: dict[str, Any]) -> None:
+    """Dump a process.
+
+    config: *process*, its id on this machine; *images*, a folder; *options* of CRIU; and for pages on demand *pages*:
+    *address* and *port* to connect to, *control* and *rate_bps* of the connection.
+    """
+    tool = _Tool(config)
+    images = os.open(config["images"], os.O_PATH | os.O_DIRECTORY)
+    options = ["dump", "--tree", str(innermost(config["process"])), *config["options"]]
+    connection: socket.socket | None = None
+    if (pages := config.get("pages")) is not None:
+        family = socket.AF_INET6 if ":" in pages["address"] else socket.AF_INET
+        connection = socket.socket(family, socket.SOCK_STREAM)
+        prepare(connection, control=pages["control"], rate_bps=pages["rate_bps"])
+        connection.settimeout(PATIENCE_S)
+        connection.connect((pages["address"], pages["port"]))
+        connection.settimeout(None)
+        connection.set_inheritable(True)
+        options += ["--lazy-pages", "--ps-socket", str(connection.fileno())]
+    _print(ready=True)
+    if not sys.stdin.readline():
+        return
+    _enter(config["process"], ("pid", "ipc", "uts", "net", "mnt"))
+    status, child = _start(tool, options, images)
+    if connection is not None:
+        if os.read(status, 1):
+            _print(serving=True)
+        _serve_pages(connection, child)
+    _print(done=os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+
+def _serve_pages(connection: socket.socket, child: int) -> None:
+    """Report the bytes that CRIU sends until it ends; the end of the input ends the connection."""
+    form, offset = _BYTES_SENT
+    last = 0
+    while os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        sent = form.unpack_from(connection.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, 256), offset)[0]
+        if sent != last:
+            _print(sent=sent)
+        last = sent
+        if select.select([sys.stdin], [], [], _EVERY_S)[0]:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+            return
+
+
+def _start(tool: _Tool, options: list[str], images: int) -> tuple[int, int]:
+    """Start CRIU; return a descriptor from which a byte can be read once it serves, and its process."""
+    status, reporting = os.pipe()
+    os.set_inheritable(reporting, True)
+    child = _fork()
+    if child == 0:
+        tool.run([*options, "--status-fd", str(reporting)], images)
+    os.close(reporting)
+    return status, child
+
+
+def innermost(process: int) -> int:
+    """Return the id that a process or thread has in its own namespace."""
+    status = Path(f"/proc/{process}/status").read_text(encoding="utf-8", errors="replace")
+    return int(next(line for line in status.splitlines() if line.startswith("NSpid:")).split()[-1])
+
+
+def _hold(config: dict[str, Any]) -> None:
+    """Make a place for a restored program, restore it, and end as it does.
+
+    config: *inside*, a process whose namespaces are those of the node, or null; *first*, path of the program that is
+    the first process; *bind*: source and target of a folder to mount, or null; *last_id*: process ids above it are free
+    for CRIU. The line has *images*, *options*,
+    and *inherited*: pairs of the path of a file and its name for CRIU.
+    """
+    tool = _Tool(config)
+    first = os.open(config["first"], os.O_RDONLY)
+    machine = os.open("/", os.O_PATH)
+    os.open("/proc/self/ns/mnt", os.O_RDONLY)  # or the mounts below that folder end with it
+    if config["inside"] is not None:
+        _enter(config["inside"], ("pid", "ipc", "uts", "mnt"))
+        child = _fork()
+        if child:
+            _end_like(os.waitpid(child, 0)[1])
+    _call("unshare", _NEW_MOUNTS | _NEW_PROCESSES)
+    _mount("none", "/", None, _RECURSIVE_PRIVATE)
+    if config["bind"] is not None:
+        source, target = config["bind"]
+        _mount(source, target, None, _BIND)
+    end, begin = os.pipe()
+    started, starting = os.pipe()
+    init = _fork()
+    if init == 0:
+        os.close(begin)
+        _mount("proc", "/proc", "proc", 2 | 4 | 8)
+        # CRIU is a process of this namespace, too.
+        Path("/proc/sys/kernel/ns_last_pid").write_text(str(config["last_id"]), encoding="utf-8")
+        for descriptor, ours in enumerate((end, starting, os.open("/dev/null", os.O_RDWR))):
+            os.dup2(ours, descriptor)
+        os.execve(first, ["init", "hold"], {})
+    os.close(starting)
+    if not os.read(started, 1):
+        raise OSError("no process namespace")
+    _print(ready=True)
+    line = sys.stdin.readline()
+    if not line:
+        return
+    command = json.loads(line)
+    images = os.open(command["images"].lstrip("/"), os.O_PATH | os.O_DIRECTORY, dir_fd=machine)
+    options = ["restore", "--restore-detached", "--restore-sibling", *command["options"]]
+    for path, name in command["inherited"]:
+        flags = os.O_RDWR | (0 if path.startswith("/dev/") else os.O_APPEND)
+        descriptor = os.open(path.lstrip("/"), flags, dir_fd=machine)
+        os.set_inheritable(descriptor, True)
+        options += ["--inherit-fd", f"fd[{descriptor}]:{name}"]
+    child = _fork()
+    if child == 0:
+        tool.run(options, images)
+    status = os.waitpid(child, 0)[1]
+    _print(done=os.waitstatus_to_exitcode(status))
+    if status:
+        return
+    while True:
+        ended, status = os.waitpid(-1, 0)
+        if ended != init:
+            _end_like(status)
+
+
+def _end_like(status: int) -> NoReturn:
+    """End as another process has ended."""
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        if code != -signal.SIGKILL:
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
+def _pages(config: dict[str, Any]) -> None:
+    """Wait for the connection of the pages, and become CRIU's server of page faults.
+
+    config: *address* to listen at. The line has *images*, a folder.
+    """
+    tool = _Tool(config)
+    family = socket.AF_INET6 if ":" in config["address"] else socket.AF_INET
+    with socket.create_server((config["address"], 0), family=family) as server:
+        server.settimeout(PATIENCE_S)
+        _print(port=server.getsockname()[1])
+        connection, _ = server.accept()
+    connection.settimeout(None)
+    connection.set_inheritable(True)
+    _print(ready=True)
+    if not (line := sys.stdin.readline()):
+        return
+    images = os.open(json.loads(line)["images"], os.O_PATH | os.O_DIRECTORY)
+    status, child = _start(tool, ["lazy-pages", "--page-server", "--ps-socket", str(connection.fileno())], images)
+    if os.read(status, 1):
+        _print(serving=True)
+    _print(done=os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+
+def _print(**event: Any) -> None:
+    sys.stdout.write(json.dumps(event) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Play one of the roles; an error is its last line."""
+    config = json.loads(sys.argv[1])
+    try:
+        {"dump": _dump, "hold": _hold, "pages": _pages}[config["role"]](config)
+    except (OSError, ValueError) as error:
+        _print(error=str(error))
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""State transfer by the application: it saves its state in rounds while it serves, and another instance loads it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+from cellbed.testbed.migration.state_sockets import StateError, Talk
+from cellbed.testbed.migration.strategy import Move, Steps, Strategy
+
+MOST_ROUNDS = 8
+SHRINKS = 0.8
+"""A further round is worth its time where the last one had less than this share of the one before."""
+SMALL_BYTES = 64 << 10
+"""A state that is sent as fast while the service stands still."""
+CONNECT_S = 5.0
+
+
+class StateTransfer(Strategy):
+    """Pre-copy by the application: it stands still only for what has changed in the last round."""
+
+    def move(self, move: Move) -> Steps:
+        source = move.states.talk(move.program.name)
+        with move.phase("start"):
+            yield from move.start()
+            target = yield from _connected(move)
+        size = before = 0
+        for number in range(1, MOST_ROUNDS + 1):
+            with move.phase(f"round {number}"):
+                size = yield from _pass_on(move, source, target, b"save" if before else b"save all")
+            if size <= SMALL_BYTES or (before and size > SHRINKS * before):
+                break
+            before = size
+        yield from move.channel.prepare(*_files(move))
+        stopped = time.monotonic()
+        with move.phase("last round"):
+            yield from _pass_on(move, source, target, b"finish")
+        with move.phase("restore"):
+            yield from target.serve()
+        move.facts["stood_still_s"] = time.monotonic() - stopped
+        move.switch(established=False)
+        with move.phase("drain"):
+            yield from move.leave()
+
+    def undo(self, move: Move) -> None:
+        move.states.forget(move.program.name)
+
+
+def _connected(move: Move) -> Generator[None, None, Talk]:
+    assert move.started is not None
+    deadline = time.monotonic() + CONNECT_S
+    while True:
+        try:
+            return move.states.talk(move.started.name)
+        except StateError:
+            if time.monotonic() > deadline:
+                raise
+        yield
+
+
+def _pass_on(move: Move, source: Talk, target: Talk, verb: bytes) -> Generator[None, None, int]:
+    """Move what the source saves; the generator's value is its size in bytes."""
+    saved, arrived = _files(move)
+    yield from source.save(verb, saved)
+    size = saved.stat().st_size
+    yield from move.channel.send(saved, arrived)
+    saved.unlink()
+    yield from target.load(arrived)
+    arrived.unlink()
+    return size
+
+
+def _files(move: Move) -> tuple[Path, Path]:
+    """Return the files of a state, here and at the target."""
+    return move.folder / "state", move.target_folder / "state"

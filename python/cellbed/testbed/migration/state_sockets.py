@@ -1,0 +1,157 @@
+"""The sockets at which programs pass their state on; the protocol is in docs/reference/state.md."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+from cellbed.support.errors import CellbedError
+
+VARIABLE = "CELLBED_STATE"
+PIECE = 1 << 20
+"""Bytes read or written in one step."""
+_LONGEST_LINE = 64
+_HEADER = re.compile(rb"[0-9]{1,15}")
+
+
+class StateError(CellbedError):
+    """A program that does not follow the protocol."""
+
+    exit_code = 1
+
+
+class Talk:
+    """The connection of a program, without waiting: each method that does yields meanwhile.
+
+    Errors of these: :class:`StateError`.
+    """
+
+    def __init__(self, name: str, connection: socket.socket) -> None:
+        self._name, self._socket, self._rest = name, connection, b""
+
+    def save(self, verb: bytes, target: Path) -> Iterator[None]:
+        """Write the state into a file: all with the verb ``save all``, what has changed since the last time with
+        ``save``, and with ``finish`` likewise, before which the program begins to stand still."""
+        yield from self._send(verb + b"\n")
+        with target.open("wb") as file:
+            while length := (yield from self._length()):
+                while length:
+                    if not self._rest:
+                        yield from self._receive()
+                    file.write(self._rest[:length])
+                    done = min(length, len(self._rest))
+                    self._rest, length = self._rest[done:], length - done
+                    yield
+
+    def load(self, source: Path) -> Iterator[None]:
+        """Let the program take over what another one has saved into a file."""
+        yield from self._send(b"load %d\n" % source.stat().st_size)
+        with source.open("rb") as file:
+            while data := file.read(PIECE):
+                yield from self._send(data)
+                yield
+        yield from self._answer(b"loaded")
+
+    def serve(self) -> Iterator[None]:
+        """Let the program serve with the state that it has loaded."""
+        yield from self._send(b"serve\n")
+        yield from self._answer(b"serving")
+
+    def close(self) -> None:
+        """End the connection: a program that stands still serves again."""
+        self._socket.close()
+
+    def _send(self, data: bytes) -> Iterator[None]:
+        left = memoryview(data)
+        while left:
+            try:
+                left = left[self._socket.send(left) :]
+            except BlockingIOError:
+                yield
+            except OSError as error:
+                raise StateError(f"{self._name} does not take state: {error.strerror}") from error
+
+    def _receive(self) -> Iterator[None]:
+        while True:
+            try:
+                data = self._socket.recv(PIECE)
+            except BlockingIOError:
+                yield
+                continue
+            except OSError as error:
+                raise StateError(f"{self._name} does not send state: {error.strerror}") from error
+            if not data:
+                raise StateError(f"{self._name} has closed {VARIABLE}")
+            self._rest += data
+            return
+
+    def _line(self) -> Iterator[None]:
+        while b"\n" not in self._rest:
+            if len(self._rest) > _LONGEST_LINE:
+                raise StateError(f"{self._name} sent {self._rest[:_LONGEST_LINE]!r} where a line belongs")
+            yield from self._receive()
+
+    def _length(self) -> Generator[None, None, int]:
+        yield from self._line()
+        line, _, self._rest = self._rest.partition(b"\n")
+        if not _HEADER.fullmatch(line):
+            raise StateError(f"{self._name} sent {line!r} where a number of bytes belongs")
+        return int(line)
+
+    def _answer(self, wanted: bytes) -> Iterator[None]:
+        yield from self._line()
+        line, _, self._rest = self._rest.partition(b"\n")
+        if line != wanted:
+            raise StateError(f"{self._name} answered {line!r} where {wanted!r} was expected")
+
+
+class StateSockets:
+    """A socket for each program that may pass its state on. folder: for the sockets."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._listeners: dict[str, tuple[socket.socket, Path]] = {}
+        self._talks: dict[str, Talk] = {}
+
+    def listen(self, program: str) -> Path:
+        """Make the socket of a program, by its name, unless it is there; its path. Errors: ``OSError``."""
+        if program not in self._listeners:
+            path = self._folder / f"state{len(self._listeners)}"
+            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            self._listeners[program] = listener, path
+            listener.bind(str(path))
+            path.chmod(0o666)  # in a container a program may be another user
+            listener.listen(8)
+        return self._listeners[program][1]
+
+    def talk(self, program: str) -> Talk:
+        """Return the connection of a program, the last one that it has opened. Errors: :class:`StateError`."""
+        with contextlib.suppress(BlockingIOError, KeyError):
+            while True:
+                connection, _ = self._listeners[program][0].accept()
+                connection.setblocking(False)
+                if (before := self._talks.get(program)) is not None:
+                    before.close()
+                self._talks[program] = Talk(program, connection)
+        if program not in self._talks:
+            raise StateError(
+                f"{program} is not connected to {VARIABLE}: use cellbed.state in it (docs/reference/state.md), or "
+                "another strategy"
+            )
+        return self._talks[program]
+
+    def forget(self, program: str) -> None:
+        """Close the connection of a program that has ended: another of its name may follow."""
+        with contextlib.suppress(StateError):
+            self.talk(program).close()
+            del self._talks[program]
+
+    def close(self) -> None:
+        """Close all."""
+        for talk in self._talks.values():
+            talk.close()
+        for listener, _ in self._listeners.values():
+            listener.close()

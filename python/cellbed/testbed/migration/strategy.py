@@ -1,0 +1,166 @@
+"""The interface of a strategy of migration, and what it may use of the run."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from cellbed.scenario.migrations import Migration
+from cellbed.scenario.nodes import AnyBackend
+from cellbed.support.errors import CellbedError
+from cellbed.testbed.machine.process import Running
+from cellbed.testbed.migration.state_sockets import StateSockets
+from cellbed.testbed.nodes.backend import Backend
+from cellbed.testbed.programs.unmodified import Command, UnmodifiedProgram
+
+Steps = Iterator[None]
+"""Work in steps: a generator that yields whenever it waits, and after at most 10 ms of work. The run goes on between
+two steps, and none is later than 10 ms. Compose them by ``yield from``."""
+
+
+class MigrationError(CellbedError):
+    """A migration that failed: the service is still at its source."""
+
+    exit_code = 1
+
+
+class Channel(Protocol):
+    """A way for bytes from source to target over the emulated links, under the settings of the migration.
+
+    sent_bytes: on the wire so far, compressed. control: name of the congestion control for the kernel, unless it is
+    that of the source. rate_bps: maximum rate, if there is one.
+    """
+
+    sent_bytes: int
+    control: str | None
+    rate_bps: int | None
+
+    def send(self, source: Path, target: Path) -> Steps:
+        """Send a file, or the files of a folder, and write them as `target`, a path of the same sort.
+
+        Both are paths of this machine, the latter on the file system of the target node. Errors:
+        :class:`MigrationError`, also where nothing has arrived for 10 s; what has arrived is removed.
+        """
+
+    def prepare(self, source: Path, target: Path) -> Steps:
+        """Let the next :meth:`send`, of these files, begin without delay. Errors: :class:`MigrationError`."""
+
+    def close(self) -> None:
+        """End what still runs."""
+
+
+@dataclass
+class Move:
+    """A migration that is under way.
+
+    app: name of the application. table: of the scenario, with its settings. program: that moves, as it runs at the
+    source. command: the same for the target, which :meth:`start` starts there. source, target: nodes.
+    source_addresses, target_addresses: IPv4 and IPv6. ports, udp_ports: that the program serves, of
+    TCP and UDP. folder: for files of
+    this machine; target_folder: on the file system of the target, as this machine sees it. Both are removed afterwards.
+    channel: to the target. states: where programs exchange their state. note: writes an event of the migration.
+    make_program: makes the program at the target, not supervised. redirect: as :meth:`switch`, which also lets the run
+    supervise that program.
+    """
+
+    app: str
+    table: Migration
+    program: UnmodifiedProgram
+    command: Command
+    source: Backend
+    target: Backend
+    source_addresses: tuple[str, str]
+    target_addresses: tuple[str, str]
+    ports: frozenset[int]
+    udp_ports: frozenset[int]
+    folder: Path
+    target_folder: Path
+    channel: Channel
+    states: StateSockets
+    note: Callable[..., None]
+    make_program: Callable[[Command, Backend], UnmodifiedProgram]
+    redirect: Callable[[bool], None]
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What the report shows of the migration beside its phases, such as its dirty rate: numbers and texts by name."""
+    started: UnmodifiedProgram | None = None
+    """The program at the target, once there is one."""
+    has_left: bool = False
+    """Whether the source has been asked to end: a failure is then one of the program at the target."""
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[dict[str, Any]]:
+        """Stamp a phase, such as ``snapshot``, ``round 2``, ``transfer`` or ``restore``, for the report.
+
+        What the body adds to the mapping, such as ``bytes``, is noted with its end.
+        """
+        more: dict[str, Any] = {}
+        before, begin_ns = self.channel.sent_bytes, time.monotonic_ns()
+        self.note("phase began", name)
+        yield more
+        sent = self.channel.sent_bytes - before
+        self.note("phase ended", name, begin_ns=begin_ns, **({"bytes": sent} if sent else {}), **more)
+
+    def start(self) -> Steps:
+        """Start the program at the target and wait until it is ready, as the scenario defines that. Errors:
+        :class:`ProgramError`."""
+        started = self.started = self.make_program(self.command, self.target)
+        started.start()
+        while not started.is_ready:
+            started.step(time.monotonic_ns())
+            if started.ended:
+                raise started.failure()
+            yield
+
+    def adopt(self, process: Running) -> None:
+        """Let a process that runs at the target already, such as a restored one, be the program there from now on:
+        supervised, and ended with the run."""
+        self.started = self.make_program(self.command, self.target)
+        self.started.adopt(process)
+
+    def switch(self, *, established: bool) -> None:
+        """Let connections to the service's address go to the target from now on, as the clients' kernels translate it:
+        established ones too, or only new ones, so that the source can be drained.
+
+        A program at the target sees its connections at the target's own address: sockets of restored connections
+        are bound to that one.
+        """
+        self.redirect(established)
+
+    def leave(self, *, grace: bool = True) -> Steps:
+        """End the program at the source: by its stop signal, with its grace time, or at once."""
+        self.has_left = True
+        if not grace:
+            self.program.crash("migration")
+            return
+        self.program.request_stop()
+        while self.program.process is not None:
+            yield
+
+
+class Strategy(ABC):
+    """A way to move a program. A subclass has a file, and a line in ``STRATEGIES`` (``scenario/migrations.py``)."""
+
+    @staticmethod
+    def lacks(table: Migration, source: AnyBackend, target: AnyBackend) -> str | None:
+        """Return what this machine lacks to move programs between nodes of these kinds, with the package to install;
+        ``None`` where it can. Called before anything starts: a real attempt with a program of its own, since the
+        answers of tools mislead."""
+        return None
+
+    @abstractmethod
+    def move(self, move: Move) -> Steps:
+        """Move the program; it serves at the target when the steps end.
+
+        An error of any kind, thrown by a step or into it, means that the migration has failed; :meth:`undo` follows.
+        """
+
+    def undo(self, move: Move) -> None:  # noqa: B027
+        """Let the program at the source serve again after a failure, if the strategy has stopped it; it must not wait.
+
+        What was started at the target, the redirection and the files of the move are undone by the caller.
+        """
