@@ -1,0 +1,316 @@
+"""Services that move to other nodes while they run: of a scenario and by command, and moves that fail."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from cellbed.scenario import ScenarioError, parse
+from cellbed.testbed.machine import conntrack
+from cellbed.testbed.machine.process import find
+from cellbed.testbed.programs.balancing import Redirection, rules
+from in_process import run_apart
+from moving_services import Place, events, standing, wait_for
+from test_standing import nothing_of
+
+ROOT = Path(__file__).parents[2]
+NODES = """
+name = "migration"
+duration = "15 s"
+[nodes.endpoint]
+cpus = 0.5
+memory = "128 MiB"
+[nodes.cloud]
+cpus = 0.5
+memory = "256 MiB"
+[nodes.edge]
+cpus = 0.5
+memory = "256 MiB"
+[nodes.small]
+class = "edge"
+cpus = 0.5
+memory = "128 MiB"
+disk = "4 MiB"
+[links.mobile]
+up = "50 Mbit/s"
+down = "50 Mbit/s"
+[links.core]
+edge = { kind = "delay", delay = "2 ms", rate = "40 Mbit/s" }
+cloud = "150 ms"
+"""
+NGINX = """
+[apps.shop]
+kind = "http"
+url = "http://{server.address}:8080/"
+rate = "20 /s"
+[apps.shop.server]
+on = "cloud"
+command = ["nginx", "-c", "nginx.conf", "-p", ".", "-e", "stderr"]
+copy_in = { "nginx.conf" = "nginx.conf" }
+ready = { port = 8080 }
+stop = { signal = "SIGQUIT" }
+"""
+NGINX_CONF = """
+daemon off;
+worker_processes 1;
+pid nginx.pid;
+events {}
+http {
+    access_log off;
+    client_body_temp_path t; proxy_temp_path t; fastcgi_temp_path t; uwsgi_temp_path t; scgi_temp_path t;
+    server { listen 8080; location / { return 200 "$server_addr\\n"; } }
+}
+"""
+SESSIONS = f"""
+[apps.sessions]
+kind = "http"
+url = "http://{{server.address}}:9000/a"
+rate = "20 /s"
+[apps.sessions.server]
+on = "cloud"
+command = ["{sys.executable}", "sessions.py", "9000", "16777216"]
+copy_in = {{ "sessions.py" = "sessions.py", "state.py" = "state.py" }}
+ready = {{ port = 9000 }}
+"""
+THERE_S = 1.5
+pytestmark = [pytest.mark.needs_tun, pytest.mark.skipif(find("nft") is None, reason="nft is not installed")]
+needs_nginx = pytest.mark.skipif(find("nginx") is None, reason="nginx is not installed")
+
+
+def files(folder: Path) -> Path:
+    (folder / "nginx.conf").write_text(NGINX_CONF)
+    (folder / "sessions.py").write_text((ROOT / "scenarios/sessions.py").read_text())
+    (folder / "state.py").write_text((ROOT / "python/cellbed/state.py").read_text())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    move = f'[[migrations]]\napp = "shop"\nto = "edge-0"\nat = "{THERE_S} s"\nstrategy = "redeploy"\n'
+    return run_apart(files(tmp_path_factory.mktemp("moves")), NODES + NGINX + move)
+
+
+@pytest.mark.slow
+@needs_nginx
+def test_clients_follow_a_web_server_to_another_node(run: Path) -> None:
+    (account,) = json.loads((run / "run.json").read_text())["migrations"]
+    assert (account["source"], account["target"], account["failed"]) == ("cloud-0", "edge-0", None)
+    assert [phase["name"] for phase in account["phases"]] == ["order", "start", "switch", "drain"]
+    requests = pl.read_parquet(run / "requests.parquet")
+    assert set(requests.filter(pl.col("intended_s") < THERE_S)["server"]) == {"cloud-0"}
+    assert set(requests.filter(pl.col("intended_s") > account["ended_s"])["server"]) == {"edge-0"}
+    # By its stop signal nginx ends its replies first. Requests may cross the end of idle connections (RFC 9112, §9.5).
+    lost = requests.filter(pl.col("status") != "ok")
+    assert len(lost) <= 6
+    assert all("closed the connection" in reason for reason in lost["error"])
+
+
+@pytest.mark.slow
+@needs_nginx
+def test_the_report_has_the_phases_and_when_a_move_has_paid(run: Path) -> None:
+    (move,) = json.loads((run / "summary.json").read_text())["migrations"]
+    assert move["before_s"] > move["after_s"]
+    assert move["paid_s"] is not None
+    assert move["served_before"] + move["served_after"] + move["delayed"] > 10
+    page = (run / "report.html").read_text()
+    for text in ((run.parents[1] / "output").read_text(), page):
+        assert "redeploy of shop from cloud-0 to edge-0" in text
+        assert "it has paid" in text
+    assert "shop: drain" in page
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    with standing(files(tmp_path_factory.mktemp("standing")), NODES + NGINX + SESSIONS) as place:
+        yield place
+
+
+@pytest.mark.slow
+def test_a_service_passes_its_state_on_and_no_acknowledged_write_is_lost(place: Place) -> None:
+    writer = threading.Thread(target=write, args=(place, acknowledged := [], stop := threading.Event()))
+    writer.start()
+    try:
+        for node in ("edge-0", "cloud-0"):
+            moved = place.run("migrate", "sessions", "--to", node, "--strategy", "state", "--json")
+            assert moved.returncode == 0, moved.stderr
+            assert place.servers()["sessions"] == node
+            phases = [each["name"] for each in json.loads(moved.stdout)["phases"]]
+            assert phases[:2] == ["start", "round 1"]
+            assert phases[-4:] == ["last round", "restore", "switch", "drain"]
+    finally:
+        stop.set()
+        writer.join()
+    assert acknowledged
+    for key in acknowledged:
+        assert place.request(f"sessions:9000/{key}") == key
+
+
+def write(place: Place, acknowledged: list[str], stop: threading.Event) -> None:
+    number = 0
+    while not stop.is_set():
+        key = f"key{number}"
+        number += 1
+        with contextlib.suppress(AssertionError):  # not acknowledged
+            place.request(f"sessions:9000/{key}", key)
+            acknowledged.append(key)
+
+
+@pytest.mark.slow
+@needs_nginx
+def test_two_services_move_at_once_and_connections_elsewhere_stay(place: Place) -> None:
+    words = [("migrate", "shop", "--to", "edge-0"), ("migrate", "sessions", "--to", "edge-0", "-s", "state")]
+    moves = [place.popen(*each) for each in words]
+    assert [move.wait() for move in moves] == [0, 0], [move.communicate() for move in moves]
+    assert place.servers() == {"shop": "edge-0", "sessions": "edge-0"}
+    assert ip_address(place.request("shop:8080/").strip()) == ip_address("100.64.64.2")
+    for app in ("shop", "sessions"):
+        assert place.run("migrate", app, "--to", "cloud-0", "-s", "redeploy").returncode == 0
+    assert ip_address(place.request("shop:8080/").strip()) == ip_address("100.64.128.2")
+
+
+@contextlib.contextmanager
+def command_killed(place: Place, moving: subprocess.Popen[str], since: int) -> Iterator[None]:
+    wait_for(place, since, event="move phase began", what="sessions: round 1")
+    moving.kill()
+    yield
+    assert wait_for(place, since, event="move ended")["failed"] == "cancelled"
+
+
+@contextlib.contextmanager
+def target_killed(place: Place, moving: subprocess.Popen[str], since: int) -> Iterator[None]:
+    wait_for(place, since, event="move phase began", what="sessions: round 1")
+    started = wait_for(place, since, event="program started", node="edge-0")
+    os.kill(started["pid"], signal.SIGKILL)
+    yield
+
+
+@contextlib.contextmanager
+def link_down(place: Place, moving: subprocess.Popen[str], since: int) -> Iterator[None]:
+    wait_for(place, since, event="move phase began", what="sessions: round 1")
+    assert place.run("link", "set", "x", "core-edge-0", "down").returncode == 0
+    yield
+    assert place.run("link", "set", "x", "core-edge-0", "up").returncode == 0
+
+
+@contextlib.contextmanager
+def nothing_else(place: Place, moving: subprocess.Popen[str], since: int) -> Iterator[None]:
+    yield
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("target", "happens", "reason"),
+    [
+        ("edge-0", command_killed, ""),
+        ("edge-0", target_killed, "sessions.edge-0.server"),
+        ("edge-0", link_down, "timed out"),
+        ("small-0", nothing_else, "no space left on device"),
+    ],
+    ids=["command killed", "target killed", "outage", "disk full"],
+)
+def test_a_failure_leaves_the_service_at_its_source_and_nothing_at_the_target(
+    place: Place, target: str, happens: Any, reason: str
+) -> None:
+    assert place.servers()["sessions"] == "cloud-0"
+    place.request("sessions:9000/kept", reason or "x")
+    since = len(events(place))
+    moving = place.popen("migrate", "sessions", "--to", target, "--strategy", "state")
+    with happens(place, moving, since):
+        output, errors = moving.communicate()
+        assert moving.returncode in (1, -signal.SIGKILL), output
+        assert reason in errors.lower()
+    assert place.servers()["sessions"] == "cloud-0"
+    assert place.request("sessions:9000/kept") == (reason or "x")
+    assert place.request("sessions:9000/kept", "again") == ""
+    listening = place.run("exec", target, "--", "cat", "/proc/net/tcp").stdout
+    assert ":2328" not in listening
+    assert not list(Path("/var/tmp").glob("cellbed-*/migration-*"))
+
+
+@pytest.mark.slow
+def test_a_port_that_is_in_use_at_the_target_is_an_error(place: Place) -> None:
+    listener = "import socket, time; s = socket.create_server(('', 9000)); print('up', flush=True); time.sleep(600)"
+    with place.popen("exec", "edge-0", "--", sys.executable, "-c", listener) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "up\n"
+        moved = place.run("migrate", "sessions", "--to", "edge-0", "--strategy", "state")
+        other.terminate()
+    assert moved.returncode == 1
+    assert "port 9000 of edge-0 is in use already" in moved.stderr
+    assert place.servers()["sessions"] == "cloud-0"
+
+
+@pytest.mark.slow
+def test_nothing_is_left_of_a_testbed_that_is_killed_while_a_service_moves(place: Place) -> None:
+    (path,) = (place.folder / "state" / "cellbed" / "live").glob("testbed-*.json")
+    record, since = json.loads(path.read_text()), len(events(place))
+    with place.popen("migrate", "sessions", "--to", "edge-0", "--strategy", "state") as moving:
+        wait_for(place, since, event="move phase began", what="sessions: round 1")
+        os.kill(record["process"], signal.SIGKILL)
+        assert "the testbed has ended" in moving.communicate()[1]
+    assert place.run("clean").returncode == 0
+    nothing_of(path.stem, place)
+    assert not Path(record["scratch"]).exists()
+
+
+def test_names_that_there_are_not_are_errors_of_their_line(tmp_path: Path) -> None:
+    files(tmp_path)
+
+    def refused(table: str, nodes: str = NODES) -> str:
+        with pytest.raises(ScenarioError) as error:
+            parse(f"{nodes}{NGINX}[[migrations]]\n{table}", source="x.toml", folder=tmp_path)
+        return str(error.value)
+
+    assert "did you mean 'shop'?" in refused('app = "shp"\nto = "edge-0"\nat = "1 s"\nstrategy = "redeploy"')
+    assert "did you mean 'edge-0'?" in refused('app = "shop"\nto = "egde-0"\nat = "1 s"\nstrategy = "redeploy"')
+    assert "is on cloud-0 then already" in refused('app = "shop"\nto = "cloud-0"\nat = "1 s"\nstrategy = "redeploy"')
+    assert "ends after 15 s" in refused('app = "shop"\nto = "edge-0"\nat = "19 s"\nstrategy = "redeploy"')
+    several = NODES.replace("[nodes.cloud]", "[nodes.cloud]\ncount = 2")
+    assert "one server moves" in refused('app = "shop"\nto = "edge-0"\nat = "1 s"\nstrategy = "redeploy"', several)
+
+
+def test_rules_let_connections_follow_a_service_and_keep_those_that_exist() -> None:
+    to = Redirection(("100.64.0.2", "fd63::2"), ("100.64.0.3", "fd63::3"), frozenset({80, 443}), frozenset({53}))
+    text = rules({}, [to])
+    assert "ip daddr 100.64.0.2 tcp dport { 80, 443 } tcp flags & (syn | ack) == syn dnat to 100.64.0.3\n" in text
+    assert "ip6 daddr fd63::2 udp dport { 53 } dnat to fd63::3\n" in text
+    assert "snat" not in text
+    assert "table ip6" not in rules({})
+
+
+def test_entries_of_connection_tracking_are_chosen_by_where_their_first_packet_went() -> None:
+    def attribute(kind: int, content: bytes) -> bytes:
+        return (
+            (4 + len(content)).to_bytes(2, "little")
+            + kind.to_bytes(2, "little")
+            + content.ljust(-(-len(content) // 4) * 4, b"\0")
+        )
+
+    def original(target: str, port: int, protocol: int = 6) -> bytes:
+        addresses = attribute(1, ip_address("10.0.0.1").packed) + attribute(2, ip_address(target).packed)
+        ports = (
+            attribute(1, bytes([protocol]))
+            + attribute(2, (4000).to_bytes(2, "big"))
+            + attribute(3, port.to_bytes(2, "big"))
+        )
+        return attribute(0x8001, addresses) + attribute(0x8002, ports)
+
+    def is_chosen(entry: bytes) -> bool:
+        return conntrack.matches(entry, {ip_address("10.0.0.2").packed}, {80}, 6)
+
+    assert is_chosen(original("10.0.0.2", 80))
+    assert not is_chosen(original("10.0.0.3", 80))
+    assert not is_chosen(original("10.0.0.2", 81))
+    assert not is_chosen(original("10.0.0.2", 80, 17))

@@ -1,0 +1,349 @@
+"""Running programs that CRIU moves to other nodes, with their memory and connections."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import signal
+import struct
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Iterator
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+
+from cellbed.scenario import ScenarioError, parse
+from cellbed.testbed.machine.process import find
+from cellbed.testbed.migration.criu import CriuError, find_criu, moved_addresses, refusal
+from cellbed.testbed.migration.post_copy import PostCopy
+from cellbed.testbed.migration.stop_and_copy import StopAndCopy
+from moving_services import Place, events, standing, wait_for
+
+REDIS_SERVER = find("redis-server") or ""
+REASONS = {
+    "disk full": "No space left on device",
+    "outage": "the connection to the target was lost",
+    "target killed": "edge-0: the program 'transfer' has ended",
+}
+STRATEGIES = {"stop-and-copy": StopAndCopy, "post-copy": PostCopy}
+NODES = """
+name = "criu"
+duration = "15 s"
+[nodes.endpoint]
+cpus = 0.5
+memory = "128 MiB"
+[nodes.cloud]
+cpus = 0.5
+memory = "256 MiB"
+[nodes.edge]
+cpus = 0.5
+memory = "256 MiB"
+[nodes.small]
+class = "edge"
+cpus = 0.5
+memory = "128 MiB"
+disk = "4 MiB"
+[links.mobile]
+up = "50 Mbit/s"
+down = "50 Mbit/s"
+[links.core]
+edge = { kind = "delay", delay = "2 ms", rate = "40 Mbit/s" }
+cloud = "10 ms"
+"""
+REDIS = """
+[apps.store]
+kind = "program"
+[apps.store.server]
+on = "cloud"
+command = "redis-server --port 6379 --save '' --protected-mode no --enable-debug-command yes"
+ready = { port = 6379 }
+"""
+SHARED = f"""
+[apps.shared]
+kind = "program"
+[apps.shared.server]
+on = "cloud"
+command = ["{sys.executable}", "shared.py"]
+copy_in = {{ "shared.py" = "shared.py" }}
+ready = {{ port = 7000 }}
+"""
+SHARED_PY = """
+import ctypes, socket
+library = ctypes.CDLL(None)
+library.shmat.restype = ctypes.c_void_p
+memory = library.shmget(0, 4096, 0o1600)
+assert library.shmat(memory, None, 0) not in (None, -1)
+library.shmctl(memory, 0, None)  # gone with the last process
+server = socket.create_server(("", 7000))
+while True:
+    connection, _ = server.accept()
+    connection.sendall(b"here")
+    connection.close()
+"""
+CLIENT = """
+import json, pathlib, socket, sys, time
+own = socket.create_connection(("store", 6379))
+own.settimeout(120)
+replies = own.makefile("rb")
+print("connected", flush=True)
+count = 0
+while not pathlib.Path(sys.argv[1]).exists():
+    own.sendall(b"INCR count\\r\\n")
+    assert replies.readline() == b":%d\\r\\n" % (count + 1), count
+    count += 1
+with socket.create_connection(("store", 6379)) as other:  # the service's memory, by a connection that began later
+    other.sendall(b"GET count\\r\\n")
+    reply = other.makefile("rb")
+    reply.readline()
+    print(json.dumps([count, int(reply.readline())]))
+"""
+pytestmark = pytest.mark.needs_tun
+
+
+def lacking(strategy: str) -> str | None:
+    """What this machine lacks for a strategy, without a trial."""
+    try:
+        find_criu()
+    except CriuError as error:
+        return str(error)
+    if os.geteuid() != 0:
+        return "CRIU needs root"
+    return STRATEGIES[strategy].obstacle()
+
+
+needs_criu = pytest.mark.skipif(lacking("stop-and-copy") is not None, reason=f"CRIU: {lacking('stop-and-copy')}")
+needs_redis = pytest.mark.skipif(not REDIS_SERVER, reason="redis-server is not installed")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("standing")
+    (folder / "shared.py").write_text(SHARED_PY)
+    (folder / "client.py").write_text(CLIENT)
+    with standing(folder, NODES + REDIS + SHARED) as place:
+        yield place
+
+
+def redis(place: Place, *words: str) -> str:
+    done = place.run("exec", "endpoint-0", "--", "redis-cli", "-h", "store", *words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@contextlib.contextmanager
+def writing(place: Place) -> Iterator[None]:
+    """Meanwhile a client writes over one connection; it must stay, and the store must have what it acknowledged."""
+    stop = place.folder / f"stop-{len(list(place.folder.glob('stop-*')))}"
+    with place.popen("exec", "endpoint-0", "--", sys.executable, place.folder / "client.py", stop) as client:
+        try:
+            assert client.stdout is not None
+            assert client.stdout.readline() == "connected\n"
+            yield
+            stop.touch()
+            acknowledged, stored = json.loads(client.stdout.readline())
+            assert acknowledged == stored > 0
+        except BaseException:
+            client.kill()
+            raise
+
+
+def left_of_moves(place: Place) -> list[str]:
+    """Folders of migrations on the nodes."""
+    shown = [place.run("exec", f"{node}-0", "--", "ls", "-A").stdout for node in ("cloud", "edge", "small")]
+    return [name for each in shown for name in each.split() if "migration" in name]
+
+
+@pytest.mark.slow
+@needs_criu
+@needs_redis
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_redis_moves_with_its_connections_and_loses_no_acknowledged_write(place: Place, strategy: str) -> None:
+    if (reason := lacking(strategy)) is not None:
+        pytest.skip(reason)
+    redis(place, "FLUSHALL")
+    assert redis(place, "DEBUG", "POPULATE", "5000", "key", "1000") == "OK"
+    with writing(place):
+        for node in ("edge-0", "cloud-0"):
+            moved = place.run("migrate", "store", "--to", node, "--strategy", strategy, "--json")
+            assert moved.returncode == 0, moved.stderr
+            phases = [each["name"] for each in json.loads(moved.stdout)["phases"]]
+            assert phases[:3] == ["prepare", "snapshot", "transfer"]
+            assert ("pages" in phases) == (strategy == "post-copy")
+            assert place.servers()["store"] == node
+            assert redis(place, "DBSIZE") >= "5000"
+    assert left_of_moves(place) == []
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Iterator[str]:
+    """An image with Redis of this machine."""
+    libraries = re.findall(r"/\S+", subprocess.run(["ldd", REDIS_SERVER], capture_output=True, text=True).stdout)
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", dereference=True) as archive:
+        for path in (REDIS_SERVER, *libraries):
+            archive.add(path)
+    name = f"localhost/cellbed-redis:{os.getpid()}"
+    command = '["redis-server", "--port", "6379", "--save", "", "--protected-mode", "no"]'
+    changes = ["--change", "WORKDIR /data", "--change", f"CMD {command}"]
+    subprocess.run(["podman", "import", *changes, "-", name], input=made.getvalue(), capture_output=True, check=True)
+    yield name
+    subprocess.run(["podman", "rmi", "--force", name], capture_output=True, check=False)
+
+
+@pytest.mark.slow
+@needs_criu
+@needs_redis
+@pytest.mark.skipif(find("podman") is None or find("crun") is None, reason="podman or crun is not installed")
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_redis_moves_between_containers_with_its_connections(tmp_path: Path, image: str, strategy: str) -> None:
+    if (reason := lacking(strategy)) is not None:
+        pytest.skip(reason)
+    (tmp_path / "client.py").write_text(CLIENT)
+    nodes = NODES
+    for node in ("cloud", "edge"):
+        backend = f'backend = {{ kind = "container", image = "{image}" }}'
+        nodes = nodes.replace(f"[nodes.{node}]", f"[nodes.{node}]\n{backend}")
+    own = REDIS.replace(next(line for line in REDIS.splitlines() if line.startswith("command")), "")
+    with standing(tmp_path, nodes + own) as place, writing(place):
+        for node in ("edge-0", "cloud-0"):
+            moved = place.run("migrate", "store", "--to", node, "--strategy", strategy)
+            assert moved.returncode == 0, moved.stderr
+
+
+@pytest.mark.slow
+@needs_criu
+@needs_redis
+def test_a_program_that_criu_refuses_goes_on_at_its_node(place: Place) -> None:
+    moved = place.run("migrate", "shared", "--to", "edge-0", "--strategy", "stop-and-copy")
+    assert moved.returncode == 1
+    assert "criu cannot dump the program:" in moved.stderr
+    assert place.servers()["shared"] == "cloud-0"
+    hello = "import socket; print(socket.create_connection(('shared', 7000)).recv(9).decode())"
+    assert place.run("exec", "endpoint-0", "--", sys.executable, "-c", hello).stdout == "here\n"
+    sockets = place.run("exec", "edge-0", "--", "cat", "/proc/net/tcp").stdout
+    assert " 0A " not in sockets  # none listens
+    assert left_of_moves(place) == []
+
+
+@pytest.mark.slow
+@needs_criu
+@needs_redis
+@pytest.mark.parametrize("happens", REASONS)
+def test_a_failed_transfer_leaves_redis_and_its_connections_at_the_source(place: Place, happens: str) -> None:
+    redis(place, "FLUSHALL")
+    assert redis(place, "DEBUG", "POPULATE", "20000", "key", "1000") == "OK"
+    with writing(place):
+        since = len(events(place))
+        target = "small-0" if happens == "disk full" else "edge-0"
+        moving = place.popen("migrate", "store", "--to", target, "--strategy", "stop-and-copy")
+        if happens != "disk full":
+            wait_for(place, since, event="move phase began", what="store: transfer")
+        if happens == "outage":
+            assert place.run("link", "set", "x", "core-edge-0", "down").returncode == 0
+        elif happens == "target killed":
+            kill_receiver(place)
+        output, errors = moving.communicate()
+        if happens == "outage":
+            assert place.run("link", "set", "x", "core-edge-0", "up").returncode == 0
+        assert moving.returncode == 1, output
+        assert REASONS[happens] in errors
+        assert place.servers()["store"] == "cloud-0"
+    assert left_of_moves(place) == []
+
+
+@pytest.mark.slow
+@needs_criu
+@needs_redis
+def test_redis_goes_on_as_it_was_when_its_pages_do_not_arrive(place: Place) -> None:
+    if (reason := lacking("post-copy")) is not None:
+        pytest.skip(reason)
+    redis(place, "FLUSHALL")
+    assert redis(place, "DEBUG", "POPULATE", "20000", "key", "1000") == "OK"
+    since = len(events(place))
+    moving = place.popen("migrate", "store", "--to", "edge-0", "--strategy", "post-copy")
+    wait_for(place, since, event="move phase began", what="store: pages")
+    assert place.run("link", "set", "x", "core-edge-0", "down").returncode == 0
+    output, errors = moving.communicate()
+    assert place.run("link", "set", "x", "core-edge-0", "up").returncode == 0
+    assert moving.returncode == 1, output
+    assert "what it has done at edge-0 is lost" in errors
+    assert place.servers()["store"] == "cloud-0"
+    assert redis(place, "DBSIZE") == "20000"
+    assert left_of_moves(place) == []
+
+
+def kill_receiver(place: Place) -> None:
+    """Kill the program at the target by which files arrive, once it has started."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        run = subprocess.run(["ps", "-ww", "-eo", "pid,args"], capture_output=True, text=True, check=True)
+        for line in run.stdout.splitlines():
+            process, _, command = line.strip().partition(" ")
+            if '"role": "receive"' in command and str(place.folder) in environment(process):
+                os.kill(int(process), signal.SIGKILL)
+                return
+    raise AssertionError("nothing arrives")
+
+
+def environment(process: str) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{process}/environ").read_text(errors="replace")
+    return ""
+
+
+def test_pages_on_demand_need_one_connection_without_compression(tmp_path: Path) -> None:
+    table = '[[migrations]]\napp = "store"\nto = "edge-0"\nat = "1 s"\nstrategy = "post-copy"\ncompression = 3\n'
+    with pytest.raises(ScenarioError, match="one connection"):
+        parse(NODES + REDIS + table, source="x.toml", folder=tmp_path)
+
+
+def test_a_machine_without_criu_is_an_error_of_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CELLBED_CRIU", "/nowhere/criu")
+    find_criu.cache_clear()
+    try:
+        with pytest.raises(CriuError, match=r"no file /nowhere/criu: install criu 4\.2"):
+            find_criu()
+    finally:
+        find_criu.cache_clear()
+
+
+def test_the_cause_of_a_refusal_is_the_first_error_that_is_no_consequence() -> None:
+    log = (
+        "(00.01) Error (criu/util.c:1534): rlimit: Can't setup RLIMIT_NOFILE for self: Operation not permitted\n"
+        "(00.02) Error (criu/cr-dump.c:1): Task 7 with SysVIPC shmem map @7f is not supported\n"
+        "(00.03) Error (criu/cr-dump.c:1975): Dumping FAILED.\n"
+    )
+    assert refusal(log) == "Task 7 with SysVIPC shmem map @7f is not supported"
+
+
+def test_sockets_of_an_image_are_bound_to_the_target() -> None:
+    def words(address: str) -> list[int]:
+        packed = ip_address(address).packed
+        return list(struct.unpack(f"={len(packed) // 4}I", packed))
+
+    def number(value: int) -> bytes:
+        found = b""
+        while value > 127:
+            found, value = found + bytes([value & 127 | 128]), value >> 7
+        return found + bytes([value])
+
+    def image(source: str, peer: str) -> bytes:
+        # images/sk-inet.proto: id 1, src_addr 11, dst_addr 12; images/fdinfo.proto: id 2, isk 4.
+        addresses = [b"\x58" + number(word) for word in words(source)] + [
+            b"\x60" + number(word) for word in words(peer)
+        ]
+        socket = b"\x08\x05" + b"".join(addresses)
+        entry = b"\x10\x05\x22" + number(len(socket)) + socket
+        return b"MAGICNUM" + struct.pack("<I", len(entry)) + entry
+
+    moves = {"100.64.0.2": "100.64.128.200", "fd63::2": "fd63:656c::3"}
+    for source, target in (*moves.items(), ("::ffff:100.64.0.2", "::ffff:100.64.128.200"), ("0.0.0.0", "0.0.0.0")):
+        peer = "100.64.0.2" if "." in source and ":" not in source else "fd63::2"
+        assert moved_addresses(image(source, peer), moves) == image(target, peer)
