@@ -50,7 +50,7 @@ def plan_as_dict(plan: Plan) -> dict[str, Any]:
         "cells": [cell.config for cell in plan.cells],
         "handovers": [asdict(each) for each in plan.moves],
         "faults": [each.model_dump(mode="json", by_alias=True) for each in plan.scenario.faults],
-        "migrations": [each.model_dump(mode="json") for each in plan.scenario.migrations],
+        "migrations": [each.model_dump(mode="json", by_alias=True) for each in plan.scenario.migrations],
         "applications": {name: each.model_dump(mode="json") for name, each in plan.scenario.applications.items()},
     }
 
@@ -120,7 +120,7 @@ def show_plan(plan: Plan) -> None:
     if plan.scenario.migrations:
         console.print("\nMigrations", highlight=False)
     for migration in plan.scenario.migrations:
-        console.print(f"at {DURATION.format(migration.at)}: {migration}", highlight=False)
+        console.print(f"{migration.when}: {migration}", highlight=False)
 
 
 def _folded(group: Sequence[T]) -> list[Sequence[T]]:

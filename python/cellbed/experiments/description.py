@@ -215,7 +215,7 @@ def _described(plan: Plan, state: RunState) -> Iterator[Description]:
 
 def _targets(plan: Plan, state: RunState) -> Iterator[tuple[str, str]]:
     """Return the applications that move, on schedule or by command, each with a node to which it does."""
-    yield from ((each.app, each.to) for each in plan.scenario.migrations)
+    yield from ((each.app, node) for each in plan.scenario.migrations for node in each.targets())
     yield from ((each["app"], each["target"]) for each in state.migrations)
 
 

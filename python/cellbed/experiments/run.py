@@ -33,6 +33,7 @@ from cellbed.testbed.machine.process import Place, Process
 from cellbed.testbed.machine.signals import Interruption, hang_ups_ignored
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record, process_start
 from cellbed.testbed.migration.migrations import Migrations
+from cellbed.testbed.migration.policies import Policies
 from cellbed.testbed.nodes.backend import Limits
 from cellbed.testbed.plan import Node, Plan
 from cellbed.testbed.programs.balancing import Balancing
@@ -50,7 +51,7 @@ from cellbed.testbed.programs.supervise import (
 )
 from cellbed.testbed.programs.telemetry import Telemetry
 from cellbed.testbed.programs.telemetry import environment as telemetry_environment
-from cellbed.testbed.programs.unmodified import Command, UnmodifiedProgram
+from cellbed.testbed.programs.unmodified import FOREVER_NS, Command, UnmodifiedProgram
 from cellbed.testbed.proof.limits import Limited, ProofError, prove_limits
 from cellbed.testbed.proof.links import prove_links
 from cellbed.testbed.testbed import Testbed
@@ -274,6 +275,8 @@ def _drive(
         state.migrations = migrations.accounts
         chosen_tcp = stack.enter_context(contextlib.ExitStack())
         stack.callback(_stop_programs, supervisor, state)
+        policies = Policies(plan, migrations, raw, emulator.counters, supervisor.alarms, journal, state.warnings)
+        stack.callback(policies.close)
         stack.callback(migrations.close)
         # From here on the order of things must not be broken by a second Ctrl-C.
         stack.callback(interruption.shield)
@@ -323,6 +326,7 @@ def _drive(
         journal.note("schedule started", scenario.name, t0_ns)
         faults.schedule(t0_ns)
         migrations.schedule(t0_ns)
+        policies.schedule(t0_ns, end_ns if options.standing is None else FOREVER_NS)
         guests = Guests(bed.nodes, record.identifier, {"migrate": migrations.asked})
         stack.callback(guests.close)
 
@@ -332,6 +336,7 @@ def _drive(
                 account()
             journal.note_changes()
             faults.step()
+            policies.step()
             migrations.step()
             balancing.step()
             guests.serve()

@@ -27,7 +27,8 @@ class Phase:
 class MigrationSummary:
     """One migration. Times in seconds, those of events since the start of the schedule.
 
-    end_s: ``None`` where the run ended before; failed: why it failed; bytes: sent to the target, compressed. facts: of
+    end_s: ``None`` where the run ended before; failed: why it failed; reason: why its policy has
+    decided it, ``None`` without a policy; bytes: sent to the target, compressed. facts: of
     its strategy, such as its dirty rate.
 
     gap_s: the longest time between two good replies, of which one came while it lasted; usual_gap_s: the same before
@@ -49,6 +50,7 @@ class MigrationSummary:
     bytes: int
     phases: list[Phase]
     facts: dict[str, float | str] = field(default_factory=dict)
+    reason: str | None = None
     gap_s: float | None = None
     gap_at_s: float | None = None
     usual_gap_s: float | None = None
@@ -85,6 +87,7 @@ def migration_summaries(description: dict[str, Any], requests: pl.DataFrame) -> 
                 Phase(each["name"], each["begin_s"], each["end_s"], each.get("bytes")) for each in account["phases"]
             ],
             facts=account.get("facts") or {},
+            reason=account.get("reason"),
             **_as_seen(due(requests).filter(pl.col("app") == app), account, since, until),
         )
         found.append(summary)

@@ -207,6 +207,7 @@ def number(value: float | None) -> str:
 def migration(each: Mapping[str, Any]) -> str:
     """Return a migration of a summary in one line."""
     text = f"at {each['begin_s']:.1f} s {each['strategy']} of {each['app']} from {each['source']} to {each['target']}"
+    text += f" ({each['reason']})" if each["reason"] is not None else ""
     if each["failed"] is not None:
         return f"{text}: failed, it stays on {each['source']}: {each['failed']}"
     if each["end_s"] is None:

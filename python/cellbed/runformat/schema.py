@@ -130,6 +130,7 @@ class _Migration(_Object):
     began_s: float
     ended_s: float | None = None
     failed: str | None = None
+    reason: str | None = None
     bytes: _Count | None = None
     phases: list[_Phase]
     facts: dict[str, float | str] = {}

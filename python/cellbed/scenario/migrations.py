@@ -1,4 +1,4 @@
-"""Migrations of running services on schedule: which application, to which node, and how."""
+"""Migrations of running services, on schedule or by a policy: which application, to which node, and how."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
@@ -7,10 +7,14 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 
 from cellbed.laws.law import Law
 from cellbed.scenario.applications import Application
+from cellbed.scenario.cells import Cell
 from cellbed.scenario.core import CORE_RATE
 from cellbed.scenario.fields import CONGESTION_CONTROL, refusal
 from cellbed.scenario.mobile import Offset
 from cellbed.scenario.nodes import NodeGroup
+from cellbed.scenario.policies import AnyPolicy
+from cellbed.scenario.policies.policy import Place
+from cellbed.scenario.sites import visited
 from cellbed.scenario.table import Path, Table
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.units import DURATION
@@ -34,8 +38,13 @@ class Migration(Table):
     """A service that moves to another node while it runs, with its name and address."""
 
     app: str = Field(description="Application whose server moves.", examples=["shop"])
-    to: str = Field(description="Name of the node to which it moves.", examples=["edge-0"])
-    at: Offset = Field(description="When it begins, from the start of the workload.", examples=["20 s"])
+    to: str = Field(
+        "", description="Name of the node to which it moves. Required unless the policy has nodes.", examples=["edge-0"]
+    )
+    at: Offset | None = Field(
+        None, description="When it begins, from the start of the workload. Or a policy.", examples=["20 s"]
+    )
+    policy: AnyPolicy | None = Field(None, description="What decides when it begins, and to which node. Or a time.")
     strategy: Annotated[str, AfterValidator(_known), WithJsonSchema({"type": "string", "enum": [*STRATEGIES]})] = Field(
         description="How it moves.", examples=["redeploy"]
     )
@@ -48,9 +57,18 @@ class Migration(Table):
         None, description="Maximum rate of the transfer. Default: none.", examples=["200 Mbit/s"]
     )
 
+    def targets(self) -> list[str]:
+        """Return the nodes to which the service may move."""
+        return [self.to] if self.policy is None else [*([self.to] if self.to else []), *self.policy.targets()]
+
+    @property
+    def when(self) -> str:
+        """When it begins, in words."""
+        return f"at {DURATION.format(self.at or 0)}" if self.policy is None else f"by {self.policy}"
+
     def __str__(self) -> str:
         """Return the migration in a line."""
-        return f"{self.strategy} of {self.app} to {self.to}"
+        return f"{self.strategy} of {self.app} to {' or '.join(self.targets())}"
 
 
 def server_of(application: Application, groups: Mapping[str, NodeGroup]) -> str | None:
@@ -61,13 +79,21 @@ def server_of(application: Application, groups: Mapping[str, NodeGroup]) -> str 
     return f"{role.on}-0"
 
 
+def client_group(application: Application, groups: Mapping[str, NodeGroup]) -> str | None:
+    """Return the group of the clients of an application, if there is one."""
+    role = application.completed(groups).client
+    return role.on if role is not None and role.on in groups else None
+
+
 def migration_misfits(
     migrations: Sequence[Migration],
     groups: Mapping[str, NodeGroup],
     apps: Mapping[str, Application],
+    cells: Mapping[str, Cell],
     duration: int,
+    links: Sequence[str],
 ) -> Iterator[tuple[Path, str]]:
-    """Yield problems of the migrations of a workload of `duration` ns: (path of the key, what to do)."""
+    """Yield problems of the migrations of a workload of `duration` ns: (path of the key, what to do). links: names."""
     nodes = {f"{name}-{index}": group for name, group in groups.items() for index in range(group.count)}
     places: dict[str, str] = {}
     last: dict[str, int] = {}
@@ -76,22 +102,68 @@ def migration_misfits(
             listed = ", ".join(apps) or "none"
             yield (index, "app"), f"no application is called '{each.app}': {did_you_mean(each.app, apps)}have {listed}"
             continue
-        if each.to not in nodes:
-            listed = ", ".join(list(nodes)[:8])
-            yield (index, "to"), f"no node is called '{each.to}': {did_you_mean(each.to, nodes)}there are {listed}"
+        if bool(each.to) == bool(each.policy is not None and each.policy.targets()):
+            text = "the policy has nodes: remove this key" if each.to else "missing: write the name of a node"
+            yield (index, "to"), text
             continue
+        if unknown := next((node for node in each.targets() if node not in nodes), None):
+            listed = ", ".join(list(nodes)[:8])
+            text = f"no node is called '{unknown}': {did_you_mean(unknown, nodes)}there are {listed}"
+            yield (index, *(("to",) if each.to else ("policy", "nodes"))), text
+            continue
+        if each.strategy == "post-copy":
+            for key, value, usual in (("connections", each.connections, 1), ("compression", each.compression, 0)):
+                if value != usual:
+                    yield (index, key), "pages on demand come over one connection, as they are: remove this key"
+        if (each.at is None) == (each.policy is None):
+            yield (index, "at"), "write either a time here, or a policy"
+            continue
+        if each.policy is not None:
+            if sum(other.app == each.app for other in migrations) > 1:
+                yield (index, "policy"), f"only the policy moves '{each.app}': remove its other migrations"
+            misfits = _policy_misfits(each, each.policy, groups, apps[each.app], cells, links)
+            yield from (((index, *path), text) for path, text in misfits)
+            continue
+        assert each.at is not None
         if each.at >= duration:
             yield (index, "at"), f"the workload ends after {DURATION.format(duration)}: write an earlier time"
         if each.at <= last.get(each.app, -1):
             yield (index, "at"), f"another migration of '{each.app}' begins later: write them in order of time"
         last[each.app] = each.at
-        if each.strategy == "post-copy":
-            for key, value, usual in (("connections", each.connections, 1), ("compression", each.compression, 0)):
-                if value != usual:
-                    yield (index, key), "pages on demand come over one connection, as they are: remove this key"
         for key, text in movable_misfits(each, groups, apps[each.app], places.get(each.app)):
             yield (index, key), text
         places[each.app] = each.to
+
+
+def candidates(
+    migration: Migration, groups: Mapping[str, NodeGroup], application: Application
+) -> dict[str, str | None]:
+    """Return the nodes on which a service may be, its first one first, with their sites."""
+    first = server_of(application, groups)
+    nodes = dict.fromkeys([*([first] if first is not None else []), *migration.targets()])
+    return {node: groups[node.rpartition("-")[0]].site for node in nodes}
+
+
+def _policy_misfits(
+    migration: Migration,
+    policy: AnyPolicy,
+    groups: Mapping[str, NodeGroup],
+    application: Application,
+    cells: Mapping[str, Cell],
+    links: Sequence[str],
+) -> Iterator[tuple[Path, str]]:
+    """Yield problems of a migration by a policy: (path of the key, what to do)."""
+    for node in migration.targets():
+        if migration.to or node != server_of(application, groups):
+            move = migration.model_copy(update={"to": node, "policy": None})
+            for key, text in movable_misfits(move, groups, application, None):
+                yield ("policy", "nodes") if key == "to" and not migration.to else (key,), text
+    client = client_group(application, groups)
+    visits = [] if client is None else visited(groups[client])
+    is_heard = client is not None and not groups[client].backend.routed
+    sites = [cells[cell].site for _, cell in visits if cell in cells]
+    around = Place(candidates(migration, groups, application), is_heard, sites, links)
+    yield from ((("policy", key), text) for key, text in policy.misfits(around))
 
 
 def movable_misfits(

@@ -11,6 +11,7 @@ import shutil
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
+from itertools import permutations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -223,18 +224,25 @@ def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement 
 
 def _migration_problems(scenario: Scenario) -> Iterator[Problem]:
     """Return what this machine lacks for the migrations."""
-    from cellbed.scenario.migrations import STRATEGIES, server_of
+    from cellbed.scenario.migrations import STRATEGIES, candidates, server_of
     from cellbed.scenario.problems import Problem
 
     places: dict[str, str] = {}
     for index, each in enumerate(scenario.migrations):
         source = places.get(each.app) or server_of(scenario.applications[each.app], scenario.nodes) or ""
         places[each.app] = each.to
-        kinds = [scenario.nodes[node.rpartition("-")[0]].backend for node in (source, each.to)]
+        pairs = [(source, each.to)]
+        if each.policy is not None:
+            pairs = list(permutations(candidates(each, scenario.nodes, scenario.applications[each.app]), 2))
+            try:
+                each.policy.decider()
+            except CellbedError as error:
+                yield Problem(("migrations", index, "policy"), str(error))
+        kinds = [[scenario.nodes[node.rpartition("-")[0]].backend for node in pair] for pair in pairs]
         strategy = pkgutil.resolve_name(STRATEGIES[each.strategy])
         if find("nft") is None:
             yield Problem(("migrations", index, "to"), "clients follow a service by nft: sudo apt install nftables")
-        elif lacking := strategy.lacks(each, *kinds):
+        elif lacking := next(filter(None, (strategy.lacks(each, *pair) for pair in kinds)), None):
             yield Problem(("migrations", index, "strategy"), lacking)
 
 

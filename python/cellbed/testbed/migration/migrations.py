@@ -98,13 +98,25 @@ class Migrations:
 
     def schedule(self, t0_ns: int) -> None:
         """Plan the migrations of a schedule that starts at monotonic time `t0_ns`."""
-        self._due = sorted(((t0_ns + each.at, each) for each in self._plan.scenario.migrations), key=lambda due: due[0])
+        timed = [(t0_ns + each.at, each) for each in self._plan.scenario.migrations if each.at is not None]
+        self._due = sorted(timed, key=lambda due: due[0])
         self._set_alarm()
 
-    def begin(self, table: Migration, done: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
-        """Begin a migration. done: called with its account, in which ``failed`` is why it has failed."""
+    def place(self, app: str) -> str:
+        """Return the node on which the server of an application is."""
+        return self.places.get(app) or self._plan.servers[app][0].name
+
+    def is_moving(self, app: str) -> bool:
+        """Return whether a migration of an application is under way."""
+        return app in self._active
+
+    def begin(
+        self, table: Migration, done: Callable[[dict[str, Any]], None] = lambda _: None, *, reason: str | None = None
+    ) -> None:
+        """Begin a migration. done: called with its account, in which ``failed`` is why it has failed. reason: of the
+        policy that has decided it."""
         number = len(self.accounts)
-        source = self.places.get(table.app) or self._plan.servers[table.app][0].name
+        source = self.place(table.app)
         account: dict[str, Any] = {
             "number": number,
             "app": table.app,
@@ -113,6 +125,7 @@ class Migrations:
             "target": table.to,
             "phases": [],
             "failed": None,
+            "reason": reason,
         }
         self.accounts.append(account)
         active = _Active(number, table, done, account)

@@ -1,0 +1,97 @@
+"""The policy ``python``: a function of the user decides where a service is."""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+import signal
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Annotated, Any, ClassVar, Literal, NoReturn
+
+from pydantic import AfterValidator, Field
+
+from cellbed.scenario.fields import CODE_FILE, refusal
+from cellbed.scenario.policies.policy import Decide, Decision, Policy, State
+from cellbed.support.errors import CellbedError, printable
+
+FUNCTION = "place"
+LIMIT_S = 1.0
+"""How long the function may take."""
+
+
+class PolicyError(CellbedError):
+    """A function of the user that fails, or returns something else than a node."""
+
+
+def _with_function(path: pathlib.Path) -> pathlib.Path:
+    try:
+        tree = ast.parse(path.read_bytes(), str(path))
+    except SyntaxError as error:
+        raise refusal(f"{path}:{error.lineno}: {error.msg}") from error
+    except (OSError, ValueError) as error:
+        raise refusal(f"{path}: {error}") from error
+    if not any(isinstance(each, ast.FunctionDef) and each.name == FUNCTION for each in tree.body):
+        raise refusal(f"{path} has no function: write def {FUNCTION}(state), which returns the name of a node or None")
+    return path
+
+
+class Python(Policy):
+    """A function of the user, ``place(state)``, which returns the name of a node, or ``None``."""
+
+    SEES_LINKS: ClassVar[bool] = True
+    kind: Literal["python"] = Field(description="By a function of a Python file.")
+    file: Annotated[pathlib.Path, CODE_FILE, AfterValidator(_with_function)] = Field(
+        description=f"Python file with a function {FUNCTION}(state), which returns the name of a node, or None."
+    )
+    nodes: list[str] = Field(min_length=1, description="Nodes to which the service may move.")
+
+    def targets(self) -> list[str]:
+        """As of the base."""
+        return self.nodes
+
+    def decider(self) -> Decide:
+        """Return the function as a policy. Errors, with their line, of it and of loading it: :class:`PolicyError`."""
+        names: dict[str, Any] = {"__name__": self.file.stem, "__file__": str(self.file)}
+        with self._errors(limit_s=0):
+            exec(compile(self.file.read_bytes(), str(self.file), "exec", dont_inherit=True), names)
+
+        def decide(state: State) -> Decision | None:
+            with self._errors(LIMIT_S):
+                found = names[FUNCTION](state)
+                if found is not None and (not isinstance(found, str) or found not in state.nodes):
+                    listed = ", ".join(state.nodes)
+                    raise ValueError(f"{FUNCTION}() returned {found!r}: return None or one of {listed}")
+            return None if found is None else (found, str(self))
+
+        return decide
+
+    @contextmanager
+    def _errors(self, limit_s: float) -> Iterator[None]:
+        """Turn what the user's code raises into a :class:`PolicyError`, and end it after a time, unless that is 0. In
+        the main thread."""
+        before = signal.signal(signal.SIGALRM, _late)
+        signal.setitimer(signal.ITIMER_REAL, limit_s)
+        try:
+            yield
+        except (Exception, SystemExit, TooLateError) as error:
+            steps = [each for each in traceback.extract_tb(error.__traceback__) if each.filename == str(self.file)]
+            line = f":{steps[-1].lineno}" if steps else ""
+            raise PolicyError(f"{self.file}{line}: {type(error).__name__}: {printable(str(error)[:200])}") from error
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+    def __str__(self) -> str:
+        """Return the policy in words."""
+        return f"{FUNCTION}() of {self.file.name}"
+
+
+class TooLateError(BaseException):
+    """The function takes too long."""
+
+
+def _late(_signal: int, _frame: FrameType | None) -> NoReturn:
+    raise TooLateError(f"longer than {LIMIT_S:g} s")

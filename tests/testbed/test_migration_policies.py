@@ -1,0 +1,144 @@
+"""Services that move by each policy in real runs, and one whose policy fails."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cellbed.testbed.machine.process import find
+from in_process import run_apart
+
+SERVER = """
+import socket, sys, threading
+def serve(connection):
+    with connection:
+        while connection.recv(65536):
+            connection.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok")
+with socket.create_server(("", int(sys.argv[1])), backlog=64) as server:
+    while True:
+        threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
+"""
+NODES = """
+name = "policies"
+duration = "9 s"
+[nodes]
+endpoint = { cpus = 0.5, memory = "256 MiB" }
+cloud = { cpus = 0.5, memory = "256 MiB" }
+edge = { cpus = 0.5, memory = "256 MiB" }
+[links]
+mobile = { up = "50 Mbit/s", down = "50 Mbit/s" }
+core = { edge = "2 ms", cloud = "150 ms" }
+"""
+SITES = """
+name = "sites"
+duration = "9 s"
+[nodes]
+endpoint = { cpus = 0.5, memory = "256 MiB", cell = "north", route = [{ at = "2 s", cell = "south" }] }
+cloud = { cpus = 0.5, memory = "256 MiB" }
+north = { class = "edge", site = "north", cpus = 0.5, memory = "256 MiB" }
+south = { class = "edge", site = "south", cpus = 0.5, memory = "256 MiB" }
+[links]
+mobile = { up = "50 Mbit/s", down = "50 Mbit/s" }
+core = { cloud = "150 ms" }
+[sites]
+north = { core = "8 ms", delay = "1 ms" }
+south = { core = "8 ms", delay = "1 ms" }
+[cells]
+north = { site = "north" }
+south = { site = "south" }
+"""
+LATENCY = 'to = "edge-0"\npolicy = { kind = "latency", above = "250 ms", for = "2 s", rest = "60 s" }'
+PREDICTION = 'to = "south-0"\npolicy = { kind = "prediction", link = "core-cloud-0", above = "250 ms", past = "3 s" }'
+FOLLOW = 'policy = { kind = "follow", nodes = ["north-0", "south-0"] }'
+
+
+def python(name: str) -> str:
+    return f'policy = {{ kind = "python", file = "{name}.py", nodes = ["edge-0"] }}'
+
+
+def service(app: str, port: int, policy: str, on: str = "cloud") -> str:
+    return f"""
+[apps.{app}]
+kind = "http"
+url = "http://{{server.address}}:{port}/"
+rate = "10 /s"
+server = {{ on = "{on}", command = ["python3", "SERVER", "{port}"], ready = {{ port = {port} }} }}
+[[migrations]]
+app = "{app}"
+strategy = "redeploy"
+{policy}
+"""
+
+
+MINE = """
+def place(state):
+    if state.links["core-cloud-0.uplink"][-1].delay_s > 0.1 and state.replies and state.time_s > 2:
+        return "edge-0"
+"""
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.needs_tun,
+    pytest.mark.skipif(find("nft") is None, reason="nft is not installed"),
+]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("policies")
+    (folder / "mine.py").write_text(MINE)
+    (folder / "broken.py").write_text("def place(state):\n    return state.nowhere\n")
+    apps = service("slow", 8080, LATENCY) + service("mine", 8081, python("mine"))
+    return run_apart(folder, NODES + apps + service("broken", 8082, python("broken")), server=SERVER)
+
+
+def moved(run: Path) -> dict[str, dict[str, Any]]:
+    """The migrations by application, one of each; on a busy machine the run may end before they do."""
+    accounts = json.loads((run / "run.json").read_text())["migrations"]
+    assert all(account["failed"] in (None, "cancelled") for account in accounts), accounts
+    assert len({account["app"] for account in accounts}) == len(accounts)
+    return {account["app"]: account for account in accounts}
+
+
+def test_a_service_moves_when_its_latency_is_high(run: Path) -> None:
+    account = moved(run)["slow"]
+    assert (account["source"], account["target"]) == ("cloud-0", "edge-0")
+    assert account["began_s"] >= 2
+    assert account["reason"].startswith("median latency over 2 s, at last ")
+    assert account["reason"].endswith("above 250 ms")
+
+
+def test_a_service_moves_by_a_function_of_the_user(run: Path) -> None:
+    account = moved(run)["mine"]
+    assert (account["target"], account["reason"]) == ("edge-0", "place() of mine.py")
+
+
+def test_a_function_that_fails_moves_nothing_and_the_report_has_its_line(run: Path) -> None:
+    assert set(moved(run)) == {"slow", "mine"}
+    (warning,) = [each for each in json.loads((run / "run.json").read_text())["warnings"] if "policy" in each]
+    assert "the policy of 'broken' has failed" in warning
+    assert "'broken' stays on cloud-0" in warning
+    assert "broken.py:2: AttributeError" in warning
+
+
+def test_each_decision_is_an_event_and_in_the_report(run: Path) -> None:
+    events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    decided = {each["what"]: each for each in events if each["event"] == "move decided"}
+    assert set(decided) == {"slow to edge-0", "mine to edge-0"}
+    page = (run / "report.html").read_text()
+    for text in ((run.parents[1] / "output").read_text(), page):
+        assert "place() of mine.py" in text
+        assert "broken.py:2: AttributeError" in text
+
+
+def test_services_follow_their_endpoint_and_leave_a_slow_link(tmp_path: Path) -> None:
+    apps = service("near", 8080, FOLLOW, on="north") + service("far", 8081, PREDICTION)
+    accounts = moved(run_apart(tmp_path, SITES + apps, server=SERVER))
+    near, far = accounts["near"], accounts["far"]
+    assert (near["source"], near["target"], near["reason"]) == ("north-0", "south-0", "endpoint-0 at south")
+    assert near["began_s"] >= 2
+    assert (far["source"], far["target"]) == ("cloud-0", "south-0")
+    assert far["began_s"] >= 3
+    assert far["reason"].startswith("delay of core-cloud-0 in 5 s by its trend ")
