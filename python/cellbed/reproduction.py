@@ -93,7 +93,7 @@ class Swept(Experiment):
     """A sweep. changes: values by dotted key of the base scenario. factors: as in a sweep file, with labels of levels.
     short: factors and repetitions of a short reproduction, its changes in addition, and the `levels` that it keeps, by
     factor. worst: whether a short trial lies in the poorest time of its uplink. varies: whether repetitions differ in
-    virtual time; there is one where they do not."""
+    virtual time; there is one where they do not. real: the factors in real time, where these are others."""
 
     factors: Mapping[str, Mapping[str, Any]]
     changes: Mapping[str, Any] = field(default_factory=dict)
@@ -102,6 +102,7 @@ class Swept(Experiment):
     short: Mapping[str, Any] = field(default_factory=dict)
     worst: bool = False
     varies: bool = True
+    real: Mapping[str, Mapping[str, Any]] | None = None
 
     def shortened(self) -> Swept:
         """Return the experiment of a short reproduction."""
@@ -111,7 +112,8 @@ class Swept(Experiment):
             for name, factor in own["factors"].items()
         }
         changes = {**self.changes, **own["changes"]}
-        return replace(self, factors=factors, repetitions=own["repetitions"], changes=changes)
+        real = self.short.get("real", self.real)
+        return replace(self, factors=factors, repetitions=own["repetitions"], changes=changes, real=real)
 
 
 @dataclass(frozen=True)

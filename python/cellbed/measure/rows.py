@@ -22,6 +22,7 @@ from cellbed.support.limits import OWN
 if TYPE_CHECKING:
     import polars as pl
 
+    from cellbed.measure.migrations import MigrationSummary
     from cellbed.measure.own import OwnMeasure
     from cellbed.measure.statistics import Samples
 
@@ -105,6 +106,7 @@ def measured(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
             | {"refused": "; ".join(filter(None, refused)) or None}
             | (asdict(found.traffic) if found.traffic is not None else {})
             | _transferred(own)
+            | _moved([move for move in summary.migrations if move.app == each.name])
             | {"recovery_s": of(recovered, each.name)["recovery_s"].mean()}
             | own_columns(found.own)
             | {
@@ -128,6 +130,23 @@ def _transferred(requests: pl.DataFrame) -> dict[str, Any]:
     if "packets_lost" in requests.columns and requests["packets_lost"].count():
         found["retransmitted"] = requests["retransmitted"].sum()
     return found
+
+
+def _moved(migrations: Sequence[MigrationSummary]) -> dict[str, Any]:
+    """Return the measures of the first migration of an application that has not failed."""
+    for each in migrations:
+        if each.failed is None and each.end_s is not None:
+            lasted = [(phase.name, phase.bytes, phase.end_s - phase.begin_s) for phase in each.phases]
+            found = {
+                "s": each.end_s - each.begin_s,
+                "gap_s": each.gap_s,
+                "transfer_s": sum(seconds for _, sent, seconds in lasted if sent),
+                "restore_s": sum(seconds for name, _, seconds in lasted if name == "restore"),
+                "bytes": each.bytes,
+                "paid_s": each.paid_s,
+            }
+            return {f"migration_{name}": value for name, value in found.items()}
+    return {}
 
 
 def own_columns(own: Sequence[OwnMeasure]) -> dict[str, Any]:

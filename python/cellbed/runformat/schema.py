@@ -120,6 +120,7 @@ class _Phase(_Object):
     begin_s: float
     end_s: float
     bytes: _Count | None = None
+    on_link_s: float | None = None
 
 
 class _Migration(_Object):
@@ -127,6 +128,7 @@ class _Migration(_Object):
     strategy: str
     source: str
     target: str
+    compression: int | None = None
     began_s: float
     ended_s: float | None = None
     failed: str | None = None

@@ -9,7 +9,7 @@ from cellbed.laws.law import Law
 from cellbed.scenario.applications import Application
 from cellbed.scenario.cells import Cell
 from cellbed.scenario.core import CORE_RATE
-from cellbed.scenario.fields import CONGESTION_CONTROL, refusal
+from cellbed.scenario.fields import CONGESTION_CONTROL, quantity, refusal
 from cellbed.scenario.mobile import Offset
 from cellbed.scenario.nodes import NodeGroup
 from cellbed.scenario.policies import AnyPolicy
@@ -17,7 +17,7 @@ from cellbed.scenario.policies.policy import Place
 from cellbed.scenario.sites import visited
 from cellbed.scenario.table import Path, Table
 from cellbed.support.near_names import did_you_mean
-from cellbed.support.units import DURATION
+from cellbed.support.units import BIT_RATE, DURATION, SIZE
 
 STRATEGIES = {
     "redeploy": "cellbed.testbed.migration.redeploy:Redeploy",
@@ -32,6 +32,35 @@ def _known(strategy: str) -> str:
     if strategy not in STRATEGIES:
         raise refusal(f"'{strategy}': {did_you_mean(strategy, STRATEGIES)}write one of {', '.join(STRATEGIES)}")
     return strategy
+
+
+Span = Annotated[int, quantity(DURATION, "0 s", "24 h")]
+
+
+class MigrationModel(Table):
+    """Parameters of a predicted migration (``--virtual``) that do not depend on links."""
+
+    size: Annotated[int, quantity(SIZE, "1 B", "1 TB")] | None = Field(
+        None, description="Bytes of the state or snapshot, as sent.", examples=["2 GB"]
+    )
+    dirty_rate: Annotated[int, quantity(BIT_RATE, "0 bit/s", "1000 Gbit/s")] | None = Field(
+        None, description="Rate at which the service changes its state, of `state`.", examples=["400 Mbit/s"]
+    )
+    pages: Annotated[int, quantity(SIZE, "0 B", "1 TB")] | None = Field(
+        None, description="Bytes that follow when it runs at the target, of `post-copy`.", examples=["2 GB"]
+    )
+    faults: int | None = Field(
+        None, ge=0, le=1 << 32, description="Pages that it fetches one by one before it replies, of `post-copy`."
+    )
+    start: Span | None = Field(None, description="Time to start, or prepare, at the target.", examples=["500 ms"])
+    save: Span | None = Field(None, description="Time to save the whole state or memory.", examples=["2 s"])
+    overhead: Span | None = Field(None, description="Time of each transfer beside the links.", examples=["200 ms"])
+    finish: Span | None = Field(
+        None, description="The same of the transfer for which it stands still.", examples=["200 ms"]
+    )
+    restore: Span | None = Field(None, description="Time from the last byte to service.", examples=["500 ms"])
+    switch: Span | None = Field(None, description="Time to move the address.", examples=["50 ms"])
+    stop: Span | None = Field(None, description="Time in which it ends at the source.", examples=["100 ms"])
 
 
 class Migration(Table):
@@ -56,6 +85,7 @@ class Migration(Table):
     rate: Annotated[int, CORE_RATE] | None = Field(
         None, description="Maximum rate of the transfer. Default: none.", examples=["200 Mbit/s"]
     )
+    model: MigrationModel | None = Field(None, description="Parameters of predictions. Default: those of a profile.")
 
     def targets(self) -> list[str]:
         """Return the nodes to which the service may move."""

@@ -89,7 +89,7 @@ class Sweeps:
             "scenario": f"{experiment.name}-scenario.toml",
             "repetitions": experiment.repetitions if experiment.varies or not self._execution.virtual else 1,
             "design": experiment.design,
-            "factors": experiment.factors,
+            "factors": experiment.factors if self._execution.virtual else experiment.real or experiment.factors,
         }
         scenario, sweep = (self._filled(each) for each in (with_values(dict(base), values), sweep))
         if self._short and experiment.worst:

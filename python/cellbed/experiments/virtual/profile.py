@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
+from cellbed.experiments.virtual import migrations
 from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
 from cellbed.support.temporary import temporary_folder
@@ -47,7 +48,8 @@ class Profile:
 
     source: where they were measured, in words; measured: when. limited: whether they contain the effect of CPU limits.
     lost: requests without a reply meanwhile, of each application. disturbances: why the machine disturbed the
-    measurement. unusable: why applications have no samples.
+    measurement. unusable: why applications have no samples. migrations: parameters of those of the run, and their
+    ``compression``, by application and strategy.
     """
 
     source: str
@@ -57,6 +59,7 @@ class Profile:
     lost: Mapping[str, int] = field(default_factory=dict)
     disturbances: Sequence[str] = ()
     unusable: Mapping[str, str] = field(default_factory=dict)
+    migrations: Mapping[str, dict[str, int]] = field(default_factory=dict)
 
     @property
     def objections(self) -> list[str]:
@@ -113,7 +116,13 @@ def of_run(run: Path) -> Profile:
 
     description = read_run(run)
     tables, summary = measure(run)
+    moves = [each for each in description.get("migrations") or [] if each.get("ended_s") is not None]
     requests = tables["requests"]
+    for each in moves:
+        # Those that met a migration have waited for it.
+        own, met = pl.col("app") == each["app"], pl.col("intended_s") + pl.col("latency_s").fill_null(0.0)
+        during = (pl.col("intended_s") < each["ended_s"]) & (met > each["began_s"])
+        requests = requests.filter(~(own & during).fill_null(value=False))
     packets = partial(read_service_packets, run / "raw" / "packets.bin")
     known = samplings()
     applications: dict[str, list[dict[str, Any]]] = {}
@@ -132,7 +141,13 @@ def of_run(run: Path) -> Profile:
         except CellbedError as error:
             unusable[each["name"]] = str(error)
     limited, measured = bool(description.get("limits_enforced")), str(description.get("started") or "")
-    return Profile(f"the run {run.name}", applications, limited, measured, lost, summary.disturbances, unusable)
+    parameters = {
+        f"{each['app']} {each['strategy']}": {**migrations.measured(each), "compression": each.get("compression") or 0}
+        for each in moves
+        if each.get("failed") is None
+    }
+    source = f"the run {run.name}"
+    return Profile(source, applications, limited, measured, lost, summary.disturbances, unusable, parameters)
 
 
 def checked(profile: Profile, scenario: Scenario) -> Profile:

@@ -14,6 +14,7 @@ from typing import Any
 from cellbed.experiments.description import RunState, cautions, deployments, describe, notes
 from cellbed.experiments.listener import Listener
 from cellbed.experiments.run import EARLY_NS, Outcome, ended_early
+from cellbed.experiments.virtual import migrations
 from cellbed.experiments.virtual import profile as profiles
 from cellbed.experiments.virtual.profile import Profile
 from cellbed.laws.law import KERNEL_CONTROLS, Law
@@ -23,6 +24,7 @@ from cellbed.runformat.flows import recorded
 from cellbed.scenario import Scenario
 from cellbed.scenario.applications import KINDS
 from cellbed.scenario.faults import LinkFault
+from cellbed.scenario.migrations import MigrationModel
 from cellbed.support.errors import CellbedError, OperatingSystemError
 from cellbed.support.user_folders import cache_folder
 from cellbed.testbed.plan import Move, Plan
@@ -73,7 +75,7 @@ def check(plan: Plan) -> None:
             f"measures = '{role.measured_file}' of the {key}" for key, role in each.table.roles() if role.measured_file
         ]
         found += [f"application '{each.name}': {problem}" for problem in (*problems, *files)]
-    found += [f"migration '{migration}'" for migration in scenario.migrations]
+    found += migrations.problems(scenario)
     for fault in scenario.faults:
         if not isinstance(fault, LinkFault):
             found.append(f"fault '{fault.kind}'")
@@ -97,6 +99,8 @@ def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: L
     Errors: :class:`CellbedError` for what keeps the run from starting; a run that fails later returns its outcome.
     """
     check(plan)
+    if options.profile is None:
+        migrations.models(scenario, {})
     path: Path | None = None
     state = RunState(clock="virtual")
     started = datetime.now(UTC)  # noqa: TID251 - the date of the run
@@ -114,14 +118,15 @@ def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: L
             profile = profiles.checked(profiles.read(options.profile), scenario)
         else:
             profile = profiles.measured(text, scenario, options.folder, listener, limits=options.limits)
+        models = migrations.models(scenario, profile.migrations, profile.source)
         path = folder.create(options.out, scenario.name, started.astimezone())
         (path / "scenario.toml").write_text(text, encoding="utf-8")
         folder.write_json(path / "scenario.resolved.json", scenario.resolved())
         folder.write_json(path / "environment.json", environment(plan) | {"nodes": []})
-        if profile.applications:
+        if profile.applications or profile.migrations:
             profile.write(path / profiles.FILE)
             state.notes.append(profile.quality)
-        _drive(path, scenario, plan, profile, options, listener, state)
+        _drive(path, scenario, plan, profile, models, options, listener, state)
         state.status = "complete"
     except KeyboardInterrupt:
         state.status = "interrupted"
@@ -146,6 +151,7 @@ def _drive(
     scenario: Scenario,
     plan: Plan,
     profile: Profile,
+    models: Sequence[MigrationModel],
     options: Options,
     listener: Listener,
     state: RunState,
@@ -207,6 +213,9 @@ def _drive(
         for number, fault in enumerate(noted):
             for event, at_ns in (("began", fault.at), ("ended", fault.at + fault.length)):
                 faults.note(journal, event, number, fault, t0_ns + at_ns)
+        moves = migrations.Migrations(world, plan, journal, models, names)
+        moves.schedule(t0_ns)
+        state.migrations = moves.accounts
         for load in loads:
             load.start(t0_ns)
         end_ns = t0_ns + scenario.duration
@@ -232,6 +241,7 @@ def _drive(
             else:
                 journal.note("drain", "no more requests are sent", end_ns)
         finally:
+            moves.close()
             for load in loads:
                 load.finish()
             state.emulator = _account(plan, world, counted[-1])

@@ -12,6 +12,7 @@ import select
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,7 @@ class TcpChannel:
         rate_bps: int | None = None,
     ) -> None:
         self.sent_bytes, self.control, self.rate_bps = 0, control, rate_bps
+        self.on_link_ns = self._began_ns = 0
         self._source, self._target = source, target
         self._config = {
             "address": address,
@@ -146,9 +148,11 @@ class TcpChannel:
             while not receiver.next("received"):
                 self.sent_bytes = before + (self._sent(sender) or self.sent_bytes - before)
                 yield
+            received_ns = time.monotonic_ns()
             while sender.process.poll() is None:
                 yield
             self.sent_bytes = before + (self._sent(sender) or self.sent_bytes - before)
+            self.on_link_ns += received_ns - self._began_ns
         except BaseException:
             self.close()
             if not is_there:
@@ -183,12 +187,12 @@ class TcpChannel:
         self._helpers.append(helper)
         return helper
 
-    @staticmethod
-    def _sent(sender: Helper) -> int | None:
+    def _sent(self, sender: Helper) -> int | None:
         """Return the bytes that a sender has sent so far, if it has reported more. It may have ended after the last."""
         sender.read()
         found: int | None = None
         for event in sender.events:
             found = event.get("sent", found)
+            self._began_ns = event.get("began", self._began_ns)
         sender.events.clear()
         return found

@@ -23,10 +23,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+from cellbed.runformat.events import Journal
 from cellbed.scenario.migrations import Migration
 from cellbed.scenario.nodes import AnyBackend
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.process import Place, Running, find, run
+from cellbed.testbed.migration.account import Account
 from cellbed.testbed.migration.channel import Helper, TcpChannel
 from cellbed.testbed.migration.criu import CriuError, find_criu, moved_addresses, refusal
 from cellbed.testbed.migration.snapshot import innermost
@@ -430,9 +432,11 @@ def _try(strategy: Checkpoint, folder: Path) -> None:
     address = ("127.0.0.1", "::1")
     for name in ("source", "target"):
         (folder / name).mkdir()
+    settings: dict[str, Any] = {"strategy": "trial", "compression": 0, "rate": None, "congestion_control": None}
+    table = Migration.model_construct(None, app="trial", to="target", **settings)
     move = Move(
         app="trial",
-        table=Migration.model_construct(),
+        table=table,
         program=program,
         command=command,
         source=source,
@@ -445,7 +449,7 @@ def _try(strategy: Checkpoint, folder: Path) -> None:
         target_folder=folder / "target",
         channel=TcpChannel(source, target, address[0]),
         states=StateSockets(folder),
-        note=lambda *_, **__: None,
+        account=Account(table, 0, "source", Journal(folder)),
         make_program=lambda command, node: UnmodifiedProgram(command, node, folder),
         redirect=lambda _: None,
     )

@@ -14,6 +14,7 @@ from cellbed.runformat.events import Journal
 from cellbed.scenario.migrations import STRATEGIES, Migration, movable_misfits
 from cellbed.support.errors import CellbedError
 from cellbed.support.near_names import did_you_mean
+from cellbed.testbed.migration.account import Account
 from cellbed.testbed.migration.channel import TcpChannel
 from cellbed.testbed.migration.listening import served_ports
 from cellbed.testbed.migration.state_sockets import VARIABLE, StateSockets
@@ -35,9 +36,8 @@ class _Active:
     number: int
     table: Migration
     done: Callable[[dict[str, Any]], None]
-    account: dict[str, Any]
+    account: Account
     steps: Generator[None, None, None] = field(init=False)
-    phase: tuple[str, int] | None = None
 
 
 class Asked:
@@ -117,19 +117,8 @@ class Migrations:
         policy that has decided it."""
         number = len(self.accounts)
         source = self.place(table.app)
-        account: dict[str, Any] = {
-            "number": number,
-            "app": table.app,
-            "strategy": table.strategy,
-            "source": source,
-            "target": table.to,
-            "phases": [],
-            "failed": None,
-            "reason": reason,
-        }
-        self.accounts.append(account)
-        active = _Active(number, table, done, account)
-        self._note("move began", active, str(table))
+        active = _Active(number, table, done, Account(table, number, source, self._journal, reason))
+        self.accounts.append(active.account.content)
         if table.app in self._active:
             self._end(active, MigrationError(f"'{table.app}' is under way to another node"))
         elif source == table.to:
@@ -193,7 +182,7 @@ class Migrations:
 
     def _steps(self, active: _Active) -> Generator[None, None, None]:
         """Move a program; of a failure nothing is left."""
-        table, account = active.table, active.account
+        table, account = active.table, active.account.content
         strategy: Strategy = pkgutil.resolve_name(STRATEGIES[table.strategy])()
         move = self._prepared(active)
         switched: list[UnmodifiedProgram] = []
@@ -245,7 +234,7 @@ class Migrations:
         self.places[move.app] = move.target.name
 
     def _prepared(self, active: _Active) -> Move:
-        table, source = active.table, active.account["source"]
+        table, source = active.table, active.account.content["source"]
         running = [each for each in self._supervisor.programs if each.name in self._supervisor.names_of(table.app)]
         program = next((each for each in running if each.node == source), None)
         if not isinstance(program, UnmodifiedProgram) or program.process is None or not program.is_serving:
@@ -280,7 +269,7 @@ class Migrations:
                 rate_bps=table.rate,
             ),
             states=self.states,
-            note=lambda event, what, **more: self._note_phase(event, active, what, **more),
+            account=active.account,
             make_program=self._supervisor.make,
             redirect=lambda _: None,
         )
@@ -298,26 +287,5 @@ class Migrations:
     def _end(self, active: _Active, error: Exception | None) -> None:
         if self._active.get(active.table.app) is active:
             del self._active[active.table.app]
-        active.account["failed"] = None if error is None else str(error)
-        if active.phase is not None:
-            self._note_phase("phase ended", active, active.phase[0], begin_ns=active.phase[1])
-        self._note("move ended", active, str(active.table), failed=active.account["failed"])
-        active.done(active.account)
-
-    def _note(self, event: str, active: _Active, what: str, **more: Any) -> None:
-        now = time.monotonic_ns()
-        active.account[f"{event.split()[1]}_s"] = self._since_start(now)
-        self._journal.note(event, what, now, kind=active.table.strategy, **more)
-
-    def _note_phase(self, event: str, active: _Active, phase: str, **more: Any) -> None:
-        now = time.monotonic_ns()
-        active.phase = (phase, now) if event == "phase began" else None
-        if event == "phase ended":
-            begin_s = self._since_start(more.pop("begin_ns"))
-            active.account["phases"].append(
-                {"name": phase, "begin_s": begin_s, "end_s": self._since_start(now), **more}
-            )
-        self._journal.note(f"move {event}", f"{active.table.app}: {phase}", now, **more)
-
-    def _since_start(self, time_ns: int) -> float:
-        return round((time_ns - (self._journal.t0_ns or 0)) / 1e9, 6)
+        active.account.end(error)
+        active.done(active.account.content)

@@ -29,7 +29,7 @@ class StateTransfer(Strategy):
         for number in range(1, MOST_ROUNDS + 1):
             with move.phase(f"round {number}"):
                 size = yield from _pass_on(move, source, target, b"save" if before else b"save all")
-            if size <= SMALL_BYTES or (before and size > SHRINKS * before):
+            if is_last(size, before):
                 break
             before = size
         yield from move.channel.prepare(*_files(move))
@@ -45,6 +45,12 @@ class StateTransfer(Strategy):
 
     def undo(self, move: Move) -> None:
         move.states.forget(move.program.name)
+
+
+def is_last(size: int, before: int) -> bool:
+    """Return whether no further round is worth its time. size, before: bytes of this round and of the one before, 0 if
+    it is the first."""
+    return size <= SMALL_BYTES or (before > 0 and size > SHRINKS * before)
 
 
 def _connected(move: Move) -> Generator[None, None, Talk]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,6 +14,7 @@ from cellbed.scenario.migrations import Migration
 from cellbed.scenario.nodes import AnyBackend
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.process import Running
+from cellbed.testbed.migration.account import Account, Sent
 from cellbed.testbed.migration.state_sockets import StateSockets
 from cellbed.testbed.nodes.backend import Backend
 from cellbed.testbed.programs.unmodified import Command, UnmodifiedProgram
@@ -29,14 +30,13 @@ class MigrationError(CellbedError):
     exit_code = 1
 
 
-class Channel(Protocol):
+class Channel(Sent, Protocol):
     """A way for bytes from source to target over the emulated links, under the settings of the migration.
 
-    sent_bytes: on the wire so far, compressed. control: name of the congestion control for the kernel, unless it is
-    that of the source. rate_bps: maximum rate, if there is one.
+    control: name of the congestion control for the kernel, unless it is that of the source. rate_bps: maximum rate, if
+    there is one.
     """
 
-    sent_bytes: int
     control: str | None
     rate_bps: int | None
 
@@ -63,7 +63,7 @@ class Move:
     source_addresses, target_addresses: IPv4 and IPv6. ports, udp_ports: that the program serves, of
     TCP and UDP. folder: for files of
     this machine; target_folder: on the file system of the target, as this machine sees it. Both are removed afterwards.
-    channel: to the target. states: where programs exchange their state. note: writes an event of the migration.
+    channel: to the target. states: where programs exchange their state. account: of the migration.
     make_program: makes the program at the target, not supervised. redirect: as :meth:`switch`, which also lets the run
     supervise that program.
     """
@@ -82,7 +82,7 @@ class Move:
     target_folder: Path
     channel: Channel
     states: StateSockets
-    note: Callable[..., None]
+    account: Account
     make_program: Callable[[Command, Backend], UnmodifiedProgram]
     redirect: Callable[[bool], None]
     facts: dict[str, Any] = field(default_factory=dict)
@@ -92,18 +92,12 @@ class Move:
     has_left: bool = False
     """Whether the source has been asked to end: a failure is then one of the program at the target."""
 
-    @contextmanager
-    def phase(self, name: str) -> Iterator[dict[str, Any]]:
+    def phase(self, name: str) -> AbstractContextManager[dict[str, Any]]:
         """Stamp a phase, such as ``snapshot``, ``round 2``, ``transfer`` or ``restore``, for the report.
 
         What the body adds to the mapping, such as ``bytes``, is noted with its end.
         """
-        more: dict[str, Any] = {}
-        before, begin_ns = self.channel.sent_bytes, time.monotonic_ns()
-        self.note("phase began", name)
-        yield more
-        sent = self.channel.sent_bytes - before
-        self.note("phase ended", name, begin_ns=begin_ns, **({"bytes": sent} if sent else {}), **more)
+        return self.account.phase(name, self.channel)
 
     def start(self) -> Steps:
         """Start the program at the target and wait until it is ready, as the scenario defines that. Errors:

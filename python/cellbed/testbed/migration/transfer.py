@@ -1,7 +1,8 @@
 """The two programs of a channel: files and folders as a stream of chunks over several TCP connections.
 
 ``python -m cellbed.testbed.migration.transfer CONFIG``, JSON. Each program prints JSON lines. The receiver prints
-``port`` and, when everything is written, ``received``; the sender prints ``sent``, bytes on the wire so far.
+``port`` and, when everything is written, ``received``; the sender prints ``began``, the time, and ``sent``, bytes
+on the wire so far.
 
 A chunk is a header (its number and length, network byte order) and so many bytes, compressed on its own with zstd if
 that is wanted. Each connection takes the next chunk when it can send, so that a slow one delays no other; the receiver
@@ -19,6 +20,7 @@ import struct
 import sys
 import tarfile
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from queue import Queue
@@ -114,6 +116,7 @@ def prepare(sender: socket.socket, *, control: str | None, rate_bps: int | None)
 def send(config: dict[str, Any]) -> None:
     """Send a file or folder. Errors: ``OSError``."""
     connections: list[socket.socket] = []
+    began_ns = time.monotonic_ns()
     for _ in range(config["connections"]):
         family = socket.AF_INET6 if ":" in config["address"] else socket.AF_INET
         connection = socket.socket(family, socket.SOCK_STREAM)
@@ -127,6 +130,8 @@ def send(config: dict[str, Any]) -> None:
     if config["waits"]:
         _print(connected=True)
         sys.stdin.readline()
+        began_ns = time.monotonic_ns()
+    _print(began=began_ns)
     queue: Queue[tuple[int, bytes] | None] = Queue(2 * len(connections))
     lock = threading.Lock()
     sent_bytes, failed = 0, threading.Event()

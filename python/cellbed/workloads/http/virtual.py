@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -95,7 +96,7 @@ class _Http:
             Settings(**kind.settings(each, setting.raw, index, setting.seed)) for index in range(len(each.clients))
         ]
         for host, port, record in listening(all_settings, each, setting):
-            setting.world.listen(host, port, Server(setting.world, host, replies, record), each.name, alone=False)
+            setting.world.listen(host, port, Server(setting.world, replies, record), each.name, alone=False)
         for node, settings in zip(each.clients, all_settings, strict=True):
             load = replies.loads[node.name] = _Load(settings, handshake)
             yield Client(setting.world, setting.world.hosts[node.name], load, each, replies.draw)
@@ -172,14 +173,14 @@ class Server:
     """An HTTP server whose requests take their measured time on the processors of its node, without waiting for each
     other otherwise. record: file of the spans that its service reports."""
 
-    def __init__(self, world: World, host: Host, replies: Replies, record: IO[str]) -> None:
-        self._world, self._host, self._replies, self._record = world, host, replies, record
+    def __init__(self, world: World, replies: Replies, record: IO[str]) -> None:
+        self._world, self._replies, self._record = world, replies, record
 
     def accepted(self, connection: Socket) -> Callable[[bytes], None]:
         """See :class:`~cellbed.workloads.virtual.world.Server`."""
         layer: Clear = Clear()
         if self._replies.handshake is not None:
-            layer = tls.Server(self._replies.handshake, connection, self._world, self._done)
+            layer = tls.Server(self._replies.handshake, connection, self._world, partial(self._done, connection))
         received = (self._http1 if self._replies.version == "1.1" else self._http2)(connection, layer)
 
         def decode(data: bytes) -> None:
@@ -188,15 +189,15 @@ class Server:
 
         return decode
 
-    def _done(self, work_ns: int) -> int:
-        """Return when work that begins now is done."""
-        return self._host.processors.run(self._world.now_ns, work_ns)
+    def _done(self, connection: Socket, work_ns: int) -> int:
+        """Return when work for a connection that begins now is done."""
+        return connection.host.processors.run(self._world.now_ns, work_ns)
 
-    def _later(self, request: str, answer: Callable[[Sample], None]) -> None:
+    def _later(self, connection: Socket, request: str, answer: Callable[[Sample], None]) -> None:
         sample = self._replies.sample(request)
         work_ns = max(0, sample["server"] - TURNAROUND_NS)
         begin_ns = self._world.now_ns
-        end_ns = self._done(work_ns)
+        end_ns = self._done(connection, work_ns)
         self._world.at(end_ns, lambda: answer(sample))
         endpoint, _, number = request.rpartition("/")
         stretched, at_ns = (end_ns - begin_ns) / max(1, work_ns), begin_ns
@@ -205,17 +206,17 @@ class Server:
             at_ns += round(own_ns * stretched)
             self._record.write(json.dumps(line | {"end_ns": at_ns}, separators=(",", ":")) + "\n")
 
-    def _write(self, pieces: list[tuple[int, bytes]], write: Callable[[bytes, bool], None]) -> None:
+    def _write(self, connection: Socket, pieces: list[tuple[int, bytes]], write: Callable[[bytes, bool], None]) -> None:
         """Write the pieces of a body at their times. write: gets each, and whether it is the last one."""
         pause_ns, data = pieces[0]
 
         def due() -> None:
             write(data, len(pieces) == 1)
             if pieces[1:]:
-                self._write(pieces[1:], write)
+                self._write(connection, pieces[1:], write)
 
         if pause_ns:
-            self._world.at(self._done(pause_ns), due)
+            self._world.at(self._done(connection, pause_ns), due)
         else:
             due()
 
@@ -230,7 +231,7 @@ class Server:
                     headers = dict(event.headers)
                     name = headers[REQUEST_HEADER.lower().encode()].decode()
                 elif isinstance(event, h11.EndOfMessage):
-                    self._later(name, answer)
+                    self._later(connection, name, answer)
 
         def answer(sample: Sample) -> None:
             pieces = self._replies.pieces(sample)
@@ -269,7 +270,7 @@ class Server:
             if streamed and pieces and pieces[0][0]:
                 send(bytes(waiting), False)
                 waiting.clear()
-            self._write(pieces or [(0, b"")], write)
+            self._write(connection, pieces or [(0, b"")], write)
 
         def send(content: bytes, last: bool) -> None:
             connection.send(layer.encode(content))
@@ -301,7 +302,7 @@ class Server:
                         protocol.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
                     case h2.events.StreamEnded():
                         stream = event.stream_id
-                        self._later(names.pop(stream), lambda sample, stream=stream: answer(stream, sample))  # type: ignore[misc]
+                        self._later(connection, names.pop(stream), lambda sample, stream=stream: answer(stream, sample))  # type: ignore[misc]
             write()
 
         def answer(stream: int, sample: Sample) -> None:
@@ -321,7 +322,7 @@ class Server:
                         written.add(stream)
                     write()
 
-                self._write(pieces or [(0, b"")], add)
+                self._write(connection, pieces or [(0, b"")], add)
             write()
 
         def write() -> None:

@@ -14,6 +14,8 @@ import socket
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -43,6 +45,11 @@ _UDP_HEADERS = 28
 _DATAGRAMS = 1 << 32
 """Labels of one datagram socket."""
 _UNLIMITED = 1 << 62
+_AGAIN_NS, _EQUAL = 200_000_000, 2
+"""The least time, beside a round trip, after which Linux sends a packet again (``TCP_RTO_MIN``). The first two times
+are equal, since a probe precedes the timeout (RFC 8985, §7); then each is twice the one before."""
+_SYN_AGAIN_NS, _SYN_EQUAL = SECOND, 5
+"""The same of the first packet of a connection (RFC 6298, §2.1; ``tcp_syn_linear_timeouts``, Linux 6.5)."""
 _SEND_BUFFER: Final = 6
 """Place in the settings of TCP."""
 _FIRST_PORT = 40_000
@@ -122,6 +129,44 @@ class Program:
         self._busy = False
 
 
+Service = tuple[Host, int]
+"""The node and port of the address at which clients reach a server, wherever it is."""
+
+
+@dataclass(slots=True)
+class _Stop:
+    """A service that stands still on a host. drops: whether that drops its packets; else they wait there. numbers: of
+    connections, by client, in place of theirs once the service is elsewhere."""
+
+    host: Host
+    drops: bool
+    numbers: dict[Socket, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Held:
+    """The packets of a connection that wait for a service that stands still.
+
+    since_ns: when the first one was sent; again_ns: after how long it is sent again, so often (equal), before that time
+    doubles. lost, unsent: what had been sent by then, and what follows.
+    """
+
+    since_ns: int
+    again_ns: int
+    equal: int
+    lost: list[Callable[[], None]] = field(default_factory=list)
+    unsent: list[Callable[[], None]] = field(default_factory=list)
+
+    def due_ns(self, now_ns: int) -> int:
+        """Return when they are sent again, now or later."""
+        due_ns, again_ns = self.since_ns, self.again_ns
+        for number in itertools.count(1):
+            if not again_ns or due_ns >= now_ns:
+                break
+            due_ns, again_ns = due_ns + again_ns, again_ns * (2 if number >= self.equal else 1)
+        return due_ns
+
+
 class Server(Protocol):
     """A server that accepts the connections at a port of a host."""
 
@@ -135,9 +180,10 @@ class Socket:
     on_event: called when it is connected or there is something to read.
     """
 
-    def __init__(self, world: World, host: Host, peer: Host, ports: tuple[int, int], number: int | None) -> None:
+    def __init__(self, world: World, host: Host, peer: Host, ports: tuple[int, int], service: Service) -> None:
         self.world, self.host, self.peer_host = world, host, peer
-        self._ports, self.number = ports, number
+        self._ports, self.service = ports, service
+        self.number: int | None = None
         self.peer: Socket | None = None
         self.at_client = True
         self.connected = self.closed = False
@@ -154,6 +200,8 @@ class Socket:
         """Of a client, the address that it has connected to, where several servers share that."""
         self.broken = False
         """True after the other end has reset the connection."""
+        self.settings: Sequence[TcpSettings | None] = ()
+        """Of a client, the settings of TCP of both ends, if not those of their nodes."""
         self._descriptor = next(world.descriptors)
 
     @property
@@ -372,6 +420,10 @@ class World:
         self._shared: dict[str, dict[str, Host]] = {}
         self._spread: dict[str, list[Host]] = {}
         self._random = Random(f"balance {seed}")
+        self.places: dict[Service, Host] = {}
+        """Where services are that have moved."""
+        self._stops: dict[Service, _Stop] = {}
+        self._held: dict[Socket, _Held] = {}
         self._resets: dict[int, Socket] = {}
         self._zero_ns: int | None = None
         self._sockets: dict[tuple[int, bool], Socket] = {}
@@ -587,6 +639,12 @@ class World:
         if sender.at_client and self._is_stale(sender):
             self._refuse(sender)
             return
+        if not sender.at_client and sender.closed:
+            return
+        stop = self._stops.get(sender.service)
+        if sender in self._held or (stop is not None and stop.drops):
+            self._hold(sender, lambda: self.transmit(sender, data))
+            return
         if sender.number is None:
             self.at(at_ns + _LOOPBACK_NS, lambda: self._arrived(peer, data, not data))
             return
@@ -601,14 +659,24 @@ class World:
         client = receiver if receiver.at_client else receiver.peer
         if receiver.closed or client in self._resets.values():
             return
+        if not receiver.at_client and (stop := self._stops.get(receiver.service)) and stop.host is receiver.host:
+            assert client is not None
+            if stop.drops:
+                self._hold(client, lambda: self.transmit(client, data), lost=True)
+            else:
+                self._hold(receiver, lambda: self._arrived(receiver, data, ended))
+            return
         receiver.buffer += data
         receiver.ended |= ended
         receiver.on_event()
         if receiver.at_client and self._is_stale(receiver):
             self._refuse(receiver)  # by the acknowledgement
 
-    def connect(self, address: str, port: int) -> Socket:
-        """Open a connection from the host of the current program. Raises OSError where no server listens."""
+    def connect(self, address: str, port: int, tcp: TcpSettings | None = None) -> Socket:
+        """Open a connection from the host of the current program. tcp: its settings, if not those of the program.
+
+        Raises OSError where no server listens.
+        """
         assert self.current is not None
         host = self.current.host
         peer = self.host_of(address, host)
@@ -616,16 +684,13 @@ class World:
         if peer is None or found is None:
             raise OSError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         server, owner = found
-        ports = next(host.ports), port
-        number = None
-        settings = [self._tcp.get(key) for key in ((self.current.app, "client"), (owner, "server"))]
-        if peer is not host:
-            number = self.network.connect((host.vertex, ports[0]), (peer.vertex, port), *settings)
-        client = Socket(self, host, peer, ports, number)
-        accepted = Socket(self, peer, host, ports[::-1], number)
+        ports, service = (next(host.ports), port), (peer, port)
+        settings = [tcp or self._tcp.get((self.current.app, "client")), self._tcp.get((owner, "server"))]
+        client = Socket(self, host, peer, ports, service)
+        accepted = Socket(self, peer, host, ports[::-1], service)
         client.peer, accepted.peer, accepted.at_client = accepted, client, False
-        if number is not None:
-            client.send_buffer, accepted.send_buffer = ((each or self.tcp)[_SEND_BUFFER] for each in settings)
+        client.settings = settings
+        client.send_buffer, accepted.send_buffer = ((each or self.tcp)[_SEND_BUFFER] for each in settings)
         client.shared = address if address in self._shared else None
         self.current.on_socket(client)
         self._by_descriptor[client.fileno()] = client
@@ -638,7 +703,18 @@ class World:
                 receive(data)
 
         accepted.on_event = read
-        if number is None:
+        if (stop := self._stops.get(service)) is not None and stop.drops:
+            self._hold(client, lambda: None if client.closed else self._open(client))
+        else:
+            self._open(client)
+        return client
+
+    def _open(self, client: Socket) -> None:
+        """Open the connection of a client to where its service is now."""
+        accepted = client.peer
+        assert accepted is not None
+        accepted.host = self.places.get(client.service, client.service[0])
+        if accepted.host is client.host:
 
             def opened() -> None:
                 client.connected = True
@@ -646,8 +722,91 @@ class World:
 
             self.at(machine.now_ns() + _LOOPBACK_NS, opened)
         else:
-            self._sockets[number, True], self._sockets[number, False] = client, accepted
-        return client
+            client.number = accepted.number = self._connected(client, accepted.host)
+
+    def _connected(self, client: Socket, place: Host) -> int:
+        """Open the connection of a client in the network; return its number."""
+        ends = (client.host.vertex, client.getsockname()[1]), (place.vertex, client.service[1])
+        number = self.network.connect(*ends, *client.settings)
+        assert client.peer is not None
+        self._sockets[number, True], self._sockets[number, False] = client, client.peer
+        return number
+
+    # ---- services that move
+
+    def services(self, app: str, home: Host) -> list[Service]:
+        """Return the services of an application whose server was first on a host."""
+        return [
+            key
+            for key, found in self._servers.items()
+            if key[0] is home and any(own == app for _, own in found.values())
+        ]
+
+    def stop(self, service: Service, *, to: Host | None = None) -> None:
+        """Let a service stand still until :meth:`go_on`. to: where it will be, if its connections move with it: its
+        node drops packets until then, and clients send them again; else they wait at its node."""
+        stop = self._stops[service] = _Stop(self.places.get(service, service[0]), drops=to is not None)
+        for client in self._clients(service):
+            if to is not None and client.connected and client.host is not to:
+                stop.numbers[client] = self._connected(client, to)
+
+    def go_on(self, service: Service, place: Host | None = None) -> None:
+        """End a standstill. place: where the service is now, unless it stayed."""
+        stop = self._stops.pop(service)
+        if place is not None:
+            self.places[service] = place
+            for client in self._clients(service):
+                assert client.peer is not None
+                client.peer.host = place
+                if client in stop.numbers or client.host is place:
+                    client.number = client.peer.number = stop.numbers.get(client)
+        for end, held in self._held.items():
+            if end.service == service:
+                self.at(held.due_ns(self.now_ns), partial(self._resume, end))
+
+    def end_connections(self, service: Service, host: Host, *, idle: bool) -> None:
+        """Let a host end its connections of a service. idle: only those without a request under way."""
+        for client in self._clients(service):
+            accepted = client.peer
+            assert accepted is not None
+            if accepted.host is not host or (idle and client.last > accepted.last) or accepted.closed:
+                continue
+            accepted.closed = True
+            self._held.pop(accepted, None)
+            if accepted.last in self._data:
+                self.ends.add(accepted.last)
+                continue
+
+            def ended(client: Socket = client) -> None:
+                client.ended = True
+                client.on_event()
+
+            self.at(self.now_ns + (client.sending()[1] // 2 if client.number is not None else _LOOPBACK_NS), ended)
+
+    def has_connections(self, service: Service, host: Host) -> bool:
+        """Return whether a host has connections of a service."""
+        return any(client.peer is not None and client.peer.host is host for client in self._clients(service))
+
+    def _clients(self, service: Service) -> list[Socket]:
+        """Return the open clients of a service."""
+        found = (each for each in self._by_descriptor.values() if isinstance(each, Socket))
+        return [each for each in found if each.service == service and not each.closed]
+
+    def _hold(self, end: Socket, call: Callable[[], None], *, lost: bool = False) -> None:
+        """Keep what an end of a connection does until its service goes on. lost: it has been sent."""
+        if end not in self._held:
+            again_ns, equal = 0, 0
+            if end.at_client:
+                known = end.number is not None
+                again_ns, equal = (_AGAIN_NS + end.sending()[1], _EQUAL) if known else (_SYN_AGAIN_NS, _SYN_EQUAL)
+            self._held[end] = _Held(machine.now_ns(), again_ns, equal)
+        held = self._held[end]
+        (held.lost if lost else held.unsent).append(call)
+
+    def _resume(self, end: Socket) -> None:
+        if (held := self._held.pop(end, None)) is not None:
+            for call in (*held.lost, *held.unsent):
+                call()
 
 
 def window_in(receive_buffer: int) -> int:

@@ -14,7 +14,7 @@ from cellbed.workloads.http.virtual import listening, strangers
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.virtual.client import Client
 from cellbed.workloads.virtual.model import Draw, Packets, Sampling, Setting, answered, nanoseconds, without_waiting
-from cellbed.workloads.virtual.world import TURNAROUND_NS, Host, Socket, World
+from cellbed.workloads.virtual.world import TURNAROUND_NS, Socket, World
 from cellbed.workloads.websocket import kind
 from cellbed.workloads.websocket.load import Settings, WebSocketLoad
 
@@ -46,7 +46,7 @@ class _Websocket:
             Settings(**kind.settings(each, setting.raw, index, setting.seed)) for index in range(len(each.clients))
         ]
         for host, port, _ in listening(all_settings, each, setting):
-            setting.world.listen(host, port, Server(setting.world, host, draw), each.name, alone=False)
+            setting.world.listen(host, port, Server(setting.world, draw), each.name, alone=False)
         for node, settings in zip(each.clients, all_settings, strict=True):
             yield Client(setting.world, setting.world.hosts[node.name], WebSocketLoad(settings), each, draw)
 
@@ -55,8 +55,8 @@ class Server:
     """A WebSocket server whose replies take their measured time on the processors of its node, and repeat what names
     the request, if a message has it."""
 
-    def __init__(self, world: World, host: Host, draw: Draw) -> None:
-        self._world, self._host, self._draw = world, host, draw
+    def __init__(self, world: World, draw: Draw) -> None:
+        self._world, self._draw = world, draw
 
     def accepted(self, connection: Socket) -> Callable[[bytes], None]:
         """See :class:`~cellbed.workloads.virtual.world.Server`."""
@@ -85,7 +85,7 @@ class Server:
             sample = self._draw.sample(name or f"{client}/{number}")
             work_ns = max(0, sample["server"] - TURNAROUND_NS)
             message = TextMessage(data=name.ljust(sample["message_down"], "."))
-            at_ns = self._host.processors.run(self._world.now_ns, work_ns)
+            at_ns = connection.host.processors.run(self._world.now_ns, work_ns)
             self._world.at(at_ns, lambda: send(message))
 
         def send(message: TextMessage) -> None:

@@ -1,0 +1,402 @@
+"""Migrations in virtual time: the phases of each strategy, with transfers over the simulated links.
+
+What does not depend on links, such as the time to write a snapshot, is measured once: in a real run, or by the user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from cellbed.laws.law import Law
+from cellbed.runformat.events import Journal
+from cellbed.scenario import Scenario
+from cellbed.scenario.migrations import Migration, MigrationModel
+from cellbed.support.errors import CellbedError
+from cellbed.testbed.migration.account import Account
+from cellbed.testbed.migration.redeploy import DRAIN_S
+from cellbed.testbed.migration.state import MOST_ROUNDS, is_last
+from cellbed.testbed.migration.strategy import MigrationError
+from cellbed.testbed.migration.transfer import STALL_S
+from cellbed.testbed.plan import Plan
+from cellbed.workloads.virtual.world import SECOND, Host, Program, SendBuffer, Service, Socket, World
+
+_KINDS = ("http", "websocket")
+_STEP_NS = 2_000_000
+"""Between two looks of a migration at what it waits for, as in a real run."""
+_PIECE, _PACED = 1 << 16, 1 << 14
+"""Bytes that a sender writes at once, and with a limited rate."""
+_ARCHIVE = 10_252
+"""Bytes of a transfer with nothing: the shortest archive of tar, and the header of a chunk."""
+
+Steps = Generator[int]
+"""Work in steps, each with the time until the next, ns."""
+Measured = dict[str, int]
+"""Values of a :class:`MigrationModel`, by key."""
+
+
+# ---- parameters
+
+
+def measured(account: Mapping[str, Any]) -> Measured:
+    """Return the parameters of a real migration. account: of a run; one that has ended well."""
+    phases = {phase["name"]: phase for phase in account["phases"]}
+    lasted = {name: round((each["end_s"] - each["begin_s"]) * SECOND) for name, each in phases.items()}
+    local = {
+        name: max(0, lasted[name] - round(each["on_link_s"] * SECOND))
+        for name, each in phases.items()
+        if each.get("on_link_s")
+    }
+    sent = {name: each["bytes"] for name, each in phases.items() if each.get("bytes")}
+    overhead = local.get("round 2", local.get("order", 0))
+    first, later = "round 1", "round 2" if "round 2" in phases else "last round"
+    found = {
+        "overhead": overhead,
+        "finish": local.get("last round", local.get("transfer", 0)),
+        "start": lasted.get("start", lasted.get("prepare", 0)),
+    }
+    found["switch"] = switch = lasted.get("switch", 0)
+    if first in sent:
+        changed = max(0, sent.get(later, 0) - _ARCHIVE)
+        found |= {"size": sent[first], "save": local.get(first, overhead) - overhead}
+        found |= {"dirty_rate": round(8 * changed * SECOND / lasted[first]), "restore": lasted.get("restore", 0)}
+    elif "transfer" in sent:
+        found |= {"size": sent["transfer"], "save": lasted.get("snapshot", 0), "pages": sent.get("pages", 0)}
+        found["restore"] = max(0, lasted.get("restore", 0) - switch)
+    drain = lasted.get("drain", 0)
+    found["stop"] = max(0, drain - round(DRAIN_S * SECOND)) if account["strategy"] == "redeploy" else drain
+    return found
+
+
+def problems(scenario: Scenario) -> Iterator[str]:
+    """Return the migrations of a scenario that have no model."""
+    for each in scenario.migrations:
+        kind = scenario.applications[each.app].kind
+        if each.strategy not in _STRATEGIES:
+            yield f"migration '{each}': strategy '{each.strategy}'"
+        if each.policy is not None:
+            yield f"migration '{each}': policy '{each.policy.kind}' (only 'at')"
+        if kind not in _KINDS:
+            yield f"migration '{each}': kind {kind} (only {', '.join(_KINDS)} move)"
+
+
+def models(scenario: Scenario, profile: Mapping[str, Mapping[str, Any]], source: str = "") -> list[MigrationModel]:
+    """Return the parameters of each migration: those that it states, else those measured. profile: measured ones and
+    the ``compression``, by application and strategy; source: of it. Errors: :class:`CellbedError` with the remedy."""
+    found = []
+    for number, each in enumerate(scenario.migrations):
+        given = {key: getattr(each.model, key) for key in each.model.model_fields_set} if each.model else {}
+        known = dict(profile.get(f"{each.app} {each.strategy}", {}))
+        if (level := known.pop("compression", each.compression)) != each.compression and "size" not in given:
+            raise CellbedError(
+                f"{scenario.name}: migrations[{number}].compression: {source} has level {level}, and what another "
+                "one sends is not known: write the same, or size in its [migrations.model]"
+            )
+        values = {"size": _ARCHIVE} if each.strategy == "redeploy" and (given or known) else {}
+        values |= known | given
+        needed = ["size", *(["pages", "faults"] if each.strategy == "post-copy" else [])]
+        if missing := [key for key in needed if key not in values]:
+            measured_in = f" ({source} does not have it)" if source else ""
+            raise CellbedError(
+                f"{scenario.name}: migrations[{number}]: a prediction of '{each}' needs its {' and '.join(missing)}: "
+                f"write [migrations.model], or take --profile RUN of a real run with this migration{measured_in}"
+            )
+        found.append(MigrationModel.model_construct(None, **dict.fromkeys(MigrationModel.model_fields, 0) | values))
+    return found
+
+
+# ---- a migration
+
+
+class _Transfers:
+    """Transfers between two hosts under the settings of a migration. round_trip_ns: of the last one, smoothed."""
+
+    def __init__(self, world: World, table: Migration, ends: tuple[Host, Host], control: str | None):
+        self.sent_bytes = self.on_link_ns = self.round_trip_ns = 0
+        self._world, self._table, self._control = world, table, control
+        self._source, self._target = ends
+        self._open: list[Socket] = []
+
+    def accepted(self, connection: Socket) -> Callable[[bytes], None]:
+        """See :class:`~cellbed.workloads.virtual.world.Server`."""
+        return lambda _: None
+
+    def _connect(self) -> None:
+        world, port = self._world, next(self._target.ports)
+        world.listen(self._target, port, self, "")
+        tcp = (self._control, *world.tcp[1:]) if self._control is not None else None
+
+        def connect() -> None:
+            self._open = [world.connect(self._target.address, port, tcp) for _ in range(self._table.connections)]
+
+        Program(world, self._source).call(connect)
+
+    def prepare(self, beside_ns: int) -> Steps:
+        """Open the connections of the next transfer. beside_ns: how long that takes beside the links. Errors:
+        :class:`MigrationError`."""
+        yield beside_ns
+        self._connect()
+        began_ns = self._world.now_ns
+        while not all(each.connected for each in self._open):
+            self._check(began_ns)
+            yield _STEP_NS
+
+    def _check(self, since_ns: int) -> None:
+        if self._world.now_ns > since_ns + STALL_S * SECOND:
+            raise MigrationError(f"nothing has reached {self._target.name} for {STALL_S:g} s")
+
+    def send(self, size: int, beside_ns: int) -> Steps:
+        """Send so many bytes. Errors: :class:`MigrationError` where nothing has arrived for ``STALL_S``."""
+        yield beside_ns
+        world, count = self._world, self._table.connections
+        began_ns, before, left = world.now_ns, self.sent_bytes, size
+        if not self._open:
+            self._connect()
+        connections, self._open = self._open, []
+
+        def write(connection: Socket, buffer: SendBuffer) -> None:
+            nonlocal left
+            room = 0 if connection.closed else buffer.room()
+            while room > 0 and left:
+                piece = min(_PACED if self._table.rate else _PIECE, left)
+                connection.pump(piece)
+                left, room = left - piece, room - piece
+                if self._table.rate:
+                    pause_ns = 8 * piece * count * SECOND // self._table.rate
+                    world.at(world.now_ns + pause_ns, lambda: write(connection, buffer))
+                    return
+            if left and not connection.closed:
+                buffer.want_room()
+
+        for each in connections:
+            each.on_event = each.on_room = partial(write, each, SendBuffer(each, _PIECE))
+            if each.connected:
+                each.on_room()
+        arrived, since_ns = 0, world.now_ns
+        try:
+            while arrived < size:
+                yield _STEP_NS
+                now = sum(each.peer.transferred()[1] for each in connections if each.peer is not None)
+                if now != arrived:
+                    arrived, since_ns = now, world.now_ns
+                    self.sent_bytes = before + arrived
+                self._check(since_ns)
+        except BaseException:
+            for each in connections:
+                each.abort()
+            raise
+        self.on_link_ns += world.now_ns - began_ns
+        self.round_trip_ns = connections[0].sending()[1]
+
+
+@dataclass
+class _Move:
+    """A migration that is under way. services: that move."""
+
+    world: World
+    table: Migration
+    model: MigrationModel
+    source: Host
+    target: Host
+    services: Collection[Service]
+    channel: _Transfers
+    account: Account
+    facts: dict[str, Any] = field(default_factory=dict)
+    is_stopped: bool = False
+
+    def phase(self, name: str) -> AbstractContextManager[dict[str, Any]]:
+        """Note a phase."""
+        return self.account.phase(name, self.channel)
+
+    def stop(self, *, moves: bool) -> None:
+        """Let the service stand still. moves: whether its connections move with it."""
+        self.is_stopped = True
+        for each in self.services:
+            self.world.stop(each, to=self.target if moves else None)
+
+    def go_on(self, place: Host | None = None) -> None:
+        """End that. place: where it is now, if its connections have moved."""
+        self.is_stopped = False
+        for each in self.services:
+            self.world.go_on(each, place)
+
+    def arrive(self) -> None:
+        """Let the service go on at the target, unless it does."""
+        if self.is_stopped:
+            self.go_on(self.target)
+
+    def switch(self) -> Steps:
+        """Let new connections go to the target."""
+        with self.phase("switch"):
+            yield self.model.switch or 0
+        for each in self.services:
+            self.world.places[each] = self.target
+
+    def drain(self, patience_s: float = 0.0) -> Steps:
+        """Wait so long until the source has no connections any more, and end it."""
+        world = self.world
+        with self.phase("drain"):
+            deadline_ns = world.now_ns + round(patience_s * SECOND)
+            while world.now_ns < deadline_ns and any(
+                world.has_connections(each, self.source) for each in self.services
+            ):
+                yield _STEP_NS
+            end_ns = world.now_ns + (self.model.stop or 0)
+            while True:
+                for each in self.services:
+                    world.end_connections(each, self.source, idle=world.now_ns < end_ns)
+                if world.now_ns >= end_ns:
+                    break
+                yield min(_STEP_NS, end_ns - world.now_ns)
+        if self.is_stopped:
+            self.go_on()
+
+
+def _redeploy(move: _Move) -> Steps:
+    with move.phase("order"):
+        yield from move.channel.send(move.model.size or 0, move.model.overhead or 0)
+    with move.phase("start"):
+        yield move.model.start or 0
+    yield from move.switch()
+    yield from move.drain(DRAIN_S)
+
+
+def _state(move: _Move) -> Steps:
+    model, world = move.model, move.world
+    with move.phase("start"):
+        yield model.start or 0
+    size, before, saved_ns = model.size or 0, 0, world.now_ns
+
+    def changed() -> int:
+        nonlocal saved_ns
+        span_ns, saved_ns = world.now_ns - saved_ns, world.now_ns
+        return min(model.size or 0, (model.dirty_rate or 0) * span_ns // (8 * SECOND))
+
+    for number in range(1, MOST_ROUNDS + 1):
+        with move.phase(f"round {number}"):
+            if before:
+                size = changed()
+            else:
+                yield model.save or 0
+            yield from move.channel.send(size + _ARCHIVE if before else size, model.overhead or 0)
+        if is_last(size, before):
+            break
+        before = size
+    yield from move.channel.prepare(model.overhead or 0)
+    stopped_ns = world.now_ns
+    move.stop(moves=False)
+    with move.phase("last round"):
+        yield from move.channel.send(changed() + _ARCHIVE, model.finish or 0)
+    with move.phase("restore"):
+        yield model.restore or 0
+    move.facts["stood_still_s"] = (world.now_ns - stopped_ns) / SECOND
+    yield from move.switch()
+    yield from move.drain()
+
+
+def _checkpoint(move: _Move) -> Steps:
+    model, world = move.model, move.world
+    with move.phase("prepare"):
+        yield from move.channel.prepare(model.start or 0)
+    stopped_ns = world.now_ns
+    move.stop(moves=True)
+    with move.phase("snapshot"):
+        yield model.save or 0
+    with move.phase("transfer"):
+        yield from move.channel.send(model.size or 0, model.finish or 0)
+    with move.phase("restore"):
+        yield model.restore or 0
+        with move.phase("switch"):
+            yield model.switch or 0
+        waits_ns = (model.faults or 0) * move.channel.round_trip_ns
+        world.at(world.now_ns + waits_ns, move.arrive)
+    move.facts["stood_still_s"] = (world.now_ns - stopped_ns) / SECOND
+    if move.table.strategy == "post-copy":
+        with move.phase("pages"):
+            yield from move.channel.send(model.pages or 0, 0)
+    move.arrive()
+
+
+_STRATEGIES: dict[str, Callable[[_Move], Steps]] = {
+    "redeploy": _redeploy,
+    "state": _state,
+    "stop-and-copy": _checkpoint,
+    "post-copy": _checkpoint,
+}
+
+
+class Migrations:
+    """The migrations of a predicted run. accounts: of all so far, for ``run.json``."""
+
+    def __init__(
+        self,
+        world: World,
+        plan: Plan,
+        journal: Journal,
+        models: Collection[MigrationModel],
+        controls: Mapping[Law | str, str],
+    ) -> None:
+        """models: of each migration of the scenario. controls: names of congestion controls in virtual time."""
+        self._world, self._plan, self._journal, self._controls = world, plan, journal, controls
+        self._models = models
+        self._places: dict[str, str] = {}
+        self._active: dict[str, tuple[_Move, Steps]] = {}
+        self.accounts: list[dict[str, Any]] = []
+
+    def schedule(self, t0_ns: int) -> None:
+        """Plan the migrations of a schedule that starts at a time."""
+        for table, model in zip(self._plan.scenario.migrations, self._models, strict=True):
+            assert table.at is not None  # problems() refuses policies
+            self._world.at(t0_ns + table.at, lambda of=(table, model): self._begin(*of))  # type: ignore[misc]
+
+    def close(self) -> None:
+        """Undo what is under way."""
+        for app in list(self._active):
+            self._end(app, MigrationError("cancelled"))
+
+    def _begin(self, table: Migration, model: MigrationModel) -> None:
+        world, app = self._world, table.app
+        if app in self._active:  # it waits for that
+            world.at(world.now_ns + _STEP_NS, lambda: self._begin(table, model))
+            return
+        home = self._plan.servers[app][0].name
+        source = self._places.get(app, home)
+        account = Account(table, len(self.accounts), source, self._journal, clock=lambda: world.now_ns)
+        self.accounts.append(account.content)
+        if source == table.to:
+            account.end(MigrationError(f"'{app}' is on {source} already"))
+            return
+        ends = world.hosts[source], world.hosts[table.to]
+        control = self._controls[table.congestion_control] if table.congestion_control is not None else None
+        channel = _Transfers(world, table, ends, control)
+        move = _Move(world, table, model, *ends, world.services(app, world.hosts[home]), channel, account)
+        self._active[app] = move, _STRATEGIES[table.strategy](move)
+        self._go_on(app)
+
+    def _go_on(self, app: str) -> None:
+        if app not in self._active:
+            return
+        try:
+            pause_ns = next(self._active[app][1])
+        except StopIteration:
+            self._end(app, None)
+        except MigrationError as error:
+            self._end(app, error)
+        else:
+            self._world.at(self._world.now_ns + pause_ns, lambda: self._go_on(app))
+
+    def _end(self, app: str, error: MigrationError | None) -> None:
+        move, steps = self._active.pop(app)
+        steps.close()
+        if error is None:
+            self._places[app] = move.target.name
+        elif move.is_stopped:
+            move.go_on()
+        else:
+            self._world.places |= dict.fromkeys(move.services, move.source)
+        content = move.account.content
+        content |= {"bytes": move.channel.sent_bytes, **({"facts": move.facts} if move.facts else {})}
+        move.account.end(error)

@@ -1,0 +1,77 @@
+"""The account of a migration: its phases and events, for ``run.json`` and the journal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from cellbed.runformat.events import Journal
+from cellbed.scenario.migrations import Migration
+
+
+class Sent(Protocol):
+    """The transfers of a channel so far. sent_bytes: on the wire, compressed. on_link_ns: from the first connection of
+    each to its last byte."""
+
+    sent_bytes: int
+    on_link_ns: int
+
+
+class Account:
+    """The account of a migration from a node. content: for ``run.json``. reason: of the policy that has decided it.
+    clock: returns the time, ns."""
+
+    def __init__(
+        self,
+        table: Migration,
+        number: int,
+        source: str,
+        journal: Journal,
+        reason: str | None = None,
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._table, self._journal, self._clock = table, journal, clock
+        self.content: dict[str, Any] = {
+            "number": number,
+            "app": table.app,
+            "strategy": table.strategy,
+            "source": source,
+            "target": table.to,
+            "compression": table.compression,
+            "phases": [],
+            "failed": None,
+            "reason": reason,
+        }
+        self._note("began", str(table))
+
+    def end(self, error: Exception | None) -> None:
+        """Note the end. error: why it failed."""
+        self.content["failed"] = None if error is None else str(error)
+        self._note("ended", str(self._table), failed=self.content["failed"])
+
+    @contextmanager
+    def phase(self, name: str, channel: Sent) -> Iterator[dict[str, Any]]:
+        """Note a phase and what is sent meanwhile. What the body adds to the mapping is noted with its end."""
+        more: dict[str, Any] = {}
+        before, linked, begin_ns = channel.sent_bytes, channel.on_link_ns, self._clock()
+        what = f"{self._table.app}: {name}"
+        self._journal.note("move phase began", what, begin_ns)
+        try:
+            yield more
+        finally:  # of the phase in which it fails, too
+            if sent := channel.sent_bytes - before:
+                more = {"bytes": sent, "on_link_s": (channel.on_link_ns - linked) / 1e9, **more}
+            end_ns = self._clock()
+            times = {"begin_s": self._since_start(begin_ns), "end_s": self._since_start(end_ns)}
+            self.content["phases"].append({"name": name, **times, **more})
+            self._journal.note("move phase ended", what, end_ns, **more)
+
+    def _note(self, event: str, what: str, **more: Any) -> None:
+        now = self._clock()
+        self.content[f"{event}_s"] = self._since_start(now)
+        self._journal.note(f"move {event}", what, now, kind=self._table.strategy, **more)
+
+    def _since_start(self, time_ns: int) -> float:
+        return round((time_ns - (self._journal.t0_ns or 0)) / 1e9, 6)
