@@ -1,0 +1,184 @@
+"""Migrations in virtual time: their phases, what clients notice, and parameters from a real run."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from cellbed.experiments.virtual import profile as profiles
+from cellbed.experiments.virtual.migrations import measured
+from in_process import cellbed
+
+SCENARIO = """
+name = "moves"
+duration = "12 s"
+seed = 1
+[nodes.endpoint]
+cpus = 1.0
+memory = "512 MiB"
+[nodes.cloud]
+cpus = 1.0
+memory = "512 MiB"
+[nodes.edge]
+cpus = 1.0
+memory = "512 MiB"
+[links.mobile]
+up = "40 Mbit/s"
+down = "40 Mbit/s"
+base_delay = "10 ms"
+[links.core]
+edge = "2 ms"
+cloud = { kind = "delay", delay = "50 ms", rate = "40 Mbit/s" }
+[transport]
+congestion_control = "cubic"
+[apps.shop]
+kind = "http"
+url = "http://{server.address}:8080/"
+rate = "20 /s"
+[apps.shop.server]
+on = "cloud"
+command = "python3 -m http.server 8080"
+[[migrations]]
+app = "shop"
+to = "edge-0"
+at = "3 s"
+"""
+MODEL = """[migrations.model]
+size = "10 MB"
+start = "300 ms"
+save = "200 ms"
+restore = "100 ms"
+switch = "20 ms"
+"""
+SERVED = {
+    **{"generator": 50_000, "server": 2_000_000, "receive": 200_000, "code": 200, "bytes_up": 0, "bytes_down": 6_000},
+    **{"input": None, "services": {}, "wire_down": 6_200, "head": 6_200, "kept": True},
+}
+HALF_ROUND_TRIP_S = 0.052
+TRANSFER_S = 10e6 * 8 / 40e6
+
+
+def predict(folder: Path, rest: str, duration: str = "12 s") -> tuple[dict[str, Any], pl.DataFrame]:
+    """The migration in the summary of a prediction, and its requests."""
+    profile = folder / "profile.json"
+    if not profile.exists():
+        profiles.Profile("the test", {"shop": [SERVED] * 20}).write(profile)
+    (folder / "moves.toml").write_text(SCENARIO.replace("12 s", duration) + rest)
+    done = cellbed("run", folder / "moves.toml", "--virtual", "--profile", profile, "--out", folder / "runs")
+    assert done.returncode == 0, done.stderr
+    (run,) = (folder / "runs").iterdir()
+    assert "predicted" in done.stdout
+    (move,) = json.loads((run / "summary.json").read_text())["migrations"]
+    return move, pl.read_parquet(run / "requests.parquet")
+
+
+def servers_after(move: dict[str, Any], requests: pl.DataFrame) -> list[str]:
+    """The servers of good replies to requests after a migration."""
+    found = requests.filter(pl.col("intended_s") > move["end_s"], pl.col("status") == "ok")
+    return found["server"].unique().to_list()
+
+
+def lasts(move: dict[str, Any]) -> dict[str, float]:
+    return {each["name"]: each["end_s"] - each["begin_s"] for each in move["phases"]}
+
+
+def test_a_state_follows_in_rounds_and_the_service_stands_still_for_the_last(tmp_path: Path) -> None:
+    move, requests = predict(tmp_path, 'strategy = "state"\n' + MODEL + 'dirty_rate = "8 Mbit/s"\n')
+    found = lasts(move)
+    # A fifth of each round's bytes is changed meanwhile, besides what the time of a round has that is no transfer.
+    rounds = [each["bytes"] for each in move["phases"] if each["name"].startswith("round")]
+    assert [name for name in found if not name.startswith("round")] == [
+        *("start", "last round", "restore", "switch", "drain")
+    ]
+    assert rounds[0] == 10_000_000
+    assert rounds[1] == pytest.approx(1e6 * found["round 1"], rel=0.02)
+    assert found["round 1"] > 0.2 + TRANSFER_S + HALF_ROUND_TRIP_S
+    assert move["facts"]["stood_still_s"] == pytest.approx(found["last round"] + found["restore"], abs=1e-6)
+    assert found["last round"] < move["gap_s"] < found["last round"] + 1
+    assert servers_after(move, requests) == ["edge-0"]
+    assert move["before_s"] > 0.12
+    assert move["after_s"] < 0.03
+    assert move["paid_s"] is not None
+
+
+def test_connections_follow_a_checkpoint_and_requests_wait_for_it(tmp_path: Path) -> None:
+    move, requests = predict(tmp_path, 'strategy = "stop-and-copy"\n' + MODEL)
+    found = lasts(move)
+    assert list(found) == ["prepare", "snapshot", "transfer", "switch", "restore"]
+    assert TRANSFER_S < found["transfer"] < TRANSFER_S + 1
+    stopped = move["facts"]["stood_still_s"]
+    # Clients send what has no acknowledgement again after 0.2 s and a round trip, twice as long each time.
+    assert stopped < move["gap_s"] < 2 * stopped + 0.5
+    assert (requests["status"] == "ok").all()
+    assert move["failed_requests"] == 0
+    assert move["delayed"] > 0
+    assert set(requests["server"].drop_nulls()) >= {"cloud-0", "edge-0"}
+
+
+def test_a_slower_transfer_takes_longer_and_its_redeployed_service_stays_reachable(tmp_path: Path) -> None:
+    rest = 'strategy = "redeploy"\nrate = "10 Mbit/s"\nconnections = 4\n' + MODEL.replace("10 MB", "5 MB")
+    move, requests = predict(tmp_path, rest)
+    assert 4.0 < lasts(move)["order"] < 4.6
+    assert move["failed_requests"] <= 6
+    assert servers_after(move, requests) == ["edge-0"]
+
+
+def test_an_outage_leaves_the_service_at_its_source(tmp_path: Path) -> None:
+    outage = '[[faults]]\nkind = "outage"\nlink = "core-edge-0"\nat = "4 s"\nfor = "30 s"\n'
+    move, requests = predict(tmp_path, 'strategy = "stop-and-copy"\n' + MODEL + outage, duration="20 s")
+    assert "nothing has reached edge-0 for 10 s" in move["failed"]
+    assert requests.filter(pl.col("status") == "ok")["server"].unique().to_list() == ["cloud-0"]
+
+
+def test_parameters_come_from_a_real_run_or_the_scenario(tmp_path: Path) -> None:
+    phases = [
+        {"name": "start", "begin_s": 10.0, "end_s": 11.1},
+        {"name": "round 1", "begin_s": 11.1, "end_s": 17.0, "bytes": 33_000_000, "on_link_s": 1.9},
+        {"name": "round 2", "begin_s": 17.0, "end_s": 17.7, "bytes": 600_000, "on_link_s": 0.2},
+        {"name": "last round", "begin_s": 17.7, "end_s": 18.3, "bytes": 10_252, "on_link_s": 0.2},
+        {"name": "restore", "begin_s": 18.3, "end_s": 18.31},
+        {"name": "switch", "begin_s": 18.31, "end_s": 18.6},
+        {"name": "drain", "begin_s": 18.6, "end_s": 18.7},
+    ]
+    found = measured({"strategy": "state", "phases": phases})
+    assert found["size"] == 33_000_000
+    for key, seconds in (
+        ("start", 1.1),
+        ("overhead", 0.5),
+        ("finish", 0.4),
+        ("save", 3.5),
+        ("restore", 0.01),
+        ("switch", 0.29),
+    ):
+        assert math.isclose(found[key], seconds * 1e9, rel_tol=1e-6), key
+    assert found["dirty_rate"] == pytest.approx(8 * 589_748 / 5.9, abs=1)
+
+    measured_once = {"shop state": {**found, "size": 1_000_000, "compression": 0}}
+    profiles.Profile("the run R", {"shop": [SERVED] * 20}, migrations=measured_once).write(tmp_path / "profile.json")
+    move, _ = predict(tmp_path, 'strategy = "state"\n[migrations.model]\nstart = "50 ms"\n')
+    assert lasts(move)["start"] == pytest.approx(0.05)
+    assert move["phases"][1]["bytes"] == 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("rest", "message"),
+    [
+        ('strategy = "state"\n', "size: write [migrations.model], or take --profile RUN"),
+        ('strategy = "post-copy"\n[migrations.model]\nsize = "1 MB"\n', "pages and faults: write"),
+        ('strategy = "state"\ncompression = 3\n', "the run R has level 0"),
+    ],
+)
+def test_a_migration_without_its_parameters_is_refused(tmp_path: Path, rest: str, message: str) -> None:
+    known = {"shop state": {"size": 10, "compression": 0}} if "level" in message else {}
+    profiles.Profile("the run R", {"shop": [SERVED] * 20}, migrations=known).write(tmp_path / "profile.json")
+    (tmp_path / "moves.toml").write_text(SCENARIO + rest)
+    words = ("--virtual", "--profile", tmp_path / "profile.json")
+    done = cellbed("run", tmp_path / "moves.toml", *words, "--out", tmp_path / "runs")
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").iterdir())
