@@ -198,6 +198,7 @@ EXPERIMENTS = (
         repetitions=3,
         varies=False,
         short={
+            "repetitions": 1,
             "factors": {"transport": _transports(15)},
             "levels": {"transport": ["CUBIC", "mmCPTP", "limit"]},
             "changes": {"duration": "19 s"},
@@ -456,7 +457,7 @@ PUBLICATION = SweptPublication(
     "Study",
     scenario=_SCENARIO,
     short={},
-    short_note="A short reproduction: two repetitions, transfers of 15 instead of 100 and 40 s, of which slow start "
+    short_note="A short reproduction: one or two repetitions, transfers of 15 instead of 100 and 40 s, of which slow start "
     "is a larger share, one loss and one file, frames of 6 instead of 30 s, and a service of 0.2 GB that moves once.",
     roles=(),
     experiments=tuple(replace(each, short={"repetitions": 2, **each.short}) for each in EXPERIMENTS),

@@ -92,8 +92,8 @@ def test_experiments_are_sweeps_with_a_model_in_virtual_time(tmp_path: Path) -> 
     assert "file: 2 points" in done.stdout
 
 
-def test_a_short_reproduction_takes_eleven_minutes_at_most(tmp_path: Path) -> None:
-    assert Sweeps(PUBLICATION, [], tmp_path, Execution(), short=True, running=False).seconds() <= 660
+def test_a_short_reproduction_takes_ten_minutes_at_most(tmp_path: Path) -> None:
+    assert Sweeps(PUBLICATION, [], tmp_path, Execution(), short=True, running=False).seconds() <= 600
 
 
 def test_a_short_prediction_has_the_findings_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
