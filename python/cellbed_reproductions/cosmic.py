@@ -458,7 +458,7 @@ PUBLICATION = SweptPublication(
     scenario=_SCENARIO,
     short={},
     short_note="A short reproduction: one or two repetitions, transfers of 15 instead of 100 and 40 s, of which slow "
-    "start is a larger share, one loss and one file, frames of 6 instead of 30 s, and a service of 0.2 GB that moves once.",
+    "start is a larger share, one loss and one file, frames of 6 instead of 30 s, a service of 0.2 GB that moves once.",
     roles=(),
     experiments=tuple(replace(each, short={"repetitions": 2, **each.short}) for each in EXPERIMENTS),
     claims=(*_claims(), *_plates(), *_migrations()),
