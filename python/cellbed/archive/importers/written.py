@@ -33,7 +33,7 @@ def write_series(
     """Write rates (bit/s) or round-trip times (ns) of a recording into the draft.
 
     source, place: the file, and the place of a row in it, for messages. Raises TraceError for rows that are not in
-    order of time, impossible rates and round-trip times, no answers, and a duration that does not fit.
+    order of time, impossible rates and round-trip times, and a duration that does not fit.
     """
     import numpy as np
     import polars as pl
@@ -57,8 +57,6 @@ def write_series(
         raise TraceError(f"{source}: {place(row)}: {reasons[row].format(value=rows['value'][row], back=back)}")
     if not rows.height:
         raise TraceError(f"{source}: contains nothing of the {part}")
-    if not is_rate and not (rows["value"] != UNANSWERED).any():
-        raise TraceError(f"{source}: no probe was answered: nothing to replay")
     last_ns = int(rows["at_ns"][-1])
     if not max(1, last_ns) <= duration_ns <= longest:
         raise TraceError(

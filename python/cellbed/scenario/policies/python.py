@@ -15,6 +15,7 @@ from pydantic import AfterValidator, Field
 
 from cellbed.scenario.fields import CODE_FILE, refusal
 from cellbed.scenario.policies.policy import Decide, Decision, Policy, State
+from cellbed.support import inputs
 from cellbed.support.errors import CellbedError, printable
 
 FUNCTION = "place"
@@ -28,7 +29,7 @@ class PolicyError(CellbedError):
 
 def _with_function(path: pathlib.Path) -> pathlib.Path:
     try:
-        tree = ast.parse(path.read_bytes(), str(path))
+        tree = ast.parse(inputs.content(path), str(path))
     except SyntaxError as error:
         raise refusal(f"{path}:{error.lineno}: {error.msg}") from error
     except (OSError, ValueError) as error:
@@ -56,7 +57,7 @@ class Python(Policy):
         """Return the function as a policy. Errors, with their line, of it and of loading it: :class:`PolicyError`."""
         names: dict[str, Any] = {"__name__": self.file.stem, "__file__": str(self.file)}
         with self._errors(limit_s=0):
-            exec(compile(self.file.read_bytes(), str(self.file), "exec", dont_inherit=True), names)
+            exec(compile(inputs.content(self.file), str(self.file), "exec", dont_inherit=True), names)
 
         def decide(state: State) -> Decision | None:
             with self._errors(LIMIT_S):

@@ -18,6 +18,7 @@ from cellbed.scenario.migrations import Migration, candidates, client_group
 from cellbed.scenario.policies import AnyPolicy
 from cellbed.scenario.policies.policy import HISTORY_S, MOST_REPLIES, Decide, Reply, Sample, State
 from cellbed.scenario.sites import sites_of
+from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.migration.migrations import STEP_NS, Migrations
 from cellbed.testbed.plan import Plan
@@ -168,7 +169,7 @@ class Policies:
     def _read(self, each: _Watched) -> Generator[None, None, None]:
         """Read what the clients have recorded since the last time."""
         for name, (path, read) in each.records.items():
-            with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+            with contextlib.suppress(FileNotFoundError), inputs.opened(path) as file:
                 file.seek(read)
                 while lines := file.read(CHUNK_BYTES):
                     lines += file.readline()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import socket
 from collections.abc import Generator, Iterator
@@ -122,7 +123,11 @@ class StateSockets:
             path = self._folder / f"state{len(self._listeners)}"
             listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
             self._listeners[program] = listener, path
-            listener.bind(str(path))
+            folder = os.open(self._folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:  # a long path does not fit into the address of a socket
+                listener.bind(f"/proc/self/fd/{folder}/{path.name}")
+            finally:
+                os.close(folder)
             path.chmod(0o666)  # in a container a program may be another user
             listener.listen(8)
         return self._listeners[program][1]
