@@ -181,6 +181,24 @@ def test_redis_moves_with_its_connections_and_loses_no_acknowledged_write(place:
     assert left_of_moves(place) == []
 
 
+@pytest.mark.slow
+@needs_criu
+@needs_redis
+@pytest.mark.timeout(1800)
+def test_fifty_moves_back_and_forth_keep_one_connection(place: Place) -> None:
+    for strategy in STRATEGIES:
+        if (reason := lacking(strategy)) is not None:
+            pytest.skip(reason)
+    redis(place, "FLUSHALL")
+    redis(place, "DEBUG", "POPULATE", "2000", "key", "1000")
+    with writing(place):
+        for number in range(50):
+            node, strategy = ("edge-0", "cloud-0")[number % 2], list(STRATEGIES)[number % 4 // 2]
+            moved = place.run("migrate", "store", "--to", node, "--strategy", strategy)
+            assert moved.returncode == 0, moved.stderr
+    assert left_of_moves(place) == []
+
+
 @pytest.fixture
 def image(tmp_path: Path) -> Iterator[str]:
     """An image with Redis of this machine."""
