@@ -93,7 +93,7 @@ class Migration(Table):
 
     @property
     def when(self) -> str:
-        """When it begins, in words."""
+        """Return its begin in words."""
         return f"at {DURATION.format(self.at or 0)}" if self.policy is None else f"by {self.policy}"
 
     def __str__(self) -> str:

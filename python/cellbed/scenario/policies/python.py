@@ -20,7 +20,7 @@ from cellbed.support.errors import CellbedError, printable
 
 FUNCTION = "place"
 LIMIT_S = 1.0
-"""How long the function may take."""
+"""The longest time that the function may take."""
 
 
 class PolicyError(CellbedError):

@@ -20,7 +20,7 @@ LEAST = (4, 2)
 """Earlier ones cannot dump sockets of TCP on current kernels."""
 VARIABLE = "CELLBED_CRIU"
 UNPACKED = Path("/opt/criu/usr/sbin/criu")
-"""Where ``scripts/criu.sh`` puts it."""
+"""The place to which ``scripts/criu.sh`` unpacks it."""
 REMEDY = (
     f"install criu {LEAST[0]}.{LEAST[1]} or newer, or unpack it beside the system with `sudo scripts/criu.sh`, "
     f"or name it with {VARIABLE}=/path/to/criu"

@@ -8,7 +8,7 @@ from cellbed.testbed.migration.listening import established
 from cellbed.testbed.migration.strategy import Move, Steps, Strategy
 
 DRAIN_S = 2.0
-"""How long connections to the source may last after new ones go to the target; then the program is asked to end, which
+"""The longest time of connections to the source once new ones go to the target; then the program is asked to end, which
 gives it the grace time of the scenario."""
 
 

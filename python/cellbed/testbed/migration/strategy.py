@@ -86,7 +86,7 @@ class Move:
     make_program: Callable[[Command, Backend], UnmodifiedProgram]
     redirect: Callable[[bool], None]
     facts: dict[str, Any] = field(default_factory=dict)
-    """What the report shows of the migration beside its phases, such as its dirty rate: numbers and texts by name."""
+    """Facts of the report beside the phases, such as the dirty rate: numbers and texts by name."""
     started: UnmodifiedProgram | None = None
     """The program at the target, once there is one."""
     has_left: bool = False

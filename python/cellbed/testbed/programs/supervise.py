@@ -115,7 +115,7 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self.programs: list[AnyProgram] = []
         self.alarms: dict[str, int] = {}
-        """When `tick` of :meth:`wait` has something to do at the latest, monotonic, by what is done."""
+        """The latest times at which `tick` of :meth:`wait` has something to do, monotonic, by what is done."""
         self._known: dict[str, tuple[Process | Command, Backend]] = {}
         self._recoveries: list[_Recovery] = []
         self._fork_servers: dict[tuple[str, ...], ForkServer] = {}

@@ -421,7 +421,7 @@ class World:
         self._spread: dict[str, list[Host]] = {}
         self._random = Random(f"balance {seed}")
         self.places: dict[Service, Host] = {}
-        """Where services are that have moved."""
+        """The hosts of services that have moved."""
         self._stops: dict[Service, _Stop] = {}
         self._held: dict[Socket, _Held] = {}
         self._resets: dict[int, Socket] = {}
