@@ -107,7 +107,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_clients_follow_a_web_server_to_another_node(run: Path) -> None:
     (account,) = json.loads((run / "run.json").read_text())["migrations"]
     assert (account["source"], account["target"], account["failed"]) == ("cloud-0", "edge-0", None)
-    assert [phase["name"] for phase in account["phases"]] == ["order", "start", "switch", "drain"]
+    assert [phase["name"] for phase in account["phases"]] == ["start", "switch", "drain"]
     requests = pl.read_parquet(run / "requests.parquet")
     assert set(requests.filter(pl.col("intended_s") < THERE_S)["server"]) == {"cloud-0"}
     assert set(requests.filter(pl.col("intended_s") > account["ended_s"])["server"]) == {"edge-0"}
@@ -129,6 +129,39 @@ def test_the_report_has_the_phases_and_when_a_move_has_paid(run: Path) -> None:
         assert "redeploy of shop from cloud-0 to edge-0" in text
         assert "it has paid" in text
     assert "shop: drain" in page
+
+
+OWN = """
+[apps.vision]
+kind = "image-classification"
+server = "cloud"
+rate = "4 /s"
+[apps.files]
+kind = "transfers"
+server = "cloud"
+download = ["50 kB"]
+arrivals = "closed"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find("mosquitto") is None, reason="mosquitto is not installed")
+def test_services_of_cellbed_move_there_and_back(tmp_path: Path) -> None:
+    moves = "".join(
+        f'[[migrations]]\napp = "{app}"\nto = "{node}"\nat = "{at} s"\nstrategy = "redeploy"\n'
+        for at, node in ((2, "edge-0"), (3, "cloud-0"))  # it begins when the one before has ended
+        for app in ("vision", "files")
+    )
+    run = run_apart(tmp_path, NODES.replace("15 s", "40 s").replace("256 MiB", "512 MiB") + OWN + moves)
+    requests = pl.read_parquet(run / "requests.parquet").filter(pl.col("status") == "ok")
+    accounts = json.loads((run / "run.json").read_text())["migrations"]
+    assert [each["failed"] for each in accounts] == [None] * 4
+    for app in ("vision", "files"):
+        there, back = (each for each in accounts if each["app"] == app)
+        replies = requests.filter(pl.col("app") == app)
+        assert set(replies.filter(pl.col("intended_s") < 2)["server"]) == {"cloud-0"}
+        assert "edge-0" in replies.filter(pl.col("intended_s") > there["ended_s"])["server"]
+        assert set(replies.filter(pl.col("intended_s") > back["ended_s"])["server"]) == {"cloud-0"}
 
 
 @pytest.fixture(scope="module")
@@ -288,6 +321,35 @@ def test_rules_let_connections_follow_a_service_and_keep_those_that_exist() -> N
     assert "ip6 daddr fd63::2 udp dport { 53 } dnat to fd63::3\n" in text
     assert "snat" not in text
     assert "table ip6" not in rules({})
+
+
+CONNECTION = """
+import socket, subprocess, sys
+
+subprocess.run("ip link set lo up; ip addr add 10.9.0.1/32 dev lo; ip addr add 10.9.0.2/32 dev lo", shell=True)
+servers = {address: socket.create_server((address, 80)) for address in ("10.9.0.1", "10.9.0.2")}
+for number, text in enumerate(sys.argv[1:]):
+    subprocess.run(["nft", "-f", "-"], input=text.encode(), check=True)
+    if number == 0:
+        client = socket.create_connection(("10.9.0.1", 80), 20)
+        server, _ = servers["10.9.0.2"].accept()
+    client.sendall(b"x")
+    assert server.recv(1) == b"x"
+"""
+
+
+def test_a_connection_outlives_the_rule_that_led_it_to_another_node() -> None:
+    alone = ["unshare", "--net", *([] if os.geteuid() == 0 else ["--map-root-user"])]
+    if subprocess.run([*alone, "nft", "list", "tables"], capture_output=True, check=False).returncode:
+        pytest.skip("no network namespace in which nft works")
+    to = Redirection(("10.9.0.1", "fd63::1"), ("10.9.0.2", "fd63::2"), frozenset({80}), frozenset())
+    subprocess.run([*alone, sys.executable, "-c", CONNECTION, rules({}, [to]), rules({}, [])], check=True)
+
+
+def test_servers_of_cellbed_move_by_redeploy_alone() -> None:
+    move = '[[migrations]]\napp = "vision"\nto = "edge-0"\nat = "1 s"\nstrategy = "state"\n'
+    with pytest.raises(ScenarioError, match=r"image-classification.*write redeploy"):
+        parse(NODES + OWN + move, source="s.toml", folder=Path())
 
 
 def test_entries_of_connection_tracking_are_chosen_by_where_their_first_packet_went() -> None:

@@ -250,28 +250,29 @@ def _drive(
         supervisor = Supervisor(raw, record.identifier, sockets, journal)
         faults = Faults([*scenario.faults, *plan.moves], bed, supervisor, journal)
         balancing = Balancing(plan, bed, supervisor, journal)
-        commands: dict[tuple[str, str], Command] = {}
+        servers: dict[tuple[str, str], list[Process | Command]] = {}
 
         def prepared(process: Process | Command, each: Deployment) -> Process | Command:
             """Return a program with its sockets and settings of TCP."""
             process = _with_reports(process, each, raw, bed, sockets)
             process = _with_tcp(process, each, scenario, bed, record, names, chosen_tcp)
-            if isinstance(process, Command) and not process.load:
-                if options.standing is not None or each.name in passing_state:
+            if not process.load:
+                if isinstance(process, Command) and (options.standing is not None or each.name in passing_state):
                     process = migrations.with_state(process)
-                commands[each.name, process.node] = process
+                servers.setdefault((each.name, process.node), []).append(process)
             return process
 
-        def command_of(app: str, node: str) -> Command:
-            """Return the server of an application on a node, where it may never have been."""
-            if (app, node) not in commands:
+        def servers_of(app: str, node: str) -> list[Process | Command]:
+            """Return the programs of an application's server on a node, where it may never have been."""
+            if (app, node) not in servers:
                 each = next(each for each in deployed if each.name == app)
-                (command,) = server_commands(replace(each, servers=[plan.node(node)]), "server", raw, scenario.seed)
-                prepared(command, each)
-            return commands[app, node]
+                there = replace(each, servers=[plan.node(node)])
+                for process in _server_programs(there, raw, scenario.seed):
+                    prepared(process, each)
+            return servers[app, node]
 
         passing_state = {each.app for each in scenario.migrations if each.strategy == "state"}
-        migrations = Migrations(plan, bed, supervisor, balancing, journal, command_of, names, faults.is_down)
+        migrations = Migrations(plan, bed, supervisor, balancing, journal, servers_of, names, faults.is_down)
         state.migrations = migrations.accounts
         chosen_tcp = stack.enter_context(contextlib.ExitStack())
         stack.callback(_stop_programs, supervisor, state)
@@ -365,6 +366,14 @@ def _drive(
         for name, count in _memory_kills(bed).items():
             if (kills := count - kills_before[name]) > 0:
                 state.warnings.append(f"{name} ran out of its memory: {kills} processes were killed")
+
+
+def _server_programs(deployment: Deployment, raw: Path, seed: int) -> Sequence[Process | Command]:
+    """Return the programs of an application's servers alone."""
+    if deployment.table.server.command is not None:
+        return list(server_commands(deployment, "server", raw, seed))
+    alone = replace(deployment, clients=[])
+    return workload(alone.table.kind).processes(alone, raw, cache=cache_folder(), seed=seed)
 
 
 def _with_reports(
@@ -537,6 +546,7 @@ def _follow(
         if not draining and time.monotonic_ns() >= end_ns:
             draining = True
             journal.note("drain", "no more requests are sent", end_ns)
+        watch()  # first: a migration handles the end of its programs
         for program in supervisor.programs:
             if program.ended and program not in finished:
                 raise program.failure()
@@ -545,7 +555,6 @@ def _follow(
                     if event.get("event") == "died":
                         state.deaths.append(f"at {(event['at_ns'] - t0_ns) / 1e9:.1f} s {event['what']}")
                 program.events.clear()
-        watch()
         total: dict[str, int] = {}
         for count in counts.values():
             for name, value in count.items():

@@ -128,6 +128,11 @@ class Application(Table):
         return ()
 
     @property
+    def movable_by(self) -> tuple[str, ...] | None:
+        """Return the strategies of migration by which its server can move; ``None``: all of them."""
+        return None
+
+    @property
     def packages(self) -> tuple[str, ...]:
         """Return the optional packages of Python that its programs need, as arguments of pip."""
         return ()

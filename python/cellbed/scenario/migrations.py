@@ -28,6 +28,13 @@ STRATEGIES = {
 """The class of each strategy, loaded when it is needed; see :class:`cellbed.testbed.migration.strategy.Strategy`."""
 
 
+_UNUSED: dict[str, tuple[set[str], str]] = {
+    "redeploy": ({"congestion_control", "connections", "compression", "rate"}, "'redeploy' sends nothing"),
+    "post-copy": ({"connections", "compression"}, "pages on demand come over one connection, as they are"),
+}
+"""Keys of the transfer that a strategy does not have, and why."""
+
+
 def _known(strategy: str) -> str:
     if strategy not in STRATEGIES:
         raise refusal(f"'{strategy}': {did_you_mean(strategy, STRATEGIES)}write one of {', '.join(STRATEGIES)}")
@@ -141,10 +148,9 @@ def migration_misfits(
             text = f"no node is called '{unknown}': {did_you_mean(unknown, nodes)}there are {listed}"
             yield (index, *(("to",) if each.to else ("policy", "nodes"))), text
             continue
-        if each.strategy == "post-copy":
-            for key, value, usual in (("connections", each.connections, 1), ("compression", each.compression, 0)):
-                if value != usual:
-                    yield (index, key), "pages on demand come over one connection, as they are: remove this key"
+        keys, why = _UNUSED.get(each.strategy, (set(), ""))
+        for key in sorted(keys & each.model_fields_set):
+            yield (index, key), f"{why}: remove this key"
         if (each.at is None) == (each.policy is None):
             yield (index, "at"), "write either a time here, or a policy"
             continue
@@ -206,6 +212,9 @@ def movable_misfits(
         yield "app", f"'{migration.app}' has no server that could move: write one"
     elif at_first is None or application.edge_policy != "fixed" or application.balance != "client":
         yield "app", "only a service with one server moves: write count = 1 in its group, and no edge_policy or balance"
+    elif (ways := application.movable_by) is not None and migration.strategy not in ways:
+        text = f"write {' or '.join(ways)}" if ways else "choose another application"
+        yield "strategy", f"a server of kind '{application.kind}' does not move by {migration.strategy}: {text}"
     elif migration.to == (place or at_first):
         yield "to", f"'{migration.app}' is on {migration.to} then already: write another node"
     else:

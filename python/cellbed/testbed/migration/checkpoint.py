@@ -105,10 +105,11 @@ class Checkpoint(Strategy):
         return _lacking(cls)
 
     def move(self, move: Move) -> Steps:
+        assert isinstance(move.program, UnmodifiedProgram)
         process = move.program.process
         if process is None:
             raise MigrationError(f"{move.program.name} does not run")
-        work = move.command.folder or ""
+        work = move.program.command.folder or ""
         folder, seen = move.source.seen_at(work), move.source.inside(work)
         there, there_seen = move.target.seen_at(work), move.target.inside(work)
         arrived = move.target_folder / "images"
@@ -438,7 +439,6 @@ def _try(strategy: Checkpoint, folder: Path) -> None:
         app="trial",
         table=table,
         program=program,
-        command=command,
         source=source,
         target=target,
         source_addresses=address,
@@ -450,7 +450,7 @@ def _try(strategy: Checkpoint, folder: Path) -> None:
         channel=TcpChannel(source, target, address[0]),
         states=StateSockets(folder),
         account=Account(table, 0, "source", Journal(folder)),
-        make_program=lambda command, node: UnmodifiedProgram(command, node, folder),
+        make_program=lambda: UnmodifiedProgram(command, target, folder),
         redirect=lambda _: None,
     )
     program.start()
@@ -466,7 +466,8 @@ def _try(strategy: Checkpoint, folder: Path) -> None:
         strategy.undo(move)
         raise
     finally:
-        for each in filter(None, (program, move.started)):
-            each.crash()
+        program.crash()
+        if move.started is not None:
+            move.started.crash()
         move.channel.close()
         move.states.close()

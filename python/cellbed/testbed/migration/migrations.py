@@ -5,7 +5,7 @@ from __future__ import annotations
 import pkgutil
 import shutil
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,14 +14,17 @@ from cellbed.runformat.events import Journal
 from cellbed.scenario.migrations import STRATEGIES, Migration, movable_misfits
 from cellbed.support.errors import CellbedError
 from cellbed.support.near_names import did_you_mean
+from cellbed.testbed.machine.process import Process
 from cellbed.testbed.migration.account import Account
 from cellbed.testbed.migration.channel import TcpChannel
 from cellbed.testbed.migration.listening import served_ports
+from cellbed.testbed.migration.own_service import OwnService
 from cellbed.testbed.migration.state_sockets import VARIABLE, StateSockets
 from cellbed.testbed.migration.strategy import MigrationError, Move, Strategy
+from cellbed.testbed.nodes.backend import Backend
 from cellbed.testbed.plan import Plan
 from cellbed.testbed.programs.balancing import Balancing, Redirection
-from cellbed.testbed.programs.supervise import Supervisor
+from cellbed.testbed.programs.supervise import Program, Supervisor
 from cellbed.testbed.programs.unmodified import FOREVER_NS, Command, UnmodifiedProgram
 from cellbed.testbed.testbed import Testbed
 
@@ -73,14 +76,14 @@ class Migrations:
         supervisor: Supervisor,
         balancing: Balancing,
         journal: Journal,
-        commands: Callable[[str, str], Command],
+        servers: Callable[[str, str], Sequence[Process | Command]],
         names: Mapping[Law | str, str],
         is_down: Callable[[str], bool],
     ) -> None:
-        """commands: returns the command of an application's server on a node. names: of laws in the kernel. is_down:
+        """servers: returns the programs of an application's server on a node. names: of laws in the kernel. is_down:
         whether a fault has a node crashed."""
         self._plan, self._nodes, self._supervisor = plan, bed.nodes, supervisor
-        self._balancing, self._journal, self._commands = balancing, journal, commands
+        self._balancing, self._journal, self._servers = balancing, journal, servers
         self._names, self._is_down = names, is_down
         self._folder = bed.sockets.parent
         self.states = StateSockets(bed.sockets)
@@ -185,7 +188,7 @@ class Migrations:
         table, account = active.table, active.account.content
         strategy: Strategy = pkgutil.resolve_name(STRATEGIES[table.strategy])()
         move = self._prepared(active)
-        switched: list[UnmodifiedProgram] = []
+        switched: list[UnmodifiedProgram | OwnService] = []
         before = self._balancing.redirected.get(table.app)
 
         def redirect(established: bool) -> None:
@@ -196,7 +199,8 @@ class Migrations:
             )
             with move.phase("switch"):
                 self._balancing.redirect(table.app, None if table.to == home.name else to, forget=established)
-            self._supervisor.take(move.started, move.target)
+            if isinstance(move.started, UnmodifiedProgram):
+                self._supervisor.take(move.started, move.target)
             switched.append(move.started)
 
         move.redirect = redirect
@@ -214,8 +218,7 @@ class Migrations:
                 raise
             if move.started is not None:
                 move.started.crash("migration")
-                self._supervisor.dismiss(move.started)
-                self.states.forget(move.started.name)
+                self._dismiss(move.started)
             if switched:
                 self._balancing.redirect(table.app, before, forget=True)
             strategy.undo(move)
@@ -229,28 +232,30 @@ class Migrations:
 
     def _arrive(self, move: Move) -> None:
         """The program is at the target for good."""
-        self._supervisor.dismiss(move.program)
-        self.states.forget(move.program.name)
+        self._dismiss(move.program)
         self.places[move.app] = move.target.name
+
+    def _dismiss(self, program: UnmodifiedProgram | OwnService) -> None:
+        if isinstance(program, UnmodifiedProgram):
+            self._supervisor.dismiss(program)
+            self.states.forget(program.name)
 
     def _prepared(self, active: _Active) -> Move:
         table, source = active.table, active.account.content["source"]
-        running = [each for each in self._supervisor.programs if each.name in self._supervisor.names_of(table.app)]
-        program = next((each for each in running if each.node == source), None)
-        if not isinstance(program, UnmodifiedProgram) or program.process is None or not program.is_serving:
+        target = self._nodes[table.to]
+        program = self._running(table.app, source)
+        if program is None or program.process is None or not program.is_serving:
             raise MigrationError(f"'{table.app}' does not run on {source}")
         tcp, udp = served_ports(program.process.pid)
         if not tcp | udp:
             raise MigrationError(f"'{table.app}' serves no port on {source}: clients could not follow it")
         here, there = self._plan.node(source), self._plan.node(table.to)
         control = table.congestion_control
-        target = self._nodes[table.to]
         name = f".cellbed-migration-{active.number}"
         return Move(
             app=table.app,
             table=table,
             program=program,
-            command=self._commands(table.app, table.to),
             source=self._nodes[source],
             target=target,
             source_addresses=(str(here.ipv4), str(here.ipv6)),
@@ -270,9 +275,25 @@ class Migrations:
             ),
             states=self.states,
             account=active.account,
-            make_program=self._supervisor.make,
+            make_program=lambda: self._make(table.app, target),
             redirect=lambda _: None,
         )
+
+    def _running(self, app: str, node: str) -> UnmodifiedProgram | OwnService | None:
+        """Return the program of an application on a node, or its programs as one; ``None`` where it has none."""
+        names = self._supervisor.names_of(app)
+        found = [each for each in self._supervisor.programs if each.name in names and each.node == node]
+        own = [each for each in found if isinstance(each, Program)]
+        if own and len(own) == len(found):
+            return OwnService(app, self._nodes[node], self._supervisor, running=own)
+        return next((each for each in found if isinstance(each, UnmodifiedProgram)), None)
+
+    def _make(self, app: str, node: Backend) -> UnmodifiedProgram | OwnService:
+        programs = self._servers(app, node.name)
+        own = [each for each in programs if isinstance(each, Process)]
+        if own and len(own) == len(programs):
+            return OwnService(app, node, self._supervisor, waiting=own)
+        return self._supervisor.make(next(each for each in programs if isinstance(each, Command)), node)
 
     def _check(self, move: Move, switched: bool) -> None:
         """Errors: :class:`MigrationError` of a node that has crashed, or a program at the target that has ended."""

@@ -15,9 +15,10 @@ from cellbed.scenario.nodes import AnyBackend
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.process import Running
 from cellbed.testbed.migration.account import Account, Sent
+from cellbed.testbed.migration.own_service import OwnService
 from cellbed.testbed.migration.state_sockets import StateSockets
 from cellbed.testbed.nodes.backend import Backend
-from cellbed.testbed.programs.unmodified import Command, UnmodifiedProgram
+from cellbed.testbed.programs.unmodified import UnmodifiedProgram
 
 Steps = Iterator[None]
 """Work in steps: a generator that yields whenever it waits, and after at most 10 ms of work. The run goes on between
@@ -59,19 +60,18 @@ class Move:
     """A migration that is under way.
 
     app: name of the application. table: of the scenario, with its settings. program: that moves, as it runs at the
-    source. command: the same for the target, which :meth:`start` starts there. source, target: nodes.
+    source. source, target: nodes.
     source_addresses, target_addresses: IPv4 and IPv6. ports, udp_ports: that the program serves, of
     TCP and UDP. folder: for files of
     this machine; target_folder: on the file system of the target, as this machine sees it. Both are removed afterwards.
     channel: to the target. states: where programs exchange their state. account: of the migration.
-    make_program: makes the program at the target, not supervised. redirect: as :meth:`switch`, which also lets the run
+    make_program: makes the program at the target, not started. redirect: as :meth:`switch`, which also lets the run
     supervise that program.
     """
 
     app: str
     table: Migration
-    program: UnmodifiedProgram
-    command: Command
+    program: UnmodifiedProgram | OwnService
     source: Backend
     target: Backend
     source_addresses: tuple[str, str]
@@ -83,11 +83,11 @@ class Move:
     channel: Channel
     states: StateSockets
     account: Account
-    make_program: Callable[[Command, Backend], UnmodifiedProgram]
+    make_program: Callable[[], UnmodifiedProgram | OwnService]
     redirect: Callable[[bool], None]
     facts: dict[str, Any] = field(default_factory=dict)
     """Facts of the report beside the phases, such as the dirty rate: numbers and texts by name."""
-    started: UnmodifiedProgram | None = None
+    started: UnmodifiedProgram | OwnService | None = None
     """The program at the target, once there is one."""
     has_left: bool = False
     """Whether the source has been asked to end: a failure is then one of the program at the target."""
@@ -102,7 +102,7 @@ class Move:
     def start(self) -> Steps:
         """Start the program at the target and wait until it is ready, as the scenario defines that. Errors:
         :class:`ProgramError`."""
-        started = self.started = self.make_program(self.command, self.target)
+        started = self.started = self.make_program()
         started.start()
         while not started.is_ready:
             started.step(time.monotonic_ns())
@@ -113,8 +113,9 @@ class Move:
     def adopt(self, process: Running) -> None:
         """Let a process that runs at the target already, such as a restored one, be the program there from now on:
         supervised, and ended with the run."""
-        self.started = self.make_program(self.command, self.target)
-        self.started.adopt(process)
+        started = self.started = self.make_program()
+        assert isinstance(started, UnmodifiedProgram)
+        started.adopt(process)
 
     def switch(self, *, established: bool) -> None:
         """Let connections to the service's address go to the target from now on, as the clients' kernels translate it:
@@ -133,6 +134,7 @@ class Move:
             return
         self.program.request_stop()
         while self.program.process is not None:
+            self.program.step(time.monotonic_ns())
             yield
 
 

@@ -112,6 +112,11 @@ class Balancing:
         self._loaded, self._is_liberal = serving, True
 
 
+_TRACKED = "    ct state established\n"
+"""A rule that changes nothing. Without any rule on connections the kernel stops tracking them, and no longer translates
+those that exist."""
+
+
 def rules(targets: Mapping[IPv4Address, Sequence[IPv4Address]], redirected: Iterable[Redirection] | None = None) -> str:
     """Return tables of nft(8) in place of those before: addresses with the servers that connections to them go to.
     Connections that no server can take are refused. redirected: services that have moved; ``None``: none ever has."""
@@ -126,7 +131,8 @@ def rules(targets: Mapping[IPv4Address, Sequence[IPv4Address]], redirected: Iter
     chains = {"spread": [*spread, *moved[0][0]], "refuse": refused}
     if redirected is None:
         return _table("ip", chains)
-    return _table("ip", chains | {"back": moved[0][1]}) + _table("ip6", {"spread": moved[1][0], "back": moved[1][1]})
+    back = [[_TRACKED, *lines] for _, lines in moved]
+    return _table("ip", chains | {"back": back[0]}) + _table("ip6", {"spread": moved[1][0], "back": back[1]})
 
 
 def _redirections(family: str, redirected: Iterable[Redirection]) -> tuple[list[str], list[str]]:

@@ -186,12 +186,16 @@ class Supervisor:
         self._known[program.name] = program.command, node
         self.programs.append(program)
 
-    def dismiss(self, program: UnmodifiedProgram) -> None:
-        """Forget a program that has ended for good, and copy its files."""
+    def dismiss(self, program: AnyProgram) -> None:
+        """Forget a program, whose end is then no failure; copy the files of one of the user, which has ended."""
         if program in self.programs:
             self.programs.remove(program)
             del self._known[program.name]
-            program.close()
+            if isinstance(program, UnmodifiedProgram):
+                program.close()
+            else:
+                with contextlib.suppress(KeyError):  # it has ended
+                    self._selector.unregister(program)
             self.problems += program.notes
 
     def start_own(self, process: Process, node: Backend) -> Program:

@@ -25,6 +25,11 @@ class Offloading(Load):
         """The servers."""
         return self.server
 
+    @property
+    def movable_by(self) -> tuple[str, ...]:
+        """Broker and workers have no state, and endpoints connect again."""
+        return ("redeploy",)
+
     def completed(self, groups: Groups) -> Self:
         """Return the application with the defaults that depend on the nodes filled in."""
         server = self.served_by

@@ -53,6 +53,11 @@ class Transfers(Load):
     )
 
     @property
+    def movable_by(self) -> tuple[str, ...]:
+        """The server has no state, and each transfer a connection of its own."""
+        return ("redeploy",)
+
+    @property
     def distributions(self) -> dict[str, Path | str]:
         """Return the files or names of distributions by way."""
         found = {"upload": self.upload_sizes, "download": self.download_sizes}
