@@ -267,8 +267,9 @@ def _drive(
             if (app, node) not in servers:
                 each = next(each for each in deployed if each.name == app)
                 there = replace(each, servers=[plan.node(node)])
-                for process in _server_programs(there, raw, scenario.seed):
-                    prepared(process, each)
+                for process in [prepared(it, each) for it in _server_programs(there, raw, scenario.seed)]:
+                    for receiver in _receivers([process], each, bed, telemetry):
+                        supervisor.start(receiver, bed.nodes[node])
             return servers[app, node]
 
         passing_state = {each.app for each in scenario.migrations if each.strategy == "state"}
