@@ -107,7 +107,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_clients_follow_a_web_server_to_another_node(run: Path) -> None:
     (account,) = json.loads((run / "run.json").read_text())["migrations"]
     assert (account["source"], account["target"], account["failed"]) == ("cloud-0", "edge-0", None)
-    assert [phase["name"] for phase in account["phases"]] == ["order", "start", "switch", "drain"]
+    assert [phase["name"] for phase in account["phases"]] == ["start", "switch", "drain"]
     requests = pl.read_parquet(run / "requests.parquet")
     assert set(requests.filter(pl.col("intended_s") < THERE_S)["server"]) == {"cloud-0"}
     assert set(requests.filter(pl.col("intended_s") > account["ended_s"])["server"]) == {"edge-0"}
@@ -276,6 +276,9 @@ def test_names_that_there_are_not_are_errors_of_their_line(tmp_path: Path) -> No
     assert "did you mean 'shop'?" in refused('app = "shp"\nto = "edge-0"\nat = "1 s"\nstrategy = "redeploy"')
     assert "did you mean 'edge-0'?" in refused('app = "shop"\nto = "egde-0"\nat = "1 s"\nstrategy = "redeploy"')
     assert "is on cloud-0 then already" in refused('app = "shop"\nto = "cloud-0"\nat = "1 s"\nstrategy = "redeploy"')
+    assert "'redeploy' sends nothing" in refused(
+        'app = "shop"\nto = "edge-0"\nat = "1 s"\nstrategy = "redeploy"\nconnections = 2'
+    )
     assert "ends after 15 s" in refused('app = "shop"\nto = "edge-0"\nat = "19 s"\nstrategy = "redeploy"')
     several = NODES.replace("[nodes.cloud]", "[nodes.cloud]\ncount = 2")
     assert "one server moves" in refused('app = "shop"\nto = "edge-0"\nat = "1 s"\nstrategy = "redeploy"', several)

@@ -26,6 +26,10 @@ STRATEGIES = {
     "post-copy": "cellbed.testbed.migration.post_copy:PostCopy",
 }
 """The class of each strategy, loaded when it is needed; see :class:`cellbed.testbed.migration.strategy.Strategy`."""
+_UNUSED = {
+    "redeploy": (("congestion_control", "connections", "compression", "rate"), "'redeploy' sends nothing"),
+    "post-copy": (("connections", "compression"), "pages on demand come over one connection, as they are"),
+}
 
 
 def _known(strategy: str) -> str:
@@ -141,10 +145,10 @@ def migration_misfits(
             text = f"no node is called '{unknown}': {did_you_mean(unknown, nodes)}there are {listed}"
             yield (index, *(("to",) if each.to else ("policy", "nodes"))), text
             continue
-        if each.strategy == "post-copy":
-            for key, value, usual in (("connections", each.connections, 1), ("compression", each.compression, 0)):
-                if value != usual:
-                    yield (index, key), "pages on demand come over one connection, as they are: remove this key"
+        keys, text = _UNUSED.get(each.strategy, ((), ""))
+        for key in keys:
+            if getattr(each, key) != Migration.model_fields[key].default:
+                yield (index, key), f"{text}: remove this key"
         if (each.at is None) == (each.policy is None):
             yield (index, "at"), "write either a time here, or a policy"
             continue

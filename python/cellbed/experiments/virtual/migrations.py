@@ -27,6 +27,7 @@ from cellbed.workloads.virtual.world import SECOND, Host, Program, SendBuffer, S
 _KINDS = ("http", "websocket")
 _STEP_NS = 2_000_000
 """Between two looks of a migration at what it waits for, as in a real run."""
+_NEEDED = {"redeploy": ["start"], "post-copy": ["size", "pages", "faults"]}
 _PIECE, _PACED = 1 << 16, 1 << 14
 """Bytes that a sender writes at once, and with a limited rate."""
 _ARCHIVE = 10_252
@@ -51,7 +52,7 @@ def measured(account: Mapping[str, Any]) -> Measured:
         if each.get("on_link_s")
     }
     sent = {name: each["bytes"] for name, each in phases.items() if each.get("bytes")}
-    overhead = local.get("round 2", local.get("order", 0))
+    overhead = local.get("round 2", 0)
     first, later = "round 1", "round 2" if "round 2" in phases else "last round"
     found = {
         "overhead": overhead,
@@ -95,9 +96,8 @@ def models(scenario: Scenario, profile: Mapping[str, Mapping[str, Any]], source:
                 f"{scenario.name}: migrations[{number}].compression: {source} has level {level}, and what another "
                 "one sends is not known: write the same, or size in its [migrations.model]"
             )
-        values = {"size": _ARCHIVE} if each.strategy == "redeploy" and (given or known) else {}
-        values |= known | given
-        needed = ["size", *(["pages", "faults"] if each.strategy == "post-copy" else [])]
+        values = known | given
+        needed = _NEEDED.get(each.strategy, ["size"])
         if missing := [key for key in needed if key not in values]:
             measured_in = f" ({source} does not have it)" if source else ""
             raise CellbedError(
@@ -256,8 +256,6 @@ class _Move:
 
 
 def _redeploy(move: _Move) -> Steps:
-    with move.phase("order"):
-        yield from move.channel.send(move.model.size or 0, move.model.overhead or 0)
     with move.phase("start"):
         yield move.model.start or 0
     yield from move.switch()

@@ -26,10 +26,6 @@ class Redeploy(Strategy):
     """A new program in place of the old one: no state moves, no request waits."""
 
     def move(self, move: Move) -> Steps:
-        order = move.folder / "order"
-        order.write_text("\n".join(move.command.command), encoding="utf-8")
-        with move.phase("order"):
-            yield from move.channel.send(order, move.target_folder / "order")
         with move.phase("start"):
             yield from move.start()
         move.switch(established=False)
