@@ -217,13 +217,12 @@ def movable_misfits(
     else:
         source, target = (groups[node.rpartition("-")[0]].backend for node in (place or at_first, migration.to))
         images = [getattr(each, "image", None) for each in (source, target)]
-        if migration.strategy not in _STARTED_ANEW and (source.kind, images[0]) != (target.kind, images[1]):
-            yield "strategy", f"{_MEMORY}, and {migration.to} is another one: write 'state', or such nodes"
+        is_apart = source.routed or (source.kind, images[0]) != (target.kind, images[1])
+        if migration.strategy not in _STARTED_ANEW and is_apart:
+            yield "strategy", f"{_MEMORY}: write such nodes, or 'state'"
         usual = list(role.misfits(groups[role.on]))
         for path, text in role.misfits(groups[migration.to.rpartition("-")[0]]):
             if (path, text) not in usual:
                 yield "to", f"'{migration.app}' cannot run on {migration.to}, since its {'.'.join(path)} is {text}"
-        for node, backend in ((place or at_first, source), (migration.to, target)):
-            if backend.kind not in ("namespace", "container"):
-                text = f"{node} is of kind {backend.kind}: services move between namespaces and containers"
-                yield "to" if node == migration.to else "app", text
+        if target.routed and role.tcp:
+            yield "to", f"{migration.to} has its own kernel: remove {' and '.join(role.tcp)} of its server"
