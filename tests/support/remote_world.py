@@ -13,6 +13,8 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from cellbed.scenario.nodes import HostBackend
 from cellbed.testbed.machine.state import Record
 from cellbed.testbed.nodes.backend import Limits
@@ -124,7 +126,11 @@ class Machine:
 
 @contextmanager
 def machine(folder: Path) -> Iterator[Machine]:
-    """Such a machine, with new keys in the folder; its SSH server ends with the test."""
+    """Such a machine, with new keys in the folder; its SSH server ends with the test. Skips the test without one."""
+    if os.geteuid() != 0:
+        pytest.skip("a node of kind host needs root")
+    if shutil.which("sshd", path="/usr/sbin:/usr/local/sbin") is None:
+        pytest.skip("sshd is missing: apt install openssh-server")
     for key in ("host", "user"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / key], check=True)
     shutil.copy(folder / "user.pub", folder / "authorized")

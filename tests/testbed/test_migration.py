@@ -309,6 +309,9 @@ def test_names_that_there_are_not_are_errors_of_their_line(tmp_path: Path) -> No
     assert "did you mean 'shop'?" in refused('app = "shp"\nto = "edge-0"\nat = "1 s"\nstrategy = "redeploy"')
     assert "did you mean 'edge-0'?" in refused('app = "shop"\nto = "egde-0"\nat = "1 s"\nstrategy = "redeploy"')
     assert "is on cloud-0 then already" in refused('app = "shop"\nto = "cloud-0"\nat = "1 s"\nstrategy = "redeploy"')
+    assert "'redeploy' sends nothing" in refused(
+        'app = "shop"\nto = "edge-0"\nat = "1 s"\nstrategy = "redeploy"\nconnections = 2'
+    )
     assert "ends after 15 s" in refused('app = "shop"\nto = "edge-0"\nat = "19 s"\nstrategy = "redeploy"')
     several = NODES.replace("[nodes.cloud]", "[nodes.cloud]\ncount = 2")
     assert "one server moves" in refused('app = "shop"\nto = "edge-0"\nat = "1 s"\nstrategy = "redeploy"', several)

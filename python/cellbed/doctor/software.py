@@ -86,7 +86,7 @@ def migrations(machine: Machine) -> Check:
         what, _, remedy = str(error).partition(": ")
         return Check(name, "warn", f"{what}; needed for migrations that stop and copy, or post-copy", remedy)
     for strategy in (StopAndCopy, PostCopy):
-        if (problem := strategy.obstacle_here()) is not None:
+        if (problem := strategy.lacks()) is not None:
             what, _, remedy = problem.rpartition(": ")
             return Check(name, "warn", f"{found.program}: {what or problem}", remedy if what else "")
     return Check(name, "ok", f"{found.program} {found.version[0]}.{found.version[1]} has moved a program")

@@ -26,6 +26,8 @@ STRATEGIES = {
     "post-copy": "cellbed.testbed.migration.post_copy:PostCopy",
 }
 """The class of each strategy, loaded when it is needed; see :class:`cellbed.testbed.migration.strategy.Strategy`."""
+_STARTED_ANEW = ("redeploy", "state")
+_MEMORY = "memory moves between nodes of one kind on this machine, and between containers of one image"
 
 
 _UNUSED: dict[str, tuple[set[str], str]] = {
@@ -207,8 +209,8 @@ def movable_misfits(
 ) -> Iterator[tuple[str, str]]:
     """Yield why a service cannot move to an existing node: (key, what to do). place: node on which it is, unless it is
     at its first one."""
-    at_first = server_of(application, groups)
-    if application.server is None:
+    at_first, role = server_of(application, groups), application.server
+    if role is None:
         yield "app", f"'{migration.app}' has no server that could move: write one"
     elif at_first is None or application.edge_policy != "fixed" or application.balance != "client":
         yield "app", "only a service with one server moves: write count = 1 in its group, and no edge_policy or balance"
@@ -218,8 +220,14 @@ def movable_misfits(
     elif migration.to == (place or at_first):
         yield "to", f"'{migration.app}' is on {migration.to} then already: write another node"
     else:
-        for node in (place or at_first, migration.to):
-            group = groups[node.rpartition("-")[0]]
-            if group.backend.kind not in ("namespace", "container"):
-                text = f"{node} is of kind {group.backend.kind}: services move between namespaces and containers"
-                yield "to" if node == migration.to else "app", text
+        source, target = (groups[node.rpartition("-")[0]].backend for node in (place or at_first, migration.to))
+        images = [getattr(each, "image", None) for each in (source, target)]
+        is_apart = source.routed or (source.kind, images[0]) != (target.kind, images[1])
+        if migration.strategy not in _STARTED_ANEW and is_apart:
+            yield "strategy", f"{_MEMORY}: write such nodes, or 'state'"
+        usual = list(role.misfits(groups[role.on]))
+        for path, text in role.misfits(groups[migration.to.rpartition("-")[0]]):
+            if (path, text) not in usual:
+                yield "to", f"'{migration.app}' cannot run on {migration.to}, since its {'.'.join(path)} is {text}"
+        if target.routed and role.tcp:
+            yield "to", f"{migration.to} has its own kernel: remove {' and '.join(role.tcp)} of its server"

@@ -11,7 +11,7 @@ import shutil
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
-from itertools import permutations
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -203,7 +203,6 @@ def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement 
         if application.balance == "connection" and find("nft") is None:
             text = "connections are spread by nft: sudo apt install nftables"
             found.append(Problem((*scenario.path_of(name), "balance"), text))
-    found += _migration_problems(scenario)
     sound: dict[str, Callable[..., str | None]] = {}
     for name, group in scenario.nodes.items():
         if running and group.speed != 1:
@@ -219,30 +218,30 @@ def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement 
             for key, command in role.commands():
                 if problem := sound[role.on](command, role.environment, role.folder):
                     found.append(Problem((*path, *key), problem))
-    return found
+    return [*found, *_migration_problems(scenario, sound)]
 
 
-def _migration_problems(scenario: Scenario) -> Iterator[Problem]:
-    """Return what this machine lacks for the migrations."""
-    from cellbed.scenario.migrations import STRATEGIES, candidates, server_of
+def _migration_problems(scenario: Scenario, sound: Mapping[str, Callable[..., str | None]]) -> Iterator[Problem]:
+    """Return what this machine lacks for the migrations. sound: by group, returns why a node cannot start a program."""
+    from cellbed.scenario.migrations import STRATEGIES
     from cellbed.scenario.problems import Problem
 
-    places: dict[str, str] = {}
     for index, each in enumerate(scenario.migrations):
-        source = places.get(each.app) or server_of(scenario.applications[each.app], scenario.nodes) or ""
-        places[each.app] = each.to
-        pairs = [(source, each.to)]
+        servers = [role for key, role in scenario.applications[each.app].programs() if key == "server"]
+        for node, role in product(each.targets(), servers):
+            missing = sound.get(node.rpartition("-")[0])
+            for _, command in role.commands():
+                if missing and (problem := missing(command, role.environment, role.folder)):
+                    yield Problem(("migrations", index, "to"), f"'{each.app}' cannot run on {node}: {problem}")
         if each.policy is not None:
-            pairs = list(permutations(candidates(each, scenario.nodes, scenario.applications[each.app]), 2))
             try:
                 each.policy.decider()
             except CellbedError as error:
                 yield Problem(("migrations", index, "policy"), str(error))
-        kinds = [[scenario.nodes[node.rpartition("-")[0]].backend for node in pair] for pair in pairs]
         strategy = pkgutil.resolve_name(STRATEGIES[each.strategy])
         if find("nft") is None:
             yield Problem(("migrations", index, "to"), "clients follow a service by nft: sudo apt install nftables")
-        elif lacking := next(filter(None, (strategy.lacks(each, *pair) for pair in kinds)), None):
+        elif (lacking := strategy.lacks()) is not None:
             yield Problem(("migrations", index, "strategy"), lacking)
 
 

@@ -1,6 +1,7 @@
 """The channel of a migration: files from source to target as ordinary TCP traffic over the emulated links.
 
-Two programs (:mod:`~cellbed.testbed.migration.transfer`) run in the nodes' network namespaces and control groups.
+Two programs (:mod:`~cellbed.testbed.migration.transfer`) run in the nodes' network namespaces and control groups, of
+other machines in the namespaces through which their packets come.
 """
 
 from __future__ import annotations
@@ -26,22 +27,21 @@ _PROGRAM = "cellbed.testbed.migration.transfer"
 
 
 class Helper:
-    """A program of cellbed beside a node, with that node's place: its JSON lines are read without waiting.
+    """A program of cellbed beside a node, in its place or the namespace before its machine: its JSON lines are read
+    without waiting.
 
     process: the program. events: what it has printed. failure: its ``error``, or why it has ended.
     """
 
     def __init__(self, node: Backend, module: str, config: Mapping[str, Any], *, descriptors: tuple[int, ...] = ()):
         """Start it. module: of cellbed; config: its argument, as JSON. Errors: ``OSError``."""
-        if node.place is None:
-            raise OSError(f"{node.name} is another machine")
         self.name, self.node = module.rpartition(".")[2], node.name
         self.events: list[dict[str, Any]] = []
         self._rest = b""
         self._ended = False
         self.process = spawn(
             [sys.executable, "-P", "-m", module, json.dumps(config)],
-            node.place,
+            node.place or node.setup.place,
             environment={**os.environ, RUN_VARIABLE: node.setup.run},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -97,10 +97,11 @@ class Helper:
 
 
 class TcpChannel:
-    """A :class:`~cellbed.testbed.migration.strategy.Channel` between two nodes of this machine.
+    """A :class:`~cellbed.testbed.migration.strategy.Channel` between two nodes, or the namespaces before them.
 
-    address: of the target. connections: number of TCP connections. control: name of their congestion control for the
-    kernel; ``None``: that of the source. level: of zstd; 0: not compressed. rate_bps: limit of all connections.
+    address: of the target's namespace. connections: number of TCP connections. control: name of their congestion
+    control for the kernel; ``None``: that of the source. level: of zstd; 0: not compressed. rate_bps: limit of all
+    connections.
     """
 
     def __init__(

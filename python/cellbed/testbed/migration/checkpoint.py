@@ -25,7 +25,6 @@ from typing import IO, Any, TypeVar
 
 from cellbed.runformat.events import Journal
 from cellbed.scenario.migrations import Migration
-from cellbed.scenario.nodes import AnyBackend
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.process import Place, Running, find, run
 from cellbed.testbed.migration.account import Account
@@ -92,16 +91,7 @@ class Checkpoint(Strategy):
         self._target_files: tuple[Path, frozenset[str]] | None = None
 
     @classmethod
-    def lacks(cls, table: Migration, source: AnyBackend, target: AnyBackend) -> str | None:
-        if source.kind != target.kind or getattr(source, "image", None) != getattr(target, "image", None):
-            return (
-                "CRIU moves programs between nodes of one kind, and between containers of one image: write such nodes"
-            )
-        return cls.obstacle_here()
-
-    @classmethod
-    def obstacle_here(cls) -> str | None:
-        """Return what this machine lacks, found by a real move of a small program; ``None`` if nothing."""
+    def lacks(cls) -> str | None:
         return _lacking(cls)
 
     def move(self, move: Move) -> Steps:

@@ -17,7 +17,6 @@ from cellbed.support.near_names import did_you_mean
 from cellbed.testbed.machine.process import Process
 from cellbed.testbed.migration.account import Account
 from cellbed.testbed.migration.channel import TcpChannel
-from cellbed.testbed.migration.listening import served_ports
 from cellbed.testbed.migration.own_service import OwnService
 from cellbed.testbed.migration.state_sockets import VARIABLE, StateSockets
 from cellbed.testbed.migration.strategy import MigrationError, Move, Strategy
@@ -94,8 +93,6 @@ class Migrations:
 
     def with_state(self, command: Command) -> Command:
         """Return a server with the socket at which it can pass its state on, if it can move."""
-        if self._plan.node(command.node).backend.routed:
-            return command
         path = self._nodes[command.node].show_socket(str(self.states.listen(command.name)))
         return replace(command, environment={VARIABLE: path, **command.environment})
 
@@ -246,8 +243,8 @@ class Migrations:
         program = self._running(table.app, source)
         if program is None or program.process is None or not program.is_serving:
             raise MigrationError(f"'{table.app}' does not run on {source}")
-        tcp, udp = served_ports(program.process.pid)
-        if not tcp | udp:
+        tcp, udp, _ = self._nodes[source].served(program.process.pid)
+        if not tcp + udp:
             raise MigrationError(f"'{table.app}' serves no port on {source}: clients could not follow it")
         here, there = self._plan.node(source), self._plan.node(table.to)
         control = table.congestion_control
@@ -260,14 +257,15 @@ class Migrations:
             target=target,
             source_addresses=(str(here.ipv4), str(here.ipv6)),
             target_addresses=(str(there.ipv4), str(there.ipv6)),
-            ports=tcp,
-            udp_ports=udp,
+            ports=frozenset(tcp),
+            udp_ports=frozenset(udp),
             folder=self._folder / name.lstrip("."),
-            target_folder=target.seen_at(name),
+            # What arrives for a program on another machine reaches it by its socket.
+            target_folder=target.seen_at(name) if target.place is not None else self._folder / f"{name[1:]}-target",
             channel=TcpChannel(
                 self._nodes[source],
                 target,
-                str(there.ipv4),
+                target.setup.addresses[0].partition("/")[0],
                 connections=table.connections,
                 control=None if control is None else self._names.get(control, name_of(control)),
                 level=table.compression,

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 
-from cellbed.testbed.migration.listening import established
+from cellbed.testbed.machine.process import ProgramError
 from cellbed.testbed.migration.strategy import Move, Steps, Strategy
 
 DRAIN_S = 2.0
 """The longest time of connections to the source once new ones go to the target; then the program is asked to end, which
 gives it the grace time of the scenario."""
+_LOOK_S = 0.05
 
 
 def drain(move: Move) -> Steps:
     """Wait until the source has no connections any more, ``DRAIN_S`` at most, and end it."""
     with move.phase("drain"):
         deadline = time.monotonic() + DRAIN_S
-        process = move.program.process
-        while process is not None and time.monotonic() < deadline and established(process.pid, move.ports):
-            yield
+        process, look_s = move.program.process, 0.0
+        with contextlib.suppress(ProgramError):  # another machine cannot be reached any more
+            while process is not None and (now := time.monotonic()) < deadline:
+                if now >= look_s:
+                    if not move.source.served(process.pid)[2]:
+                        break
+                    look_s = now + _LOOK_S
+                yield
         yield from move.leave()
 
 

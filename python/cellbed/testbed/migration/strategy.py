@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cellbed.scenario.migrations import Migration
-from cellbed.scenario.nodes import AnyBackend
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.process import Running
 from cellbed.testbed.migration.account import Account, Sent
@@ -141,11 +140,10 @@ class Move:
 class Strategy(ABC):
     """A way to move a program. A subclass has a file, and a line in ``STRATEGIES`` (``scenario/migrations.py``)."""
 
-    @staticmethod
-    def lacks(table: Migration, source: AnyBackend, target: AnyBackend) -> str | None:
-        """Return what this machine lacks to move programs between nodes of these kinds, with the package to install;
-        ``None`` where it can. Called before anything starts: a real attempt with a program of its own, since the
-        answers of tools mislead."""
+    @classmethod
+    def lacks(cls) -> str | None:
+        """Return what this machine lacks to move programs so, with the package to install; ``None`` where it can.
+        Called before anything starts: a real attempt with a program of its own, since the answers of tools mislead."""
         return None
 
     @abstractmethod

@@ -46,7 +46,8 @@ LARGEST_MESSAGE = 1 << 18
 LARGEST_BACKLOG = 1 << 24
 """Bytes that may wait for the other end to read them; of streams there are never more than some windows."""
 PAGE = 4096
-"""Bytes that can be written to a pipe without blocking when poll(2) reports room. Its mode stays: it may be shared."""
+"""Bytes that can be written to a pipe without blocking when poll(2) reports room. Its mode stays: it may be shared. The
+Unix socket of a forwarded connection has room for a chunk then (``unix_writable`` in Linux, net/unix/af_unix.c)."""
 PERIOD_US = 10_000
 """Period of CPU quotas, as on this machine (``cgroups.PERIOD_US``)."""
 SAMPLE_S = 0.1
@@ -264,7 +265,8 @@ class Wire:
         if sink is None:
             return
         try:
-            count = os.write(sink.descriptor, sink.buffer[:PAGE]) if sink.buffer else 0
+            most = CHUNK if number >= FIRST_FORWARDED else PAGE
+            count = os.write(sink.descriptor, sink.buffer[:most]) if sink.buffer else 0
         except OSError:  # its reader has ended
             self.drop(number)
             self.send(broken=number)
@@ -305,6 +307,36 @@ def use_of(process: int) -> tuple[int, int]:
             ticks += sum(map(int, fields[11:15]))
             pages += int(fields[21])
     return ticks * (1_000_000_000 // os.sysconf("SC_CLK_TCK")), pages * os.sysconf("SC_PAGE_SIZE")
+
+
+_SOCKET_TABLES = ("tcp", "tcp6", "udp", "udp6")
+_ESTABLISHED, _LISTENING, _WITHOUT_PEER = "01", "0A", "07"
+"""States of sockets (include/net/tcp_states.h): TCP that listens is served, and UDP without a peer."""
+
+
+def served(process: int) -> tuple[list[int], list[int], int]:
+    """Return the TCP and the UDP ports that a process, or one that descends from it, serves, and the number of TCP
+    connections to them in its network."""
+    links: set[str] = set()
+    ports: dict[str, set[int]] = {_LISTENING: set(), _WITHOUT_PEER: set()}
+    connected: list[int] = []
+    family = descendants(process)
+    for each in family:
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(f"/proc/{each}/fd"):
+                with contextlib.suppress(OSError):
+                    links.add(os.readlink(entry.path))  # noqa: PTH115 - as above
+    for table in _SOCKET_TABLES:
+        # The first process of a container is the runtime's, in the same network.
+        for line in _read(Path(f"/proc/{family[-1]}/net/{table}")).splitlines()[1:]:
+            _, local, remote, state, *rest = line.split()
+            port = int(local.rpartition(":")[2], 16)
+            if state == _ESTABLISHED and table.startswith("tcp"):
+                connected.append(port)
+            elif state in ports and remote.endswith(":0000") and f"socket:[{rest[5]}]" in links:
+                ports[state].add(port)
+    tcp, udp = ports.values()
+    return sorted(tcp), sorted(udp), sum(port in tcp for port in connected)
 
 
 class Disk:
@@ -484,6 +516,10 @@ class Agent:
         with contextlib.suppress(ProcessLookupError):
             os.kill(-1, message["number"])
 
+    def _do_served(self, message: dict[str, Any]) -> tuple[list[int], list[int], int]:
+        process = next((each for each, number in self._running.items() if number == message["number"]), 0)
+        return served(process)
+
     def _do_listen(self, message: dict[str, Any]) -> str:
         """Make a socket whose connections are forwarded to the hub's socket with the number in the message."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -505,6 +541,7 @@ class Agent:
                 self._forwarded += 1
                 self.wire.send(connected=number, socket=wanted)
                 self.wire.read_from(number, connection)
+                self.wire.write_to(number, os.dup(connection))
 
     def _do_disk(self, message: dict[str, Any]) -> None:
         if self._disk is None:

@@ -30,6 +30,8 @@ from cellbed.testbed.nodes import agent
 LARGEST_MESSAGE = 1 << 17
 MOST_FORWARDED = 256
 """Connections of a node that are forwarded at the same time."""
+MOST_PORTS = 10_000
+"""Ports of a program: they fit into a message."""
 BURST = 4
 """Probes of the clock at a time; the one with the shortest round trip counts."""
 FIRST_BURST = 16
@@ -85,11 +87,19 @@ def _limits(value: Any) -> list[float | None]:
     return list(value)
 
 
+def _served(value: Any) -> list[Any]:
+    tcp, udp, connections = value
+    if len(tcp) + len(udp) > MOST_PORTS:
+        raise ValueError
+    return [*([agent.whole(port, 1, 0xFFFF) for port in ports] for ports in (tcp, udp)), agent.whole(connections)]
+
+
 _ANSWERS: dict[str, Callable[[Any], Any]] = {
     "network": lambda _: None,
     "disk": lambda _: None,
     "signal_all": lambda _: None,
     "listen": _text,
+    "served": _served,
     "limit": _limits,
     "sample": _sample,
 }
@@ -231,6 +241,7 @@ class Hub:
             connection.close()
             self._wire.send(broken=number)
         else:
+            self._wire.read_from(number, os.dup(connection.fileno()))
             self._wire.write_to(number, connection.detach())
 
     def _on_control(self) -> None:
@@ -255,6 +266,9 @@ class Hub:
             if action == "listen":  # the agent knows the socket by its number only
                 self._sockets.append(message.pop("path"))
                 message["socket"] = len(self._sockets) - 1
+            elif action == "served":
+                process = message.pop("process")
+                message["number"] = next((each for each in self._relays if self._processes[each] == process), 0)
             self._wire.send(**message)
 
     def _add_relay(self, relay: socket.socket) -> None:

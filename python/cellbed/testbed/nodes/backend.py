@@ -162,6 +162,16 @@ class Backend(ABC):
 
         return use_of(process)
 
+    def served(self, process: int) -> tuple[list[int], list[int], int]:
+        """Return the TCP and the UDP ports that a program of the node and all that it has started serve, and the number
+        of connections to the former.
+
+        process: id of its :class:`Running`. It waits for the answer of another machine. Errors: :class:`CellbedError`.
+        """
+        from cellbed.testbed.nodes.agent import served
+
+        return served(process)
+
     def proof_command(self, what: Strain, amount: int) -> list[str]:
         """Return a command for :meth:`spawn` that strains the node, to prove its limits.
 

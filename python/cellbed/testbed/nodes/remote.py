@@ -199,6 +199,10 @@ class RemoteNode(Backend):
             return 0, 0
         return cpu_ns, memory_bytes
 
+    def served(self, process: int) -> tuple[list[int], list[int], int]:
+        tcp, udp, connections = self.call("served", process=process)
+        return tcp, udp, connections
+
     def copy_in(self, source: Path, target: str) -> None:
         if source.is_dir():
             with _archive(source) as archive:

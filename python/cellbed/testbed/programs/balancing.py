@@ -120,7 +120,7 @@ those that exist."""
 def rules(targets: Mapping[IPv4Address, Sequence[IPv4Address]], redirected: Iterable[Redirection] | None = None) -> str:
     """Return tables of nft(8) in place of those before: addresses with the servers that connections to them go to.
     Connections that no server can take are refused. redirected: services that have moved; ``None``: none ever has."""
-    moved = [_redirections(family, list(redirected or ())) for family in ("ip", "ip6")]
+    moved = list(redirected or ())
     spread, refused = [], []
     for address, servers in targets.items():
         listed = ", ".join(f"{number} : {server}" for number, server in enumerate(servers))
@@ -128,30 +128,30 @@ def rules(targets: Mapping[IPv4Address, Sequence[IPv4Address]], redirected: Iter
             spread.append(f"    ip daddr {address} dnat to numgen random mod {len(servers)} map {{ {listed} }}\n")
         else:
             refused.append(f"    ip daddr {address} reject\n")
-    chains = {"spread": [*spread, *moved[0][0]], "refuse": refused}
-    if redirected is None:
-        return _table("ip", chains)
-    back = [[_TRACKED, *lines] for _, lines in moved]
-    return _table("ip", chains | {"back": back[0]}) + _table("ip6", {"spread": moved[1][0], "back": back[1]})
+    four, six = _redirections("ip", moved), _redirections("ip6", moved)
+    chains = {"spread": [*spread, *four["spread"]], "refuse": refused}
+    return _table("ip", chains) if redirected is None else _table("ip", four | chains) + _table("ip6", six)
 
 
-def _redirections(family: str, redirected: Iterable[Redirection]) -> tuple[list[str], list[str]]:
-    """Return the rules for packets to services that have moved, and for those from them of established connections
-    whose first packet after the move comes from there."""
-    there, back = [], []
+def _redirections(family: str, redirected: Iterable[Redirection]) -> dict[str, list[str]]:
+    """Return the rules for packets to services that have moved (``spread``); for those from them of established
+    connections whose first packet after the move comes from there (``back``); and for those that go back to the machine
+    behind the namespace, which takes none from its own address (``around``)."""
+    found: dict[str, list[str]] = {"spread": [], "back": [_TRACKED], "around": []}
     for each in redirected:
         index = 0 if family == "ip" else 1
+        source, target = each.source[index], each.target[index]
+        found["around"].append(f'    {family} saddr {target} {family} daddr {target} oifname != "lo" masquerade\n')
         for protocol, numbers in (("tcp", each.tcp), ("udp", each.udp)):
             if not numbers:
                 continue
             ports = f"{{ {', '.join(map(str, sorted(numbers)))} }}"
             first = "tcp flags & (syn | ack) == syn " if protocol == "tcp" and not each.established else ""
-            to = f"{family} daddr {each.source[index]} {protocol} dport {ports}"
-            there.append(f"    {to} {first}dnat to {each.target[index]}\n")
+            to = f"{family} daddr {source} {protocol} dport {ports}"
+            found["spread"].append(f"    {to} {first}dnat to {target}\n")
             if each.established:
-                of = f"{family} saddr {each.target[index]} {protocol} sport {ports}"
-                back.append(f"    {of} snat to {each.source[index]}\n")
-    return there, back
+                found["back"].append(f"    {family} saddr {target} {protocol} sport {ports} snat to {source}\n")
+    return found
 
 
 def _table(family: str, chains: Mapping[str, Sequence[str]]) -> str:
@@ -161,6 +161,7 @@ def _table(family: str, chains: Mapping[str, Sequence[str]]) -> str:
         for name, kind, where in (
             ("spread", "nat", (("output", -100), ("prerouting", -100))),
             ("back", "nat", (("input", 100),)),
+            ("around", "nat", (("postrouting", 100),)),
             ("refuse", "filter", (("output", 0), ("forward", 0))),
         )
         for hook, priority in where

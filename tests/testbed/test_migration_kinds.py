@@ -1,0 +1,148 @@
+"""Services that move between nodes of different kinds: namespaces, containers, and machines over SSH."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cellbed.scenario import Scenario, ScenarioError, parse
+from cellbed.testbed.machine.process import find, signal_inhabitants
+from cellbed.testbed.testbed import obstacles
+from moving_services import Place, events, standing, wait_for
+from remote_world import Machine, leftovers, machine
+from test_container import LACKING, import_image
+from test_migration import NODES, SESSIONS, files, write
+
+IMAGE = f"localhost/cellbed-kinds:{os.getpid()}"
+FOLDERS = dict.fromkeys((sys.base_prefix, sys.prefix, "/lib", "/lib64"))
+MOUNTS = ", ".join(f'{{ source = "{each}", target = "{each}", read_only = true }}' for each in FOLDERS)
+BOX = f"""
+[nodes.box]
+class = "edge"
+cpus = 0.5
+memory = "256 MiB"
+backend = {{ kind = "container", image = "{IMAGE}", mounts = [{MOUNTS}] }}
+"""
+pytestmark = [
+    pytest.mark.needs_tun,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(find("nft") is None, reason="nft is not installed"),
+]
+needs_container = pytest.mark.skipif(bool(LACKING), reason=f"needs {LACKING}")
+
+
+@pytest.fixture(scope="module")
+def image() -> Iterator[None]:
+    import_image(IMAGE, ["podman"])
+    yield
+    subprocess.run(["podman", "rmi", "--force", IMAGE], capture_output=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """A machine with an SSH server, another network namespace of this one."""
+    with machine(tmp_path_factory.mktemp("machine")) as found:
+        yield found
+    assert not leftovers()
+
+
+@pytest.fixture(scope="module")
+def place(image: None, far: Machine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    table = far.backend().model_dump(mode="json", exclude_defaults=True)
+    backend = ", ".join(f"{key} = {json.dumps(value)}" for key, value in table.items())
+    nodes = f'{NODES}{BOX}[nodes.pi]\nclass = "edge"\ncpus = 0.5\nmemory = "256 MiB"\nbackend = {{ {backend} }}\n'
+    with standing(files(tmp_path_factory.mktemp("standing")), nodes + SESSIONS.replace("16777216", "4194304")) as place:
+        yield place
+
+
+@contextlib.contextmanager
+def writing(place: Place) -> Iterator[None]:
+    """Meanwhile a client writes; the service must have what it has acknowledged."""
+    writer = threading.Thread(target=write, args=(place, acknowledged := [], stop := threading.Event()))
+    writer.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        writer.join()
+    assert acknowledged
+    ask = 'for key; do curl -sS "http://sessions:9000/$key"; echo; done'
+    found = place.run("exec", "endpoint-0", "--", "sh", "-c", ask, "sh", *acknowledged)
+    assert found.stdout.split() == acknowledged
+
+
+def move(place: Place, node: str, strategy: str) -> dict[str, Any]:
+    """Move the service, and return the account."""
+    moved = place.run("migrate", "sessions", "--to", node, "--strategy", strategy, "--json")
+    assert moved.returncode == 0, moved.stderr
+    assert place.servers()["sessions"] == node
+    return dict(json.loads(moved.stdout))
+
+
+@pytest.mark.slow
+@needs_container
+def test_a_state_moves_between_nodes_of_all_kinds_and_no_acknowledged_write_is_lost(place: Place) -> None:
+    with writing(place):
+        for node in ("pi-0", "cloud-0", "box-0", "pi-0", "box-0", "cloud-0"):
+            account = move(place, node, "state")
+            assert account["bytes"] > 4 << 20
+            assert place.request("sessions:9000/there", node) == ""
+            # Programs on the machine follow, too, by the rules of the namespace through which their packets come.
+            assert place.run("exec", "pi-0", "--", "curl", "-sS", "http://sessions:9000/there").stdout == node
+
+
+@pytest.mark.slow
+@needs_container
+def test_a_service_is_redeployed_between_nodes_of_all_kinds(place: Place) -> None:
+    for node in ("pi-0", "cloud-0", "box-0", "pi-0", "box-0", "cloud-0"):
+        account = move(place, node, "redeploy")
+        assert [each["name"] for each in account["phases"]] == ["start", "switch", "drain"]
+        assert place.request("sessions:9000/new") == ""
+        assert place.request("sessions:9000/new", node) == ""
+        assert place.request("sessions:9000/new") == node
+    for node in ("box-0", "pi-0"):
+        moved = place.run("migrate", "sessions", "--to", node, "--strategy", "stop-and-copy")
+        assert "memory moves between nodes of one kind" in moved.stderr
+
+
+@pytest.mark.slow
+@needs_container
+def test_a_machine_that_dies_during_the_move_leaves_the_service_at_its_source(place: Place, far: Machine) -> None:
+    assert place.servers()["sessions"] == "cloud-0"
+    with writing(place):
+        since = len(events(place))
+        moving = place.popen("migrate", "sessions", "--to", "pi-0", "--strategy", "state")
+        wait_for(place, since, event="move phase began", what="sessions: round 1")
+        signal_inhabitants(f"/proc/{far.process}/ns/net", signal.SIGKILL, [])
+        output, errors = moving.communicate()
+        assert moving.returncode == 1, output
+        assert "sessions did not move: sessions.pi-0.server" in errors
+        assert place.servers()["sessions"] == "cloud-0"
+    moved = place.run("migrate", "sessions", "--to", "pi-0", "--strategy", "redeploy")
+    assert "the connection to the node is lost" in moved.stderr
+    assert place.servers()["sessions"] == "cloud-0"
+    move(place, "box-0", "state")
+
+
+def test_a_node_that_cannot_run_the_service_is_an_error_of_its_line(tmp_path: Path) -> None:
+    def parsed(command: str, strategy: str) -> Scenario:
+        app = f'[apps.sessions]\nkind = "program"\nserver = {{ on = "box"{command} }}\n'
+        migration = f'[[migrations]]\napp = "sessions"\nto = "cloud-0"\nat = "1 s"\nstrategy = "{strategy}"\n'
+        return parse(NODES + BOX + app + migration, source="x.toml", folder=tmp_path)
+
+    with pytest.raises(ScenarioError, match="cannot run on cloud-0, since its command is missing"):
+        parsed("", "redeploy")
+    with pytest.raises(ScenarioError, match="memory moves between nodes of one kind"):
+        parsed(', command = "x"', "stop-and-copy")
+    found = obstacles(parsed(', command = "only-in-the-image"', "redeploy"), running=False)
+    assert "cannot run on cloud-0: there is no program 'only-in-the-image'" in str(found)
