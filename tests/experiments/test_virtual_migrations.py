@@ -93,7 +93,7 @@ def test_a_state_follows_in_rounds_and_the_service_stands_still_for_the_last(tmp
     # A fifth of each round's bytes is changed meanwhile, besides what the time of a round has that is no transfer.
     rounds = [each["bytes"] for each in move["phases"] if each["name"].startswith("round")]
     assert [name for name in found if not name.startswith("round")] == [
-        *("start", "last round", "restore", "switch", "drain")
+        *("start", "prepare", "last round", "restore", "switch", "drain")
     ]
     assert rounds[0] == 10_000_000
     assert rounds[1] == pytest.approx(1e6 * found["round 1"], rel=0.02)
@@ -109,7 +109,7 @@ def test_a_state_follows_in_rounds_and_the_service_stands_still_for_the_last(tmp
 def test_connections_follow_a_checkpoint_and_requests_wait_for_it(tmp_path: Path) -> None:
     move, requests = predict(tmp_path, 'strategy = "stop-and-copy"\n' + MODEL)
     found = lasts(move)
-    assert list(found) == ["prepare", "snapshot", "transfer", "switch", "restore"]
+    assert list(found) == ["prepare", "snapshot", "transfer", "restore", "switch"]
     assert TRANSFER_S < found["transfer"] < TRANSFER_S + 1
     stopped = move["facts"]["stood_still_s"]
     # Clients send what has no acknowledgement again after 0.2 s and a round trip, twice as long each time.

@@ -14,8 +14,8 @@ MOVE: dict[str, Any] = {
     "strategy": "state",
     "source": "cloud-0",
     "target": "edge-0",
-    "began_s": 10.0,
-    "ended_s": 14.0,
+    "begin_s": 10.0,
+    "end_s": 14.0,
     "failed": None,
     "bytes": 5000,
     "phases": [{"name": "restore", "begin_s": 12.0, "end_s": 12.5, "bytes": None}],
@@ -55,10 +55,19 @@ def test_a_move_has_paid_when_later_requests_have_gained_what_those_meanwhile_lo
     assert (found.before_s, found.after_s) == (pytest.approx(0.2), pytest.approx(0.1))
     # 1.7 s and 0.3 s more than 0.2 s were lost, and one request a second gains 0.1 s.
     assert found.paid_s == pytest.approx(20.0)
+    assert not found.has_paid  # the last request was due 15 s after its end
+    (found,) = migration_summaries({"migrations": [MOVE]}, requests([*BEFORE, *MEANWHILE, *AFTER, (34.0, 0.1, None)]))
+    assert found.has_paid
     back = MOVE | {"source": "edge-0", "target": "cloud-0"}
     slower = [(float(second), 0.3, "cloud-0") for second in range(14, 30)]
     (found,) = migration_summaries({"migrations": [back]}, requests([*BEFORE, *slower]))
     assert found.paid_s is None
+
+
+def test_a_request_that_was_under_way_when_the_move_began_can_fail() -> None:
+    unanswered: list[tuple[float, float | None, str | None]] = [(5.5, None, None), (9.5, None, None)]
+    (found,) = migration_summaries({"migrations": [MOVE]}, requests([*BEFORE, *unanswered, *AFTER]))
+    assert found.failed_requests == 1
 
 
 def test_a_gap_no_longer_than_usual_delays_nothing() -> None:

@@ -110,7 +110,7 @@ def test_clients_follow_a_web_server_to_another_node(run: Path) -> None:
     assert [phase["name"] for phase in account["phases"]] == ["start", "switch", "drain"]
     requests = pl.read_parquet(run / "requests.parquet")
     assert set(requests.filter(pl.col("intended_s") < THERE_S)["server"]) == {"cloud-0"}
-    assert set(requests.filter(pl.col("intended_s") > account["ended_s"])["server"]) == {"edge-0"}
+    assert set(requests.filter(pl.col("intended_s") > account["end_s"])["server"]) == {"edge-0"}
     # By its stop signal nginx ends its replies first. Requests may cross the end of idle connections (RFC 9112, §9.5).
     lost = requests.filter(pl.col("status") != "ok")
     assert len(lost) <= 6
@@ -160,8 +160,8 @@ def test_services_of_cellbed_move_there_and_back(tmp_path: Path) -> None:
         there, back = (each for each in accounts if each["app"] == app)
         replies = requests.filter(pl.col("app") == app)
         assert set(replies.filter(pl.col("intended_s") < 2)["server"]) == {"cloud-0"}
-        assert "edge-0" in replies.filter(pl.col("intended_s") > there["ended_s"])["server"]
-        assert set(replies.filter(pl.col("intended_s") > back["ended_s"])["server"]) == {"cloud-0"}
+        assert "edge-0" in replies.filter(pl.col("intended_s") > there["end_s"])["server"]
+        assert set(replies.filter(pl.col("intended_s") > back["end_s"])["server"]) == {"cloud-0"}
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +181,7 @@ def test_a_service_passes_its_state_on_and_no_acknowledged_write_is_lost(place: 
             assert place.servers()["sessions"] == node
             phases = [each["name"] for each in json.loads(moved.stdout)["phases"]]
             assert phases[:2] == ["start", "round 1"]
-            assert phases[-4:] == ["last round", "restore", "switch", "drain"]
+            assert phases[-5:] == ["prepare", "last round", "restore", "switch", "drain"]
     finally:
         stop.set()
         writer.join()
@@ -308,7 +308,7 @@ def test_names_that_there_are_not_are_errors_of_their_line(tmp_path: Path) -> No
 
     assert "did you mean 'shop'?" in refused('app = "shp"\nto = "edge-0"\nat = "1 s"\nstrategy = "redeploy"')
     assert "did you mean 'edge-0'?" in refused('app = "shop"\nto = "egde-0"\nat = "1 s"\nstrategy = "redeploy"')
-    assert "is on cloud-0 then already" in refused('app = "shop"\nto = "cloud-0"\nat = "1 s"\nstrategy = "redeploy"')
+    assert "is already on cloud-0" in refused('app = "shop"\nto = "cloud-0"\nat = "1 s"\nstrategy = "redeploy"')
     assert "'redeploy' sends nothing" in refused(
         'app = "shop"\nto = "edge-0"\nat = "1 s"\nstrategy = "redeploy"\nconnections = 2'
     )

@@ -15,8 +15,14 @@ def migrate(
     application: Annotated[str, typer.Argument(help="Application whose server moves.", metavar="APP")],
     to: Annotated[str, typer.Option("--to", help="Node to which it moves.", metavar="NODE")],
     strategy: Annotated[
-        str, typer.Option("--strategy", "-s", help="How, as in [[migrations]] of a scenario.")
-    ] = "redeploy",
+        str | None,
+        typer.Option(
+            "--strategy",
+            "-s",
+            help="How, as in [[migrations]]. Default: that of the scenario, else redeploy, which loses state.",
+            show_default=False,
+        ),
+    ] = None,
     testbed: Annotated[
         str | None, typer.Option(help="Testbed or run; needed only if there are several.", show_default=False)
     ] = None,
@@ -31,14 +37,16 @@ def migrate(
       cellbed migrate shop --to edge-0
       cellbed migrate sessions --to edge-0 --strategy state
     """
-    from cellbed.experiments.standing import find_testbed, move
+    from cellbed.experiments.standing import check_moved, find_testbed, move
     from cellbed.report.formats import duration, size
 
     account = move(find_testbed(testbed), application, to, strategy)
     if as_json:
         print(json.dumps(account, indent=1))
+        check_moved(account)
         return
+    check_moved(account)
     for phase in account["phases"]:
         sent = f", {size(phase['bytes'])} sent" if "bytes" in phase else ""
         print(f"{phase['name']}: {duration(phase['end_s'] - phase['begin_s'])}{sent}")
-    print(f"{application} is on {to} now")
+    print(f"{application} is on {to} now ({account['strategy']})")

@@ -63,7 +63,8 @@ def status(
         )
     for event in found["events"][-MOST:]:
         at = "" if event["at_s"] is None else f"{event['at_s']:.1f} s"
-        print(f"{at:>10}  {event['event']}: {event['what']}")
+        failed = f", failed: {event['failed']}" if event.get("failed") else ""
+        print(f"{at:>10}  {event['event']}: {event['what']}{failed}")
 
 
 def _state(program: dict[str, Any]) -> str:

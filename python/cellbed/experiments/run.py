@@ -257,7 +257,7 @@ def _drive(
             process = _with_reports(process, each, raw, bed, sockets)
             process = _with_tcp(process, each, scenario, bed, record, names, chosen_tcp)
             if not process.load:
-                if isinstance(process, Command) and (options.standing is not None or each.name in passing_state):
+                if isinstance(process, Command) and each.name not in by_memory:
                     process = migrations.with_state(process)
                 servers.setdefault((each.name, process.node), []).append(process)
             return process
@@ -272,7 +272,8 @@ def _drive(
                         supervisor.start(receiver, bed.nodes[node])
             return servers[app, node]
 
-        passing_state = {each.app for each in scenario.migrations if each.strategy == "state"}
+        # CRIU does not move the connection of a service that can pass its state on.
+        by_memory = {each.app for each in scenario.migrations if each.moves_memory}
         migrations = Migrations(plan, bed, supervisor, balancing, journal, servers_of, names, faults.is_down)
         state.migrations = migrations.accounts
         chosen_tcp = stack.enter_context(contextlib.ExitStack())
@@ -334,7 +335,7 @@ def _drive(
 
         def watch() -> None:
             """Called at least every 100 ms while the schedule runs."""
-            if take_reports():
+            if take_reports() or migrations.take_ended():
                 account()
             journal.note_changes()
             faults.step()
@@ -363,6 +364,8 @@ def _drive(
             meter = Meter(lambda: emulator.command({"do": "status"}, "status"), since_now=True)
         drained_ns = end_ns + drain_ns + GRACE_NS
         _follow(supervisor, loads, t0_ns, end_ns, drained_ns, listener, state, meter, watch, journal)
+        if not scenario.faults:
+            state.deaths += migrations.failures
         state.know_nodes(bed.nodes)
         for name, count in _memory_kills(bed).items():
             if (kills := count - kills_before[name]) > 0:

@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn
@@ -231,20 +231,23 @@ class MoveError(CellbedError):
     exit_code = 1
 
 
-def move(record: Record, app: str, to: str, strategy: str) -> dict[str, Any]:
+def move(record: Record, app: str, to: str, strategy: str | None) -> dict[str, Any]:
     """Move a service of a live run or testbed to another node, and return the account of its migration.
 
-    Errors: :class:`LiveError`, :class:`MoveError`.
+    strategy: ``None``: that of the scenario. Errors: :class:`LiveError`.
     """
     from cellbed.scenario.migrations import STRATEGIES  # slow: by Pydantic
 
-    if strategy not in STRATEGIES:
+    if strategy is not None and strategy not in STRATEGIES:
         hint = did_you_mean(strategy, STRATEGIES)
         raise LiveError(f"there is no strategy '{strategy}': {hint}write one of {', '.join(STRATEGIES)}")
-    account = ask(record, "migrate", {"app": app, "to": to, "strategy": strategy})
+    return ask(record, "migrate", {"app": app, "to": to} | ({"strategy": strategy} if strategy is not None else {}))
+
+
+def check_moved(account: Mapping[str, Any]) -> None:
+    """Raise :class:`MoveError` for a migration that has failed."""
     if account.get("failed") is not None:
-        raise MoveError(f"{app} did not move: {account['failed']}")
-    return account
+        raise MoveError(f"{account['app']} did not move: {account['failed']}")
 
 
 def tap_link(record: Record, link: str, path: Path, most: int) -> Captured:

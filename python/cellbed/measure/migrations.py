@@ -31,13 +31,14 @@ class MigrationSummary:
     decided it, ``None`` without a policy; bytes: sent to the target, compressed. facts: of
     its strategy, such as its dirty rate.
 
-    gap_s: the longest time between two good replies, of which one came while it lasted; usual_gap_s: the same before
-    it began, over as long a time. Of the requests that were due or without their reply while it lasted: failed_requests
-    got no good one; delayed were due before the end of that gap and replied to after it, where it is ``LONGER`` than
-    usual; of the others the source or the target replied to served_before and served_after. first_reply_s: of the
-    target, since the begin. before_s, after_s: median latencies, until it began and since it ended. paid_s: since its
-    end, after which the requests have gained what those during it have lost against before_s; ``None`` where they gain
-    nothing.
+    gap_s: the longest time between two good replies, of which one came while it lasted; usual_gap_s: the same before it
+    began, over as long a time. Of the requests that were due or without their reply while it lasted: failed_requests
+    got no good one (of those due before, the ones after the last that had a reply when it began); delayed were due
+    before the end of that gap and replied to after it, where it is ``LONGER`` than usual; of the others the source or
+    the target replied to served_before and served_after. first_reply_s: of the target, since the begin, before the next
+    migration. before_s, after_s: median latencies, until it began and since it ended. paid_s: since its end, after
+    which the requests have gained what those with a good reply have lost during it against before_s; ``None`` where
+    they gain nothing. has_paid: whether the requests lasted as long.
     """
 
     app: str
@@ -62,6 +63,7 @@ class MigrationSummary:
     before_s: float | None = None
     after_s: float | None = None
     paid_s: float | None = None
+    has_paid: bool = False
 
 
 def migration_summaries(description: dict[str, Any], requests: pl.DataFrame) -> list[MigrationSummary]:
@@ -72,20 +74,21 @@ def migration_summaries(description: dict[str, Any], requests: pl.DataFrame) -> 
         app = account["app"]
         same = [each for each in accounts if each["app"] == app]
         place = same.index(account)
-        since = same[place - 1].get("ended_s") or 0.0 if place else 0.0
-        until = same[place + 1]["began_s"] if place + 1 < len(same) else float("inf")
+        since = same[place - 1].get("end_s") or 0.0 if place else 0.0
+        until = same[place + 1]["begin_s"] if place + 1 < len(same) else float("inf")
         summary = MigrationSummary(
             app=app,
             strategy=account["strategy"],
             source=account["source"],
             target=account["target"],
-            begin_s=account["began_s"],
-            end_s=account.get("ended_s"),
+            begin_s=account["begin_s"],
+            end_s=account.get("end_s"),
             failed=account.get("failed"),
             bytes=account.get("bytes") or 0,
-            phases=[
-                Phase(each["name"], each["begin_s"], each["end_s"], each.get("bytes")) for each in account["phases"]
-            ],
+            phases=sorted(
+                (Phase(each["name"], each["begin_s"], each["end_s"], each.get("bytes")) for each in account["phases"]),
+                key=lambda each: each.begin_s,
+            ),
             facts=account.get("facts") or {},
             reason=account.get("reason"),
             **_as_seen(due(requests).filter(pl.col("app") == app), account, since, until),
@@ -103,24 +106,30 @@ def _as_seen(requests: pl.DataFrame, account: dict[str, Any], since: float, unti
     ).sort("intended")
     if not len(table):
         return {}
-    begin, end = account["began_s"], account.get("ended_s") or float("inf")
+    begin, end = account["begin_s"], account.get("end_s") or float("inf")
     intended, reply = pl.col("intended"), pl.col("reply")
     replies = table["reply"].drop_nulls().sort()
     gap_begin, gap_end = _longest_gap(replies, begin, end)
     usual = _longest_gap(replies, max(since, begin - max(end - begin, 1.0)), begin, inside=True)
     usual_s = None if usual[0] is None or usual[1] is None else usual[1] - usual[0]
     gap_s = None if gap_begin is None or gap_end is None else gap_end - gap_begin
-    during = table.filter((intended < end) & (reply > begin) | reply.is_null() & intended.is_between(begin, end))
+    met = table.filter(reply <= begin)["intended"].max()
+    unanswered_since = met if isinstance(met, float) else begin
+    during = table.filter(
+        (intended < end) & (reply > begin)
+        | reply.is_null() & (intended <= end) & ((intended > unanswered_since) | (intended >= begin))
+    )
     answered = during.drop_nulls("reply")
     is_delayed = pl.lit(False)
     if gap_s is not None and (usual_s is None or gap_s > LONGER * usual_s):
         is_delayed = (intended < gap_end) & (reply >= gap_end)
     served = answered.filter(~is_delayed)["server"]
-    by_target = table.filter((pl.col("server") == account["target"]) & (reply > begin))["reply"].min()
+    by_target = table.filter((pl.col("server") == account["target"]) & reply.is_between(begin, until))["reply"].min()
     latency = reply - intended
     before = table.filter((intended >= since) & (reply <= begin)).select(latency.median()).item()
     after_table = table.filter((intended >= end) & (intended < until)).drop_nulls("reply")
     after = after_table.select(latency.median()).item()
+    paid = _paid(answered, after_table, before, after)
     return {
         "gap_s": gap_s,
         "gap_at_s": gap_begin,
@@ -132,7 +141,8 @@ def _as_seen(requests: pl.DataFrame, account: dict[str, Any], since: float, unti
         "first_reply_s": float(by_target) - begin if isinstance(by_target, float) else None,
         "before_s": before,
         "after_s": after,
-        "paid_s": _paid(answered, after_table, before, after),
+        "paid_s": paid,
+        "has_paid": paid is not None and bool(end + paid <= float(after_table["intended"].max())),  # type: ignore[arg-type]
     }
 
 

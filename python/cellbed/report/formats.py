@@ -216,18 +216,8 @@ def migration(each: Mapping[str, Any]) -> str:
 
 
 def migration_as_seen(each: Mapping[str, Any]) -> list[str]:
-    """Return what a migration of a summary was for its users, in sentences; none without requests."""
-    if each["gap_s"] is None:
-        return []
-    target = f", the first by {each['target']} after {duration(each['first_reply_s'])}" if each["first_reply_s"] else ""
-    lines = [
-        f"longest time between replies {duration(each['gap_s'])}, before it {duration(each['usual_gap_s'])}",
-        f"requests meanwhile: {each['served_before']} served by {each['source']}, {each['served_after']} by "
-        f"{each['target']}{target}; {each['delayed']} delayed, {each['failed_requests']} failed",
-    ]
-    if each["failed"] is None and each["before_s"] is not None and each["after_s"] is not None:
-        paid = "it does not pay" if each["paid_s"] is None else f"it has paid {duration(each['paid_s'])} after its end"
-        lines.append(f"median latency {duration(each['before_s'])} before, {duration(each['after_s'])} after: {paid}")
+    """Return what a migration of a summary was for its users, and its facts, in sentences."""
+    lines = _gap(each) if each["gap_s"] is not None else []
     facts = [
         f"{name.replace('_', ' ')} {value if isinstance(value, str) else number(value)}"
         for name, value in each["facts"].items()
@@ -239,6 +229,21 @@ def migration_as_seen(each: Mapping[str, Any]) -> list[str]:
         if name.endswith("_s")
     ]
     return [*lines, ", ".join(facts)] if facts else lines
+
+
+def _gap(each: Mapping[str, Any]) -> list[str]:
+    target = f", the first by {each['target']} after {duration(each['first_reply_s'])}" if each["first_reply_s"] else ""
+    lines = [
+        f"longest time between replies {duration(each['gap_s'])}, before it {duration(each['usual_gap_s'])}",
+        f"requests meanwhile: {each['served_before']} served by {each['source']}, {each['served_after']} by "
+        f"{each['target']}{target}; {each['delayed']} delayed, {each['failed_requests']} without a good reply",
+    ]
+    if each["failed"] is None and each["before_s"] is not None and each["after_s"] is not None:
+        paid = "it does not pay"
+        if each["paid_s"] is not None:
+            paid = f"it {'has paid' if each['has_paid'] else 'would pay'} {duration(each['paid_s'])} after its end"
+        lines.append(f"median latency {duration(each['before_s'])} before, {duration(each['after_s'])} after: {paid}")
+    return lines
 
 
 OF_UNIT: dict[str, Callable[[float], str]] = {"s": duration, "B": size, "Mbit/s": rate, "": number}

@@ -129,8 +129,8 @@ class _Migration(_Object):
     source: str
     target: str
     compression: int | None = None
-    began_s: float
-    ended_s: float | None = None
+    begin_s: float
+    end_s: float | None = None
     failed: str | None = None
     reason: str | None = None
     bytes: _Count | None = None

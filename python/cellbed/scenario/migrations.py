@@ -32,7 +32,7 @@ _MEMORY = "memory moves between nodes of one kind on this machine, and between c
 
 _UNUSED: dict[str, tuple[set[str], str]] = {
     "redeploy": ({"congestion_control", "connections", "compression", "rate"}, "'redeploy' sends nothing"),
-    "post-copy": ({"connections", "compression"}, "pages on demand come over one connection, as they are"),
+    "post-copy": ({"connections", "compression"}, "'post-copy' uses one connection, not compressed"),
 }
 """Keys of the transfer that a strategy does not have, and why."""
 
@@ -101,6 +101,11 @@ class Migration(Table):
         return [self.to] if self.policy is None else [*([self.to] if self.to else []), *self.policy.targets()]
 
     @property
+    def moves_memory(self) -> bool:
+        """Return whether the program moves as it is, by CRIU, instead of a new one that takes its place."""
+        return self.strategy not in _STARTED_ANEW
+
+    @property
     def when(self) -> str:
         """Return its begin in words."""
         return f"at {DURATION.format(self.at or 0)}" if self.policy is None else f"by {self.policy}"
@@ -166,7 +171,7 @@ def migration_misfits(
         if each.at >= duration:
             yield (index, "at"), f"the workload ends after {DURATION.format(duration)}: write an earlier time"
         if each.at <= last.get(each.app, -1):
-            yield (index, "at"), f"another migration of '{each.app}' begins later: write them in order of time"
+            yield (index, "at"), f"another migration of '{each.app}' begins then or later: write them in order of time"
         last[each.app] = each.at
         for key, text in movable_misfits(each, groups, apps[each.app], places.get(each.app)):
             yield (index, key), text
@@ -191,6 +196,8 @@ def _policy_misfits(
     links: Sequence[str],
 ) -> Iterator[tuple[Path, str]]:
     """Yield problems of a migration by a policy: (path of the key, what to do)."""
+    if policy.targets() == [server_of(application, groups)]:
+        yield ("policy", "nodes"), f"'{migration.app}' starts there and could never move: add another node"
     for node in migration.targets():
         if migration.to or node != server_of(application, groups):
             move = migration.model_copy(update={"to": node, "policy": None})
@@ -218,12 +225,12 @@ def movable_misfits(
         text = f"write {' or '.join(ways)}" if ways else "choose another application"
         yield "strategy", f"a server of kind '{application.kind}' does not move by {migration.strategy}: {text}"
     elif migration.to == (place or at_first):
-        yield "to", f"'{migration.app}' is on {migration.to} then already: write another node"
+        yield "to", f"'{migration.app}' is already on {migration.to} at that time: write another node"
     else:
         source, target = (groups[node.rpartition("-")[0]].backend for node in (place or at_first, migration.to))
         images = [getattr(each, "image", None) for each in (source, target)]
         is_apart = source.routed or (source.kind, images[0]) != (target.kind, images[1])
-        if migration.strategy not in _STARTED_ANEW and is_apart:
+        if migration.moves_memory and is_apart:
             yield "strategy", f"{_MEMORY}: write such nodes, or 'state'"
         usual = list(role.misfits(groups[role.on]))
         for path, text in role.misfits(groups[migration.to.rpartition("-")[0]]):

@@ -283,7 +283,8 @@ def _state(move: _Move) -> Steps:
         if is_last(size, before):
             break
         before = size
-    yield from move.channel.prepare(model.overhead or 0)
+    with move.phase("prepare"):
+        yield from move.channel.prepare(model.overhead or 0)
     stopped_ns = world.now_ns
     move.stop(moves=False)
     with move.phase("last round"):

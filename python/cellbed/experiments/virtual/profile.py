@@ -71,7 +71,7 @@ class Profile:
     def quality(self) -> str:
         """Return a sentence on where its samples come from and what may be wrong with them."""
         samples = ", ".join(f"{len(samples)} requests of '{app}'" for app, samples in self.applications.items())
-        wrong = "; ".join(self.objections) or "none lost, not disturbed"
+        wrong = "; ".join(self.objections) or "none of them lost, not disturbed"
         return f"profile: {self.source}, {self.measured}: {samples}; {wrong}"
 
     @property
@@ -116,12 +116,12 @@ def of_run(run: Path) -> Profile:
 
     description = read_run(run)
     tables, summary = measure(run)
-    moves = [each for each in description.get("migrations") or [] if each.get("ended_s") is not None]
+    moves = [each for each in description.get("migrations") or [] if each.get("end_s") is not None]
     requests = tables["requests"]
     for each in moves:
         # Those that met a migration have waited for it.
         own, met = pl.col("app") == each["app"], pl.col("intended_s") + pl.col("latency_s").fill_null(0.0)
-        during = (pl.col("intended_s") < each["ended_s"]) & (met > each["began_s"])
+        during = (pl.col("intended_s") < each["end_s"]) & (met > each["begin_s"])
         requests = requests.filter(~(own & during).fill_null(value=False))
     packets = partial(read_service_packets, run / "raw" / "packets.bin")
     known = samplings()

@@ -15,7 +15,11 @@ class Follow(Policy):
     """By the sites of the cells of the application's endpoints."""
 
     kind: Literal["follow"] = Field(description="By the sites of the cells of the application's endpoints.")
-    nodes: list[str] = Field(min_length=1, description="Nodes to which the service may move, one at each site.")
+    nodes: list[str] = Field(
+        min_length=1,
+        description="Nodes to which the service may move, one at each site.",
+        examples=[["north-0", "south-0"]],
+    )
 
     def targets(self) -> list[str]:
         """As of the base."""

@@ -47,7 +47,7 @@ class Python(Policy):
     file: Annotated[pathlib.Path, CODE_FILE, AfterValidator(_with_function)] = Field(
         description=f"Python file with a function {FUNCTION}(state), which returns the name of a node, or None."
     )
-    nodes: list[str] = Field(min_length=1, description="Nodes to which the service may move.")
+    nodes: list[str] = Field(min_length=1, description="Nodes to which the service may move.", examples=[["edge-0"]])
 
     def targets(self) -> list[str]:
         """As of the base."""
@@ -62,9 +62,9 @@ class Python(Policy):
         def decide(state: State) -> Decision | None:
             with self._errors(LIMIT_S):
                 found = names[FUNCTION](state)
-                if found is not None and (not isinstance(found, str) or found not in state.nodes):
-                    listed = ", ".join(state.nodes)
-                    raise ValueError(f"{FUNCTION}() returned {found!r}: return None or one of {listed}")
+            if found is not None and (not isinstance(found, str) or found not in state.nodes):
+                returned = f"{self.file}: {FUNCTION}() returned {printable(repr(found)[:200])}"
+                raise PolicyError(f"{returned}: return None or one of {', '.join(state.nodes)}")
             return None if found is None else (found, str(self))
 
         return decide
@@ -80,7 +80,8 @@ class Python(Policy):
         except (Exception, SystemExit, TooLateError) as error:
             steps = [each for each in traceback.extract_tb(error.__traceback__) if each.filename == str(self.file)]
             line = f":{steps[-1].lineno}" if steps else ""
-            raise PolicyError(f"{self.file}{line}: {type(error).__name__}: {printable(str(error)[:200])}") from error
+            name = "" if isinstance(error, TooLateError) else f"{type(error).__name__}: "
+            raise PolicyError(f"{self.file}{line}: {name}{printable(str(error)[:200])}") from error
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
@@ -95,4 +96,4 @@ class TooLateError(BaseException):
 
 
 def _late(_signal: int, _frame: FrameType | None) -> NoReturn:
-    raise TooLateError(f"longer than {LIMIT_S:g} s")
+    raise TooLateError(f"{FUNCTION}() takes longer than {LIMIT_S:g} s")

@@ -44,12 +44,12 @@ class Account:
             "failed": None,
             "reason": reason,
         }
-        self._note("began", str(table))
+        self._note("began", "begin_s")
 
     def end(self, error: Exception | None) -> None:
         """Note the end. error: why it failed."""
         self.content["failed"] = None if error is None else str(error)
-        self._note("ended", str(self._table), failed=self.content["failed"])
+        self._note("ended", "end_s", failed=self.content["failed"])
 
     @contextmanager
     def phase(self, name: str, channel: Sent) -> Iterator[dict[str, Any]]:
@@ -68,10 +68,10 @@ class Account:
             self.content["phases"].append({"name": name, **times, **more})
             self._journal.note("move phase ended", what, end_ns, **more)
 
-    def _note(self, event: str, what: str, **more: Any) -> None:
+    def _note(self, event: str, key: str, **more: Any) -> None:
         now = self._clock()
-        self.content[f"{event}_s"] = self._since_start(now)
-        self._journal.note(f"move {event}", what, now, kind=self._table.strategy, **more)
+        self.content[key] = self._since_start(now)
+        self._journal.note(f"move {event}", str(self._table), now, kind=self._table.strategy, **more)
 
     def _since_start(self, time_ns: int) -> float:
         return round((time_ns - (self._journal.t0_ns or 0)) / 1e9, 6)

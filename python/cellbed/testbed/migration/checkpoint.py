@@ -31,7 +31,7 @@ from cellbed.testbed.migration.account import Account
 from cellbed.testbed.migration.channel import Helper, TcpChannel
 from cellbed.testbed.migration.criu import CriuError, find_criu, moved_addresses, refusal
 from cellbed.testbed.migration.snapshot import innermost
-from cellbed.testbed.migration.state_sockets import StateSockets
+from cellbed.testbed.migration.state_sockets import VARIABLE, StateSockets
 from cellbed.testbed.migration.strategy import MigrationError, Move, Steps, Strategy
 from cellbed.testbed.nodes.backend import Backend, Setup
 from cellbed.testbed.nodes.container import INIT, Executed
@@ -99,6 +99,8 @@ class Checkpoint(Strategy):
         process = move.program.process
         if process is None:
             raise MigrationError(f"{move.program.name} does not run")
+        if move.states.is_connected(move.program.name):
+            raise MigrationError(f"CRIU cannot move the connection of {move.app} to {VARIABLE}: use 'state'")
         work = move.program.command.folder or ""
         folder, seen = move.source.seen_at(work), move.source.inside(work)
         there, there_seen = move.target.seen_at(work), move.target.inside(work)

@@ -65,7 +65,8 @@ class Asked:
 class Migrations:
     """The migrations of a run. Call :meth:`step` while it runs.
 
-    accounts: of all so far, for ``run.json``. places: nodes of applications that have moved.
+    accounts: of all so far, for ``run.json``. places: nodes of applications that have moved. failures: of those that
+    the scenario has, in sentences.
     """
 
     def __init__(
@@ -90,6 +91,8 @@ class Migrations:
         self._active: dict[str, _Active] = {}
         self.accounts: list[dict[str, Any]] = []
         self.places: dict[str, str] = {}
+        self.failures: list[str] = []
+        self._has_ended = False
 
     def with_state(self, command: Command) -> Command:
         """Return a server with the socket at which it can pass its state on, if it can move."""
@@ -111,14 +114,15 @@ class Migrations:
         return app in self._active
 
     def begin(
-        self, table: Migration, done: Callable[[dict[str, Any]], None] = lambda _: None, *, reason: str | None = None
+        self, table: Migration, done: Callable[[dict[str, Any]], None] | None = None, *, reason: str | None = None
     ) -> None:
-        """Begin a migration. done: called with its account, in which ``failed`` is why it has failed. reason: of the
-        policy that has decided it."""
+        """Begin a migration. done: of one by command: called with its account, in which ``failed`` is why it has
+        failed. reason: of the policy that has decided it."""
         number = len(self.accounts)
         source = self.place(table.app)
-        active = _Active(number, table, done, Account(table, number, source, self._journal, reason))
-        self.accounts.append(active.account.content)
+        account = Account(table, number, source, self._journal, reason)
+        active = _Active(number, table, done or self._note_failure, account)
+        self.accounts.append(account.content)
         if table.app in self._active:
             self._end(active, MigrationError(f"'{table.app}' is under way to another node"))
         elif source == table.to:
@@ -139,7 +143,8 @@ class Migrations:
             raise MigrationError(
                 f"no node is called '{content['to']}': {hint}nodes: {', '.join(list(self._nodes)[:10])}"
             )
-        table = Migration.model_validate({**content, "at": "0 s"})
+        usual = next((each.strategy for each in scenario.migrations if each.app == app), "redeploy")
+        table = Migration.model_validate({"strategy": usual, **content, "at": "0 s"})
         for _, text in movable_misfits(table, scenario.nodes, scenario.applications[app], self.places.get(app)):
             raise MigrationError(text)
         return Asked(self, table)
@@ -160,19 +165,26 @@ class Migrations:
                 self._end(active, error)
         self._set_alarm()
 
+    def take_ended(self) -> bool:
+        """Return whether a migration has ended since the last call."""
+        ended, self._has_ended = self._has_ended, False
+        return ended
+
     def close(self) -> None:
         """Undo what is under way: the services stay where they are."""
         for active in list(self._active.values()):
-            self.cancel(active.table.app)
+            self.cancel(active.table.app, "the run ended before")
         self.states.close()
 
-    def cancel(self, app: str) -> None:
+    def cancel(self, app: str, why: str = "cancelled") -> None:
         """Undo the migration of an application that is under way."""
         if (active := self._active.get(app)) is not None:
             try:
-                active.steps.throw(MigrationError("cancelled"))
-            except (StopIteration, CellbedError, OSError) as error:
-                self._end(active, MigrationError("cancelled") if isinstance(error, StopIteration) else error)
+                active.steps.throw(MigrationError(why))
+            except StopIteration:  # the source was ending already
+                self._end(active, None)
+            except (CellbedError, OSError) as error:
+                self._end(active, error)
 
     def _set_alarm(self) -> None:
         if self._active:
@@ -211,8 +223,9 @@ class Migrations:
                 move.program.crash("migration")
         except BaseException:
             if move.has_left and switched:
+                move.program.crash("migration")
                 self._arrive(move)
-                raise
+                return
             if move.started is not None:
                 move.started.crash("migration")
                 self._dismiss(move.started)
@@ -303,8 +316,14 @@ class Migrations:
         if switched and move.started is not None and not move.started.is_serving:
             raise MigrationError(f"{move.started.name} has ended")
 
+    def _note_failure(self, account: Mapping[str, Any]) -> None:
+        if account["failed"] is not None:
+            text = f"at {account['begin_s']:.1f} s {account['strategy']} of {account['app']} to {account['target']}"
+            self.failures.append(f"{text} failed: {account['failed']}")
+
     def _end(self, active: _Active, error: Exception | None) -> None:
         if self._active.get(active.table.app) is active:
             del self._active[active.table.app]
         active.account.end(error)
+        self._has_ended = True
         active.done(active.account.content)

@@ -32,7 +32,8 @@ class StateTransfer(Strategy):
             if is_last(size, before):
                 break
             before = size
-        yield from move.channel.prepare(*_files(move))
+        with move.phase("prepare"):
+            yield from move.channel.prepare(*_files(move))
         stopped = time.monotonic()
         with move.phase("last round"):
             yield from _pass_on(move, source, target, b"finish")

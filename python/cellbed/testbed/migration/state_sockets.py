@@ -85,7 +85,7 @@ class Talk:
             except OSError as error:
                 raise StateError(f"{self._name} does not send state: {error.strerror}") from error
             if not data:
-                raise StateError(f"{self._name} has closed {VARIABLE}")
+                raise StateError(f"{self._name} has closed {VARIABLE}; its output: raw/{self._name}.err")
             self._rest += data
             return
 
@@ -147,6 +147,14 @@ class StateSockets:
                 "another strategy"
             )
         return self._talks[program]
+
+    def is_connected(self, program: str) -> bool:
+        """Return whether a program has opened a connection."""
+        try:
+            self.talk(program)
+        except StateError:
+            return False
+        return True
 
     def forget(self, program: str) -> None:
         """Close the connection of a program that has ended: another of its name may follow."""
