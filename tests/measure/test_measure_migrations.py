@@ -56,7 +56,8 @@ def test_a_move_has_paid_when_later_requests_have_gained_what_those_meanwhile_lo
     # 1.7 s and 0.3 s more than 0.2 s were lost, and one request a second gains 0.1 s.
     assert found.paid_s == pytest.approx(20.0)
     assert not found.has_paid  # the last request was due 15 s after its end
-    (found,) = migration_summaries({"migrations": [MOVE]}, requests([*BEFORE, *MEANWHILE, *AFTER, (34.0, 0.1, None)]))
+    later = [(float(second), 0.1, "edge-0") for second in range(14, 40)]
+    (found,) = migration_summaries({"migrations": [MOVE]}, requests([*BEFORE, *MEANWHILE, *later]))
     assert found.has_paid
     back = MOVE | {"source": "edge-0", "target": "cloud-0"}
     slower = [(float(second), 0.3, "cloud-0") for second in range(14, 30)]

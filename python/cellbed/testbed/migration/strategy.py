@@ -126,7 +126,10 @@ class Move:
         self.redirect(established)
 
     def leave(self, *, grace: bool = True) -> Steps:
-        """End the program at the source: by its stop signal, with its grace time, or at once."""
+        """End the program at the source, after :meth:`switch`: by its stop signal, with its grace time, or at once.
+
+        It cannot serve again: a later failure is one of the program at the target.
+        """
         self.has_left = True
         if not grace:
             self.program.crash("migration")
