@@ -43,9 +43,9 @@ def migrate(
     account = move(find_testbed(testbed), application, to, strategy)
     if as_json:
         print(json.dumps(account, indent=1))
-        check_moved(account)
+        check_moved(application, account)
         return
-    check_moved(account)
+    check_moved(application, account)
     for phase in account["phases"]:
         sent = f", {size(phase['bytes'])} sent" if "bytes" in phase else ""
         print(f"{phase['name']}: {duration(phase['end_s'] - phase['begin_s'])}{sent}")

@@ -244,10 +244,10 @@ def move(record: Record, app: str, to: str, strategy: str | None) -> dict[str, A
     return ask(record, "migrate", {"app": app, "to": to} | ({"strategy": strategy} if strategy is not None else {}))
 
 
-def check_moved(account: Mapping[str, Any]) -> None:
-    """Raise :class:`MoveError` for a migration that has failed."""
+def check_moved(app: str, account: Mapping[str, Any]) -> None:
+    """Raise :class:`MoveError` for a migration of an application that has failed."""
     if account.get("failed") is not None:
-        raise MoveError(f"{account['app']} did not move: {account['failed']}")
+        raise MoveError(f"{app} did not move: {account['failed']}")
 
 
 def tap_link(record: Record, link: str, path: Path, most: int) -> Captured:
