@@ -35,7 +35,21 @@ from cellbed.testbed.proof.limits import Limited, prove_limits
 from cellbed.testbed.testbed import Testbed
 from cellbed.workloads.offloading.broker import find_mosquitto
 from in_process import cellbed
-from remote_world import DISK, LIMITS, MACHINE, NODE, PEER, Machine, leftovers, machine, node, open_bed, output, until
+from remote_world import (
+    DISK,
+    LIMITS,
+    MACHINE,
+    NODE,
+    PEER,
+    Machine,
+    leftovers,
+    machine,
+    node,
+    open_bed,
+    output,
+    skip_without_vm,
+    until,
+)
 from run_commands import command, processes_of
 from test_container import NEEDED, import_image
 from test_faults import BURNER
@@ -113,12 +127,7 @@ def ssh_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
 @pytest.fixture(scope="module")
 def vm_table() -> VmBackend:
     """The back end of a VM. `scripts/setup.sh test` has built its image."""
-    if shutil.which("qemu-system-x86_64") is None:
-        pytest.skip("QEMU is missing: apt install qemu-system-x86")
-    try:
-        vm_image.image()
-    except vm_image.ImageError as error:
-        pytest.skip(str(error))
+    skip_without_vm()
     return VmBackend(kind="vm")
 
 
