@@ -28,7 +28,6 @@ _KINDS = ("http", "websocket")
 _STEP_NS = 2_000_000
 """Between two looks of a migration at what it waits for, as in a real run."""
 _NEEDED = {"redeploy": ["start"], "post-copy": ["size", "pages", "faults"]}
-"""Parameters without which there is no prediction, by strategy; of others the size."""
 _PIECE, _PACED = 1 << 16, 1 << 14
 """Bytes that a sender writes at once, and with a limited rate."""
 _ARCHIVE = 10_252
