@@ -17,8 +17,10 @@ import pytest
 
 from cellbed.scenario.nodes import HostBackend
 from cellbed.testbed.machine.state import Record
+from cellbed.testbed.nodes import vm_image
 from cellbed.testbed.nodes.backend import Limits
 from cellbed.testbed.nodes.remote import RemoteNode
+from cellbed.testbed.nodes.vm import QEMU
 from cellbed.testbed.testbed import Testbed
 
 NODE, PEER = "phone-0", "edge-0"
@@ -183,6 +185,16 @@ def machine(folder: Path) -> Iterator[Machine]:
         server.stdin.flush()
         assert b"listening" in server.stderr.readline()
         yield Machine(folder, server.pid)
+
+
+def skip_without_vm() -> None:
+    """Skip the test where no VM can be booted. `scripts/setup.sh test` builds their image."""
+    if shutil.which(QEMU) is None:
+        pytest.skip("QEMU is missing: apt install qemu-system-x86")
+    try:
+        vm_image.image()
+    except vm_image.ImageError as error:
+        pytest.skip(str(error))
 
 
 def until(condition: Any, seconds: float = 20.0) -> bool:

@@ -19,7 +19,7 @@ from cellbed.scenario import Scenario, ScenarioError, parse
 from cellbed.testbed.machine.process import find, signal_inhabitants
 from cellbed.testbed.testbed import obstacles
 from moving_services import Place, events, standing, wait_for
-from remote_world import Machine, leftovers, machine
+from remote_world import Machine, leftovers, machine, skip_without_vm
 from test_container import LACKING, import_image
 from test_migration import NODES, SESSIONS, files, write
 
@@ -33,6 +33,7 @@ cpus = 0.5
 memory = "256 MiB"
 backend = {{ kind = "container", image = "{IMAGE}", mounts = [{MOUNTS}] }}
 """
+SMALL = SESSIONS.replace("16777216", "4194304")
 pytestmark = [
     pytest.mark.needs_tun,
     pytest.mark.timeout(600),
@@ -61,7 +62,7 @@ def place(image: None, far: Machine, tmp_path_factory: pytest.TempPathFactory) -
     table = far.backend().model_dump(mode="json", exclude_defaults=True)
     backend = ", ".join(f"{key} = {json.dumps(value)}" for key, value in table.items())
     nodes = f'{NODES}{BOX}[nodes.pi]\nclass = "edge"\ncpus = 0.5\nmemory = "256 MiB"\nbackend = {{ {backend} }}\n'
-    with standing(files(tmp_path_factory.mktemp("standing")), nodes + SESSIONS.replace("16777216", "4194304")) as place:
+    with standing(files(tmp_path_factory.mktemp("standing")), nodes + SMALL) as place:
         yield place
 
 
@@ -132,6 +133,17 @@ def test_a_machine_that_dies_during_the_move_leaves_the_service_at_its_source(pl
     assert "the connection to the node is lost" in moved.stderr
     assert place.servers()["sessions"] == "cloud-0"
     move(place, "box-0", "state")
+
+
+@pytest.mark.slow
+def test_a_service_of_a_virtual_machine_moves_away_and_back(tmp_path: Path) -> None:
+    skip_without_vm()
+    node = '[nodes.vm]\nclass = "edge"\ncpus = 0.5\nmemory = "256 MiB"\nbackend = { kind = "vm" }\n'
+    service = SMALL.replace('on = "cloud"', 'on = "vm"').replace(sys.executable, "python3")
+    with standing(files(tmp_path), NODES + node + service) as place, writing(place):
+        for to in ("cloud-0", "vm-0"):
+            move(place, to, "state")
+            assert place.request("sessions:9000/there", to) == ""
 
 
 def test_a_node_that_cannot_run_the_service_is_an_error_of_its_line(tmp_path: Path) -> None:

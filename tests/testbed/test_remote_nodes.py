@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,7 +36,21 @@ from cellbed.testbed.proof.limits import Limited, prove_limits
 from cellbed.testbed.testbed import Testbed
 from cellbed.workloads.offloading.broker import find_mosquitto
 from in_process import cellbed
-from remote_world import DISK, LIMITS, MACHINE, NODE, PEER, Machine, leftovers, machine, node, open_bed, output, until
+from remote_world import (
+    DISK,
+    LIMITS,
+    MACHINE,
+    NODE,
+    PEER,
+    Machine,
+    leftovers,
+    machine,
+    node,
+    open_bed,
+    output,
+    skip_without_vm,
+    until,
+)
 from run_commands import command, processes_of
 from test_container import NEEDED, import_image
 from test_faults import BURNER
@@ -113,12 +128,7 @@ def ssh_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
 @pytest.fixture(scope="module")
 def vm_table() -> VmBackend:
     """The back end of a VM. `scripts/setup.sh test` has built its image."""
-    if shutil.which("qemu-system-x86_64") is None:
-        pytest.skip("QEMU is missing: apt install qemu-system-x86")
-    try:
-        vm_image.image()
-    except vm_image.ImageError as error:
-        pytest.skip(str(error))
+    skip_without_vm()
     return VmBackend(kind="vm")
 
 
@@ -232,6 +242,35 @@ def test_spans_are_forwarded_to_the_last(bed: Testbed, tmp_path: Path) -> None:
     assert process.wait() == 0
     sockets.close()
     assert len((tmp_path / "record").read_text().splitlines()) == 500
+
+
+ECHO = """
+import socket, sys
+with socket.create_server(("", 7070)), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+    connection.connect(sys.argv[1])
+    while data := connection.recv(1 << 16):
+        connection.sendall(data)
+"""
+
+
+@EACH_IF_SLOW
+def test_a_program_talks_with_a_socket_of_this_machine_and_its_ports_are_known(bed: Testbed) -> None:
+    at = node(bed)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(bed.sockets / "echo"))
+        listener.listen()
+        process = at.spawn(["python3", "-c", ECHO, at.show_socket(str(bed.sockets / "echo"))])
+        connection, _ = listener.accept()
+    assert at.served(process.pid) == ([7070], [], 0)
+    sent = os.urandom(4 * WINDOW)
+    with connection, connection.makefile("rb") as reader:
+        sending = threading.Thread(target=connection.sendall, args=(sent,))
+        sending.start()
+        assert reader.read(len(sent)) == sent
+        sending.join()
+        connection.shutdown(socket.SHUT_RDWR)
+    assert process.wait() == 0
+    assert at.served(process.pid) == ([], [], 0)
 
 
 @EACH_IF_SLOW

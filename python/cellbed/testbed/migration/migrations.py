@@ -204,7 +204,12 @@ class Migrations:
             assert move.started is not None
             home = self._plan.servers[table.app][0]
             to = Redirection(
-                (str(home.ipv4), str(home.ipv6)), move.target_addresses, move.ports, move.udp_ports, established
+                source=(str(home.ipv4), str(home.ipv6)),
+                target=move.target_addresses,
+                tcp=move.ports,
+                udp=move.udp_ports,
+                established=established,
+                is_behind=move.target.place is None,
             )
             with move.phase("switch"):
                 self._balancing.redirect(table.app, None if table.to == home.name else to, forget=established)

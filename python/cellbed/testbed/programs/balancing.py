@@ -34,7 +34,7 @@ class Redirection:
     """Connections to a service that has moved, which go to its node instead of the one of their address.
 
     source, target: IPv4 and IPv6 addresses. tcp, udp: ports of the service. established: also connections that existed
-    before; else only those whose first packet is seen.
+    before; else only those whose first packet is seen. is_behind: the target is a machine behind its namespace.
     """
 
     source: tuple[str, str]
@@ -42,6 +42,7 @@ class Redirection:
     tcp: frozenset[int]
     udp: frozenset[int]
     established: bool = False
+    is_behind: bool = False
 
 
 class Balancing:
@@ -141,7 +142,8 @@ def _redirections(family: str, redirected: Iterable[Redirection]) -> dict[str, l
     for each in redirected:
         index = 0 if family == "ip" else 1
         source, target = each.source[index], each.target[index]
-        found["around"].append(f'    {family} saddr {target} {family} daddr {target} oifname != "lo" masquerade\n')
+        if each.is_behind:
+            found["around"].append(f"    {family} saddr {target} {family} daddr {target} masquerade\n")
         for protocol, numbers in (("tcp", each.tcp), ("udp", each.udp)):
             if not numbers:
                 continue
