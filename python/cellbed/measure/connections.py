@@ -683,6 +683,8 @@ def _applications(found: pl.DataFrame, applications: Sequence[Description]) -> p
     for client, server, port in pairs.iter_rows():
         fitting: dict[int, set[str]] = {}
         for app in applications:
+            if app.balance == "migration" and client in app.servers and client not in app.clients:
+                continue  # it carries a service that moves
             if server in app.servers:
                 # Another port than those that are known may be its too.
                 rank = 0 if port in app.ports else (4 if client not in app.clients else 2 if app.ports else 1)
