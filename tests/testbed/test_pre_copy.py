@@ -63,6 +63,6 @@ def test_an_outage_in_a_round_leaves_redis_at_its_source(place: Place) -> None:
         output, errors = moving.communicate()
         assert place.run("link", "set", "x", "core-edge-0", "up").returncode == 0
         assert moving.returncode == 1, output
-        assert "the connection to the target was lost" in errors
+        assert "the connection to the target was lost" in errors or "timed out" in errors
         assert place.servers()["store"] == "cloud-0"
     assert left_of_moves(place) == []
