@@ -34,12 +34,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 @needs_redis
 @needs_tracking
 def test_redis_moves_in_rounds_and_loses_no_acknowledged_write(place: Place) -> None:
+    redis(place, "FLUSHALL")
     assert redis(place, "DEBUG", "POPULATE", "20000", "key", "1000") == "OK"
     with writing(place):
         for node in ("edge-0", "cloud-0"):
             moved = place.run("migrate", "store", "--to", node, "--strategy", "pre-copy", "--json")
             assert moved.returncode == 0, moved.stderr
-            print(moved.stdout)
             phases = {each["name"]: each for each in json.loads(moved.stdout)["phases"]}
             assert phases["transfer"]["bytes"] < phases["round 1"]["bytes"] / 4
             assert phases["round 1"]["pages_bytes"] > 20_000_000 > phases["round 2"]["pages_bytes"] > 0
@@ -55,6 +55,7 @@ def test_redis_moves_in_rounds_and_loses_no_acknowledged_write(place: Place) -> 
 @needs_redis
 @needs_tracking
 def test_an_outage_in_a_round_leaves_redis_at_its_source(place: Place) -> None:
+    redis(place, "FLUSHALL")
     with writing(place):
         since = len(events(place))
         moving = place.popen("migrate", "store", "--to", "edge-0", "--strategy", "pre-copy")
