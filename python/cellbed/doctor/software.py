@@ -75,6 +75,7 @@ def migrations(machine: Machine) -> Check:
     """Check whether running programs can be moved by CRIU: by moves of a small one, if this is the running machine."""
     from cellbed.testbed.migration.criu import CriuError, find_criu
     from cellbed.testbed.migration.post_copy import PostCopy
+    from cellbed.testbed.migration.pre_copy import PreCopy, tracks_writes
     from cellbed.testbed.migration.stop_and_copy import StopAndCopy
 
     name = "criu"
@@ -84,12 +85,13 @@ def migrations(machine: Machine) -> Check:
         found = find_criu()
     except CriuError as error:
         what, _, remedy = str(error).partition(": ")
-        return Check(name, "warn", f"{what}; needed for migrations that stop and copy, or post-copy", remedy)
-    for strategy in (StopAndCopy, PostCopy):
+        return Check(name, "warn", f"{what}; needed for migrations that stop and copy, pre-copy or post-copy", remedy)
+    for strategy in (StopAndCopy, PostCopy, *([PreCopy] if tracks_writes() else [])):
         if (problem := strategy.lacks()) is not None:
             what, _, remedy = problem.rpartition(": ")
             return Check(name, "warn", f"{found.program}: {what or problem}", remedy if what else "")
-    return Check(name, "ok", f"{found.program} {found.version[0]}.{found.version[1]} has moved a program")
+    untried = "" if tracks_writes() else "; no pre-copy: the kernel has no CONFIG_MEM_SOFT_DIRTY"
+    return Check(name, "ok", f"{found.program} {found.version[0]}.{found.version[1]} has moved a program{untried}")
 
 
 def way_out(machine: Machine) -> Check:

@@ -23,6 +23,7 @@ STRATEGIES = {
     "redeploy": "cellbed.testbed.migration.redeploy:Redeploy",
     "state": "cellbed.testbed.migration.state:StateTransfer",
     "stop-and-copy": "cellbed.testbed.migration.stop_and_copy:StopAndCopy",
+    "pre-copy": "cellbed.testbed.migration.pre_copy:PreCopy",
     "post-copy": "cellbed.testbed.migration.post_copy:PostCopy",
 }
 """The class of each strategy, loaded when it is needed; see :class:`cellbed.testbed.migration.strategy.Strategy`."""

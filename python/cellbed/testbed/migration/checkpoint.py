@@ -124,18 +124,19 @@ class Checkpoint(Strategy):
             external = [option for _, name in inherited for option in ("--external", name)]
             pages = yield from self.prepare(move, arrived)
             options = [*_DUMP, *external]
-            dump = self.start(move.source, role="dump", process=root, images=str(images), options=options, pages=pages)
+            folders = str(move.folder)
+            dump = self.start(move.source, role="dump", process=root, folder=folders, options=options, pages=pages)
             self._dump = dump
-            yield from move.channel.prepare(images, arrived)
             yield from wait(dump, "ready")
             yield from wait(holder, "ready")
+        tracking = yield from self.rounds(move, dump)
+        yield from move.channel.prepare(images, arrived)
         begin_ns = time.monotonic_ns()
         with move.phase("snapshot") as found:
             _filter(move, move.source, _LOCKED)
             yield  # what is in the queue of a listening socket is accepted
             self._stopped = stop(root)
-            dump.command()
-            yield from self._wait_dumped(dump, images)
+            yield from self._dumped(dump, images, "dump", tracking)
             files = images / "files.img"
             moves = dict(zip(move.source_addresses, move.target_addresses, strict=True))
             files.write_bytes(moved_addresses(files.read_bytes(), moves))
@@ -203,6 +204,11 @@ class Checkpoint(Strategy):
         yield from ()
         return None
 
+    def rounds(self, move: Move, dump: Helper) -> Waiting[list[str]]:
+        """Send what can be sent while the program runs; return further options of CRIU for the dump."""
+        yield from ()
+        return []
+
     def before_restore(self) -> Waiting[list[str]]:
         """Return further options of CRIU for the restoration."""
         yield from ()
@@ -224,13 +230,15 @@ class Checkpoint(Strategy):
         self.helpers.append(helper)
         return helper
 
-    def _wait_dumped(self, dump: Helper, images: Path) -> Steps:
+    def _dumped(self, dump: Helper, images: Path, verb: str, options: Sequence[str]) -> Steps:
+        """Dump the program into a folder. verb: of CRIU."""
+        dump.command(verb=verb, images=images.name, options=options)
         while (status := dump.next("done")) is None:
             if self.on_demand and dump.next("serving"):
                 return
             yield
         if status != 0 or self.on_demand:
-            raise MigrationError(f"criu cannot dump the program: {_log(images, 'dump')}")
+            raise MigrationError(f"criu cannot dump the program: {_log(images, verb)}")
 
     def _close(self) -> None:
         for helper in self.helpers:

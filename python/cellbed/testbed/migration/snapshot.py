@@ -2,7 +2,7 @@
 
 It prints JSON lines: ``ready`` first, and ``done``, the exit status of CRIU. There are three roles:
 
-* ``dump``: enters all namespaces of a process, and dumps it and its children when a line arrives;
+* ``dump``: enters all namespaces of a process, and dumps it and its children at each line that arrives;
 * ``hold``: makes a process namespace with files of its own in the node, in which process ids are free; restores a
   program there when a line arrives, and then lives, and ends, as long and as the program does;
 * ``pages``: waits for a connection, by which CRIU fetches the pages of a restored program, and prints its ``port``.
@@ -87,12 +87,13 @@ class _Tool:
 def _dump(config: dict[str, Any]) -> None:
     """Dump a process.
 
-    config: *process*, its id on this machine; *images*, a folder; *options* of CRIU; and for pages on demand *pages*:
-    *address* and *port* to connect to, *control* and *rate_bps* of the connection.
+    config: *process*, its id on this machine; *folder*, with those of images; *options* of CRIU; and for pages on
+    demand *pages*: *address* and *port* to connect to, *control* and *rate_bps* of the connection. A line has *verb*,
+    ``dump`` or ``pre-dump``, *images*, name of a folder, and further *options*.
     """
     tool = _Tool(config)
-    images = os.open(config["images"], os.O_PATH | os.O_DIRECTORY)
-    options = ["dump", "--tree", str(innermost(config["process"])), *config["options"]]
+    folder = os.open(config["folder"], os.O_PATH | os.O_DIRECTORY)
+    options = ["--tree", str(innermost(config["process"])), *config["options"]]
     connection: socket.socket | None = None
     if (pages := config.get("pages")) is not None:
         family = socket.AF_INET6 if ":" in pages["address"] else socket.AF_INET
@@ -103,16 +104,17 @@ def _dump(config: dict[str, Any]) -> None:
         connection.settimeout(None)
         connection.set_inheritable(True)
         options += ["--lazy-pages", "--ps-socket", str(connection.fileno())]
-    _print(ready=True)
-    if not sys.stdin.readline():
-        return
     _enter(config["process"], ("pid", "ipc", "uts", "net", "mnt"))
-    status, child = _start(tool, options, images)
-    if connection is not None:
-        if os.read(status, 1):
-            _print(serving=True)
-        _serve_pages(connection, child)
-    _print(done=os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    _print(ready=True)
+    while line := sys.stdin.readline():
+        command = json.loads(line)
+        images = os.open(command["images"], os.O_PATH | os.O_DIRECTORY, dir_fd=folder)
+        status, child = _start(tool, [command["verb"], *options, *command["options"]], images)
+        if connection is not None:
+            if os.read(status, 1):
+                _print(serving=True)
+            _serve_pages(connection, child)
+        _print(done=os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 def _serve_pages(connection: socket.socket, child: int) -> None:

@@ -25,10 +25,13 @@ class StateTransfer(Strategy):
         with move.phase("start"):
             yield from move.start()
             target = yield from _connected(move)
-        size = before = 0
+        size, before, since = 0, 0, 0.0
         for number in range(1, MOST_ROUNDS + 1):
             with move.phase(f"round {number}"):
+                span, since = time.monotonic() - since, time.monotonic()
                 size = yield from _pass_on(move, source, target, b"save" if before else b"save all")
+            if before:
+                move.facts["dirty_rate"] = dirty_rate(size, span)
             if is_last(size, before):
                 break
             before = size
@@ -52,6 +55,11 @@ def is_last(size: int, before: int) -> bool:
     """Return whether no further round is worth its time. size, before: bytes of this round and of the one before, 0 if
     it is the first."""
     return size <= SMALL_BYTES or (before > 0 and size > SHRINKS * before)
+
+
+def dirty_rate(size: int, span: float) -> str:
+    """Return the rate at which a service changes its state. size: bytes of a round, which changed in `span` s."""
+    return f"{8e-6 * size / span:.1f} Mbit/s"
 
 
 def _connected(move: Move) -> Generator[None, None, Talk]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import select
 import socket
+import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -14,6 +16,8 @@ from cellbed.support.errors import CellbedError
 VARIABLE = "CELLBED_STATE"
 PIECE = 1 << 20
 """Bytes read or written in one step."""
+_STEP_S, _WAIT_S = 0.004, 0.001
+"""Longest step, and wait within it: a program fills or empties the buffer of its socket before the run's next step."""
 _LONGEST_LINE = 64
 _HEADER = re.compile(rb"[0-9]{1,15}")
 
@@ -32,6 +36,7 @@ class Talk:
 
     def __init__(self, name: str, connection: socket.socket) -> None:
         self._name, self._socket, self._rest = name, connection, b""
+        self._until = 0.0
 
     def save(self, verb: bytes, target: Path) -> Iterator[None]:
         """Write the state into a file: all with the verb ``save all``, what has changed since the last time with
@@ -45,7 +50,7 @@ class Talk:
                     file.write(self._rest[:length])
                     done = min(length, len(self._rest))
                     self._rest, length = self._rest[done:], length - done
-                    yield
+                    yield from self._pause()
 
     def load(self, source: Path) -> Iterator[None]:
         """Let the program take over what another one has saved into a file."""
@@ -53,7 +58,7 @@ class Talk:
         with source.open("rb") as file:
             while data := file.read(PIECE):
                 yield from self._send(data)
-                yield
+                yield from self._pause()
         yield from self._answer(b"loaded")
 
     def serve(self) -> Iterator[None]:
@@ -71,7 +76,7 @@ class Talk:
             try:
                 left = left[self._socket.send(left) :]
             except BlockingIOError:
-                yield
+                yield from self._pause(select.POLLOUT)
             except OSError as error:
                 raise StateError(f"{self._name} does not take state: {error.strerror}") from error
 
@@ -80,7 +85,7 @@ class Talk:
             try:
                 data = self._socket.recv(PIECE)
             except BlockingIOError:
-                yield
+                yield from self._pause(select.POLLIN)
                 continue
             except OSError as error:
                 raise StateError(f"{self._name} does not send state: {error.strerror}") from error
@@ -88,6 +93,17 @@ class Talk:
                 raise StateError(f"{self._name} has closed {VARIABLE}; its output: raw/{self._name}.err")
             self._rest += data
             return
+
+    def _pause(self, event: int = 0) -> Iterator[None]:
+        """End the step unless it is short so far, and the socket has an event soon that is waited for."""
+        left = self._until - time.monotonic()
+        if left > 0:
+            poll = select.poll()
+            poll.register(self._socket, event)
+            if not event or poll.poll(1000 * min(left, _WAIT_S)):
+                return
+        yield
+        self._until = time.monotonic() + _STEP_S
 
     def _line(self) -> Iterator[None]:
         while b"\n" not in self._rest:
