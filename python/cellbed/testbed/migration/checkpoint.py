@@ -30,7 +30,7 @@ from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.process import Place, Running, find, run
 from cellbed.testbed.migration.account import Account
 from cellbed.testbed.migration.channel import Helper, TcpChannel
-from cellbed.testbed.migration.criu import CriuError, find_criu, moved_addresses, refusal
+from cellbed.testbed.migration.criu import VARIABLE, CriuError, find_criu, moved_addresses, refusal
 from cellbed.testbed.migration.snapshot import innermost
 from cellbed.testbed.migration.state_sockets import StateSockets
 from cellbed.testbed.migration.strategy import MigrationError, Move, Steps, Strategy
@@ -418,7 +418,7 @@ def _lacking(strategy: type[Checkpoint]) -> str | None:
         try:
             _try(strategy(), Path(folder))
         except (CellbedError, OSError) as error:
-            return f"a trial of CRIU failed: {error}"
+            return f"a trial of CRIU failed ({error}): name another one with {VARIABLE}=/path/to/criu"
     return None
 
 
