@@ -249,6 +249,7 @@ EXPERIMENTS = (
                 }
             },
             "migrations": [{"app": "alpr", "to": "edge-0", "at": "5 s", "strategy": "state"}],
+            "transport.congestion_control": "bbr",
             "duration": "90 s",
         },
         repetitions=3,
@@ -256,7 +257,7 @@ EXPERIMENTS = (
         real=_moves(TABLE_6, real=True, strategies=3),
         short={
             "factors": _moves([_HELD]),
-            "real": _moves([_HELD], real=True),
+            "real": _moves([_HELD], real=True, strategies=3),
             "repetitions": 1,
             "changes": {"duration": "26 s"},
         },
@@ -485,7 +486,8 @@ PUBLICATION = SweptPublication(
         "The round trips of Table I are inputs.",
         "The service that moves (Table VI) is ours: it takes frames of 176 kB, twice a second, and its memory does not "
         "change. In virtual time its size and restore times are the paper's, inputs without a verdict, of stop and "
-        "copy alone; other times of programs are zero. The transport is CUBIC; the paper does not state its own.",
+        "copy alone; other times of programs are zero. The transport is BBR; the paper calls "
+        "its own enhanced and states no more.",
     ),
     yes="same",
     no="not the same",

@@ -16,6 +16,8 @@ from cellbed.doctor import Check, can_run, changes, examine, hardware, kernel, l
 from cellbed.doctor.examine import show
 from cellbed.doctor.granting import grant_to
 from cellbed.doctor.machine import Machine
+from cellbed.testbed.migration import checkpoint
+from cellbed.testbed.migration.criu import find_criu
 from in_process import cellbed
 
 USER = 42420
@@ -156,6 +158,26 @@ def test_what_containers_need_is_named_with_its_package(tmp_path: Path, monkeypa
     assert software.containers(machine(tmp_path, {}, user=0)).status == "ok"
     (programs / "newuidmap").touch(mode=0o755)
     assert software.containers(bare).status == "ok"
+
+
+def test_strategies_of_migration_are_listed_with_what_the_others_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert software.migrations(machine(tmp_path, {})).remedy == "sudo apt install nftables"
+    if Machine().find("nft") is None:
+        pytest.skip("nft is not installed")
+    monkeypatch.setenv("CELLBED_CRIU", "/nowhere/criu")
+    caches = find_criu, checkpoint._lacking
+    for each in caches:
+        each.cache_clear()
+    check = software.migrations(Machine())
+    for each in caches:
+        each.cache_clear()
+    can, cannot = check.found.split("; not ")
+    assert {"redeploy", "state"} <= set(can.split(", "))
+    assert cannot.startswith("stop-and-copy, ")
+    assert cannot.endswith(": there is no file /nowhere/criu")
+    assert "sudo scripts/criu.sh" in check.remedy
 
 
 def test_devices_that_make_virtual_machines_fast_are_named(tmp_path: Path) -> None:

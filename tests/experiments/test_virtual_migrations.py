@@ -134,6 +134,20 @@ def test_a_redeployed_service_stays_reachable(tmp_path: Path) -> None:
     assert servers_after(move, requests) == ["edge-0"]
 
 
+def test_a_transfer_delays_the_users_of_its_core_link_and_less_with_a_rate(tmp_path: Path) -> None:
+    found = []
+    for rate in ("", 'rate = "10 Mbit/s"\n'):
+        (tmp_path / str(len(found))).mkdir()
+        move, requests = predict(tmp_path / str(len(found)), 'strategy = "state"\n' + rate + MODEL)
+        first = next(each for each in move["phases"] if each["name"] == "round 1")
+        meanwhile = pl.col("intended_s").is_between(first["begin_s"] + 0.5, min(first["end_s"], 5.0) - 0.2)
+        before = requests.filter(pl.col("intended_s") < move["begin_s"])["latency_s"].median()
+        found.append(requests.filter(meanwhile)["latency_s"].median() - before)
+    alone, limited = found
+    assert alone > 0.02
+    assert abs(limited) < 0.002
+
+
 def test_an_outage_leaves_the_service_at_its_source(tmp_path: Path) -> None:
     outage = '[[faults]]\nkind = "outage"\nlink = "core-edge-0"\nat = "4 s"\nfor = "30 s"\n'
     move, requests = predict(tmp_path, 'strategy = "stop-and-copy"\n' + MODEL + outage, duration="20 s")
@@ -175,7 +189,7 @@ def test_parameters_come_from_a_real_run_or_the_scenario(tmp_path: Path) -> None
     ("rest", "message"),
     [
         ('strategy = "state"\n', "size: write [migrations.model], or take --profile RUN"),
-        ('strategy = "post-copy"\n[migrations.model]\nsize = "1 MB"\n', "pages and faults: write"),
+        ('strategy = "post-copy"\n[migrations.model]\nsize = "1 MB"\n', "needs its pages: write"),
         ('strategy = "state"\ncompression = 3\n', "the run R has level 0"),
     ],
 )

@@ -24,6 +24,7 @@ from cellbed.testbed.machine.process import find
 from cellbed.testbed.migration.criu import CriuError, find_criu, moved_addresses, refusal
 from cellbed.testbed.migration.post_copy import PostCopy
 from cellbed.testbed.migration.stop_and_copy import StopAndCopy
+from in_process import run_apart
 from moving_services import Place, events, standing, wait_for
 
 REDIS_SERVER = find("redis-server") or ""
@@ -104,6 +105,38 @@ with socket.create_connection(("store", 6379)) as other:  # the service's memory
     reply.readline()
     print(json.dumps([count, int(reply.readline())]))
 """
+FILLED = """
+[apps.store.client]
+on = "endpoint"
+command = ["PYTHON", "FILL", "{server.address}"]
+[[migrations]]
+app = "store"
+to = "edge-0"
+at = "5 s"
+strategy = "stop-and-copy"
+connections = 2
+compression = 3
+rate = "8 Mbit/s"
+congestion_control = "reno"
+"""
+FILL_PY = """
+import pathlib, random, socket, sys, time
+connection = socket.create_connection((sys.argv[1], 6379))
+connection.settimeout(120)
+replies = connection.makefile("rb")
+random.seed(1)
+values = {b"key%d" % number: random.randbytes(600).hex().encode() for number in range(4000)}
+for key, value in values.items():
+    connection.sendall(b"SET %s %s\\r\\n" % (key, value))
+assert all(replies.readline() == b"+OK\\r\\n" for _ in values)
+while True:
+    for key, value in values.items():
+        connection.sendall(b"GET %s\\r\\n" % key)
+        replies.readline()
+        if replies.readline().strip() != value:
+            pathlib.Path(sys.argv[0]).with_name("wrong").touch()
+    time.sleep(0.2)
+"""
 pytestmark = pytest.mark.needs_tun
 
 
@@ -179,6 +212,21 @@ def test_redis_moves_with_its_connections_and_loses_no_acknowledged_write(place:
             assert place.servers()["store"] == node
             assert redis(place, "DBSIZE") >= "5000"
     assert left_of_moves(place) == []
+
+
+@pytest.mark.slow
+@needs_criu
+@needs_redis
+def test_a_snapshot_travels_compressed_over_two_connections_within_its_rate(tmp_path: Path) -> None:
+    run = run_apart(tmp_path, NODES + REDIS + FILLED.replace("PYTHON", sys.executable), fill=FILL_PY)
+    (account,) = json.loads((run / "run.json").read_text())["migrations"]
+    assert (account["failed"], account["target"], account["compression"]) == (None, "edge-0", 3)
+    phases = {phase["name"]: phase for phase in account["phases"]}
+    size, transfer = phases["snapshot"]["snapshot_bytes"], phases["transfer"]
+    assert size > 4000 * 1200
+    assert 4000 * 600 < transfer["bytes"] < 0.8 * size  # hexadecimal digits need half of their bytes
+    assert 8 * transfer["bytes"] / transfer["on_link_s"] < 1.1 * 8e6
+    assert not (tmp_path / "wrong").exists()
 
 
 @pytest.mark.slow

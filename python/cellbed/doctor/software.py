@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import pkgutil
 import subprocess
 from pathlib import Path
 
@@ -72,26 +73,23 @@ def containers(machine: Machine) -> Check:
 
 
 def migrations(machine: Machine) -> Check:
-    """Check whether running programs can be moved by CRIU: by moves of a small one, if this is the running machine."""
-    from cellbed.testbed.migration.criu import CriuError, find_criu
-    from cellbed.testbed.migration.post_copy import PostCopy
-    from cellbed.testbed.migration.pre_copy import PreCopy, tracks_writes
-    from cellbed.testbed.migration.stop_and_copy import StopAndCopy
+    """Check which strategies of migration this machine has: by moves of a small program, if it is the running one."""
+    from cellbed.scenario.migrations import STRATEGIES
 
-    name = "criu"
+    name = "migrations"
+    if machine.find("nft") is None:
+        return Check(name, "warn", "nft is not installed; no service can move", "sudo apt install nftables")
     if machine.root != Path("/"):
         return Check(name, "warn", "not tried on another machine")
-    try:
-        found = find_criu()
-    except CriuError as error:
-        what, _, remedy = str(error).partition(": ")
-        return Check(name, "warn", f"{what}; needed for migrations that stop and copy, pre-copy or post-copy", remedy)
-    for strategy in (StopAndCopy, PostCopy, *([PreCopy] if tracks_writes() else [])):
-        if (problem := strategy.lacks()) is not None:
-            what, _, remedy = problem.rpartition(": ")
-            return Check(name, "warn", f"{found.program}: {what or problem}", remedy if what else "")
-    untried = "" if tracks_writes() else "; no pre-copy: the kernel has no CONFIG_MEM_SOFT_DIRTY"
-    return Check(name, "ok", f"{found.program} {found.version[0]}.{found.version[1]} has moved a program{untried}")
+    lacking = {each: pkgutil.resolve_name(path).lacks() for each, path in STRATEGIES.items()}
+    found = ", ".join(each for each, problem in lacking.items() if problem is None)
+    missing: dict[str, list[str]] = {}
+    for each, problem in lacking.items():
+        if problem is not None:
+            missing.setdefault(problem, []).append(each)
+    for problem, strategies in missing.items():
+        found += f"; not {', '.join(strategies)}: {problem.rpartition(': ')[0]}"
+    return Check(name, "warn" if missing else "ok", found, "; ".join(each.rpartition(": ")[2] for each in missing))
 
 
 def way_out(machine: Machine) -> Check:

@@ -59,9 +59,6 @@ class MigrationModel(Table):
     pages: Annotated[int, quantity(SIZE, "0 B", "1 TB")] | None = Field(
         None, description="Bytes that follow when it runs at the target, of `post-copy`.", examples=["2 GB"]
     )
-    faults: int | None = Field(
-        None, ge=0, le=1 << 32, description="Pages that it fetches one by one before it replies, of `post-copy`."
-    )
     start: Span | None = Field(None, description="Time to start, or prepare, at the target.", examples=["500 ms"])
     save: Span | None = Field(None, description="Time to save the whole state or memory.", examples=["2 s"])
     overhead: Span | None = Field(None, description="Time of each transfer beside the links.", examples=["200 ms"])

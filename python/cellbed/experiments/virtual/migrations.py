@@ -27,7 +27,7 @@ from cellbed.workloads.virtual.world import SECOND, Host, Program, SendBuffer, S
 _KINDS = ("http", "websocket")
 _STEP_NS = 2_000_000
 """Between two looks of a migration at what it waits for, as in a real run."""
-_NEEDED = {"redeploy": ("start",), "post-copy": ("size", "pages", "faults")}
+_NEEDED = {"redeploy": ("start",), "post-copy": ("size", "pages")}
 _PIECE, _PACED = 1 << 16, 1 << 14
 """Bytes that a sender writes at once, and with a limited rate."""
 _ARCHIVE = 10_252
@@ -112,10 +112,10 @@ def models(scenario: Scenario, profile: Mapping[str, Mapping[str, Any]], source:
 
 
 class _Transfers:
-    """Transfers between two hosts under the settings of a migration. round_trip_ns: of the last one, smoothed."""
+    """Transfers between two hosts under the settings of a migration."""
 
     def __init__(self, world: World, table: Migration, ends: tuple[Host, Host], control: str | None):
-        self.sent_bytes = self.on_link_ns = self.round_trip_ns = 0
+        self.sent_bytes = self.on_link_ns = 0
         self._world, self._table, self._control = world, table, control
         self._source, self._target = ends
         self._open: list[Socket] = []
@@ -189,7 +189,6 @@ class _Transfers:
                 each.abort()
             raise
         self.on_link_ns += world.now_ns - began_ns
-        self.round_trip_ns = connections[0].sending()[1]
 
 
 @dataclass
@@ -222,11 +221,6 @@ class _Move:
         self.is_stopped = False
         for each in self.services:
             self.world.go_on(each, place)
-
-    def arrive(self) -> None:
-        """Let the service go on at the target, unless it does."""
-        if self.is_stopped:
-            self.go_on(self.target)
 
     def switch(self) -> Steps:
         """Let new connections go to the target."""
@@ -310,13 +304,11 @@ def _checkpoint(move: _Move) -> Steps:
         yield model.restore or 0
         with move.phase("switch"):
             yield model.switch or 0
-        waits_ns = (model.faults or 0) * move.channel.round_trip_ns
-        world.at(world.now_ns + waits_ns, move.arrive)
+        move.go_on(move.target)
     move.facts["stood_still_s"] = (world.now_ns - stopped_ns) / SECOND
     if move.table.strategy == "post-copy":
         with move.phase("pages"):
             yield from move.channel.send(model.pages or 0, 0)
-    move.arrive()
 
 
 _STRATEGIES: dict[str, Callable[[_Move], Steps]] = {

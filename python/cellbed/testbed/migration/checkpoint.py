@@ -29,9 +29,9 @@ from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.process import Place, Running, find, run
 from cellbed.testbed.migration.account import Account
 from cellbed.testbed.migration.channel import Helper, TcpChannel
-from cellbed.testbed.migration.criu import CriuError, find_criu, moved_addresses, refusal
+from cellbed.testbed.migration.criu import VARIABLE, CriuError, find_criu, moved_addresses, refusal
 from cellbed.testbed.migration.snapshot import innermost
-from cellbed.testbed.migration.state_sockets import VARIABLE, StateSockets
+from cellbed.testbed.migration.state_sockets import StateSockets
 from cellbed.testbed.migration.strategy import MigrationError, Move, Steps, Strategy
 from cellbed.testbed.nodes.backend import Backend, Setup
 from cellbed.testbed.nodes.container import INIT, Executed
@@ -100,7 +100,7 @@ class Checkpoint(Strategy):
         if process is None:
             raise MigrationError(f"{move.program.name} does not run")
         if move.states.is_connected(move.program.name):
-            raise MigrationError(f"CRIU cannot move the connection of {move.app} to {VARIABLE}: use 'state'")
+            raise MigrationError(f"CRIU cannot move the connection of {move.app} to CELLBED_STATE: use 'state'")
         work = move.program.command.folder or ""
         folder, seen = move.source.seen_at(work), move.source.inside(work)
         there, there_seen = move.target.seen_at(work), move.target.inside(work)
@@ -419,7 +419,7 @@ def _lacking(strategy: type[Checkpoint]) -> str | None:
         try:
             _try(strategy(), Path(folder))
         except (CellbedError, OSError) as error:
-            return f"a trial of CRIU failed: {error}"
+            return f"a trial of CRIU failed ({error}): name another one with {VARIABLE}=/path/to/criu"
     return None
 
 

@@ -8,7 +8,7 @@ import platform
 import re
 import struct
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -100,9 +100,10 @@ def refusal(log: str) -> str:
 
 
 # --- Images. A file of images begins with two magic numbers; each entry has its length before it. Entries are messages
-# of protocol buffers; the numbers of fields are those of images/fdinfo.proto and images/sk-inet.proto of CRIU.
+# of protocol buffers; the numbers of fields are those of images/fdinfo.proto, sk-inet.proto and pagemap.proto of CRIU.
 _HEAD, _LENGTH = 8, struct.Struct("<I")
 _INET_SOCKET, _FAMILY, _SOURCE_ADDRESS = 4, 3, 11
+_ADDRESS, _FEWER_PAGES, _FLAGS, _PAGES, _LAZY = 1, 2, 4, 5, 2
 
 
 def moved_addresses(files: bytes, addresses: Mapping[str, str]) -> bytes:
@@ -115,13 +116,32 @@ def moved_addresses(files: bytes, addresses: Mapping[str, str]) -> bytes:
         words[_words(old)] = _words(new)
         if ip_address(old).version == 4:  # sockets for both versions
             words[_words(f"::ffff:{old}")] = _words(f"::ffff:{new}")
-    moved, place = bytearray(files[:_HEAD]), _HEAD
-    while place < len(files):
-        (length,) = _LENGTH.unpack_from(files, place)
-        entry = _moved_file(files[place + 4 : place + 4 + length], words)
-        moved += _LENGTH.pack(len(entry)) + entry
-        place += 4 + length
+    moved = bytearray(files[:_HEAD])
+    for entry in _entries(files):
+        changed = _moved_file(entry, words)
+        moved += _LENGTH.pack(len(changed)) + changed
     return bytes(moved)
+
+
+def lazy_pages(image: bytes) -> list[tuple[int, int]]:
+    """Return the ranges of a ``pagemap-ID.img`` that follow on demand: address, and number of pages.
+
+    Errors: ``ValueError`` of a malformed image.
+    """
+    found = []
+    for entry in list(_entries(image))[1:]:
+        fields = {number: int(value) for number, _, value in _fields(entry)}
+        if fields.get(_FLAGS, 0) & _LAZY:
+            found.append((fields[_ADDRESS], fields.get(_PAGES, fields[_FEWER_PAGES])))
+    return found
+
+
+def _entries(image: bytes) -> Iterator[bytes]:
+    place = _HEAD
+    while place < len(image):
+        (length,) = _LENGTH.unpack_from(image, place)
+        yield image[place + 4 : place + 4 + length]
+        place += 4 + length
 
 
 _Words = tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Post-copy: the program runs at the target at once, and each page of its memory follows when it is used.
+"""Post-copy: the program runs at the target at once, and its memory follows, first what it uses.
 
 A service that has run at the target cannot return to the source without loss, since its new state is there: if the
 source's pages cannot be fetched any more, it continues at the source as it was when it was stopped, and the error
@@ -25,7 +25,7 @@ for."""
 
 
 class PostCopy(Checkpoint):
-    """Registers, connections and the list of pages move while the program is stopped; pages follow on demand."""
+    """Registers, connections and the list of pages move while the program is stopped; pages follow."""
 
     on_demand = True
 

@@ -26,7 +26,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from cellbed.testbed.migration.criu import Criu
+from cellbed.testbed.migration.criu import Criu, lazy_pages
+from cellbed.testbed.migration.pages import relay
 from cellbed.testbed.migration.transfer import PATIENCE_S, prepare
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -221,7 +222,7 @@ def _end_like(status: int) -> NoReturn:
 
 
 def _pages(config: dict[str, Any]) -> None:
-    """Wait for the connection of the pages, and become CRIU's server of page faults.
+    """Wait for the connection of the pages, start CRIU's server of page faults, and relay its requests.
 
     config: *address* to listen at. The line has *images*, a folder.
     """
@@ -232,14 +233,21 @@ def _pages(config: dict[str, Any]) -> None:
         _print(port=server.getsockname()[1])
         connection, _ = server.accept()
     connection.settimeout(None)
-    connection.set_inheritable(True)
     _print(ready=True)
     if not (line := sys.stdin.readline()):
         return
-    images = os.open(json.loads(line)["images"], os.O_PATH | os.O_DIRECTORY)
-    status, child = _start(tool, ["lazy-pages", "--page-server", "--ps-socket", str(connection.fileno())], images)
+    folder = Path(json.loads(line)["images"])
+    images = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    ours, its = socket.socketpair()
+    its.set_inheritable(True)
+    status, child = _start(tool, ["lazy-pages", "--page-server", "--ps-socket", str(its.fileno())], images)
+    its.close()
     if os.read(status, 1):
         _print(serving=True)
+    found = [(int(each.stem.split("-")[1]), each) for each in folder.glob("pagemap-*[0-9].img")]
+    ranges = [(process, *each) for process, path in sorted(found) for each in lazy_pages(path.read_bytes())]
+    with connection, ours:
+        relay(connection, ours, ranges)
     _print(done=os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
