@@ -318,22 +318,34 @@ def served(process: int) -> tuple[list[int], list[int], int]:
     """Return the TCP and the UDP ports that a process, or one that descends from it, serves, and the number of TCP
     connections to them in its network."""
     links: set[str] = set()
-    ports: dict[str, set[int]] = {_LISTENING: set(), _WITHOUT_PEER: set()}
-    connected: list[int] = []
     family = descendants(process)
     for each in family:
         with contextlib.suppress(OSError):
             for entry in os.scandir(f"/proc/{each}/fd"):
                 with contextlib.suppress(OSError):
                     links.add(os.readlink(entry.path))  # noqa: PTH115 - as above
+    # The first process of a container is the runtime's, in the same network.
+    return _ports(family[-1], links)
+
+
+def ports_in_use(process: int) -> tuple[list[int], list[int]]:
+    """Return the TCP and the UDP ports that any process in the network of this one serves."""
+    return _ports(process)[:2]
+
+
+def _ports(process: int, links: set[str] | None = None) -> tuple[list[int], list[int], int]:
+    """Return the ports served in the network of a process, by these sockets or any, and the connections to them."""
+    ports: dict[str, set[int]] = {_LISTENING: set(), _WITHOUT_PEER: set()}
+    connected: list[int] = []
     for table in _SOCKET_TABLES:
-        # The first process of a container is the runtime's, in the same network.
-        for line in _read(Path(f"/proc/{family[-1]}/net/{table}")).splitlines()[1:]:
+        for line in _read(Path(f"/proc/{process}/net/{table}")).splitlines()[1:]:
             _, local, remote, state, *rest = line.split()
             port = int(local.rpartition(":")[2], 16)
             if state == _ESTABLISHED and table.startswith("tcp"):
                 connected.append(port)
-            elif state in ports and remote.endswith(":0000") and f"socket:[{rest[5]}]" in links:
+            elif state not in ports or not remote.endswith(":0000"):
+                continue
+            elif links is None or f"socket:[{rest[5]}]" in links:
                 ports[state].add(port)
     tcp, udp = ports.values()
     return sorted(tcp), sorted(udp), sum(port in tcp for port in connected)
