@@ -281,7 +281,7 @@ def _pages(config: dict[str, Any]) -> None:
     its.close()
     if os.read(status, 1):
         _print(serving=True)
-    found = [(int(each.stem.split("-")[1]), each) for each in folder.glob("pagemap-*[0-9].img")]
+    found = [(int(each.stem.split("-")[1]), each) for each in folder.glob("pagemap-[0-9]*.img")]
     ranges = [(process, *each) for process, path in sorted(found) for each in lazy_pages(path.read_bytes())]
     with connection, ours:
         relay(connection, ours, ranges)
