@@ -124,7 +124,10 @@ def _remove_export(record: Record) -> list[str]:
 
 
 def kill_marked(identifier: str) -> int:
-    """Kill the processes that carry the run's mark in their environment; returns how many there were."""
+    """Kill the processes that carry the run's mark in their environment; returns how many there were.
+
+    Some write their title over it (PostgreSQL's): then those in a network of the run with a working folder of it.
+    """
     mark = f"{RUN_VARIABLE}={identifier}".encode()
     killed: set[int] = set()
     # Twice: a process may have been forking while the first pass went by.
@@ -134,13 +137,20 @@ def kill_marked(identifier: str) -> int:
             if process == os.getpid():
                 continue
             with contextlib.suppress(OSError):
-                if mark in path.read_bytes().split(b"\0"):
+                marked = mark in path.read_bytes().split(b"\0")
+                if marked or _lives_in(path.parent, f"cellbed-{identifier}"):
                     os.kill(process, signal.SIGKILL)
                     killed.add(process)
         if not killed:
             break
         time.sleep(0.02)
     return len(killed)
+
+
+def _lives_in(process: Path, scratch: str) -> bool:
+    """Return whether a process is in another network than this one, and its working folder lies in a scratch folder."""
+    is_elsewhere = (process / "ns/net").stat().st_ino != Path("/proc/self/ns/net").stat().st_ino
+    return is_elsewhere and scratch in (process / "cwd").readlink().parts
 
 
 def _clean_orphaned_groups(live: set[str]) -> list[str]:
