@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +134,7 @@ class TcpChannel:
         """
         self._prepared = source, target, *(yield from self._connected(source, target, waits=True))
 
-    def send(self, source: Path, target: Path) -> Steps:
+    def send(self, source: Path, target: Path, names: Sequence[str] | None = None) -> Steps:
         """Send a file, or the files of a folder, and write them as `target`; see ``Channel``."""
         is_there = target.exists()
         try:
@@ -142,7 +142,7 @@ class TcpChannel:
                 receiver, sender = self._prepared[2:]
                 sender.command()
             else:
-                receiver, sender = yield from self._connected(source, target, waits=False)
+                receiver, sender = yield from self._connected(source, target, waits=False, names=names)
             self._prepared = None
             before = self.sent_bytes
             while not receiver.next("received"):
@@ -168,13 +168,17 @@ class TcpChannel:
             helper.close()
         self._helpers.clear()
 
-    def _connected(self, source: Path, target: Path, *, waits: bool) -> Generator[None, None, tuple[Helper, Helper]]:
+    def _connected(
+        self, source: Path, target: Path, *, waits: bool, names: Sequence[str] | None = None
+    ) -> Generator[None, None, tuple[Helper, Helper]]:
         """Start both programs: the generator's value. waits: the sender connects, and waits for a command."""
         config = {**self._config, "folder": source.is_dir(), "waits": waits}
         receiver = self._start(self._target, {**config, "role": "receive", "path": str(target)})
         while (port := receiver.next("port")) is None:
             yield
-        sender = self._start(self._source, {**config, "role": "send", "path": str(source), "port": port})
+        sender = self._start(
+            self._source, {**config, "role": "send", "path": str(source), "names": names, "port": port}
+        )
         while waits and not sender.next("connected"):
             yield
         return receiver, sender

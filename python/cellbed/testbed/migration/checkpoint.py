@@ -31,6 +31,7 @@ from cellbed.testbed.machine.process import Place, Running, find, run
 from cellbed.testbed.migration.account import Account
 from cellbed.testbed.migration.channel import Helper, TcpChannel
 from cellbed.testbed.migration.criu import CriuError, find_criu, moved_addresses, refusal
+from cellbed.testbed.migration.listening import ports_in_use
 from cellbed.testbed.migration.snapshot import innermost
 from cellbed.testbed.migration.state_sockets import StateSockets
 from cellbed.testbed.migration.strategy import MigrationError, Move, Steps, Strategy
@@ -89,7 +90,7 @@ class Checkpoint(Strategy):
         self.helpers: list[Helper] = []
         self._dump: Helper | None = None
         self._stopped: list[int] = []
-        self._target_files: tuple[Path, frozenset[str]] | None = None
+        self._arriving: list[Path] = []
 
     @classmethod
     def lacks(cls, table: Migration, source: AnyBackend, target: AnyBackend) -> str | None:
@@ -115,7 +116,6 @@ class Checkpoint(Strategy):
         arrived = move.target_folder / "images"
         home = process.home if isinstance(process, Restored) else seen
         there.mkdir(parents=True, exist_ok=True)
-        self._target_files = there, frozenset(each.name for each in there.iterdir())
         images = move.folder / "images"
         images.mkdir()
         root = root_of(process)
@@ -132,11 +132,22 @@ class Checkpoint(Strategy):
             external = [option for _, name in inherited for option in ("--external", name)]
             pages = yield from self.prepare(move, arrived)
             options = [*_DUMP, *external]
-            dump = self.start(move.source, role="dump", process=root, images=str(images), options=options, pages=pages)
+            dump = self.start(
+                move.source,
+                role="dump",
+                inside=move.source.first_process,
+                process=root,
+                images=str(images),
+                options=options,
+                pages=pages,
+            )
             self._dump = dump
             yield from move.channel.prepare(images, arrived)
             yield from wait(dump, "ready")
             yield from wait(holder, "ready")
+            tcp, udp = ports_in_use(holder.process.pid)
+            if in_use := tcp & move.ports | udp & move.udp_ports:
+                raise MigrationError(f"port {min(in_use)} of {move.target.name} is in use already")
         begin_ns = time.monotonic_ns()
         with move.phase("snapshot") as found:
             _filter(move, move.source, _LOCKED)
@@ -148,10 +159,12 @@ class Checkpoint(Strategy):
             moves = dict(zip(move.source_addresses, move.target_addresses, strict=True))
             files.write_bytes(moved_addresses(files.read_bytes(), moves))
             found["snapshot_bytes"] = sum(each.stat().st_size for each in images.iterdir())
+            names = [] if seen == "/" else files_that_move(move, self._stopped, folder, home)
         with move.phase("transfer"):
             yield from move.channel.send(images, arrived)
-            if seen != "/" and any(folder.iterdir()):
-                yield from move.channel.send(folder, there)
+            if names:
+                self._arriving = [there / name for name in names if not (there / name).exists()]
+                yield from move.channel.send(folder, there, names)
         with move.phase("restore"):
             options = [*_RESTORE, *(yield from self.before_restore())]
             # Restored sockets announce themselves, and clients would reset connections from an unknown address.
@@ -171,13 +184,19 @@ class Checkpoint(Strategy):
         move.facts["stood_still_s"] = (time.monotonic_ns() - begin_ns) / 1e9
         yield from self.complete(move, dump)
         self.helpers.remove(holder)  # it lives as long as the program
-        sockets = _silenced_sockets(self._stopped)
+        sockets, stopped = _silenced_sockets(self._stopped), self._stopped
         self._stopped = []
-        _filter(move, move.source, _SILENT)
         yield from move.leave(grace=False)
+        for each in stopped:  # some may lead sessions of their own
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
+        while not all(_state(each) in _ENDED for each in stopped):
+            yield
         for socket_there in sockets:
             socket_there.close()
+        _filter(move, move.source, _SILENT)
         self._close()
+        _remove(*(folder / name for name in names))  # or those that end there would be back with the program
 
     def undo(self, move: Move) -> None:
         for helper in self.helpers:
@@ -189,10 +208,8 @@ class Checkpoint(Strategy):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._dump.process.wait(_PATIENCE_S)
         self._close()
-        if self._target_files is not None:
-            folder, names = self._target_files
-            with contextlib.suppress(OSError):  # the node has ended
-                _remove(*(each for each in folder.iterdir() if each.name not in names))
+        with contextlib.suppress(OSError):  # the node has ended
+            _remove(*self._arriving)
         if self._stopped:
             with contextlib.suppress(CellbedError):
                 _filter(move, move.source, ())
@@ -301,17 +318,21 @@ def stop(root: int) -> list[int]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGSTOP)
         stopped += new
-        while not all(map(_is_stopped, new)):
+        while not all(_state(process) in f"{_ENDED}T" for process in new):
             time.sleep(0.0005)
     return stopped
 
 
-def _is_stopped(process: int) -> bool:
+_ENDED = "ZX"
+
+
+def _state(process: int) -> str:
+    """Return the state of a process, as proc_pid_stat(5) has it."""
     try:
         status = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return True
-    return status.rpartition(")")[2].split()[0] in "TZX"
+        return "X"
+    return status.rpartition(")")[2].split()[0]
 
 
 def external_files(root: int) -> list[tuple[str, str]]:
@@ -329,6 +350,43 @@ def external_files(root: int) -> list[tuple[str, str]]:
                 if path.startswith("/") and mount not in mounts:
                     found[f"file[{int(mount):x}:{link.stat().st_ino:x}]"] = path
     return [(path, name) for name, path in found.items()]
+
+
+def files_that_move(move: Move, processes: Sequence[int], folder: Path, home: str) -> list[str]:
+    """Return the names in the folder of a program that move with it: all; or, if another program of either node has the
+    folder, too, those of files and folders that it has open. home: the folder, as its processes see it.
+
+    Errors: :class:`MigrationError` of a name that is another program's, too.
+    """
+    everything = sorted(each.name for each in folder.iterdir() if not each.name.startswith(".cellbed-migration-"))
+    assert isinstance(move.program, UnmodifiedProgram)
+    sharing = [each for each in move.neighbours if each.shares(move.program.command)]
+    if not sharing:
+        return everything
+    own = names_in_use(processes, home)
+    for program in sharing:
+        if (process := program.process) is None:
+            continue
+        node = move.source if program.node == move.source.name else move.target
+        seen = process.home if isinstance(process, Restored) else node.inside(program.command.folder or "")
+        if both := own & names_in_use(tree(root_of(process)), seen):
+            raise MigrationError(
+                f"{program.name} uses '{min(both)}' on {program.node}, too: give one of them a `folder`"
+            )
+    return [name for name in everything if name in own]
+
+
+def names_in_use(processes: Sequence[int], folder: str) -> set[str]:
+    """Return the names in a folder of the files and folders that processes have open, mapped, or as working folder."""
+    found: set[str] = set()
+    for process in processes:
+        for link in ("cwd", "fd", "map_files"):
+            path = Path(f"/proc/{process}/{link}")
+            with contextlib.suppress(OSError):
+                for each in [path] if link == "cwd" else path.iterdir():
+                    with contextlib.suppress(OSError, ValueError):
+                        found.update(each.readlink().relative_to(folder).parts[:1])
+    return found
 
 
 def taken(process: int, is_wanted: Callable[[str], bool]) -> Iterator[int]:
@@ -450,6 +508,7 @@ def _try(strategy: Checkpoint, folder: Path) -> None:
         channel=TcpChannel(source, target, address[0]),
         states=StateSockets(folder),
         account=Account(table, 0, "source", Journal(folder)),
+        neighbours=(),
         make_program=lambda: UnmodifiedProgram(command, target, folder),
         redirect=lambda _: None,
     )

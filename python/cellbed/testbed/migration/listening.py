@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _TABLES = ("tcp", "tcp6", "udp", "udp6")
@@ -29,7 +29,17 @@ def served_ports(process: int) -> tuple[frozenset[int], frozenset[int]]:
     links = {link for each in family for link in _sockets(each)}
     # The first process of a container is the runtime's, in the same network.
     rows = [each for each in _rows(family[-1]) if f"socket:[{each[2]}]" in links]
-    tcp, udp = (frozenset(port for port, found, _ in rows if found == state) for state in _WITHOUT_PEER)
+    return _served(rows)
+
+
+def ports_in_use(process: int) -> tuple[frozenset[int], frozenset[int]]:
+    """Return the TCP and the UDP ports that any process in the network of this one serves."""
+    return _served(_rows(process))
+
+
+def _served(rows: Iterable[tuple[int, str, str]]) -> tuple[frozenset[int], frozenset[int]]:
+    found = list(rows)
+    tcp, udp = (frozenset(port for port, state, _ in found if state == wanted) for wanted in _WITHOUT_PEER)
     return tcp, udp
 
 

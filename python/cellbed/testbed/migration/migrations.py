@@ -275,6 +275,11 @@ class Migrations:
             ),
             states=self.states,
             account=active.account,
+            neighbours=[
+                each
+                for each in self._supervisor.programs
+                if isinstance(each, UnmodifiedProgram) and each is not program and each.node in (source, table.to)
+            ],
             make_program=lambda: self._make(table.app, target),
             redirect=lambda _: None,
         )
@@ -296,14 +301,14 @@ class Migrations:
         return self._supervisor.make(next(each for each in programs if isinstance(each, Command)), node)
 
     def _check(self, move: Move, switched: bool) -> None:
-        """Errors: :class:`MigrationError` of a node that has crashed, or a program at the target that has ended."""
+        """Errors: :class:`MigrationError` of a node that has crashed, or a program that has ended."""
         if move.has_left:
             return
         for node in (move.source.name, move.target.name):
             if self._is_down(node):
                 raise MigrationError(f"{node} has crashed")
-        if switched and move.started is not None and not move.started.is_serving:
-            raise MigrationError(f"{move.started.name} has ended")
+        if (serving := move.started if switched else move.program) is not None and not serving.is_serving:
+            raise MigrationError(f"{serving.name} has ended")
 
     def _end(self, active: _Active, error: Exception | None) -> None:
         if self._active.get(active.table.app) is active:

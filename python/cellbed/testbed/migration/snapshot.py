@@ -33,6 +33,10 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _NEW_MOUNTS, _NEW_PROCESSES = 0x20000, 0x20000000
 _BIND, _RECURSIVE_PRIVATE = 4096, 16384 | 262144
 _DIE_WITH_PARENT = 1
+_KEEP_CAPABILITIES, _AMBIENT, _RAISE = 8, 47, 2
+_CAPABILITIES_VERSION = 0x20080522
+_SYS_RESOURCE = 24
+"""Numbers of linux/prctl.h and linux/capability.h."""
 _BYTES_SENT = struct.Struct("=Q"), 200
 """``tcpi_bytes_sent`` of ``tcp_info`` (linux/tcp.h) and its offset."""
 _TCP_INFO = 11
@@ -66,6 +70,25 @@ def _fork() -> int:
     return child
 
 
+def _become(user: int, group: int) -> None:
+    """Have the user and group of a program, and all capabilities nevertheless, beyond the next execution, too."""
+    os.setgroups([])
+    os.setresgid(group, group, group)
+    _call("prctl", _KEEP_CAPABILITIES, 1, 0, 0, 0)
+    os.setresuid(user, user, user)
+    permitted = _permitted()
+    words = [permitted & 0xFFFFFFFF] * 3 + [permitted >> 32] * 3  # effective, permitted, inheritable
+    _call("capset", struct.pack("=Ii", _CAPABILITIES_VERSION, 0), struct.pack("=6I", *words))
+    for number in range(permitted.bit_length()):
+        if permitted >> number & 1:
+            _call("prctl", _AMBIENT, _RAISE, number, 0, 0)
+
+
+def _permitted() -> int:
+    """Return the capabilities that this process may have, as bits."""
+    return int(_status("self", "CapPrm"), 16)
+
+
 class _Tool:
     """CRIU, to be started in other namespaces. root, images: descriptors that it inherits."""
 
@@ -73,6 +96,7 @@ class _Tool:
         self._criu = Criu(**config["criu"])
         self._root = os.open("/", os.O_PATH)
         os.set_inheritable(self._root, True)
+        self.user: tuple[int, int] | None = None
 
     def run(self, arguments: Sequence[str], images: int) -> NoReturn:
         """Become CRIU. images: descriptor of the folder of its images and its log."""
@@ -81,14 +105,17 @@ class _Tool:
         os.set_inheritable(images, True)
         folder = f"/proc/self/fd/{images}"
         verb, *options = arguments
+        if self.user is not None:
+            _become(*self.user)
+            options.append("--unprivileged")
         os.execv(command[0], [*command, verb, "-D", folder, "-o", f"{verb}.log", "-v3", *options])
 
 
 def _dump(config: dict[str, Any]) -> None:
     """Dump a process.
 
-    config: *process*, its id on this machine; *images*, a folder; *options* of CRIU; and for pages on demand *pages*:
-    *address* and *port* to connect to, *control* and *rate_bps* of the connection.
+    config: *process*, its id on this machine; *inside* as of :func:`_hold`; *images*, a folder; *options* of CRIU; and
+    for pages on demand *pages*: *address* and *port* to connect to, *control* and *rate_bps* of the connection.
     """
     tool = _Tool(config)
     images = os.open(config["images"], os.O_PATH | os.O_DIRECTORY)
@@ -106,7 +133,12 @@ def _dump(config: dict[str, Any]) -> None:
     _print(ready=True)
     if not sys.stdin.readline():
         return
-    _enter(config["process"], ("pid", "ipc", "uts", "net", "mnt"))
+    user = int(_status(config["process"], "Uid"))
+    if user and not _permitted() >> _SYS_RESOURCE & 1:  # without it the limits of others cannot be read (prlimit(2))
+        tool.user = user, int(_status(config["process"], "Gid"))
+    if config["inside"] is not None:
+        _enter(config["inside"], ("ipc",))  # CRIU dumps that of the program, if it is another one
+    _enter(config["process"], ("pid", "uts", "net", "mnt"))
     status, child = _start(tool, options, images)
     if connection is not None:
         if os.read(status, 1):
@@ -143,8 +175,13 @@ def _start(tool: _Tool, options: list[str], images: int) -> tuple[int, int]:
 
 def innermost(process: int) -> int:
     """Return the id that a process or thread has in its own namespace."""
+    return int(_status(process, "NSpid"))
+
+
+def _status(process: int | str, key: str) -> str:
+    """Return the last word that the status of a process has for a key."""
     status = Path(f"/proc/{process}/status").read_text(encoding="utf-8", errors="replace")
-    return int(next(line for line in status.splitlines() if line.startswith("NSpid:")).split()[-1])
+    return next(line for line in status.splitlines() if line.startswith(f"{key}:")).split()[-1]
 
 
 def _hold(config: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,11 +41,12 @@ class Channel(Sent, Protocol):
     control: str | None
     rate_bps: int | None
 
-    def send(self, source: Path, target: Path) -> Steps:
+    def send(self, source: Path, target: Path, names: Sequence[str] | None = None) -> Steps:
         """Send a file, or the files of a folder, and write them as `target`, a path of the same sort.
 
-        Both are paths of this machine, the latter on the file system of the target node. Errors:
-        :class:`MigrationError`, also where nothing has arrived for 10 s; what has arrived is removed.
+        names: of files and folders in the folder, if not all are sent. Both are paths of this machine, the latter on
+        the file system of the target node. Errors: :class:`MigrationError`, also where nothing has arrived for 10 s;
+        what has arrived is removed.
         """
 
     def prepare(self, source: Path, target: Path) -> Steps:
@@ -65,6 +66,7 @@ class Move:
     TCP and UDP. folder: for files of
     this machine; target_folder: on the file system of the target, as this machine sees it. Both are removed afterwards.
     channel: to the target. states: where programs exchange their state. account: of the migration.
+    neighbours: other programs of users on either node.
     make_program: makes the program at the target, not started. redirect: as :meth:`switch`, which also lets the run
     supervise that program.
     """
@@ -83,6 +85,7 @@ class Move:
     channel: Channel
     states: StateSockets
     account: Account
+    neighbours: Sequence[UnmodifiedProgram]
     make_program: Callable[[], UnmodifiedProgram | OwnService]
     redirect: Callable[[bool], None]
     facts: dict[str, Any] = field(default_factory=dict)

@@ -168,7 +168,8 @@ def send(config: dict[str, Any]) -> None:
     source = Path(config["path"])
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT, bufsize=CHUNK) as archive:
         for path in sorted(source.iterdir()) if source.is_dir() else [source]:
-            archive.add(path, path.name)
+            if config["names"] is None or path.name in config["names"]:
+                archive.add(path, path.name)
     stream.finish()
     for _ in threads:
         queue.put(None)

@@ -188,6 +188,11 @@ class UnmodifiedProgram:
         """Return whether its process runs and has become ready."""
         return self.process is not None and self._fulfilled
 
+    def shares(self, command: Command) -> bool:
+        """Return whether the working folder of another command lies in that of this program, or the reverse."""
+        one, other = (PurePosixPath(each.folder or "") for each in (self.command, command))
+        return one.is_relative_to(other) or other.is_relative_to(one)
+
     def send_command(self, command: dict[str, Any]) -> None:
         """Set the times of a load: ``t0_ns`` and ``end_ns``, monotonic; it may run until ``drain_ns`` after its end."""
         self._begin_ns, self._end_ns = command["t0_ns"], command["end_ns"] + command.get("drain_ns", 0)
