@@ -24,7 +24,10 @@ from cellbed.testbed.machine.process import find
 from cellbed.testbed.migration.criu import CriuError, find_criu, moved_addresses, refusal
 from cellbed.testbed.migration.post_copy import PostCopy
 from cellbed.testbed.migration.stop_and_copy import StopAndCopy
+from descendants import descendants
 from moving_services import Place, events, standing, wait_for
+from run_commands import has_ended
+from test_standing import nothing_of
 
 REDIS_SERVER = find("redis-server") or ""
 REASONS = {
@@ -32,6 +35,8 @@ REASONS = {
     "outage": "the connection to the target was lost",
     "target killed": "edge-0: the program 'transfer' has ended",
 }
+PHASES = ("prepare", "snapshot", "transfer", "restore", "pages")
+STARTED_AT_SOURCE = ("program started", "cloud-0")
 STRATEGIES = {"stop-and-copy": StopAndCopy, "post-copy": PostCopy}
 NODES = """
 name = "criu"
@@ -295,6 +300,128 @@ def test_redis_goes_on_as_it_was_when_its_pages_do_not_arrive(place: Place) -> N
     assert place.servers()["store"] == "cloud-0"
     assert redis(place, "DBSIZE") == "20000"
     assert left_of_moves(place) == []
+
+
+def kill(place: Place, victim: str) -> None:
+    """Kill the program that moves, or all processes of the move at the target."""
+    (path,) = (place.folder / "state" / "cellbed" / "live").glob("testbed-*.json")
+    controller, roots = json.loads(path.read_text())["process"], list[int]()
+    if victim == "source":
+        roots = [each["pid"] for each in events(place) if (each["event"], each.get("node")) == STARTED_AT_SOURCE][-1:]
+    while not roots:
+        found = descendants(controller).items()
+        roots = [each for each, words in found if re.search(rb'"role": "(hold|receive|pages)"', words)]
+    for process in [*roots, *(each for root in roots for each in descendants(root))]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def restarting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("restarting")
+    (folder / "client.py").write_text(CLIENT)
+    with standing(folder, NODES + REDIS + 'restart = "always"\n') as place:
+        yield place
+
+
+def fill(place: Place) -> None:
+    """Let Redis have 20 MB."""
+    redis(place, "FLUSHALL")
+    assert redis(place, "DEBUG", "POPULATE", "20000", "key", "1000") == "OK"
+
+
+def moving_in_phase(place: Place, phase: str) -> tuple[subprocess.Popen[str], int]:
+    """Begin a move and return in this phase of it; with the number of events before."""
+    strategy = "post-copy" if phase == "pages" else "stop-and-copy"
+    since = len(events(place))
+    moving = place.popen("migrate", "store", "--to", "edge-0", "--strategy", strategy)
+    wait_for(place, since, event="move phase began", what=f"store: {phase}")
+    return moving, since
+
+
+@pytest.mark.slow
+@needs_criu
+@needs_redis
+@pytest.mark.parametrize("phase", PHASES)
+def test_redis_goes_on_at_the_source_when_the_target_is_killed(restarting: Place, phase: str) -> None:
+    fill(restarting)
+    # What the copy has acknowledged before its death is lost.
+    with contextlib.nullcontext() if phase == "pages" else writing(restarting):
+        moving, _ = moving_in_phase(restarting, phase)
+        kill(restarting, "target")
+        output, errors = moving.communicate()
+        assert moving.returncode == 1, output
+        assert restarting.servers()["store"] == "cloud-0", errors
+    assert redis(restarting, "DBSIZE") >= "20000"
+    assert left_of_moves(restarting) == []
+    assert ":6379" not in restarting.left_at("edge-0")
+
+
+@pytest.mark.slow
+@needs_criu
+@needs_redis
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_killed_program_is_reported_and_lives_at_one_place_at_most(restarting: Place, phase: str) -> None:
+    fill(restarting)
+    moving, since = moving_in_phase(restarting, phase)
+    kill(restarting, "source")
+    errors = moving.communicate()[1]
+    assert wait_for(restarting, since, event="program ended", node="cloud-0")["status"] == -signal.SIGKILL
+    if moving.returncode == 0:  # the copy runs, and has all it needs
+        assert phase in ("restore", "pages")
+        assert redis(restarting, "DBSIZE") == "20000"
+        assert restarting.servers()["store"] == "edge-0"
+        assert ":6379" not in restarting.left_at("cloud-0")
+        assert restarting.run("migrate", "store", "--to", "cloud-0", "--strategy", "stop-and-copy").returncode == 0
+    else:
+        assert "store.cloud-0.server has ended" in errors
+        wait_for(restarting, since, event="program started", node="cloud-0")
+        assert ":6379" not in restarting.left_at("edge-0")
+    assert left_of_moves(restarting) == []
+
+
+@pytest.mark.slow
+@needs_criu
+@needs_redis
+@pytest.mark.parametrize("phase", PHASES)
+def test_nothing_is_left_of_a_testbed_that_is_killed_while_redis_moves(tmp_path: Path, phase: str) -> None:
+    with standing(tmp_path, NODES + REDIS) as place:
+        (path,) = (tmp_path / "state" / "cellbed" / "live").glob("testbed-*.json")
+        record = json.loads(path.read_text())
+        networks = {Path(f"/proc/{each}/ns/net").readlink() for each in descendants(record["process"])}
+        networks.discard(Path("/proc/self/ns/net").readlink())
+        assert len(networks) > 1
+        fill(place)
+        moving, _ = moving_in_phase(place, phase)
+        os.kill(record["process"], signal.SIGKILL)
+        assert "the testbed has ended" in moving.communicate()[1]
+        assert place.run("clean").returncode == 0
+        nothing_of(path.stem, place)
+        assert not Path(record["scratch"]).exists()
+        left = [each for each in Path("/proc").glob("[0-9]*/ns/net") if link(each) in networks]
+        assert not [each for each in left if not has_ended(int(each.parts[2]))]
+
+
+def link(path: Path) -> Path | None:
+    with contextlib.suppress(OSError):
+        return path.readlink()
+    return None
+
+
+@pytest.mark.slow
+@needs_criu
+@needs_redis
+def test_a_port_that_is_in_use_at_the_target_is_an_error(place: Place) -> None:
+    redis(place, "FLUSHALL")
+    listener = "import socket, time; s = socket.create_server(('', 6379)); print('up', flush=True); time.sleep(600)"
+    with place.popen("exec", "edge-0", "--", sys.executable, "-c", listener) as other, writing(place):
+        assert other.stdout is not None
+        assert other.stdout.readline() == "up\n"
+        moved = place.run("migrate", "store", "--to", "edge-0", "--strategy", "stop-and-copy")
+        other.terminate()
+        assert moved.returncode == 1
+        assert "port 6379 of edge-0 is in use already" in moved.stderr
+        assert place.servers()["store"] == "cloud-0"
 
 
 def kill_receiver(place: Place) -> None:
