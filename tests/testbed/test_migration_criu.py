@@ -21,6 +21,7 @@ import pytest
 
 from cellbed.scenario import ScenarioError, parse
 from cellbed.testbed.machine.process import find
+from cellbed.testbed.migration.checkpoint import names_in_use
 from cellbed.testbed.migration.criu import CriuError, find_criu, moved_addresses, refusal
 from cellbed.testbed.migration.post_copy import PostCopy
 from cellbed.testbed.migration.stop_and_copy import StopAndCopy
@@ -98,16 +99,17 @@ own = socket.create_connection(("store", 6379))
 own.settimeout(120)
 replies = own.makefile("rb")
 print("connected", flush=True)
-count = 0
+count, longest, last = 0, 0.0, time.monotonic()
 while not pathlib.Path(sys.argv[1]).exists():
     own.sendall(b"INCR count\\r\\n")
     assert replies.readline() == b":%d\\r\\n" % (count + 1), count
-    count += 1
+    count, now = count + 1, time.monotonic()
+    longest, last = max(longest, now - last), now
 with socket.create_connection(("store", 6379)) as other:  # the service's memory, by a connection that began later
     other.sendall(b"GET count\\r\\n")
     reply = other.makefile("rb")
     reply.readline()
-    print(json.dumps([count, int(reply.readline())]))
+    print(json.dumps([count, int(reply.readline()), longest]))
 """
 pytestmark = pytest.mark.needs_tun
 
@@ -152,7 +154,8 @@ def writing(place: Place) -> Iterator[None]:
             assert client.stdout.readline() == "connected\n"
             yield
             stop.touch()
-            acknowledged, stored = json.loads(client.stdout.readline())
+            acknowledged, stored, gap_s = json.loads(client.stdout.readline())
+            print(f"\nlongest time between replies of Redis: {gap_s:.2f} s")
             assert acknowledged == stored > 0
         except BaseException:
             client.kill()
@@ -160,9 +163,21 @@ def writing(place: Place) -> Iterator[None]:
 
 
 def left_of_moves(place: Place) -> list[str]:
-    """Folders of migrations on the nodes."""
-    shown = [place.run("exec", f"{node}-0", "--", "ls", "-A").stdout for node in ("cloud", "edge", "small")]
-    return [name for each in shown for name in each.split() if "migration" in name]
+    """Nodes with folders of migrations, or this machine with one."""
+    return files_of(place, ".cellbed-migration-*") + files_of(place, "../migration-*")
+
+
+def files_of(place: Place, pattern: str) -> list[str]:
+    """Nodes in whose folders there are files of a name."""
+    (path,) = (place.folder / "state" / "cellbed" / "live").glob("testbed-*.json")
+    scratch = json.loads(path.read_text())["scratch"]
+    nodes = [each.name for each in Path(scratch).glob("*-0")]
+    assert {"cloud-0", "edge-0"} <= {*nodes}
+    return [
+        node
+        for node in nodes
+        if place.run("exec", node, "--", "sh", "-c", f"ls -d {scratch}/{node}/{pattern}").returncode == 0
+    ]
 
 
 @pytest.mark.slow
@@ -178,7 +193,11 @@ def test_redis_moves_with_its_connections_and_loses_no_acknowledged_write(place:
         for node in ("edge-0", "cloud-0"):
             moved = place.run("migrate", "store", "--to", node, "--strategy", strategy, "--json")
             assert moved.returncode == 0, moved.stderr
-            phases = [each["name"] for each in json.loads(moved.stdout)["phases"]]
+            account = json.loads(moved.stdout)
+            print(
+                f"\n{strategy}: {account['bytes'] / 1e6:.1f} MB, stood still {account['facts']['stood_still_s']:.2f} s"
+            )
+            phases = [each["name"] for each in account["phases"]]
             assert phases[:3] == ["prepare", "snapshot", "transfer"]
             assert ("pages" in phases) == (strategy == "post-copy")
             assert place.servers()["store"] == node
@@ -441,6 +460,13 @@ def environment(process: str) -> str:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{process}/environ").read_text(errors="replace")
     return ""
+
+
+def test_names_in_use_are_those_that_a_process_has_open(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "other").touch()
+    with (tmp_path / "data" / "open").open("w"):
+        assert names_in_use([os.getpid()], str(tmp_path)) == {"data"}
 
 
 def test_pages_on_demand_need_one_connection_without_compression(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Forget connections in the kernel's connection tracking of a network namespace, as ``conntrack -D`` does.
 
 A program of its own, run in the namespace: ``python conntrack.py PROTOCOL PORT,… ADDRESS…`` deletes the entries of
-this protocol, by its number, whose first packet went to one of the ports of one of the addresses. The next packet
-of such a connection is translated anew. Messages are those of linux/netfilter/nfnetlink_conntrack.h.
+this protocol, by its number, whose packets in either direction go to one of the ports of one of the addresses. The
+next packet of such a connection is translated anew. Messages are those of linux/netfilter/nfnetlink_conntrack.h.
 """
 
 import contextlib
@@ -16,9 +16,9 @@ _NETFILTER, _CONNTRACK = 12, 1 << 8
 _GET, _DELETE = 1, 2
 _REQUEST, _ACK, _DUMP = 1, 4, 0x300
 _ERROR, _DONE = 2, 3
-_ORIGINAL, _ADDRESSES, _PROTOCOL = 1, 1, 2
+_ORIGINAL, _REPLY, _ADDRESSES, _PROTOCOL = 1, 2, 1, 2
 _TARGETS = (2, 4)
-"""Attributes with the IPv4 and the IPv6 address that the first packet went to."""
+"""Attributes with the IPv4 and the IPv6 address that packets go to."""
 
 
 def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -29,9 +29,9 @@ def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
         data = data[-(-max(length, 4) // 4) * 4 :]
 
 
-def matches(original: bytes, addresses: set[bytes], ports: set[int], protocol: int) -> bool:
-    """Return whether the tuple of a connection's first packet went to one of these places."""
-    of_tuple = dict(attributes(original))
+def matches(packets: bytes, addresses: set[bytes], ports: set[int], protocol: int) -> bool:
+    """Return whether the tuple of a connection's packets in one direction has one of these places as destination."""
+    of_tuple = dict(attributes(packets))
     of_protocol = dict(attributes(of_tuple.get(_PROTOCOL, b"")))
     reached = {content for kind, content in attributes(of_tuple.get(_ADDRESSES, b"")) if kind in _TARGETS}
     found, port = (int.from_bytes(of_protocol.get(kind, b""), "big") for kind in (1, 3))
@@ -62,9 +62,11 @@ def _main(protocol: str, ports: str, *addresses: str) -> None:
         send(_GET, _DUMP, family)
         found = []
         for message in _messages(netlink):
-            original = next((content for kind, content in attributes(message[4:]) if kind == _ORIGINAL), b"")
-            if matches(original, wanted, set(map(int, ports.split(","))), int(protocol)):
-                found.append(original)
+            tuples = dict(attributes(message[4:]))
+            # The first packet after a move may be the service's.
+            both = [tuples.get(_ORIGINAL, b""), tuples.get(_REPLY, b"")]
+            if any(matches(each, wanted, set(map(int, ports.split(","))), int(protocol)) for each in both):
+                found.append(both[0])
         for original in found:
             send(_DELETE, _ACK, family, struct.pack("=HH", 4 + len(original), _ORIGINAL | 0x8000) + original)
             with contextlib.suppress(StopIteration):
