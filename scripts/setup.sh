@@ -50,6 +50,8 @@ if [ "$purpose" = test ]; then
     need mitmproxy mitmdump
     need redis-server redis-server
     need redis-tools redis-benchmark
+    compgen -G "/usr/lib/postgresql/*/bin/postgres" >/dev/null || missing+=(postgresql)
+    [ -x /usr/games/teeworlds-server ] || missing+=(teeworlds-server)
     need openssl openssl
     need procps ps
     need tshark tshark
@@ -82,7 +84,7 @@ if [ ${#missing[@]} -gt 0 ]; then
     [ ${#available[@]} -eq 0 ] ||
         "${as_root[@]}" scripts/apt_get.sh install -y --no-install-recommends "${available[@]}"
     # Servers of the system would hold nothing of ours up, but nobody asked for them.
-    for server in mosquitto nginx caddy coturn redis-server openssh-server; do
+    for server in mosquitto nginx caddy coturn redis-server openssh-server postgresql teeworlds-server; do
         if [[ " ${missing[*]} " == *" $server"* ]] && [ -d /run/systemd/system ]; then
             "${as_root[@]}" systemctl disable --now "${server/openssh-server/ssh}" >/dev/null 2>&1 || true
         fi
