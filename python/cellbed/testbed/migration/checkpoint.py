@@ -31,7 +31,7 @@ from cellbed.testbed.machine.process import Place, Running, find, run
 from cellbed.testbed.migration.account import Account
 from cellbed.testbed.migration.channel import Helper, TcpChannel
 from cellbed.testbed.migration.criu import CriuError, find_criu, moved_addresses, refusal
-from cellbed.testbed.migration.listening import ports_in_use
+from cellbed.testbed.migration.listening import served_ports
 from cellbed.testbed.migration.snapshot import innermost
 from cellbed.testbed.migration.state_sockets import StateSockets
 from cellbed.testbed.migration.strategy import MigrationError, Move, Steps, Strategy
@@ -145,7 +145,7 @@ class Checkpoint(Strategy):
             yield from move.channel.prepare(images, arrived)
             yield from wait(dump, "ready")
             yield from wait(holder, "ready")
-            tcp, udp = ports_in_use(holder.process.pid)
+            tcp, udp = served_ports(holder.process.pid, by_any=True)
             if in_use := tcp & move.ports | udp & move.udp_ports:
                 raise MigrationError(f"port {min(in_use)} of {move.target.name} is in use already")
         begin_ns = time.monotonic_ns()

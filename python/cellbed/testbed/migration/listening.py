@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 _TABLES = ("tcp", "tcp6", "udp", "udp6")
@@ -23,23 +23,14 @@ def family_of(process: int) -> list[int]:
     return found
 
 
-def served_ports(process: int) -> tuple[frozenset[int], frozenset[int]]:
-    """Return the TCP and the UDP ports that a process, or one that it has started, serves."""
+def served_ports(process: int, *, by_any: bool = False) -> tuple[frozenset[int], frozenset[int]]:
+    """Return the TCP and the UDP ports that a process, or one that it has started, serves. by_any: or any other process
+    in its network."""
     family = family_of(process)
     links = {link for each in family for link in _sockets(each)}
     # The first process of a container is the runtime's, in the same network.
-    rows = [each for each in _rows(family[-1]) if f"socket:[{each[2]}]" in links]
-    return _served(rows)
-
-
-def ports_in_use(process: int) -> tuple[frozenset[int], frozenset[int]]:
-    """Return the TCP and the UDP ports that any process in the network of this one serves."""
-    return _served(_rows(process))
-
-
-def _served(rows: Iterable[tuple[int, str, str]]) -> tuple[frozenset[int], frozenset[int]]:
-    found = list(rows)
-    tcp, udp = (frozenset(port for port, state, _ in found if state == wanted) for wanted in _WITHOUT_PEER)
+    rows = [each for each in _rows(family[-1]) if by_any or f"socket:[{each[2]}]" in links]
+    tcp, udp = (frozenset(port for port, found, _ in rows if found == state) for state in _WITHOUT_PEER)
     return tcp, udp
 
 
