@@ -187,7 +187,8 @@ def writing(place: Place) -> Iterator[None]:
             assert client.stdout.readline() == "connected\n"
             yield
             stop.touch()
-            assert (line := client.stdout.readline()), client.communicate()
+            line = client.stdout.readline()
+            assert line, client.communicate()
             acknowledged, stored, gap_s = json.loads(line)
             print(f"\nlongest time between replies of Redis: {gap_s:.2f} s")
             assert acknowledged == stored > 0

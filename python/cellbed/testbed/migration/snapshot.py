@@ -28,7 +28,7 @@ from typing import Any, NoReturn
 
 from cellbed.testbed.migration.criu import Criu, lazy_pages
 from cellbed.testbed.migration.pages import relay
-from cellbed.testbed.migration.transfer import PATIENCE_S, prepare
+from cellbed.testbed.migration.transfer import PATIENCE_S, prepare, report
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _NEW_MOUNTS, _NEW_PROCESSES = 0x20000, 0x20000000
@@ -138,16 +138,16 @@ def _dump(config: dict[str, Any]) -> None:
     if config["inside"] is not None:
         _enter(config["inside"], ("ipc",))  # CRIU dumps that of the program, if it is another one
     _enter(config["process"], ("pid", "uts", "net", "mnt"))
-    _print(ready=True)
+    report(ready=True)
     while line := sys.stdin.readline():
         command = json.loads(line)
         images = os.open(command["images"], os.O_PATH | os.O_DIRECTORY, dir_fd=folder)
         status, child = _start(tool, [command["verb"], *options, *command["options"]], images)
         if connection is not None:
             if os.read(status, 1):
-                _print(serving=True)
+                report(serving=True)
             _serve_pages(connection, child)
-        _print(done=os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        report(done=os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 def _serve_pages(connection: socket.socket, child: int) -> None:
@@ -157,7 +157,7 @@ def _serve_pages(connection: socket.socket, child: int) -> None:
     while os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
         sent = form.unpack_from(connection.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, 256), offset)[0]
         if sent != last:
-            _print(sent=sent)
+            report(sent=sent)
         last = sent
         if select.select([sys.stdin], [], [], _EVERY_S)[0]:
             with contextlib.suppress(OSError):
@@ -223,7 +223,7 @@ def _hold(config: dict[str, Any]) -> None:
     os.close(starting)
     if not os.read(started, 1):
         raise OSError("no process namespace")
-    _print(ready=True)
+    report(ready=True)
     line = sys.stdin.readline()
     if not line:
         return
@@ -239,7 +239,7 @@ def _hold(config: dict[str, Any]) -> None:
     if child == 0:
         tool.run(options, images)
     status = os.waitpid(child, 0)[1]
-    _print(done=os.waitstatus_to_exitcode(status))
+    report(done=os.waitstatus_to_exitcode(status))
     if status:
         return
     while True:
@@ -267,10 +267,10 @@ def _pages(config: dict[str, Any]) -> None:
     family = socket.AF_INET6 if ":" in config["address"] else socket.AF_INET
     with socket.create_server((config["address"], 0), family=family) as server:
         server.settimeout(PATIENCE_S)
-        _print(port=server.getsockname()[1])
+        report(port=server.getsockname()[1])
         connection, _ = server.accept()
     connection.settimeout(None)
-    _print(ready=True)
+    report(ready=True)
     if not (line := sys.stdin.readline()):
         return
     folder = Path(json.loads(line)["images"])
@@ -280,17 +280,12 @@ def _pages(config: dict[str, Any]) -> None:
     status, child = _start(tool, ["lazy-pages", "--page-server", "--ps-socket", str(its.fileno())], images)
     its.close()
     if os.read(status, 1):
-        _print(serving=True)
+        report(serving=True)
     found = [(int(each.stem.split("-")[1]), each) for each in folder.glob("pagemap-[0-9]*.img")]
     ranges = [(process, *each) for process, path in sorted(found) for each in lazy_pages(path.read_bytes())]
     with connection, ours:
         relay(connection, ours, ranges)
-    _print(done=os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-
-
-def _print(**event: Any) -> None:
-    sys.stdout.write(json.dumps(event) + "\n")
-    sys.stdout.flush()
+    report(done=os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 def main() -> None:
@@ -299,7 +294,7 @@ def main() -> None:
     try:
         {"dump": _dump, "hold": _hold, "pages": _pages}[config["role"]](config)
     except (OSError, ValueError) as error:
-        _print(error=str(error))
+        report(error=str(error))
         sys.exit(1)
 
 

@@ -128,10 +128,10 @@ def send(config: dict[str, Any]) -> None:
         connection.settimeout(None)
         connections.append(connection)
     if config["waits"]:
-        _print(connected=True)
+        report(connected=True)
         sys.stdin.readline()
         began_ns = time.monotonic_ns()
-    _print(began=began_ns)
+    report(began=began_ns)
     queue: Queue[tuple[int, bytes] | None] = Queue(2 * len(connections))
     lock = threading.Lock()
     sent_bytes, failed = 0, threading.Event()
@@ -154,12 +154,12 @@ def send(config: dict[str, Any]) -> None:
             try:
                 connection.sendall(_HEADER.pack(taken[0], len(chunk)) + chunk)
             except OSError as error:
-                _print(error=f"the connection to the target was lost: {error.strerror or error}")
+                report(error=f"the connection to the target was lost: {error.strerror or error}")
                 failed.set()
                 continue
             with lock:
                 sent_bytes += _HEADER.size + len(chunk)
-                _print(sent=sent_bytes)
+                report(sent=sent_bytes)
 
     threads = [threading.Thread(target=serve, args=(each,), daemon=True) for each in connections]
     for thread in threads:
@@ -191,7 +191,7 @@ def receive(config: dict[str, Any]) -> None:
     family = socket.AF_INET6 if ":" in config["address"] else socket.AF_INET
     with socket.create_server((config["address"], 0), family=family) as server:
         server.settimeout(PATIENCE_S)
-        _print(port=server.getsockname()[1])
+        report(port=server.getsockname()[1])
         connections = [server.accept()[0] for _ in range(config["connections"])]
     stream = _Ordered()
     stream.opened(len(connections))
@@ -233,7 +233,7 @@ def receive(config: dict[str, Any]) -> None:
                 target.unlink()
         raise
     connections[0].sendall(b"!")
-    _print(received=True)
+    report(received=True)
 
 
 def _compressor(level: int) -> Callable[[bytes], bytes]:
@@ -252,7 +252,8 @@ def _expander(level: int) -> Callable[[bytes], bytes]:
     return zstandard.ZstdDecompressor().decompress
 
 
-def _print(**event: Any) -> None:
+def report(**event: Any) -> None:
+    """Print an event as a line of JSON."""
     sys.stdout.write(json.dumps(event) + "\n")
     sys.stdout.flush()
 
@@ -263,7 +264,7 @@ def main() -> None:
     try:
         (send if config["role"] == "send" else receive)(config)
     except (OSError, tarfile.TarError) as error:
-        _print(error=f"{getattr(error, 'strerror', None) or error}")
+        report(error=f"{getattr(error, 'strerror', None) or error}")
         sys.exit(1)
 
 
