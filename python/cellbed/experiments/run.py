@@ -257,7 +257,8 @@ def _drive(
             process = _with_reports(process, each, raw, bed, sockets)
             process = _with_tcp(process, each, scenario, bed, record, names, chosen_tcp)
             if not process.load:
-                if isinstance(process, Command) and each.name not in by_memory:
+                is_single = len(plan.servers[each.name]) == 1
+                if isinstance(process, Command) and is_single and each.name not in by_memory:
                     process = migrations.with_state(process)
                 servers.setdefault((each.name, process.node), []).append(process)
             return process
