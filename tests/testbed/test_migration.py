@@ -131,6 +131,18 @@ def test_the_report_has_the_phases_and_when_a_move_has_paid(run: Path) -> None:
     assert "shop: drain" in page
 
 
+@pytest.mark.slow
+@needs_nginx
+def test_a_run_whose_migration_fails_is_disturbed(tmp_path: Path) -> None:
+    server = f'{{ on = "edge", command = "{sys.executable} -m http.server 8080" }}'
+    other = f'[apps.other]\nkind = "program"\nserver = {server}\n'
+    move = '[[migrations]]\napp = "shop"\nto = "edge-0"\nat = "1 s"\nstrategy = "redeploy"\n'
+    scenario = NODES.replace("15 s", "4 s") + NGINX + other + move
+    run = run_apart(files(tmp_path), scenario)
+    (reason,) = [each for each in json.loads((run / "summary.json").read_text())["disturbances"] if "redeploy" in each]
+    assert "redeploy of shop to edge-0 failed: shop.edge-0.server: port 8080 of edge-0 is in use already" in reason
+
+
 OWN = """
 [apps.vision]
 kind = "image-classification"
