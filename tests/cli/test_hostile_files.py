@@ -247,7 +247,6 @@ OWN = {
     "testbed/nodes/container.py": "files of a folder that only this run writes",
     "testbed/machine/events.py": "standard error of a child process",
     "testbed/migration/checkpoint.py": "images in a folder of ours, and files of the kernel",
-    "testbed/migration/listening.py": "files of the kernel",
     "testbed/migration/snapshot.py": "programs of this machine, started at a node",
     "testbed/migration/state_sockets.py": "a file that this run has written",
     "testbed/programs/pressure.py": "files of the kernel",
