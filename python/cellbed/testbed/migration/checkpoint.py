@@ -33,7 +33,7 @@ from cellbed.testbed.migration.criu import VARIABLE, CriuError, find_criu, moved
 from cellbed.testbed.migration.snapshot import innermost
 from cellbed.testbed.migration.state_sockets import StateSockets
 from cellbed.testbed.migration.strategy import MigrationError, Move, Steps, Strategy
-from cellbed.testbed.nodes.agent import ports_in_use
+from cellbed.testbed.nodes.agent import children, descendants, ports_in_use
 from cellbed.testbed.nodes.backend import Backend, Setup
 from cellbed.testbed.nodes.container import INIT, Executed
 from cellbed.testbed.nodes.namespace import NamespaceNode
@@ -171,7 +171,7 @@ class Checkpoint(Strategy):
             move.adopt(restored)
             move.switch(established=True)
             _filter(move, move.target, ())
-            for each in tree(restored.root):
+            for each in descendants(restored.root):
                 os.kill(each, signal.SIGCONT)
         move.facts["stood_still_s"] = (time.monotonic_ns() - begin_ns) / 1e9
         yield from self.complete(move, dump)
@@ -269,26 +269,9 @@ def wait(helper: Helper, key: str) -> Waiting[Any]:
     return value
 
 
-def tree(root: int) -> list[int]:
-    """Return a process and all that descend from it."""
-    found = [root]
-    for process in found:
-        found += children(process)
-    return found
-
-
-def children(process: int) -> list[int]:
-    """Return the children of a process, in order of their begin; none if it has ended."""
-    found: list[int] = []
-    with contextlib.suppress(OSError):
-        for task in Path(f"/proc/{process}/task").iterdir():
-            found += map(int, (task / "children").read_text(encoding="utf-8").split())
-    return found
-
-
 def _unused(root: int) -> int:
     """Return a number above which a hundred are no ids of a program's processes and threads."""
-    tasks = (task.name for process in tree(root) for task in Path(f"/proc/{process}/task").iterdir())
+    tasks = (task.name for process in descendants(root) for task in Path(f"/proc/{process}/task").iterdir())
     used = {innermost(int(task)) for task in tasks}
     return next(least for least in range(300, 1 << 15, 100) if used.isdisjoint(range(least, least + 101)))
 
@@ -312,7 +295,7 @@ def root_of(process: Running) -> int:
 def stop(root: int) -> list[int]:
     """Stop a process and its children, and wait until they are; return all of them."""
     stopped: list[int] = []
-    while new := [each for each in tree(root) if each not in stopped]:
+    while new := [each for each in descendants(root) if each not in stopped]:
         for process in new:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGSTOP)
@@ -338,7 +321,7 @@ def external_files(root: int) -> list[tuple[str, str]]:
     """Return the open files of a program that lie on no mount of its own, such as its output: path on this machine,
     and name for CRIU."""
     found = {}
-    for process in tree(root):
+    for process in descendants(root):
         folder = Path(f"/proc/{process}")
         with contextlib.suppress(OSError):
             mounts = {line.split()[0] for line in (folder / "mountinfo").read_text(encoding="utf-8").splitlines()}
@@ -368,7 +351,7 @@ def files_that_move(move: Move, processes: Sequence[int], folder: Path, home: st
             continue
         node = move.source if program.node == move.source.name else move.target
         seen = process.home if isinstance(process, Restored) else node.inside(program.command.folder or "")
-        if both := own & names_in_use(tree(root_of(process)), seen):
+        if both := own & names_in_use(descendants(root_of(process)), seen):
             raise MigrationError(
                 f"{program.name} uses '{min(both)}' on {program.node}, too: give one of them a `folder`"
             )

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from cellbed.testbed.migration.channel import Helper
-from cellbed.testbed.migration.checkpoint import Checkpoint, Waiting, children, taken, wait
+from cellbed.testbed.migration.checkpoint import Checkpoint, Waiting, taken, wait
 from cellbed.testbed.migration.strategy import MigrationError, Move, Steps
 from cellbed.testbed.migration.transfer import STALL_S
+from cellbed.testbed.nodes.agent import children
 
 _PIPE_BYTES = 4 << 20
 """Of the pipe through which CRIU reads pages, rounded up as the kernel does. Without it CRIU fails when pages are asked

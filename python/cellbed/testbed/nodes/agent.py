@@ -284,13 +284,18 @@ FIRST_FORWARDED = 1 << 31
 
 def descendants(process: int) -> list[int]:
     """Return a process and all that descend from it."""
-    found, waiting = [], [process]
-    while waiting:
-        process = waiting.pop()
-        found.append(process)
-        with contextlib.suppress(OSError):
-            for task in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208 - ten times as fast
-                waiting += map(int, _read(Path(f"/proc/{process}/task/{task}/children")).split())
+    found = [process]
+    for each in found:
+        found += children(each)
+    return found
+
+
+def children(process: int) -> list[int]:
+    """Return the children of a process, in order of their begin; none if it has ended."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for task in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208 - ten times as fast
+            found += map(int, _read(Path(f"/proc/{process}/task/{task}/children")).split())
     return found
 
 
