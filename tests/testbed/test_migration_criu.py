@@ -270,6 +270,10 @@ def test_fifty_moves_back_and_forth_keep_one_connection(place: Place) -> None:
             node, strategy = ("edge-0", "cloud-0")[number % 2], list(STRATEGIES)[number % 4 // 2]
             moved = place.run("migrate", "store", "--to", node, "--strategy", strategy)
             assert moved.returncode == 0, moved.stderr
+            # Without a pause, TCP would find the store stopped again and again, and double its own pause each time.
+            count, deadline = redis(place, "GET", "count"), time.monotonic() + 90
+            while redis(place, "GET", "count") == count:
+                assert time.monotonic() < deadline, f"no write within 90 s after move {number + 1}"
     assert left_of_moves(place) == []
 
 
