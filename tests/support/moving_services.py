@@ -36,6 +36,31 @@ class Place:
             output, errors = process.communicate()
         return subprocess.CompletedProcess(words, process.returncode, output, errors)
 
+    @property
+    def record(self) -> tuple[str, dict[str, Any]]:
+        """The identifier of the testbed, and its record."""
+        (path,) = (self.folder / "state" / "cellbed" / "live").glob("testbed-*.json")
+        found: dict[str, Any] = json.loads(path.read_text())
+        return path.stem, found
+
+    def kill_and_clean(self, moving: subprocess.Popen[str]) -> None:
+        """Kill the testbed while a command moves a service, which must report that, and clean up."""
+        os.kill(self.record[1]["process"], signal.SIGKILL)
+        assert "the testbed has ended" in moving.communicate()[1]
+        assert self.run("clean").returncode == 0
+
+    @contextlib.contextmanager
+    def occupied(self, node: str, port: int) -> Iterator[None]:
+        """Meanwhile another program of a node listens at a port."""
+        code = f"import socket, time; s = socket.create_server(('', {port})); print('up', flush=True); time.sleep(600)"
+        with self.popen("exec", node, "--", sys.executable, "-c", code) as other:
+            assert other.stdout is not None
+            assert other.stdout.readline() == "up\n"
+            try:
+                yield
+            finally:
+                other.terminate()
+
     def request(self, path: str, body: str | None = None) -> str:
         """A request of the endpoint; its reply."""
         method = ["-X", "PUT", "--data-binary", body] if body is not None else []

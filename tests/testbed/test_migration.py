@@ -286,12 +286,8 @@ def test_a_failure_leaves_the_service_at_its_source_and_nothing_at_the_target(
 
 @pytest.mark.slow
 def test_a_port_that_is_in_use_at_the_target_is_an_error(place: Place) -> None:
-    listener = "import socket, time; s = socket.create_server(('', 9000)); print('up', flush=True); time.sleep(600)"
-    with place.popen("exec", "edge-0", "--", sys.executable, "-c", listener) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "up\n"
+    with place.occupied("edge-0", 9000):
         moved = place.run("migrate", "sessions", "--to", "edge-0", "--strategy", "state")
-        other.terminate()
     assert moved.returncode == 1
     assert "port 9000 of edge-0 is in use already" in moved.stderr
     assert place.servers()["sessions"] == "cloud-0"
@@ -299,14 +295,11 @@ def test_a_port_that_is_in_use_at_the_target_is_an_error(place: Place) -> None:
 
 @pytest.mark.slow
 def test_nothing_is_left_of_a_testbed_that_is_killed_while_a_service_moves(place: Place) -> None:
-    (path,) = (place.folder / "state" / "cellbed" / "live").glob("testbed-*.json")
-    record, since = json.loads(path.read_text()), len(events(place))
+    (identifier, record), since = place.record, len(events(place))
     with place.popen("migrate", "sessions", "--to", "edge-0", "--strategy", "state") as moving:
         wait_for(place, since, event="move phase began", what="sessions: round 1")
-        os.kill(record["process"], signal.SIGKILL)
-        assert "the testbed has ended" in moving.communicate()[1]
-    assert place.run("clean").returncode == 0
-    nothing_of(path.stem, place)
+        place.kill_and_clean(moving)
+    nothing_of(identifier, place)
     assert not Path(record["scratch"]).exists()
 
 

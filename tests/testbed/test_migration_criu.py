@@ -204,8 +204,7 @@ def left_of_moves(place: Place) -> list[str]:
 
 def files_of(place: Place, pattern: str) -> list[str]:
     """Nodes in whose folders there are files of a name."""
-    (path,) = (place.folder / "state" / "cellbed" / "live").glob("testbed-*.json")
-    scratch = json.loads(path.read_text())["scratch"]
+    scratch = place.record[1]["scratch"]
     nodes = [each.name for each in Path(scratch).glob("*-0")]
     assert {"cloud-0", "edge-0"} <= {*nodes}
     return [
@@ -377,8 +376,7 @@ def test_redis_goes_on_as_it_was_when_its_pages_do_not_arrive(place: Place) -> N
 
 def kill(place: Place, victim: str) -> None:
     """Kill the program that moves, or all processes of the move at the target."""
-    (path,) = (place.folder / "state" / "cellbed" / "live").glob("testbed-*.json")
-    controller, roots = json.loads(path.read_text())["process"], list[int]()
+    controller, roots = place.record[1]["process"], list[int]()
     if victim == "source":
         roots = [each["pid"] for each in events(place) if (each["event"], each.get("node")) == STARTED_AT_SOURCE][-1:]
     while not roots:
@@ -459,17 +457,14 @@ def test_a_killed_program_is_reported_and_lives_at_one_place_at_most(restarting:
 @pytest.mark.parametrize("phase", PHASES)
 def test_nothing_is_left_of_a_testbed_that_is_killed_while_redis_moves(tmp_path: Path, phase: str) -> None:
     with standing(tmp_path, NODES + REDIS) as place:
-        (path,) = (tmp_path / "state" / "cellbed" / "live").glob("testbed-*.json")
-        record = json.loads(path.read_text())
+        identifier, record = place.record
         networks = {Path(f"/proc/{each}/ns/net").readlink() for each in descendants(record["process"])}
         networks.discard(Path("/proc/self/ns/net").readlink())
         assert len(networks) > 1
         fill(place)
         moving, _ = moving_in_phase(place, phase)
-        os.kill(record["process"], signal.SIGKILL)
-        assert "the testbed has ended" in moving.communicate()[1]
-        assert place.run("clean").returncode == 0
-        nothing_of(path.stem, place)
+        place.kill_and_clean(moving)
+        nothing_of(identifier, place)
         assert not Path(record["scratch"]).exists()
         left = [each for each in Path("/proc").glob("[0-9]*/ns/net") if link(each) in networks]
         assert not [each for each in left if not has_ended(int(each.parts[2]))]
@@ -486,12 +481,8 @@ def link(path: Path) -> Path | None:
 @needs_redis
 def test_a_port_that_is_in_use_at_the_target_is_an_error(place: Place) -> None:
     redis(place, "FLUSHALL")
-    listener = "import socket, time; s = socket.create_server(('', 6379)); print('up', flush=True); time.sleep(600)"
-    with place.popen("exec", "edge-0", "--", sys.executable, "-c", listener) as other, writing(place):
-        assert other.stdout is not None
-        assert other.stdout.readline() == "up\n"
+    with place.occupied("edge-0", 6379), writing(place):
         moved = place.run("migrate", "store", "--to", "edge-0", "--strategy", "stop-and-copy")
-        other.terminate()
         assert moved.returncode == 1
         assert "port 6379 of edge-0 is in use already" in moved.stderr
         assert place.servers()["store"] == "cloud-0"

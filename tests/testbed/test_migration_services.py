@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -233,13 +231,10 @@ def test_two_services_cross_each_other_under_load(place: Place) -> None:
 
 
 def test_no_process_is_left_of_a_testbed_that_is_killed_while_postgres_moves(place: Place) -> None:
-    (path,) = (place.folder / "state" / "cellbed" / "live").glob("testbed-*.json")
-    record, since = json.loads(path.read_text()), len(events(place))
+    (identifier, record), since = place.record, len(events(place))
     with place.popen("migrate", "base", "--to", "edge-0", "--strategy", "stop-and-copy") as moving:
         wait_for(place, since, event="move phase began", what="base: transfer")
-        os.kill(record["process"], signal.SIGKILL)
-        assert "the testbed has ended" in moving.communicate()[1]
-    assert place.run("clean").returncode == 0
-    nothing_of(path.stem, place)
+        place.kill_and_clean(moving)
+    nothing_of(identifier, place)
     folders = [folder for each in Path("/proc").glob("[0-9]*/cwd") if (folder := link(each)) is not None]
     assert not [each for each in folders if each.is_relative_to(record["scratch"])]

@@ -268,9 +268,9 @@ def _drive(
             if (app, node) not in servers:
                 each = next(each for each in deployed if each.name == app)
                 there = replace(each, servers=[plan.node(node)])
-                for process in [prepared(it, each) for it in _server_programs(there, raw, scenario.seed)]:
-                    for receiver in _receivers([process], each, bed, telemetry):
-                        supervisor.start(receiver, bed.nodes[node])
+                found = [prepared(process, each) for process in _server_programs(there, raw, scenario.seed)]
+                for receiver in _receivers(found, each, bed, telemetry):
+                    supervisor.start(receiver, bed.nodes[node])
             return servers[app, node]
 
         # CRIU does not move the connection of a service that can pass its state on.
