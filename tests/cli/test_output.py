@@ -92,26 +92,41 @@ def test_an_interrupted_export_leaves_nothing(archive: Archive, tmp_path: Path) 
     assert [path.name for path in out.iterdir()] == (["long"] if done.returncode == 0 else [])
 
 
-IN_POLARS = """
+INTERRUPTED = """
 import signal
 import time
+import weakref
 from cellbed.support.interruption import keep_interruptions
 keep_interruptions()
 import polars as pl
+
 def interrupt(column):
     signal.raise_signal(signal.SIGINT)
     print("continued")
     return column
+
+class Thing:
+    def __del__(self):
+        if {place!r} == "__del__":
+            interrupt(None)
+
 try:
-    pl.select(pl.lit(1).map_batches(interrupt, return_dtype=pl.Int32))
-    time.sleep(3600)
+    if {place!r} == "polars":
+        pl.select(pl.lit(1).map_batches(interrupt, return_dtype=pl.Int32))
+    thing = Thing()
+    if {place!r} == "weakref":
+        weakref.finalize(thing, interrupt, None)
+    del thing
+    time.sleep(30)
 except KeyboardInterrupt:
     print("interrupted")
 """
 
 
-def test_an_interrupt_within_polars_arrives_after_it() -> None:
-    done = subprocess.run([sys.executable, "-c", IN_POLARS], capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("place", ["polars", "weakref", "__del__"])
+def test_an_interrupt_where_python_drops_exceptions_arrives_afterwards(place: str) -> None:
+    program = INTERRUPTED.format(place=place)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "continued\ninterrupted\n", "")
 
 

@@ -23,7 +23,9 @@ from cellbed.support.errors import CellbedError
 _LEAST_MIB = 1200
 """Addresses with which Polars starts, MiB."""
 _RETRY_S = 0.01
-"""Delay of an interruption that arrives in a call of Polars."""
+"""Delay of an interruption where an exception would be lost."""
+_LOSING = frozenset({"polars", "weakref", "_weakrefset"})
+"""Packages whose functions are called where an exception is a panic or is ignored."""
 _came = False
 
 
@@ -62,7 +64,7 @@ def held_back() -> Iterator[None]:
 def _note(number: int, frame: FrameType | None) -> None:
     global _came
     _came = True
-    if _is_in_polars(frame):
+    if _is_lost_in(frame):
         retry = threading.Timer(_RETRY_S, signal.pthread_kill, (threading.main_thread().ident, number))
         retry.daemon = True
         retry.start()
@@ -70,10 +72,10 @@ def _note(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _is_in_polars(frame: FrameType | None) -> bool:
-    """Return whether a function of Polars is active."""
+def _is_lost_in(frame: FrameType | None) -> bool:
+    """Return whether Python would drop an exception: in Polars, in a weak reference's callback, in `__del__`."""
     while frame is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] == "polars":
+        if frame.f_globals.get("__name__", "").partition(".")[0] in _LOSING or frame.f_code.co_name == "__del__":
             return True
         frame = frame.f_back
     return False
