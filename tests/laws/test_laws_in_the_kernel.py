@@ -187,7 +187,6 @@ congestion_control = """
 @pytest.mark.slow
 @pytest.mark.needs_tun
 @needs_limits
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("law", shipped())
 def test_unmodified_programs_run_under_each_law(tmp_path: Path, law: str) -> None:
     for program in ("curl", "iperf3", "nginx", "openssl"):

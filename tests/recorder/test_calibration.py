@@ -112,7 +112,6 @@ def test_what_is_wrong_is_said_in_one_sentence(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_a_network_behind_real_sockets_is_told_as_it_is(secret: Path, tmp_path: Path) -> None:
     """Less than five minutes, by definition."""
     link = {"kind": "radio", "profile": "lowband-good", "seed": 3}

@@ -30,7 +30,7 @@ needs_relay = pytest.mark.skipif(machine.find("turnserver") is None, reason="cot
 
 def real(function):  # type: ignore[no-untyped-def]
     """A test with browsers on nodes."""
-    for mark in (pytest.mark.needs_tun, pytest.mark.timeout(300), needs_browser, needs_relay):
+    for mark in (pytest.mark.needs_tun, needs_browser, needs_relay):
         function = mark(function)
     return function
 

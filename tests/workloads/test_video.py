@@ -46,7 +46,7 @@ needs_players = pytest.mark.skipif(
 def real(function):  # type: ignore[no-untyped-def]
     """A test with a browser on a node."""
     needs = (needs_browser, needs_nginx, needs_openssl, needs_ffmpeg, needs_players)
-    for mark in (pytest.mark.needs_tun, pytest.mark.timeout(400), *needs):
+    for mark in (pytest.mark.needs_tun, *needs):
         function = mark(function)
     return function
 

@@ -42,7 +42,7 @@ needs_openssl = pytest.mark.skipif(machine.find("openssl") is None, reason="open
 
 def real(function):  # type: ignore[no-untyped-def]
     """A test with a browser on a node."""
-    for mark in (pytest.mark.needs_tun, pytest.mark.timeout(400), needs_browser, needs_nginx, needs_openssl):
+    for mark in (pytest.mark.needs_tun, needs_browser, needs_nginx, needs_openssl):
         function = mark(function)
     return function
 

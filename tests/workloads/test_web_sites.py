@@ -332,7 +332,6 @@ CLOUD = '[nodes.cloud]\ncpus = 1.0\nmemory = "256 MiB"\n'
 
 
 @pytest.mark.needs_tun
-@pytest.mark.timeout(400)
 @needs_browser
 @needs_nginx
 def test_a_site_is_replayed_with_origins_at_different_distances(tmp_path: Path) -> None:
@@ -364,7 +363,6 @@ def test_a_site_is_replayed_with_origins_at_different_distances(tmp_path: Path) 
 
 @pytest.mark.needs_tun
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 @needs_browser
 @pytest.mark.parametrize(("keys", "protocol"), [('version = "1.1"\n', "http/1.1"), ('version = "3"\n', "h3")])
 def test_versions_of_a_replay_by_caddy(tmp_path: Path, keys: str, protocol: str) -> None:
@@ -434,7 +432,6 @@ def test_a_har_of_playwright_has_every_reply(tmp_path: Path, two_origins: tuple[
 
 @pytest.mark.needs_tun
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 @needs_browser
 @needs_nginx
 @needs_proxy
