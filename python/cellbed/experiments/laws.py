@@ -64,9 +64,7 @@ class Comparison:
         """
         laws, rivals = (_laws(each, beside, self.virtual) for each in (self.laws, self.against))
         links = {
-            text if _is_rate(text, beside) else Path(text).name: [
-                _direction(text, way, beside) for way in ("up", "down")
-            ]
+            text if _is_rate(text, beside) else Path(text).name: [_direction(text, way, beside) for way in _WAYS]
             for text in self.links
         }
         way = "" if self.upload else " --reverse"
@@ -148,9 +146,9 @@ def _laws(texts: Sequence[str], beside: Path, virtual: bool) -> dict[str, str]:
         if isinstance(control, Law):
             control.compiled("host" if virtual else "kernel")
         laws[name_of(control)] = CONGESTION_CONTROL.show(control)
-    controls = [name for name in laws if name in KERNEL_CONTROLS and not virtual]
-    if problems := [wrong for name in controls if (wrong := congestion_problem(name, kernel))]:
-        raise CellbedError(f"{'; '.join(problems)}; or --virtual")
+    problems = [congestion_problem(name, kernel) for name in laws if name in KERNEL_CONTROLS and not virtual]
+    if any(problems):
+        raise CellbedError(f"{'; '.join(filter(None, problems))}; or --virtual")
     if len(laws) < len(texts):
         raise CellbedError("two laws have the same name: give each header its own")
     return laws

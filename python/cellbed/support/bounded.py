@@ -41,19 +41,16 @@ def run_bounded(
         subprocess.TimeoutExpired: It has not ended in time.
     """
 
+    limits = {resource.RLIMIT_FSIZE: _WRITTEN, resource.RLIMIT_CPU: int(timeout_s) + 1, resource.RLIMIT_CORE: 0}
+    if memory is not None:
+        limits[resource.RLIMIT_AS] = memory
+
     def limit() -> None:
         die_with_parent()
-        seconds = int(timeout_s) + 1
-        for kind, value in (
-            (resource.RLIMIT_AS, memory),
-            (resource.RLIMIT_FSIZE, _WRITTEN),
-            (resource.RLIMIT_CPU, seconds),
-            (resource.RLIMIT_CORE, 0),
-        ):
+        for kind, value in limits.items():
             most = resource.getrlimit(kind)[1]
-            if value is not None:
-                least = value if most == resource.RLIM_INFINITY else min(value, most)
-                resource.setrlimit(kind, (least, least))
+            least = value if most == resource.RLIM_INFINITY else min(value, most)
+            resource.setrlimit(kind, (least, least))
 
     with temporary_folder() as folder, (folder / "out").open("w+b") as output, (folder / "err").open("w+b") as errors:
         process = subprocess.Popen(
@@ -67,9 +64,12 @@ def run_bounded(
         )
         ended = False
         try:
-            ended = _wait(process, timeout_s)
+            with os.fdopen(os.pidfd_open(process.pid), "rb", buffering=0) as descriptor:
+                poll = select.poll()
+                poll.register(descriptor, select.POLLIN)
+                ended = bool(poll.poll(timeout_s * 1e3))
         finally:
-            # Its number is not given to another group before it is waited for.
+            # No other group can have its number before it is waited for.
             with contextlib.suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -80,17 +80,6 @@ def run_bounded(
         output.seek(0)
         errors.seek(0)
         return subprocess.CompletedProcess(command, process.returncode, output.read(), errors.read())
-
-
-def _wait(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
-    """Return whether a process ends in time; it is not waited for."""
-    descriptor = os.pidfd_open(process.pid)
-    try:
-        poll = select.poll()
-        poll.register(descriptor, select.POLLIN)
-        return bool(poll.poll(timeout_s * 1e3))
-    finally:
-        os.close(descriptor)
 
 
 def _kill_marked(mark: bytes) -> None:
