@@ -15,22 +15,28 @@ const u32 cellbed_law_size = sizeof(struct law);
 /* Whether the law has set a window of 0. */
 u32 cellbed_law_no_window;
 
+static inline void cellbed_note_window(const struct window *window)
+{
+	if (!window->cwnd)
+		cellbed_law_no_window = 1;
+}
+
 void cellbed_law_init(struct law *law, struct window *window)
 {
 	law_init(law, window);
-	cellbed_law_no_window |= !window->cwnd;
+	cellbed_note_window(window);
 }
 
 void cellbed_law_ack(struct law *law, struct window *window, const struct sample *sample)
 {
 	law_ack(law, window, sample);
-	cellbed_law_no_window |= !window->cwnd;
+	cellbed_note_window(window);
 }
 
 void cellbed_law_event(struct law *law, struct window *window, u32 event)
 {
 	law_event(law, window, event);
-	cellbed_law_no_window |= !window->cwnd;
+	cellbed_note_window(window);
 }
 
 void cellbed_law_show(const struct law *law, u64 *shown)

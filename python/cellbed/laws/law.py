@@ -169,6 +169,8 @@ def _run(command: list[str], blamed: Path) -> bytes:
         done = run_bounded(command, timeout_s=_PATIENCE_S, environment={"LC_ALL": "C"}, memory=_COMPILER_MEMORY)
     except subprocess.TimeoutExpired:
         raise LawError(f"{blamed}: not compiled within {_PATIENCE_S} s") from None
+    except OSError as error:
+        raise LawError(f"{blamed}: not compiled: {error.strerror}") from None
     if done.returncode:
         lines = done.stderr.decode(errors="replace").splitlines()
         first = next((line for line in lines if " error: " in line), lines[-1] if lines else "no message")

@@ -40,10 +40,8 @@ def run_bounded(
         OSError: The program cannot be started.
         subprocess.TimeoutExpired: It has not ended in time.
     """
-
     limits = {resource.RLIMIT_FSIZE: _WRITTEN, resource.RLIMIT_CPU: int(timeout_s) + 1, resource.RLIMIT_CORE: 0}
-    if memory is not None:
-        limits[resource.RLIMIT_AS] = memory
+    limits |= {resource.RLIMIT_AS: memory} if memory is not None else {}
 
     def limit() -> None:
         die_with_parent()
