@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from in_process import cellbed
 from law_examples import fixed
 
@@ -12,8 +14,12 @@ from law_examples import fixed
 def test_ls_lists_shipped_laws_that_run_in_virtual_time() -> None:
     done = cellbed("cc", "ls", "--json")
     laws = {each["name"]: each for each in json.loads(done.stdout)}
-    assert laws["copa"] == {"name": "copa", "origin": "cellbed", "virtual": True, "title": "Copa"}
-    assert "vegas" in cellbed("cc", "ls").stdout
+    compared = laws["copa"]["compared"]
+    assert laws["copa"] == {"name": "copa", "origin": "cellbed", "virtual": True, "title": "Copa", "compared": compared}
+    assert "genericCC" in compared
+    assert compared in cellbed("cc", "describe", "copa").stdout
+    assert all(each["compared"] for each in laws.values() if each["origin"] == "cellbed")
+    assert any(line.startswith("vegas") and "tcp_vegas.c" in line for line in cellbed("cc", "ls").stdout.splitlines())
 
 
 def test_describe_prints_publication_and_path(tmp_path: Path) -> None:
@@ -21,7 +27,9 @@ def test_describe_prints_publication_and_path(tmp_path: Path) -> None:
     assert "Brakmo" in shown
     assert "vegas.h" in shown
     fixed(tmp_path / "mine.h")
-    assert "A law of tests." in cellbed("cc", "describe", "./mine.h", cwd=tmp_path).stdout
+    own = cellbed("cc", "describe", "./mine.h", cwd=tmp_path).stdout
+    assert "A law of tests." in own
+    assert "implementation: not compared" in own
     done = cellbed("cc", "describe", "no-such-law")
     assert done.returncode == 2
     assert "no-such-law" in done.stderr
@@ -65,9 +73,37 @@ def test_compare_refuses_what_is_no_law_link_or_number(tmp_path: Path) -> None:
         ("cubic,vegass", "10 Mbit/s", "1", "there is no law 'vegass': did you mean 'vegas'"),
         ("cubic,./no.h", "10 Mbit/s", "1", "no.h"),
         ("cubic", "no-such-link", "1", "no-such-link"),
+        ("cubic", "20mbit", "1", "'20mbit' has an unknown unit: write '20 Mbit/s'"),
+        ("cubic", "20", "1", "'20' has no unit: write '20 Mbit/s'"),
+        ("cubic", "20 Mbps", "1", "write '20 Mbit/s'"),
         ("cubic", "10 Mbit/s", "0", "--flows"),
     ):
         words = ["cc", "compare", "--laws", laws, "--links", links, "--flows", flows, "--virtual"]
         done = cellbed(*words, cwd=tmp_path)
         assert done.returncode == 2
         assert problem in done.stderr
+
+
+def test_compare_takes_a_rate_without_a_space(tmp_path: Path) -> None:
+    words = ["cc", "compare", "--laws", "cubic", "--links", "20Mbit/s", "--seconds", "2", "--virtual", "--json"]
+    done = cellbed(*words, "--repetitions", "1", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)[0]["link"] == "20Mbit/s"
+
+
+def test_compare_names_all_laws_that_this_kernel_lacks_in_one_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cellbed.experiments.laws.available_congestion_controls", lambda: ("reno",))
+    done = cellbed("cc", "compare", "--laws", "cubic,reno,bbr", "--links", "20 Mbit/s", cwd=tmp_path)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "'cubic' is not available" in done.stderr
+    assert "'bbr' is not available" in done.stderr
+
+
+def test_compare_needs_the_compiler_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = cellbed("cc", "compare", "--laws", "copa,vegas", "--links", "20 Mbit/s", "--virtual", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.count("apt install") == 1

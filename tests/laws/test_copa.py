@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
@@ -56,13 +57,22 @@ def left_slow_start() -> tuple[HostLaw, Callable[..., int]]:
     return law, ack
 
 
-def test_velocity_doubles_after_three_round_trips_in_one_direction() -> None:
+def test_velocity_doubles_from_the_second_round_trip_in_one_direction_on() -> None:
     law, ack = left_slow_start()
-    # Without a queue the window grows by v / delta = 2 v per round trip; v = 1, 1, 1, 2, 4, 8.
-    windows = [ack(1.2 + i / 10, 100, law.window.cwnd) for i in range(6)]
-    assert windows == [102, 104, 106, 110, 118, 134]
-    # A turn: v = 1. Down by 2.
-    assert ack(1.8, 300, law.window.cwnd) == 132
+    # Without a queue the window grows by v / delta = 2 v per round trip; v = 1, 1, 2, 4, 8.
+    windows = [ack(1.2 + i * 0.101, 100, law.window.cwnd) for i in range(5)]
+    assert windows == [102, 104, 108, 116, 132]
+    # The round trip of a turn has the velocity of the way there, 16; the next one 1.
+    assert ack(2.0, 300, law.window.cwnd) == 132 - 32
+    assert ack(2.3, 300, law.window.cwnd) == 100 - 2
+
+
+def test_velocity_is_at_most_delta_times_the_window() -> None:
+    law, ack = left_slow_start()
+    windows = [law.window.cwnd] + [ack(1.2 + i * 0.101, 100, law.window.cwnd) for i in range(12)]
+    growth = [after / before for before, after in pairwise(windows)]
+    assert max(growth) <= 2
+    assert growth[-1] > 1.5
 
 
 def behind_a_lasting_queue() -> tuple[HostLaw, Callable[..., int]]:
@@ -81,9 +91,9 @@ def behind_a_lasting_queue() -> tuple[HostLaw, Callable[..., int]]:
 @pytest.mark.parametrize(
     ("losses", "expected"),
     [
-        (0, 10),  # 3 at 1.6 s, + 1 per round trip: 10 at 2.3 s
-        (1, 5),  # halved
-        (3, 2),  # 10, 5, 2: delta <= 0.5
+        (0, 6),  # 3 at 1.7 s, + 1 per round trip of 150 ms: 6 at 2.3 s
+        (1, 3),  # halved
+        (3, 2),  # 6, 3, 2: delta <= 0.5
     ],
 )
 def test_lasting_queue_selects_additive_increase_and_multiplicative_decrease_of_inverse_delta(
@@ -93,15 +103,16 @@ def test_lasting_queue_selects_additive_increase_and_multiplicative_decrease_of_
     for _ in range(losses):
         law.event(LOSS)
     before = law.window.cwnd
-    # Far above the target the window falls by v / delta in a round trip; v = 1 after the turn.
-    assert before - ack(2.4, 1000, before) == expected
+    # Far above the target the window falls by v / delta in a round trip.
+    velocity = law.shown()[2]
+    assert before - ack(2.4, 1000, before) == velocity * expected
 
 
 def test_nearly_empty_queue_restores_the_default_mode() -> None:
     law, ack = behind_a_lasting_queue()
     ack(2.4, 100, 1)
-    before = law.window.cwnd
-    assert before - ack(2.5, 1000, before) == 2
+    before, velocity = law.window.cwnd, law.shown()[2]
+    assert before - ack(2.5, 1000, before) == velocity * 2
 
 
 def test_loss_does_not_change_the_window_in_default_mode_and_a_timeout_restarts_slow_start() -> None:

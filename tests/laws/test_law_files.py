@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from cellbed.laws.law import Law, LawError, find, read, shipped
+from cellbed.laws.law import FOLDER, Law, LawError, Target, find, read, shipped
+from cellbed.support.user_folders import cache_folder
+from descendants import descendants
 from host_laws import HostLaw
 from law_examples import fixed
 
@@ -70,6 +74,66 @@ def test_error_of_the_compiler_has_file_and_line(tmp_path: Path) -> None:
     with pytest.raises(LawError, match=r"mine\.h:15:\d+: error:.*no_such_function") as refused:
         law.compiled("host")
     assert len(str(refused.value).splitlines()) == 1
+
+
+def test_error_of_the_compiler_has_no_folder_but_the_one_of_the_law(tmp_path: Path) -> None:
+    law = read(fixed(tmp_path / "mine.h", ack='\n#include "law.h"\nlaw_min(1);'))
+    with pytest.raises(LawError) as refused:
+        law.compiled("host")
+    assert str(FOLDER) not in str(refused.value)
+    own = read(fixed(tmp_path / "own.h", ack="extern int missing(void); window->ssthresh = missing();"))
+    with pytest.raises(LawError, match="undefined symbol: missing") as refused:
+        own.load()
+    assert str(cache_folder()) not in str(refused.value)
+
+
+@pytest.mark.parametrize("target", ["host", "kernel"])
+@pytest.mark.parametrize(
+    ("outside", "inside"),
+    [("", "static u32 shared; window->ssthresh = shared++;"), ("u32 shared;", "window->ssthresh = shared++;")],
+)
+def test_variable_that_all_connections_share_is_refused(
+    tmp_path: Path, target: Target, outside: str, inside: str
+) -> None:
+    text = fixed(tmp_path / "mine.h", ack=inside).read_text()
+    (tmp_path / "mine.h").write_text(text.replace("struct law {", f"{outside}\nstruct law {{"))
+    with pytest.raises(LawError, match="all connections share the variable 'shared'"):
+        read(tmp_path / "mine.h").compiled(target)
+
+
+def test_constants_are_no_shared_variables(tmp_path: Path) -> None:
+    constants = "static const u32 steps[] = {1, 2, 3}; window->ssthresh = steps[sample->acked % 3];"
+    assert read(fixed(tmp_path / "mine.h", ack=constants)).load()
+
+
+def test_window_of_no_segments_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LawError, match="window of 0 segments"):
+        read(fixed(tmp_path / "mine.h", window=0)).load()
+
+
+@pytest.mark.parametrize("target", ["host", "kernel"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        '\n#include "pipe"\n',
+        '\n#include "/dev/zero"\n',
+        "static char large[2147483647] = {1}; law->unused = large[*text];",
+    ],
+)
+def test_compiler_is_limited_and_leaves_no_process_and_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: Target, source: str
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr("cellbed.laws.law._PATIENCE_S", 5)
+    cache = set(cache_folder().rglob("*"))
+    law = read(fixed(tmp_path / "mine.h", ack=source))
+    with contextlib.suppress(LawError):
+        law.compiled(target)
+    assert not any(str(law.path).encode() in line for line in descendants(os.getpid()).values())
+    assert not list((tmp_path / "temporary").iterdir())
+    assert not [file for file in set(cache_folder().rglob("*")) - cache if file.name.startswith(".")]
 
 
 def test_missing_function_of_a_law_is_named(tmp_path: Path) -> None:

@@ -46,10 +46,13 @@ def list_laws(as_json: Annotated[bool, typer.Option("--json", help="Print the la
     from cellbed.testbed.testbed import available_congestion_controls
 
     rows = [
-        {"name": name, "origin": "this kernel", "virtual": name in KERNEL_CONTROLS, "title": ""}
+        {"name": name, "origin": "this kernel", "virtual": name in KERNEL_CONTROLS, "title": "", "compared": ""}
         for name in available_congestion_controls() or ()
     ]
-    rows += [{"name": law.name, "origin": "cellbed", "virtual": True, "title": law.title} for law in shipped().values()]
+    rows += [
+        {"name": law.name, "origin": "cellbed", "virtual": True, "title": law.title, "compared": law.compared}
+        for law in shipped().values()
+    ]
     if as_json:
         print(json.dumps(rows, indent=2))
         return
@@ -59,13 +62,17 @@ def list_laws(as_json: Annotated[bool, typer.Option("--json", help="Print the la
     for row in rows:
         table.add_row(str(row["name"]), str(row["origin"]), "yes" if row["virtual"] else "no", str(row["title"]))
     Console().print(table)
+    print("\nBeside their authors' implementations (ratios: ours to theirs):")
+    for row in rows:
+        if row["compared"]:
+            print(f"{row['name']:14} {row['compared']}")
 
 
 @app.command()
 def describe(
     law: Annotated[str, typer.Argument(help="A law of `cellbed cc ls`, or a header.", autocompletion=_names)],
 ) -> None:
-    """Print the publication of a law, its version, and its deviations from the publication.
+    """Print a law's publication, its deviations from it, and how far it is from its authors' implementation.
 
     \b
     Examples:
@@ -76,7 +83,8 @@ def describe(
     from cellbed.support.errors import printable
 
     found = find(law, Path.cwd())
-    print(printable(f"{found.name}: {found.title}\n\n{found.description}\n\n{found.path}"))
+    beside = f"Beside its authors' implementation: {found.compared}"
+    print(printable(f"{found.name}: {found.title}\n\n{found.description}\n\n{beside}\n\n{found.path}"))
 
 
 @app.command()
@@ -128,6 +136,7 @@ def compare(
         queue,
         repetitions,
         series=virtual or os.geteuid() == 0,
+        virtual=virtual,
     )
     execution = Execution(virtual=virtual)
     plan = execution.plan(asked.write(out, Path.cwd()))

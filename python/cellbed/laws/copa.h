@@ -2,20 +2,23 @@
  *
  * V. Arun and H. Balakrishnan, "Copa: Practical Delay-Based Congestion Control for the Internet", NSDI 2018, sections
  * 2.1 and 2.2. The window moves towards the target rate 1/(delta dq), where dq = RTTstanding -
- * RTTmin; the velocity doubles after three round trips in one direction; the pacing rate is 2 cwnd / RTTstanding. If
+ * RTTmin; the velocity doubles while the window moves in one direction; the pacing rate is 2 cwnd / RTTstanding. If
  * the queue was never nearly empty in five round trips, a buffer-filling flow is competing: 1/delta then grows by 1
- * per round trip and is halved at a loss, as in the authors' implementation (genericCC).
+ * per round trip and is halved at a loss. Velocity and 1/delta change as in the authors' implementation (genericCC).
  *
  * Deviations:
  * - Minima and maxima over a period come from eighths of it: they cover between 7/8 and all of the period.
  * - A queue is nearly empty if dq <= 0.1 (RTTmax - RTTmin). With "<", a path without any jitter would never be empty.
- * - The velocity is at most delta cwnd: the window at most doubles per round trip. It also returns to 1 at the first
- *   acknowledgement that reverses the direction, as in mvfst, not only at the end of the round trip: else the window
- *   overshoots the target with the velocity of the way there.
+ * - The velocity doubles from the second round trip in one direction on, not from the third, and is at most delta cwnd,
+ *   both as in genericCC. The direction of a round trip is the one of most of its acknowledgements. The velocity returns
+ *   to 1 at the end of a round trip in the other direction, not at the first acknowledgement of it as in mvfst: the
+ *   window then overshoots, the queue empties, and several flows do not take each other for one that fills the queue.
  * - 1/delta is an integer and at least 2: halving rounds down.
  * - The window grows only while it limits the sender, and is at least 2 segments.
  * - A timeout sets the window to 2 segments and begins slow start, similar to RFC 5681. Other losses change nothing
  *   in the default mode, as published.
+ *
+ * Compared: genericCC, 20 Mbit/s, 1, 2, 4 flows: throughput 0.99, 1.02, 1.01; queue 3.6, 4.4, 6.9 ms for 2.3, 4.6, 8.3
  */
 #define LAW_OWNS_WINDOW
 #include "law.h"
@@ -23,7 +26,6 @@
 #define COPA_RTT_MIN_US 10000000u	/* period of RTTmin, section 2.1 */
 #define COPA_STANDING 2			/* RTTstanding is the minimum over 1/2 smoothed round trip, section 2.1 */
 #define COPA_PACING 2			/* pacing rate in windows per RTTstanding, section 2.1 */
-#define COPA_SAME_DIRECTION 3		/* round trips in one direction before the velocity doubles, section 2.1 */
 #define COPA_DEFAULT 2			/* 1/delta in the default mode, section 2.2, and the least */
 #define COPA_EMPTY_RTTS 5		/* the queue must be nearly empty once in these round trips, section 2.2 */
 #define COPA_EMPTY_SHARE 10		/* nearly empty: below 1/10 of the variation of round trips, section 2.2 */
@@ -45,15 +47,14 @@ enum { COPA_LEVEL, COPA_UP, COPA_DOWN };
 
 struct law {
 	struct copa_filter long_term, recent, inverted;
-	u64 window_before;	/* window at the beginning of the round trip */
+	u64 round_us;		/* beginning of the round trip */
 	u64 empty_us;		/* the last time when the queue was nearly empty; 0: not measured */
 	u32 rtt_min_us, standing_us, rtt_max_us;
 	u32 fraction;		/* of the window */
 	u32 inverse;		/* 1/delta */
 	u32 velocity;
-	u32 direction;
-	u32 same_direction;	/* round trips in this direction */
-	u32 round;
+	u32 direction;		/* of the round trip before */
+	u32 ups, downs;		/* segments acknowledged below and above the target in this round trip */
 	u32 is_steady;		/* slow start is over */
 	u32 is_competitive;
 	u32 is_loss;		/* in this round trip */
@@ -101,22 +102,13 @@ LAW_INLINE void copa_select_mode(struct law *law, u64 now_us, u32 queueing_us, u
 }
 
 /* Once per round trip: velocity and, in competitive mode, delta. */
-LAW_INLINE void copa_end_round(struct law *law, u64 window, u32 cwnd)
+LAW_INLINE void copa_end_round(struct law *law)
 {
-	u32 direction = !law->window_before || window == law->window_before ? COPA_LEVEL
-			: window > law->window_before ? COPA_UP : COPA_DOWN;
+	u32 direction = law->ups == law->downs ? COPA_LEVEL : law->ups > law->downs ? COPA_UP : COPA_DOWN;
 
-	if (direction == COPA_LEVEL || !law->is_steady) {
-		law->same_direction = 0;
-		law->velocity = 1;
-	} else if (direction != law->direction) {
-		law->same_direction = 1;
-		law->velocity = 1;
-	} else if (++law->same_direction >= COPA_SAME_DIRECTION) {
-		law->velocity = law_max(law_min(law->velocity * 2, cwnd / law_max(law->inverse, 1)), 1);
-	}
+	law->velocity = direction == COPA_LEVEL || direction != law->direction ? 1 : law->velocity * 2;
 	law->direction = direction;
-	law->window_before = window;
+	law->ups = law->downs = 0;
 	if (law->is_competitive && !law->is_loss)
 		law->inverse = law_min(law->inverse + 1, COPA_MAX_INVERSE);
 	law->is_loss = 0;
@@ -146,13 +138,16 @@ LAW_INLINE void law_ack(struct law *law, struct window *window, const struct sam
 	is_below = (u64)cwnd * queueing_us <= (u64)law->inverse * law->standing_us;
 	if (!is_below)
 		law->is_steady = 1;
-	if (law->velocity > 1 && law->direction != (is_below ? COPA_UP : COPA_DOWN)) {
-		law->velocity = 1;
-		law->same_direction = 0;
-	}
 	step = (u64)sample->acked << COPA_SHIFT;
-	if (law->is_steady)
+	if (law->is_steady) {
+		if (!is_below)
+			law->downs += sample->acked;
+		else if (is_limited)
+			law->ups += sample->acked;
+		if (law->velocity * law->inverse > cwnd)
+			law->velocity = law_max(law->velocity / 2, 1);
 		step = ((u64)law->velocity * law->inverse << COPA_SHIFT) / cwnd * sample->acked;
+	}
 	if (!is_below)
 		current = current > least + step ? current - step : least;
 	else if (is_limited)
@@ -161,8 +156,10 @@ LAW_INLINE void law_ack(struct law *law, struct window *window, const struct sam
 		current = (u64)LAW_LARGEST << COPA_SHIFT;
 	window->cwnd = current >> COPA_SHIFT;
 	law->fraction = current & ((1u << COPA_SHIFT) - 1);
-	if (law_is_round(&law->round, sample))
-		copa_end_round(law, current, window->cwnd);
+	if (sample->now_us - law->round_us > sample->rtt_us) {
+		law->round_us = sample->now_us;
+		copa_end_round(law);
+	}
 	window->pacing_rate = (u64)COPA_PACING * window->cwnd * sample->mss * 1000000u / law->standing_us;
 }
 
@@ -177,8 +174,8 @@ LAW_INLINE void law_event(struct law *law, struct window *window, enum event eve
 	window->cwnd = COPA_LEAST;
 	law->fraction = 0;
 	law->velocity = 1;
-	law->same_direction = 0;
-	law->window_before = 0;
+	law->direction = COPA_LEVEL;
+	law->ups = law->downs = 0;
 	law->is_steady = 0;
 	/* Nothing was measured during the outage. */
 	law->empty_us = 0;

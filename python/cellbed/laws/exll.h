@@ -22,6 +22,8 @@
  *    the sender: it would grow without bound;
  *  - W is at least 2 segments; a timeout sets the window to 1 segment until the next acknowledgement, as Linux does;
  *  - it does not pace.
+ *
+ * Compared: not compared: the authors' module was read, not run
  */
 #define LAW_OWNS_WINDOW
 #include "law.h"

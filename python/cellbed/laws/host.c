@@ -12,15 +12,32 @@ const u32 cellbed_law_owns_window = 0;
 /* Changes with the types that are passed. */
 const u32 cellbed_law_interface = sizeof(struct window) << 16 | sizeof(struct sample);
 const u32 cellbed_law_size = sizeof(struct law);
+/* Whether the law has set a window of 0. */
+u32 cellbed_law_no_window;
 
-void cellbed_law_init(struct law *law, struct window *window) { law_init(law, window); }
+static inline void cellbed_note_window(const struct window *window)
+{
+	if (!window->cwnd)
+		cellbed_law_no_window = 1;
+}
+
+void cellbed_law_init(struct law *law, struct window *window)
+{
+	law_init(law, window);
+	cellbed_note_window(window);
+}
 
 void cellbed_law_ack(struct law *law, struct window *window, const struct sample *sample)
 {
 	law_ack(law, window, sample);
+	cellbed_note_window(window);
 }
 
-void cellbed_law_event(struct law *law, struct window *window, u32 event) { law_event(law, window, event); }
+void cellbed_law_event(struct law *law, struct window *window, u32 event)
+{
+	law_event(law, window, event);
+	cellbed_note_window(window);
+}
 
 void cellbed_law_show(const struct law *law, u64 *shown)
 {

@@ -7,9 +7,10 @@ import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Literal
 
 from cellbed import _core
 from cellbed.support import inputs
+from cellbed.support.bounded import run_bounded
 from cellbed.support.errors import CellbedError
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.user_folders import cache_folder
@@ -31,15 +33,23 @@ KERNEL_CONTROLS = {"reno" if name == "newreno" else name: name for name in _core
 _NAME = re.compile("[a-z][a-z0-9-]{0,31}")
 _MOST_BYTES = 1 << 20
 _PATIENCE_S = 60
-_TRIAL = """\
-import sys
+_COMPILER_MEMORY = 2 << 30
+_SYMBOLS, _VARIABLE = 2, 1
+"""Of ELF: SHT_SYMTAB, STT_OBJECT."""
+_NO_WINDOW = 3
+"""Status of the trial of a law that set a window of 0."""
+_TRIAL = f"""\
+import ctypes, sys
 from cellbed import _core
 from cellbed.link import Link
 from cellbed.path import Path, Tcp
 _core.load_law("trial", sys.argv[1])
 link = Link(rate="10 Mbit/s", delay="20 ms", queue="100 kB", loss="1 %")
 Path(link, link).downloads(sizes=[5_000_000], tcp=Tcp(control="trial"), until=60 * 10**9)
+if ctypes.c_uint32.in_dll(ctypes.CDLL(sys.argv[1]), "cellbed_law_no_window").value:
+    sys.exit({_NO_WINDOW})
 """
+_COMPARED = "Compared: "
 _COMMENT = re.compile(r"/\*(.*?)\*/", re.DOTALL)
 _SHOWN = re.compile(r"^#define LAW_SHOWN\(show\)((?:.*\\\n)*.*)", re.MULTILINE)
 
@@ -64,7 +74,8 @@ class Law:
     """A congestion control law.
 
     name: letters, digits and hyphens, the header's name without its ending. path: the header. title: in one line.
-    description: publication, constants and deviations from it. shown: variables in the series of its flows.
+    description: publication, constants and deviations from it. shown: variables in the series of its flows. compared:
+    with which implementation of its authors and where, and the ratio of its figures to theirs, one line.
     """
 
     name: str
@@ -72,6 +83,7 @@ class Law:
     title: str
     description: str
     shown: tuple[str, ...] = ()
+    compared: str = "not compared"
 
     @property
     def label(self) -> str:
@@ -87,8 +99,13 @@ class Law:
         if target == "kernel":
             # <linux/tcp.h> of Linux 6.10 gave cong_control two more arguments, before the last.
             argument = 3 if kernel_version() >= (6, 10) else 1
-            return kernel_object("kernel.c", self.path, [*include, f"-DLAW_CONTROL_ARGUMENT={argument}"])
-        return _compiled(_compiler("cc", "gcc", "clang"), FOLDER / "host.c", self.path, [*include, "-shared", "-fPIC"])
+            place = kernel_object("kernel.c", self.path, [*include, f"-DLAW_CONTROL_ARGUMENT={argument}"])
+        else:
+            options = [*include, "-shared", "-fPIC", "-nostartfiles"]
+            place = _compiled(_compiler("cc", "gcc", "clang"), FOLDER / "host.c", self.path, options)
+        if name := next((each for each in _variables(place) if not each.startswith("cellbed_")), None):
+            raise LawError(f"{self.path}: all connections share the variable '{name}': put it into struct law")
+        return place
 
     def load(self) -> str:
         """Load the law into this process; returns its name among the congestion controls of virtual time.
@@ -112,16 +129,18 @@ class Law:
         if (tried := compiled.with_suffix(".tried")).exists():
             return
         try:
-            done = subprocess.run(
-                [sys.executable, "-P", "-c", _TRIAL, compiled], capture_output=True, check=False, timeout=_PATIENCE_S
-            )
+            done = run_bounded([sys.executable, "-P", "-c", _TRIAL, compiled], timeout_s=_PATIENCE_S)
         except subprocess.TimeoutExpired:
             raise LawError(f"{self.path}: did not return from a function within {_PATIENCE_S} s: a loop?") from None
         if done.returncode < 0:
             name = signal.Signals(-done.returncode).name
             raise LawError(f"{self.path}: crashed in virtual time ({name}): a division by zero, or a wrong pointer?")
-        if done.returncode == 0:
-            tried.touch()
+        if done.returncode == _NO_WINDOW:
+            raise LawError(f"{self.path}: set a window of 0 segments, with which nothing is sent: keep at least 1")
+        if done.returncode:
+            reason = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+            raise LawError(f"{self.path}: cannot run in virtual time: {_without_folders(reason, self.path)}")
+        tried.touch()
 
 
 def kernel_object(source: str, blamed: Path, options: Sequence[str] = ()) -> Path:
@@ -147,22 +166,43 @@ def _compiled(compiler: str, source: Path, blamed: Path, options: list[str]) -> 
 def _run(command: list[str], blamed: Path) -> bytes:
     """Run the compiler and return its output. Errors: :class:`LawError` with the first error."""
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            timeout=_PATIENCE_S,
-            env={**os.environ, "LC_ALL": "C"},
-        )
+        done = run_bounded(command, timeout_s=_PATIENCE_S, environment={"LC_ALL": "C"}, memory=_COMPILER_MEMORY)
     except subprocess.TimeoutExpired:
         raise LawError(f"{blamed}: not compiled within {_PATIENCE_S} s") from None
+    except OSError as error:
+        raise LawError(f"{blamed}: not compiled: {error.strerror}") from None
     if done.returncode:
         lines = done.stderr.decode(errors="replace").splitlines()
         first = next((line for line in lines if " error: " in line), lines[-1] if lines else "no message")
         hint = next((f" ({text})" for word, text in _HINTS.items() if word in first), "")
-        raise LawError(f"{blamed}: cannot be compiled: {first}{hint}")
+        raise LawError(f"{blamed}: cannot be compiled: {_without_folders(first, blamed)}{hint}")
     return done.stdout
+
+
+def _without_folders(text: str, blamed: Path) -> str:
+    """Return a message of a tool without the folders of its paths, but the one of the law."""
+    return re.sub(r"/\S*/", lambda folder: folder[0] if Path(folder[0]) == blamed.parent else "", text[:1000])
+
+
+def _variables(path: Path) -> Iterator[str]:
+    """Yield the names of the variables in the data sections of an object (64-bit ELF of this machine or BPF)."""
+    content = path.read_bytes()
+    (table,) = struct.unpack_from("<Q", content, 40)
+    size, count, names = struct.unpack_from("<HHH", content, 58)
+    sections = [struct.unpack_from("<IIQQQQIIQQ", content, table + size * n) for n in range(count)]
+
+    def text(section: int, offset: int) -> str:
+        begin = sections[section][4] + offset
+        return content[begin : content.index(0, begin)].decode(errors="replace")
+
+    for _, kind, _, _, offset, length, strings, *_ in sections:
+        if kind != _SYMBOLS:
+            continue
+        for name, info, _, section, _, _ in struct.iter_unpack("<IBBHQQ", content[offset : offset + length]):
+            place = text(names, sections[section][0]) if 0 < section < count else ""
+            if info & 15 == _VARIABLE and re.fullmatch(r"\.t?(data|bss)(\..*)?", place) and "rel.ro" not in place:
+                # Compilers name static variables of functions 'name.0' and 'function.name'.
+                yield next(part for part in reversed(text(strings, name).split(".")) if not part.isdigit())
 
 
 def name_of(control: Law | str) -> str:
@@ -204,7 +244,8 @@ def read(path: Path) -> Law:
     found = _COMMENT.search(text)
     lines = [line.strip().removeprefix("*").strip() for line in found[1].splitlines()] if found else []
     lines = [line for line in lines if not line.startswith("SPDX")]
-    described = "\n".join(lines).strip()
+    compared = [line.removeprefix(_COMPARED).strip() for line in lines if line.startswith(_COMPARED)]
+    described = "\n".join(line for line in lines if not line.startswith(_COMPARED)).strip()
     first, _, rest = described.partition("\n")
     name, colon, title = first.partition(":")
     if not colon or not title.strip():
@@ -213,7 +254,7 @@ def read(path: Path) -> Law:
         raise LawError(f"{path}: its comment names the law '{name.strip()}', not '{path.stem}' as its file")
     shows = _SHOWN.search(text)
     shown = tuple(re.findall(r"show\(([\w.]+)\)", shows[1])) if shows else ()
-    return Law(path.stem, path.absolute(), title.strip(), rest.strip(), shown)
+    return Law(path.stem, path.absolute(), title.strip(), rest.strip(), shown, *compared[:1])
 
 
 def _compiler(*names: str) -> str:

@@ -26,6 +26,8 @@
  *   1 packet of that program's. There, the window has the second to sixth tick of the forecast, which is a tenth more,
  *   and an outage gets less probable while nothing is observed.
  * - A timeout sets the window to 1 segment until the next acknowledgement.
+ *
+ * Compared: the authors' receiver and window, 2 recordings of LTE: throughput 0.91, 1.01, round trip 1.07, 1.00
  */
 #define LAW_OWNS_WINDOW
 #include "law.h"

@@ -18,6 +18,8 @@
  *  - round trips of repairs are not measured, except after a timeout;
  *  - an epoch begins at the first acknowledgement after repairs, not at their end; after a timeout, during the repairs;
  *  - ssthresh is at least 2, and not raised to 3/4 of the window.
+ *
+ * Compared: Linux's tcp_vegas.c in one simulation, 4 and 20 Mbit/s, 1, 2, 4 flows: throughput, queue and fairness equal
  */
 #include "law.h"
 

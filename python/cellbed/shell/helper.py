@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import time
 
+from cellbed.support.bounded import run_bounded
 from cellbed.support.errors import CellbedError
 from cellbed.support.prctl import die_with_parent
 from cellbed.support.temporary import temporary_folder
@@ -53,12 +54,10 @@ def is_early_pasta(version: str) -> bool:
 
 def _version(path: str) -> str:
     try:
-        done = subprocess.run(
-            [path, "--version"], capture_output=True, text=True, errors="replace", timeout=5, check=False
-        )
+        done = run_bounded([path, "--version"], timeout_s=5)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return (done.stdout + done.stderr).partition("\n")[0]
+    return (done.stdout + done.stderr).decode(errors="replace").partition("\n")[0]
 
 
 def pasta_command(path: str, place: Place, ipv6: bool, ready: str) -> list[str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 
+from cellbed.support.bounded import run_bounded
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.process import find
 
@@ -55,7 +56,7 @@ class Criu:
     def version(self) -> tuple[int, int]:
         """Its version; (0, 0) where it does not start."""
         try:
-            answer = subprocess.run([*self.command(), "--version"], capture_output=True, check=False, timeout=10)
+            answer = run_bounded([*self.command(), "--version"], timeout_s=10)
         except (OSError, subprocess.TimeoutExpired):
             return 0, 0
         found = _VERSION.search(answer.stdout)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from cellbed.scenario.nodes import VmBackend
 from cellbed.support import inputs
+from cellbed.support.bounded import run_bounded
 from cellbed.support.user_folders import cache_folder
 from cellbed.testbed.machine.cgroups import Group, Sample
 from cellbed.testbed.machine.process import find, kill, spawn
@@ -188,7 +189,7 @@ def can_use_kvm(booted: Image) -> bool:
         *("-serial", "stdio"),
     ]
     try:
-        outcome = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_S, check=False)
+        outcome = run_bounded(command, timeout_s=PROBE_S, memory=None)
         works = b"booted" in outcome.stdout
     except subprocess.TimeoutExpired:
         works = False

@@ -1,0 +1,88 @@
+"""External programs with a limit of time, memory and output, which leave neither processes nor files."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import select
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from cellbed.support.prctl import die_with_parent
+from cellbed.support.temporary import temporary_folder
+
+_MEMORY = 4 << 30
+_WRITTEN = 64 << 20
+
+
+def run_bounded(
+    command: Sequence[str | Path],
+    *,
+    timeout_s: float,
+    environment: Mapping[str, str] | None = None,
+    memory: int | None = _MEMORY,
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a program without input, in a process group and a temporary folder of its own.
+
+    At its end its process group is killed and the folder, its ``$TMPDIR``, removed; after `timeout_s` also descendants
+    that have left the group. Files that it writes, and each of its two outputs, have at most 64 MiB.
+
+    Args:
+        command: The program and its arguments.
+        timeout_s: Longest time, seconds, which is also the longest processor time of each process.
+        environment: Variables beside those of this process.
+        memory: Address space of each process, bytes; ``None``: unlimited.
+
+    Raises:
+        OSError: The program cannot be started.
+        subprocess.TimeoutExpired: It has not ended in time.
+    """
+    limits = {resource.RLIMIT_FSIZE: _WRITTEN, resource.RLIMIT_CPU: int(timeout_s) + 1, resource.RLIMIT_CORE: 0}
+    limits |= {resource.RLIMIT_AS: memory} if memory is not None else {}
+
+    def limit() -> None:
+        die_with_parent()
+        for kind, value in limits.items():
+            most = resource.getrlimit(kind)[1]
+            least = value if most == resource.RLIM_INFINITY else min(value, most)
+            resource.setrlimit(kind, (least, least))
+
+    with temporary_folder() as folder, (folder / "out").open("w+b") as output, (folder / "err").open("w+b") as errors:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=errors,
+            env={**os.environ, **(environment or {}), "TMPDIR": str(folder)},
+            process_group=0,
+            preexec_fn=limit,
+        )
+        ended = False
+        try:
+            with os.fdopen(os.pidfd_open(process.pid), "rb", buffering=0) as descriptor:
+                poll = select.poll()
+                poll.register(descriptor, select.POLLIN)
+                ended = bool(poll.poll(timeout_s * 1e3))
+        finally:
+            # No other group can have its number before it is waited for.
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            if not ended:
+                _kill_marked(f"TMPDIR={folder}".encode())
+        if not ended:
+            raise subprocess.TimeoutExpired(command, timeout_s)
+        output.seek(0)
+        errors.seek(0)
+        return subprocess.CompletedProcess(command, process.returncode, output.read(), errors.read())
+
+
+def _kill_marked(mark: bytes) -> None:
+    """Kill the processes whose environment has a variable."""
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if mark in environment.read_bytes().split(b"\0"):
+                os.kill(int(environment.parent.name), signal.SIGKILL)
