@@ -333,6 +333,26 @@ def test_client_spans_are_requests_and_what_is_below_them_their_trace(tmp_path: 
     assert warning.startswith("OpenTelemetry: 1 spans belong to spans that did not arrive")
 
 
+@pytest.mark.parametrize(
+    ("url", "peer", "port"),
+    [
+        ("http://100.64.0.1:8080/a", None, 8080),
+        ("https://shop/a", None, 443),
+        ("http://localhost/", "phone-0", 80),
+        ("http://[::1", None, None),
+        ("http://a:99999/", None, None),
+        ("", None, None),
+    ],
+)
+def test_the_url_of_a_span_has_the_port_of_its_server(
+    tmp_path: Path, url: str, peer: str | None, port: int | None
+) -> None:
+    found = stored(tmp_path, phone_0=[span(1, None, CLIENT, "GET", 0, 9, url_full=url, http_method="GET")])
+    (call,) = found.calls.to_dicts()
+    assert (call["peer"], call["peer_port"]) == (peer, port)
+    assert (call["early"], call["secure"]) == (True, url.startswith("https"))
+
+
 def test_an_error_is_a_failed_request_and_a_timeout_one_without_a_reply(tmp_path: Path) -> None:
     failed, late = span(1, None, CLIENT, "a", 0, 9), span(2, None, CLIENT, "b", 0, 9, error_type="ReadTimeout")
     for each in (failed, late):

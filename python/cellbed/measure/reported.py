@@ -221,9 +221,7 @@ class _Search:
         replies = self._replies(begin, end, early=early)
         replies = replies[self.owner[replies] == NEVER]
         for connection in np.unique(bursts.connection[replies]):
-            if not self._fits(request, bursts.server[connection], bursts.port[connection]):
-                continue
-            if self._programs.get(int(connection)) not in (None, asked.app[request]):
+            if not self._fits(request, connection):
                 continue
             its = replies[bursts.connection[replies] == connection]
             in_time = its[arrived[its] <= end]
@@ -246,15 +244,14 @@ class _Search:
     def obstacle(self, request: int) -> str:
         """Return why a request has no connection."""
         asked, bursts = self._asked, self._bursts
-        if not any(self._fits(request, *peer) for peer in self._peers):
+        if not any(self._reaches(request, *peer) for peer in self._peers):
             return ELSEWHERE
         if len(self.overlapped(request)):
             return SHARES
         begin, end = int(asked.begin[request]), int(asked.end[request])
         heard = self._replies(begin, end, early=True)
         late = bursts.connection[heard[bursts.until[heard] > end + TOLERANCE_NS]].tolist()
-        unfinished = any(self._fits(request, bursts.server[each], bursts.port[each]) for each in late)
-        return UNFINISHED if unfinished else NOTHING
+        return UNFINISHED if any(self._fits(request, each) for each in late) else NOTHING
 
     def overlapped(self, request: int) -> Integers:
         """Return the requests whose bursts may be those of a request that has none: some went and came during it."""
@@ -266,8 +263,7 @@ class _Search:
             its = replies[bursts.connection[replies] == connection]
             lowest = int(bursts.lowest[connection])
             low = self._low(lowest, int(its.max()), begin)
-            fits = self._fits(request, bursts.server[connection], bursts.port[connection])
-            if fits and (bursts.way[low : its.max()] == _TO_SERVER).any():
+            if self._fits(request, connection) and (bursts.way[low : its.max()] == _TO_SERVER).any():
                 found.append(self.owner[low : its.max() + 1])
         owners: Integers = np.unique(np.concatenate(found))
         own: Integers = owners[owners != NEVER]
@@ -288,7 +284,11 @@ class _Search:
         ]
         return found
 
-    def _fits(self, request: int, server: str | None, port: int) -> bool:
+    def _fits(self, request: int, connection: int) -> bool:
+        own = self._programs.get(int(connection)) in (None, self._asked.app[request])
+        return own and self._reaches(request, self._bursts.server[connection], self._bursts.port[connection])
+
+    def _reaches(self, request: int, server: str | None, port: int) -> bool:
         asked = self._asked
         return asked.server[request] in (None, server) and asked.port[request] in (None, port)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import polars as pl
 
@@ -293,13 +294,24 @@ class _Reader:
             what = value(str, "error.type") or span.status.message
             status = "timed-out" if "timeout" in what.lower() else "failed"
             error = f"the client reports: {_readable(what) or 'an error'}"
+        url = value(str, *_URLS) or ""
+        host, port = _peer(url)
         early = value(str, *_METHODS) is not None and value(int, *_STATUSES) != _UPGRADED
         return (
             *(span.trace_id.hex(), span.span_id.hex(), span.parent_span_id.hex() or None, kind, _readable(span.name)),
             *(span.start_time_unix_nano, span.end_time_unix_nano, status, error),
-            *(value(str, *_ADDRESSES), value(int, *_PORTS) or None, early),
-            (value(str, *_URLS) or "").startswith("https:"),
+            *(value(str, *_ADDRESSES) or host, value(int, *_PORTS) or port, early, url.startswith("https:")),
         )
+
+
+def _peer(url: str) -> tuple[str | None, int | None]:
+    """Return the host of a URL, if it is the own node, and the port. The node of another address may change."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname if parts.hostname in _LOOPBACK else None
+        return host, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        return None, None
 
 
 def _integer(message: bytes, at: int) -> tuple[int, int]:
