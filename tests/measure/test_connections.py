@@ -109,6 +109,15 @@ def test_a_fetch_is_divided_into_handshake_request_server_and_reply(tmp_path: Pa
     assert row["to_client_delay_s"] == pytest.approx(0.010)
 
 
+def test_spans_that_name_no_connection_do_not_divide_the_server(tmp_path: Path) -> None:
+    """As those of OpenTelemetry, which divide requests: a connection has no rows of 0 ms, and no rest."""
+    (tmp_path / "raw").mkdir()
+    app = asdict(Description("program", "", (), {}, {}, name="web", servers=("edge-0",), services=("GET", "SET")))
+    (peer,) = summarise_connections(read(tmp_path, fetch(), applications=[app]))
+    assert peer.parts["server"] == pytest.approx(0.005)
+    assert [label for _, place, label, _ in report.parts([peer]) if place == "server"] == ["Server"]
+
+
 def test_spans_of_a_service_divide_the_time_of_its_server(tmp_path: Path) -> None:
     log = fetch()  # it waits for the server from 35 to 40 ms
     log.up(154, 1101, 100)
@@ -127,7 +136,7 @@ def test_spans_of_a_service_divide_the_time_of_its_server(tmp_path: Path) -> Non
     assert parts(first)["server"] == pytest.approx(1 + 2)
     assert first["part_service_query"] == pytest.approx(0.002 + 0.004)
     assert first["part_service_log"] == pytest.approx(0.002)
-    assert (parts(second)["server"], second["part_service_query"]) == (5, 0)
+    assert (parts(second)["server"], second["part_service_query"]) == (5, None)
     (peer,) = summarise_connections(table)
     labels = [label for _, place, label, _ in report.parts([peer]) if place == "server"]
     assert labels == ["Server: query", "Server: log", "Server, rest"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from cellbed.measure import own
 from cellbed.measure.comparison import compare
 from cellbed.measure.own import SCHEMA, Written, read_file, read_lines
 from cellbed.measure.summary import Summary
+from cellbed.runformat.description import Description, ProgramMeasures
 from cellbed.support.units import MEASURE_NAME
 from in_process import cellbed as command
 
@@ -79,6 +81,54 @@ def test_named_groups_of_matches_in_lines_are_series() -> None:
     assert plain(found) == {"fps": ("/s", [24, 25.5], None, False), "frame": ("", [1, 2], None, False)}
     timed = read_lines(b"at 0.5: 3 ms\nat 1: 4 ms\n", r"at (?P<time_s>[0-9.]+): (?P<wait_ms>\d+)", {})
     assert plain(timed) == {"wait_ms": ("ms", [3, 4], [0.5, 1], False)}
+
+
+ENDLESS = r"(?P<a>(a+)+)$"
+"""Takes about 2^n steps for n letters that something else follows."""
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line"),
+    [
+        (ENDLESS, "a" * 40 + "!"),
+        (r"(?P<a>.*,.*,.*,.*,.*,.*;)", ",a" * 2000),
+        (r"(?P<a>\d+) ms", "1" * 4_000_000),
+    ],
+)
+def test_an_expression_that_takes_too_long_is_named_with_its_line(
+    monkeypatch: pytest.MonkeyPatch, pattern: str, line: str
+) -> None:
+    monkeypatch.setattr(own, "MATCHING_S", 0.2)
+    written = read_lines(f"begin\n\n{line}\nend\n".encode(), pattern, {})
+    (problem,) = written.problems
+    assert problem.startswith(f"line 3, '{line[:40]}")
+    assert f"'{pattern[:40]}" in problem
+    assert "takes more than 0.2 s of processor time" in problem
+
+
+def test_what_was_printed_before_a_line_that_takes_too_long_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own, "MATCHING_S", 0.2)
+    written = read_lines(b"fps=3\nfps=4\n" + b"a" * 40 + b"!\nfps=5\n", r"fps=(?P<fps>\d)|(a+)+$", {})
+    assert written.series["fps"].values.tolist() == [3, 4]
+    assert len(written.problems) == 1
+
+
+def test_an_expression_that_took_too_long_is_not_tried_on_another_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "raw").mkdir()
+    clients = tuple(f"phone-{number}" for number in range(3))
+    for client in clients:
+        (tmp_path / "raw" / f"web.{client}.client.out").write_text("a" * 40 + "!\n")
+    monkeypatch.setattr(own, "MATCHING_S", 0.2)
+    declared = (ProgramMeasures("client", line=ENDLESS),)
+    app = asdict(Description("program", "", (), {}, {}, name="web", clients=clients, own=declared))
+    _, problems = own.read_own(tmp_path, {"t0_ns": 0, "applications": [json.loads(json.dumps(app))]})
+    first, *others = problems["web"]
+    assert first.startswith("web.phone-0.client: line 1, 'aaaa")
+    assert [each.partition(": ")[2] for each in others] == [
+        f"not read, since '{ENDLESS}' takes too long: simplify the expression"
+    ] * 2
 
 
 def test_a_report_of_iperf3_has_its_rates() -> None:

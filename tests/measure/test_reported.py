@@ -6,11 +6,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cellbed.measure.connections import read_connections
+from cellbed.measure.reported import ELSEWHERE, NOTHING, SEVERAL, SHARES, UNFINISHED, attach
 from cellbed.measure.requests import read_requests
 from cellbed.measure.telemetry import read_traces
 from cellbed.runformat.description import Description
@@ -230,3 +232,153 @@ def test_sequential_requests_on_several_connections_find_their_exchanges(
         assert abs(row["uplink_entered_ns"] / MS - at) <= 1
     alone = len(story) == 1
     assert not alone or all(row["residual_s"] is not None for row in rows)
+
+
+def spans(folder: Path, logs: Iterable[Log], *asked: tuple[float, float], **more: Any) -> list[dict[str, Any]]:
+    """Spans of HTTP of phone-0, from begin to end in ms, which may end with the headers of their replies."""
+    rows = [
+        {"app": "shop", "endpoint": "phone-0", "status": "ok", "early": True, "row": row}
+        | {"begin_ns": round(begin * MS), "reply_ns": round(end * MS)}
+        | {name: value[row] if isinstance(value, list) else value for name, value in more.items()}
+        for row, (begin, end) in enumerate(asked)
+    ]
+    app = asdict(SHOP)
+    table, _ = attach(pl.DataFrame(rows).drop("row"), read(folder, *logs, applications=[app]))
+    return table.to_dicts()
+
+
+def streamed(log: Log, at: float, sent: int, received: int, *, think: float = 5, pauses: Iterable[float] = ()) -> float:
+    """Send 300 bytes from offset `sent` at a time, and back a head of 100 bytes from offset `received` and a body of
+    100 after each pause; returns when the last byte is there."""
+    log.up(at, 1001 + sent, 300)
+    at += 10 + think
+    log.down(at, 501 + received, 100)
+    for number, pause in enumerate(pauses, 1):
+        at += pause
+        log.down(at, 501 + received + 100 * number, 100)
+    return at + 10
+
+
+def test_a_span_that_ends_with_the_headers_gets_the_end_of_the_reply(tmp_path: Path) -> None:
+    log = opened()
+    end = streamed(log, 100, 0, 0, think=5, pauses=(2, 40))
+    assert end == 167
+    (row,) = spans(tmp_path, [log], (99, 126))
+    assert (row["reply_ns"] / MS, row["span_s"]) == (167, 0.027)
+    times = ("before_ns", "uplink_delayed_ns", "served_ns", "downlink_sending_ns", "downlink_delayed_ns", "after_ns")
+    assert [row[name] / MS for name in times] == [1, 10, 5 + 40, 2, 10, 0]
+
+
+@pytest.mark.parametrize("pauses", [(), (0.5,), (3, 30)])
+def test_a_span_that_ends_after_the_reply_keeps_its_end(tmp_path: Path, pauses: tuple[float, ...]) -> None:
+    log = opened()
+    end = streamed(log, 100, 0, 0, pauses=pauses)
+    (row,) = spans(tmp_path, [log], (99, end + 2))
+    assert (row["reply_ns"] / MS, row["span_s"], row["after_ns"]) == (end + 2, None, 2 * MS)
+
+
+def test_acknowledgements_of_http2_do_not_end_a_reply(tmp_path: Path) -> None:
+    log = opened()
+    log.up(100, 1001, 300)
+    log.down(115, 501, 1000)
+    log.up(130, 1301, 13)  # a window update
+    log.down(145, 1501, 1000)
+    streamed(log, 200, 313, 2000)
+    first, second = spans(tmp_path, [log], (99, 126), (199, 226))
+    assert (first["reply_ns"] / MS, second["reply_ns"] / MS) == (155, 226)
+
+
+def test_the_end_of_tls_is_not_of_the_last_reply(tmp_path: Path) -> None:
+    log = opened()
+    end = streamed(log, 100, 0, 0, pauses=[30])
+    log.down(end + 5_000, 701, 24)  # the server has waited for 5 s
+    for secure, last in ((True, end), (False, end + 5_010)):
+        (row,) = spans(tmp_path, [log], (99, 126), secure=secure)
+        assert row["reply_ns"] / MS == last
+
+
+def test_spans_whose_replies_are_mixed_have_none(tmp_path: Path) -> None:
+    """As streams of HTTP/2: the second request goes between the headers and the body of the first reply."""
+    log = opened()
+    log.up(100, 1001, 300)
+    log.down(115, 501, 100)
+    log.up(130, 1301, 300)
+    log.down(135, 601, 2000)
+    log.down(145, 2601, 100)
+    rows = spans(tmp_path, [log], (99, 126), (129, 156))
+    assert [row["unassigned"] for row in rows] == [SHARES, SHARES]
+    assert [row["span_s"] for row in rows] == [None, None]
+
+
+def test_each_request_without_a_connection_has_a_reason(tmp_path: Path) -> None:
+    log, twin, third = opened(40_000), opened(40_001), opened(40_002)
+    exchange(log, 100, 0, 0)  # until 125
+    for each in (twin, third):
+        exchange(each, 200, 0, 0)
+    log.up(300, 1101, 100)
+    log.down(315, 601, 1000)
+    log.down(324, 1601, 1000)  # until 334
+    rows = spans(
+        tmp_path,
+        [log, twin, third],
+        *((99, 126), (50, 60), (99, 126), (199, 226), (299, 326)),
+        early=[True, True, True, True, False],
+        peer=["edge-0", "edge-0", "edge-1", None, None],
+        peer_port=[80, 80, 80, None, None],
+    )
+    assert [row["unassigned"] for row in rows] == [None, NOTHING, ELSEWHERE, SEVERAL, UNFINISHED]
+
+
+def test_a_connection_belongs_to_one_program(tmp_path: Path) -> None:
+    """Once two programs send at the same time, and the span of one ends late, with the headers of the other's reply."""
+    logs = opened(40_000), opened(40_001)
+    asked, ends = [], []
+    for turn in range(3):
+        for log, at in zip(logs, (100, 150), strict=True):
+            ends.append(streamed(log, 300 * turn + at, 300 * turn, 200 * turn, pauses=[20]))
+            asked.append((300 * turn + at - 1, 300 * turn + at + 26))
+    for log, at, think in zip(logs, (1100, 1100.5), (5, 9.5), strict=True):
+        ends.append(streamed(log, at, 900, 600, think=think, pauses=[40]))
+    asked += [(1099, 1131), (1099.2, 1132)]
+    rows = spans(tmp_path, logs, *asked, app=["one", "two"] * 4)
+    assert [row["local_port"] for row in rows] == [40_000, 40_001] * 4
+    assert [row["reply_ns"] / MS for row in rows] == pytest.approx(ends)
+
+
+def test_spans_that_could_be_exchanged_are_not_assigned(tmp_path: Path) -> None:
+    logs = opened(40_000), opened(40_001)
+    for log, pause in zip(logs, (20, 200), strict=True):
+        streamed(log, 100, 0, 0, pauses=[pause])
+    rows = spans(tmp_path, logs, (99, 126), (99.1, 126.1))
+    assert [row["unassigned"] for row in rows] == [SEVERAL, SEVERAL]
+
+
+@pytest.mark.parametrize("logs", [[], [Log(protocol=17)], [Log()]])
+def test_requests_without_any_connection_are_requests(tmp_path: Path, logs: list[Log]) -> None:
+    for log in logs:
+        log.up(100, 0, 0 if log.protocol == 6 else 100)
+    assert [row["unassigned"] for row in spans(tmp_path, logs, (99, 126), (150, 160))] == [ELSEWHERE] * 2
+    failed, timed_out = requests(tmp_path, logs, (99, 126, "failed"), (130, 150, "timed-out"))
+    assert (failed["status"], timed_out["status"]) == ("failed", "timed-out")
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 40), st.lists(st.integers(1, 40), max_size=3), slack, slack), min_size=1, max_size=8
+    )
+)
+def test_sequential_spans_that_end_with_headers_have_their_whole_replies(
+    tmp_path_factory: pytest.TempPathFactory, story: list[tuple[int, list[int], float, float]]
+) -> None:
+    log, at, sent, received = opened(), 50.0, 0, 0
+    asked, ends = [], []
+    for think, pauses, before, after in story:
+        asked.append((at - before, at + 20 + think + after))
+        end = streamed(log, at, sent, received, think=think, pauses=pauses)
+        ends.append(max(end, asked[-1][1]))
+        sent, received, at = sent + 300, received + 100 * (1 + len(pauses)), end + 2
+    rows = spans(tmp_path_factory.mktemp("run"), [log], *asked)
+    assert [row["unassigned"] for row in rows] == [None] * len(story)
+    for row, end in zip(rows, ends, strict=True):
+        assert row["reply_ns"] / MS == pytest.approx(end, abs=1)

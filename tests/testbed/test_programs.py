@@ -123,6 +123,15 @@ def test_a_server_is_ready_when_it_listens_and_nothing_connects_to_find_out(site
     assert output(site) == "nobody came\n"
 
 
+def test_an_expression_that_takes_too_long_in_its_output_ends_a_program(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unmodified, "MATCHING_S", 0.2)
+    speak = "import time; print('a' * 40 + '!', flush=True); time.sleep(600)"
+    refusal = site.refusal(site.python(speak, ready=Ready(line="(a+)+$")))
+    assert "'(a+)+$' took 0.2 s of processor time in its output: simplify it" in refusal
+
+
 def test_ready_by_line_file_reply_and_command(site: Site) -> None:
     port = free_port()
     serve = (

@@ -282,7 +282,7 @@ def test_requests_found_by_their_times_have_the_parts_of_those_whose_bytes_are_k
     description["applications"][0]["reported"] = True
     truth = pl.read_parquet(run / "requests.parquet").filter(status="ok")
     times = {"begin_ns": "started_ns", "reply_ns": "reply_ns"}
-    found, _ = attach(truth.select("request", "endpoint", "status", **times), read_connections(run, description))
+    found, _ = attach(truth.select("app", "request", "endpoint", "status", **times), read_connections(run, description))
     both = truth.join(
         found.select("request", port="local_port", served="served_ns", sending="uplink_sending_ns"), on="request"
     )

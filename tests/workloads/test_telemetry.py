@@ -9,6 +9,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import polars as pl
@@ -16,12 +17,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 import cellbed
 import in_process
 from any_text import many, value_or_line
 from cellbed.measure import telemetry
+from cellbed.measure.connections import SCHEMA as CONNECTIONS
+from cellbed.measure.connections import TALK
+from cellbed.measure.reported import attach
 from cellbed.measure.run_folder import MeasureError
 from cellbed.measure.telemetry import arrange, read_traces
 from cellbed.runformat.description import Description
@@ -29,7 +34,7 @@ from cellbed.runformat.spans import REPORTED
 from cellbed.runformat.telemetry import HEADER, LARGEST_BODY
 from cellbed.testbed.machine.process import Place
 from cellbed.testbed.programs import telemetry as receiver
-from cellbed.testbed.programs.telemetry import MOST_CONNECTIONS, Telemetry, environment
+from cellbed.testbed.programs.telemetry import MOST_CONNECTIONS, Telemetry, environment, overrides
 
 HERE = Place("/proc/self/ns/net")
 PROTOBUF = {"Content-Type": "application/x-protobuf"}
@@ -70,6 +75,14 @@ class Received:
         connection.close()
         return status
 
+    def send(self, data: bytes) -> None:
+        """Send bytes and end; wait until the receiver has done so, too."""
+        with socket.create_connection(receiver.ADDRESS, timeout=60) as connection:
+            connection.sendall(data)
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(1000):
+                pass
+
     def bodies(self) -> list[bytes]:
         """End it; what it has stored."""
         self.warnings = self.telemetry.close()
@@ -104,19 +117,60 @@ def test_a_kept_connection_serves_several_exports(received: Received) -> None:
     assert [body[:1] for body in received.bodies()] == [b"\0", b"\1", b"\2"]
 
 
-def test_what_is_refused_is_counted(received: Received) -> None:
+def test_each_export_that_is_not_stored_is_counted_with_its_reason(received: Received) -> None:
     assert received.post(b"{}", Content_Type="application/json") == 415
     assert received.post(b"x", Content_Encoding="zstd") == 415
     assert received.post(b"not gzip", Content_Encoding="gzip") == 400
-    assert received.post(gzip.compress(bytes(LARGEST_BODY + 1)), Content_Encoding="gzip") == 400
-    assert received.post(b"x", "/elsewhere") == 404
-    assert received.post(b"x", method="PUT") == 404
+    assert received.post(gzip.compress(bytes(LARGEST_BODY + 1)), Content_Encoding="gzip") == 413
+    assert received.post(b"x", "/") == 404
+    assert received.post(b"x", "/v1/tracez") == 404
+    assert received.post(b"x", "/v1/tracez?again") == 404
+    received.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
+    received.send(b"\x16\x03\x01\x02\0\1\0\1\xfc\3\3")
+    received.send(b"an export\r\n\r\n")
+    received.send(b"POST /v1/traces HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\ncut")
     assert received.bodies() == []
     assert received.warnings == [
-        f"phone-0: 2 exports of OpenTelemetry were lost: a body is damaged, or larger than {LARGEST_BODY >> 20} MiB",
-        "phone-0: 1 exports of OpenTelemetry were lost: they are compressed by another method than gzip",
-        "phone-0: 1 exports of OpenTelemetry were lost: they are not in protobuf (OTEL_EXPORTER_OTLP_PROTOCOL)",
+        f"phone-0: {text}"
+        for text in (
+            "1 exports of OpenTelemetry were lost: a body is damaged",
+            "1 exports of OpenTelemetry were lost: a body is larger than 8 MiB",
+            "1 exports of OpenTelemetry were lost: they are compressed by another method than gzip",
+            "2 exports of OpenTelemetry were lost: they are no whole requests of HTTP/1.1",
+            "1 exports of OpenTelemetry were lost: they are not in protobuf (OTEL_EXPORTER_OTLP_PROTOCOL)",
+            "1 exports of OpenTelemetry were lost: they came by gRPC: use http/protobuf",
+            "1 exports of OpenTelemetry were lost: they came over TLS: use http://",
+            "1 exports of OpenTelemetry were lost: they came to /, not to /v1/traces",
+            "2 exports of OpenTelemetry were lost: they came to /v1/tracez, not to /v1/traces",
+        )
     ]
+
+
+def test_reasons_that_a_program_chooses_are_bounded(received: Received) -> None:
+    for number in range(40):
+        received.post(b"x", f"/%1b{number}" + "a" * 2000)
+    assert received.bodies() == []
+    assert len(received.warnings) <= 16
+    assert max(map(len, received.warnings)) < 200
+    assert sum(int(each.split()[1]) for each in received.warnings) == 40
+
+
+def test_requests_that_are_no_exports_of_spans_are_not_counted(received: Received) -> None:
+    assert received.post(b"", "/v1/logs") == 200
+    assert received.post(b"", "/", method="GET") == 405
+    received.send(b"")
+    assert received.bodies() == []
+    assert received.warnings == []
+
+
+def test_a_body_of_several_members_of_gzip_is_read_whole(received: Received) -> None:
+    one, other = (export(span(number, None, Span.SPAN_KIND_CLIENT, "GET", 1, 2)) for number in (1, 2))
+    assert received.post(gzip.compress(one) + gzip.compress(other), Content_Encoding="gzip") == 200
+    cut = gzip.compress(one) + gzip.compress(other)[:-4]
+    assert received.post(cut, Content_Encoding="gzip") == 400
+    bomb = gzip.compress(bytes(LARGEST_BODY // 2)) * 3
+    assert received.post(bomb, Content_Encoding="gzip") == 413
+    assert received.bodies() == [one + other]
 
 
 def test_a_body_that_does_not_end_is_not_kept_in_memory(received: Received) -> None:
@@ -169,6 +223,37 @@ def test_a_program_keeps_its_own_variables() -> None:
     assert found["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://127.0.0.1:4318"
     assert found["OTEL_RESOURCE_ATTRIBUTES"] == "cellbed.app=shop,team=a"
     assert (found["OTEL_SERVICE_NAME"], found["OTEL_BSP_SCHEDULE_DELAY"]) == ("cart", "100")
+
+
+def test_own_variables_that_lead_elsewhere_are_named() -> None:
+    collector = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
+    found = environment("shop", collector)
+    assert {name: found[name] for name in collector} == collector
+    assert not any("TRACES_" in name for name in found if "OTLP" in name)
+    one, other = overrides("the client of shop", collector)
+    assert "its own OTEL_EXPORTER_OTLP_ENDPOINT (http://collector:4317) replaces http://127.0.0.1:4318" in one
+    assert "its own OTEL_EXPORTER_OTLP_PROTOCOL (grpc) replaces http/protobuf" in other
+    (only,) = overrides("shop", {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://a" + "b" * 9000})
+    assert len(only) < 400
+    assert len(overrides("shop", {"OTEL_TRACES_EXPORTER": "none", "OTEL_SDK_DISABLED": "true"})) == 2
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": ""},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318/"},
+        {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318",
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://localhost:4318/v1/traces",
+        },
+    ],
+)
+def test_own_variables_that_lead_to_the_receiver_are_not_named(own: dict[str, str]) -> None:
+    assert overrides("shop", own) == []
+    # What an image or the shell has is replaced.
+    assert environment("shop", own).keys() >= {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_TRACES_EXPORTER"}
 
 
 SHOP = Description(
@@ -248,6 +333,26 @@ def test_client_spans_are_requests_and_what_is_below_them_their_trace(tmp_path: 
     assert warning.startswith("OpenTelemetry: 1 spans belong to spans that did not arrive")
 
 
+@pytest.mark.parametrize(
+    ("url", "peer", "port"),
+    [
+        ("http://100.64.0.1:8080/a", None, 8080),
+        ("https://shop/a", None, 443),
+        ("http://localhost/", "phone-0", 80),
+        ("http://[::1", None, None),
+        ("http://a:99999/", None, None),
+        ("", None, None),
+    ],
+)
+def test_the_url_of_a_span_has_the_port_of_its_server(
+    tmp_path: Path, url: str, peer: str | None, port: int | None
+) -> None:
+    found = stored(tmp_path, phone_0=[span(1, None, CLIENT, "GET", 0, 9, url_full=url, http_method="GET")])
+    (call,) = found.calls.to_dicts()
+    assert (call["peer"], call["peer_port"]) == (peer, port)
+    assert (call["early"], call["secure"]) == (True, url.startswith("https"))
+
+
 def test_an_error_is_a_failed_request_and_a_timeout_one_without_a_reply(tmp_path: Path) -> None:
     failed, late = span(1, None, CLIENT, "a", 0, 9), span(2, None, CLIENT, "b", 0, 9, error_type="ReadTimeout")
     for each in (failed, late):
@@ -282,8 +387,129 @@ def test_spans_with_impossible_times_or_names_are_counted(tmp_path: Path) -> Non
     assert "OpenTelemetry: 2 × spans with an impossible time" in found.warnings
 
 
+def record(folder: Path, *bodies: bytes, arrived: int = ARRIVED, ahead: int = 0) -> Path:
+    """A folder of a run in which phone-0 has stored these exports."""
+    (folder / "raw").mkdir(exist_ok=True)
+    content = b"".join(HEADER.pack(len(body), arrived, ahead) + body for body in bodies)
+    (folder / "raw" / "phone-0.otlp").write_bytes(content)
+    return folder
+
+
+def read(folder: Path) -> telemetry.Traced:
+    description = {"applications": [_plain(SHOP)], "nodes": [{"name": "phone-0", "addresses": ["100.64.0.1"]}]}
+    found = read_traces(folder, description)
+    attach(found.calls, pl.DataFrame(schema=CONNECTIONS | TALK))
+    return found
+
+
+def _varint(number: int) -> bytes:
+    return bytes([number & 127 | 128]) + _varint(number >> 7) if number > 127 else bytes([number])
+
+
+NUMBERS = st.sampled_from([-(2**31), -7, -1, 0, 3, 6, 2**31 - 1])
+TIMES = st.sampled_from([0, 1, ARRIVED - 1, ARRIVED, ARRIVED + MS, 2**62, 2**63 - 1, 2**63, 2**64 - 1])
+KEYS = ("server.port", "server.address", "http.method", "http.status_code", "url.full", "error.type", "cellbed.app")
+values = st.one_of(
+    st.builds(AnyValue, string_value=st.sampled_from(["", "localhost", "shop", "https://a", "Timeout", "\x1b[31m"])),
+    st.builds(AnyValue, int_value=st.sampled_from([-(2**63), -1, 0, 80, 101, 2**63 - 1])),
+    st.builds(AnyValue, double_value=st.floats()),
+    st.builds(AnyValue, bool_value=st.booleans()),
+    st.builds(AnyValue, bytes_value=st.binary(max_size=3)),
+    st.builds(AnyValue, array_value=st.just(ArrayValue(values=[AnyValue(int_value=1)]))),
+)
+attributes = st.lists(st.builds(KeyValue, key=st.sampled_from(KEYS), value=values), max_size=4)
+spans_of_fields = st.builds(
+    Span,
+    trace_id=st.sampled_from([TRACE, b"", b"short"]),
+    span_id=st.sampled_from([bytes(8), b"12345678", b"1"]),
+    parent_span_id=st.sampled_from([b"", b"12345678", b"x"]),
+    name=st.sampled_from(["", "GET", "\x1b]0;x\x07", "a" * 5000]),
+    kind=NUMBERS,
+    start_time_unix_nano=TIMES,
+    end_time_unix_nano=TIMES,
+    attributes=attributes,
+    status=st.builds(Status, code=NUMBERS, message=st.sampled_from(["", "timeout", "no"])),
+)
+
+
+@many
+@given(
+    st.lists(st.tuples(attributes, st.lists(spans_of_fields, max_size=4)), max_size=3),
+    st.sampled_from([ARRIVED, 0, -1, 2**63 - 1, -(2**63)]),
+    st.sampled_from([0, 1_700_000_000 * 10**9, 2**63 - 1, -(2**63)]),
+)
+def test_any_fields_of_spans_give_a_table(
+    tmp_path_factory: pytest.TempPathFactory,
+    groups: list[tuple[list[KeyValue], list[Span]]],
+    arrived: int,
+    ahead: int,
+) -> None:
+    made = ExportTraceServiceRequest()
+    for about, spans in groups:
+        group = made.resource_spans.add()
+        group.resource.attributes.extend(about)
+        group.scope_spans.add().spans.extend(spans)
+    good = export(span(1, None, CLIENT, "good", AT + 1, AT + 2))
+    folder = tmp_path_factory.mktemp("run")
+    found = read(record(folder, made.SerializeToString(), arrived=arrived, ahead=ahead))
+    assert set(found.calls.drop_nulls("app")["app"]) <= {"shop"} | {"localhost", "https://a", "Timeout", "\x1b[31m"}
+    found = read(record(folder, made.SerializeToString(), good))
+    assert "good" in found.calls["step"]
+
+
+def test_odd_spans_leave_the_others_of_their_export(tmp_path: Path) -> None:
+    odd = Span(trace_id=TRACE, span_id=bytes(8), kind=-7, start_time_unix_nano=2**64 - 1, end_time_unix_nano=2**64 - 1)  # type: ignore[arg-type]
+    kind = span(2, None, -7, "kind", AT, AT)
+    big = span(3, None, CLIENT, "big", AT, AT, note="a" * telemetry.LARGEST_SPAN)
+    good = span(4, None, CLIENT, "good", AT, AT)
+    body = export(odd, kind, big, good)
+    damaged = b"\x0a\x08\x12\x06\x12\x04\x0a\x10no"  # a span that is cut short
+    found = read(record(tmp_path, body + damaged, body[:-1], b"\x0a\xff", b"\x0b"))
+    assert found.calls["step"].to_list() == ["good"]
+    assert (
+        sorted(each for each in found.warnings if "×" in each)
+        == [
+            "OpenTelemetry: 3 × an export that is malformed",
+            "OpenTelemetry: 3 × a span that is malformed",
+            "OpenTelemetry: 2 × spans with an impossible time",
+        ]
+        or found.warnings
+    )
+
+
+MANY = 20_000
+EMPTY: dict[str, list[bytes]] = {
+    "exports": [b""] * MANY,
+    "groups": [b"\x0a\x00" * MANY],
+    "scopes": [b"\x0a" + _varint(2 * MANY) + b"\x12\x00" * MANY],
+    "spans": [export(*[Span()] * MANY)],
+    "attributes": [export(*[Span(attributes=[KeyValue()] * MANY)] * 3)],
+    "events": [export(*[Span(events=[Span.Event()] * MANY)] * 3)],
+    "unknown fields": [b"\x50\x01" * MANY],
+}
+
+
+@pytest.mark.parametrize("kind", EMPTY)
+def test_the_work_of_reading_exports_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """By counting the lines of Python that are executed; without a limit each kind takes more."""
+    monkeypatch.setattr(telemetry, "MOST_STEPS", 5_000)
+    folder, lines = record(tmp_path, *EMPTY[kind]), 0
+
+    def count(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal lines
+        lines += frame.f_code.co_filename == telemetry.__file__
+        return count
+
+    sys.settrace(count)
+    try:
+        telemetry._read(folder / "raw", {})
+    finally:
+        sys.settrace(None)
+    assert lines < 20 * telemetry.MOST_STEPS
+
+
 ids = st.integers(0, 6)
-_REST = ("n", 1, 9, "ok", None, None, None)
+_REST = ("n", 1, 9, "ok", None, None, None, True, False)
 stories = st.lists(
     st.tuples(st.sampled_from(["phone-0", "edge-0", "edge-1"]), ids, ids, st.integers(0, 5)), max_size=12
 )

@@ -13,7 +13,7 @@ from cellbed.archive import TraceError, TraceSource, open_archive
 from cellbed.archive.warnings import Replayed, of_length, warnings
 from cellbed.laws.law import Law, name_of
 from cellbed.runformat import folder
-from cellbed.runformat.description import REPORTED_COLUMNS, Description, ProgramMeasures
+from cellbed.runformat.description import REPORTED_COLUMNS, REPORTED_MEASURE, Description, ProgramMeasures
 from cellbed.runformat.spans import REPORTED, divided, proxied
 from cellbed.scenario import Scenario
 from cellbed.scenario.applications import Application
@@ -225,7 +225,9 @@ def _description(deployment: Deployment, state: RunState) -> Description:
     load = [getattr(table, key, None) for key in ("arrivals", "policy")]
     exports = bool(deployment.clients) and getattr(table, "telemetry", False)
     if not described.spans and (exports or deployment.name in state.requesting):
-        described = replace(described, spans=REPORTED, reported=True, client_columns=dict(REPORTED_COLUMNS))
+        measures = (*described.measures, REPORTED_MEASURE)
+        columns = dict(REPORTED_COLUMNS)
+        described = replace(described, spans=REPORTED, reported=True, client_columns=columns, measures=measures)
     return replace(
         described,
         title=", ".join([described.title, *(str(each) for each in load if isinstance(each, Table))]),

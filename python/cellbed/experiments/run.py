@@ -49,7 +49,7 @@ from cellbed.testbed.programs.supervise import (
     Supervisor,
     start_after,
 )
-from cellbed.testbed.programs.telemetry import Telemetry
+from cellbed.testbed.programs.telemetry import Telemetry, overrides
 from cellbed.testbed.programs.telemetry import environment as telemetry_environment
 from cellbed.testbed.programs.unmodified import FOREVER_NS, Command, UnmodifiedProgram
 from cellbed.testbed.proof.limits import Limited, ProofError, prove_limits
@@ -254,6 +254,10 @@ def _drive(
 
         def prepared(process: Process | Command, each: Deployment) -> Process | Command:
             """Return a program with its sockets and settings of TCP."""
+            if isinstance(process, Command) and getattr(each.table, "telemetry", False):
+                program = f"the {'client' if process.load else 'server'} of {each.name}"
+                found = overrides(program, process.environment)
+                state.warnings += [text for text in found if text not in state.warnings]
             process = _with_reports(process, each, raw, bed, sockets)
             process = _with_tcp(process, each, scenario, bed, record, names, chosen_tcp)
             if not process.load:

@@ -78,14 +78,15 @@ SCHEMA: dict[str, Any] = {
     "waits": pl.List(pl.Struct({"low": pl.Int64, "high": pl.Int64})),
 }
 BURST = (
-    *("way", "begin", "wrote", "until"),
+    *("way", "bytes", "begin", "wrote", "heard", "until"),
     *("sending", "resent", "queued", "delayed", "late", "other", "acknowledged", "waiting", "idle"),
 )
-"""Fields of a burst, ns. way: 0 to the server. begin: its first packet entered; wrote: the last one that does not
-continue a full one; until: all its bytes had arrived. The time until the next burst of the connection: sending, resent,
-queued, delayed and late (by the emulator) until this one had arrived; other: until an earlier one of the other way had;
-acknowledged: until an acknowledgement was there, where the same end sends on; waiting: for the end that sends next.
-idle: since its last packet, where the same end sends on although that was not full."""
+"""Fields of a burst, ns. way: 0 to the server. bytes: of payload. begin: its first packet entered; wrote: the last one
+that does not continue a full one; heard: its first packet had arrived; until: all its bytes had. The time until the
+next burst of the connection: sending, resent, queued, delayed and late (by the emulator) until this one had arrived;
+other: until an earlier one of the other way had; acknowledged: until an acknowledgement was there, where the same end
+sends on; waiting: for the end that sends next. idle: since its last packet, where the same end sends on although that
+was not full."""
 TALK: dict[str, Any] = {
     **dict.fromkeys(("syn_left_ns", "answered_ns", "connected_ns"), pl.Int64),
     "bursts": pl.List(pl.Struct(dict.fromkeys(BURST, pl.Int64))),
@@ -433,8 +434,10 @@ class _Bursts:
     connection: Integers
     way: Integers
     first: NDArray[np.bool_]
+    bytes: Integers
     begin: Integers
     wrote: Integers
+    heard: Integers
     until: Integers
     sending: Integers
     resent: Integers
@@ -488,8 +491,10 @@ def _bursts(talk: _Talk) -> _Bursts:
         of_burst,
         its_way,
         first,
+        np.add.reduceat(packets.payload[new], head) if len(head) else head,
         begin,
         wrote,
+        complete[head],
         until,
         sending - resent,
         resent,
@@ -767,6 +772,8 @@ def summarise_connections(connections: pl.DataFrame) -> list[PeerSummary]:
 
 def _peer(names: tuple[str | None, str, str | None, int | None], group: pl.DataFrame) -> PeerSummary:
     parts = [name.removeprefix("part_") for name in group.columns if name.startswith("part_")]
+    spans = [f"part_{name}" for name in parts if name.startswith(SERVICE) and group[f"part_{name}"].count()]
+    group = group.with_columns(pl.when(pl.col("part_server").is_not_null()).then(pl.col(spans).fill_null(0.0)))
     # A connection for control counts less than the one with the data.
     group = group.with_columns(carried=pl.col("to_server_bytes") + pl.col("to_client_bytes"))
     having = {name: group.drop_nulls(f"part_{name}") for name in parts}

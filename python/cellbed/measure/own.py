@@ -6,7 +6,7 @@ sentence with its key, value and remedy.
 
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -19,11 +19,14 @@ from cellbed.measure.statistics import Samples
 from cellbed.runformat.description import ProgramMeasures
 from cellbed.support import inputs
 from cellbed.support.errors import printable
+from cellbed.support.interruption import processor_time
 from cellbed.support.units import MEASURE_NAME, unit_of_name
 
 MOST_MEASURES = 200
 MOST_VALUES = 1_000_000
 """Limits of what one program writes."""
+MATCHING_S = 10.0
+"""Processor time for the matches of a regular expression in one program's output."""
 _MOST_COLUMNS = 1_000
 _MOST_PROBLEMS = 8
 _LARGEST = 1e100
@@ -62,11 +65,13 @@ class Series:
 
 
 class Written:
-    """The measures that a program has written, by name, and the problems of what is left out, in sentences."""
+    """The measures that a program has written, by name, and the problems of what is left out, in sentences. slow: its
+    regular expression takes too long."""
 
     def __init__(self) -> None:
         self.series: dict[str, Series] = {}
         self.problems: list[str] = []
+        self.slow = False
         self._room = MOST_VALUES
 
     def refuse(self, text: str) -> None:
@@ -141,17 +146,34 @@ def read_lines(content: bytes, pattern: str, units: Mapping[str, str]) -> Writte
     written, expression = Written(), re.compile(pattern.encode())
     has_times = _TIME in expression.groupindex
     found: dict[str, tuple[list[Any], list[Any]]] = {name: ([], []) for name in expression.groupindex if name != _TIME}
-    matches = (match for line in re.finditer(rb"[^\r\n]+", content) for match in expression.finditer(line[0]))
-    for count, match in enumerate(matches, 1):
-        if count * len(found) > MOST_VALUES:
-            written.refuse(f"more than {MOST_VALUES:,} values: those that follow are left out: print fewer")
-            break
-        for name, (values, times) in found.items():
-            if match[name] is not None:
-                values.append(_number(match[name]))
-                times.append(_number(match[_TIME]) if has_times else None)
+    line = re.match(b"", content)
+
+    def lines() -> Iterator[bytes]:
+        nonlocal line
+        for line in re.finditer(rb"[^\r\n]+", content):
+            yield line[0]
+
+    matches = (match for text in lines() for match in expression.finditer(text))
+    try:
+        with processor_time(MATCHING_S):
+            for count, match in enumerate(matches, 1):
+                if count * len(found) > MOST_VALUES:
+                    written.refuse(f"more than {MOST_VALUES:,} values: those that follow are left out: print fewer")
+                    break
+                for name, (values, times) in found.items():
+                    if match[name] is not None:
+                        values.append(_number(match[name]))
+                        times.append(_number(match[_TIME]) if has_times else None)
+    except TimeoutError:
+        assert line is not None
+        written.slow, number = True, content.count(b"\n", 0, line.start()) + 1
+        written.refuse(
+            f"line {number}, {_quoted(line[0].decode(errors='replace'))}: {_quoted(pattern)} takes more than "
+            f"{MATCHING_S:g} s of processor time: this line and those that follow are left out: simplify the expression"
+        )
     for name, (values, times) in found.items():
         if values:
+            values = values[: len(times)]  # the limit may come between the two
             written.add(name, values, times if has_times else None, units.get(name))
     if not (written.series or written.problems):
         written.refuse(f"no line of its output has a match of {_quoted(pattern)}: correct the expression")
@@ -259,11 +281,13 @@ def read_own(run: Path, description: dict[str, Any]) -> tuple[pl.DataFrame, dict
     tables, problems = [pl.DataFrame(schema=SCHEMA)], dict[str, list[str]]()
     for application in applications_of(description) if description.get("t0_ns") is not None else ():
         known: dict[str, Series] = {}
+        slow = set[str]()
         found = problems.setdefault(application.name, [])
         for each in application.own:
             for node in application.clients if each.role == "client" else application.servers:
                 program = f"{application.name}.{node}.{each.role}"
-                written = _written(run / "raw", program, each)
+                written = _written(run / "raw", program, each, slow)
+                slow |= {each.line} if each.line and written.slow else set()
                 for name, series in written.series.items():
                     first = known.setdefault(name, series)
                     if (first.unit, first.single) != (series.unit, series.single):
@@ -282,10 +306,13 @@ def read_own(run: Path, description: dict[str, Any]) -> tuple[pl.DataFrame, dict
     return pl.concat(tables), problems
 
 
-def _written(raw: Path, program: str, declared: ProgramMeasures) -> Written:
+def _written(raw: Path, program: str, declared: ProgramMeasures, slow: Collection[str]) -> Written:
     ending = PurePosixPath(declared.file or "").suffix
     path = raw / Path(f"{program}.out" if declared.file is None else f"{program}.measures{ending}").name
     written = Written()
+    if declared.line in slow:
+        written.refuse(f"not read, since {_quoted(declared.line)} takes too long: simplify the expression")
+        return written
     try:
         content = inputs.content(path)
         if declared.file is not None:

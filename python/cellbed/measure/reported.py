@@ -4,9 +4,12 @@ A request is known by its begin and end only. It used a connection of its node o
 server and others came back. Of several the one is taken whose first byte went soonest after the begin and whose last
 byte came latest before the end; requests that end first choose first, and a burst belongs to one request. Where the log
 does not decide, a request has no parts: another connection fits as well, or requests share a connection (HTTP/2).
+A request that may end early, with the headers of its reply, ends with the last byte of the reply instead: the last one
+before the next request of the connection, or before the end of that.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -25,18 +28,30 @@ DECISIVE = 4
 """By which factor the second best connection must fit worse."""
 SHARED = 0.1
 """If more than this share of the requests on a connection seem to share it, all that overlap others do."""
+ACKNOWLEDGEMENT = 48
+"""Bytes of a burst to the server that is no request: HTTP/2 acknowledges in at most as many, also over TLS."""
+FAREWELL, FAREWELL_NS = 100, 1_000_000_000
+"""Bytes of the message that closes TLS, and the pause before it."""
+SHARES = "shares its connection with other requests, as with HTTP/2"
+SEVERAL = "several connections fit"
+ELSEWHERE = "no TCP connection of its node goes to its server and port"
+UNFINISHED = "it ends before its reply has arrived"
+NOTHING = "no bytes over TCP went and came during it"
 _TO_SERVER, _TO_CLIENT = 0, 1
 _UNDER_WAY = ("sending", "resent", "queued", "delayed", "late")
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Requests, one entry each, ns. certain: it used a connection. server, port: of the other end, where they are
-    known."""
+    """Requests, one entry each, ns. certain: it used a connection. early: it may end with the headers of its reply;
+    secure: over TLS. app: its program's; server, port: of the other end, where they are known."""
 
     begin: Integers
     end: Integers
     certain: NDArray[np.bool_]
+    early: NDArray[np.bool_]
+    secure: NDArray[np.bool_]
+    app: Sequence[str | None]
     server: Sequence[str | None]
     port: Sequence[int | None]
 
@@ -52,8 +67,8 @@ class Bursts:
         flat = connections.select("bursts").with_row_index("connection").explode("bursts").drop_nulls().unnest("bursts")
         self.connection = flat["connection"].to_numpy().astype(np.int64)
         self.fields: dict[str, Integers] = {name: flat[name].to_numpy() for name in BURST}
-        self.way, self.begin, self.wrote, self.until = (
-            self.fields[name] for name in ("way", "begin", "wrote", "until")
+        self.way, self.begin, self.wrote, self.heard, self.until = (
+            self.fields[name] for name in ("way", "begin", "wrote", "heard", "until")
         )
         self.inner = self._inner()
         self.lowest = np.searchsorted(self.connection, np.arange(len(connections)))
@@ -77,45 +92,66 @@ class Bursts:
         fields["waiting"] = np.where(idle > 0, idle, fields["waiting"])
         return fields
 
+    def replies(self, *, secure: bool) -> Integers:
+        """Return the last burst of the reply to which each burst belongs."""
+        index, size = np.arange(len(self.way)), self.fields["bytes"]
+        opens = np.r_[True, np.diff(self.connection) != 0][: len(index)]
+        limits = np.flatnonzero(opens | ((self.way == _TO_SERVER) & (size > ACKNOWLEDGEMENT)))
+        following = np.r_[limits, len(index)][np.searchsorted(limits, index, "right")]
+        pause = self.begin - np.r_[0, self.until[:-1]][: len(index)]
+        ends = np.r_[opens[1:], True][: len(index)] & (size <= FAREWELL) & (pause >= FAREWELL_NS) & ~opens
+        mine = (self.way == _TO_CLIENT) & ~(ends & secure)
+        found: Integers = np.maximum.accumulate(np.where(mine, index, 0))[following - 1]
+        return np.maximum(found, index)
+
     def sent(self, burst: int, begin: int) -> int:
         """Return when a request that began at `begin` began a burst, which may have begun for something before."""
         return int(self.begin[burst] if self.begin[burst] >= begin - TOLERANCE_NS else self.wrote[burst])
 
 
-def match(asked: Asked, bursts: Bursts) -> tuple[Integers, Integers]:
-    """Return the first and the last burst of each request, NEVER for one that cannot be assigned. Pure.
+def match(asked: Asked, bursts: Bursts) -> tuple[Integers, Integers, list[str | None]]:
+    """Return the first and the last burst of each request, NEVER for one that cannot be assigned, and why. Pure.
 
     bursts: of the connections that the node of all these requests has opened.
     """
     search = _Search(asked, bursts)
-    first, last = np.full((2, len(asked.begin)), NEVER, np.int64)
-    cost = np.zeros(len(first))
-    for request in np.argsort(asked.end, kind="stable").tolist():
-        best = min(search.candidates(request), default=None)
-        if best is not None:
-            cost[request], first[request], last[request] = best
-            search.owner[first[request] : last[request] + 1] = request
-    unclear = np.zeros(len(first), np.bool_)
-    for request in range(len(first)):
-        if first[request] == NEVER:
-            unclear[search.overlapped(request) if asked.certain[request] else []] = True
-    pairs = [pair for pair in _neighbours(first, bursts) if asked.begin[pair[1]] < bursts.until[last[pair[0]]]]
-    for one, other in pairs:  # the other waited for the connection, or they share it
+    search.assign()
+    if len(set(asked.app)) > 1:  # a connection belongs to one program
+        search.assign(search.programs())
+    first, last, has = search.first, search.last, search.first != NEVER
+    end = np.where(has & asked.early, np.maximum(asked.end, bursts.until[last] if has.any() else 0), asked.end)
+    shares = np.zeros(len(first), np.bool_)
+    for request in np.flatnonzero(~has & asked.certain).tolist():
+        shares[search.overlapped(request)] = True
+    for one, other in _neighbours(first, bursts):
         own = slice(first[one], last[one] + 1)
-        wrote = np.where(bursts.way[own] == _TO_SERVER, bursts.wrote[own], 0)
-        if (wrote > max(asked.begin[other], bursts.begin[first[one]])).any():
-            unclear[[one, other]] = True
-    of_request = np.where(first != NEVER, bursts.connection[first], NEVER)
-    for connection in np.unique(of_request[unclear & (first != NEVER)]):
+        if asked.begin[other] < bursts.until[last[one]]:  # the other waited for the connection, or they share it
+            wrote = np.where(bursts.way[own] == _TO_SERVER, bursts.wrote[own], 0)
+            shares[[one, other]] |= (wrote > max(asked.begin[other], bursts.begin[first[one]])).any()
+        if asked.early[one]:  # what arrives after the other was sent, or was sent before that arrived, is not of it
+            sent, answer = bursts.sent(int(first[other]), int(asked.begin[other])), int(first[other]) + 1
+            answers = bursts.begin[answer : last[other] + 1][bursts.way[answer : last[other] + 1] == _TO_CLIENT]
+            mixed = bursts.until[last[one]] > sent or answers[0] < bursts.heard[first[other]]
+            shares[[one, other]] |= mixed
+    of_request = np.where(has, bursts.connection[first] if has.any() else NEVER, NEVER)
+    for connection in np.unique(of_request[shares & has]):
         own = of_request == connection
-        if unclear[own].mean() > SHARED:
-            others = own | ((first == NEVER) & asked.certain)
-            begun = np.searchsorted(np.sort(asked.begin[others]), asked.end[own])
-            unclear[own] |= begun - np.searchsorted(np.sort(asked.end[others]), asked.begin[own], "right") > 1
-    for request in np.flatnonzero(~unclear & (first != NEVER)).tolist():
-        limit = DECISIVE * cost[request] + TOLERANCE_NS**2
-        unclear[request] = any(rival <= limit for rival, *_ in search.candidates(request))
-    return np.where(unclear, NEVER, first), np.where(unclear, NEVER, last)
+        if shares[own].mean() > SHARED:
+            others = own | (~has & asked.certain)
+            begun = np.searchsorted(np.sort(asked.begin[others]), end[own])
+            shares[own] |= begun - np.searchsorted(np.sort(end[others]), asked.begin[own], "right") > 1
+    why: list[str | None] = [None] * len(first)
+    for request in range(len(first)):
+        if not has[request]:
+            why[request] = search.obstacle(request)
+        elif shares[request]:
+            why[request] = SHARES
+        else:
+            limit = DECISIVE * search.cost[request] + TOLERANCE_NS**2
+            if any(rival <= limit for rival, *_ in search.candidates(request)) or search.exchangeable(request):
+                why[request] = SEVERAL
+    unclear = np.array([each is not None for each in why], np.bool_)
+    return np.where(unclear, NEVER, first), np.where(unclear, NEVER, last), why
 
 
 def _neighbours(first: Integers, bursts: Bursts) -> Iterator[tuple[int, int]]:
@@ -127,44 +163,101 @@ def _neighbours(first: Integers, bursts: Bursts) -> Iterator[tuple[int, int]]:
 
 
 class _Search:
-    """owner: the request of each burst, or NEVER."""
+    """first, last: bursts of each request; cost: how badly they fit. owner: the request of each burst, or NEVER."""
 
     def __init__(self, asked: Asked, bursts: Bursts) -> None:
         self._asked, self._bursts = asked, bursts
-        self.owner = np.full(len(bursts.way), NEVER, np.int64)
         down = np.flatnonzero(bursts.way == _TO_CLIENT)
-        self._down = down[np.argsort(bursts.until[down], kind="stable")]
-        self._arrived = bursts.until[self._down]
+        self._down: dict[bool, tuple[Integers, Integers]] = {}
+        for early, arrived in ((False, bursts.until), (True, bursts.heard)):
+            ordered = down[np.argsort(arrived[down], kind="stable")]
+            self._down[early] = ordered, arrived[ordered]
+        self._last = {secure: bursts.replies(secure=secure) for secure in (False, True)}
+        self._peers = set(zip(bursts.server, bursts.port, strict=True))
+
+    def assign(self, programs: Mapping[int, str] | None = None) -> None:
+        """Assign bursts to requests. programs: applications of connections, where they are known."""
+        self._programs = programs or {}
+        self.owner = np.full(len(self._bursts.way), NEVER, np.int64)
+        self.first, self.last = np.full((2, len(self._asked.begin)), NEVER, np.int64)
+        self.cost = np.zeros(len(self.first))
+        for request in np.argsort(self._asked.end, kind="stable").tolist():
+            best = min(self.candidates(request), default=None)
+            if best is not None:
+                self.cost[request], self.first[request], self.last[request] = best
+                self.owner[self.first[request] : self.last[request] + 1] = request
+
+    def programs(self) -> dict[int, str]:
+        """Return the application of most requests of each connection."""
+        counts: dict[int, Counter[str]] = {}
+        for request in np.flatnonzero(self.first != NEVER).tolist():
+            of = int(self._bursts.connection[self.first[request]])
+            counts.setdefault(of, Counter())[self._asked.app[request] or ""] += 1
+        return {connection: app for connection, each in counts.items() if (app := each.most_common(1)[0][0])}
+
+    def exchangeable(self, request: int) -> bool:
+        """Return whether a request that may end early, and another one, fit as well with the bursts of each other."""
+        asked = self._asked
+        replies = self._replies(int(asked.begin[request]), int(asked.end[request]), early=True)
+        others = set(self.owner[replies].tolist()) - {NEVER, request} if asked.early[request] else ()
+        for other in others:
+            spans = [slice(self.first[each], self.last[each] + 1) for each in (request, other)]
+            for span in spans:
+                self.owner[span] = NEVER
+            costs = [
+                min((cost for cost, at, _ in self.candidates(one) if span.start <= at < span.stop), default=np.inf)
+                for one, span in zip((request, other), reversed(spans), strict=True)
+            ]
+            self.owner[spans[0]], self.owner[spans[1]] = request, other
+            if sum(costs) <= DECISIVE * (self.cost[request] + self.cost[other]) + TOLERANCE_NS**2:
+                return True
+        return False
 
     def candidates(self, request: int) -> Iterator[tuple[float, int, int]]:
         """Return how badly connections fit, with their first and last burst that no request has."""
         asked, bursts = self._asked, self._bursts
-        begin, end = int(asked.begin[request]), int(asked.end[request])
-        replies = self._replies(begin, end)
+        begin, end, early = int(asked.begin[request]), int(asked.end[request]), bool(asked.early[request])
+        arrived = bursts.heard if early else bursts.until
+        replies = self._replies(begin, end, early=early)
         replies = replies[self.owner[replies] == NEVER]
         for connection in np.unique(bursts.connection[replies]):
             if not self._fits(request, connection):
                 continue
             its = replies[bursts.connection[replies] == connection]
-            in_time = its[bursts.until[its] <= end]
-            last = int((in_time if len(in_time) else its).max())
+            in_time = its[arrived[its] <= end]
+            last = latest = int((in_time if len(in_time) else its).max())
+            if early:
+                last = int(self._last[bool(asked.secure[request])][latest])
             lowest = int(bursts.lowest[connection])
-            low = self._low(lowest, last, begin - TOLERANCE_NS)
-            taken = np.flatnonzero(self.owner[low:last] != NEVER)
+            low = self._low(lowest, latest, begin - TOLERANCE_NS)
+            taken = np.flatnonzero(self.owner[low : last + 1] != NEVER)
             low += int(taken[-1]) + 1 if len(taken) else 0
-            sent = np.flatnonzero(bursts.way[low:last] == _TO_SERVER)
+            sent = np.flatnonzero(bursts.way[low:latest] == _TO_SERVER)
             if not len(sent):
                 continue
             first = low + int(sent[0])
             opened = int(bursts.opened[connection])
             since = opened if first == lowest and opened >= begin - TOLERANCE_NS else bursts.sent(first, begin)
-            yield float(max(since - begin, 0)) ** 2 + float(end - bursts.until[last]) ** 2, first, last
+            after = min(abs(float(end - at)) for at in (arrived[latest], bursts.until[last]))
+            yield float(max(since - begin, 0)) ** 2 + after**2, first, last
+
+    def obstacle(self, request: int) -> str:
+        """Return why a request has no connection."""
+        asked, bursts = self._asked, self._bursts
+        if not any(self._reaches(request, *peer) for peer in self._peers):
+            return ELSEWHERE
+        if len(self.overlapped(request)):
+            return SHARES
+        begin, end = int(asked.begin[request]), int(asked.end[request])
+        heard = self._replies(begin, end, early=True)
+        late = bursts.connection[heard[bursts.until[heard] > end + TOLERANCE_NS]].tolist()
+        return UNFINISHED if any(self._fits(request, each) for each in late) else NOTHING
 
     def overlapped(self, request: int) -> Integers:
         """Return the requests whose bursts may be those of a request that has none: some went and came during it."""
         asked, bursts = self._asked, self._bursts
         begin, end = int(asked.begin[request]), int(asked.end[request])
-        replies = self._replies(begin, end)
+        replies = self._replies(begin, end, early=bool(asked.early[request]))
         found: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
         for connection in np.unique(bursts.connection[replies]):
             its = replies[bursts.connection[replies] == connection]
@@ -181,34 +274,40 @@ class _Search:
         low = lowest + int(np.searchsorted(self._bursts.begin[lowest:last], begin))
         return low - 1 if low > lowest and self._bursts.wrote[low - 1] >= begin else low
 
-    def _replies(self, begin: int, end: int) -> Integers:
-        """Bursts to the client that began after `begin` and arrived until `end`."""
-        low, high = np.searchsorted(self._arrived, (begin, end + TOLERANCE_NS + 1))
-        replies: Integers = self._down[low:high]
+    def _replies(self, begin: int, end: int, *, early: bool) -> Integers:
+        """Bursts to the client that began after `begin` and arrived until `end`; early: their first packets did."""
+        down, arrived = self._down[early]
+        low, high = np.searchsorted(arrived, (begin, end + TOLERANCE_NS + 1))
+        replies: Integers = down[low:high]
         found: Integers = replies[
             (self._bursts.begin[replies] >= begin - TOLERANCE_NS) & (self._bursts.begin[replies] < end)
         ]
         return found
 
     def _fits(self, request: int, connection: int) -> bool:
-        server, port = self._asked.server[request], self._asked.port[request]
-        bursts = self._bursts
-        return (server is None or bursts.server[connection] == server) and (
-            port is None or bursts.port[connection] == port
-        )
+        own = self._programs.get(int(connection)) in (None, self._asked.app[request])
+        return own and self._reaches(request, self._bursts.server[connection], self._bursts.port[connection])
+
+    def _reaches(self, request: int, server: str | None, port: int) -> bool:
+        asked = self._asked
+        return asked.server[request] in (None, server) and asked.port[request] in (None, port)
 
 
 def attach(requests: pl.DataFrame, connections: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Add the connection and the durations of :data:`~cellbed.runformat.spans.REPORTED` to requests, and return with
-    them the times at which each waited for its server. Pure.
+    """Add the connection and the durations of :data:`~cellbed.runformat.spans.REPORTED` to requests, or `unassigned`,
+    why there are none, and return with them the times at which each waited for its server. Pure.
 
-    requests: with ``begin_ns`` and ``reply_ns``, perhaps ``certain``, ``peer`` and ``peer_port``, as of
-    :class:`Asked`; those without a reply get nothing.
+    requests: with ``app``, ``begin_ns`` and ``reply_ns``, perhaps ``certain``, ``early``, ``secure``, ``peer`` and
+    ``peer_port``, as of :class:`Asked`; those without a reply get nothing. One that ended before its reply gets the end
+    of that as ``reply_ns``, and its own duration as ``span_s``.
     connections: the table of `read_connections` with bursts, without those that carried other requests.
     """
-    known = {"certain": pl.Boolean, "peer": pl.String, "peer_port": pl.Int64}
+    flags = dict.fromkeys(("certain", "early", "secure"), pl.Boolean)
+    known = {**flags, "peer": pl.String, "peer_port": pl.Int64}
     missing = [pl.lit(None, kind).alias(name) for name, kind in known.items() if name not in requests.columns]
-    requests = requests.with_columns(missing).with_columns(pl.coalesce("certain", pl.col("status") == "ok"))
+    requests = requests.with_columns(missing).with_columns(
+        pl.coalesce("certain", pl.col("status") == "ok"), pl.col("early", "secure").fill_null(False)
+    )
     numbered = requests.with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
     talked = connections.filter(protocol="tcp").drop_nulls("bursts")
     found, waits = [numbered.select("row").clear()], [pl.DataFrame(schema=_WAIT)]
@@ -219,13 +318,17 @@ def attach(requests: pl.DataFrame, connections: pl.DataFrame) -> tuple[pl.DataFr
             group["begin_ns"].to_numpy(),
             group["reply_ns"].to_numpy(),
             group["certain"].to_numpy(),
+            group["early"].to_numpy(),
+            group["secure"].to_numpy(),
+            group["app"].to_list(),
             group["peer"].to_list(),
             group["peer_port"].to_list(),
         )
-        first, last = match(asked, bursts)
+        first, last, why = match(asked, bursts)
+        found.append(group.select("row", unassigned=pl.Series(why, dtype=pl.String)).drop_nulls())
         rows = np.flatnonzero(first != NEVER)
         if len(rows):
-            chosen = group.select("row", "begin_ns", "reply_ns")[rows]
+            chosen = group.select("row", "begin_ns", "reply_ns", "early")[rows]
             ends = of_node[bursts.connection[first[rows]]]
             found.append(_durations(chosen, ends, bursts, first[rows], last[rows]))
             waits.append(_waits(chosen["row"].to_numpy(), ends, bursts, first[rows], last[rows]))
@@ -233,7 +336,12 @@ def attach(requests: pl.DataFrame, connections: pl.DataFrame) -> tuple[pl.DataFr
     taken = [name for name in attached.columns if name != "row" and name in requests.columns]
     whole = numbered.drop(*taken, *known).join(attached, on="row", how="left", maintain_order="left")
     absent = [pl.lit(None, kind).alias(name) for name, kind in _FOUND.items() if name not in whole.columns]
-    return whole.with_columns(absent).drop("row"), pl.concat(waits)
+    own = (pl.col("reply_ns") - pl.col("begin_ns")).cast(pl.Float64) / 1e9
+    whole = whole.with_columns(absent).with_columns(
+        pl.coalesce("replied_ns", "reply_ns").alias("reply_ns"),
+        span_s=pl.when(pl.col("replied_ns").is_not_null()).then(own),
+    )
+    return whole.drop("row", "replied_ns"), pl.concat(waits)
 
 
 _WAIT = {"number": pl.Int64, "client": pl.String, "client_port": pl.Int64, "low": pl.Int64, "high": pl.Int64}
@@ -242,8 +350,10 @@ _DURATIONS = (
     *(f"{way}_{name}_ns" for way in ("uplink", "downlink") for name in _UNDER_WAY[:-1]),
 )
 _FOUND = {
-    "server": pl.String,
-    **dict.fromkeys(("local_port", "remote_port", "uplink_entered_ns", "downlink_left_ns", *_DURATIONS), pl.Int64),
+    **dict.fromkeys(("server", "unassigned"), pl.String),
+    **dict.fromkeys(
+        ("replied_ns", "local_port", "remote_port", "uplink_entered_ns", "downlink_left_ns", *_DURATIONS), pl.Int64
+    ),
 }
 
 
@@ -252,6 +362,8 @@ def _durations(
 ) -> pl.DataFrame:
     """Return the columns of :data:`_FOUND`. requests: row, begin and reply of each; ends: its connection."""
     begin, end = requests["begin_ns"].to_numpy(), requests["reply_ns"].to_numpy()
+    went_on = requests["early"].to_numpy() & (bursts.until[last] > end + TOLERANCE_NS)
+    end = np.where(went_on, bursts.until[last], end)
     inner, to_server = bursts.inner, bursts.way == _TO_SERVER
     sends_next = np.r_[bursts.way[1:], NEVER][: len(bursts.way)]
 
@@ -288,6 +400,7 @@ def _durations(
     found["after_ns"] = np.maximum(end - left, 0)
     return requests.select("row").with_columns(
         server=ends["server"],
+        replied_ns=pl.Series(end).set(pl.Series(~went_on), None),
         local_port=ends["client_port"],
         remote_port=ends["server_port"],
         uplink_entered_ns=pl.Series(sent),

@@ -57,8 +57,8 @@ def attach_services(
 def divide_connections(
     connections: pl.DataFrame, raw: Path, applications: Sequence[Description], ahead: dict[str, int]
 ) -> pl.DataFrame:
-    """Adds ``part_service_<name>`` for the spans of services that name connections, seconds; ``part_server`` is the
-    rest then. connections: with ``waits``, a list of the times at which each waited for its server. ahead: by how much
+    """Adds ``part_service_<name>`` to connections that spans of services name, seconds; ``part_server`` is the rest
+    then. connections: with ``waits``, a list of the times at which each waited for its server. ahead: by how much
     the clocks of nodes are ahead, ns."""
     found = connections.with_row_index("number")
     for application in applications:
@@ -73,9 +73,8 @@ def divide_connections(
         for name in application.services:
             column = f"part_{SERVICE}{name}"
             of = spent.filter(span=name).select("number", own=pl.col("own") / 1e9)
-            own = pl.when(pl.col("part_server").is_not_null() & (pl.col("app") == application.name)).then(
-                pl.col("own").fill_null(0.0)
-            )
+            named = pl.col("number").is_in(spent["number"].implode()) & pl.col("part_server").is_not_null()
+            own = pl.when(named).then(pl.col("own").fill_null(0.0))
             found = found.join(of, on="number", how="left", maintain_order="left").with_columns(own=own)
             found = found.with_columns(part_server=pl.col("part_server") - pl.col("own").fill_null(0.0))
             if column in found.columns:

@@ -38,7 +38,7 @@ from cellbed.measure.statistics import Percentile, Samples, needed, percentile_v
 from cellbed.measure.telemetry import read_traces
 from cellbed.measure.verdicts import Verdict
 from cellbed.runformat.changes import manual_warning
-from cellbed.runformat.description import Description, Measure
+from cellbed.runformat.description import REPORTED_MEASURE, Description, Measure
 from cellbed.runformat.events import read_events
 from cellbed.support import inputs
 from cellbed.support.readable import alike
@@ -174,7 +174,7 @@ class ApplicationSummary:
     percentile, what the machine added to it (docs/explanation/measurement.md#disturbance). deadline_s, on_time_share,
     goodput_bit_s: of an application with a deadline (:func:`on_time`). traffic: of all its connections. own: measures
     that its programs wrote; own_problems: what is missing of them, in sentences. steps: of journeys, with their
-    names as those of endpoints.
+    names as those of endpoints. unassigned: requests that programs report and that have no connection, by the reason.
     """
 
     name: str
@@ -199,6 +199,7 @@ class ApplicationSummary:
     own: list[OwnMeasure] = field(default_factory=list)
     own_problems: list[str] = field(default_factory=list)
     steps: list[EndpointSummary] = field(default_factory=list)
+    unassigned: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -482,6 +483,7 @@ def _application(
         own=own,
         own_problems=own_problems,
         steps=_groups(everything, "step") if "step" in application.client_columns else [],
+        unassigned=_unassigned(requests.drop_nulls("latency_s")) if application.reported else {},
     )
 
 
@@ -562,6 +564,13 @@ def _reasons(requests: pl.DataFrame) -> dict[str, int]:
     return {
         str(text): int(count)
         for text, count in reason.value_counts(sort=True).sort("count", "error", descending=[True, False]).iter_rows()
+    }
+
+
+def _unassigned(requests: pl.DataFrame) -> dict[str, int]:
+    reasons = requests["unassigned"].drop_nulls().value_counts(sort=True)
+    return {
+        str(reason): int(count) for reason, count in reasons.sort("count", "unassigned", descending=True).iter_rows()
     }
 
 
@@ -671,9 +680,11 @@ def _warnings(application: ApplicationSummary, *, reported: bool) -> list[str]:
             "every good reply"
         )
     if counts.without_parts and reported:
+        reasons = ", ".join(f"{count} × {reason}" for reason, count in application.unassigned.items())
+        early = any(each.column == REPORTED_MEASURE.column for each in application.measures)
         found.append(
             f"{counts.without_parts} of {counts.answered} requests could not be assigned to a connection, and have no "
-            "parts: they share one (HTTP/2), several fit, or they used none over TCP"
+            f"parts: {reasons}{'; their latency is that of their span, perhaps without its reply' * early}"
         )
     elif counts.without_parts:
         found.append(

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import polars as pl
 
@@ -19,14 +20,19 @@ from cellbed.runformat.spans import HANDSHAKE, Place
 from cellbed.runformat.telemetry import APPLICATION, HEADER, LARGEST_BODY, LARGEST_RECORD, SUFFIX, identifiers
 from cellbed.support import inputs
 
-MOST_SPANS = 1 << 20
-"""Spans of a run that are read."""
+MOST_STEPS = 1 << 24
+"""Steps of reading the spans of a run: some 20 for a span."""
+LARGEST_SPAN = 1 << 16
+"""Bytes of a span, and of the description of a resource."""
 MOST_NAMES = 16
 """Names of spans of an application's services that are parts of its requests: those with most time."""
 DEEPEST = 64
 """Spans below each other that are followed."""
 STEP_NS = 1_000_000
 """A change of the wall clock against the monotonic one that is more than the error of reading them."""
+_ROWS = 10_000
+"""Spans that become a table at a time."""
+_LATEST_NS = 1 << 62
 OLDEST_NS, NEWEST_NS = 86_400_000_000_000, 1_000_000_000
 """Limits of the time from a span's begin to its arrival, and from its arrival to its end."""
 KINDS = ("unspecified", "internal", "server", "client", "producer", "consumer")
@@ -34,6 +40,7 @@ _SPANS: dict[str, Any] = {
     **dict.fromkeys(("node", "app", "service", "trace", "span", "parent", "kind", "name"), pl.String),
     **dict.fromkeys(("begin_ns", "end_ns"), pl.Int64),
     **{"status": pl.String, "error": pl.String, "address": pl.String, "peer_port": pl.Int64},
+    **{"early": pl.Boolean, "secure": pl.Boolean},
 }
 _TIMED: dict[str, Any] = {
     **dict.fromkeys(("trace", "span"), pl.String),
@@ -55,10 +62,12 @@ was found: its client before it sends, the handshake, on the way to the server, 
 afterwards."""
 _CALLS = (
     *("app", "endpoint", "request", "step", "status", "error", "intended_ns", "begin_ns", "reply_ns", "trace", "span"),
-    *("peer", "peer_port", "certain"),
+    *("peer", "peer_port", "certain", "early", "secure"),
 )
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _ADDRESSES, _PORTS = ("server.address", "net.peer.name"), ("server.port", "net.peer.port")
+_METHODS, _URLS = ("http.request.method", "http.method"), ("url.full", "http.url")
+_STATUSES, _UPGRADED = ("http.response.status_code", "http.status_code"), 101
 """Attributes of client spans; the second ones are those before version 1.20 of the semantic conventions."""
 _WAYS = {
     way: [f"{way}_{name}_ns" for name in ("sending", "resent", "queued", "delayed")] for way in ("uplink", "downlink")
@@ -69,8 +78,9 @@ _WAYS = {
 class Traced:
     """The spans of a run.
 
-    calls: of all nodes, in the columns of requests, and `peer`, `peer_port` (the other end) and `certain` (it used a
-    connection that the packet log has), where known; request: its number, null for calls that are none. tree: the spans
+    calls: of all nodes, in the columns of requests, and `peer`, `peer_port` (the other end), `certain` (it used a
+    connection that the packet log has), `early` (it may end with the headers of its reply: spans of HTTP) and `secure`
+    (it used TLS), where known; request: its number, null for calls that are none. tree: the spans
     of requests, with the request's app, endpoint and number; part: its name as that of a part. services: by
     application, the names of its services' spans that are parts of requests. warnings: about spans that are lost or
     unusable.
@@ -165,30 +175,32 @@ def _read(raw: Path, monotonic_ahead: Mapping[str, int]) -> tuple[pl.DataFrame, 
     """Return the stored spans with monotonic times of this machine, and sentences about those that are not usable.
 
     monotonic_ahead: of nodes with another clock, by how much it is ahead of this machine's, ns."""
-    kept, lost = [pl.DataFrame(schema=_SPANS)], Counter[str]()
-    count = 0
+    kept, reader = [pl.DataFrame(schema=_SPANS)], _Reader()
     for path in sorted(raw.glob(f"*{SUFFIX}")):
         node = path.name.removesuffix(SUFFIX)
-        tables, ahead = [pl.DataFrame(schema=_SPANS)], []
+        tables, rows, ahead = [pl.DataFrame(schema=_SPANS)], list[tuple[Any, ...]](), []
         for arrived, offset, body in _bodies(path):
-            if count >= MOST_SPANS:
-                lost[f"after the first {MOST_SPANS} spans of a run no more are read"] += 1
+            if max(abs(arrived), abs(offset)) >= _LATEST_NS:
+                reader.lost["an export with an impossible time"] += 1
                 continue
             ahead.append(offset)
-            table = pl.DataFrame(list(_spans(body, node, lost)), schema=_SPANS, orient="row")
-            earliest, latest = arrived + offset - OLDEST_NS, arrived + offset + NEWEST_NS
-            sound = table.filter(pl.col("begin_ns") >= earliest, pl.col("end_ns").is_between("begin_ns", latest))
-            if len(sound) < len(table):
-                lost["spans with an impossible time"] += len(table) - len(sound)
-            tables.append(sound)
-            count += len(sound)
+            limits = arrived + offset - OLDEST_NS, arrived + offset + NEWEST_NS
+            rows += reader.spans(body, node, limits)
+            if len(rows) > _ROWS:
+                tables.append(pl.DataFrame(rows, schema=_SPANS, orient="row"))
+                rows = []
+            if reader.room <= 0:
+                break
+        tables.append(pl.DataFrame(rows, schema=_SPANS, orient="row"))
         if ahead and (step := max(ahead) - min(ahead)) > STEP_NS:
             why = f"the clock of {node} was set during the run, by {step / 1e6:.0f} ms"
             warnings = [f"OpenTelemetry: no span is used, since {why}: run it again"]
             return kept[0], warnings
         middle = (sorted(ahead)[len(ahead) // 2] if ahead else 0) + monotonic_ahead.get(node, 0)
         kept.append(pl.concat(tables).with_columns(pl.col("begin_ns", "end_ns") - middle))
-    warnings = [f"OpenTelemetry: {number} × {why}" for why, number in sorted(lost.items())]
+    warnings = [f"OpenTelemetry: {number} × {why}" for why, number in sorted(reader.lost.items())]
+    if reader.room <= 0:
+        warnings.append("OpenTelemetry: there are more spans than cellbed reads of a run: the last are left out")
     # A program that repeats an export has sent the same span.
     return pl.concat(kept).unique(["trace", "span"], keep="first", maintain_order=True), warnings
 
@@ -208,38 +220,109 @@ def _bodies(path: Path) -> Iterator[tuple[int, int, bytes]]:
         raise MeasureError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def _spans(body: bytes, node: str, lost: Counter[str]) -> Iterator[tuple[Any, ...]]:
-    """Yield the spans of an export in the columns of :data:`_SPANS`, times as they are."""
-    from google.protobuf.message import DecodeError
-    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+class _Reader:
+    """Reads the spans of a run. room: steps that are left (:data:`MOST_STEPS`); lost: what is not used, by reason."""
 
+    def __init__(self) -> None:
+        from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+        from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+        self._resource, self._span = Resource, Span
+        self.room = MOST_STEPS
+        self.lost = Counter[str]()
+
+    def spans(self, body: bytes, node: str, limits: tuple[int, int]) -> Iterator[tuple[Any, ...]]:
+        """Yield the spans of an export in the columns of :data:`_SPANS`, times as they are. limits: of these."""
+        self.room -= 4
+        try:
+            for _, group in self._fields(body, 1):
+                fields = list(self._fields(group, 1, 2))
+                resource = self._attributes(self._resource, b"".join(each for number, each in fields if number == 1))[1]
+                app, service = (resource.get(key) for key in (APPLICATION, "service.name"))
+                about = (node, str(app) if app else None, _readable(str(service or "")))
+                for scope in (each for number, each in fields if number == 2):
+                    for _, content in self._fields(scope, 2):
+                        if (row := self._row(content, limits)) is not None:
+                            yield (*about, *row)
+        except (ValueError, IndexError):
+            self.lost["an export that is malformed"] += 1
+
+    def _fields(self, message: bytes, *numbers: int) -> Iterator[tuple[int, bytes]]:
+        """Yield the fields of these numbers, with their content. Raises ValueError or IndexError."""
+        at = 0
+        while at < len(message) and self.room > 0:
+            self.room -= 4
+            key, at = _integer(message, at)
+            if key & 7 == 2:
+                length, at = _integer(message, at)
+                end = at + length
+            else:
+                end = _integer(message, at)[1] if key & 7 == 0 else at + {1: 8, 5: 4}.get(key & 7, len(message))
+            if end > len(message):
+                raise ValueError("cut short")
+            if key & 7 == 2 and key >> 3 in numbers:
+                yield key >> 3, message[at:end]
+            at = end
+
+    def _attributes(self, kind: Any, content: bytes) -> tuple[Any, dict[str, str | int]]:
+        """Return a message, empty if it is malformed or too large, and its attributes."""
+        from google.protobuf.message import DecodeError
+
+        try:
+            message = kind.FromString(content if len(content) <= LARGEST_SPAN else b"")
+        except DecodeError:
+            message = kind()
+        self.room -= 8 + len(message.attributes) + (len(content) >> 8)
+        return message, {each.key: each.value.string_value or each.value.int_value for each in message.attributes}
+
+    def _row(self, content: bytes, limits: tuple[int, int]) -> tuple[Any, ...] | None:
+        """Return what the columns from `trace` on have for a span; ``None`` for one that is not usable."""
+        span, its = self._attributes(self._span, content)
+        if len(span.trace_id) != 16 or len(span.span_id) != 8:
+            self.lost["a span that is malformed"] += 1
+            return None
+        if not limits[0] <= span.start_time_unix_nano <= span.end_time_unix_nano <= limits[1]:
+            self.lost["spans with an impossible time"] += 1
+            return None
+
+        def value(kind: type, *keys: str) -> Any:
+            return next((its[key] for key in keys if isinstance(its.get(key), kind)), None)
+
+        kind = KINDS[span.kind] if 0 <= span.kind < len(KINDS) else KINDS[0]
+        status, error = "ok", None
+        if span.status.code == span.status.STATUS_CODE_ERROR:
+            what = value(str, "error.type") or span.status.message
+            status = "timed-out" if "timeout" in what.lower() else "failed"
+            error = f"the client reports: {_readable(what) or 'an error'}"
+        url = value(str, *_URLS) or ""
+        host, port = _peer(url)
+        early = value(str, *_METHODS) is not None and value(int, *_STATUSES) != _UPGRADED
+        return (
+            *(span.trace_id.hex(), span.span_id.hex(), span.parent_span_id.hex() or None, kind, _readable(span.name)),
+            *(span.start_time_unix_nano, span.end_time_unix_nano, status, error),
+            *(value(str, *_ADDRESSES) or host, value(int, *_PORTS) or port, early, url.startswith("https:")),
+        )
+
+
+def _peer(url: str) -> tuple[str | None, int | None]:
+    """Return the host of a URL, if it is the own node, and the port. The node of another address may change."""
     try:
-        request = ExportTraceServiceRequest.FromString(body)
-    except DecodeError:
-        lost["an export that is malformed"] += 1
-        return
-    for group in request.resource_spans:
-        resource = {each.key: each.value.string_value for each in group.resource.attributes}
-        app, service = resource.get(APPLICATION), _readable(resource.get("service.name", ""))
-        for span in (span for scope in group.scope_spans for span in scope.spans):
-            if len(span.trace_id) != 16 or len(span.span_id) != 8 or span.end_time_unix_nano >= 1 << 63:
-                lost["a span that is malformed"] += 1
-                continue
-            its = {each.key: each.value for each in span.attributes}
-            kind = KINDS[span.kind] if span.kind < len(KINDS) else KINDS[0]
-            status, error, address, port = "ok", None, None, None
-            if span.status.code == span.status.STATUS_CODE_ERROR:
-                what = its["error.type"].string_value if "error.type" in its else span.status.message
-                status = "timed-out" if "timeout" in what.lower() else "failed"
-                error = f"the client reports: {_readable(what) or 'an error'}"
-            if kind == "client":
-                address = next((its[key].string_value for key in _ADDRESSES if key in its), None)
-                port = next((its[key].int_value for key in _PORTS if key in its), None)
-            yield (
-                *(node, app, service, span.trace_id.hex(), span.span_id.hex(), span.parent_span_id.hex() or None),
-                *(kind, _readable(span.name), span.start_time_unix_nano, span.end_time_unix_nano),
-                *(status, error, address, port or None),
-            )
+        parts = urlsplit(url)
+        host = parts.hostname if parts.hostname in _LOOPBACK else None
+        return host, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        return None, None
+
+
+def _integer(message: bytes, at: int) -> tuple[int, int]:
+    """Return an integer of protobuf at a place, and the place behind it."""
+    value = shift = 0
+    while True:
+        byte = message[at]
+        value |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128 or shift > 63:
+            return value, at
 
 
 def _readable(text: str) -> str:

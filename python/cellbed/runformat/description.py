@@ -25,6 +25,10 @@ class Measure:
     unit: Literal["B", "s", "Mbit/s", "share", ""]
 
 
+REPORTED_MEASURE = Measure("span_s", "own time of spans that end before the last byte of their reply", "s")
+"""Of requests that programs report, whose latency ends with their reply then."""
+
+
 @dataclass(frozen=True, slots=True)
 class ProgramMeasures:
     """The measures that the program of a role writes: a file, or matches of a regular expression in its output.

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import FrameType, ModuleType
+from typing import NoReturn
 
 from cellbed.support.errors import CellbedError
 
@@ -59,6 +60,26 @@ def held_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         if came:
             signal.raise_signal(signal.SIGINT)
+
+
+@contextlib.contextmanager
+def processor_time(limit_s: float) -> Iterator[None]:
+    """Raise :class:`TimeoutError` in this context, even inside of a regular expression, when the process has used this
+    much processor time there. Has no effect in other threads than the main one."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGVTALRM, _late)
+    signal.setitimer(signal.ITIMER_VIRTUAL, limit_s)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+def _late(number: int, frame: FrameType | None) -> NoReturn:
+    raise TimeoutError
 
 
 def _note(number: int, frame: FrameType | None) -> None:

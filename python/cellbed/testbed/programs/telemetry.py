@@ -9,6 +9,8 @@ the end of that. A node that is another machine has a receiver of its own there 
 from __future__ import annotations
 
 import contextlib
+import gzip
+import io
 import json
 import os
 import selectors
@@ -41,6 +43,12 @@ READ_BYTES = 1 << 16
 PATIENCE_S = 10.0
 """Time limit for storing the last exports at the end."""
 _LARGEST_MESSAGE = 1 << 16
+_MOST_REASONS = 16
+"""Of a node, why exports are lost."""
+_IGNORED = ("/v1/metrics", "/v1/logs")
+"""Paths of exports that are accepted and not kept."""
+_FOREIGN = {b"PRI ": "they came by gRPC: use http/protobuf", b"\x16\x03": "they came over TLS: use http://"}
+"""Protocols of exports that cannot be read, by their first bytes."""
 _FILES = {"record": SUFFIX, "lost": ".otlp-lost.json"}
 """Endings of the files of a receiver on another machine."""
 
@@ -105,7 +113,8 @@ class Telemetry:
             # Another machine has written it.
             with contextlib.suppress(OSError, ValueError, AttributeError, TypeError):
                 for counts in inputs.json_value(path).values():
-                    its = {printable(str(reason), kept="")[:100]: int(count) for reason, count in counts.items()}
+                    first = list(counts.items())[:_MOST_REASONS]
+                    its = {printable(str(reason), kept="")[:100]: int(count) for reason, count in first}
                     refused[path.name.removesuffix(_FILES["lost"])] = its
         if control is not None and self._process is not None:
             with control:
@@ -124,20 +133,45 @@ class Telemetry:
         ]
 
 
+_URL = f"http://{ADDRESS[0]}:{ADDRESS[1]}"
+_VARIABLES = {
+    "OTEL_EXPORTER_OTLP_ENDPOINT": _URL,
+    "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": f"{_URL}/v1/traces",
+    "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf",
+    "OTEL_TRACES_EXPORTER": "otlp",
+    "OTEL_SDK_DISABLED": "false",
+}
+"""Variables by which a program exports its spans to the receiver."""
+
+
 def environment(app: str, given: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a program of an application whose own variables are `given`."""
-    host, port = ADDRESS
     own = given.get("OTEL_RESOURCE_ATTRIBUTES", "")
     service = {} if "service.name=" in own else {"OTEL_SERVICE_NAME": app}
     attributes = ",".join(filter(None, [f"{APPLICATION}={app}", own]))
     return {
-        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{host}:{port}",
-        "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+        # That of traces precedes that of all signals, which a program may have.
+        **{name: value for name, value in _VARIABLES.items() if name.replace("TRACES_", "") not in given},
         "OTEL_BSP_SCHEDULE_DELAY": str(FLUSH_MS),
         **service,
         **given,
         "OTEL_RESOURCE_ATTRIBUTES": attributes,
     }
+
+
+def overrides(program: str, given: Mapping[str, str]) -> list[str]:
+    """Return sentences about the own variables of a program for which its spans do not reach the receiver."""
+    found = []
+    for name, value in _VARIABLES.items():
+        own = given.get(name, "").rstrip("/")
+        precedes = name.replace("OTLP_", "OTLP_TRACES_")
+        if own.replace("localhost", ADDRESS[0]) not in ("", value) and (precedes == name or not given.get(precedes)):
+            found.append(
+                f"{program}: its own {name} ({printable(own, kept='')[:100]}) replaces {value}: cellbed may get no "
+                "spans of it; remove the variable"
+            )
+    return found
 
 
 def _listener(node: str, place: Place) -> socket.socket:
@@ -178,16 +212,20 @@ class _Node:
     connections: int = 0
     lost: Counter[str] = field(default_factory=Counter)
 
+    def lose(self, why: str) -> None:
+        """Count an export that is not stored. why: perhaps with words of the program."""
+        self.lost[why if why in self.lost or len(self.lost) < _MOST_REASONS - 1 else "for other reasons"] += 1
+
     def store(self, body: bytes) -> int:
         """Store the body of an export; returns the status of the reply."""
         if self.written + HEADER.size + len(body) > LARGEST_RECORD:
-            self.lost[f"of a node only the first {LARGEST_RECORD >> 20} MiB are kept"] += 1
+            self.lose(f"of a node only the first {LARGEST_RECORD >> 20} MiB are kept")
             return 413
         try:
             self.record.write(HEADER.pack(len(body), time.monotonic_ns(), clock_ahead(time.CLOCK_REALTIME)) + body)
             self.record.flush()
         except OSError as error:
-            self.lost[f"they cannot be written: {error.strerror}"] += 1
+            self.lose(f"they cannot be written: {error.strerror}")
             return 500
         self.written += HEADER.size + len(body)
         return 200
@@ -209,11 +247,18 @@ class _Exporter:
         except BlockingIOError:
             return True
         except OSError:
-            return False
+            data = b""
+        begins = self._protocol.trailing_data[0] == b"" and self._request is None
         try:
+            if begins and (why := next((why for first, why in _FOREIGN.items() if data.startswith(first)), None)):
+                self.node.lose(why)
+                return False
             self._protocol.receive_data(data)
             return self._process()
-        except (h11.RemoteProtocolError, h11.LocalProtocolError, OSError):
+        except h11.RemoteProtocolError:
+            self.node.lose("they are no whole requests of HTTP/1.1")
+            return False
+        except (h11.LocalProtocolError, OSError):
             return False
 
     def _process(self) -> bool:
@@ -227,7 +272,7 @@ class _Exporter:
                 case h11.Data():
                     self._body += event.data
                     if len(self._body) > LARGEST_BODY:
-                        self.node.lost[f"a body is larger than {LARGEST_BODY >> 20} MiB"] += 1
+                        self.node.lose(f"a body is larger than {LARGEST_BODY >> 20} MiB")
                         self._reply(413)
                         return False
                 case h11.EndOfMessage():
@@ -242,25 +287,29 @@ class _Exporter:
         """Take the whole request; returns the status of the reply."""
         assert self._request is not None
         headers = dict(self._request.headers)
-        if self._request.method != b"POST" or not self._request.target.startswith(b"/v1/"):
+        path = self._request.target.decode(errors="replace").partition("?")[0].rstrip("/") or "/"
+        if self._request.method != b"POST":
+            return 405
+        if path in _IGNORED:
+            return 200
+        if path != "/v1/traces":
+            self.node.lose(f"they came to {printable(path[:60], kept='')}, not to /v1/traces")
             return 404
-        if self._request.target != b"/v1/traces":
-            return 200  # metrics and logs are not kept
-        if headers.get(b"content-type", b"").split(b";")[0].strip() != b"application/x-protobuf":
-            self.node.lost["they are not in protobuf (OTEL_EXPORTER_OTLP_PROTOCOL)"] += 1
+        if headers.get(b"content-type", b"").split(b";")[0].strip().lower() != b"application/x-protobuf":
+            self.node.lose("they are not in protobuf (OTEL_EXPORTER_OTLP_PROTOCOL)")
             return 415
-        body, coding = bytes(self._body), headers.get(b"content-encoding", b"identity")
+        body, coding = bytes(self._body), headers.get(b"content-encoding", b"identity").lower()
         if coding == b"gzip":
-            inflater = zlib.decompressobj(wbits=31)
             try:
-                body = inflater.decompress(body, LARGEST_BODY)
-            except zlib.error:
-                body = b""
-            if not inflater.eof:
-                self.node.lost[f"a body is damaged, or larger than {LARGEST_BODY >> 20} MiB"] += 1
+                body = gzip.GzipFile(fileobj=io.BytesIO(body)).read(LARGEST_BODY + 1)
+            except (OSError, EOFError, zlib.error):
+                self.node.lose("a body is damaged")
                 return 400
+            if len(body) > LARGEST_BODY:
+                self.node.lose(f"a body is larger than {LARGEST_BODY >> 20} MiB")
+                return 413
         elif coding != b"identity":
-            self.node.lost["they are compressed by another method than gzip"] += 1
+            self.node.lose("they are compressed by another method than gzip")
             return 415
         return self.node.store(body)
 
@@ -308,7 +357,7 @@ def _accept(selector: selectors.BaseSelector, listener: socket.socket, node: _No
     with contextlib.suppress(OSError):
         connection, _ = listener.accept()
         if node.connections >= MOST_CONNECTIONS:
-            node.lost[f"more than {MOST_CONNECTIONS} connections at a time"] += 1
+            node.lose(f"more than {MOST_CONNECTIONS} connections at a time")
             connection.close()
             return
         connection.setblocking(False)
@@ -337,5 +386,5 @@ def main(config: dict[str, str]) -> None:
 if __name__ == "__main__" and sys.argv[1:]:
     main(inputs.json_value(Path(sys.argv[-1])))
 elif __name__ == "__main__":
-    with socket.socket(fileno=os.dup(0)) as at:
+    with socket.socket(fileno=os.dup(0)) as at, contextlib.suppress(OSError):  # the run was killed
         at.send(json.dumps(serve(at)).encode())

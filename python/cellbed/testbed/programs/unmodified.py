@@ -22,11 +22,14 @@ from typing import Any, Literal
 
 from cellbed.support import inputs
 from cellbed.support.errors import printable
+from cellbed.support.interruption import processor_time
 from cellbed.testbed.machine.process import ProgramError, Running, end, kill, last_line, outlived, run
 from cellbed.testbed.nodes.backend import Backend
 
 Restart = Literal["never", "on-failure", "always"]
 
+MATCHING_S = 10.0
+"""Processor time for a search in new output."""
 OUTPUT_LIMIT = 64 << 20
 """Maximum bytes of each output of a program; the rest is truncated ten times a second."""
 FIRST_CHECK_NS, LAST_CHECK_NS = 10_000_000, 250_000_000
@@ -492,10 +495,15 @@ class UnmodifiedProgram:
         with inputs.opened(path) as file:
             file.seek(self._searched[path])
             whole, _, _ = (content := file.read()).rpartition(b"\n")
-        if not content.endswith(b"\n") and re.search(pattern, content[len(whole) :]):
-            return True  # a prompt without a line feed
-        if re.search(pattern, whole, re.MULTILINE):
-            return True
+        try:
+            with processor_time(MATCHING_S):
+                if not content.endswith(b"\n") and re.search(pattern, content[len(whole) :]):
+                    return True  # a prompt without a line feed
+                if re.search(pattern, whole, re.MULTILINE):
+                    return True
+        except TimeoutError:
+            line = self.command.ready.line
+            self._fail(f"was not ready: '{line}' took {MATCHING_S:g} s of processor time in its output: simplify it")
         self._searched[path] += len(whole)
         return False
 

@@ -1,0 +1,276 @@
+"""Clients with automatic instrumentation of OpenTelemetry, compared with their own clocks and with that of their
+server."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cellbed
+import in_process
+
+SERVER = """
+import json, sys, time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+class Replies(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", "20000")
+        self.end_headers()
+        for _ in range(2):
+            if self.path.startswith("/paused"):
+                time.sleep(0.03)
+            wrote = time.monotonic_ns()
+            self.wfile.write(bytes(10_000))
+        print(json.dumps([self.path, wrote]), flush=True)
+
+    def log_message(self, *_):
+        pass
+
+ThreadingHTTPServer(("", 8080), Replies).serve_forever()
+"""
+CLOCK = """
+import asyncio, json, sys, time
+APP, URL = sys.argv[1:]
+PATHS = [f"/{kind}/{APP}/{number}" for number in range(6) for kind in ("whole", "paused")]
+
+def note(path, begin):
+    print(json.dumps([path, begin, time.monotonic_ns()]), flush=True)
+"""
+CLIENTS = {
+    "requests": """
+import requests
+with requests.Session() as session:
+    for path in PATHS:
+        begin = time.monotonic_ns()
+        with session.get(URL + path, stream=path.endswith("3")) as reply:
+            assert len(reply.content) == 20000
+        note(path, begin)
+""",
+    "urllib3": """
+import urllib3
+pool = urllib3.PoolManager()
+for path in PATHS:
+    begin = time.monotonic_ns()
+    reply = pool.request("GET", URL + path, preload_content=path.endswith("3"))
+    assert len(reply.data) == 20000
+    note(path, begin)
+""",
+    "httpx": """
+import httpx
+with httpx.Client() as client:
+    for path in PATHS:
+        begin = time.monotonic_ns()
+        assert len(client.get(URL + path).content) == 20000
+        note(path, begin)
+""",
+    "aiohttp": """
+import aiohttp
+async def main():
+    async with aiohttp.ClientSession() as session:
+        for path in PATHS:
+            begin = time.monotonic_ns()
+            async with session.get(URL + path) as reply:
+                assert len(await reply.read()) == 20000
+            note(path, begin)
+asyncio.run(main())
+""",
+}
+LOCAL = """
+import threading, requests
+from http.server import HTTPServer, SimpleHTTPRequestHandler
+server = HTTPServer(("127.0.0.1", 9000), SimpleHTTPRequestHandler)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+for _ in range(3):
+    requests.get("http://127.0.0.1:9000/")
+"""
+ENDS_EARLY = {"requests": 2, "urllib3": 10, "httpx": 12, "aiohttp": 12, "undici": 0, "go": 0}
+"""Spans of twelve that end with the headers of their replies, or later where the client had to wait for a processor;
+the others end after the last byte."""
+SCENARIO = """
+name = "clients"
+duration = "40 s"
+nodes.phone = {{ class = "endpoint", count = {count}, cpus = 1.0, memory = "256 MiB" }}
+nodes.edge = {{ class = "edge", cpus = 1.0, memory = "256 MiB" }}
+links.mobile = {{ up = "20 Mbit/s", down = "20 Mbit/s", base_delay = "10 ms" }}
+links.core = {{ edge = "2 ms" }}
+
+[apps.web]
+kind = "program"
+server = {{ on = "edge", command = ["{python}", "SERVER"], ready = {{ port = 8080 }} }}
+"""
+APP = """
+[apps.{name}]
+kind = "program"
+telemetry = true
+after = ["web"]
+client = {{ on = "phone", command = {command}, environment = {{ OTEL_METRICS_EXPORTER = "none" }} }}
+"""
+DELAY_NS = 12_000_000
+CLOCKS_NS = 2_000_000
+"""Difference of the wall clock and the monotonic clock, which spans and packets are stamped with, and its error."""
+
+
+def test_sequential_requests_end_with_their_replies(tmp_path: Path) -> None:
+    commands = {
+        name: [str(Path(sys.executable).with_name("opentelemetry-instrument")), sys.executable, name.upper(), name]
+        for name in (*CLIENTS, "local")
+    }
+    programs = {name: CLOCK + text for name, text in (CLIENTS | {"local": LOCAL}).items()}
+    run = check(tmp_path, commands, programs)
+    assert run.summary.warnings == [
+        "local: 3 of 3 requests could not be assigned to a connection, and have no parts: "
+        "3 × no TCP connection of its node goes to its server and port"
+    ]
+
+
+def check(folder: Path, commands: dict[str, list[str]], programs: dict[str, str]) -> cellbed.Run:
+    """Run clients, and compare each request with the clock of its client and its server."""
+    text = SCENARIO.format(count=1, python=sys.executable)
+    for name, command in commands.items():
+        text += APP.format(name=name, command=json.dumps([*command, "http://{web.address}:8080"]))
+    run = cellbed.load(in_process.run_apart(folder, text, server=SERVER, **programs))
+    wrote = dict(lines(run.path / "raw" / "web.edge-0.server.out"))
+    for name in commands.keys() & ENDS_EARLY.keys():
+        own = lines(run.path / "raw" / f"{name}.phone-0.client.out")
+        requests = run.requests.filter(app=name).sort("begin_ns").to_dicts()
+        assert len(requests) == len(own) == 12
+        assert [each["unassigned"] for each in requests] == [None] * 12, name
+        early = sum(each["span_s"] is not None for each in requests)
+        assert bool(ENDS_EARLY[name]) <= early <= ENDS_EARLY[name], name
+        for request, (path, begin, end) in zip(requests, own, strict=True):
+            assert begin - CLOCKS_NS <= request["begin_ns"]
+            assert wrote[path] + DELAY_NS - CLOCKS_NS <= request["reply_ns"] <= end + CLOCKS_NS
+            assert request["server"] == "edge-0"
+            assert request["span_s"] is None or request["span_s"] < request["latency_s"]
+        application = next(each for each in run.summary.applications if each.name == name)
+        assert application.requests.without_parts == 0
+    return run
+
+
+def lines(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text().splitlines() if line]
+
+
+NODE = {
+    "@opentelemetry/exporter-trace-otlp-proto": "0.223.1",
+    "@opentelemetry/instrumentation": "0.223.0",
+    "@opentelemetry/instrumentation-undici": "0.33.0",
+    "@opentelemetry/sdk-trace-node": "2.12.1",
+}
+UNDICI = """
+const { NodeTracerProvider, BatchSpanProcessor } = require("@opentelemetry/sdk-trace-node");
+const { OTLPTraceExporter } = require("@opentelemetry/exporter-trace-otlp-proto");
+const { registerInstrumentations } = require("@opentelemetry/instrumentation");
+const { UndiciInstrumentation } = require("@opentelemetry/instrumentation-undici");
+const provider = new NodeTracerProvider({ spanProcessors: [new BatchSpanProcessor(new OTLPTraceExporter())] });
+provider.register();
+registerInstrumentations({ instrumentations: [new UndiciInstrumentation()] });
+
+const clock = () => process.hrtime.bigint();
+async function main(url) {
+  for (let number = 0; number < 6; number++)
+    for (const kind of ["whole", "paused"]) {
+      const path = `/${kind}/undici/${number}`, begin = clock();
+      const body = await (await fetch(url + path)).arrayBuffer();
+      if (body.byteLength !== 20000) throw new Error(`${body.byteLength} bytes`);
+      console.log(`["${path}", ${begin}, ${clock()}]`);
+    }
+  await provider.shutdown();
+}
+main(process.argv.at(-1));
+"""
+GO = """
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+
+	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"golang.org/x/sys/unix"
+)
+
+func clock() int64 {
+	var now unix.Timespec
+	unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
+	return now.Nano()
+}
+
+func fetch(client http.Client, path string) error {
+	begin := clock()
+	reply, err := client.Get(os.Args[1] + path)
+	if err != nil {
+		return err
+	}
+	defer reply.Body.Close()
+	if body, err := io.ReadAll(reply.Body); err != nil || len(body) != 20000 {
+		return fmt.Errorf("%d bytes: %w", len(body), err)
+	}
+	_, err = fmt.Printf("[%q, %d, %d]\\n", path, begin, clock())
+	return err
+}
+
+func main() {
+	exporter, err := otlptracehttp.New(context.Background())
+	provider := trace.NewTracerProvider(trace.WithBatcher(exporter))
+	transport := otelhttp.NewTransport(http.DefaultTransport, otelhttp.WithTracerProvider(provider))
+	for number := 0; err == nil && number < 12; number++ {
+		path := fmt.Sprintf("/%s/go/%d", []string{"whole", "paused"}[number%2], number/2)
+		err = fetch(http.Client{Transport: transport}, path)
+	}
+	if err != nil {
+		panic(err)
+	}
+	provider.Shutdown(context.Background())
+}
+"""
+MODULES = (
+    "go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp@v0.72.0",
+    "go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp@v1.47.0",
+    "go.opentelemetry.io/otel/sdk@v1.47.0",
+    "golang.org/x/sys@v0.50.0",
+)
+
+
+def installed(folder: Path, *commands: list[str]) -> None:
+    """Run commands that need a registry; skip the test where one is missing or fails."""
+    for command in commands:
+        if shutil.which(command[0]) is None:
+            pytest.skip(f"needs {command[0]}")
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"{' '.join(command[:3])}: {done.stderr[-500:]}")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_fetch_of_node_ends_with_its_replies(tmp_path: Path) -> None:
+    names = [f"{name}@{version}" for name, version in NODE.items()]
+    installed(tmp_path, ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", *names])
+    (tmp_path / "undici.js").write_text(UNDICI)
+    check(tmp_path, {"undici": ["node", str(tmp_path / "undici.js")]}, {})
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_net_http_of_go_ends_with_its_replies(tmp_path: Path) -> None:
+    (tmp_path / "main.go").write_text(GO)
+    for command in (["go", "mod", "init", "clients"], ["go", "get", *MODULES], ["go", "build", "-o", "client", "."]):
+        installed(tmp_path, command)
+    check(tmp_path, {"go": [str(tmp_path / "client")]}, {})
