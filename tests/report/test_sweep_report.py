@@ -175,12 +175,14 @@ def test_a_latin_hypercube_is_fitted(tmp_path: Path) -> None:
 def test_values_that_are_missing_or_infinite_are_refused_with_the_reason() -> None:
     rows = [
         {"point": point, "repetition": r, "status": "complete", "x": level, "app": "a", "kind": "k", "m": value}
-        for point, (level, values) in enumerate({"a": [1.0, 2.0], "b": [None, 1.0], "c": [math.inf, 1.0]}.items())
+        for point, (level, values) in enumerate(
+            {"a": [1.0, 2.0, 3.0], "b": [None, 1.0, 1.0], "c": [math.inf, 1.0, 1.0]}.items()
+        )
         for r, value in enumerate(values)
     ]
     study = Study(pl.DataFrame(rows), (Factor("x", ("a", "b", "c", "d")),))
     points = study.intervals("a", "m")
-    assert points["note"].to_list() == [None, *["refused: 1 of 2 repetitions have no finite value"] * 2]
+    assert points["note"].to_list() == [None, *["refused: 1 of 3 repetitions have no finite value"] * 2]
     effects = study.effects("a", "m")
     assert effects["difference"].to_list() == [None] * 3
     assert effects["note"][2] == "refused: there are no points that differ in this factor alone"

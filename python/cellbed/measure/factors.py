@@ -25,7 +25,7 @@ from cellbed.measure.repetitions import (
     repetitions_needed,
 )
 from cellbed.measure.run_folder import MeasureError
-from cellbed.measure.statistics import CONFIDENCE
+from cellbed.measure.statistics import CONFIDENCE, PRACTICAL
 from cellbed.support.limits import OWN
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.units import BIT_RATE, DURATION, FREQUENCY, SIZE, UnitError, parse_probability
@@ -155,7 +155,8 @@ class Study:
 
         Columns: ``factor``, ``first``, ``level``, ``difference``, ``low``, ``high`` (95 % interval), ``ratio``,
         ``ratio_low``, ``ratio_high`` (level over first, where all values are positive; not of a fit), ``repetitions``,
-        ``p``, ``p_adjusted``, ``distinct`` and ``note``: why there is no interval.
+        ``p``, ``p_adjusted``, ``distinct`` (p below 5 %, and at least 1 % of the value at the first level) and
+        ``note``: why there is no interval.
         """
         import polars as pl
 
@@ -163,7 +164,8 @@ class Study:
         adjusted = iter(holm([p for *_, found in rows if (p := found["p"]) is not None]))
         for *_, found in rows:
             found["p_adjusted"] = None if found["p"] is None else next(adjusted)
-            found["distinct"] = None if found["p"] is None else found["p_adjusted"] < 1 - CONFIDENCE
+            large = found["p"] is not None and abs(found["difference"]) >= PRACTICAL * abs(found["base"])
+            found["distinct"] = None if found["p"] is None else large and found["p_adjusted"] < 1 - CONFIDENCE
         schema: dict[str, Any] = dict.fromkeys(("factor", "first", "level"), pl.String)
         schema |= dict.fromkeys(("difference", "low", "high", *_RATIO), pl.Float64) | {"repetitions": pl.Int64}
         schema |= dict.fromkeys(("p", "p_adjusted"), pl.Float64)
@@ -228,7 +230,7 @@ def _compared_by_fit(study: Study, app: str, measure: str) -> Iterator[_Row]:
             slope, error = float(slopes[place]), float(errors[place])
             half = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error
             p = float(2 * stdtr(freedom, -abs(slope) / error)) if error else float(slope == 0)
-            shown = {"difference": slope, "low": slope - half, "high": slope + half, "p": p}
+            shown = {"difference": slope, "low": slope - half, "high": slope + half, "p": p, "base": means.mean()}
             about = {"repetitions": int(used.sum()), "note": None}
             about |= dict.fromkeys(_RATIO)
             yield factor.name, first, level, shown | about
@@ -282,6 +284,7 @@ def _statement(before: _Values, after: _Values) -> dict[str, Any]:
         **{"difference": found.value, "low": found.low, "high": found.high, **dict(zip(_RATIO, ends, strict=True))},
         **{"repetitions": found.repetitions, "note": found.note},
         "p": None if found.low is None else paired_p(differences),
+        "base": float(before.mean()),
     }
 
 

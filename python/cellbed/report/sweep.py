@@ -13,6 +13,7 @@ from urllib.parse import quote
 from cellbed.measure import collect
 from cellbed.measure.factors import Study, refusal
 from cellbed.measure.run_folder import MeasureError, replace
+from cellbed.measure.statistics import CONFIDENCE
 from cellbed.report import factor_figures, figures, flows, formats, html, plot, simulation
 from cellbed.report.chart_library import AssetError
 from cellbed.report.figures import Ending
@@ -381,7 +382,7 @@ def verdict(row: Mapping[str, Any]) -> str:
     """Describe the result of an effect."""
     if row["note"]:
         return str(row["note"]).removeprefix("refused: ")
-    return "differs" if row["distinct"] else "may be none"
+    return formats.judgement(row["distinct"], row["p_adjusted"] < 1 - CONFIDENCE)
 
 
 def point_value(measured: Mapping[str, Any], row: Mapping[str, Any]) -> str:
@@ -405,7 +406,7 @@ def ratio_interval(row: Mapping[str, Any]) -> str:
 def uncorrected(measured: Mapping[str, Any]) -> str:
     """Why an interval and the verdict of its row may differ, where one does; else empty."""
     rows = [row for row in measured["effects"] if row["low"] is not None]
-    if all((row["low"] > 0 or row["high"] < 0) == row["distinct"] for row in rows):
+    if all((row["low"] > 0 or row["high"] < 0) == (row["p_adjusted"] < 1 - CONFIDENCE) for row in rows):
         return ""
     return "each interval is for its row alone; p and the verdict are corrected for all rows"
 
