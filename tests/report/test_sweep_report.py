@@ -339,6 +339,57 @@ def test_no_interval_of_a_point_is_outside_of_what_the_measure_can_be(tmp_path: 
     }
 
 
+def test_intervals_of_times_of_programs_are_never_negative(tmp_path: Path) -> None:
+    def measured(trial: Trial) -> dict[str, Any]:
+        value = (0.2, 1.5, 4.0)[trial.repetition - 1]
+        names = {"own_stall": value, "own_skew": 0.1 * value - 0.2, "own_gain": value}
+        return latencies(trial) | names | {"units": json.dumps({"own_stall": "s", "own_skew": "s", "own_gain": "dB"})}
+
+    made = Sweep.load(make_sweep(tmp_path / "own", {"rate": RATE}, measured, repetitions=3))
+    stall, skew, gain = (made.intervals(f"own_{name}")["low"].to_list() for name in ("stall", "skew", "gain"))
+    assert min(stall) > 0
+    assert max(skew) < 0  # a difference of times
+    assert max(gain) < 0  # of which nothing is known
+
+
+def test_two_repetitions_have_no_interval(tmp_path: Path) -> None:
+    made = make_sweep(tmp_path / "two", {"rate": RATE}, repetitions=2)
+    done = cellbed("sweep", "report", made, "-m", "latency_p50_s", "--open", "no")
+    assert "an interval needs 3 repetitions; there are 2" in done.stdout
+    sweep = Sweep.load(made)
+    assert sweep.intervals("latency_p50_s")["low"].is_null().all()
+    assert sweep.effects("latency_p50_s")["distinct"].is_null().all()
+    assert sweep.effects("latency_p50_s")["ratio_low"].is_null().all()
+
+
+def test_an_axis_is_clipped_to_the_values_with_arrows(tmp_path: Path) -> None:
+    def scattered(trial: Trial) -> dict[str, float]:
+        one = (0.001, 0.5, 0.9) if trial.point.number == 0 else (0.1, 0.11, 0.12)
+        return {"latency_p50_s": one[trial.repetition - 1]}
+
+    sweep = Sweep.load(make_sweep(tmp_path / "s", {"rate": RATE}, scattered, repetitions=3))
+    assert sweep.intervals("latency_p50_s")["high"].max() > 5  # type: ignore[operator]
+    (axes,) = sweep.figure("latency_p50_s", "rate").axes
+    top = axes.get_ylim()[1]
+    assert top < 2000  # ms
+    arrows = [line for line in axes.lines if line.get_marker() == "^"]
+    assert [(arrow.get_xdata()[0], arrow.get_ydata()[0]) for arrow in arrows] == [(2, top)]
+
+
+def test_a_difference_without_practical_size_is_not_called_one(tmp_path: Path) -> None:
+    def values(trial: Trial) -> dict[str, float]:
+        factor = {0: 1.0, 1: 1.000001, 2: 1.2}[trial.point.number]
+        return {"latency_p50_s": factor * (1 + trial.repetition / 10)}
+
+    made = make_sweep(tmp_path / "s", {"rate": RATE}, values)
+    effects = Sweep.load(made).effects("latency_p50_s")
+    assert (effects["p_adjusted"] < 0.05).all()
+    assert effects["distinct"].to_list() == [False, True]
+    text = cellbed("sweep", "report", made, "-m", "latency_p50_s", "--open", "no").stdout
+    assert re.search(r"5 /s minus 2 /s .* below 1 %", text)
+    assert re.search(r"10 /s minus 2 /s .* differs", text)
+
+
 def test_what_is_no_report_is_one_error(tmp_path: Path, folder: Path) -> None:
     done = cellbed("sweep", "report", tmp_path)
     assert (done.returncode, done.stdout) == (2, "")

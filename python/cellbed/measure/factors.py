@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from cellbed.measure.repetitions import (
     holm,
@@ -50,10 +50,13 @@ class Factor:
     logarithmic: bool = False
 
 
-def limits(measure: str) -> tuple[float, float]:
-    """Return the least and the largest value that a measure can have; all but those of programs count or time
-    something."""
-    return (-math.inf, math.inf) if measure.startswith(OWN) else (0.0, 1.0 if measure.endswith("_share") else math.inf)
+def limits(measure: str, unit: str, values: ArrayLike) -> tuple[float, float]:
+    """Return the least and the largest value that a measure can have. Those of programs count or time something if
+    their unit does and no value is negative, as a difference of times may be."""
+    if measure.startswith(OWN):
+        counts = any(unit in quantity.units for quantity in (DURATION, SIZE, BIT_RATE, FREQUENCY))
+        return (0.0 if counts and not (np.asarray(values, np.float64) < 0).any() else -math.inf), math.inf
+    return 0.0, 1.0 if measure.endswith("_share") else math.inf
 
 
 def _has_outlier(values: _Values) -> bool:
@@ -123,12 +126,12 @@ class Study:
         """
         import polars as pl
 
-        names = [factor.name for factor in self.factors]
+        names, unit = [factor.name for factor in self.factors], self.unit(app, measure)
         rows = []
         of_app = self.trials.filter(app=app).sort("point", "repetition")
         for _, group in of_app.group_by("point", maintain_order=True):
             values = _numbers(group.filter(pl.col("status").is_in(self.statuses)), measure)
-            of_mean = mean_interval(values, *limits(measure))
+            of_mean = mean_interval(values, *limits(measure, unit, values))
             found = of_mean if self.statistic == "mean" else quantile_interval(values)
             half = self.half_width * abs(of_mean.value or 0.0)
             more = repetitions_needed(values, half) if half > 0 else 0 if of_mean.half_width == 0 else None
