@@ -287,7 +287,7 @@ def compared_tables(simulations: int, seed: int) -> None:
             line = f"{name:26}"
             for n in REQUESTS:
                 found = shares(name, n, simulations, seed)
-                line += f"{' / '.join(f'{each * 100:.0f}' for each in found) + '!' * (max(found) > most):>20}"
+                line += f"{' / '.join(f'{each * 100:.0f}' for each in found) + '!' * int(max(found) > most):>20}"
             print(line, flush=True)
 
 

@@ -30,8 +30,8 @@ class Percentile:
     """A percentile with its 95 % confidence interval.
 
     quantile: 0 to 1. requests: size of the sample. value, low, high: seconds, `low` and `high` the order statistics of
-    `low_rank` and `high_rank` (1-based). All are ``None`` where the sample is too small; `low` and `high` where its
-    requests depend on each other too strongly; `value` or `high` alone where it falls among requests that got no
+    `low_rank` and `high_rank` (1-based). All are ``None`` where the sample is too small; `low` and `high` where it
+    counts as too few independent requests; `value` or `high` alone where it falls among requests that got no
     reply. `note` is the reason. independent: how many independent requests the sample counts as
     (:func:`percentiles`); ``None`` where it is too small.
     """
@@ -216,6 +216,8 @@ def refusals(n: int, quantiles: Iterable[float]) -> str | None:
 
 
 _DRAWS = 10_000
+_FEWEST = 10
+"""Independent requests for a difference: fewer come from series too short to show how they depend."""
 
 
 def percentile_difference(
@@ -234,19 +236,21 @@ def percentile_difference(
     difference follows from the series "below the percentile in one run but not in the other". No `MARGIN`: few pairs of
     runs differ by what one of them missed (``benches/coverage.py``).
     """
-    runs, values, deviations = (first, second), [], []
-    for run in runs:
-        values.append(percentile_value(run, quantile))
-        deviations.append(math.sqrt(quantile * (1 - quantile) / _independent(run, quantile)))
+    runs = first, second
+    values = [percentile_value(run, quantile) for run in runs]
+    counts = [_independent(run, quantile) for run in runs]
+    deviations = [math.sqrt(quantile * (1 - quantile) / count) for count in counts]
     value = 0.0 if values[0] == values[1] else values[1] - values[0]
-    if not np.isfinite(values).all():
-        return value, -math.inf, math.inf
     correlation = 0.0
     if paired:
         apart = (second <= values[1]).astype(np.float64) - (first <= values[0])
-        variance = float(apart.var()) / _effective(len(apart), _correlation_time(apart))
+        counts = [_effective(len(apart), _correlation_time(apart))]
+        differ = np.count_nonzero(apart)
+        variance = (differ + 4 * (differ > 0)) / len(apart) / counts[0]  # four more, after Agresti & Coull, 1998
         covariance = (deviations[0] ** 2 + deviations[1] ** 2 - variance) / 2
         correlation = float(np.clip(covariance / (deviations[0] * deviations[1]), -1, 1))
+    if min(counts) < _FEWEST or not np.isfinite(values).all():
+        return value, -math.inf, math.inf
     error, rest = np.random.default_rng(1).standard_normal((2, _DRAWS))
     errors = deviations[0] * error, deviations[1] * (correlation * error + math.sqrt(1 - correlation**2) * rest)
     drawn = []
@@ -259,7 +263,7 @@ def percentile_difference(
 
 def paired_median(first: Samples, second: Samples) -> tuple[float, float, float]:
     """Return the median over requests of second − first and its 95 % interval (value, low, high), the rule of
-    :func:`percentiles` without its margin; −inf and +inf where it has none.
+    :func:`percentiles` with a margin of four; −inf and +inf where it has none.
 
     first, second: latency of the same requests in order of time, seconds, +inf without a good reply; at least one has a
     reply in one of them. A request without a good reply in both is left out.
@@ -267,7 +271,7 @@ def paired_median(first: Samples, second: Samples) -> tuple[float, float, float]
     answered = np.isfinite(first) | np.isfinite(second)
     differences = second[answered] - first[answered]
     ordered = np.sort(differences)
-    at = _with_interval(ordered, 0.5, int(_independent(differences, 0.5)), 0)
+    at = _with_interval(ordered, 0.5, int(_independent(differences, 0.5)), _FEWEST - needed(0.5))
     low = -math.inf if at.low_rank is None else float(ordered[at.low_rank - 1])
     high = math.inf if at.high_rank is None else float(ordered[at.high_rank - 1])
     return float(ordered[rank(len(ordered), 0.5) - 1]), low, high
