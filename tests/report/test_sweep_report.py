@@ -230,6 +230,15 @@ def test_the_page_has_figures_points_effects_and_links(folder: Path, tmp_path: P
     assert len(measured["effects"]) == 3
 
 
+def test_headings_of_effects_are_whole_words_on_a_phone(browser: Any, folder: Path, tmp_path: Path) -> None:
+    cellbed("sweep", "report", folder, "-m", "latency_p50_s", "--out", tmp_path / "p.html", "--open", "no")
+    page = browser.new_page(viewport={"width": 400, "height": 800})
+    page.goto((tmp_path / "p.html").as_uri())
+    heading = page.locator("table.differences th", has_text="Repetitions").first
+    assert heading.bounding_box()["width"] > 60
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+
+
 def test_figures_have_a_numeric_axis_and_the_intervals(folder: Path) -> None:
     sweep = Sweep.load(folder)
     figure = sweep.figure("latency_p50_s", "rate")
@@ -317,6 +326,10 @@ def test_a_percentile_that_a_trial_does_not_support_is_refused_in_the_report_of_
     measures = ["latency_p90_s", "latency_p99_s"]
     text = cellbed("sweep", "report", made, "-m", measures[0], "-m", measures[1], "--open", "no").stdout
     assert "latency, P99: refused: in a trial there are 30 requests: P90 at least 36, P99 at least 368" in text
+    shares = [word for name in ("datagrams_lost_share", "correct_share", "setup_p50_s") for word in ("-m", name)]
+    absent = cellbed("sweep", "report", made, *shares, "--out", tmp_path / "absent.html", "--open", "no").stdout
+    assert absent.count("no trial has a value") == 1
+    assert "datagrams lost share; correct share: no trial has a value" in absent
     assert re.search(r"\n +0 +2 /s +refused", text)
     found = Sweep.load(made).intervals("latency_p90_s")
     assert found["value"][0] is None

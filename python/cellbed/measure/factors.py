@@ -64,15 +64,26 @@ def _has_outlier(values: _Values) -> bool:
     return bool(0 < 3 * np.median(values) <= values.max())
 
 
+def reasons(refused: str | None, measure: str) -> str:
+    """Return the reasons in the column ``refused`` of a row that concern a measure: those of requests of a percentile,
+    the others of a measure of a program."""
+    own = measure.startswith(OWN)
+    if not own and not re.search(r"_p\d\d_s$", measure):
+        return ""
+    found = (refused or "").split("; ")
+    return "; ".join(each for each in found if own != bool(re.match(r"there (is|are) \d+ request", each)))
+
+
 def refusal(rows: pl.DataFrame, measure: str) -> str | None:
     """Return why a percentile or a measure of a program is missing in rows of a dataset: the trial with the fewest
     requests; else None."""
     import polars as pl
 
-    if "refused" not in rows.columns or not re.search(rf"_p\d\d_s$|^{OWN}", measure):
+    if "refused" not in rows.columns:
         return None
     missing = rows.filter(pl.col(measure).is_null(), pl.col("refused").is_not_null()).sort("requests")
-    return f"refused: in a trial {missing['refused'][0]}" if len(missing) else None
+    why = reasons(missing["refused"][0], measure) if len(missing) else ""
+    return f"refused: in a trial {why}" if why else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +119,10 @@ class Study:
         """Raises MeasureError for a measure that the dataset does not have."""
         if measure not in self.measures:
             hint = did_you_mean(measure, self.measures) or f"it has {', '.join(self.measures)}"
-            if measure.startswith(OWN) and len(why := self.trials["refused"].drop_nulls()):
-                hint = f"in a trial {why[0]}"
+            if measure.startswith(OWN) and (
+                why := reasons(next(iter(self.trials["refused"].drop_nulls()), ""), measure)
+            ):
+                hint = f"in a trial {why}"
             raise MeasureError(f"{measure}: the dataset has no such measure: {hint.strip()}")
 
     def unit(self, app: str, measure: str) -> str:

@@ -178,7 +178,8 @@ def _clip(panels: list[Axes], marks: pl.DataFrame) -> None:
     panels[0].set_ylim(bottom, top)
     for axes in panels:
         for line, _, bars in (each.lines for each in axes.containers if isinstance(each, ErrorbarContainer)):
-            for (x, start), (_, end) in bars[0].get_segments():
+            finite = (segment for segment in bars[0].get_segments() if len(segment) == 2)
+            for (x, start), (_, end) in finite:
                 for edge, marker, leaves in ((bottom, "v", start < bottom), (top, "^", end > top)):
                     if leaves:
                         axes.plot(x, edge, marker, color=line.get_color(), markersize=6, clip_on=False)
