@@ -214,7 +214,7 @@ def within_tables(simulations: int, seed: int) -> None:
             for n in REQUESTS:
                 held, having = cells[name, n][column]
                 mark = "!" if held < 0.9 else " "
-                line += f"{'–' if math.isnan(held) else f'{held * 100:.0f}{mark}':>7}{f'({having * 100:.0f})':>8}"
+                line += f"{'–' if math.isnan(held) else f'{held * 100:.0f}{mark}':>7}{f'({having * 100:.3g})':>8}"
             print(line)
 
 
