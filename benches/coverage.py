@@ -3,14 +3,16 @@
     .venv/bin/python benches/coverage.py [--simulations 100000] [--seed 1]
 
 Each row is a distribution of the values of repetitions, each column a number of repetitions. Figures below 93 % or
-above 97 % are marked. The last tables are percentiles within one run, whose requests depend on each other: the share of
-intervals that hold the true value, and the share of runs that have an interval; below 90 % is marked.
+above 97 % are marked. Then come percentiles within one run, whose requests depend on each other: the share of intervals
+that hold the true value, and the share of runs that have an interval; below 90 % is marked. The last tables compare two
+runs: the share of pairs of equal runs that are called different (above 7 % is marked), and of pairs of which the second
+is a fifth slower.
 """
 
 import argparse
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +20,7 @@ from scipy.signal import lfilter
 from scipy.stats import norm
 
 from cellbed.measure.repetitions import mean_bounds, quantile_bounds
-from cellbed.measure.statistics import label, percentiles
+from cellbed.measure.statistics import label, needed, paired_median, percentile_difference, percentiles
 
 SEED = 1
 REPETITIONS = (3, 5, 10, 20)
@@ -134,9 +136,42 @@ def outage(share: float) -> Series:
     return draw_run
 
 
-def _outage_quantile(share: float, quantile: float) -> float:
-    drawn = np.random.default_rng(SEED)
-    return float(np.quantile(outage(share)(2_000_000, drawn), quantile))
+def pareto(tail: float) -> Series:
+    """Independent latencies with a Pareto distribution."""
+    return lambda n, random: random.random(n) ** (-1 / tail)
+
+
+def bimodal(stay: float) -> Series:
+    """Latencies around 1 or 5, of which three in ten are slow; `stay`: the chance that the next is slow, too."""
+
+    def draw_run(n: int, random: np.random.Generator) -> Draws:
+        chance, slow = random.random(n), random.random() < 0.3
+        states = np.empty(n, bool)
+        for each in range(n):
+            slow = states[each] = chance[each] < (stay if slow else (1 - stay) * 0.3 / 0.7)
+        return np.where(states, 5, 1) * np.exp(random.normal(0, 0.1, n))
+
+    return draw_run
+
+
+def periodic(period: float) -> Series:
+    """Latencies over a cyclic trace of so many requests, from a random offset."""
+
+    def draw_run(n: int, random: np.random.Generator) -> Draws:
+        place = 2 * np.pi * (np.arange(n) / period + random.random())
+        return np.exp(np.sin(place) + random.normal(0, 0.3, n))
+
+    return draw_run
+
+
+def trend(n: int, random: np.random.Generator) -> Draws:
+    """Return latencies that grow by e over the run."""
+    return np.exp(np.arange(n) / n + random.normal(0, 0.5, n))
+
+
+def _quantile_of(series: Series) -> Callable[[float], float]:
+    """Return the quantile of a series, from a long run."""
+    return lambda quantile: float(np.quantile(series(1_000_000, np.random.default_rng(SEED)), quantile))
 
 
 RUNS: dict[str, tuple[Series, Callable[[float], float]]] = {
@@ -144,12 +179,15 @@ RUNS: dict[str, tuple[Series, Callable[[float], float]]] = {
     "M/M/1, load 0.5": (queue(0.5), lambda q: -math.log(1 - q) / 0.5),
     "M/M/1, load 0.8": (queue(0.8), lambda q: -math.log(1 - q) / 0.2),
     "AR(1), 0.9": (correlated(1, 0.9), lambda q: math.exp(norm.ppf(q))),
-    "slow part, AR(1), 0.98": (correlated(0.36, 0.98), lambda q: math.exp(norm.ppf(q))),
-    "outage, 4 %": (outage(0.04), partial(_outage_quantile, 0.04)),
-    "outage, 15 %": (outage(0.15), partial(_outage_quantile, 0.15)),
+    "outage, 5 %": (outage(0.05), cache(_quantile_of(outage(0.05)))),
+    "outage, 15 %": (outage(0.15), cache(_quantile_of(outage(0.15)))),
+    "Pareto, 1.2": (pareto(1.2), lambda q: (1 - q) ** (-1 / 1.2)),
+    "bimodal": (bimodal(0.7), cache(_quantile_of(bimodal(0.7)))),
+    "periodic, 50": (periodic(50), cache(_quantile_of(periodic(50)))),
+    "trend": (trend, cache(_quantile_of(trend))),
 }
 """Series of latencies and their true quantiles."""
-REQUESTS = (100, 250, 500, 2000)
+REQUESTS = (100, 250, 500, 1000, 2500)
 QUANTILES = (0.5, 0.9, 0.99)
 
 
@@ -176,8 +214,81 @@ def within_tables(simulations: int, seed: int) -> None:
             for n in REQUESTS:
                 held, having = cells[name, n][column]
                 mark = "!" if held < 0.9 else " "
-                line += f"{'–' if math.isnan(held) else f'{held * 100:.0f}{mark}':>7}{f'({having * 100:.0f})':>8}"
+                line += f"{'–' if math.isnan(held) else f'{held * 100:.0f}{mark}':>7}{f'({having * 100:.3g})':>8}"
             print(line)
+
+
+Pairs = Callable[[int, np.random.Generator], tuple[Draws, Draws]]
+
+
+def _pair(common: Series, own: Series, paired: bool = True) -> Pairs:
+    """Two runs with parts of their own; paired: over the same common part."""
+
+    def draw_pair(n: int, random: np.random.Generator) -> tuple[Draws, Draws]:
+        first = common(n, random)
+        second = first if paired else common(n, random)
+        return first * own(n, random), second * own(n, random)
+
+    return draw_pair
+
+
+def _part(scale: float, correlation: float) -> Series:
+    """A log-normal factor of a latency with a deviation, an AR(1) process."""
+    return lambda n, random: correlated(1, correlation)(n, random) ** scale
+
+
+COMPARED: dict[str, tuple[bool, Pairs]] = {
+    "own parts only": (True, _pair(_part(0, 0), _part(0.5, 0.9))),
+    "common trace": (True, _pair(_part(0.35, 0.98), _part(0.35, 0.9))),
+    "common trace, noise": (True, _pair(_part(0.35, 0.9), _part(0.35, 0))),
+    "common queue": (True, _pair(queue(0.5), _part(0.2, 0.9))),
+    "common outage": (True, _pair(outage(0.15), _part(0.1, 0.9))),
+    "common cycle": (True, _pair(periodic(50), _part(0.3, 0.9))),
+    "common Pareto": (True, _pair(pareto(1.2), _part(0.3, 0.9))),
+    **{f"unpaired, {name}": (False, _pair(RUNS[name][0], _part(0, 0), paired=False)) for name in RUNS},
+}
+"""Pairs of equal runs, and whether they are of the same requests."""
+
+
+def found_shares(name: str, n: int, simulations: int, seed: int, factor: float = 1.0) -> list[float]:
+    """Return the share of pairs called different by each percentile, and request by request where they are paired.
+    factor: by which the second run is slower."""
+    random, (paired, draw_pair) = np.random.default_rng([seed, n]), COMPARED[name]
+    counts = np.zeros(len(QUANTILES) + paired)
+    for _ in range(simulations):
+        first, second = draw_pair(n, random)
+        supported = [quantile for quantile in QUANTILES if n >= needed(quantile)]
+        found = [percentile_difference(first, factor * second, quantile, paired=paired) for quantile in supported]
+        found += [(0, -math.inf, math.inf)] * (len(QUANTILES) - len(supported))
+        found += [paired_median(first, factor * second)] * paired
+        counts += [low > 0 or high < 0 for _, low, high in found]
+    return list(counts / simulations)
+
+
+def false_positives(name: str, n: int, simulations: int, seed: int = SEED) -> list[float]:
+    """Return the shares of pairs of equal runs that are called different."""
+    return found_shares(name, n, simulations, seed)
+
+
+def power(name: str, n: int, simulations: int, seed: int = SEED) -> list[float]:
+    """Return the shares of pairs of runs that are called different, where the second is a fifth slower."""
+    return found_shares(name, n, simulations, seed, 1.2)
+
+
+def compared_tables(simulations: int, seed: int) -> None:
+    """Print false positives and power of comparisons of two runs."""
+    for heading, shares, most in (
+        ("equal runs called different", false_positives, 0.07),
+        ("a run that is a fifth slower called different", power, 1.0),
+    ):
+        print(f"\n{heading}, %: median / P90 / P99 / request by request; {simulations} pairs; requests:")
+        print(f"{'':26}" + "".join(f"{n:>20}" for n in REQUESTS))
+        for name in COMPARED:
+            line = f"{name:26}"
+            for n in REQUESTS:
+                found = shares(name, n, simulations, seed)
+                line += f"{' / '.join(f'{each * 100:.0f}' for each in found) + '!' * int(max(found) > most):>20}"
+            print(line, flush=True)
 
 
 def table(heading: str, first: str, columns: dict[int, list[float]], names: list[str]) -> None:
@@ -209,6 +320,7 @@ def main() -> None:
         columns = {n: [coverage(name, n, simulations) for name in names] for n in REPETITIONS}
         table(heading, "distribution", columns, list(names))
     within_tables(max(1, simulations // 50), options.seed)
+    compared_tables(max(1, simulations // 500), options.seed)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import polars as pl
 import pytest
 
+from cellbed.cli.cc import _show
 from in_process import cellbed
 from law_examples import fixed
 
@@ -48,6 +51,28 @@ def test_compare_has_throughput_and_round_trip_of_each_law(tmp_path: Path) -> No
     assert (tmp_path / "laws" / "laws.toml").is_file()
     again = cellbed(*words, "--repetitions", "1", "--json", cwd=tmp_path)
     assert json.loads(again.stdout) == [cubic, mine]
+
+    # The report begins with the figures of the transfers, and only with those of the loaded direction.
+    done = cellbed("sweep", "report", tmp_path / "laws" / "laws-virtual", "--json", "--open", "no")
+    measures = {each["measure"]: each["points"] for each in json.loads(done.stdout)["applications"][0]["measures"]}
+    assert list(measures) == ["throughput_down_mbit_s", "round_trip_p50_s"]
+    assert measures["round_trip_p50_s"][0]["value"] == pytest.approx(cubic["round_trip_s"], rel=0.3)
+
+
+def test_intervals_of_a_comparison_are_whole_on_a_narrow_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    row: dict[str, Any] = {"link": "lte-suburban", "flows": "4", "against": "cubic", "law": "illinois"}
+    for name in ("throughput_mbit_s", "rivals_mbit_s", "round_trip_s", "retransmitted"):
+        row |= {name: 1.234, f"{name}_low": 0.834, f"{name}_high": 3.06}
+    row |= {"retransmitted": 1234.0, "retransmitted_low": 1111.5, "retransmitted_high": 1321.0, "fairness": 0.95}
+    _show(pl.DataFrame([row]), as_json=False)
+    shown = capsys.readouterr().out
+    words = shown.split()
+    assert (words.count("(0.834"), words.count("3.06)"), words.count("3,060)")) == (2, 2, 1)
+    assert "1,234" in words
+    assert "e+0" not in shown
 
 
 def test_compare_has_the_fairness_among_rivals(tmp_path: Path) -> None:

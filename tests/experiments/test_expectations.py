@@ -187,6 +187,17 @@ def test_a_missing_or_infinite_measure_fails_with_the_reason(
     assert (found.met, found.value, found.note) == (met, value, note)
 
 
+def test_an_own_measure_is_not_refused_for_percentiles_of_requests() -> None:
+    limit = Limit("own_x", "own_x", "<", 1.0, "< 1", "")
+    requests = "there are 30 requests: P90 at least 36, P99 at least 368"
+    row = {"own_x": None, "refused": f"{requests}; game.phone-0.client: no measures: the program wrote no such file"}
+    assert judge("game", limit, row).note == (
+        "refused: game.phone-0.client: no measures: the program wrote no such file"
+    )
+    assert judge("game", P99, row).note == f"refused: {requests}"
+    assert judge("game", limit, {"refused": requests}).note == "the run has no own_x"
+
+
 @pytest.mark.parametrize(
     ("text", "value", "unit", "measured_in", "met", "shown"),
     [

@@ -328,7 +328,7 @@ def test_a_very_short_reproduction_from_traces_to_page(tmp_path: Path) -> None:
     assert frame["mean_uplink_queue"][0] > 0
     found = result.findings
     assert found["uplink-lte-p50"].interval.value is not None
-    assert "at least 2 repetitions" in found["uplink-lte-p50"].why
+    assert "needs 3 repetitions" in found["uplink-lte-p50"].why
     assert found["best"].same == "not measured"
     assert page.write(result, sweeps.folder).read_text().count("<svg") == 1
     # Again: nothing is run, and another experiment takes the trial from this one.

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cellbed.measure.connections import PARTS, read_connections, summarise_connections
+from cellbed.measure.connections import PARTS, read_connections, summarise_connections, traffic
 from cellbed.measure.packets import MAGIC, RECORD
 from cellbed.measure.run_folder import read_run
 from cellbed.report import connections as report
@@ -255,6 +255,23 @@ def test_many_connections_are_summed_by_peer(tmp_path: Path) -> None:
     assert peer.exchange_s == pytest.approx(0.031)
     assert peer.to_client.bytes == 10_000
     assert peer.to_client.queue_s == pytest.approx(0.001)
+
+
+def test_round_trips_are_weighted_by_bytes_of_the_loaded_direction(tmp_path: Path) -> None:
+    found = read(tmp_path, *(fetch(Log(40_000 + index), at=10 * index) for index in range(3)))
+
+    def figures(trips: list[float], up: list[int], down: list[int]) -> tuple[float | None, float | None]:
+        columns = {"round_trip_s": trips, "to_server_bytes": up, "to_client_bytes": down}
+        made = found.head(len(trips)).with_columns(**{name: pl.Series(values) for name, values in columns.items()})
+        of = traffic(made, ["phone-0"])
+        return of.round_trip_p50_s, of.fairness
+
+    # The control connection of iperf3 sends more than a transfer in the direction without load.
+    assert figures([0.04, 0.348], [900, 300], [500, 10_000_000]) == (0.348, None)
+    assert figures([0.04, 0.3, 0.4], [900, 0, 0], [500, 6_000_000, 2_000_000]) == (0.3, pytest.approx(0.8))
+    assert figures([0.04, 0.3, 0.4], [0, 5_000_000, 5_000_000], [500, 0, 0])[1] == 1
+    assert figures([0.04, 0.05], [0, 0], [0, 0]) == (0.04, None)
+    assert figures([0.04], [10], [10]) == (0.04, None)
 
 
 def test_peers_with_few_bytes_are_summed_together(tmp_path: Path) -> None:

@@ -189,6 +189,23 @@ def test_late_packets_disturb_where_they_move_a_percentile_out_of_its_interval(t
     assert judged(tmp_path, emulator(lateness={7: 11 * MS}), host(), requests(late_s=0.0005)) == []
 
 
+def test_late_packets_disturb_by_a_tenth_of_a_percentile_whatever_its_interval(tmp_path: Path) -> None:
+    # Three requests share each latency, so that the interval of the median is wide.
+    latency = pl.Series(0.05 + 0.2 * np.repeat(np.random.default_rng(1).random(200), 3))
+
+    def sent(late_s: float) -> pl.DataFrame:
+        return requests().with_columns(latency_s=latency + late_s, residual_s=pl.lit(late_s))
+
+    median = percentile(sent(0.03)["latency_s"].to_numpy(), 0.5)
+    assert median.low is not None
+    assert median.value is not None
+    assert median.value - median.low > 0.03
+    (reason,) = judged(tmp_path, emulator(lateness={7: 31 * MS}), host(), sent(0.03))
+    assert "without what it added, the median would be about" in reason
+    assert "below its interval" not in reason
+    assert judged(tmp_path, emulator(lateness={7: 11 * MS}), host(), sent(0.01)) == []
+
+
 def test_a_standstill_disturbs_where_requests_were_under_way(tmp_path: Path) -> None:
     stood = emulator(standstill={20: 1500 * MS}, stood_until={20: T0 + round(20.75 * S)})
     slow = requests().with_columns(

@@ -22,7 +22,7 @@ from cellbed.measure.repetitions import (
 )
 
 SIMULATIONS = 20_000
-values = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=30)
+values = st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=30)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_the_interval_of_a_mean_holds_it_and_moves_with_the_values(sample: list[
     assert mirrored.low == pytest.approx(-found.high, abs=1e-4, rel=1e-6)
 
 
-@given(st.lists(st.floats(0, 1), min_size=2, max_size=30))
+@given(st.lists(st.floats(0, 1), min_size=3, max_size=30))
 def test_no_interval_leaves_the_values_that_a_quantity_can_have(sample: list[float]) -> None:
     share, positive = mean_interval(sample, 0, 1), mean_interval(sample, 0)
     for found in (share, positive):
@@ -112,7 +112,13 @@ def test_few_repetitions_have_their_range_or_no_interval() -> None:
     assert four.note == "refused: an interval of the median needs at least 6 repetitions; there are 4"
     assert quantile_interval(range(31), 0.9).low is None
     assert quantile_interval(range(32), 0.9).low is not None
-    assert mean_interval([3]).note == "refused: an interval needs at least 2 repetitions; there is 1"
+    assert mean_interval([3]).note == "refused: an interval needs 3 repetitions; there is 1"
+    two = mean_interval([0.1, 0.2], 0)
+    assert (two.value, two.low, two.high) == (pytest.approx(0.15), None, None)
+    assert two.note == "refused: an interval needs 3 repetitions; there are 2"
+    assert paired_difference([1, 2]).note == "refused: an interval needs 3 pairs; there are 2"
+    assert paired_ratio([1, 1], [1, 2]) is None
+    assert repetitions_needed([1, 2], 1) is None
     assert mean_interval([]).value is None
 
 

@@ -145,6 +145,9 @@ def test_the_page_opens_offline_and_shows_the_figures_of_the_summary(
     assert len(inked) >= 9
     assert all(inked)
     assert page.page.locator("figure.distribution svg").first.is_visible()
+    legend = page.page.inner_text("#legend")
+    assert ("Shaded: no capacity" in legend) == (name == "outage")
+    assert ("There was no outage of at least 0.3 s." in legend) == (name != "outage")
     if name == "outage":
         bar = page.page.inner_text("#bar-0-2")
         assert f"mean of {summary['applications'][0]['decompositions'][2]['requests']} requests" in bar

@@ -175,12 +175,14 @@ def test_a_latin_hypercube_is_fitted(tmp_path: Path) -> None:
 def test_values_that_are_missing_or_infinite_are_refused_with_the_reason() -> None:
     rows = [
         {"point": point, "repetition": r, "status": "complete", "x": level, "app": "a", "kind": "k", "m": value}
-        for point, (level, values) in enumerate({"a": [1.0, 2.0], "b": [None, 1.0], "c": [math.inf, 1.0]}.items())
+        for point, (level, values) in enumerate(
+            {"a": [1.0, 2.0, 3.0], "b": [None, 1.0, 1.0], "c": [math.inf, 1.0, 1.0]}.items()
+        )
         for r, value in enumerate(values)
     ]
     study = Study(pl.DataFrame(rows), (Factor("x", ("a", "b", "c", "d")),))
     points = study.intervals("a", "m")
-    assert points["note"].to_list() == [None, *["refused: 1 of 2 repetitions have no finite value"] * 2]
+    assert points["note"].to_list() == [None, *["refused: 1 of 3 repetitions have no finite value"] * 2]
     effects = study.effects("a", "m")
     assert effects["difference"].to_list() == [None] * 3
     assert effects["note"][2] == "refused: there are no points that differ in this factor alone"
@@ -226,6 +228,15 @@ def test_the_page_has_figures_points_effects_and_links(folder: Path, tmp_path: P
     (measured,) = found["applications"][0]["measures"]
     assert [row["repetitions"] for row in measured["points"]] == [5, 5, 5, 5, 5, 4]
     assert len(measured["effects"]) == 3
+
+
+def test_headings_of_effects_are_whole_words_on_a_phone(browser: Any, folder: Path, tmp_path: Path) -> None:
+    cellbed("sweep", "report", folder, "-m", "latency_p50_s", "--out", tmp_path / "p.html", "--open", "no")
+    page = browser.new_page(viewport={"width": 400, "height": 800})
+    page.goto((tmp_path / "p.html").as_uri())
+    heading = page.locator("table.differences th", has_text="Repetitions").first
+    assert heading.bounding_box()["width"] > 60
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
 
 
 def test_figures_have_a_numeric_axis_and_the_intervals(folder: Path) -> None:
@@ -315,6 +326,10 @@ def test_a_percentile_that_a_trial_does_not_support_is_refused_in_the_report_of_
     measures = ["latency_p90_s", "latency_p99_s"]
     text = cellbed("sweep", "report", made, "-m", measures[0], "-m", measures[1], "--open", "no").stdout
     assert "latency, P99: refused: in a trial there are 30 requests: P90 at least 36, P99 at least 368" in text
+    shares = [word for name in ("datagrams_lost_share", "correct_share", "setup_p50_s") for word in ("-m", name)]
+    absent = cellbed("sweep", "report", made, *shares, "--out", tmp_path / "absent.html", "--open", "no").stdout
+    assert absent.count("no trial has a value") == 1
+    assert "datagrams lost share; correct share: no trial has a value" in absent
     assert re.search(r"\n +0 +2 /s +refused", text)
     found = Sweep.load(made).intervals("latency_p90_s")
     assert found["value"][0] is None
@@ -335,6 +350,57 @@ def test_no_interval_of_a_point_is_outside_of_what_the_measure_can_be(tmp_path: 
     assert set(latency["note"]) == {
         "a repetition is three times the median or more: report the median (--statistic median)"
     }
+
+
+def test_intervals_of_times_of_programs_are_never_negative(tmp_path: Path) -> None:
+    def measured(trial: Trial) -> dict[str, Any]:
+        value = (0.2, 1.5, 4.0)[trial.repetition - 1]
+        names = {"own_stall": value, "own_skew": 0.1 * value - 0.2, "own_gain": value}
+        return latencies(trial) | names | {"units": json.dumps({"own_stall": "s", "own_skew": "s", "own_gain": "dB"})}
+
+    made = Sweep.load(make_sweep(tmp_path / "own", {"rate": RATE}, measured, repetitions=3))
+    stall, skew, gain = (made.intervals(f"own_{name}")["low"].to_list() for name in ("stall", "skew", "gain"))
+    assert min(stall) > 0
+    assert max(skew) < 0  # a difference of times
+    assert max(gain) < 0  # of which nothing is known
+
+
+def test_two_repetitions_have_no_interval(tmp_path: Path) -> None:
+    made = make_sweep(tmp_path / "two", {"rate": RATE}, repetitions=2)
+    done = cellbed("sweep", "report", made, "-m", "latency_p50_s", "--open", "no")
+    assert "an interval needs 3 repetitions; there are 2" in done.stdout
+    sweep = Sweep.load(made)
+    assert sweep.intervals("latency_p50_s")["low"].is_null().all()
+    assert sweep.effects("latency_p50_s")["distinct"].is_null().all()
+    assert sweep.effects("latency_p50_s")["ratio_low"].is_null().all()
+
+
+def test_an_axis_is_clipped_to_the_values_with_arrows(tmp_path: Path) -> None:
+    def scattered(trial: Trial) -> dict[str, float]:
+        one = (0.001, 0.5, 0.9) if trial.point.number == 0 else (0.1, 0.11, 0.12)
+        return {"latency_p50_s": one[trial.repetition - 1]}
+
+    sweep = Sweep.load(make_sweep(tmp_path / "s", {"rate": RATE}, scattered, repetitions=3))
+    assert sweep.intervals("latency_p50_s")["high"].max() > 5  # type: ignore[operator]
+    (axes,) = sweep.figure("latency_p50_s", "rate").axes
+    top = axes.get_ylim()[1]
+    assert top < 2000  # ms
+    arrows = [line for line in axes.lines if line.get_marker() == "^"]
+    assert [(arrow.get_xdata()[0], arrow.get_ydata()[0]) for arrow in arrows] == [(2, top)]
+
+
+def test_a_difference_without_practical_size_is_not_called_one(tmp_path: Path) -> None:
+    def values(trial: Trial) -> dict[str, float]:
+        factor = {0: 1.0, 1: 1.000001, 2: 1.2}[trial.point.number]
+        return {"latency_p50_s": factor * (1 + trial.repetition / 10)}
+
+    made = make_sweep(tmp_path / "s", {"rate": RATE}, values)
+    effects = Sweep.load(made).effects("latency_p50_s")
+    assert (effects["p_adjusted"] < 0.05).all()
+    assert effects["distinct"].to_list() == [False, True]
+    text = cellbed("sweep", "report", made, "-m", "latency_p50_s", "--open", "no").stdout
+    assert re.search(r"5 /s minus 2 /s .* below 1 %", text)
+    assert re.search(r"10 /s minus 2 /s .* differs", text)
 
 
 def test_what_is_no_report_is_one_error(tmp_path: Path, folder: Path) -> None:

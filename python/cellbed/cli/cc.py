@@ -190,11 +190,13 @@ def _show(results: pl.DataFrame, as_json: bool) -> None:
 
 
 def _interval(row: dict[str, Any], measure: str, factor: float = 1.0) -> str:
+    from cellbed.report.formats import number
+
     value, low, high = (row[f"{measure}{end}"] for end in ("", "_low", "_high"))
     if value is None:
         return "–"
-    shown, least, most = (None if each is None else f"{each * factor:.3g}" for each in (value, low, high))
-    return f"{shown} ({least}–{most})" if least != most else str(shown)
+    shown, least, most = ("" if each is None else number(each * factor) for each in (value, low, high))
+    return f"{shown} ({least} to {most})" if least != most else shown
 
 
 @app.command()

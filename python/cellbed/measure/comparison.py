@@ -16,26 +16,23 @@ from cellbed.measure.connections import PeerSummary
 from cellbed.measure.decomposition import Decomposition
 from cellbed.measure.judgement import collect
 from cellbed.measure.own import summarise_own
-from cellbed.measure.repetitions import mean_bounds
+from cellbed.measure.repetitions import paired_difference
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run
 from cellbed.measure.statistics import (
+    PRACTICAL,
     Percentile,
     Samples,
     label,
     needed,
-    paired_differences,
     paired_median,
-    percentile,
+    percentile_difference,
     percentile_value,
-    unpaired_difference,
 )
 from cellbed.measure.summary import QUANTILES, ApplicationSummary, Summary, latencies, of
 from cellbed.runformat.changes import manual_warning
 from cellbed.runformat.description import Description
 from cellbed.runformat.spans import Span
 from cellbed.support import inputs
-
-SEED = 1
 
 AUTOCORRELATED = (
     "one run is one draw of everything that is random, and its requests are autocorrelated: these intervals cover "
@@ -48,8 +45,9 @@ AUTOCORRELATED = (
 class Interval:
     """A difference with its 95 % interval, seconds.
 
-    value, low, high: ``None`` where it is not finite or refused; distinct: whether the interval leaves out zero,
-    ``None`` without one; note: why something is missing.
+    value, low, high: ``None`` where it is not finite or refused; distinct: whether the interval leaves out zero and the
+    value has a practical size (:data:`~cellbed.measure.statistics.PRACTICAL`), ``None`` without an interval; note: why
+    something is missing.
     """
 
     value: float | None = None
@@ -58,10 +56,22 @@ class Interval:
     distinct: bool | None = None
     note: str | None = None
 
-    def between(self, value: float, low: float, high: float) -> Self:
-        """Return the same difference with its value and bounds, each of which may be infinite."""
-        distinct = (low > 0 or high < 0) if math.isfinite(low) or math.isfinite(high) else None
+    def between(self, value: float, low: float, high: float, base: float) -> Self:
+        """Return the same difference with its value and bounds, each of which may be infinite. base: value of the first
+        run."""
+        distinct = (low > 0 or high < 0) and abs(value) >= PRACTICAL * abs(base)
+        if not (math.isfinite(low) or math.isfinite(high)):
+            return replace(self, value=_finite(value))
         return replace(self, value=_finite(value), low=_finite(low), high=_finite(high), distinct=distinct)
+
+    def over_pairs(self, first: Samples, second: Samples) -> Self:
+        """Return the same difference with its mean over pairs of runs and the interval of the mean."""
+        if not np.isfinite([first, second]).all():
+            return replace(self, note=_NOT_FINITE)
+        found = paired_difference(second - first)
+        if found.value is None or found.low is None or found.high is None:
+            return replace(self, value=found.value, note=found.note)
+        return self.between(found.value, found.low, found.high, float(first.mean()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,19 +319,10 @@ def _compare_application(
 
     alike = [are_paired(0, other) for other in range(1, len(tables))]
     differences = []
-    for run, sample, table, summary, alike_here in zip(
-        names[1:], samples[1:], tables[1:], summaries[1:], alike, strict=True
-    ):
+    for run, sample, table, alike_here in zip(names[1:], samples[1:], tables[1:], alike, strict=True):
         # Where a policy skipped requests, those that were sent are not the same ones.
         pairs = alike_here and len(sample) == len(table) and len(samples[0]) == len(tables[0])
-        ends = list(zip(summaries[0].percentiles, summary.percentiles, strict=True))
-        supported = [one.quantile for one, other in ends if one.supported and other.supported]
-        together = iter(paired_differences(samples[0], sample, supported, SEED) if pairs and supported else [])
-        for one, other in ends:
-            found = None
-            if one.supported and other.supported:
-                found = next(together) if pairs else unpaired_difference(one, other)
-            differences.append(_difference(run, one, other, found))
+        differences += [_difference(run, samples[0], sample, quantile, pairs) for quantile in QUANTILES]
     return ApplicationComparison(
         name,
         described[0].title,
@@ -349,16 +350,13 @@ def _own(
         medians = [found[measure, unit] for found in by_name]
         differences = []
         for run, sample, median in zip(names[1:], samples[1:], medians[1:], strict=True):
-            one, other = percentile(samples[0], 0.5), percentile(sample, 0.5)
-            both = one.supported and other.supported
-            difference = _difference(run, one, other, unpaired_difference(one, other) if both else None)
+            difference = _difference(run, samples[0], sample, 0.5, paired=False)
             note = difference.note and difference.note.replace("requests", "values")
-            value = difference.value if both else median - medians[0]
+            value = median - medians[0] if difference.value is None else difference.value
             differences.append(replace(difference, value=value, note=note))
         for scenario, pairs in _partners(scenarios, are_paired).items():
-            changes = np.array([medians[other] - medians[first] for first, other in pairs.items()])
-            difference = Difference(f"scenario {scenario}, {len(pairs)} pairs", 0.5)
-            differences.append(difference.between(float(changes.mean()), *map(float, mean_bounds(changes))))
+            values = np.array([[medians[run] for run in runs] for runs in (pairs, pairs.values())])
+            differences.append(Difference(f"scenario {scenario}, {len(pairs)} pairs", 0.5).over_pairs(*values))
         yield OwnComparison(measure, unit, medians, differences)
 
 
@@ -389,13 +387,7 @@ def _settings(
                 found.append(replace(difference, note=_refused(q, f"the smallest run has {smallest}")))
                 continue
             values = [[percentile_value(samples[run], q) for run in runs] for runs in (partners, partners.values())]
-            if not np.isfinite(values).all():
-                difference = replace(difference, note=_NOT_FINITE)
-            else:
-                differences = np.subtract(values[1], values[0])
-                low, high = mean_bounds(differences)
-                difference = difference.between(float(differences.mean()), float(low), float(high))
-            found.append(difference)
+            found.append(difference.over_pairs(*np.array(values)))
     return found
 
 
@@ -415,7 +407,9 @@ def _paired(run: str, first: Samples, second: Samples) -> PairedDifference:
     answered = np.isfinite(first) | np.isfinite(second)
     count, slower = int(answered.sum()), int((second > first)[answered].sum())
     difference = PairedDifference(run, count, slower / max(1, count))
-    return difference if count < needed(0.5) else difference.between(*paired_median(first, second))
+    if count < needed(0.5):
+        return difference
+    return difference.between(*paired_median(first, second), percentile_value(first, 0.5))
 
 
 def _finite(value: float) -> float | None:
@@ -443,24 +437,22 @@ def _summary(run: Path) -> Summary:
     return summary if there else collect(run)
 
 
-def _difference(
-    run: str, first: Percentile, second: Percentile, found: tuple[float, float, float] | None
-) -> Difference:
-    difference = Difference(run, first.quantile)
-    if found is None:
-        smaller = min(first.requests, second.requests)
-        return replace(difference, note=_refused(first.quantile, f"the smaller run has {smaller}"))
-    without = next((at.note for at in (first, second) if at.value is not None and not at.has_interval), None)
-    difference = difference.between(*found) if without is None else difference.between(found[0], -math.inf, math.inf)
+def _difference(run: str, first: Samples, second: Samples, quantile: float, paired: bool) -> Difference:
+    difference, smaller = Difference(run, quantile), min(len(first), len(second))
+    if smaller < needed(quantile):
+        return replace(difference, note=_refused(quantile, f"the smaller run has {smaller}"))
+    found = percentile_difference(first, second, quantile, paired=paired)
+    difference = difference.between(*found, percentile_value(first, quantile))
     if difference.value is None:
         return replace(difference, note=_NOT_FINITE)
-    if without is not None:
-        return replace(difference, note=without)
     if difference.distinct is None:
-        return replace(difference, note="no bound: requests without a good reply reach into the percentile")
+        lost = np.isinf(first).any() or np.isinf(second).any()
+        without = "requests without a good reply reach into the percentile" if lost else _DEPENDENT
+        return replace(difference, note=f"no bound: {without}")
     return difference
 
 
+_DEPENDENT = "the requests of a run depend on each other too strongly"
 _NOT_FINITE = "not finite: a run's percentile falls among requests without a good reply"
 
 

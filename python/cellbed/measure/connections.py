@@ -824,8 +824,10 @@ class Traffic:
     """The connections of an application together.
 
     sent, up: from its clients to its servers. Throughputs: means over the time from the opening of a connection to its
-    last byte, of all connections together. round_trip_p50_s, setup_p50_s: medians over connections of the round-trip
-    time in the network and of the TCP handshake. retransmitted: packets of TCP, both ways; ``None`` without TCP.
+    last byte, of all connections together. round_trip_p50_s: median over connections of the round-trip time in the
+    network, weighted by their bytes in the direction with more of them; setup_p50_s: of the TCP handshake, not
+    weighted. retransmitted: packets of TCP, both ways; ``None`` without TCP. fairness: Jain's index of the weights
+    (DEC-TR-301, 1984), of connections with at least 1 % of their mean; ``None`` of a single one.
     """
 
     connections: int
@@ -836,6 +838,7 @@ class Traffic:
     round_trip_p50_s: float | None
     retransmitted: int | None
     setup_p50_s: float | None
+    fairness: float | None = None
 
 
 def traffic(connections: pl.DataFrame, clients: Sequence[str]) -> Traffic:
@@ -851,15 +854,22 @@ def traffic(connections: pl.DataFrame, clients: Sequence[str]) -> Traffic:
     before = np.maximum.accumulate(np.r_[-np.inf, end])[:-1]
     active_s = float(np.maximum(0.0, end - np.maximum(begin, before)).sum())
     again = [connections[f"{way}_retransmitted"].drop_nulls() for way in WAYS]
+    loaded = max((f"{way}_bytes" for way in WAYS), key=lambda name: int(connections[name].sum()))
+    timed = connections.drop_nulls("round_trip_s").sort("round_trip_s")
+    reached = (timed[loaded] + 1).cum_sum().to_numpy()
+    weights = connections[loaded].to_numpy().astype(np.float64)
+    weights = weights[weights >= 0.01 * weights.sum() / max(1, len(weights))]
+    squares = float(weights @ weights)
     return Traffic(
         connections=len(connections),
         sent_bytes=sent,
         received_bytes=received,
         throughput_up_mbit_s=sent * 8e-6 / active_s if active_s else None,
         throughput_down_mbit_s=received * 8e-6 / active_s if active_s else None,
-        round_trip_p50_s=_number(connections["round_trip_s"].median()),
+        round_trip_p50_s=timed["round_trip_s"][int(np.searchsorted(reached, reached[-1] / 2))] if len(timed) else None,
         retransmitted=sum(int(counts.sum()) for counts in again) if any(map(len, again)) else None,
         setup_p50_s=_number(connections["connect_s"].median()),
+        fairness=float(weights.sum() ** 2 / (len(weights) * squares)) if len(weights) > 1 and squares else None,
     )
 
 

@@ -41,8 +41,8 @@ STANDSTILL_S = 0.01
 LATE_SHARE = 0.1
 """Of a run without requests: packets more than 1 ms late, ..."""
 LENGTHENED = 0.1
-"""... or time that nodes waited, as a share of the time that their connections took; of a percentile without
-an interval, the share that it may move."""
+"""... or time that nodes waited, as a share of the time that their connections took; the share that a percentile may
+move, however wide its interval is."""
 PRINTED = 0.01
 """A percentile that moved by less than this share of it is what was printed, however narrow its interval is."""
 FULL = 0.9
@@ -318,11 +318,12 @@ def _moved(load: Load, during: pl.DataFrame) -> Iterator[str]:
         shift = load.shifts.get(each.label, 0.0)
         if each.value is None or shift <= PRINTED * each.value:
             continue
-        if each.value - shift < ((1 - LENGTHENED) * each.value if each.low is None else each.low):
-            interval = "" if each.low is None else f", below its interval, which begins at {duration_words(each.low)}"
+        without, low = each.value - shift, each.low or 0.0
+        if without < max(low, (1 - LENGTHENED) * each.value):
+            interval = f", below its interval, which begins at {duration_words(low)}" if without < low else ""
             yield (
                 f"the machine made {load.name} slower: without what it added, the {each.label} would be about "
-                f"{duration_words(each.value - shift)} instead of {duration_words(each.value)}{interval} "
+                f"{duration_words(without)} instead of {duration_words(each.value)}{interval} "
                 f"({_causes(during)})"
             )
             break

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from cellbed.measure.repetitions import (
     holm,
@@ -25,7 +25,7 @@ from cellbed.measure.repetitions import (
     repetitions_needed,
 )
 from cellbed.measure.run_folder import MeasureError
-from cellbed.measure.statistics import CONFIDENCE
+from cellbed.measure.statistics import CONFIDENCE, PRACTICAL
 from cellbed.support.limits import OWN
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.units import BIT_RATE, DURATION, FREQUENCY, SIZE, UnitError, parse_probability
@@ -50,10 +50,13 @@ class Factor:
     logarithmic: bool = False
 
 
-def limits(measure: str) -> tuple[float, float]:
-    """Return the least and the largest value that a measure can have; all but those of programs count or time
-    something."""
-    return (-math.inf, math.inf) if measure.startswith(OWN) else (0.0, 1.0 if measure.endswith("_share") else math.inf)
+def limits(measure: str, unit: str, values: ArrayLike) -> tuple[float, float]:
+    """Return the least and the largest value that a measure can have. Those of programs count or time something if
+    their unit does and no value is negative, as a difference of times may be."""
+    if measure.startswith(OWN):
+        counts = any(unit in quantity.units for quantity in (DURATION, SIZE, BIT_RATE, FREQUENCY))
+        return (0.0 if counts and not (np.asarray(values, np.float64) < 0).any() else -math.inf), math.inf
+    return 0.0, 1.0 if measure.endswith("_share") else math.inf
 
 
 def _has_outlier(values: _Values) -> bool:
@@ -61,15 +64,26 @@ def _has_outlier(values: _Values) -> bool:
     return bool(0 < 3 * np.median(values) <= values.max())
 
 
+def reasons(refused: str | None, measure: str) -> str:
+    """Return the reasons in the column ``refused`` of a row that concern a measure: those of requests of a percentile,
+    the others of a measure of a program."""
+    own = measure.startswith(OWN)
+    if not own and not re.search(r"_p\d\d_s$", measure):
+        return ""
+    found = (refused or "").split("; ")
+    return "; ".join(each for each in found if own != bool(re.match(r"there (is|are) \d+ request", each)))
+
+
 def refusal(rows: pl.DataFrame, measure: str) -> str | None:
     """Return why a percentile or a measure of a program is missing in rows of a dataset: the trial with the fewest
     requests; else None."""
     import polars as pl
 
-    if "refused" not in rows.columns or not re.search(rf"_p\d\d_s$|^{OWN}", measure):
+    if not {"refused", "requests"} <= set(rows.columns):  # of simulations
         return None
     missing = rows.filter(pl.col(measure).is_null(), pl.col("refused").is_not_null()).sort("requests")
-    return f"refused: in a trial {missing['refused'][0]}" if len(missing) else None
+    why = reasons(missing["refused"][0], measure) if len(missing) else ""
+    return f"refused: in a trial {why}" if why else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +119,10 @@ class Study:
         """Raises MeasureError for a measure that the dataset does not have."""
         if measure not in self.measures:
             hint = did_you_mean(measure, self.measures) or f"it has {', '.join(self.measures)}"
-            if measure.startswith(OWN) and len(why := self.trials["refused"].drop_nulls()):
-                hint = f"in a trial {why[0]}"
+            if measure.startswith(OWN) and (
+                why := reasons(next(iter(self.trials["refused"].drop_nulls()), ""), measure)
+            ):
+                hint = f"in a trial {why}"
             raise MeasureError(f"{measure}: the dataset has no such measure: {hint.strip()}")
 
     def unit(self, app: str, measure: str) -> str:
@@ -123,12 +139,12 @@ class Study:
         """
         import polars as pl
 
-        names = [factor.name for factor in self.factors]
+        names, unit = [factor.name for factor in self.factors], self.unit(app, measure)
         rows = []
         of_app = self.trials.filter(app=app).sort("point", "repetition")
         for _, group in of_app.group_by("point", maintain_order=True):
             values = _numbers(group.filter(pl.col("status").is_in(self.statuses)), measure)
-            of_mean = mean_interval(values, *limits(measure))
+            of_mean = mean_interval(values, *limits(measure, unit, values))
             found = of_mean if self.statistic == "mean" else quantile_interval(values)
             half = self.half_width * abs(of_mean.value or 0.0)
             more = repetitions_needed(values, half) if half > 0 else 0 if of_mean.half_width == 0 else None
@@ -155,7 +171,8 @@ class Study:
 
         Columns: ``factor``, ``first``, ``level``, ``difference``, ``low``, ``high`` (95 % interval), ``ratio``,
         ``ratio_low``, ``ratio_high`` (level over first, where all values are positive; not of a fit), ``repetitions``,
-        ``p``, ``p_adjusted``, ``distinct`` and ``note``: why there is no interval.
+        ``p``, ``p_adjusted``, ``distinct`` (p below 5 %, and at least 1 % of the value at the first level) and
+        ``note``: why there is no interval.
         """
         import polars as pl
 
@@ -163,7 +180,8 @@ class Study:
         adjusted = iter(holm([p for *_, found in rows if (p := found["p"]) is not None]))
         for *_, found in rows:
             found["p_adjusted"] = None if found["p"] is None else next(adjusted)
-            found["distinct"] = None if found["p"] is None else found["p_adjusted"] < 1 - CONFIDENCE
+            large = found["p"] is not None and abs(found["difference"]) >= PRACTICAL * abs(found["base"])
+            found["distinct"] = None if found["p"] is None else large and found["p_adjusted"] < 1 - CONFIDENCE
         schema: dict[str, Any] = dict.fromkeys(("factor", "first", "level"), pl.String)
         schema |= dict.fromkeys(("difference", "low", "high", *_RATIO), pl.Float64) | {"repetitions": pl.Int64}
         schema |= dict.fromkeys(("p", "p_adjusted"), pl.Float64)
@@ -228,7 +246,7 @@ def _compared_by_fit(study: Study, app: str, measure: str) -> Iterator[_Row]:
             slope, error = float(slopes[place]), float(errors[place])
             half = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error
             p = float(2 * stdtr(freedom, -abs(slope) / error)) if error else float(slope == 0)
-            shown = {"difference": slope, "low": slope - half, "high": slope + half, "p": p}
+            shown = {"difference": slope, "low": slope - half, "high": slope + half, "p": p, "base": means.mean()}
             about = {"repetitions": int(used.sum()), "note": None}
             about |= dict.fromkeys(_RATIO)
             yield factor.name, first, level, shown | about
@@ -282,6 +300,7 @@ def _statement(before: _Values, after: _Values) -> dict[str, Any]:
         **{"difference": found.value, "low": found.low, "high": found.high, **dict(zip(_RATIO, ends, strict=True))},
         **{"repetitions": found.repetitions, "note": found.note},
         "p": None if found.low is None else paired_p(differences),
+        "base": float(before.mean()),
     }
 
 

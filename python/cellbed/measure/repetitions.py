@@ -44,8 +44,12 @@ class Interval:
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
 
+_LEAST = 3
+"""Repetitions for an interval of a mean: Student's t of two is 12.7, of three 4.3."""
+
+
 def mean_interval(values: ArrayLike, least: float = -math.inf, most: float = math.inf) -> Interval:
-    """Return the mean over repetitions with its 95 % interval (:func:`mean_bounds`); at least two, all finite.
+    """Return the mean over repetitions with its 95 % interval (:func:`mean_bounds`); at least three, all finite.
 
     least, most: limits of what the quantity can be, such as 0 and 1 for a share.
     """
@@ -53,8 +57,9 @@ def mean_interval(values: ArrayLike, least: float = -math.inf, most: float = mat
     if (wrong := _unusable(sample)) is not None:
         return Interval(None, None, None, n, note=wrong)
     mean = float(sample.mean())
-    if n < 2:
-        return Interval(mean, None, None, n, note="refused: an interval needs at least 2 repetitions; there is 1")
+    if n < _LEAST:
+        note = f"refused: an interval needs {_LEAST} repetitions; there {'is' if n == 1 else 'are'} {n}"
+        return Interval(mean, None, None, n, note=note)
     low, high = mean_bounds(sample, least, most)
     return Interval(mean, float(low), float(high), n)
 
@@ -127,7 +132,7 @@ def _lower_end(ordered: Values, quantile: float) -> Values:
 
 def paired_difference(differences: ArrayLike) -> Interval:
     """Return the mean of paired differences with its 95 % interval by Student's t (Box, Hunter & Hunter, Statistics for
-    Experimenters, 2005, §3.2). At least two pairs, all finite."""
+    Experimenters, 2005, §3.2). At least three pairs, all finite."""
     found = mean_interval(differences)
     return replace(found, note=found.note and found.note.replace("repetitions; there", "pairs; there"))
 
@@ -136,10 +141,10 @@ def paired_ratio(first: ArrayLike, second: ArrayLike) -> Interval | None:
     """Return the geometric mean of the ratios second / first with its 95 % interval, by Student's t of the logarithms.
 
     A factor that works proportionally changes large values by more than small ones: its differences are skewed, the
-    logarithms of its ratios are not. ``None`` unless all values are positive and finite, and there are two pairs.
+    logarithms of its ratios are not. ``None`` unless all values are positive and finite, and there are three pairs.
     """
     pairs = np.array([_values(first), _values(second)])
-    if pairs.shape[1] < 2 or not (np.isfinite(pairs) & (pairs > 0)).all():
+    if pairs.shape[1] < _LEAST or not (np.isfinite(pairs) & (pairs > 0)).all():
         return None
     found = mean_interval(np.diff(np.log(pairs), axis=0))
     value, low, high = (math.exp(min(each or 0.0, 700.0)) for each in (found.value, found.low, found.high))
@@ -173,13 +178,13 @@ def repetitions_needed(pilot: ArrayLike, half_width: float) -> int | None:
 
     Stein's two-stage procedure ("A Two-Sample Test for a Linear Hypothesis Whose Power is Independent of the Variance",
     Annals of Mathematical Statistics 16, 1945): (t·s / half_width)² in all, with t and s of the pilot, so a small pilot
-    is careful. None for a pilot with fewer than two values or some that are not finite. Raises ValueError unless
+    is careful. None for a pilot with fewer than three values or some that are not finite. Raises ValueError unless
     half_width is above 0.
     """
     if not half_width > 0:
         raise ValueError(f"a half-width must be above 0, not {half_width}")
     sample, n = _sample(pilot)
-    if n < 2 or not np.isfinite(sample).all():
+    if n < _LEAST or not np.isfinite(sample).all():
         return None
     wanted = (_t(n) * float(sample.std(ddof=1)) / half_width) ** 2
     return max(0, math.ceil(wanted - 1e-9) - n)

@@ -15,7 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 CONFIDENCE = 0.95
+PRACTICAL = 0.01
+"""A difference of less than this share of the value that it is compared with has no practical size."""
 Samples = NDArray[np.float64]
+_EXCESS = 2.0
+"""Factor on the excess of the correlation time over 1, which short series underestimate (``benches/coverage.py``)."""
+MARGIN = 60
+"""Independent requests beyond the needed ones for an interval. The relative error of their number m is about √(12 / m)
+(Sokal, "Monte Carlo Methods in Statistical Mechanics", 1997, §3), and a run that missed its tail has too large an m."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +30,8 @@ class Percentile:
     """A percentile with its 95 % confidence interval.
 
     quantile: 0 to 1. requests: size of the sample. value, low, high: seconds, `low` and `high` the order statistics of
-    `low_rank` and `high_rank` (1-based). All are ``None`` where the sample is too small; `low` and `high` where its
-    requests depend on each other too strongly; `value` or `high` alone where it falls among requests that got no
+    `low_rank` and `high_rank` (1-based). All are ``None`` where the sample is too small; `low` and `high` where it
+    counts as too few independent requests; `value` or `high` alone where it falls among requests that got no
     reply. `note` is the reason. independent: how many independent requests the sample counts as
     (:func:`percentiles`); ``None`` where it is too small.
     """
@@ -63,32 +70,30 @@ def percentiles(samples: Samples, quantiles: Sequence[float]) -> list[Percentile
     """Return percentiles of `samples`: seconds in order of time, +inf for requests without a good reply.
 
     The interval is the distribution-free one (:func:`interval_ranks`) of as many independent requests as the sample
-    counts as, with its ranks scaled to the sample.
+    counts as, less a `MARGIN`, with its ranks scaled to the sample.
     """
     n, ordered = len(samples), np.sort(samples)
     found = []
-    of_scores = _correlation_time(_exponential_scores(samples)) if n >= needed(0.5) else 1.0
     for quantile in quantiles:
         if n < needed(quantile):
             found.append(Percentile(quantile, n, None, None, None, None, None, _refusal(n, quantile), None))
             continue
-        value = float(ordered[rank(n, quantile) - 1])
-        independent = _independent(samples, value, of_scores)
-        found.append(_with_interval(ordered, quantile, independent))
+        found.append(_with_interval(ordered, quantile, int(_independent(samples, quantile))))
     return found
 
 
-def _with_interval(ordered: Samples, quantile: float, independent: int) -> Percentile:
+def _with_interval(ordered: Samples, quantile: float, independent: int, margin: int = MARGIN) -> Percentile:
     """Return a percentile of sorted samples that count as so many independent ones."""
-    n, ranks = len(ordered), interval_ranks(independent, quantile)
+    n, certain = len(ordered), independent - margin
+    ranks = interval_ranks(certain, quantile) if certain > 0 else None
     value, low, high = float(ordered[rank(n, quantile) - 1]), math.inf, math.inf
     if ranks is None:
         note: str | None = (
-            f"no interval: {label(quantile)} needs {needed(quantile)} independent requests; these {n} depend on each "
-            f"other and count as {independent}"
+            f"no interval: {label(quantile)} needs {needed(quantile) + margin} independent requests, a margin "
+            f"included; these {n} count as {independent}"
         )
     else:
-        scale = (n + 1) / (independent + 1)
+        scale = (n + 1) / (certain + 1)
         ranks = max(1, math.floor(ranks[0] * scale + 1e-9)), min(n, math.ceil(ranks[1] * scale - 1e-9))
         low, high = (float(ordered[at - 1]) for at in ranks)
         note = "no upper bound" if math.isinf(high) else None
@@ -119,20 +124,22 @@ def rank(n: int, quantile: float) -> int:
     return math.ceil(n * quantile - 1e-9)
 
 
-_EXCESS = 1.5
-"""Factor on the excess of the correlation time over 1, which short series underestimate (``benches/coverage.py``)."""
-
-
-def _independent(samples: Samples, value: float, of_scores: float) -> int:
-    """Return how many independent requests give a percentile as precisely as `samples` give the `value`.
+def _independent(samples: Samples, quantile: float) -> float:
+    """Return how many independent requests give a percentile as precisely as `samples`.
 
     The variance of the share of requests below the percentile is that of n / τ independent ones, with τ the sum of the
     autocorrelations of "below or not". A tail that a short series visits once shows too little of them, so τ is at
-    least that of the series' exponential scores, `of_scores`, to which all requests contribute.
+    least that of scores to which all requests contribute: their ranks r, above the median −log(1 − r / n).
     """
-    below = samples <= value
-    time = max(of_scores, _correlation_time((samples < value if below.all() else below).astype(np.float64)))
-    return int(len(samples) / (1 + _EXCESS * (time - 1)))
+    shares, value = (_mean_ranks(samples) - 0.5) / len(samples), percentile_value(samples, quantile)
+    of_scores, below = _correlation_time(shares if quantile <= 0.5 else -np.log(1 - shares)), samples <= value
+    time = _correlation_time((samples < value if below.all() else below).astype(np.float64))
+    return _effective(len(samples), max(of_scores, time))
+
+
+def _effective(n: int, time: float) -> float:
+    """Return how many independent values a series of `n` with a correlation time counts as."""
+    return n / (1 + _EXCESS * (time - 1))
 
 
 def _correlation_time(series: Samples) -> float:
@@ -149,12 +156,6 @@ def _correlation_time(series: Samples) -> float:
     pairs = covariance[0::2] + covariance[1::2]
     pairs = pairs[: int(np.argmax(pairs <= 0)) if (pairs <= 0).any() else len(pairs)]
     return max(1.0, float(2 * np.minimum.accumulate(pairs).sum() / covariance[0]) - 1)
-
-
-def _exponential_scores(samples: Samples) -> Samples:
-    """Return −log(1 − rank share) of each sample: its place in the order, with weight on the long latencies."""
-    scores: Samples = -np.log(1 - (_mean_ranks(samples) - 0.5) / len(samples))
-    return scores
 
 
 def _mean_ranks(samples: Samples) -> Samples:
@@ -214,64 +215,63 @@ def refusals(n: int, quantiles: Iterable[float]) -> str | None:
     return f"there {'is 1 request' if n == 1 else f'are {n} requests'}: {', '.join(least)}" if least else None
 
 
-MOST_RESAMPLES = 2_000
-FEWEST_RESAMPLES = 400
-BUDGET = 100_000_000
-"""Samples drawn at most in all; large runs get fewer resamples, and need fewer."""
+_DRAWS = 10_000
+_FEWEST = 10
+"""Independent requests for a difference: fewer come from series too short to show how they depend."""
 
 
-def unpaired_difference(first: Percentile, second: Percentile) -> tuple[float, float, float]:
-    """Return the difference second − first of percentiles of unrelated runs and its 95 % interval (value, low, high).
+def percentile_difference(
+    first: Samples, second: Samples, quantile: float, *, paired: bool
+) -> tuple[float, float, float]:
+    """Return the difference second − first of a percentile of two runs and its 95 % interval (value, low, high).
 
-    Each end combines the distances to the ends of both intervals (Donner & Zou, "Closed-form confidence intervals for
-    functions of the normal mean and standard deviation", Statistical Methods in Medical Research 21, 2012). Infinite
-    where an end is missing.
+    first, second: latencies in order of time, seconds, +inf without a good reply; paired: of the same requests. An end
+    is infinite where the runs do not support it, or where it falls among requests without a good reply.
+
+    The share of requests below a percentile has a normal error with the variance of as many independent requests as the
+    run counts as, which the empirical quantile function turns into an error of the latency (Woodruff, "Confidence
+    Intervals for Medians and Other Position Measures", Journal of the American Statistical Association 47, 1952; for
+    dependent sequences Sen, "On the Bahadur Representation of Sample Quantiles for Sequences of φ-Mixing Random
+    Variables", Journal of Multivariate Analysis 2, 1972). Errors of pairs are correlated: the variance of their
+    difference follows from the series "below the percentile in one run but not in the other". No `MARGIN`: few pairs of
+    runs differ by what one of them missed (``benches/coverage.py``).
     """
-    (one, one_low, one_high), (other, other_low, other_high) = (
-        [math.inf if each is None else each for each in (at.value, at.low, at.high)] for at in (first, second)
-    )
-    if math.isinf(one) or math.isinf(other):
-        return (0.0 if one == other else other - one), -math.inf, math.inf
-    value = other - one
-    return (
-        value,
-        value - math.hypot(other - other_low, one_high - one),
-        value + math.hypot(other_high - other, one - one_low),
-    )
-
-
-def paired_differences(
-    first: Samples, second: Samples, quantiles: Sequence[float], seed: int
-) -> list[tuple[float, float, float]]:
-    """Return, per quantile, the difference second − first of the same requests and its 95 % interval.
-
-    first, second: latency of each request in order of time, seconds, +inf without a good reply. By the circular block
-    bootstrap: a resample has the same requests of both runs. Requests that follow each other wait in the same queues,
-    so whole blocks are drawn (Politis & Romano, 1992), as long as the correlation asks for (`block_length`). An
-    interval's end is infinite where a resample's percentile falls among requests without a good reply.
-    """
-    n, length = len(first), max(block_length(first), block_length(second))
-    random = np.random.default_rng(seed)
-    drawn = np.empty((int(np.clip(BUDGET // n, FEWEST_RESAMPLES, MOST_RESAMPLES)), len(quantiles)))
+    runs = first, second
+    values = [percentile_value(run, quantile) for run in runs]
+    counts = [_independent(run, quantile) for run in runs]
+    deviations = [math.sqrt(quantile * (1 - quantile) / count) for count in counts]
+    value = 0.0 if values[0] == values[1] else values[1] - values[0]
+    correlation = 0.0
+    if paired:
+        apart = (second <= values[1]).astype(np.float64) - (first <= values[0])
+        counts = [_effective(len(apart), _correlation_time(apart))]
+        differ = np.count_nonzero(apart)
+        variance = (differ + 4 * (differ > 0)) / len(apart) / counts[0]  # four more, after Agresti & Coull, 1998
+        covariance = (deviations[0] ** 2 + deviations[1] ** 2 - variance) / 2
+        correlation = float(np.clip(covariance / (deviations[0] * deviations[1]), -1, 1))
+    if min(counts) < _FEWEST or not np.isfinite(values).all():
+        return value, -math.inf, math.inf
+    error, rest = np.random.default_rng(1).standard_normal((2, _DRAWS))
+    errors = deviations[0] * error, deviations[1] * (correlation * error + math.sqrt(1 - correlation**2) * rest)
+    drawn = []
+    for run, each in zip(runs, errors, strict=True):
+        ranks = np.clip(np.ceil(len(run) * (quantile + each)), 1, len(run) + 1).astype(int)
+        drawn.append(np.append(np.sort(run), np.inf)[ranks - 1])
     with np.errstate(invalid="ignore"):  # ∞ − ∞ is undefined: it may be any value
-        for row in range(len(drawn)):
-            starts = random.integers(0, n, -(-n // length))
-            index = (starts[:, None] + np.arange(length)).ravel()[:n] % n
-            drawn[row] = _quantiles(second[index], quantiles) - _quantiles(first[index], quantiles)
-        observed = _quantiles(second, quantiles) - _quantiles(first, quantiles)
-    return [(float(observed[index]), *_bounds(drawn[:, index])) for index in range(len(quantiles))]
+        return value, *_bounds(drawn[1] - drawn[0])
 
 
 def paired_median(first: Samples, second: Samples) -> tuple[float, float, float]:
     """Return the median over requests of second − first and its 95 % interval (value, low, high), the rule of
-    :func:`percentiles`; −inf and +inf where it has none.
+    :func:`percentiles` with a margin of four; −inf and +inf where it has none.
 
     first, second: latency of the same requests in order of time, seconds, +inf without a good reply; at least one has a
     reply in one of them. A request without a good reply in both is left out.
     """
     answered = np.isfinite(first) | np.isfinite(second)
     differences = second[answered] - first[answered]
-    ordered, at = np.sort(differences), percentile(differences, 0.5)
+    ordered = np.sort(differences)
+    at = _with_interval(ordered, 0.5, int(_independent(differences, 0.5)), _FEWEST - needed(0.5))
     low = -math.inf if at.low_rank is None else float(ordered[at.low_rank - 1])
     high = math.inf if at.high_rank is None else float(ordered[at.high_rank - 1])
     return float(ordered[rank(len(ordered), 0.5) - 1]), low, high
@@ -282,46 +282,6 @@ def _bounds(drawn: Samples) -> tuple[float, float]:
     tail = (1 - CONFIDENCE) / 2
     low, high = (np.where(np.isnan(drawn), unknown, drawn) for unknown in (-math.inf, math.inf))
     return float(np.quantile(low, tail, method="lower")), float(np.quantile(high, 1 - tail, method="higher"))
-
-
-def block_length(samples: Samples) -> int:
-    """Length of the blocks that a circular block bootstrap should draw from a series (1 for independent samples).
-
-    The rule of Politis & White (Econometric Reviews, 2004, §3; corrected by Patton, Politis & White, 2009), on the
-    ranks of the samples, so that neither a heavy tail nor +inf matters.
-    """
-    n = len(samples)
-    if n < 9:
-        return 1
-    ranks = _mean_ranks(samples)
-    centred = ranks - ranks.mean()
-    longest = min(math.ceil(math.sqrt(n)) + max(5, math.ceil(math.sqrt(math.log10(n)))), n - 1)
-    covariance = np.array([centred[: n - lag] @ centred[lag:] for lag in range(longest + 1)]) / n
-    if covariance[0] == 0:
-        return 1
-    correlation = covariance / covariance[0]
-    insignificant = np.abs(correlation) < 2 * math.sqrt(math.log10(n) / n)
-    quiet = max(5, math.ceil(math.sqrt(math.log10(n))))
-    last = next(
-        (lag for lag in range(longest - quiet + 1) if insignificant[lag + 1 : lag + 1 + quiet].all()),
-        longest - quiet,
-    )
-    if last == 0:
-        return 1
-    bandwidth = min(2 * last, longest)
-    lags = np.arange(1, bandwidth + 1)
-    window = np.clip(2 * (1 - lags / bandwidth), 0, 1)  # flat to one half, then falling to zero
-    spectrum = covariance[0] + 2 * float((window * covariance[lags]).sum())
-    slope = 2 * float((window * lags * covariance[lags]).sum())
-    if spectrum <= 0:
-        return 1
-    best = (2 * slope**2 / (4 / 3 * spectrum**2)) ** (1 / 3) * n ** (1 / 3)
-    return int(np.clip(math.ceil(best), 1, math.ceil(min(3 * math.sqrt(n), n / 3))))
-
-
-def _quantiles(samples: Samples, quantiles: Sequence[float]) -> Samples:
-    ranks = [rank(len(samples), quantile) - 1 for quantile in quantiles]
-    return np.asarray(np.partition(samples, ranks)[ranks], np.float64)
 
 
 Seed = int | tuple[int, ...]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from cellbed.measure.factors import reasons
 from cellbed.measure.run_folder import MeasureError
 from cellbed.support import inputs
 from cellbed.support.limits import Limit
@@ -80,10 +80,10 @@ def _factor(unit: str, other: str) -> float | None:
 
 
 def _missing(measure: str, row: Mapping[str, Any]) -> str:
-    if row.get("refused") and re.search(r"_p\d\d_s$|^own_", measure):
-        return f"refused: {row['refused']}"
+    if why := reasons(row.get("refused"), measure):
+        return f"refused: {why}"
     near = did_you_mean(measure, [name for name, value in row.items() if isinstance(value, float) and name != measure])
-    return f"the run has no {measure}" + (f": {near.rstrip()}" if measure not in row else "")
+    return f"the run has no {measure}" + (f": {near.rstrip()}" if near and measure not in row else "")
 
 
 def unmeasured(expected: Mapping[str, Sequence[Limit]], why: str) -> list[Verdict]:

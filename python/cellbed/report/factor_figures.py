@@ -125,9 +125,7 @@ class FactorFigure:
             first.set_xlim(-0.5, len(self.positions) - 0.5)
         elif self.joined and len(self.positions) <= 8:
             first.set_xticks(sorted(self.positions.values()))
-        bottom, top = first.get_ylim()
-        if 0 < bottom < top / 2:
-            first.set_ylim(0, None)
+        _clip([axes for axes in grid.flat if axes.figure is not None], marks)
         unit = self.axis.unit if self.axis is not None else ""
         figure.supxlabel(", ".join(filter(None, [self.factor, unit])), fontsize=9)
         figure.supylabel(ylabel, fontsize=9)
@@ -161,9 +159,30 @@ class FactorFigure:
 
     def _interval(self, values: list[float], scale: float) -> tuple[float, ...]:
         """Return the statistic over repetitions and the ends of its interval; NaN where there are too few of them."""
-        least, most = limits(self.measure)
+        least, most = limits(self.measure, self.unit, values)
         found = quantile_interval(values) if self.statistic == "median" else mean_interval(values, least, most * scale)
         return tuple(math.nan if each is None else each for each in (found.value, found.low, found.high))
+
+
+def _clip(panels: list[Axes], marks: pl.DataFrame) -> None:
+    """Limit the shared vertical axis to the values of single trials and as much room on either side, from 0 where
+    0 is near; an arrow marks an interval that leaves the axis."""
+    from matplotlib.container import ErrorbarContainer
+
+    bottom, top = panels[0].get_ylim()
+    values = np.array([each for row in marks["value"] for each in row], float)
+    if len(values := values[np.isfinite(values)]):
+        room = max(np.ptp(values), 0.1 * np.abs(values).max())
+        bottom, top = max(bottom, values.min() - room), min(top, values.max() + room)
+    bottom = 0 if 0 < bottom < top / 2 else bottom
+    panels[0].set_ylim(bottom, top)
+    for axes in panels:
+        for line, _, bars in (each.lines for each in axes.containers if isinstance(each, ErrorbarContainer)):
+            finite = (segment for segment in bars[0].get_segments() if len(segment) == 2)
+            for (x, start), (_, end) in finite:
+                for edge, marker, leaves in ((bottom, "v", start < bottom), (top, "^", end > top)):
+                    if leaves:
+                        axes.plot(x, edge, marker, color=line.get_color(), markersize=6, clip_on=False)
 
 
 def make_figures(study: Study, app: str, measure: str) -> list[FactorFigure]:

@@ -30,7 +30,7 @@ def duration(seconds: float | None) -> str:
     return f"{_digits(seconds * 1e6)} µs"
 
 
-MARKED = "* no interval: the requests depend on each other too strongly for one"
+MARKED = "* no interval: too few independent requests for one"
 
 
 def mark(at: "Percentile") -> str:
@@ -49,13 +49,20 @@ def compared(each: "Interval", note: str | None = None, unit: str | None = None)
     difference = _difference if unit is None else partial(measure_difference, OWN, unit=unit)
     verdict = (note or "").removeprefix("refused: ")
     if each.distinct is not None and not verdict:
-        verdict = "differs" if each.distinct else "may be none"
+        verdict = judgement(each.distinct, (each.low or -math.inf) > 0 or (each.high or math.inf) < 0)
     value = difference(each.value) if each.value is not None else NOTHING
     if each.low is None and each.high is None:
         return value, NOTHING, verdict
     low = difference(each.low) if each.low is not None else "−∞"
     high = difference(each.high) if each.high is not None else "∞"
     return value, f"{low} to {high}", verdict
+
+
+def judgement(distinct: bool, significant: bool) -> str:
+    """Return the verdict on a difference: real, of no practical size, or perhaps chance."""
+    from cellbed.measure.statistics import PRACTICAL
+
+    return "differs" if distinct else f"below {PRACTICAL * 100:g} %" if significant else "may be none"
 
 
 def setting(each: "SettingDifference") -> str:

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from cellbed.measure import collect
 from cellbed.measure.factors import Study, refusal
 from cellbed.measure.run_folder import MeasureError, replace
+from cellbed.measure.statistics import CONFIDENCE, PRACTICAL
 from cellbed.report import factor_figures, figures, flows, formats, html, plot, simulation
 from cellbed.report.chart_library import AssetError
 from cellbed.report.figures import Ending
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
 MEASURES = ("latency_p50_s", "latency_p99_s", "failed_share", "lost_share")
 """Those that are shown where none are chosen."""
-CONNECTION_MEASURES = ("throughput_up_mbit_s", "throughput_down_mbit_s", "round_trip_p50_s")
+_THROUGHPUTS = ("throughput_up_mbit_s", "throughput_down_mbit_s")
+CONNECTION_MEASURES = (*_THROUGHPUTS, "round_trip_p50_s", "fairness")
 """The same for applications without known requests, after the measures that their programs wrote."""
 _MOST_OWN = 6
 FLOW_MEASURES = ("fct_p50_s", "slowdown_mean", "slowdown_p99")
@@ -42,8 +44,13 @@ def usual_measures(study: Study) -> tuple[str, ...]:
     requests = study.trials.group_by("app").max()["requests"].fill_null(1)  # null: all trials have failed
     own = [name for name in study.measures if name.startswith(OWN)][:_MOST_OWN]
     of_requests = () if (requests == 0).all() else MEASURES
-    found = (*of_requests, *own, *(CONNECTION_MEASURES if (requests == 0).any() else ()))
-    return tuple(name for name in found if name in study.measures)
+    found = [*of_requests, *own, *(CONNECTION_MEASURES if (requests == 0).any() else ())]
+    mean = {name: study.trials[name].mean() or 0.0 for name in found if name in study.measures}
+    most = max((mean.get(name, 0.0) for name in _THROUGHPUTS), default=0.0)
+    idle = {name for name in _THROUGHPUTS if mean.get(name, 0.0) < PRACTICAL * most}
+    # Of a single connection each there is no fairness.
+    empty = {"fairness"} if "fairness" in mean and not study.trials["fairness"].count() else set()
+    return tuple(name for name in mean if name not in idle | empty)
 
 
 @dataclass(frozen=True)
@@ -178,6 +185,7 @@ class SweepReport:
             uncorrected=uncorrected,
             needed=needed,
             notes=notes,
+            absent=absent,
             points={app["name"]: self._points(app) for app in content["applications"]},
             levels=levels,
             summary=summary,
@@ -256,6 +264,14 @@ def notes(measured: Mapping[str, Any]) -> list[str]:
         if row["note"]:
             found.setdefault(row["note"].removeprefix("refused: "), []).append(row["point"])
     return [f"{_points(numbers, len(measured['points']))}: {note}" for note, numbers in found.items()]
+
+
+def absent(app: Mapping[str, Any]) -> list[str]:
+    """Why measures of an application have no value in any trial, each reason once."""
+    found: dict[str, list[str]] = {}
+    for measure, why in app["without"].items():
+        found.setdefault(why, []).append(formats.measure_name(measure))
+    return [f"{'; '.join(names)}: {why}" for why, names in found.items()]
 
 
 def _points(numbers: list[int], of: int) -> str:
@@ -348,8 +364,8 @@ def show(report: SweepReport, console: Console | None = None) -> None:
             for line in (uncorrected(each), *notes(each), needed(each, content["half_width"])):
                 if line:
                     console.print(Text(line, style="dim"))
-        for measure, why in app["without"].items():
-            console.print(Text(f"{app['name']}: {formats.measure_name(measure)}: {why}", style="dim"))
+        for line in absent(app):
+            console.print(Text(f"{app['name']}: {line}", style="dim"))
 
 
 def _effects(measured: Mapping[str, Any]) -> Any:
@@ -381,7 +397,7 @@ def verdict(row: Mapping[str, Any]) -> str:
     """Describe the result of an effect."""
     if row["note"]:
         return str(row["note"]).removeprefix("refused: ")
-    return "differs" if row["distinct"] else "may be none"
+    return formats.judgement(row["distinct"], row["p_adjusted"] < 1 - CONFIDENCE)
 
 
 def point_value(measured: Mapping[str, Any], row: Mapping[str, Any]) -> str:
@@ -405,7 +421,7 @@ def ratio_interval(row: Mapping[str, Any]) -> str:
 def uncorrected(measured: Mapping[str, Any]) -> str:
     """Why an interval and the verdict of its row may differ, where one does; else empty."""
     rows = [row for row in measured["effects"] if row["low"] is not None]
-    if all((row["low"] > 0 or row["high"] < 0) == row["distinct"] for row in rows):
+    if all((row["low"] > 0 or row["high"] < 0) == (row["p_adjusted"] < 1 - CONFIDENCE) for row in rows):
         return ""
     return "each interval is for its row alone; p and the verdict are corrected for all rows"
 

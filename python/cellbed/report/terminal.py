@@ -401,12 +401,22 @@ def _table(*columns: str) -> Table:
     return table
 
 
+_LABELS = 30
+"""Width of the labels beside the columns of runs."""
+
+
 def show_comparison(comparison: "Comparison", console: Console | None = None) -> None:
     """Print runs beside each other, and what each differs from the first by."""
     console = console or new_console()
     for warning in comparison.warnings:
         console.print(Text(f"warning: {warning}", style="yellow"))
-    table, summaries = _beside(comparison.names), comparison.summaries
+    names = comparison.names
+    if sum(len(name) + 2 for name in names) > console.width - _LABELS:
+        names = [f"run {number}" for number, _ in enumerate(names, 1)]
+        for short, name in zip(names, comparison.names, strict=True):
+            console.print(Text(f"{short}: {name}", style="bold"))
+        console.print()
+    table, summaries = _beside(names), comparison.summaries
     table.add_row(
         "status",
         *(
@@ -420,14 +430,14 @@ def show_comparison(comparison: "Comparison", console: Console | None = None) ->
     table.add_row("measured", *(formats.reached(summary.measured_s, summary.duration_s) for summary in summaries))
     table.add_row("limits", *("[red]none[/]" if summary.no_limits else "enforced" for summary in summaries))
     if len(comparison.applications) == 1:
-        _compared(comparison.applications[0], comparison.names, table, console)
+        _compared(comparison.applications[0], names, table, console)
     else:
         console.print(table)
         for each in comparison.applications:
             console.print(f"\n[bold]{escape(each.name)}[/]  {escape(each.title)}")
-            _compared(each, comparison.names, _beside(comparison.names), console)
+            _compared(each, names, _beside(names), console)
     for name, rows in cells.compared(summaries):
-        table = _beside(comparison.names, name)
+        table = _beside(names, name)
         for label, texts in rows:
             table.add_row(label, *texts)
         console.print()

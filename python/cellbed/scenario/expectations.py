@@ -23,7 +23,7 @@ MEASURES = (
     *(f"{place}_{name}_s" for place in _PLACES for name in ("p01", "p50", "p99", "mean")),
     *("network_p50_s", "network_p99_s"),
     *("connections", "sent_bytes", "received_bytes", "throughput_up_mbit_s", "throughput_down_mbit_s"),
-    *("round_trip_p50_s", "retransmitted", "setup_p50_s", "recovery_s"),
+    *("round_trip_p50_s", "retransmitted", "setup_p50_s", "fairness", "recovery_s"),
     *(f"{measure}_{name}_s" for measure in ("first_byte", "between_messages", "jitter") for name in ("p50", "p99")),
     *(f"{measure}_paint_{name}_s" for measure in ("first", "largest") for name in ("p50", "p99")),
     *("effective_throughput_p50_mbit_s", "effective_throughput_p99_mbit_s", "overhead_p50_bytes", "overhead_p99_bytes"),

@@ -286,10 +286,11 @@ class Runner:
     def left_s(self) -> float:
         """Estimate how long the missing trials take, s."""
         around = sum(self._around_s) / len(self._around_s) if self._around_s else AROUND_S
-        ahead = sum(trial.planned_s + around for trial in self._waiting)
         now = time.monotonic()
-        under_way = sum(max(0.0, trial.planned_s + around - (now - began)) for trial, began in self._running.values())
-        return (ahead + under_way) / max(1, self._executor.at_once)
+        over = [now - began - trial.planned_s - around for trial, began in self._running.values()]
+        # A trial that takes longer than estimated is expected to take as much again, and the next ones as long.
+        ahead = sum(trial.planned_s + around + max(0.0, *over, 0.0) for trial in self._waiting)
+        return (ahead + sum(map(abs, over))) / max(1, self._executor.at_once)
 
     def _start(self, trial: Trial) -> None:
         if shutil.disk_usage(self._store.folder).free < _LEAST_BYTES:

@@ -357,7 +357,7 @@
       const drawn = sum((each) => each.number.length), total = sum((each) => each.total);
       const ms = link.directions.length ? link.directions[0].bin * 1e3 : 10;
       document.getElementById("legend").textContent =
-        `Rates are means and queues the highest values of the bins drawn, at the finest ${digits(ms)} ms. Shaded: ${link.gaps.length ? "no capacity for at least 0.3 s." : "nothing; no outage of at least 0.3 s."}` +
+        `Rates are means and queues the highest values of the bins drawn, at the finest ${digits(ms)} ms. ${link.gaps.length ? "Shaded: no capacity for at least 0.3 s." : "There was no outage of at least 0.3 s."}` +
         (data.phases && data.phases.length ? " In blue: phases of migrations." : "") +
         (drawn < total ? ` ${drawn.toLocaleString("en")} of ${total.toLocaleString("en")} requests are drawn, the slowest and the fastest of each moment among them; all are in requests.parquet.` : "");
     }
