@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from cellbed.support.errors import printable
 
+T = TypeVar("T")
 _MOST_NAMED = 20
 _LONGEST = 200
 
@@ -22,6 +25,13 @@ class LeftOut:
         self.count += 1
         if len(self.named) < _MOST_NAMED:
             self.named.append(f"{shortened(name)}: {shortened(why)}")
+
+    def add_all(self, entries: Sequence[T], describe: Callable[[T], tuple[object, object]]) -> None:
+        """Add entries with the names and reasons that `describe` returns for the first ones."""
+        first = entries[: _MOST_NAMED - len(self.named)]
+        for each in first:
+            self.add(*describe(each))
+        self.count += len(entries) - len(first)
 
     def note(self, one: str, many: str) -> str:
         """Return a sentence with the number of entries and the first three; one, many: the noun."""
