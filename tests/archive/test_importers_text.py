@@ -429,7 +429,7 @@ def test_probes_without_an_answer_are_counted(folder: Path, text: str, count: in
         (HEAD + at(100, 1) + HEAD + at(90, 1), ": a ping begins before the last answer of the ping above it"),
         ("x" * 5000, ": line 1: the line is longer than 4096 bytes"),
         (answers(*(it * 30_000 % 65_536 for it in range(20_000))), "probes in 20000 lines: not output of ping"),
-        (answers(1, 999_999_999_999_999_999), "probes in 2 lines"),
+        (answers(1, 999_999_999_999_999_999), "line 2: an impossible sequence number"),
         ("[9223372036]icmp_seq=1 time=0ms\n[0]icmp_seq=2 time=9223372036854ms\n", "answer 2: its time is"),
     ],
 )

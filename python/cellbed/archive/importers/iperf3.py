@@ -196,14 +196,16 @@ def _events(path: Path) -> _Test:
         for number, line in enumerate(iter(lambda: file.readline(_LONGEST_EVENT), b""), 1):
             text, place = _clean(line).strip(), f"line {number}"
             try:
-                event = _table(inputs.json_value(text)) if text else {"event": None}
+                event = inputs.json_value(text) if text else {"event": None}
             except ValueError:
-                event = {}
-            if "event" in event:
+                event = None
+            if isinstance(event, dict) and "event" in event:
                 _take(test, event["event"], event.get("data"), f"{path}: {place}", place)
-            elif test.start and text.startswith(b"{") and b'"event"' not in text[:20]:
-                break  # the whole report again, by --json-stream-full-output
-            elif line.endswith(b"\n"):
+            elif isinstance(event, dict) and "intervals" in event:
+                pass  # the whole report again, by --json-stream-full-output
+            elif event is None and test.start and text.startswith(b"{") and b'"event"' not in text[:20]:
+                break  # the same in several lines
+            elif line.endswith(b"\n") or event is not None:
                 test.lines.add(place, in_quotes(text.decode("utf-8", "replace"), _LONGEST_QUOTE))
             else:
                 test.cut = place

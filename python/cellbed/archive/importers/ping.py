@@ -24,6 +24,7 @@ _LONGEST_LINE = 4096
 _WINDOW = 4096
 """Numbers by which an answer may be behind others after so many; a later one counts as lost."""
 _MOST_MISSING = 1 << 20
+_MOST_NUMBERS = 1 << 32
 _MISSING_PER_LINE = 16
 """Probes known only by missing numbers may be so many, and as many for each line: a long outage is possible, but a file
 with gaps only is not from ping.
@@ -108,6 +109,9 @@ class _Output:
             return
         if trip_ns is not None and b"DUP!" in text:
             self.copies += 1
+            return
+        if int(found[1]) >= _MOST_NUMBERS:
+            self.left_out.add(place, f"an impossible sequence number: {_quoted(text)}")
             return
         is_answer = trip_ns is not None or _SIZE.match(text) is not None or _HOPS.search(text) is not None
         if is_answer and trip_ns is None:

@@ -43,25 +43,29 @@ _MORE_PLACES = 9
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The layout of a text table. lines: those before its first row of values. first: that row."""
+    """The layout of a text table. lines: those before its first row of values. first: that row.
+
+    certainty: whether there is a line of names, and the share of cells that are values.
+    """
 
     delimiter: str
     names: list[str]
     lines: int
     first: list[str]
+    certainty: tuple[bool, float]
 
 
 def layout(head: bytes) -> Layout | None:
     """Return the layout of the table that begins a file; null if it is none."""
     text = head.removeprefix(b"\xef\xbb\xbf").decode("utf-8", errors="replace")
-    if "\0" in text:
+    if 100 * text.count("\0") > len(text):
         return None
     lines = text.splitlines()
     if len(head) >= HEAD:
         lines = lines[:-1]
     numbered = [(n, line) for n, line in enumerate(lines[:100], 1) if line.strip() and not line.startswith("#")]
     shapes = (_layout(delimiter, [(n, _cells(line, delimiter)) for n, line in numbered]) for delimiter in DELIMITERS)
-    return next((shape for shape in shapes if shape is not None), None)
+    return max((shape for shape in shapes if shape is not None), key=lambda shape: shape.certainty, default=None)
 
 
 def _layout(delimiter: str, rows: list[tuple[int, list[str]]]) -> Layout | None:
@@ -79,12 +83,12 @@ def _layout(delimiter: str, rows: list[tuple[int, list[str]]]) -> Layout | None:
     names = next(
         ((n, cells[:own]) for (n, cells), (_, own) in zip(rows[:at], widths, strict=False) if own >= width), None
     )
+    certainty = names is not None, sum(values) / sum(len(cells) for _, cells in rows)
     if names is None:
-        return Layout(delimiter, [str(n) for n in range(1, width + 1)], rows[at][0] - 1, first)
+        return Layout(delimiter, [str(n) for n in range(1, width + 1)], rows[at][0] - 1, first, certainty)
     times = Counter(names[1])
-    return Layout(
-        delimiter, [cell if times[cell] == 1 else f"{cell}#{n}" for n, cell in enumerate(names[1], 1)], names[0], first
-    )
+    unique = [cell if times[cell] == 1 else f"{cell}#{n}" for n, cell in enumerate(names[1], 1)]
+    return Layout(delimiter, unique, names[0], first, certainty)
 
 
 def _fits(widths: list[tuple[int, int]], own: int) -> bool:
