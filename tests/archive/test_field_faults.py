@@ -102,7 +102,9 @@ def test_lines_of_tables_and_ping(tmp_path: Path, kind: str, count: int | None) 
         found = outcome(lambda content=content: values_of(tmp_path, name, content, options))
         if 0 < line <= len(values):  # neither the head nor the statistics
             assert not isinstance(found, str), (found, content)
-            assert set(values) - {values[line - 1]} <= set(found[part]), content
+            # With another number, an answer may be in the place of one other.
+            missing = set(values) - {values[line - 1]} - set(found[part])
+            assert len(missing) <= (part == "round-trip"), content
 
 
 def iperf3_report() -> Any:
