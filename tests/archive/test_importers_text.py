@@ -151,6 +151,7 @@ def test_a_first_row_out_of_order_is_left_out(folder: Path) -> None:
         "time_s,downlink_mbps,,\n0,1\n1,2\n2,3\n",
         "0,1,\n1,2,\n2,3,\n",
         "sep=;\nTime;Downlink\n0;1\n1;2\n2;3\n",
+        "Date;2025-03-01\nTime;Downlink\n0;1\n1;2\n2;3\n",
         "Device: x\nLog of today\nTime;Downlink\ns;Mbit/s\n0;1,0\n1;2,0\n2;3,0\n3;3,0\n4;3,0\n",
     ],
 )

@@ -79,10 +79,10 @@ def _layout(delimiter: str, rows: list[tuple[int, list[str]]]) -> Layout | None:
     if width < 2 or len(rows) < 2 or 5 * sum(count >= 2 for count in values) < len(rows):
         return None
     at = next(n for n, count in enumerate(values) if count)
-    first = next(cells for (_, cells), count in zip(rows, values, strict=True) if count >= 2)
-    names = next(
-        ((n, cells[:own]) for (n, cells), (_, own) in zip(rows[:at], widths, strict=False) if own >= width), None
-    )
+    whole = next(n for n, count in enumerate(values) if count >= 2)
+    first = rows[whole][1]
+    above = zip(rows[:whole], widths, values, strict=False)
+    names = next(((n, cells[:own]) for (n, cells), (_, own), count in above if own >= width and not count), None)
     certainty = names is not None, sum(values) / sum(len(cells) for _, cells in rows)
     if names is None:
         return Layout(delimiter, [str(n) for n in range(1, width + 1)], rows[at][0] - 1, first, certainty)
