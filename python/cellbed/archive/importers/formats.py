@@ -65,7 +65,7 @@ def _address(text: str | None) -> str | None:
 CAPTURE = Capture()
 
 
-_JSON_LINE = re.compile(rb"^(?:\x1b\[[0-?]*[ -/]*[@-~])*\s*[{\[]", re.MULTILINE)
+_JSON_LINE = re.compile(rb"^(?:" + iperf3.ESCAPE.pattern + rb")*\s*[{\[]", re.MULTILINE)
 _IPERF3_KEY = re.compile(
     rb'"(intervals|connecting_to|accepted_connection|test_start|bits_per_second)"|\{\s*"event"\s*:'
 )

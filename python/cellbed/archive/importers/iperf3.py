@@ -38,7 +38,8 @@ _MOST_STREAMS = 1000
 _HEAD = 1 << 14
 _FIRST_KEY = re.compile(rb'\{\s*"(\w+)"\s*:')
 _OBJECT = re.compile(r"^[ \t\r]*\{", re.MULTILINE)
-_ESCAPE = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]")
+ESCAPE = re.compile(rb"\033\[[0-?]*[ -/]*[@-~]")
+"""A command for a terminal."""
 _NO_NUMBER = re.compile(rb'(":\s*)-?(?:nan|inf(?:inity)?)\b', re.IGNORECASE)
 
 
@@ -137,7 +138,7 @@ def _is_stream(path: Path) -> bool:
 
 def _clean(content: bytes) -> bytes:
     """Return JSON without commands for a terminal, and with null for values that are not numbers."""
-    return _NO_NUMBER.sub(rb"\1null", _ESCAPE.sub(b"", content))
+    return _NO_NUMBER.sub(rb"\1null", ESCAPE.sub(b"", content))
 
 
 def _whole(path: Path) -> _Test:
