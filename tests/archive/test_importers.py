@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -163,7 +164,7 @@ def test_a_capture_that_ends_in_a_packet_is_read_up_to_it(tmp_path: Path, draft:
 @pytest.mark.parametrize("order", ["<", ">"])
 @pytest.mark.parametrize("kind", ["pcap", "pcapng"])
 @pytest.mark.parametrize("length", [0x7FFFFFFF, 200_000])
-def test_a_capture_damaged_in_between_is_refused_with_the_packet(
+def test_a_capture_damaged_in_between_is_read_up_to_the_packet(
     tmp_path: Path, draft: Draft, kind: str, order: str, length: int
 ) -> None:
     make = made.pcap if kind == "pcap" else made.pcapng
@@ -171,9 +172,37 @@ def test_a_capture_damaged_in_between_is_refused_with_the_packet(
     content, before = (bytearray(make(packets[:count], order=order)) for count in (len(packets), 20))
     at = len(before) + (8 if kind == "pcap" else 4)  # where the 21st says how long it is
     content[at : at + 4] = length.to_bytes(4, "little" if order == "<" else "big")
-    reported = refusal(draft, file(tmp_path, "mid.cap", bytes(content)))
-    assert "packet 21" in reported
-    assert "cannot be read beyond this point" in reported
+    written(draft, file(tmp_path, "mid.cap", bytes(content)))
+    assert len(times(draft, "downlink")) == sum(each.source == made.SERVER for each in packets[:20])
+    assert any("packet 21" in note and "cannot be read beyond this point" in note for note in draft.notes)
+
+
+@pytest.mark.parametrize("place", [0, 2, 20])
+@pytest.mark.parametrize("step_ns", [-(10**12), 10**12, 10**18])
+def test_a_packet_with_an_odd_timestamp_is_left_out(tmp_path: Path, draft: Draft, place: int, step_ns: int) -> None:
+    packets = [each for each in made.download() if each.source == made.SERVER]
+    packets[place] = replace(packets[place], at_ns=packets[place].at_ns + step_ns)
+    written(draft, file(tmp_path, "odd.pcap", made.pcap(packets)))
+    if place or step_ns > 0:  # the first packet may well be 1000 s earlier
+        assert len(times(draft, "downlink" if "downlink" in draft.parts else "uplink")) == len(packets) - 1
+        assert any(f"1 packet is left out: packet {place + 1}: its timestamp is" in note for note in draft.notes)
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_packets_with_odd_lengths_are_read_by_their_header_or_left_out(
+    tmp_path: Path, draft: Draft, order: str
+) -> None:
+    packets = [each for each in made.download() if each.source == made.SERVER]
+    content, head = bytearray(made.pcap(packets, order=order)), 24
+    kept = packets[0].kept
+    for number, length in ((3, kept), (5, 0), (7, kept + 100)):  # on the wire, of 1514 bytes
+        at = head + number * (16 + kept) + 12
+        content[at : at + 4] = length.to_bytes(4, "little" if order == "<" else "big")
+    written(draft, file(tmp_path, "odd.pcap", bytes(content)))
+    (part,) = draft.parts
+    assert len(times(draft, part)) == len(packets) - 1
+    assert any("2 packets have no length on the wire" in note for note in draft.notes)
+    assert any("1 packet is left out: packet 8: its IP header claims 1500 bytes" in note for note in draft.notes)
 
 
 def _new(folder: Path) -> Path:
@@ -368,16 +397,16 @@ def test_a_parquet_file_gives_what_the_same_csv_gives(tmp_path: Path, draft: Dra
 def test_invalid_parquet_values_are_refused_with_their_place(tmp_path: Path, draft: Draft) -> None:
     good: dict[str, list[object]] = {"time_ms": [0, 1, 2], "downlink_mbit_s": [1.0, 2.0, 3.0]}
     wrong: dict[str, tuple[dict[str, list[object]], str]] = {
-        "no time": ({"time_ms": [0, None, 2]}, "row 2: `None` is not a possible time"),
+        "no time": ({"time_ms": [0, None, None]}, "row 2: `None` is not a possible time"),
         "no moment": (
             {"time_ms": ["2026-01-01T00:00:00Z", "2500-01-01T00:00:01Z", "soon"]},
             "row 2: `2500-01-01T00:00:01Z` is not a possible time as in 2021-",
         ),
-        "far away": ({"time_ms": [0, 1, 1 << 62]}, f"row 3: `{1 << 62}` is not a possible time"),
+        "far away": ({"time_ms": [0, 1 << 62, 1 << 62]}, f"row 2: `{1 << 62}` is not a possible time"),
         "nested": ({"downlink_mbit_s": [[1], [2], [3]]}, "which is not a number"),
         "text": ({"downlink_mbit_s": ["1", "2", "3"]}, "the column 'downlink_mbit_s' contains"),
         "listed time": ({"time_ms": [[0], [1], [2]]}, "which is not a time"),
-        "negative": ({"downlink_mbit_s": [1.0, -2.0, 3.0]}, "row 2: impossible rate of -2000000"),
+        "negative": ({"downlink_mbit_s": [1.0, -2.0, -3.0]}, "row 2: impossible rate of -2000000"),
     }
     for name, (change, said) in wrong.items():
         path = tmp_path / f"{name}.parquet"

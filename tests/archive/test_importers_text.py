@@ -22,7 +22,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def imported(folder: Path, as_format: str, content: str | bytes, options: Options | None = None) -> Draft:
+def imported(folder: Path, as_format: str | None, content: str | bytes, options: Options | None = None) -> Draft:
     path = folder / "x"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     draft = Draft(folder / "draft", About(origin="recorded"))
@@ -91,12 +91,13 @@ def test_moments_are_read_with_and_without_a_zone(folder: Path, time: str) -> No
         ("nan,1\n1,1\n", "line 2: `nan` is not a possible time"),
         ("1,1\n99999999999999999999,1\n", "line 3: `99999999999999999999` is not a possible time"),
         ("1,1\n1e12,1\n", "line 3: `1e12` is not a possible time"),
-        ("1,1\n9223372036.854775807,1\n", "line 3: its time is beyond the 4.29497e+06 s"),
+        ("1,1\n9223372036.854775807,1\n", "line 3: its time is 9223372035.85 s after that of the row above"),
         ("1,1\n\n0,1\n", "line 4: its time is 1 s before"),
         ("0,1\n1,-1\n", "line 3: impossible rate of -1000000 bit/s"),
         ("0,1\n1,inf\n", "line 3: `inf` is not a number"),
         ("0,1\n1,1e7\n", "line 3: impossible rate"),
-        ("0,1\n1\n2,1\n3,1\n4,1\n", "line 3: no cell 2: the row has 1"),
+        ("0,1\n1,2\n2,3\n0,4\n1,5\n2,6\n", "line 5: its time is 2 s before that of the row above: another run begins"),
+        ("9,1\n8,2\n7,3\n6,4\n", "line 3: its time is 1 s before that of the row above: sort by time"),
         ("0,1\n1,\n", "line 3: missing rate: write --missing zero"),
         ("0,1\n0,1\n", "write --duration"),
         (f"0,1\n1,{'7' * (2 << 20)}\n", "not a row of a table: field larger than"),
@@ -104,6 +105,82 @@ def test_moments_are_read_with_and_without_a_zone(folder: Path, time: str) -> No
 )
 def test_a_refused_table_names_line_and_value(folder: Path, text: str, reason: str) -> None:
     assert reason in refusal(folder, "csv", "time_s,downlink_mbps\n" + text)
+
+
+ROWS = [f"{second},{second + 1}" for second in range(6)]
+
+
+@pytest.mark.parametrize(
+    ("odd", "reason"),
+    [
+        ("2,x", "`x` is not a number"),
+        ("2,inf", "`inf` is not a number"),
+        ("2,-3", "impossible rate of -3000000 bit/s"),
+        ("2,1e9", "impossible rate of 1e+15 bit/s"),
+        ("2", "`(a row of 1 cell)` is not a possible time"),
+        ("2,3,7", "`(a row of 3 cells)` is not a possible time"),
+        ("two,3", "`two` is not a possible time"),
+        ("-2,3", "its time is 3 s before that of the row above"),
+        ("1000,3", "its time is 999 s after that of the row above"),
+        ("9e17,3", "`9e17` is not a possible time"),
+        ('"2,3', "`(a row of"),
+        ("time_s,downlink_mbps", "`time_s` is not a possible time"),
+    ],
+)
+def test_an_odd_row_of_a_table_is_left_out_and_named(folder: Path, odd: str, reason: str) -> None:
+    lines = [*ROWS[:2], odd, *ROWS[3:]]
+    draft = imported(folder, "csv", "\n".join(["time_s,downlink_mbps", *lines, ""]))
+    kept = [rate for _, rate in rows(draft, "downlink")]
+    assert kept == [1e6, 2e6, 4e6, 5e6, 6e6] or (odd[0] == '"' and kept == [1e6, 2e6, 3e6, 4e6, 5e6, 6e6])
+    assert odd[0] == '"' or f"line 4: {reason}" in " ".join(draft.notes)
+
+
+def test_a_first_row_out_of_order_is_left_out(folder: Path) -> None:
+    for odd in ("1e9,9", "-1e9,9"):
+        draft = imported(folder, "csv", "\n".join(["time_s,downlink_mbps", odd, *ROWS, ""]))
+        assert rows(draft, "downlink") == [(n * SECOND, (n + 1) * 1e6) for n in range(6)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0.0  1\n1.0  2\n2.0  3\n",
+        "   0.000   1.00\n   1.000   2.00\n  12.000   3.00  \n",
+        "time_s downlink_mbps\n0   1\n1   2\n2   3\n",
+        "time_s,downlink_mbps\n0,1,\n1,2,\n2,3,\n",
+        "time_s,downlink_mbps,,\n0,1\n1,2\n2,3\n",
+        "0,1,\n1,2,\n2,3,\n",
+        "sep=;\nTime;Downlink\n0;1\n1;2\n2;3\n",
+        "Date;2025-03-01\nTime;Downlink\n0;1\n1;2\n2;3\n",
+        "Device: x\nLog of today\nTime;Downlink\ns;Mbit/s\n0;1,0\n1;2,0\n2;3,0\n3;3,0\n4;3,0\n",
+    ],
+)
+def test_tables_of_other_programs_are_recognised(folder: Path, text: str) -> None:
+    columns = {"time": "1:s", "downlink": "2:Mbit/s"}
+    draft = imported(folder, None, text, Options(columns=columns))
+    assert [rate for _, rate in rows(draft, "downlink")][:3] == [1e6, 2e6, 3e6]
+
+
+@pytest.mark.parametrize(
+    "time",
+    ["2021-04-30 12:00:00,25", "20210430T120000.25Z", "2021-04-30t12:00:00.25z", "2021-W17-5T12:00:00.25",
+     "2021W175T120000,25Z", "2021-120T12:00:00.25", "2021120T140000.25+02", "2021.04.30_12.00.00.25",
+     "2021/04/30 12:00:00:25", "2021-04-30T07:00:00.25-0500", "2021-04-30 12:00:00.25 GMT"],
+)  # fmt: skip
+def test_times_with_the_year_first_are_read_in_any_form(folder: Path, time: str) -> None:
+    text = f"time;rtt_ms\n2021-04-30T12:00Z;1\n{time};2\n"
+    assert rows(imported(folder, None, text), "round-trip")[1][0] == SECOND // 4
+    days = imported(folder, "csv", "time;rtt_ms\n2021-04-30 12;1\n2021-05-01;2\n2021-13-01;3\n2021-05-02;2\n")
+    assert [at_ns // (12 * 3600 * SECOND) for at_ns, _ in rows(days, "round-trip")] == [0, 1, 3]
+
+
+def test_a_rate_held_over_a_hole_is_noted(folder: Path) -> None:
+    text = "time_s,downlink_mbit_s\n0,100\n1,100\n2,900\n12,100\n13,100\n"
+    notes = " ".join(imported(folder, "csv", text).notes)
+    assert "line 4: 900 Mbit/s hold for 10 s, 10 times as long as usual (mean 671 Mbit/s, of the rows 260" in notes
+    assert "times as long" not in " ".join(
+        imported(folder, "csv", text.replace("12,", "4,").replace("13,", "5,")).notes
+    )
 
 
 @pytest.mark.parametrize(("missing", "rate"), [("zero", 0.0), ("hold", 1e6)])
@@ -155,7 +232,67 @@ def test_a_stream_of_events_may_be_truncated(folder: Path) -> None:
     draft = imported(folder, "iperf3", text[:-30])
     assert lengths(draft) == {"downlink": (2, 2 * SECOND)}
     assert any("truncated" in note for note in draft.notes)
-    assert refusal(folder, "iperf3", text[:-30] + "\n").startswith(": line 4: ")
+    whole = json.dumps({"start": start, "intervals": [], "end": {}}, indent="\t")
+    for end in (f"\n{whole}", f"\n{json.dumps(json.loads(whole))}\n"):
+        again = imported(folder, "iperf3", text + end)  # --json-stream-full-output
+        assert lengths(again) == {"downlink": (3, 3 * SECOND)}
+        assert not any("truncated" in note or "left out" in note for note in again.notes)
+    odd = text.replace("\n", "\nwarning: x\n", 1).replace('"end": 2', '"end": "x"')
+    draft = imported(folder, "iperf3", odd)
+    assert rows(draft, "downlink") == [(0, 8e6), (2 * SECOND, 8e6)]
+    assert "1 line is no part of the report and left out: line 2: `warning: x`" in draft.notes
+    assert "1 row of the downlink is left out: line 4: malformed: sum.end: Input should be" in " ".join(draft.notes)
+    assert "line 5: another test begins there" in refusal(folder, "iperf3", f"{text}\n{text}")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "note"),
+    [
+        ("warning: JSON data length overflow\n", "", "line 1: `warning: JSON data length overflow`"),
+        (
+            "",
+            "\niperf3: error - unable to send: Broken pipe\n",
+            "line 2: `iperf3: error - unable to send: Broken pipe`",
+        ),
+        ('parameters:\n{\n"tcp": true\n}\n', "", "`parameters:`; line 2: a document that is no report"),
+        ("\x1b[F\x1b[?25h", "\x1b[0m", None),
+    ],
+)
+def test_lines_around_a_report_are_left_out_and_named(folder: Path, before: str, after: str, note: str | None) -> None:
+    draft = imported(folder, None, before + report(intervals=upload(jitter_ms=float("nan"))) + after)
+    assert rows(draft, "uplink") == [(0, 8e6), (SECOND, 8e6)]
+    assert [each for each in draft.notes if ("no part of the report" in each and (note or "?") in each) or not note]
+
+
+def test_odd_intervals_are_left_out_and_a_truncated_report_is_read(folder: Path) -> None:
+    intervals: list[Any] = [{"sum": half(it, (it + 1) * 1e6, True)} for it in range(6)]
+    for place, value in (
+        (("sum", "end"), -1),
+        (("sum", "start"), 1e9),
+        (("sum", "bits_per_second"), -5.0),
+        (("sum",), 3),
+    ):
+        odd = json.loads(json.dumps(intervals))
+        inner = odd[2]
+        for key in place[:-1]:
+            inner = inner[key]
+        inner[place[-1]] = value
+        draft = imported(folder, "iperf3", report(intervals=odd))
+        assert [rate for _, rate in rows(draft, "uplink")] == [1e6, 2e6, 4e6, 5e6, 6e6]
+        assert "1 row of the uplink is left out: interval 3: " in " ".join(draft.notes)
+    text = report(intervals=intervals)
+    cut = imported(folder, "iperf3", text[: text.index('"end": 5')])
+    assert [rate for _, rate in rows(cut, "uplink")] == [1e6, 2e6, 3e6, 4e6]
+    assert "line 1: the report is truncated or damaged: the intervals before were read" in cut.notes
+
+
+@pytest.mark.parametrize(("seconds", "date"), [(1.7e9 + 0.25, "2023-11-14T22:13:20Z"), ("soon", None)])
+def test_the_date_of_a_report_is_kept_or_its_loss_noted(folder: Path, seconds: Any, date: str | None) -> None:
+    text = json.loads(report(intervals=upload()))
+    text["start"]["timestamp"] = {"timesecs": seconds}
+    draft = imported(folder, "iperf3", json.dumps(text))
+    assert draft.about.date == date
+    assert date is not None or "`soon` is not a time since 1970" in " ".join(draft.notes)
 
 
 @pytest.mark.parametrize(
@@ -166,11 +303,12 @@ def test_a_stream_of_events_may_be_truncated(folder: Path) -> None:
         (report(intervals=[{"sum": half(0, -1.0, True)}]), "interval 1: impossible rate of -1 bit/s"),
         (report(intervals=upload(end=-4)), "interval 1: impossible interval from 0 s to -4"),
         (report(intervals=[{"sum": half(1, 1.0, True)}, {"sum": half(0, 1.0, True)}]), "interval 2: its time is 1 s"),
-        (report(intervals=upload(end="1")), "intervals.0.sum.end: Input should be a valid number"),
-        (report(intervals=upload(end=float("nan"))), "intervals.0.sum.end: Input should be a finite number"),
+        (report(intervals=upload(end="1")), "interval 1: malformed: sum.end: Input should be a valid number"),
+        (report(intervals=upload(end=float("nan"))), "interval 1: malformed: sum.end: Input should be a valid number"),
         (report(intervals=upload())[:200], "truncated"),
-        (report(intervals=upload()) + "{}", "not JSON: trailing characters"),
-        ('{"a":' * 100_000, "not JSON: recursion limit exceeded"),
+        (report(intervals=upload()) + "\n" + report(intervals=upload()), "line 2: another report begins there"),
+        (report(intervals=upload()).replace(",", ";"), "line 1: the JSON is truncated or damaged"),
+        ('{"a":' * 100_000, "not JSON: nested too deeply"),
     ],
 )  # fmt: skip
 def test_a_refused_report_names_place_and_value(folder: Path, text: str, reason: str) -> None:
@@ -191,13 +329,59 @@ def test_a_refused_report_names_place_and_value(folder: Path, text: str, reason:
         ("[1696500000.123456] no answer yet for icmp_seq=1", None),
         ("From 192.0.2.9 icmp_seq=1 Destination Host Unreachable", None),
         ("Request timeout for icmp_seq 1", None),
-        ("64 bytes from 192.0.2.1: icmp_seq=1 ttl=57 time=99999999999999999999 ms", None),
+        ("64 字节，来自 192.0.2.1: icmp_seq=1 ttl=57 时间=21.3 毫秒", 21_300_000),
+        ("64 байт от 192.0.2.1: icmp_seq=1 ttl=57 время=21.3 мс", 21_300_000),
+        ("64 バイト応答 送信元 192.0.2.1: icmp_seq=1 ttl=57 時間=21.3ミリ秒", 21_300_000),
+        ("12:00:01.123456 64 bytes from 192.0.2.1: icmp_seq=1 ttl=57 time=850 us", 850_000),
+        ("64 bytes from 192.0.2.1: icmp_seq=1 ttl=57 time<1 ms", MS),
+        ("From 192.0.2.9 icmp_seq=1 Packet too big: mtu=1480", None),
+        ("From 192.0.2.9 icmp_seq=1 Frag needed and DF set (mtu = 1480)", None),
+        ("Zeitüberschreitung bei icmp_seq 1", None),
     ],
 )
 def test_answers_of_many_pings_are_understood(folder: Path, line: str, trip_ns: int | None) -> None:
     stamp = "[1696500001.5] " if line.startswith("[") else ""
     draft = imported(folder, "ping", f"{line}\n{stamp}icmp_seq=2 time=1 ms\n")
     assert [trip for _, trip in rows(draft, "round-trip")] == [trip_ns, MS]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "12 bytes from 192.0.2.1: icmp_seq=2 ttl=57",
+        "64 bytes from 192.0.2.1: icmp_seq=2 ttl=57 ti",
+        "64 bytes from 192.0.2.1: icmp_seq=2 ttl=57 time=x ms",
+        "64 bytes from 192.0.2.1: icmp_seq=2 ttl=57 time=-3 ms",
+        "64 bytes from 192.0.2.1: icmp_seq=2 ttl=57 time=99999999999999999999 ms",
+        "[100.5] 64 bytes from 192.0.2.1: icmp_seq=2 ttl=57 time=20 ms",
+        "64 bytes from 192.0.2.1: icmp_seq=2 ttl=57 time=99999999 ms",
+    ],
+)
+def test_an_answer_that_cannot_be_read_is_left_out_and_is_no_loss(folder: Path, line: str) -> None:
+    draft = imported(folder, "ping", f"{HEAD}{answers(1)}{line}\n{answers(3, 4)}")
+    assert rows(draft, "round-trip") == [(0, 20 * MS), (2 * SECOND, 20 * MS), (3 * SECOND, 20 * MS)]
+    assert "1 row of the round-trip is left out: " in " ".join(draft.notes)
+
+
+def test_an_answer_with_an_odd_timestamp_is_left_out(folder: Path) -> None:
+    for odd in (at(5, 2), at(1e8, 2)):
+        draft = imported(folder, "ping", HEAD + at(100, 1) + odd + at(102, 3) + at(103, 4))
+        assert [row for row in rows(draft, "round-trip")] == [(n * SECOND, 20 * MS) for n in (0, 2, 3)]
+        assert "left out: answer 2: its time is" in " ".join(draft.notes)
+
+
+@pytest.mark.parametrize(
+    "summary",
+    [
+        "9 packets transmitted, 1 received, 88.8889% packet loss, time 2003ms",
+        "9 packets transmitted, 1 packets received, +2 errors, 88.9% packet loss",
+        "已发送 9 个包， 已接收 1 个包, 88.8889% packet loss, time 9012ms",
+        "9 paketler iletildi, 1 alındı, %88,8889 paket kaybı",
+        "送信パケット数 9, 受信パケット数 1, +1 エラー, 88% パケット損失, 時間 9012ms",
+    ],
+)
+def test_a_summary_in_any_language_counts_lost_probes(folder: Path, summary: str) -> None:
+    assert len(rows(imported(folder, "ping", f"{HEAD}{answers(1)}{summary}\n"), "round-trip")) == 9
 
 
 def answers(*numbers: int) -> str:
@@ -234,14 +418,20 @@ def test_probes_without_an_answer_are_counted(folder: Path, text: str, count: in
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("hello\n", ": no answer to a ping, such as"),
+        ("hello\n", ": not output of ping: it has no answer to a ping, such as"),
+        ("[1.0] 192.0.2.9 : [0], 64 bytes, 20.0 ms (21.0 avg, 0% loss)\n" * 5, ": not output of ping"),
+        ("Reply from 192.0.2.1: bytes=32 time=20ms TTL=57\n" * 5, ": line 1: an answer without a sequence number"),
+        ("12 bytes from 192.0.2.1: icmp_seq=1 ttl=57\n" * 5, ": line 1: an answer without a time"),
+        ("no answer yet for icmp_seq=1\nno answer yet for icmp_seq=2\n", ": none of its 2 probes was answered"),
+        (f"{HEAD}From 192.0.2.1 icmp_seq=1 Destination Host Unreachable\n", ": none of its 1 probe was answered"),
         (HEAD + answers(1) + HEAD + answers(1), ": line 3: another ping begins at an unknown time"),
-        (at(1, 1) + answers(2), ": line 2: some answers have timestamps"),
-        (at(100, 1) + at(90, 2), "clock was set"),
+        (at(1, 1) + at(2, 2) + at(3, 3) + answers(4, 5, 6), ": line 1: an answer with a timestamp"),
+        (at(100, 1) + at(90, 2), "answer 2: its time is 10 s before that of the row above"),
+        (HEAD + at(100, 1) + HEAD + at(90, 1), ": a ping begins before the last answer of the ping above it"),
         ("x" * 5000, ": line 1: the line is longer than 4096 bytes"),
         (answers(*(it * 30_000 % 65_536 for it in range(20_000))), "probes in 20000 lines: not output of ping"),
-        (answers(1, 999_999_999_999_999_999), "probes in 2 lines"),
-        ("[9223372036]icmp_seq=1 time=0ms\n[0]icmp_seq=2 time=9223372036854ms\n", "clock was set"),
+        (answers(1, 999_999_999_999_999_999), "line 2: an impossible sequence number"),
+        ("[9223372036]icmp_seq=1 time=0ms\n[0]icmp_seq=2 time=9223372036854ms\n", "answer 2: its time is"),
     ],
 )
 def test_output_that_is_no_ping_is_refused(folder: Path, text: str, reason: str) -> None:

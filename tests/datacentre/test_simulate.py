@@ -467,7 +467,9 @@ def test_any_value_is_a_simulation_or_an_error(tmp_path: Path, value: Any, key: 
     ("text", "problem"),
     [
         ("", "empty"),
-        ("1 1\n", ":1: 2 columns"),
+        ("1\n", ":1: 1 column: write three, separated by spaces"),
+        ("1 1 1 1\n", ":1: 4 columns"),
+        ("1 1 0.5\n0 1 1\n", ":2: size 0 is out of range"),
         ("1 1 0\n2 1 x\n", ":2: 'x' is not a number"),
         ("2 1 0.5\n1 1 1\n", ":2: size 1 is below that of the line before"),
         ("1 1 0.5\n2 1 0.4\n", ":2: cumulative share 0.4 is below"),
@@ -491,6 +493,15 @@ def test_shares_may_be_percentages_and_lines_have_comments(tmp_path: Path) -> No
     path = tmp_path / "sizes.txt"
     path.write_text("\ufeff# größte: 3\r\n1 1 50 # half\r\n\r\n3 1 100", encoding="utf-8")
     assert read_sizes(path) == [(1460, 0.5), (4380, 1)]
+
+
+def test_two_columns_are_bytes_and_a_curve_may_begin_at_the_origin(tmp_path: Path) -> None:
+    path = tmp_path / "sizes.txt"
+    path.write_text("0 0\n10000 15\n20000 100\n")
+    assert read_sizes(path) == [(1, 0), (10_000, 0.15), (20_000, 1)]
+    assert read_sizes(path, 1460)[-1] == (29_200_000, 1)
+    path.write_text("0 1 0\n2 1 1\n")
+    assert read_sizes(path) == [(1, 0), (2920, 1)]
 
 
 def test_sizes_of_the_public_simulator_are_in_packets() -> None:

@@ -165,11 +165,11 @@ def test_a_compose_file_becomes_node_groups_and_applications(shop: Path) -> None
     made = tomllib.loads(found.text)
     nodes, apps = made["nodes"], made["apps"]
     assert {name: node["class"] for name, node in nodes.items()} == {
-        "web": "edge", "api": "edge", "worker": "endpoint", "queue": "cloud",
+        "endpoint": "endpoint", "web": "edge", "api": "edge", "worker": "edge", "queue": "cloud",
     }  # fmt: skip
     assert made["sites"] == {"shop": {"core": "base-edge"}, "shop-cloud": {"core": "eu-west-3"}}
     assert {name: node.get("site") for name, node in nodes.items()} == {
-        "web": "shop", "api": "shop", "worker": None, "queue": "shop-cloud",
+        "endpoint": None, "web": "shop", "api": "shop", "worker": "shop", "queue": "shop-cloud",
     }  # fmt: skip
     assert nodes["web"] | {"backend": 0} == {
         "class": "edge", "site": "shop", "count": 2, "cpus": 0.5, "memory": "64 MiB", "backend": 0,
@@ -203,7 +203,7 @@ def test_a_compose_file_becomes_node_groups_and_applications(shop: Path) -> None
     }
     assert apps["queue"]["server"]["ready"]["command"] == ["redis-cli", "ping"]
     assert nodes["worker"]["backend"]["entrypoint"] == ["work"]
-    assert apps["worker"]["client"]["on"] == "worker"
+    assert apps["worker"]["server"]["on"] == "worker"
     assert apps["worker"]["after"] == ["api", "queue"]
     assert nodes["queue"]["aliases"] == ["shop_queue"]
     assert "podman build -t shop-api --target release --build-arg GO=1.22" in found.text
@@ -237,6 +237,59 @@ def test_profiles_and_variables_choose(shop: Path) -> None:
     assert made["links"]["mobile"]["up"] == "1 Mbit/s"
 
 
+def test_workers_are_at_the_edge_and_clients_on_endpoints(tmp_path: Path) -> None:
+    (tmp_path / "compose.yaml").write_text(
+        "services:\n"
+        "  web: {image: x, ports: ['80:80'], depends_on: [redis]}\n"
+        "  redis: {image: x, ports: ['6379:6379']}\n"
+        "  worker: {image: x, depends_on: [redis]}\n"
+        "  client: {image: x, depends_on: [web]}\n"
+        "  watcher: {image: x}\n"
+    )
+    found = written(tmp_path / "compose.yaml")
+    edge = ("web", "redis", "worker", "watcher")
+    assert {name: it for name, (_, it) in found.nodes.items()} == dict.fromkeys(edge, "edge") | {"client": "endpoint"}
+    done = cellbed("import", "compose", tmp_path / "compose.yaml", "-o", tmp_path / "x.toml")
+    assert "endpoint: client; edge: web, redis, worker, watcher (another place: --place SERVICE=CLASS)" in done.stderr
+
+
+DEPLOYMENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: {0}}}
+spec: {{replicas: {1}, template: {{spec: {{containers: [{{name: c, image: x}}]}}}}}}
+---
+"""
+
+
+def test_a_service_of_0_replicas_has_no_node_and_is_listed(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    for zero in ("scale: 0", "deploy: {replicas: 0}"):
+        path.write_text(f"services: {{web: {{image: x, depends_on: [none]}}, none: {{image: x, {zero}}}}}")
+        found = write(read_compose([path], {}), Choices(), "test")
+        assert set(found.nodes) == {"web"}
+        assert "after" not in tomllib.loads(found.text)["apps"]["web"]
+        assert notes(found, "differs") == {"none.replicas": "0 replicas: the service has no node"}
+    path.write_text("services: {none: {image: x, scale: 0}}")
+    with pytest.raises(CellbedError, match="all services have 0 replicas"):
+        write(read_compose([path], {}), Choices(), "test")
+    path.write_text(DEPLOYMENT.format("web", 2) + DEPLOYMENT.format("none", 0))
+    assert set(write(read_manifests([path]), Choices(), "test").nodes) == {"web"}
+
+
+def test_what_services_extend_and_read_is_limited_in_all(tmp_path: Path) -> None:
+    many = "".join(f"V{number}=x\n" for number in range(1000))
+    (tmp_path / "many.env").write_text(many)
+    variables = "".join(f"      {line}\n".replace("=", ": ") for line in many.splitlines())
+    base = f"services:\n  base:\n    image: x\n    environment:\n{variables}"
+    (tmp_path / "base.yaml").write_text(base)
+    for more in ("extends: base", "extends: {file: base.yaml, service: base}", "{image: x, env_file: many.env}"):
+        more = more if more[0] == "{" else f"{{{more}}}"
+        (tmp_path / "x.yaml").write_text(base + "".join(f"  s{number}: {more}\n" for number in range(150)))
+        with pytest.raises(ImportedFileError, match="more than 100000 values with all that is aliased, extended"):
+            read_compose([tmp_path / "x.yaml"], {})
+
+
 def test_files_are_merged_and_included(shop: Path) -> None:
     (shop / "compose.override.yaml").write_text(
         "services: {web: {ports: !override ['90:90'], labels: !reset {}, environment: {A: 1.10}}}\n"
@@ -257,7 +310,7 @@ def test_files_are_merged_and_included(shop: Path) -> None:
     assert made["nodes"]["web"]["backend"]["environment"] == {"A": "1.1"}
     assert "services.web.labels" not in notes(merged, "not needed")
     included = tomllib.loads(written(shop / "main.yaml").text)
-    assert list(included["nodes"]) == ["endpoint", "more", "web", "api", "worker", "queue", "own"][1:]
+    assert list(included["nodes"]) == ["endpoint", "more", "web", "api", "worker", "queue", "own"]
     assert [mount["source"] for mount in included["nodes"]["more"]["backend"]["mounts"]] == ["more/x", "more/x"]
 
 

@@ -325,3 +325,9 @@ def test_a_proxy_that_cannot_be_is_one_error(folder: Path) -> None:
         parse(unlimited, source="scenario.toml", folder=folder)
     assert "'horizon'" in error('proxy = { kind = "mmcptp", horizont = "5 ms" }', folder)
     assert "20 ms" in error('proxy = { kind = "mmcptp", horizon = "30 ms" }', folder)
+
+
+def test_a_table_of_rates_as_a_trace_is_refused_with_the_setting_to_write(tmp_path: Path) -> None:
+    (tmp_path / "rates.csv").write_text("time_s,rate_mbit_s\n0,10\n1,12\n")
+    message = error('up = "rates.csv"', tmp_path)
+    assert 'for a table of rates write { kind = "series", file = "rates.csv" }' in message

@@ -80,7 +80,7 @@ def test_a_folder_is_replayed_at_its_addresses_to_any_program_in_any_shells(worl
 
 def test_a_warc_file_is_replayed_and_the_status_is_the_commands(world: World) -> None:
     (world.folder / "x.har").write_text(json.dumps(example()))
-    warc.write(world.folder / "x.warc.gz", har.read(world.folder / "x.har").site.exchanges)
+    warc.write(world.folder / "x.warc.gz", har.read(world.folder / "x.har"))
     command = ["curl", "-s", "--compressed", "-A", "Tester/1.0", "https://www.shop.test/a.css"]
     done = run(world, "mm-webreplay", str(world.folder / "x.warc.gz"), *command)
     assert done.stdout.encode() == BODIES["https://www.shop.test/a.css"][1], done.stderr

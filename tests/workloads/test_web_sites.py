@@ -215,7 +215,7 @@ def _bad(folder: Path, what: str) -> Path:
         ("har without contents", "export it with contents"),
         ("har truncated", "not a whole JSON file"),
         ("har of another kind", "not an HTTP Archive"),
-        ("har malformed", "entry 0: malformed"),
+        ("har malformed", "entry 0: malformed request"),
     ],
 )
 def test_a_bad_file_is_one_clear_error(tmp_path: Path, what: str, problem: str) -> None:
@@ -229,14 +229,19 @@ def test_a_bad_file_is_one_clear_error(tmp_path: Path, what: str, problem: str) 
     assert not (tmp_path / "x.warc").exists()
 
 
-def test_any_damage_to_a_file_of_mm_webrecord_is_an_error(tmp_path: Path) -> None:
+def test_a_damaged_file_of_mm_webrecord_is_left_out_and_named(tmp_path: Path) -> None:
     write_mahimahi(tmp_path / "recorded")
     file = tmp_path / "recorded" / "save.9"
     good = file.read_bytes()
     for end in (0, 1, 5, 20, len(good) // 2, len(good) - 1):
         file.write_bytes(good[:end])
-        with pytest.raises(SiteError, match="not a whole file of mm-webrecord"):
-            mahimahi.read(tmp_path / "recorded")
+        site = mahimahi.read(tmp_path / "recorded")
+        assert site.left_out.named == ["save.9: not a whole file of mm-webrecord"]
+        assert {each.url for each in site.exchanges} == set(BODIES) - {PAGE}
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").write_text("x")
+    with pytest.raises(SiteError, match=r"no file of it is whole \(notes\.txt: not a whole file"):
+        mahimahi.read(tmp_path / "other")
 
 
 def test_requests_match_as_with_mahimahi() -> None:

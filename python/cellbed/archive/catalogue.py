@@ -101,7 +101,9 @@ class TraceSource:
         try:
             return parse_trace(str(inputs.checked(self.path)))
         except TraceFormatError as error:
-            raise TraceError(str(error)) from error
+            table = f'{{ kind = "series", file = "{self.path.name}" }}'
+            hint = f": for a table of rates write {table}" if self.path.suffix.lower() == ".csv" else ""
+            raise TraceError(f"{error}{hint}") from error
         except OSError as error:
             raise TraceError(f"{self.path}: cannot read this trace: {error.strerror}") from error
 

@@ -13,9 +13,14 @@ from rich.text import Text
 
 from cellbed.archive.entry import Entry, SiteSummary, StoredSeries
 from cellbed.archive.series import ENDINGS, Content, Part
+from cellbed.support.left_out import shortened
 from cellbed.support.readable import date_words, duration_unit, duration_words, rate_unit, significant
 
 _IN_HEADING: Final = ("origin", "technology", "band", "operator", "place", "date", "mobility", "obstacle")
+
+_MOST_ORIGINS: Final = 100
+_MOST_ADDRESSES: Final = 10
+"""Origins of a site, and addresses of each, that are shown."""
 
 _Values = Sequence[float | None]
 """One figure at least; ``None`` for one that its sample is too small for."""
@@ -89,13 +94,16 @@ def show(entry: Entry, warnings: Sequence[str]) -> RenderableType:
 
 
 def site_summary(site: SiteSummary) -> RenderableType:
-    """Return the origins of a recorded site as a table, and its page."""
+    """Return the first origins of a recorded site as a table with the sum of all, and its page."""
     table = Table("origin", "address", box=None, pad_edge=False)
     for name in ("objects", "bytes"):
         table.add_column(name, justify="right")
-    for each in (*site.origins, site.total):
-        table.add_row(each.origin, " ".join(each.addresses), f"{each.objects:,}", f"{each.bytes:,}")
-    return Group(table, *([Text(f"page: {site.page}")] if site.page is not None else []))
+    for each in (*site.origins[:_MOST_ORIGINS], site.total):
+        addresses = " ".join(each.addresses[:_MOST_ADDRESSES])
+        table.add_row(shortened(each.origin), addresses, f"{each.objects:,}", f"{each.bytes:,}")
+    if len(site.origins) > _MOST_ORIGINS:
+        table.caption = f"only the first {_MOST_ORIGINS} origins are shown"
+    return Group(table, *([Text(f"page: {shortened(site.page)}")] if site.page is not None else []))
 
 
 def uses(entry: Entry) -> list[str]:

@@ -73,7 +73,8 @@ def compose(
     """Make a scenario from a Compose file.
 
     Each service becomes a node group with a container back end. Services that publish ports or that others depend on
-    are on the edge, services that only depend on others on an endpoint. Services on the edge are at one site, those in
+    are on the edge, and so are workers, which depend on services behind these only. Clients of services that publish
+    ports are on an endpoint. Services on the edge are at one site, those in
     the cloud at another. Settings that a scenario cannot have are listed on standard error and in comments of the
     scenario.
 
@@ -182,6 +183,8 @@ def _finish(imported: Imported, choices: Choices, *, as_json: bool, strict: bool
     losses = [note for note in written.notes if note.is_loss]
     if choices.out is not None and not as_json:
         print(f"{choices.out}: {len(written.nodes)} services; settings that are not mapped or differ: {len(losses)}")
+    if not as_json:
+        print(written.placement(), file=sys.stderr)
     for note in losses:
         print(note, file=sys.stderr)
     if strict and losses:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from cellbed.support.left_out import LeftOut
     from cellbed.workloads.web.site import Site
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="Record, import and show sites."
 )
 
-_MOST = 20
 _Out = Annotated[
     Path | None,
     typer.Option("--out", "-o", metavar="FILE", help="Write the site there, name.warc.gz, instead of the archive."),
@@ -42,12 +42,16 @@ def record(
       cellbed web record https://example.org/ --name example
       cellbed web record https://example.org/ -o example.warc.gz
     """
+    from cellbed.support.left_out import LeftOut
     from cellbed.workloads.web.record import record
     from cellbed.workloads.web.site import Site
 
     name = _entry_name(url, name, replace, out)
     made = record(url)
-    _list("no reply", [f"{each:.200}: {why}" for each, why in made.failed.items()])
+    failed = LeftOut()
+    for each, why in made.failed.items():
+        failed.add(each, why)
+    _list("no reply", failed)
     _keep(Site(url, made.exchanges), "recorded", name, replace, out)
 
 
@@ -61,27 +65,22 @@ def import_(
     """Make a site of an HTTP Archive with contents, a WARC file of another tool, or Mahimahi's recorded folder.
 
     Browsers export one from the network panel of their developer tools ("Save all as HAR with content"). Entries
-    without content are left out, named and counted.
+    without content and malformed ones are left out, named and counted.
 
     \b
     Examples:
       cellbed web import example.org.har --name example
       cellbed web import recorded/ -o example.warc.gz
     """
-    import sys
-
     from cellbed.workloads.web import har, mahimahi, warc
 
     if recording.is_dir():
         site = mahimahi.read(recording)
     elif recording.name.endswith((".warc", ".warc.gz")):
-        site = warc.read(recording)
+        site = warc.read(recording, partly=True)
     else:
-        imported = har.read(recording)
-        _list("left out", imported.left_out)
-        for line in imported.remarks:
-            print(line, file=sys.stderr)
-        site = imported.site
+        site = har.read(recording)
+    _list("left out", site.left_out, *site.remarks)
     _keep(site, "imported", _entry_name(site.exchanges[0].url, name, replace, out), replace, out)
 
 
@@ -101,13 +100,12 @@ def show(
     _summarise(warc.read(archived.find(site)))
 
 
-def _list(what: str, lines: list[str]) -> None:
+def _list(what: str, left_out: LeftOut, *remarks: str) -> None:
     import sys
 
-    for line in lines[:_MOST]:
-        print(f"{what}: {line}", file=sys.stderr)
-    if lines:
-        print(f"{what}: {len(lines)} of the requests", file=sys.stderr)
+    lines = [f"{what}: {line}" for line in left_out.named]
+    lines += [f"{what}: {left_out.count} of the requests"] if left_out.count else []
+    print(*lines, *remarks, sep="\n", end="\n" if lines or remarks else "", file=sys.stderr)
 
 
 def _entry_name(url: str, name: str | None, replace: bool, out: Path | None) -> str | None:
@@ -127,15 +125,22 @@ def _keep(site: Site, made: str, name: str | None, replace: bool, out: Path | No
     if name is not None:
         archived.keep(site, name, made, replace=replace)
     elif out is not None:
-        warc.write(out, site.exchanges)
+        warc.write(out, site)
     _summarise(site)
     if name is not None:
         print(f"added {name}: `cellbed traces show {name}`")
 
 
 def _summarise(site: Site) -> None:
+    import sys
+
     from cellbed.archive.entry_view import site_summary
     from cellbed.support.console import Console
     from cellbed.workloads.web import archived
+    from cellbed.workloads.web.site import SiteError
 
     Console().print(site_summary(archived.summary(site)))
+    try:
+        _ = site.page
+    except SiteError as error:
+        print(error, file=sys.stderr)

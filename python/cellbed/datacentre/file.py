@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -214,21 +214,23 @@ def _too_large(hosts: int, switches: int) -> str:
 
 
 class SizesFile(Table):
-    """A file with the columns ``SIZE 1 CUMULATIVE-SHARE``."""
+    """A file with the columns ``SIZE 1 CUMULATIVE-SHARE``, or ``SIZE CUMULATIVE-SHARE``."""
 
     kind: Literal["file"] = Field(description="Kind of sizes.")
     file: str = Field(min_length=1, description="The file, relative to this one.", examples=["sizes.txt"])
-    unit: Literal["packets", "bytes"] = Field(
-        "packets", description="Unit of the file's sizes: packets of 1460 bytes, or bytes."
+    unit: Literal["packets", "bytes"] | None = Field(
+        None,
+        description="Unit of the file's sizes: packets of 1460 bytes (default for three columns), or bytes (for two).",
     )
 
     def points(self, folder: Path) -> Sizes:
         """Return the distribution. Raises UnitError, FlowFileError."""
-        return flow_files.read_sizes(_found(self.file, folder), self.grain)
+        return flow_files.read_sizes(_found(self.file, folder), self.grain(folder))
 
-    @property
-    def grain(self) -> int:
-        """Bytes of which every flow has a multiple."""
+    def grain(self, folder: Path) -> int:
+        """Return the bytes of which every flow has a multiple. Raises as above."""
+        if self.unit is None:
+            return flow_files.unit_of(_found(self.file, folder))
         return PACKET if self.unit == "packets" else 1
 
 
@@ -252,8 +254,6 @@ class DiscreteSizes(Table):
         found[-1] = (found[-1][0], 1.0)
         return found
 
-    grain: ClassVar[int] = 1
-
 
 class LogNormalSizes(Table):
     """Log-normal sizes, cut off at both ends."""
@@ -269,8 +269,6 @@ class LogNormalSizes(Table):
         if self.least >= self.most:
             raise UnitError("'least' must be below 'most': write a smaller one")
         return flow_files.lognormal(self.mean, self.deviation, self.least, self.most)
-
-    grain: ClassVar[int] = 1
 
 
 _LIKE_A_SIZE = re.compile(r"\s*[+-]?[0-9]+(\.[0-9]+)?\s*[A-Za-z]{0,5}\s*")
@@ -381,13 +379,14 @@ class Traffic(Table):
     def _sizes(self, folder: Path) -> tuple[Sizes, int]:
         sizes: Any = self.sizes
         if not isinstance(sizes, str):
-            return sizes.points(folder), sizes.grain
+            return sizes.points(folder), sizes.grain(folder) if isinstance(sizes, SizesFile) else 1
         if _LIKE_A_SIZE.fullmatch(sizes) and find_file(sizes, folder) is None:
             size = SIZE.parse(sizes)
             if size < 1:
                 raise UnitError("a flow has at least one byte: write more than '0 B'")
             return [(int(size), 1.0)], 1
-        return flow_files.read_sizes(_found(sizes, folder)), PACKET
+        path = _found(sizes, folder)
+        return flow_files.read_sizes(path), flow_files.unit_of(path)
 
 
 _EXAMPLES = {"flows": "flows = 10000", "load": "load = 0.6", "sizes": 'sizes = "100 kB"'}

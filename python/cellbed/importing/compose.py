@@ -5,11 +5,21 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cellbed.importing.documents import Items, Map, Place, Reset, as_text, documents, read_text
+from cellbed.importing.documents import (
+    Items,
+    Map,
+    Place,
+    Reset,
+    as_text,
+    check_size,
+    documents,
+    read_text,
+    size_of,
+)
 from cellbed.importing.services import (
     MOST_SERVICES,
     Imported,
@@ -68,6 +78,8 @@ class _Project:
         for each in env_files or ([default] if is_there(default) else []):
             variables = {**own, **variables} if (own := variables_of(each, variables)) else variables
         self.variables = variables
+        self.size = 0
+        self._read_files: dict[tuple[Path, bool | None], Any] = {}
         self.root = self._root(paths)
         self.services: dict[str, Keys] = {}
         """The table of each service, with what it extends; included ones are there, too."""
@@ -152,7 +164,7 @@ class _Project:
         if len(chain) > _MOST_FILES:
             raise place.error(f"extends: more than {_MOST_FILES} services extend each other")
         if other is not None:
-            services = self._root([path]).inside("services")
+            services = self._once(path, None, lambda: self._root([path])).inside("services")
         if source is None or source not in services.value:
             raise place.error(f"no service '{source}' in {path}")
         inherited = self._extended(services, source, path, (*chain, here))
@@ -160,7 +172,24 @@ class _Project:
             inherited = _absolute(inherited, path.parent)
         merged = _merged(inherited, own)
         merged.pop("extends", None)
+        self.count(size_of(merged), place)
         return merged
+
+    def count(self, values: int, place: Place) -> None:
+        """Count values of services beyond those of the file. Raises ImportedFileError for too many."""
+        self.size = check_size(self.size + values, place)
+
+    def environment(self, path: Path, place: Place, *, raw: bool) -> dict[str, str]:
+        """Return the variables of a file, which is read once."""
+        found: dict[str, str] = self._once(path, raw, lambda: variables_of(path, self.variables, raw=raw))
+        self.count(len(found), place)
+        return found
+
+    def _once(self, path: Path, raw: bool | None, read: Callable[[], Any]) -> Any:
+        key = (_normal(path), raw)
+        if key not in self._read_files:
+            self._read_files[key] = read()
+        return self._read_files[key]
 
     def imported(self) -> Imported:
         name = self.root.text("name")
@@ -207,9 +236,12 @@ class _Project:
         for service in services:
             if service.name in after:
                 raise service.place.error(f"services.{service.name}: depends on itself, by way of {', '.join(after)}")
+        # A client uses a service that others reach from outside; a worker only services behind it.
+        front = {each.name for each in services if each.offers}
+        front -= {name for each in services if each.offers or each.name in used for name in each.after}
         for service in services:
             service.offers = service.offers or service.name in used
-            service.uses = bool(service.after)
+            service.uses = not front.isdisjoint(service.after)
             service.aliases += aliases.get(service.name, [])
 
 
@@ -373,7 +405,7 @@ class _Mapping:
             if not needed and not is_there(path):
                 keys.note("not needed", "env_file", f"'{name}' does not exist and is not required")
                 continue
-            found |= variables_of(path, variables, raw=raw == "raw")
+            found |= self.project.environment(path, keys.where("env_file"), raw=raw == "raw")
         table = _as_map(keys.take("environment"))
         for name, value in (Keys(table, keys.key("environment"), keys.place, []).value).items():
             if isinstance(value, Map | Items):

@@ -162,7 +162,7 @@ class _Document:
             if name in found and not merges:
                 raise where.error(f"'{name}' appears twice, before in line {found.places[name].line}")
             value, its_size = self.value(depth + 1)
-            size = _counted(size + its_size, where)
+            size = check_size(size + its_size, where)
             if merges:
                 merged += [(each, where) for each in (value if isinstance(value, Items) else [value])]
             else:
@@ -178,7 +178,7 @@ class _Document:
         found, size = Items(place), 1
         while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
             value, its_size = self.value(depth + 1, event)
-            size = _counted(size + its_size, self._place(event))
+            size = check_size(size + its_size, self._place(event))
             found.append(value)
             found.places.append(self._place(event))
         return found, size
@@ -209,10 +209,17 @@ class _Document:
         return Place(self._source, event.start_mark.line + 1)
 
 
-def _counted(size: int, place: Place) -> int:
+def check_size(size: int, place: Place) -> int:
+    """Return a number of values. Raises ImportedFileError if it is more than a file of this kind has."""
     if size > _MOST:
-        raise place.error(f"more than {_MOST} values with all aliases resolved: no file of this kind has so many")
+        raise place.error(f"more than {_MOST} values with all that is aliased, extended and read from other files")
     return size
+
+
+def size_of(value: Any) -> int:
+    """Return the number of values in a value."""
+    inner = value.values() if isinstance(value, Map) else value if isinstance(value, Items) else ()
+    return 1 + sum(map(size_of, inner))
 
 
 def _check(value: Any, tag: str, place: Place) -> None:

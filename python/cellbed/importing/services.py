@@ -58,7 +58,7 @@ class Service:
     entrypoint, command: None for the image's own. templates: variables of the environment whose values have names in
     braces, which the scenario fills in. folder: working directory. ports: TCP ports on which it listens, as
     far as the input contains them. offers: whether others use it: it publishes ports, others depend on it, or a Service
-    selects it. uses: whether it uses others. files: contents of files in the container by their paths. ready: the
+    selects it. uses: whether it is a client. files: contents of files in the container by their paths. ready: the
     scenario's table. after: services that are ready before it starts. memory: bytes. build: the command that builds its
     image.
     """
@@ -88,7 +88,7 @@ class Service:
 
     @property
     def node_class(self) -> NodeClass:
-        """Return its default place: the edge if others use it, an endpoint if it only uses others."""
+        """Return its default place: an endpoint for a client that no other uses, else the edge."""
         return "edge" if self.offers or not self.uses else "endpoint"
 
 

@@ -137,6 +137,7 @@ def variables_of(path: Path, variables: Mapping[str, str], *, raw: bool = False)
     the same name there. raw: values are taken as they are. Raises ImportedFileError.
     """
     text, found, at, size = read_text(path), dict[str, str](), 0, 0
+    known = ChainMap(dict(variables), found)
     while at < len(text):
         if empty := _EMPTY.match(text, at):
             at = empty.end()
@@ -161,7 +162,7 @@ def variables_of(path: Path, variables: Mapping[str, str], *, raw: bool = False)
                 found[line["name"]] = variables[line["name"]]
             continue
         try:
-            found[line["name"]] = _unquoted(line, ChainMap(dict(variables), found))
+            found[line["name"]] = _unquoted(line, known)
             size += len(found[line["name"]])
             check_length(size, _MOST)
         except ValueError as error:

@@ -8,7 +8,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, cast
@@ -27,6 +27,7 @@ from cellbed.testbed.machine.process import find
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
+_MOST_SHOWN = 20
 _LEAST_MEMORY = 64 << 20
 _MOST_NODES = 1000
 _LEAST_CPUS, _MOST_CPUS = 0.1, 1024
@@ -66,6 +67,15 @@ class Written:
     nodes: dict[str, tuple[str, NodeClass]]
     files: dict[Path, bytes]
     notes: list[Note]
+
+    def placement(self) -> str:
+        """Return the services of each node class in a line."""
+        lines = []
+        for node_class in CLASSES:
+            names = [name for name, (_, it) in self.nodes.items() if it == node_class]
+            more = ", …" if len(names) > _MOST_SHOWN else ""
+            lines += [f"{node_class}: {', '.join(names[:_MOST_SHOWN])}{more}"] if names else []
+        return f"{'; '.join(lines)} (another place: --place SERVICE=CLASS)"
 
     def as_dict(self) -> dict[str, Any]:
         """Everything but the files, as values of JSON."""
@@ -146,6 +156,7 @@ def write(imported: Imported, choices: Choices, command: str) -> Written:
 
     Errors: :class:`CellbedError` for a chosen service that does not exist.
     """
+    imported = _with_nodes(imported)
     services = {service.name: service for service in imported.services}
     for option, name in [*(("--place", name) for name in choices.placed), ("--load", choices.load)]:
         if name is not None and name not in services:
@@ -175,6 +186,18 @@ def write(imported: Imported, choices: Choices, command: str) -> Written:
     ]
     nodes = {name: (groups[name], node_class) for name, node_class in classes.items()}
     return Written("\n".join([*head, *parts]), nodes, writer.files, writer.notes)
+
+
+def _with_nodes(imported: Imported) -> Imported:
+    """Return the services without those of 0 replicas, which are listed. Errors: :class:`CellbedError` for no other."""
+    none = {service.name for service in imported.services if service.count == 0}
+    if len(none) == len(imported.services):
+        raise CellbedError(f"{imported.services[0].place}: all services have 0 replicas: set at least one to 1")
+    notes = [Note("differs", service.place, f"{service.name}.replicas", "0 replicas: the service has no node")
+             for service in imported.services if service.name in none]  # fmt: skip
+    kept = [replace(service, after=[name for name in service.after if name not in none])
+            for service in imported.services if service.name not in none]  # fmt: skip
+    return Imported(imported.name, kept, imported.notes + notes)
 
 
 _CORE: dict[NodeClass, str] = {"edge": "base-edge", "cloud": "eu-west-3"}
@@ -217,7 +240,7 @@ def _names(services: Sequence[Service], there: Mapping[str, Any]) -> tuple[dict[
 
 
 def _nodes(service: Service) -> int:
-    return min(_MOST_NODES, max(1, service.count))
+    return min(_MOST_NODES, service.count)
 
 
 class _Writer:

@@ -32,32 +32,44 @@ class FlowFileError(CellbedError):
     """A file of flow sizes or flows that cannot be read: ``FILE:LINE: problem and remedy``."""
 
 
-def read_sizes(path: Path, unit: int = PACKET) -> Sizes:
-    """Return the distribution in a file with three columns: size in units, 1, cumulative share.
+def unit_of(path: Path) -> int:
+    """Return the unit of the sizes in a file, bytes: a packet in three columns, as in pHost's files; a byte in two, as
+    in HPCC's. Raises FlowFileError."""
+    _, words = next(rows_of(path), (0, []))
+    return 1 if len(words) == 2 else PACKET
 
-    unit: bytes. Both outer columns rise or stay, the last share is 1, or 100 where shares are in percent; a first share
-    above 0 is the share of flows of the first size. Empty lines and what follows a ``#`` are ignored.
+
+def read_sizes(path: Path, unit: int | None = None) -> Sizes:
+    """Return the distribution in a file with the columns size in units, 1, cumulative share; or without the second.
+
+    unit: bytes, by default of `unit_of`. Both outer columns rise or stay, the last share is 1, or 100 where shares are
+    in percent; a first share above 0 is the share of flows of the first size. Empty lines and what follows a ``#`` are
+    ignored.
 
     Raises FlowFileError.
     """
     points: Sizes = []
     where = str(path)
+    unit = unit or unit_of(path)
     for line, words in rows_of(path):
         where = f"{path}:{line}"
-        if len(words) != 3:
+        if len(words) not in (2, 3):
             raise FlowFileError(
-                f"{where}: {_columns(words)}: write three, separated by spaces: 'SIZE 1 CUMULATIVE-SHARE'"
+                f"{where}: {_columns(words)}: write three, separated by spaces: 'SIZE 1 CUMULATIVE-SHARE', or two "
+                "without the 1"
             )
-        size, _, share = (_number(word, where) for word in words)
+        size, share = _number(words[0], where), _number(words[-1], where)
+        if size == 0 == share and not points:
+            size = 1 / unit  # a curve from the origin
         if not 0 < size * unit <= _MOST_BYTES:
             raise FlowFileError(f"{where}: size {words[0]} is out of range: write more than 0, at most 10^15 bytes")
         if not 0 <= share <= 100:
-            raise FlowFileError(f"{where}: cumulative share {words[2]} is out of range: write 0 to 1, or 0 to 100 (%)")
+            raise FlowFileError(f"{where}: cumulative share {words[-1]} is out of range: write 0 to 1, or 0 to 100 (%)")
         if points and size * unit < points[-1][0]:
             raise FlowFileError(f"{where}: size {words[0]} is below that of the line before: sort the lines by size")
         if points and share < points[-1][1]:
             raise FlowFileError(
-                f"{where}: cumulative share {words[2]} is below that of the line before: add up the shares of all "
+                f"{where}: cumulative share {words[-1]} is below that of the line before: add up the shares of all "
                 "smaller sizes"
             )
         points.append((size * unit, share))

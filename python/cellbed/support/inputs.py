@@ -18,6 +18,8 @@ MOST = 64 << 20
 """Bytes of a document, unless stated otherwise."""
 PATIENCE = 10.0
 """Seconds that a pipe may give nothing."""
+_VALUE_BYTES = 100
+"""Bytes of memory that a value of a JSON document takes beside its text."""
 _KINDS = (
     (stat.S_ISDIR, "folder"),
     (stat.S_ISSOCK, "socket"),
@@ -97,8 +99,11 @@ def text(path: Path, most: int = MOST, *, errors: str = "replace") -> str:
 
 def json_value(source: Path | str | bytes) -> Any:
     """Return the value in a JSON file, or in its content. Errors: of `pieces`; ValueError for other content."""
+    source = content(source) if isinstance(source, Path) else source
+    if isinstance(source, bytes) and sum(map(source.count, (b",", b"[", b"{"))) * _VALUE_BYTES > share_of_memory():
+        raise ValueError("more values than a quarter of the memory holds")
     try:
-        return json.loads(content(source) if isinstance(source, Path) else source)
+        return json.loads(source)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 

@@ -16,7 +16,7 @@ use serde::Deserialize;
 
 use crate::error::{ImportError, Place, Result, Seconds, counted};
 use crate::series::{Imported, Opportunities, Part, Written};
-use packets::{Survey, each_packet};
+use packets::{LeftOut, Packet, Survey, each_packet};
 
 /// Bytes of IP that an opportunity carries.
 const OPPORTUNITY_BYTES: u64 = 1500;
@@ -64,20 +64,30 @@ pub fn capture(mut source: impl Read + Seek, request: &Request, folder: &Path) -
         .map(|&part| Arrivals::new(part, request.each_packet, folder))
         .collect::<Result<_>>()?;
     let mut clock = Clock::default();
-    each_packet(&mut source, length, |number, packet| {
-        if !chosen.has(&packet) {
-            return Ok(());
-        }
-        let at_ns = clock.read(packet.stamp_ns, number)?;
+    let mut add = |at_ns: i64, packet: Packet| {
         let part = part_of(device == packet.from);
         match series.iter_mut().find(|arrivals| arrivals.part == part) {
             Some(arrivals) => arrivals.add(at_ns, packet.bytes),
             None => Ok(()),
         }
+    };
+    each_packet(&mut source, length, |number, packet| {
+        if !chosen.has(&packet) {
+            return Ok(());
+        }
+        match clock.next(Some((number, packet)))? {
+            Some((at_ns, before)) => add(at_ns, before),
+            None => Ok(()),
+        }
     })?;
+    if let Some((at_ns, last)) = clock.next(None)? {
+        add(at_ns, last)?;
+    }
     let mut notes = vec![chosen.told(&flows)];
     notes.extend(told_of_device(&chosen, device, request, &parts));
     notes.extend(clock.told());
+    notes.extend(told_of_left_out(&survey.left_out));
+    notes.extend(told_of_left_out(&clock.left_out));
     notes.extend(survey.told());
     let mut done = Imported {
         notes,
@@ -252,44 +262,69 @@ impl Arrivals {
     }
 }
 
-/// Stamps of packets as times since the first of them that never run backwards.
+fn told_of_left_out(left_out: &LeftOut) -> Option<String> {
+    (left_out.count > 0).then(|| {
+        let packets = counted(left_out.count, "packet is", "packets are");
+        format!("{packets} left out: {}", left_out.first)
+    })
+}
+
+/// Stamps of packets as times since the first of them that never run backwards. A packet is passed on with the next
+/// one, so that a single odd stamp can be left out.
 #[derive(Default)]
 struct Clock {
     start_ns: Option<i64>,
     now_ns: i64,
     backwards: u64,
     furthest_ns: i64,
+    pending: Option<(u64, Packet)>,
+    left_out: LeftOut,
 }
 
 impl Clock {
-    fn read(&mut self, stamp_ns: i64, number: u64) -> Result<i64> {
+    /// Takes the next packet, none at the end. Returns the time of the one before it, unless it is left out.
+    fn next(&mut self, packet: Option<(u64, Packet)>) -> Result<Option<(i64, Packet)>> {
+        let Some((number, before)) = std::mem::replace(&mut self.pending, packet) else {
+            return Ok(None);
+        };
+        let last = self.start_ns.map(|start| start.saturating_add(self.now_ns));
+        let next = packet.map(|(_, packet)| packet.stamp_ns);
+        let fits = |one: Option<i64>, other: i64| {
+            let step = one.map_or(0, |one| other.saturating_sub(one));
+            (-MOST_BACKWARDS_NS..=LONGEST_PAUSE_NS).contains(&step)
+        };
+        let between = next.is_none_or(|next| fits(Some(before.stamp_ns), next));
+        let without = next.is_none_or(|next| fits(last, next));
+        if fits(last, before.stamp_ns) && (between || !without) {
+            return Ok(Some((self.read(before.stamp_ns), before)));
+        }
+        let step = before
+            .stamp_ns
+            .saturating_sub(last.or(next).unwrap_or_default());
+        let side = if step < 0 { "before" } else { "after" };
+        let reason = format!(
+            "its timestamp is {} {side} that of the packet beside it",
+            Seconds(step.saturating_abs())
+        );
+        if between && !without {
+            let reason =
+                format!("{reason}: the clock was set, or another capture begins: split the file");
+            return Err(ImportError::at(Place::Packet(number), reason));
+        }
+        self.left_out.add(number, &reason);
+        Ok(None)
+    }
+
+    fn read(&mut self, stamp_ns: i64) -> i64 {
         let start = *self.start_ns.get_or_insert(stamp_ns);
         let at_ns = stamp_ns.saturating_sub(start);
         let back = self.now_ns.saturating_sub(at_ns);
-        if back > MOST_BACKWARDS_NS {
-            return Err(ImportError::at(
-                Place::Packet(number),
-                format!(
-                    "its timestamp is {} before that of the previous packet: the clock was set, or the timestamp is damaged",
-                    Seconds(back)
-                ),
-            ));
-        }
-        if -back > LONGEST_PAUSE_NS {
-            return Err(ImportError::at(
-                Place::Packet(number),
-                format!(
-                    "its timestamp is {} after that of the previous packet: the clock was set, or the timestamp is damaged",
-                    Seconds(-back)
-                ),
-            ));
-        }
         if back > 0 {
             self.backwards += 1;
             self.furthest_ns = self.furthest_ns.max(back);
         }
         self.now_ns = self.now_ns.max(at_ns);
-        Ok(self.now_ns)
+        self.now_ns
     }
 
     fn told(&self) -> Option<String> {
@@ -313,6 +348,7 @@ impl Survey {
             Some(link) => format!(
                 "unsupported link type {link}: supported are Ethernet, raw IP, Linux cooked (1 and 2) and loopback"
             ),
+            None if self.left_out.count > 0 => self.left_out.first.clone(),
             None if self.unstamped > 0 => "its packets have no times (simple packet blocks)".into(),
             None if self.packets > 0 => format!(
                 "none of its {} is a readable IP packet",
@@ -329,6 +365,13 @@ impl Survey {
             notes.push(format!(
                 "the capture ends in the middle of a packet: {} before it were read",
                 counted(self.packets, "packet", "packets")
+            ));
+        }
+        notes.extend(self.damage.clone());
+        if self.short > 0 {
+            notes.push(format!(
+                "{} no length on the wire: the length in the IP header is used",
+                counted(self.short, "packet has", "packets have")
             ));
         }
         if let Some(link) = self.unknown_link {

@@ -49,6 +49,27 @@ pub(super) struct Survey {
     pub unknown_link: Option<u32>,
     /// True if the capture ends in the middle of a packet.
     pub cut: bool,
+    /// Why it cannot be read to its end.
+    pub damage: Option<String>,
+    /// Packets whose length on the wire was lost, so that the IP header's counts.
+    pub short: u64,
+    pub left_out: LeftOut,
+}
+
+/// Packets that are left out, and the first of them with the reason.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LeftOut {
+    pub count: u64,
+    pub first: String,
+}
+
+impl LeftOut {
+    pub(super) fn add(&mut self, number: u64, reason: &str) {
+        if self.count == 0 {
+            self.first = format!("{}: {reason}", Place::Packet(number));
+        }
+        self.count += 1;
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -116,40 +137,42 @@ fn each_block<R: PcapReaderIterator>(
         ),
     })?;
     let mut survey = Survey::default();
-    let mut interfaces: Vec<Interface> = Vec::new();
+    let mut interfaces: Vec<Option<Interface>> = Vec::new();
     loop {
         if layout.too_short(reader.data()) {
-            return Err(damaged(&survey, "claims to be shorter than any block"));
+            return survey.end("claims to be shorter than any block");
         }
         match reader.next() {
             Ok((length, block)) => {
                 if let PcapBlockOwned::NG(Block::SectionHeader(section)) = &block {
                     layout.big_endian = section.big_endian();
                 }
-                block_read(&block, &mut interfaces, &mut survey, take)?;
+                if let Some(how) = block_read(&block, &mut interfaces, &mut survey, take)? {
+                    return survey.end(how);
+                }
                 reader.consume(length);
             }
             Err(PcapError::Eof) => return Ok(survey),
             Err(PcapError::Incomplete(_)) => refill(&mut reader)?,
             Err(PcapError::UnexpectedEof) => {
                 if let Some(how) = layout.impossible(reader.data()) {
-                    return Err(damaged(&survey, how));
+                    return survey.end(how);
                 }
                 survey.cut = true;
                 return Ok(survey);
             }
             Err(PcapError::BufferTooSmall) => {
                 if let Some(how) = layout.impossible(reader.data()) {
-                    return Err(damaged(&survey, how));
+                    return survey.end(how);
                 }
                 capacity *= 2;
                 if capacity > LARGEST_BLOCK {
-                    return Err(damaged(&survey, "claims to be larger than any packet"));
+                    return survey.end("claims to be larger than any packet");
                 }
                 reader.grow(capacity);
                 refill(&mut reader)?;
             }
-            Err(_) => return Err(damaged(&survey, "is damaged")),
+            Err(_) => return survey.end("is damaged"),
         }
     }
 }
@@ -161,20 +184,26 @@ fn refill<R: PcapReaderIterator>(reader: &mut R) -> Result<()> {
     }
 }
 
-fn damaged(survey: &Survey, how: &str) -> ImportError {
-    let place = Place::Packet(survey.packets + 1);
-    ImportError::at(
-        place,
-        format!("the data there {how}: the capture cannot be read beyond this point"),
-    )
+impl Survey {
+    /// Ends before damaged data. Errors if no packet was before it.
+    fn end(mut self, how: &str) -> Result<Self> {
+        let place = Place::Packet(self.packets + 1);
+        let reason = format!("the data there {how}: the capture cannot be read beyond this point");
+        if self.flows == 0 {
+            return Err(ImportError::at(place, reason));
+        }
+        self.damage = Some(format!("{place}: {reason}"));
+        Ok(self)
+    }
 }
 
+/// Reads a block. Returns the damage behind which nothing can be read.
 fn block_read(
     block: &PcapBlockOwned<'_>,
-    interfaces: &mut Vec<Interface>,
+    interfaces: &mut Vec<Option<Interface>>,
     survey: &mut Survey,
     take: &mut impl FnMut(u64, Packet) -> Result<()>,
-) -> Result<()> {
+) -> Result<Option<&'static str>> {
     match block {
         PcapBlockOwned::LegacyHeader(header) => {
             let resolution = if header.is_nanosecond_precision() {
@@ -182,19 +211,21 @@ fn block_read(
             } else {
                 1_000_000
             };
-            interfaces.push(Interface {
+            interfaces.push(Some(Interface {
                 // The upper half may describe a frame check sequence.
                 link: header.network.0 as u32 & 0xffff,
                 resolution,
                 offset_s: 0,
-            });
+            }));
         }
         PcapBlockOwned::Legacy(packet) => {
             if packet.caplen > LARGEST_PACKET {
-                return Err(damaged(survey, "claims to be larger than any packet"));
+                return Ok(Some("claims to be larger than any packet"));
             }
             survey.packets += 1;
-            let interface = interfaces[0];
+            let Some(interface) = interfaces[0] else {
+                return Ok(None);
+            };
             let stamp = i128::from(packet.ts_sec) * NANOS
                 + i128::from(packet.ts_usec) * NANOS / interface.resolution as i128;
             frame(
@@ -209,34 +240,26 @@ fn block_read(
         PcapBlockOwned::NG(Block::SectionHeader(_)) => interfaces.clear(),
         PcapBlockOwned::NG(Block::InterfaceDescription(it)) => {
             let resolution = match it.if_tsresol {
-                power @ 0..=19 => 10u128.pow(power.into()),
-                power @ 0x80..=0xbf => 1 << (power & 0x7f),
-                _ => {
-                    return Err(ImportError::at(
-                        Place::Packet(survey.packets + 1),
-                        format!(
-                            "an interface has an impossible unit of time (if_tsresol {})",
-                            it.if_tsresol
-                        ),
-                    ));
-                }
+                power @ 0..=19 => Some(10u128.pow(power.into())),
+                power @ 0x80..=0xbf => Some(1 << (power & 0x7f)),
+                _ => None,
             };
-            interfaces.push(Interface {
+            interfaces.push(resolution.map(|resolution| Interface {
                 link: it.linktype.0 as u32,
                 resolution,
                 offset_s: it.if_tsoffset,
-            });
+            }));
         }
         PcapBlockOwned::NG(Block::EnhancedPacket(packet)) => {
             survey.packets += 1;
-            let Some(interface) = interfaces.get(packet.if_id as usize).copied() else {
-                return Err(ImportError::at(
-                    Place::Packet(survey.packets),
-                    format!(
-                        "it is of interface {}, which the capture does not describe",
-                        packet.if_id
-                    ),
-                ));
+            let interface = interfaces.get(packet.if_id as usize).copied().flatten();
+            let Some(interface) = interface else {
+                let reason = format!(
+                    "it is of interface {}, which the capture does not describe with a possible unit of time",
+                    packet.if_id
+                );
+                survey.left_out.add(survey.packets, &reason);
+                return Ok(None);
             };
             let ticks = (u128::from(packet.ts_high) << 32) | u128::from(packet.ts_low);
             let stamp = (ticks * NANOS as u128 / interface.resolution) as i128
@@ -256,7 +279,7 @@ fn block_read(
         }
         PcapBlockOwned::NG(_) => {}
     }
-    Ok(())
+    Ok(None)
 }
 
 fn frame(
@@ -268,44 +291,35 @@ fn frame(
     take: &mut impl FnMut(u64, Packet) -> Result<()>,
 ) -> Result<()> {
     let number = survey.packets;
-    let impossible = |what: String| {
-        let place = Place::Packet(number);
-        Err(ImportError::at(
-            place,
-            format!("{what}: the capture is damaged"),
-        ))
+    let mut leave_out = |reason: String| {
+        survey.left_out.add(number, &reason);
+        Ok(())
     };
-    if data.len() as u64 > u64::from(whole) {
-        return impossible(format!(
-            "{} bytes were captured of a frame that has {whole}",
-            data.len()
-        ));
-    }
     let Some(kind) = LinkType::of(link) else {
         survey.unknown_link = Some(link);
         return Ok(());
     };
-    let Some(header) = kind.header(data, whole) else {
+    // Some programs write the length of the captured bytes, or none, as the length on the wire.
+    let captured = data.len() as u32;
+    let Some(header) = kind.header(data, whole.max(captured)) else {
         return Ok(());
     };
     let Ok(stamp_ns) = i64::try_from(stamp) else {
-        return Err(ImportError::at(
-            Place::Packet(survey.packets),
-            "its timestamp is centuries away: damaged",
-        ));
+        return leave_out("its timestamp is centuries away".into());
     };
     if header.bytes > LARGEST_WHOLE {
-        return impossible(format!(
-            "it claims to have {} bytes, more than any packet",
-            header.bytes
+        let bytes = header.bytes;
+        return leave_out(format!(
+            "it claims to have {bytes} bytes, more than any packet"
         ));
     }
-    if header.bytes > header.room {
-        return impossible(format!(
+    if header.bytes > header.room && whole > captured {
+        return leave_out(format!(
             "its IP header claims {} bytes, and its frame has room for {}",
             header.bytes, header.room
         ));
     }
+    survey.short += u64::from(header.bytes > header.room);
     survey.flows += 1;
     survey.fragments += u64::from(header.fragment);
     take(

@@ -65,6 +65,7 @@ def _address(text: str | None) -> str | None:
 CAPTURE = Capture()
 
 
+_JSON_LINE = re.compile(rb"^(?:" + iperf3.ESCAPE.pattern + rb")*\s*[{\[]", re.MULTILINE)
 _IPERF3_KEY = re.compile(
     rb'"(intervals|connecting_to|accepted_connection|test_start|bits_per_second)"|\{\s*"event"\s*:'
 )
@@ -79,8 +80,8 @@ class Iperf3:
     passes = 1
 
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
-        """Return the first key of an iperf3 report in a file that begins like JSON."""
-        found = _IPERF3_KEY.search(head) if head.lstrip()[:1] in (b"{", b"[") else None
+        """Return the first key of an iperf3 report in a file in which a line begins like JSON."""
+        found = _IPERF3_KEY.search(head) if _JSON_LINE.search(head) else None
         return f"its JSON has {found[0].decode()}" if found else None
 
     def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:

@@ -7,30 +7,40 @@ upload is in the report only with ``--get-server-output``.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
+from json import JSONDecodeError, JSONDecoder
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
+from pydantic_core import from_json
 
 from cellbed.archive.draft import Draft
 from cellbed.archive.errors import TraceError
-from cellbed.archive.importers.documents import TRUNCATED, Document, checked, document, read_document
+from cellbed.archive.importers.documents import Document, checked
 from cellbed.archive.importers.header import dated
 from cellbed.archive.importers.wording import in_quotes
-from cellbed.archive.importers.written import write_series
+from cellbed.archive.importers.written import in_order, write_series
 from cellbed.archive.series import Part
 from cellbed.support import inputs
+from cellbed.support.left_out import LeftOut
 
 End = Literal["client", "server"]
 
 _LONGEST_EVENT = 1 << 24
 """Bytes: enough for a thousand streams."""
 _LONGEST_QUOTE = 200
-_SHORTEST_NS = 1_000_000
+_SHORTEST_S = 1e-3
 """Shorter intervals are remainders at the end of a test."""
 _FARTHEST_S = 9e9
+_MOST_STREAMS = 1000
+_HEAD = 1 << 14
+_FIRST_KEY = re.compile(rb'\{\s*"(\w+)"\s*:')
+_OBJECT = re.compile(r"^[ \t\r]*\{", re.MULTILINE)
+ESCAPE = re.compile(rb"\033\[[0-?]*[ -/]*[@-~]")
+"""A command for a terminal."""
+_NO_NUMBER = re.compile(rb'(":\s*)-?(?:nan|inf(?:inity)?)\b', re.IGNORECASE)
 
 
 class _Half(Document):
@@ -55,59 +65,52 @@ class _Interval(Document):
     sum_bidir_reverse: _Half | None = None
 
 
-class _TestStart(Document):
-    protocol: str | None = None
-    num_streams: float = 0.0
-    reverse: float = 0.0
-
-
-class _Start(Document):
-    accepted_connection: Any = None
-    test_start: _TestStart = _TestStart()
-    timestamp: Any = None
-
-    def author(self) -> End:
-        return "client" if self.accepted_connection is None else "server"
-
-    def stamp_ns(self) -> int | None:
-        stamp = self.timestamp.get("timesecs") if isinstance(self.timestamp, dict) else None
-        return stamp * 10**9 if type(stamp) is int else None
-
-
-class _Report(Document):
-    start: _Start = _Start()
-    intervals: list[_Interval] = Field(default_factory=list)
-    server_output_json: _Report | None = None
-    error: str | None = None
-
-
-class _Event(Document):
-    event: str
-    data: Any = None
-
-
 @dataclass
 class _Test:
-    """A test as one or both of its ends reported it. sides: intervals by their author, in order. cut: whether the
-    report is truncated.
+    """A test as one or both of its ends reported it.
+
+    start: the report's table; sides: author, whether traffic is reversed, place and content of each interval;
+    intervals, lines: malformed intervals, and lines that are not of the report; cut: where the report is
+    truncated or damaged.
     """
 
-    start: _Start = field(default_factory=_Start)
-    sides: list[tuple[End, _Start, Sequence[_Interval]]] = field(default_factory=list)
+    start: dict[str, Any] = field(default_factory=dict)
+    sides: list[tuple[End, bool, str, _Interval]] = field(default_factory=list)
+    intervals: LeftOut = field(default_factory=LeftOut)
+    lines: LeftOut = field(default_factory=LeftOut)
     error: str | None = None
-    cut: bool = False
+    cut: str | None = None
 
-    def halves(self, author: End, sends: bool) -> list[tuple[int, list[_Half]]]:
-        """Return what the author sent, or received: an interval's number and its halves, the sum or each stream's."""
-        numbered = [(start, each) for by, start, intervals in self.sides if by == author for each in intervals]
-        halves = ((number, _halves(each, sends, author, start)) for number, (start, each) in enumerate(numbered, 1))
-        return [(number, found) for number, found in halves if found]
+    def add(self, report: dict[str, Any], author: End | None = None) -> None:
+        """Add the intervals of a report, and of the server's report in it."""
+        self.start = self.start or _table(report.get("start"))
+        if isinstance(report.get("error"), str):
+            self.error = report["error"]
+        intervals = report.get("intervals")
+        for number, interval in enumerate(intervals if isinstance(intervals, list) else (), 1):
+            self.add_interval(_table(report.get("start")), interval, f"interval {number}", author)
+        if "server_output_json" in report:
+            self.add(_table(report["server_output_json"]), "server")
+
+    def add_interval(self, start: dict[str, Any], interval: Any, place: str, author: End | None = None) -> None:
+        """Add an interval, or leave it out if it is malformed."""
+        by: End = author or ("server" if "accepted_connection" in start else "client")
+        reverse = _table(start.get("test_start")).get("reverse", 0) not in (0, None)
+        try:
+            self.sides.append((by, reverse, place, checked(interval, _Interval, "malformed")))
+        except TraceError as error:
+            self.intervals.add(place, error)
+
+    def halves(self, author: End, sends: bool) -> list[tuple[str, list[_Half]]]:
+        """Return what the author sent, or received: an interval's place and its halves, the sum or each stream's."""
+        halves = ((place, _halves(each, sends, by, reverse)) for by, reverse, place, each in self.sides if by == author)
+        return [(place, found) for place, found in halves if found]
 
 
 def read(path: Path, device: End, only: Part | None, draft: Draft) -> None:
     """Write the rates of each direction that was tested, or only of one, into the draft. Raises TraceError."""
     test = _events(path) if _is_stream(path) else _whole(path)
-    chosen: dict[Part, tuple[End, bool, list[tuple[int, list[_Half]]]]] = {}
+    chosen: dict[Part, tuple[End, bool, list[tuple[str, list[_Half]]]]] = {}
     ends: tuple[End, End] = ("client", "server")
     for part in ("uplink", "downlink"):
         # What an end received is preferred to what the other one sent.
@@ -119,94 +122,165 @@ def read(path: Path, device: End, only: Part | None, draft: Draft) -> None:
     if not chosen:
         raise TraceError(f"{path}: {_nothing(test, only)}")
     draft.notes.extend(_notes(test, device))
-    first_ns = [_write(path, part, *found, draft) for part, found in chosen.items()]
-    stamp_ns = test.start.stamp_ns()
-    dated(draft, None if stamp_ns is None else stamp_ns + min(first_ns))
+    first_ns = [_write(path, part, *found, test.intervals, draft) for part, found in chosen.items()]
+    stamp = _table(test.start.get("timestamp")).get("timesecs")
+    if isinstance(stamp, int | float) and 0 <= stamp < _FARTHEST_S:
+        dated(draft, round(stamp * 10**9) + min(first_ns))
+    elif stamp is not None:
+        draft.notes.append(f"{in_quotes(str(stamp))} is not a time since 1970: the date is unknown: write --date")
 
 
 def _is_stream(path: Path) -> bool:
     with inputs.opened(path) as file:
-        return b"".join(file.read(256).split()).startswith(b'{"event"')
+        key = _FIRST_KEY.search(file.read(_HEAD))
+    return key is not None and key[1] == b"event"
+
+
+def _clean(content: bytes) -> bytes:
+    """Return JSON without commands for a terminal, and with null for values that are not numbers."""
+    return _NO_NUMBER.sub(rb"\1null", ESCAPE.sub(b"", content))
 
 
 def _whole(path: Path) -> _Test:
-    report = read_document(path, _Report, ": record with --json-stream, which is read line by line")
-    test = _Test(report.start, [(report.start.author(), report.start, report.intervals)], report.error)
-    if (server := report.server_output_json) is not None:
-        test.sides.append(("server", server.start, server.intervals))
+    try:
+        content = inputs.content(path, inputs.share_of_memory() // 8)
+    except OSError as error:
+        remedy = "record with --json-stream, which is read line by line"
+        raise TraceError(f"{path}: {error.strerror or error}: {remedy}") from None
+    text, test, at, reports = _clean(content).decode("utf-8", "replace"), _Test(), 0, 0
+    while (begin := _OBJECT.search(text, at)) is not None:
+        _add_lines(test, text, at, begin.start())
+        value, at = _value(path, text, begin.end() - 1, test)
+        place = f"line {text.count(chr(10), 0, begin.end()) + 1}"
+        if not {"start", "intervals", "error"} & value.keys():
+            test.lines.add(place, "a document that is no report")
+            continue
+        reports += 1
+        if reports > 1:
+            raise TraceError(f"{path}: {place}: another report begins there: write each into a file of its own")
+        test.add(value)
+    _add_lines(test, text, at, len(text))
+    if not reports:
+        raise TraceError(f"{path}: not JSON: no report of iperf3 --json begins in any line")
     return test
+
+
+def _value(path: Path, text: str, at: int, test: _Test) -> tuple[dict[str, Any], int]:
+    """Return the object at a place of a text, and the place behind it; of a truncated one the part that is there."""
+    try:
+        value, end = JSONDecoder().raw_decode(text, at)
+        return value, end
+    except RecursionError:
+        raise TraceError(f"{path}: not JSON: nested too deeply") from None
+    except JSONDecodeError as error:
+        test.cut = f"line {error.lineno}"
+    try:
+        value = _table(from_json(text[at:], allow_partial=True))
+    except ValueError as error:
+        raise TraceError(f"{path}: {test.cut}: not JSON: {error}") from None
+    if isinstance(value.get("intervals"), list):
+        value["intervals"] = value["intervals"][:-1]  # the last one may be a part
+    return value, len(text)
+
+
+def _add_lines(test: _Test, text: str, begin: int, end: int) -> None:
+    """Leave the lines out that are not of the report."""
+    first = text.count("\n", 0, begin) + 1
+    for number, line in enumerate(text[begin:end].split("\n"), first):
+        if line.strip():
+            test.lines.add(f"line {number}", in_quotes(line.strip(), _LONGEST_QUOTE))
 
 
 def _events(path: Path) -> _Test:
     test = _Test()
     with inputs.opened(path) as file:
         for number, line in enumerate(iter(lambda: file.readline(_LONGEST_EVENT), b""), 1):
+            text, place = _clean(line).strip(), f"line {number}"
             try:
-                _take(test, line, f"{path}: line {number}")
-            except TraceError as error:
-                if line.endswith(b"\n") or not str(error).endswith(TRUNCATED):
-                    raise
-                test.cut = True
+                event = inputs.json_value(text) if text else {"event": None}
+            except ValueError:
+                event = None
+            if isinstance(event, dict) and "event" in event:
+                _take(test, event["event"], event.get("data"), f"{path}: {place}", place)
+            elif isinstance(event, dict) and "intervals" in event:
+                pass  # the whole report again, by --json-stream-full-output
+            elif event is None and test.start and text.startswith(b"{") and b'"event"' not in text[:20]:
+                break  # the same in several lines
+            elif line.endswith(b"\n") or event is not None:
+                test.lines.add(place, in_quotes(text.decode("utf-8", "replace"), _LONGEST_QUOTE))
+            else:
+                test.cut = place
     return test
 
 
-def _take(test: _Test, line: bytes, place: str) -> None:
-    if not line.strip():
-        return
-    event = document(line, _Event, place)
-    match event.event:
+def _take(test: _Test, event: Any, data: Any, where: str, place: str) -> None:
+    match event:
         case "start":
-            test.start = checked(event.data, _Start, place)
+            if test.sides:
+                raise TraceError(f"{where}: another test begins there: write each into a file of its own")
+            test.start = _table(data)
         case "interval":
-            test.sides.append((test.start.author(), test.start, [checked(event.data, _Interval, place)]))
+            test.add_interval(test.start, data, place)
         case "error":
-            test.error = event.data if isinstance(event.data, str) else ""
+            test.error = data if isinstance(data, str) else ""
         case "server_output_json":
-            server = checked(event.data, _Report, place)
-            test.sides.append(("server", server.start, server.intervals))
+            test.add(_table(data), "server")
 
 
-def _halves(interval: _Interval, sends: bool, author: End, start: _Start) -> list[_Half]:
+def _table(value: Any) -> dict[str, Any]:
+    """Return a value that is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def _halves(interval: _Interval, sends: bool, author: End, reverse: bool) -> list[_Half]:
     # Before version 3.7 an interval does not state the sender; then all traffic had one direction.
-    usual = (author == "client") != (start.test_start.reverse != 0)
+    usual = (author == "client") != reverse
     sums = [half for half in (interval.sum, interval.sum_bidir_reverse) if half is not None]
     found = [half for half in sums or interval.streams if (usual if half.sender is None else half.sender) == sends]
     return found[:1] if sums else found
 
 
 def _write(
-    path: Path, part: Part, author: End, sends: bool, intervals: list[tuple[int, list[_Half]]], draft: Draft
+    path: Path,
+    part: Part,
+    author: End,
+    sends: bool,
+    intervals: list[tuple[str, list[_Half]]],
+    malformed: LeftOut,
+    draft: Draft,
 ) -> int:
     """Write the rates of one direction. Return the start of its first interval, ns since the start of the test."""
-    kept = [(number, halves) for number, halves in intervals if not halves[0].omitted]
-    zero_ns, end_ns = None, 0
-    numbers, times, rates = [], [], []
-    for number, halves in kept:
+    import numpy as np
+
+    kept = [(place, halves) for place, halves in intervals if not halves[0].omitted]
+    left_out, places, rows = replace(malformed, named=[*malformed.named]), list[str](), list[tuple[int, int, float]]()
+    for place, halves in kept:
         begins, ends = min(half.start for half in halves), max(half.end for half in halves)
         if not 0 <= begins <= ends < _FARTHEST_S:
-            raise TraceError(f"{path}: interval {number}: impossible interval from {begins:.12g} s to {ends:.12g} s")
-        from_ns, to_ns = round(begins * 1e9), round(ends * 1e9)
-        if to_ns - from_ns < _SHORTEST_NS:
-            continue
-        zero_ns = from_ns if zero_ns is None else zero_ns
-        rate = halves[0].bit_s()
-        for half in halves[1:]:
-            rate += half.bit_s()
-        numbers.append(number)
-        times.append(from_ns - zero_ns)
-        rates.append(rate)
-        end_ns = max(end_ns, to_ns - zero_ns)
-    write_series(draft, part, times, rates, end_ns, path, lambda row: f"interval {numbers[row]}")
+            left_out.add(place, f"impossible interval from {begins:.12g} s to {ends:.12g} s")
+        elif ends - begins >= _SHORTEST_S:
+            places.append(place)
+            rows.append((round(begins * 1e9), round(ends * 1e9), sum(half.bit_s() for half in halves)))
+    table = np.array(rows, dtype=[("begin", np.int64), ("end", np.int64), ("rate", np.float64)])
+    in_time = in_order(table["begin"], path, places.__getitem__, left_out)
+    table, places = table[in_time], [place for place, is_kept in zip(places, in_time, strict=True) if is_kept]
+    zero_ns, end_ns = (int(table["begin"][0]), int(table["end"][-1])) if len(table) else (0, 0)
+    at_ns = table["begin"] - zero_ns
+    write_series(draft, part, at_ns, table["rate"], end_ns - zero_ns, path, places.__getitem__, left_out)
     if sends:
         remedies = {"client": "use --get-server-output to record what arrived",
                     "server": "the client's report contains what arrived"}  # fmt: skip
         draft.notes.append(f"the {part} contains what was sent, not what arrived: {remedies[author]}")
     if omitted := len(intervals) - len(kept):
         draft.notes.append(f"{omitted} intervals of the {part} were skipped because the test omitted them (-O)")
-    return zero_ns or 0
+    return zero_ns
 
 
 def _nothing(test: _Test, only: Part | None) -> str:
+    if test.cut is not None:
+        return f"{test.cut}: the JSON is truncated or damaged, with no interval before"
+    if test.intervals.count:
+        return test.intervals.named[0]
     if test.error is not None:
         reported = in_quotes(test.error, _LONGEST_QUOTE)
         return f"the test failed and has no intervals: iperf3 reports {reported}"
@@ -216,12 +290,15 @@ def _nothing(test: _Test, only: Part | None) -> str:
 
 
 def _notes(test: _Test, device: End) -> list[str]:
-    about = test.start.test_start
-    protocol = f" by {about.protocol}" if about.protocol in ("TCP", "UDP", "SCTP") else ""
-    streams = f", the sum of {int(about.num_streams)} streams" if about.num_streams >= 2 else ""
+    about = _table(test.start.get("test_start"))
+    protocol = f" by {about['protocol']}" if about.get("protocol") in ("TCP", "UDP", "SCTP") else ""
+    count = about.get("num_streams")
+    streams = f", the sum of {count} streams" if isinstance(count, int) and 2 <= count <= _MOST_STREAMS else ""
     notes = [f"a test{protocol}{streams}; the {device} is assumed to be the device"]
     if test.error is not None:
         notes.append(f"iperf3 ended with an error: {in_quotes(test.error, _LONGEST_QUOTE)}")
-    if test.cut:
-        notes.append("the report is truncated: the intervals before the end were read")
+    if test.lines.count:
+        notes.append(test.lines.note("line is no part of the report and", "lines are no part of the report and"))
+    if test.cut is not None:
+        notes.append(f"{test.cut}: the report is truncated or damaged: the intervals before were read")
     return notes

@@ -1,7 +1,7 @@
 """Output of ``ping``: round-trip times of probes, and lost probes.
 
-iputils (with ``-D`` or without), BusyBox, the BSDs and macOS. With ``-D`` the times are the stamps'; else probes are an
-interval apart by their numbers.
+iputils (with ``-D`` or without), BusyBox, the BSDs and macOS, in any language: by numbers, units and signs, not by
+words. With ``-D`` the times are the stamps'; else probes are an interval apart by their numbers.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ from pathlib import Path
 from cellbed.archive.draft import Draft
 from cellbed.archive.errors import TraceError
 from cellbed.archive.importers.header import dated
-from cellbed.archive.importers.wording import counted, seconds
-from cellbed.archive.importers.written import UNANSWERED, write_series
+from cellbed.archive.importers.wording import counted, in_quotes, seconds
+from cellbed.archive.importers.written import UNANSWERED, in_order, write_series
 from cellbed.support import inputs
+from cellbed.support.left_out import LeftOut
 
 _USUAL_INTERVAL_NS = 1_000_000_000
 _LONGEST_LINE = 4096
 _WINDOW = 4096
 """Numbers by which an answer may be behind others after so many; a later one counts as lost."""
 _MOST_MISSING = 1 << 20
+_MOST_NUMBERS = 1 << 32
 _MISSING_PER_LINE = 16
 """Probes known only by missing numbers may be so many, and as many for each line: a long outage is possible, but a file
 with gaps only is not from ping.
@@ -33,9 +35,19 @@ _TURN = 1 << 16
 _MOST_NS = (1 << 63) - 1
 
 _STAMP = re.compile(rb"\[([0-9]{0,12})[.,]?([0-9]{0,18})\]\s*")
-_NUMBER = re.compile(rb"(?:icmp_seq=|icmp_req=| seq=|icmp_seq )([0-9]{1,18})")
-_TRIP = re.compile(rb"=([0-9.,]+) ?ms")
-_SENT = re.compile(rb"[0-9]{1,18}")
+_NUMBER = re.compile(rb"(?:icmp_seq=|icmp_req=|\bseq=|icmp_seq )([0-9]{1,18})")
+_TRIP = re.compile(r"(?:[=<\uff1d]|\btime) ?([0-9]+(?:[.,][0-9]*)?|[.,][0-9]+) ?([^\W\d_]+)(?![^\W_]|\s*[=<\uff1d])")
+"""A number with a unit behind a sign; with a sign behind it, the unit is the name of the next number."""
+_UNITS = {"us": 3, "µs": 3, "μs": 3, "usec": 3, "s": 9, "sec": 9}
+"""Units other than ms, and the decimals to ns."""
+_HOPS = re.compile(rb"\b(?:ttl|hlim)=[0-9]*", re.IGNORECASE)
+_SIZE = re.compile(rb"[0-9]{1,9} ")
+_SHARE = rb"([0-9]{1,3}(?:[.,][0-9]{1,9})?)"
+_SUMMARY = re.compile(rb"\D*([0-9]{1,18})\D+([0-9]{1,18})\D.*?(?:" + _SHARE + rb" ?%|% ?" + _SHARE + rb")")
+"""Probes sent and answered, and the share of lost ones, in a line of the statistics."""
+_UNREAD = -2
+"""The round-trip time of a probe whose answer cannot be read."""
+_HEAD = 1 << 16
 
 
 @dataclass(slots=True)
@@ -65,38 +77,52 @@ class _Session:
 
 @dataclass(slots=True)
 class _Output:
-    """The output of ping. rows: times and round-trip times of probes so far."""
+    """The output of ping. stamped: whether answers have stamps; rows: times and round-trip times of probes so far."""
 
+    source: Path
+    stamped: bool
     step_ns: int
     session: _Session = field(default_factory=_Session)
     rows: list[tuple[int, int]] = field(default_factory=list)
-    stamped: bool | None = None
     known_ns: int | None = None
     heard: int = 0
     begun: int = 0
     sent: int = 0
     copies: int = 0
+    answers: int = 0
+    left_out: LeftOut = field(default_factory=LeftOut)
 
-    def take(self, line: bytes) -> None:
+    def take(self, line: bytes, place: str) -> None:
         """Read a line. Raises ValueError."""
         stamp_ns, text = _stamp(line)
-        trip_ns = _round_trip(text)
         found = _NUMBER.search(text)
+        rest = text if found is None else text[: found.start()] + text[found.end() :]
+        trip_ns = _round_trip(_HOPS.sub(b"", rest))
         if found is None:
             if text.startswith(b"PING "):
                 self._begin(_first_number(text))
-            elif b"%" in text and (summary := _SENT.match(text)):
-                self.sent += int(summary[0])
-                self._close(int(summary[0]))
+            elif (sent := _sent(text)) is not None:
+                self.sent += sent
+                self._close(sent)
+            elif trip_ns is not None:
+                self.left_out.add(place, f"an answer without a sequence number (icmp_seq=): {_quoted(text)}")
             return
         if trip_ns is not None and b"DUP!" in text:
             self.copies += 1
             return
-        if trip_ns is not None:
-            if self.stamped not in (None, stamp_ns is not None):
-                raise ValueError("some answers have timestamps (-D) and others do not")
-            self.stamped = stamp_ns is not None
+        if int(found[1]) >= _MOST_NUMBERS:
+            self.left_out.add(place, f"an impossible sequence number: {_quoted(text)}")
+            return
+        is_answer = trip_ns is not None or _SIZE.match(text) is not None or _HOPS.search(text) is not None
+        if is_answer and trip_ns is None:
+            self.left_out.add(place, f"an answer without a time, which takes 16 bytes (-s 16): {_quoted(text)}")
+            trip_ns = _UNREAD
+        elif is_answer and self.stamped != (stamp_ns is not None):
+            which = "without" if self.stamped else "with"
+            self.left_out.add(place, f"an answer {which} a timestamp (-D), unlike most")
+            trip_ns = _UNREAD
         self.heard += 1
+        self.answers += trip_ns not in (None, _UNREAD)
         self._hear(int(found[1]), stamp_ns, trip_ns)
 
     def _begin(self, first: int) -> None:
@@ -116,11 +142,11 @@ class _Output:
             return
         session.newest = max(session.newest, turn)
         # A stamp is of the answer's arrival.
-        sent_ns = None if stamp_ns is None or trip_ns is None else stamp_ns - trip_ns
+        sent_ns = None if stamp_ns is None or trip_ns in (None, _UNREAD) else max(stamp_ns - (trip_ns or 0), 0)
         _, known_ns = session.probes.get(turn, (None, None))
-        if known_ns is None:
-            session.probes[turn] = sent_ns, trip_ns
-        elif trip_ns is not None:
+        if known_ns in (None, _UNREAD):
+            session.probes[turn] = sent_ns, known_ns if trip_ns is None else trip_ns
+        elif trip_ns not in (None, _UNREAD):
             self.copies += 1
 
     def _close(self, sent: int | None) -> None:
@@ -141,33 +167,45 @@ class _Output:
             self.rows.append((self.known_ns, UNANSWERED if trip_ns is None else trip_ns))
 
     def _add_stamped(self, probes: list[tuple[int | None, int | None]]) -> None:
-        unknown = 0
+        import numpy as np
+
+        sent = [(number, at_ns) for number, (at_ns, _) in enumerate(probes) if at_ns is not None]
+        times = np.array([at_ns for _, at_ns in sent], np.int64)
+        kept = in_order(times, self.source, lambda row: f"answer {row + 1}", self.left_out, _MOST_BACKWARDS_NS)
+        for (number, _), is_kept in zip(sent, kept, strict=True):
+            probes[number] = probes[number] if is_kept else (None, _UNREAD)
+        unknown: list[int] = []
         for sent_ns, trip_ns in probes:
             if sent_ns is None or trip_ns is None:
-                unknown += 1
+                unknown.append(UNANSWERED if trip_ns is None else trip_ns)
                 continue
             if self.known_ns is not None and self.known_ns - sent_ns > _MOST_BACKWARDS_NS:
-                raise ValueError("its timestamp is before that of the line above: the clock was set")
-            before = sent_ns - self.step_ns * (unknown + 1) if self.known_ns is None else self.known_ns
+                raise ValueError("a ping begins before the last answer of the ping above it: split the file")
+            count = len(unknown) + 1
+            before = sent_ns - self.step_ns * count if self.known_ns is None else self.known_ns
             sent_ns = max(sent_ns, before)
             span = sent_ns - before
-            self.rows += [(before + span * n // (unknown + 1), UNANSWERED) for n in range(1, unknown + 1)]
+            self.rows += [(before + span * n // count, value) for n, value in enumerate(unknown, 1)]
             if self.known_ns is not None:
-                self.step_ns = span // (unknown + 1)
+                self.step_ns = span // count
             self.rows.append((sent_ns, trip_ns))
-            self.known_ns, unknown = sent_ns, 0
-        for _ in range(unknown):
+            self.known_ns, unknown = sent_ns, []
+        for value in unknown:
             self.known_ns = (self.known_ns or 0) + self.step_ns
-            self.rows.append((self.known_ns, UNANSWERED))
+            self.rows.append((self.known_ns, value))
 
     def end(self) -> None:
         """End the last ping. Raises ValueError for output without an answer."""
         self._close(None)
-        if not self.rows and self.sent:
-            probes = counted(self.sent, "probe", "probes")
-            raise ValueError(f"none of its {probes} was answered: no round-trip time")
-        if not self.rows:
-            raise ValueError("no answer to a ping, such as `64 bytes from 192.0.2.1: icmp_seq=1 ttl=57 time=21.3 ms`")
+        self.rows = [row for row in self.rows if row[1] != _UNREAD]
+        if self.answers:
+            return
+        if self.left_out.count:
+            raise ValueError(self.left_out.named[0])
+        if probes := max(self.sent, len(self.rows)):
+            raise ValueError(f"none of its {counted(probes, 'probe', 'probes')} was answered: no round-trip time")
+        example = "64 bytes from 192.0.2.1: icmp_seq=1 ttl=57 time=21.3 ms"
+        raise ValueError(f"not output of ping: it has no answer to a ping, such as `{example}`")
 
     def notes(self, interval_ns: int | None) -> Iterator[str]:
         """Yield notes for users."""
@@ -185,7 +223,10 @@ def read(path: Path, interval_ns: int | None, draft: Draft) -> None:
 
     interval_ns: between probes without stamps; left out, a second.
     """
-    output = _Output(interval_ns or _USUAL_INTERVAL_NS)
+    with inputs.opened(path) as file:
+        answers = [line for line in file.read(_HEAD).split(b"\n") if _NUMBER.search(line)]
+    stamped = 2 * sum(_stamp(line)[0] is not None for line in answers) > len(answers)
+    output = _Output(path, stamped, interval_ns or _USUAL_INTERVAL_NS)
     place = str(path)
     try:
         with inputs.opened(path) as file:
@@ -193,7 +234,7 @@ def read(path: Path, interval_ns: int | None, draft: Draft) -> None:
                 place = f"{path}: line {number}"
                 if len(line) > _LONGEST_LINE + 1:
                     raise ValueError(f"the line is longer than {_LONGEST_LINE} bytes: not output of ping")
-                output.take(line)
+                output.take(line, f"line {number}")
         place = str(path)
         output.end()
     except ValueError as error:
@@ -203,7 +244,7 @@ def read(path: Path, interval_ns: int | None, draft: Draft) -> None:
     times = [at_ns - zero_ns for at_ns, _ in output.rows]
     trips = [trip_ns for _, trip_ns in output.rows]
     end_ns = times[-1] + max(output.step_ns, 1)
-    write_series(draft, "round-trip", times, trips, end_ns, path, lambda row: f"probe {row + 1}")
+    write_series(draft, "round-trip", times, trips, end_ns, path, lambda row: f"probe {row + 1}", output.left_out)
     dated(draft, zero_ns if output.stamped else None)
 
 
@@ -215,9 +256,22 @@ def _stamp(line: bytes) -> tuple[int | None, bytes]:
 
 
 def _round_trip(text: bytes) -> int | None:
-    """Return the number between an equals sign and "ms", in ns."""
-    found = _TRIP.search(text)
-    return _decimal(found[1], 6) if found else None
+    """Return the last number with a unit behind a sign, in ns; of a unit that is not known, ms."""
+    found = _TRIP.findall(text.decode("utf-8", "replace"))
+    return _decimal(found[-1][0].encode(), _UNITS.get(found[-1][1].lower(), 6)) if found else None
+
+
+def _sent(text: bytes) -> int | None:
+    """Return the number of probes in a line of the statistics, whose numbers fit each other; null for another line."""
+    found = _SUMMARY.match(text) if b"%" in text else None
+    if found is None:
+        return None
+    sent, answered, lost = int(found[1]), int(found[2]), float((found[3] or found[4]).replace(b",", b"."))
+    return sent if sent and abs(100 * max(sent - answered, 0) / sent - lost) <= 1 else None
+
+
+def _quoted(text: bytes) -> str:
+    return in_quotes(text.decode("utf-8", "replace").strip(), 60)
 
 
 def _decimal(text: bytes, places: int) -> int | None:

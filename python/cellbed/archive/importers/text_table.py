@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -18,7 +17,8 @@ from typing import TYPE_CHECKING
 from cellbed.archive.errors import TraceError
 from cellbed.archive.importers.column_names import Column, Mapped
 from cellbed.archive.importers.format import Progress
-from cellbed.archive.importers.table import Table, moment_ns, whole_ns
+from cellbed.archive.importers.table import MOMENT, Table, moment_ns, whole_ns
+from cellbed.archive.importers.wording import counted
 from cellbed.support import inputs
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ _BATCH = 1 << 13
 _EMPTY = ("", "-", "nan", "NaN", "NAN", "null", "NULL", "NA", "None")
 _BLANK = " \t\n\f\r"
 _PLAIN = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?\s*")
+_MOMENT = re.compile(MOMENT)
 _FLOAT = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _MORE_PLACES = 9
 """Decimals of a time that are regarded beyond those of a nanosecond."""
@@ -42,47 +43,68 @@ _MORE_PLACES = 9
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The layout of a text table. lines: those before its first row of values. first: that row."""
+    """The layout of a text table. lines: those before its first row of values. first: that row.
+
+    certainty: whether there is a line of names, and the share of cells that are values.
+    """
 
     delimiter: str
     names: list[str]
     lines: int
     first: list[str]
+    certainty: tuple[bool, float]
 
 
 def layout(head: bytes) -> Layout | None:
     """Return the layout of the table that begins a file; null if it is none."""
     text = head.removeprefix(b"\xef\xbb\xbf").decode("utf-8", errors="replace")
-    if "\0" in text:
+    if 100 * text.count("\0") > len(text):
         return None
     lines = text.splitlines()
     if len(head) >= HEAD:
         lines = lines[:-1]
     numbered = [(n, line) for n, line in enumerate(lines[:100], 1) if line.strip() and not line.startswith("#")]
-    for delimiter in DELIMITERS:
-        rows = [(n, _cells(line, delimiter)) for n, line in numbered]
-        if len(rows) < 2 or len(rows[0][1]) < 2:
-            continue
-        widths = [len(cells) for _, cells in rows]
-        if widths.count(widths[0]) < 0.8 * len(widths):
-            continue
-        line, cells = rows[0]
-        if any(_PLAIN.fullmatch(cell) for cell in cells):
-            return Layout(delimiter, [str(n) for n in range(1, len(cells) + 1)], line - 1, cells)
-        times = Counter(cells)
-        cells = [cell if times[cell] == 1 else f"{cell}#{n}" for n, cell in enumerate(cells, 1)]
-        if any(_PLAIN.fullmatch(cell) or is_moment(cell) for _, row in rows[1:] for cell in row):
-            return Layout(delimiter, cells, line, rows[1][1])
-    return None
+    shapes = (_layout(delimiter, [(n, _cells(line, delimiter)) for n, line in numbered]) for delimiter in DELIMITERS)
+    return max((shape for shape in shapes if shape is not None), key=lambda shape: shape.certainty, default=None)
+
+
+def _layout(delimiter: str, rows: list[tuple[int, list[str]]]) -> Layout | None:
+    """Return the layout of rows of cells. Most have the same width, beside empty cells at their end.
+
+    What is above the first row of values is the line of names, if it has as many, and lines that are ignored.
+    """
+    widths = [(len(cells), max((n for n, cell in enumerate(cells, 1) if cell), default=0)) for _, cells in rows]
+    width = next((own for own in sorted({own for _, own in widths}, reverse=True) if _fits(widths, own)), 0)
+    values = [sum(map(_is_value, cells)) for _, cells in rows]
+    if width < 2 or len(rows) < 2 or 5 * sum(count >= 2 for count in values) < len(rows):
+        return None
+    at = next(n for n, count in enumerate(values) if count)
+    whole = next(n for n, count in enumerate(values) if count >= 2)
+    first = rows[whole][1]
+    above = zip(rows[:whole], widths, values, strict=False)
+    names = next(((n, cells[:own]) for (n, cells), (_, own), count in above if own >= width and not count), None)
+    certainty = names is not None, sum(values) / sum(len(cells) for _, cells in rows)
+    if names is None:
+        return Layout(delimiter, [str(n) for n in range(1, width + 1)], rows[at][0] - 1, first, certainty)
+    times = Counter(names[1])
+    unique = [cell if times[cell] == 1 else f"{cell}#{n}" for n, cell in enumerate(names[1], 1)]
+    return Layout(delimiter, unique, names[0], first, certainty)
+
+
+def _fits(widths: list[tuple[int, int]], own: int) -> bool:
+    """Return whether most rows have so many cells, from the first such row on; widths: with empty ones, and without."""
+    fit = [last <= own <= width for width, last in widths]
+    fit = fit[fit.index(True) :] if True in fit else []
+    return len(fit) > 1 and sum(fit) >= 0.8 * len(fit)
+
+
+def _is_value(cell: str) -> bool:
+    return _PLAIN.fullmatch(cell) is not None or is_moment(cell)
 
 
 def is_moment(text: str) -> bool:
-    """Return whether it is an ISO 8601 time, and no number."""
-    try:
-        datetime.fromisoformat(text.strip().removesuffix(" UTC"))
-    except ValueError:
-        return False
-    return not _PLAIN.fullmatch(text)
+    """Return whether it is a time with a date, and no number."""
+    return _MOMENT.fullmatch(text.strip().upper()) is not None and not _PLAIN.fullmatch(text)
 
 
 def read(path: Path, shape: Layout, mapped: Mapped, progress: Progress | None) -> Table:
@@ -99,14 +121,8 @@ def read(path: Path, shape: Layout, mapped: Mapped, progress: Progress | None) -
     reported = 0
     with _rows(path, shape) as (reader, file):
         while batch := list(islice(reader, _BATCH)):
-            rows = list(filter(_has_values, batch))
-            try:
-                texts = {name: [cells[number] for cells in rows] for name, number in index.items()}
-            except IndexError:
-                row = next(n for n, cells in enumerate(rows) if len(cells) <= max(index.values()))
-                line, cells = _row(path, shape, sum(len(frame) for frame in frames) + row)
-                most = max(index.values()) + 1
-                raise TraceError(f"{path}: line {line}: no cell {most}: the row has {len(cells)}") from None
+            rows = [_whole(cells, len(shape.names)) for cells in filter(_has_values, batch)]
+            texts = {name: [cells[number] for cells in rows] for name, number in index.items()}
             frame = pl.DataFrame(texts, schema=dict.fromkeys(index, pl.String))
             frames.append(frame.with_columns(pl.all().str.strip_chars(_BLANK)).select(stamp.alias("stamp"), *numbers))
             if progress is not None:
@@ -114,7 +130,7 @@ def read(path: Path, shape: Layout, mapped: Mapped, progress: Progress | None) -
             reported = file.tell()
 
     def cell(row: int, column: Column) -> str:
-        return _row(path, shape, row)[1][index[column.name]].strip(_BLANK)
+        return _whole(_row(path, shape, row)[1], len(shape.names))[index[column.name]].strip(_BLANK)
 
     return Table(
         path,
@@ -129,13 +145,21 @@ def _rows(path: Path, shape: Layout) -> Iterator[tuple[Reader, io.BufferedReader
     """Yield a reader of the rows after the head, and the file. Raises TraceError for what is no row."""
     csv.field_size_limit(_LONGEST_CELL)
     with inputs.opened(path) as file, io.TextIOWrapper(file, "utf-8-sig", errors="replace", newline="") as text:
-        reader = csv.reader(iter(partial(text.readline, _LONGEST_LINE), ""), delimiter=shape.delimiter)
+        lines = map(_closed, iter(partial(text.readline, _LONGEST_LINE), ""))
+        reader = csv.reader(lines, delimiter=shape.delimiter, skipinitialspace=True)
         try:
             while reader.line_num < shape.lines and next(reader, None) is not None:
                 pass
             yield reader, file
         except csv.Error as error:
             raise TraceError(f"{path}: line {reader.line_num}: not a row of a table: {error}") from None
+
+
+def _whole(cells: list[str], width: int) -> list[str]:
+    """Return the cells of a row. In a row that is cut or has too many, none can be read."""
+    if len(cells) == width or (len(cells) > width and not any(map(str.strip, cells[width:]))):
+        return cells
+    return [f"(a row of {counted(len(cells), 'cell', 'cells')})"] * width
 
 
 def _has_values(cells: list[str]) -> bool:
@@ -153,9 +177,15 @@ def _row(path: Path, shape: Layout, number: int) -> tuple[int, list[str]]:
     raise TraceError(f"{path}: it changes while it is read")
 
 
+def _closed(line: str) -> str:
+    """Return a line in which no quote stays open, which would reach to the end of the file."""
+    return line if line.count('"') % 2 == 0 else line.replace('"', "")
+
+
 def _cells(line: str, delimiter: str) -> list[str]:
     try:
-        return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter), [])]
+        row = csv.reader([_closed(line)], delimiter=delimiter, skipinitialspace=True)
+        return [cell.strip() for cell in next(row, [])]
     except csv.Error:
         return []
 

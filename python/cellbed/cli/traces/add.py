@@ -103,7 +103,7 @@ def add(
     \b
     Examples:
       cellbed traces add walk.up walk.down --tech 5g --mobility walking --operator KPN --date 2025-03
-      cellbed traces add drive.csv --column time=Timestamp:s --column downlink=DL_bitrate:kbit/s --name cork-drive
+      cellbed traces add drive.csv --column time=Timestamp:iso --column downlink=DL_bitrate:kbit/s --name cork-drive
       cellbed traces add capture.pcapng --flow "udp :5201" --device 10.0.0.2
       cellbed traces add ping.txt --name rtt-frankfurt
       cellbed traces add recordings/*.up recordings/*.down --operator KPN

@@ -16,6 +16,7 @@ from cellbed.shell.mahimahi.arguments import read
 from cellbed.shell.mahimahi.shells import run
 from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
+from cellbed.support.left_out import shortened
 from cellbed.support.temporary import temporary_folder
 from cellbed.testbed.machine import certificates, process
 from cellbed.workloads.browsing.origins import Served, nginx, nginx_command
@@ -76,8 +77,8 @@ def webrecord(arguments: Sequence[str]) -> int:
         status = run(line, ShellLink(), "[record] ", serve=serve, more=more, program="mm-webrecord")
         made = recording.read(folder)
         for url, why in made.failed.items():
-            print(f"mm-webrecord: no reply: {url:.200}: {why}", file=sys.stderr)
-        warc.write(target / mahimahi.SITE, made.exchanges)
+            print(f"mm-webrecord: no reply: {shortened(url)}: {shortened(why)}", file=sys.stderr)
+        warc.write(target / mahimahi.SITE, Site(str(target), made.exchanges))
     return status
 
 
@@ -91,6 +92,8 @@ def webreplay(arguments: Sequence[str]) -> int:
     )
     path = Path(line.words[0])
     site = mahimahi.read(path) if path.is_dir() else warc.read(path if path.exists() else find(line.words[0]))
+    for entry in site.left_out.named:
+        print(f"mm-webreplay: left out: {entry}", file=sys.stderr)
     for program in ("nginx", certificates.PROGRAM, "ip"):
         if process.find(program) is None:
             package = {"nginx": "nginx-light", "ip": "iproute2"}.get(program, program)
@@ -104,7 +107,7 @@ def webreplay(arguments: Sequence[str]) -> int:
         there = inputs.text(names) if names.exists() else ""
         (folder / "hosts").write_text("\n".join([*lines, there]), encoding="utf-8")
         (folder / "resolv.conf").write_text("# All names are in /etc/hosts.\n", encoding="utf-8")
-        warc.write(folder / "site.warc", site.exchanges)
+        warc.write(folder / "site.warc", site)
 
         def serve(gateway: Gateway, stack: contextlib.ExitStack, agents: Agents) -> list[tuple[str, str]]:
             _serve(folder, addresses, gateway, stack, agents)

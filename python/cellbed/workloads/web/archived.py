@@ -51,7 +51,7 @@ def keep(site: Site, name: str, made: str, *, replace: bool) -> Entry:
     with archive.draft(about) as draft:
         file = draft.folder / f"{name}.warc.gz"
         with archive.writing():
-            warc.write(file, site.exchanges)
+            warc.write(file, site)
         draft.site = StoredSite(**dict(contents), file=file.name, sha256=sha256(file))
         of = {source.name: sha256(source)} if source.is_file() else {}
         draft.history.append(Step(what=made, of=of, tool=f"cellbed {cellbed.__version__}"))

@@ -8,34 +8,41 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cellbed.support import inputs
+from cellbed.support.left_out import LeftOut
 from cellbed.workloads.web import warc
 from cellbed.workloads.web.site import Exchange, Message, Site, SiteError, exchange, header
 
 _SCHEMES = ("http", "https")
-_AGAIN = "record the site again, or remove the file"
-
 
 SITE = "site.warc.gz"
 """File in the folders of our mm-webrecord."""
 
 
 def read(folder: Path) -> Site:
-    """Read a folder of either, in the order in which its files were written. Errors: :class:`SiteError`."""
+    """Read a folder of either, in the order in which its files were written. Files of another kind are left out.
+
+    Errors: :class:`SiteError`.
+    """
     if (folder / SITE).exists():
-        return warc.read(folder / SITE)
+        return warc.read(folder / SITE, partly=True)
     try:
-        files = sorted(folder.iterdir(), key=lambda file: (file.stat().st_mtime_ns, file.name))
-        exchanges = [_read(file) for file in files]
+        files = sorted(folder.iterdir(), key=lambda file: (file.lstat().st_mtime_ns, file.name))
     except OSError as error:
-        raise SiteError(
-            f"{error.filename or folder}: {error.strerror}: write the path of mm-webrecord's folder"
-        ) from None
+        raise SiteError(f"{folder}: {error.strerror}: write the path of mm-webrecord's folder") from None
+    exchanges, left_out = [], LeftOut()
+    for file in files:
+        try:
+            exchanges.append(_read(file))
+        except (OSError, ValueError) as error:
+            left_out.add(file.name, getattr(error, "strerror", None) or error)
     if not exchanges:
-        raise SiteError(f"{folder}: is empty: write the path of mm-webrecord's folder")
-    return Site(str(folder), exchanges)
+        why = f"no file of it is whole ({left_out.named[0]})" if left_out.count else "is empty"
+        raise SiteError(f"{folder}: {why}: write the path of mm-webrecord's folder")
+    return Site(str(folder), exchanges, left_out=left_out)
 
 
 def _read(file: Path) -> Exchange:
+    """Return the exchange of a file. Raises OSError, and ValueError for a file of another kind."""
     content = inputs.content(file, inputs.share_of_memory())
     try:
         fields = dict(_fields(content))
@@ -44,9 +51,9 @@ def _read(file: Path) -> Exchange:
         server = bytes(fields[1]).decode("ascii")
         host = header(tuple(request[1]), "host") or f"{server}:{int(fields[2])}"
         url = target if target.startswith("http") else f"{scheme}://{host}{target}"
-        return exchange(url, request, reply, server, file.stat().st_mtime)
     except (KeyError, ValueError, TypeError, IndexError):
-        raise SiteError(f"{file}: not a whole file of mm-webrecord: {_AGAIN}") from None
+        raise ValueError("not a whole file of mm-webrecord") from None
+    return exchange(url, request, reply, server, file.stat().st_mtime)
 
 
 def _message(data: bytes | int) -> Message:

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from cellbed.support.errors import CellbedError
+from cellbed.support.left_out import LeftOut
 
 Headers = tuple[tuple[str, str], ...]
 """Names and values in Latin-1, in their order."""
@@ -17,6 +18,7 @@ UNKNOWN = "1970-01-01T00:00:00Z"
 MOST_ORIGINS = 500
 """Of a site that is replayed in a scenario: each has a port."""
 PORTS = {"http": 80, "https": 443}
+_NO_URL = "not a URL of HTTP with a host name"
 _HOST = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,252}")
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _FRAMING = frozenset(
@@ -50,14 +52,17 @@ class Origin:
 
 def split(url: str) -> tuple[Origin, str]:
     """Return the origin of a URL, and its path with the query. Errors: ``ValueError`` for any but of HTTP."""
-    parts = urlsplit(url)
-    host = (parts.hostname or "").lower()
+    try:
+        parts = urlsplit(url)
+        host, port = (parts.hostname or "").lower(), parts.port
+    except ValueError:
+        raise ValueError(_NO_URL) from None
     if parts.scheme not in PORTS or not _HOST.fullmatch(host):
-        raise ValueError(f"not a URL of HTTP: {url:.200}")
+        raise ValueError(_NO_URL)
     target = (parts.path or "/") + (f"?{parts.query}" if "?" in url.partition("#")[0] else "")
     # A line of HTTP has no spaces and no characters beyond ASCII.
     target = re.sub(r"[^!-~]", lambda it: "".join(f"%{byte:02X}" for byte in it[0].encode()), target)
-    return Origin(parts.scheme, host, parts.port or PORTS[parts.scheme]), target
+    return Origin(parts.scheme, host, port or PORTS[parts.scheme]), target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +102,7 @@ def cleaned(headers: Iterable[tuple[str, str]]) -> Headers:
     """Return headers as those of an :class:`Exchange`; a value with line feeds, as browsers export cookies, becomes
     several."""
     return tuple(
-        (name, re.sub(r"[\x00-\x08\x0b-\x1f\x7f]|[^\x00-\xff]", "", line).strip())
+        (name, re.sub(r"[\x00-\x08\x0b-\x1f\x7f]|[^\x00-\xff]", "", line).strip(" \t"))
         for name, value in headers
         if _NAME.fullmatch(name) and name.lower() not in _FRAMING
         for line in value.split("\n")
@@ -116,8 +121,8 @@ def exchange(url: str, request: Message, reply: Message, server: str | None, dat
     origin, target = split(url)
     status, headers, body = _STATUS.match(reply[0]), tuple(reply[1]), reply[2]
     if status is None:
-        raise ValueError(f"the reply of {url:.200} has no status of HTTP")
-    if (header(headers, "transfer-encoding") or "").lower() == "chunked":
+        raise ValueError(f"its reply begins with '{reply[0]:.40}', no status of HTTP from 200 to 599")
+    if (header(headers, "transfer-encoding") or "").lower().strip().endswith("chunked"):
         body = chunks_joined(body)
     return Exchange(
         method=request[0].partition(" ")[0],
@@ -130,8 +135,17 @@ def exchange(url: str, request: Message, reply: Message, server: str | None, dat
         reply=cleaned(headers),
         body=body,
         address=address(server),
-        date=date if isinstance(date, str) else f"{datetime.fromtimestamp(date, UTC):%Y-%m-%dT%H:%M:%S.%fZ}",
+        date=moment(date),
     )
+
+
+def moment(date: object) -> str:
+    """Return a date in ISO 8601, from such a text or from seconds since 1970; `UNKNOWN` for another value."""
+    try:
+        it = datetime.fromisoformat(date) if isinstance(date, str) else datetime.fromtimestamp(float(str(date)), UTC)
+        return f"{it.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+    except (ValueError, OverflowError, OSError):
+        return UNKNOWN
 
 
 def address(text: str | None) -> str | None:
@@ -144,10 +158,16 @@ def address(text: str | None) -> str | None:
 
 @dataclass(frozen=True)
 class Site:
-    """A recorded site. source: for messages."""
+    """A recorded site. source: for messages; start: URL of its page, if the recording states it.
+
+    left_out: entries of the recording that are not among the exchanges; remarks: differences from the recorded site.
+    """
 
     source: str
     exchanges: Sequence[Exchange]
+    start: str | None = None
+    left_out: LeftOut = field(default_factory=LeftOut)
+    remarks: Sequence[str] = ()
 
     @cached_property
     def origins(self) -> dict[Origin, list[Exchange]]:
@@ -161,11 +181,17 @@ class Site:
     def page(self) -> str:
         """The URL of its first page. Errors: :class:`SiteError` where it has none."""
         for each in self.exchanges:
-            if each.method == "GET" and (
-                each.status in _REDIRECTS or (each.status == 200 and each.kind == "text/html")
-            ):
+            if self.start in (None, each.url) and each.method == "GET" and begins_page(each.status, each.kind):
                 return each.url
+        if self.start is not None:
+            remedy = "export its load again with contents, or choose another page with `url`"
+            raise SiteError(f"{self.source}: no reply of its page {self.start:.200}: {remedy}")
         raise SiteError(f"{self.source}: no reply is a page (text/html): record or export the load of one")
+
+
+def begins_page(status: int, kind: str) -> bool:
+    """Return whether a page can begin with a reply of this status and media type."""
+    return status in _REDIRECTS or (status == 200 and kind == "text/html")
 
 
 class Replies:
@@ -199,8 +225,10 @@ def _key(method: str, origin: str, target: str) -> tuple[str, str, str, bool]:
 
 
 def chunks_joined(body: bytes) -> bytes:
-    """Return a body without its chunked framing (RFC 9112, §7.1); one that has none, as some recorders keep it, as it
-    is."""
+    """Return a body without its chunked framing (RFC 9112, §7.1); one without, as some recorders keep it, as it is.
+
+    Raises ValueError for a body that ends within a chunk.
+    """
     parts: list[bytes] = []
     at = 0
     while (chunk := _CHUNK.match(body, at)) is not None:
@@ -209,4 +237,6 @@ def chunks_joined(body: bytes) -> bytes:
             return b"".join(parts)
         parts.append(body[chunk.end() : chunk.end() + size])
         at = chunk.end() + size + 2
-    return body
+    if at > len(body) + 2 or (at < len(body) and parts):
+        raise ValueError("its chunks are truncated or malformed")
+    return b"".join(parts) or body
