@@ -134,6 +134,7 @@ class _Migration(_Object):
     failed: str | None = None
     reason: str | None = None
     bytes: _Count | None = None
+    ports: list[_Count] = []
     phases: list[_Phase]
     facts: dict[str, float | str] = {}
 
