@@ -363,7 +363,9 @@ def _handshake(requests: pl.DataFrame) -> pl.DataFrame:
 
     taken = took(tcp)
     if tls[0] in requests.columns:
-        taken = [first + second for first, second in zip(taken, took(tls), strict=True)]
+        clear = pl.col("tls_uplink_end") == 0
+        later = [pl.when(clear).then(0).otherwise(time) for time in took(tls)]
+        taken = [first + second for first, second in zip(taken, later, strict=True)]
     was_open = pl.col("opening_ns") == pl.col("sent_ns")
     return requests.with_columns(
         pl.when(was_open).then(0).otherwise(time).alias(name) for name, time in zip(ways, taken, strict=True)
