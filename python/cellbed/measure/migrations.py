@@ -179,7 +179,7 @@ def _as_seen(requests: pl.DataFrame, account: dict[str, Any], since: float, unti
     if len(of_users):
         worst, sizes = of_users.row(-1, named=True), of_users["gap"].to_numpy()
         name = worst["endpoint"] if worst["port"] is None else f"{worst['endpoint']}, port {worst['port']}"
-        found |= {"gap_s": worst["gap"], "gap_at_s": worst["previous"], "gap_user": name}
+        found |= {"gap_s": worst["gap"], "gap_at_s": worst["reply"] - worst["gap"], "gap_user": name}
         found["gap_p50_s"] = percentile_value(sizes, 0.5)
         found["gap_p90_s"] = percentile_value(sizes, 0.9) if len(sizes) >= LEAST_USERS else None
     return found
@@ -210,33 +210,31 @@ def _with_users(table: pl.DataFrame) -> pl.DataFrame:
 def _gaps(table: pl.DataFrame) -> pl.DataFrame:
     """Return the good replies to each user with the time since the previous one: ``gap``.
 
-    Of a time for which the user had not asked, only as much counts as is usual at its endpoint (P90): a connection that
-    a client keeps in reserve is no user that waits. A request without a good reply is one that it has asked.
+    Of a time in which the user asked nothing only as much counts as is usual at its endpoint (P90): a connection that a
+    client keeps in reserve is no user that waits. Behind a request without a good reply the user waited until a new
+    connection of its endpoint had a reply.
     """
-    replies = table.drop_nulls(["reply", "user"]).sort("user", "reply")
-    replies = replies.with_columns(
-        previous=pl.col("reply").shift(1).over("user"),
-        is_new=(pl.col("port") != pl.col("port").shift(1)).over("user").fill_null(False),
-    ).drop_nulls("previous")
-    failed = table.filter(pl.col("reply").is_null())
-    asked = pl.col("intended")
-    for number, by in enumerate(("user", "endpoint")):  # a client that connects again may fail without a connection
-        of = failed.filter(pl.col("user").is_not_null() if by == "user" else pl.col("port").is_null())
-        replies = replies.sort("previous").join_asof(
-            of.select(by, **{f"failed_{number}": "intended"}).sort(f"failed_{number}"),
-            left_on="previous",
-            right_on=f"failed_{number}",
-            by=by,
-            strategy="forward",
-            check_sortedness=False,
-        )
-        is_its = pl.lit(True) if by == "user" else pl.col("is_new")
-        asked = pl.min_horizontal(asked, pl.when(is_its).then(f"failed_{number}"))
-    idle = (asked - pl.col("previous")).clip(0)
-    usual = pl.col("idle").quantile(0.9, "higher").over("endpoint")
-    return replies.with_columns(idle=idle).with_columns(
-        gap=pl.col("reply") - pl.col("previous") - (pl.col("idle") - usual).clip(0)
-    )
+    known = table.drop_nulls(["reply", "user"]).sort("user", "reply")
+    rows = known.with_columns(previous=pl.col("reply").shift(1).over("user")).drop_nulls("previous")
+    unanswered = table.filter(pl.col("reply").is_null())
+    opened = known.group_by("endpoint", "port").agg(opened=pl.col("reply").min())
+
+    def followed(rows: pl.DataFrame, at: str, by: str, times: pl.DataFrame, name: str) -> pl.DataFrame:
+        """Add the next of some times after a column of rows."""
+        times = times.select(by, pl.col(times.columns[-1]).alias(name)).drop_nulls().sort(name)
+        keys = {"left_on": at, "right_on": name, "by": by, "strategy": "forward", "check_sortedness": False}
+        return rows.sort(at, nulls_last=True).join_asof(times, **keys)  # type: ignore[arg-type]
+
+    rows = followed(rows, "previous", "user", unanswered.select("user", "intended"), "failed")
+    of_none = unanswered.filter(pl.col("user").is_null()).select("endpoint", "intended")
+    rows = followed(rows, "previous", "endpoint", of_none, "failed_of_none")
+    failed = pl.min_horizontal("failed", "failed_of_none")
+    rows = rows.with_columns(failed=pl.when(failed < pl.col("reply")).then(failed))
+    rows = followed(rows, "failed", "endpoint", opened.select("endpoint", "opened"), "resumed")
+    idle = (pl.min_horizontal("intended", "failed") - pl.col("previous")).clip(0)
+    unasked = (idle - idle.quantile(0.9, "higher").over("endpoint")).clip(0)
+    unasked += (pl.col("intended") - pl.col("resumed")).clip(0).fill_null(0.0)
+    return rows.with_columns(gap=pl.col("reply") - pl.col("previous") - unasked)
 
 
 def _quantile(table: pl.DataFrame, quantile: float) -> float | None:
