@@ -467,14 +467,22 @@ def test_listening_ports_are_read_from_the_kernels_tables() -> None:
     assert all(unmodified.is_loopback(each) for port in (8080, 80) for each in unmodified.listening(bound)[port])
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
-def test_a_server_that_other_nodes_do_not_reach_is_an_error_with_the_remedy(site: Site, address: str) -> None:
+@pytest.mark.parametrize(("address", "by_http"), [("127.0.0.1", False), ("::1", False), ("127.0.0.1", True)])
+def test_a_server_that_other_nodes_do_not_reach_is_an_error_with_the_remedy(
+    site: Site, address: str, by_http: bool
+) -> None:
     port = free_port()
     family = "AF_INET6" if ":" in address else "AF_INET"
     code = (
         f"import socket, time; s = socket.create_server(('{address}', {port}), family=socket.{family}); time.sleep(600)"
     )
-    text = site.refusal(site.python(code, ready=Ready(port=port), reached=True))
+    ready = Ready(port=port)
+    if by_http:
+        code = (
+            f"import http.server as h; h.HTTPServer(('{address}', {port}), h.SimpleHTTPRequestHandler).serve_forever()"
+        )
+        ready = Ready(http=f"http://localhost:{port}/")
+    text = site.refusal(site.python(code, ready=ready, reached=True))
     assert f"listens on {address} alone (port {port}), which other nodes do not reach" in text
     assert "--host 0.0.0.0" in text
 

@@ -228,6 +228,14 @@ fn a_light_workload_takes_a_tenth_of_the_slowest_second() {
         let load = f64::from(train) * 8.0 * 1400.0 * 1e9 / gap as f64;
         assert!(load <= 0.1001 * slowest, "{load} of {slowest}");
         assert!(train >= 5 && gap <= 260_000_000, "{train} in {gap}");
+        // Behind an outage of a second, a fiftieth of the mean.
+        let paused = DirectionCalibration {
+            slowest_bps: Some(0),
+            ..side.clone()
+        };
+        let gap = paused.light_gap_ns(paused.light_train());
+        let load = f64::from(paused.light_train()) * 8.0 * 1400.0 * 1e9 / gap as f64;
+        near(load, 0.02 * paused.saturated_bps as f64, 0.3);
     }
 }
 

@@ -263,7 +263,8 @@ def around(moves: Sequence[Mapping[str, Any]], label: str) -> str:
     done = [each for each in moves if each["failed"] is None and each["end_s"] is not None]
     if key is None or not done:
         return ""
-    return " → ".join(map(duration, [done[0][f"before_{key}"], *(each[f"after_{key}"] for each in done)]))
+    values = list(map(duration, [done[0][f"before_{key}"], *(each[f"after_{key}"] for each in done)]))
+    return " → ".join(values if len(values) <= 5 else [*values[:3], "…", values[-1]])
 
 
 OF_UNIT: dict[str, Callable[[float], str]] = {"s": duration, "B": size, "Mbit/s": rate, "": number}

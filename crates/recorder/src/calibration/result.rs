@@ -141,9 +141,11 @@ impl LengthProfile {
     }
 }
 
-/// Share of the slowest second's capacity that a light workload takes at most.
+/// Share of the slowest second's capacity that a light workload takes at most, and, where that second is one of an
+/// outage, of the mean.
 const LIGHT_SHARE: f64 = 0.1;
-/// Gap to which trains are made shorter, and longest one of shortest trains.
+const LIGHT_SHARE_OF_MEAN: f64 = 0.02;
+/// Gap to which trains are made shorter, and longest one of the shortest trains.
 const LIGHT_GAP_NS: f64 = 250e6;
 const LONGEST_GAP_NS: f64 = 1e9;
 
@@ -161,7 +163,9 @@ impl DirectionCalibration {
     }
 
     fn light_bps(&self) -> f64 {
-        LIGHT_SHARE * self.slowest_bps.unwrap_or(self.saturated_bps) as f64
+        let mean = self.saturated_bps as f64;
+        let slowest = self.slowest_bps.map_or(mean, |bps| bps as f64);
+        (LIGHT_SHARE * slowest).max(LIGHT_SHARE_OF_MEAN * mean)
     }
 
     /// When the last of `packets` packets sent at once to a cold link is there, after the first, ns: R_N(N) of the

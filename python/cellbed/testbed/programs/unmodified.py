@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from cellbed.support import inputs
 from cellbed.support.errors import printable
@@ -461,22 +462,24 @@ class UnmodifiedProgram:
         if ready.file is not None:
             return self._succeeds(lambda: self._node.spawn(["test", "-e", str(ready.file)], folder=self.command.folder))
         if ready.http is not None:
-            return self._succeeds(lambda: self._fetch(str(ready.http)))
+            port = urlsplit(ready.http).port or 80
+            return self._succeeds(lambda: self._fetch(str(ready.http))) and self._serves(port, elsewhere=True)
         if ready.command:
             return self._succeeds(self._run_command)
         return True
 
-    def _serves(self, port: int) -> bool:
-        """Return whether a program listens on a port. Where other nodes cannot reach it, that is a failure."""
+    def _serves(self, port: int, *, elsewhere: bool = False) -> bool:
+        """Return whether a program listens on a port. Where other nodes cannot reach it, that is a failure. elsewhere:
+        it may listen on another node."""
         addresses = self._listening().get(port, set())
         confined, self._confined = self._confined, all(is_loopback(each) for each in addresses)
         if not addresses or not self._confined:
-            return bool(addresses)
+            return bool(addresses) or elsewhere
         where = (
             f"listens on {', '.join(sorted(map(str, addresses)))} alone (port {port}), which other nodes do not reach"
         )
         if not self.command.reached:
-            self.notes.append(f"{self.name} {where}")
+            self.notes = [*(note for note in self.notes if where not in note), f"{self.name} {where}"]
             return True
         if confined:  # for the second time: it may open one socket after the other
             self._fail(f"{where}: let it listen on all addresses, such as with --host 0.0.0.0")
