@@ -16,6 +16,8 @@ LONGER = 1.5
 """Times the usual gap between replies, above which requests count as delayed by one."""
 LEAST_USERS = 10
 """Users of which the P90 is not the maximum."""
+_ROUNDED_S = 1e-6
+"""More than what rounding does to times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +192,8 @@ def _with_users(table: pl.DataFrame) -> pl.DataFrame:
     connection, or several of which each begins after the one before has ended, as of a client that connects again.
     Requests without a known connection have the only user of their endpoint, or none."""
     latest = pl.col("reply").cum_max().shift(1).over("endpoint")  # rows are by intended time
-    overlapping = table.drop_nulls("reply").filter(pl.col("intended") < latest).select(pl.col("endpoint").unique())
+    early = pl.col("intended") < latest - _ROUNDED_S
+    overlapping = table.drop_nulls("reply").filter(early).select(pl.col("endpoint").unique())
     several = table.join(overlapping, on="endpoint", how="semi").drop_nulls(["reply", "port"])
     spans = several.group_by("endpoint", "port").agg(first=pl.col("reply").min(), last=pl.col("reply").max())
     spans = spans.sort("first", "endpoint", "port")
