@@ -312,11 +312,11 @@ def _attach_packets(requests: pl.DataFrame, application: Description, streams: S
                 shaken = part[f"tls_{way}_end"].fill_null(0).to_numpy()
                 tls_first[rows] = connection.entry(np.minimum(shaken - 1, 0))
                 tls_completing[rows] = connection.completion(shaken)
-        if way == "uplink":
-            served = np.where(completing == NEVER, first, completing)  # the first may be one to where it was before
-            destination = _pick(streams.crossings.destination.astype(np.int64), served)
-            names = [streams.crossings.vertices.get(vertex) for vertex in destination]
-            requests = requests.with_columns(server=pl.Series(names, dtype=pl.String))
+        # The end that replied has served a request whose service had moved meanwhile.
+        ends = streams.crossings.destination if way == "uplink" else streams.crossings.source
+        names = [streams.crossings.vertices.get(vertex) for vertex in _pick(ends.astype(np.int64), first)]
+        destined = ["server"] if way == "downlink" else []
+        requests = requests.with_columns(server=pl.coalesce(pl.Series(names, dtype=pl.String), *destined))
         passages, entered, completed = streams.crossings, pl.col(f"{way}_entered_ns"), pl.col(f"{way}_completed_ns")
         lost = pl.max_horizontal(_pick(streams.crossings.entered, original), entered)
         resent = pl.when(completed.is_not_null()).then(completed - lost)
