@@ -67,6 +67,37 @@ def read(folder: Path, *logs: Log, t0: int = 0, **description: Any) -> pl.DataFr
     return read_connections(folder, run | description)
 
 
+def test_a_connection_that_moves_with_its_service_is_one(tmp_path: Path) -> None:
+    there, later = Log(), Log()
+    there.up(0, 99, 0)
+    there.down(20, 499, 0)
+    there.up(40, 100, 50)
+    there.down(70, 500, 1000)
+    later.up(300, 150, 50)
+    later.down(330, 1500, 1000)
+    for number, record in enumerate(later.records):
+        direction = {2: 4, 3: 5}.get(record[5], record[5])
+        ends = (2 * end for end in record[-2:])  # cloud-0 is vertex 2
+        later.records[number] = (*record[:5], direction, *record[6:-2], *ends)
+    description = {
+        "directions": [
+            *DIRECTIONS,
+            {"index": 4, "from": "tower", "to": "cloud-0"},
+            {"index": 5, "from": "cloud-0", "to": "tower"},
+        ],
+        "nodes": [*NODES, {"name": "cloud-0"}],
+        "migrations": [{"source": "edge-0", "target": "cloud-0", "ports": [80]}],
+    }
+    (row,) = read(tmp_path, there, later, **description).to_dicts()
+    assert (row["client"], row["server"], row["to_server_bytes"], row["to_client_bytes"]) == (
+        "phone-0",
+        "edge-0",
+        100,
+        2000,
+    )
+    assert row["to_client_last_s"] == pytest.approx(0.34)
+
+
 def parts(row: dict[str, Any]) -> dict[str, float]:
     """Those that are not zero, ms."""
     return {name: round(row[f"part_{name}"] * 1e3, 6) for name in PARTS if row[f"part_{name}"]}

@@ -26,7 +26,7 @@ def requests(rows: list[tuple[float, float | None, str | None]]) -> pl.DataFrame
     """Requests of an application: intended, latency, server."""
     table = pl.DataFrame(rows, schema=["intended_s", "latency_s", "server"], orient="row")
     status = pl.when(pl.col("latency_s").is_null()).then(pl.lit("lost")).otherwise(pl.lit("ok"))
-    return table.with_columns(status=status, app=pl.lit("shop"))
+    return table.with_columns(status=status, app=pl.lit("shop"), endpoint=pl.lit("phone-0"))
 
 
 BEFORE = [(float(second), 0.2, "cloud-0") for second in range(10)]
@@ -48,6 +48,73 @@ def test_requests_meanwhile_are_served_by_either_node_delayed_or_failed() -> Non
     assert found.usual_gap_s == pytest.approx(1.0)
     assert (found.served_before, found.delayed, found.failed_requests, found.served_after) == (2, 2, 1, 0)
     assert found.first_reply_s == pytest.approx(3.9)
+
+
+Row = tuple[str, int, float, float | None]
+
+
+def of_users(*rows: Row) -> pl.DataFrame:
+    """Requests: endpoint, local port, intended, latency."""
+    table = pl.DataFrame(rows, schema=["endpoint", "local_port", "intended_s", "latency_s"], orient="row")
+    status = pl.when(pl.col("latency_s").is_null()).then(pl.lit("lost")).otherwise(pl.lit("ok"))
+    return table.with_columns(status=status, app=pl.lit("shop"), server=pl.lit("cloud-0"))
+
+
+def user(number: int, *, silent: tuple[float, float], port: int = 0, overlaps: bool = False) -> list[Row]:
+    """Requests each second of a user of an endpoint of its own, or of phone-0, where they overlap those of others. It
+    waits for a time for the reply to one."""
+    begin, end = silent
+    latency, rows = 0.55 if overlaps else 0.05, list[Row]()
+    for at in (second + number * 0.1 for second in range(30)):
+        if not begin <= at + latency <= end:
+            rows.append(("phone-0" if overlaps else f"phone-{number}", port or 4000 + number, at, latency))
+        elif at + latency < begin + 1 and end < 30:
+            rows.append((rows[-1][0], rows[-1][1], at, end - at))
+    return rows
+
+
+@pytest.mark.parametrize("overlaps", [False, True], ids=["of an endpoint each", "of one endpoint"])
+def test_each_user_has_its_gap_and_the_worst_does_not_shrink_with_more_users(overlaps: bool) -> None:
+    worst, last = [], 10.55 if overlaps else 10.05
+    for count in (1, 3, 5):
+        rows = [row for each in range(count) for row in user(each, silent=(11, 13 - each * 0.2), overlaps=overlaps)]
+        (found,) = migration_summaries({"migrations": [MOVE]}, of_users(*rows))
+        assert found.users == count
+        assert found.gap_s is not None
+        worst.append(found.gap_s)
+    assert worst == pytest.approx([13 - last] * 3)
+    assert found.gap_user == "phone-0, port 4000"
+    assert found.gap_p50_s == pytest.approx(13 - last - 2 * 0.3)
+    assert found.gap_p90_s is None  # of five users it would be the maximum
+    assert found.usual_gap_s == pytest.approx(1.0)
+
+
+def test_a_user_that_connects_again_is_the_same_user() -> None:
+    rows = list[Row]()
+    for number in range(3):
+        before = user(number, silent=(11, 99), overlaps=True)
+        after = [row for row in user(number, silent=(50, 50), port=5000 + number, overlaps=True) if row[2] >= 13]
+        rows += [*before, *after, ("phone-0", 4000 + number, 11.0 + number * 0.1, None)]
+    (found,) = migration_summaries({"migrations": [MOVE]}, of_users(*rows))
+    assert found.users == 3
+    # Replies at 10.55, 10.65, 10.75 and 13.55, 13.65, 13.75 s. Which of the new connections is whose is not known.
+    assert found.gap_p50_s == pytest.approx(3.0)
+    assert found.gap_s == pytest.approx(3.0, abs=0.2 + 1e-9)
+
+
+def test_a_connection_kept_in_reserve_is_no_user_that_waits() -> None:
+    busy = user(0, silent=(50, 50), overlaps=True)
+    reserve: list[Row] = [("phone-0", 6000, at, 0.1) for at in (1.0, 2.0, 28.0)]
+    (found,) = migration_summaries({"migrations": [MOVE]}, of_users(*busy, *reserve))
+    assert found.gap_s is not None
+    assert found.gap_s < 2
+
+
+def test_endpoints_without_a_reply_since_the_migration_are_counted() -> None:
+    lost: list[Row] = [("phone-1", 4001, float(second), None) for second in range(14, 20)]
+    rows = [*user(0, silent=(11, 13)), *user(1, silent=(11, 99)), *lost]
+    (found,) = migration_summaries({"migrations": [MOVE]}, of_users(*rows))
+    assert (found.users, found.silent_endpoints) == (2, 1)
 
 
 def test_a_move_has_paid_when_later_requests_have_gained_what_those_meanwhile_lost() -> None:

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,16 @@ def test_parts_are_those_of_programs_and_links_and_add_up_to_the_latency(measure
         row = rows[line["request"]]
         assert row["latency_s"] == pytest.approx((line["reply_ns"] - line["intended_ns"]) / 1e9)
         assert row["intended_s"] == pytest.approx((line["intended_ns"] - t0) / 1e9)
+
+
+def test_servers_without_a_request_are_named(measured_run: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(measured_run, tmp_path / "run")
+    assert not any("no request went to" in each for each in collect(run).warnings)
+    description = read_run(run)
+    (application,) = description["applications"]
+    application["servers"] = [*application["servers"], "edge-1", "edge-2"]
+    (run / "run.json").write_text(json.dumps(description))
+    assert "no request went to edge-1, edge-2: all were served by edge-0" in collect(run).warnings
 
 
 def test_the_time_in_a_proxy_is_a_part(tmp_path: Path) -> None:

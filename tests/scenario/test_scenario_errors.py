@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -10,9 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
 from cellbed.experiments.virtual import run as prediction
 from cellbed.scenario import ScenarioError, load, parse
+from cellbed.scenario.fields import Command
 from cellbed.testbed import testbed
 from cellbed.testbed.plan import make_plan
 from cellbed.testbed.testbed import congestion_problem
@@ -51,6 +54,14 @@ MISTAKES = {
         )
         for image in ("", "--help", "a\\u0000b", "a b")
     },
+    "loss in per cent as number": Mistake("queue =", "loss = 5\nqueue =", 18, "links.mobile.loss", ("0.05", "'5 %'")),
+    "nodes of a program beside it": Mistake(
+        "[workload]",
+        '[apps.web]\nkind = "http"\non = "edge"\nurl = "http://{server.address}/"\nrate = "1 /s"\n[workload]',
+        26,
+        "apps.web.on",
+        ("unknown key here", "[apps.web.server]"),
+    ),
     "duration as number": Mistake('"60 s"', "60", 2, "duration", ("60 has no unit", "'60 s'")),
     "unknown unit": Mistake('"60 s"', '"60 sec"', 2, "duration", ("unknown unit", "'60 s'")),
     "negative delay": Mistake('"10 ms"', '"-10 ms"', 17, "links.mobile.base_delay", ("negative", "'10 ms'")),
@@ -271,6 +282,38 @@ def test_all_mistakes_are_reported_in_order_of_lines(tmp_path: Path) -> None:
     lines = _error(_write(tmp_path, text)).splitlines()
     keys = [line.split(": ")[1] for line in lines]
     assert keys == ["duration", "links.mobile.qeue", "workload.rate"]
+
+
+@pytest.mark.parametrize(
+    ("command", "syntax"),
+    [
+        ("a | b", "|"),
+        ("a && b", "&&"),
+        ("a; b", ";"),
+        ("a > b", ">"),
+        ("a 2>&1", "2>"),
+        ("a < b", "<"),
+        ("a $HOME", "$H"),
+        ("cp *.txt b", "*"),
+        ("a `b`", "`"),
+        ("a &", "&"),
+    ],
+)
+def test_syntax_of_shells_in_a_command_is_an_error_that_names_sh(command: str, syntax: str) -> None:
+    role = TypeAdapter(Command)
+    with pytest.raises(ValidationError) as refused:
+        role.validate_python(command)
+    assert f"has {syntax!r}, and no shell runs it" in str(refused.value)
+    assert "sh" in role.validate_python(f"sh -c '{command}'")
+    assert role.validate_python(["a", syntax]) == ["a", syntax]
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["psql -c 'SELECT * FROM a; b'", "curl http://a/?b=1&c=2", "uvicorn --forwarded-allow-ips=*", 'a "$b" \\*'],
+)
+def test_words_that_a_shell_would_pass_on_are_a_command(command: str) -> None:
+    assert TypeAdapter(Command).validate_python(command) == shlex.split(command)
 
 
 @pytest.mark.parametrize(

@@ -466,4 +466,37 @@ def test_listening_ports_are_read_from_the_kernels_tables() -> None:
    2: 00000000000000000000000000000000:0050 00000000000000000000000000000000:0000 0A 0:0 0:0 0 0 0 3
    3: 00000000:0035 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 4 2 0 0
 """
-    assert unmodified.listening_ports(table) == {8080, 80, 53}
+    found = unmodified.listening(table)
+    assert {port: set(map(str, each)) for port, each in found.items()} == {
+        8080: {"0.0.0.0"},
+        80: {"::"},
+        53: {"0.0.0.0"},
+    }
+    bound = "  0: 0100007F:1F90 00000000:0000 0A 0\n  1: 0000000000000000FFFF00000100007F:0050 0:0000 0A 0\n"
+    assert all(unmodified.is_loopback(each) for port in (8080, 80) for each in unmodified.listening(bound)[port])
+
+
+@pytest.mark.parametrize(("address", "by_http"), [("127.0.0.1", False), ("::1", False), ("127.0.0.1", True)])
+def test_a_server_that_other_nodes_do_not_reach_is_an_error_with_the_remedy(
+    site: Site, address: str, by_http: bool
+) -> None:
+    port = free_port()
+    family = "AF_INET6" if ":" in address else "AF_INET"
+    code = (
+        f"import socket, time; s = socket.create_server(('{address}', {port}), family=socket.{family}); time.sleep(600)"
+    )
+    ready = Ready(port=port)
+    if by_http:
+        code = (
+            f"import http.server as h; h.HTTPServer(('{address}', {port}), h.SimpleHTTPRequestHandler).serve_forever()"
+        )
+        ready = Ready(http=f"http://localhost:{port}/")
+    text = site.refusal(site.python(code, ready=ready, reached=True))
+    assert f"listens on {address} alone (port {port}), which other nodes do not reach" in text
+    assert "--host 0.0.0.0" in text
+
+
+def test_a_server_for_its_own_node_alone_is_noted(site: Site) -> None:
+    port = free_port()
+    (program,) = site.start(site.python(LISTEN, str(port), ready=Ready(port=port)))
+    assert program.notes == [f"{program.name} listens on 127.0.0.1 alone (port {port}), which other nodes do not reach"]

@@ -17,6 +17,7 @@ from cellbed.support.readable import alike
 from cellbed.testbed.links.emulator import Emulator
 from cellbed.testbed.machine import cgroups
 from cellbed.testbed.machine.cgroups import Group, LimitsError
+from cellbed.testbed.machine.contention import contention, describe
 from cellbed.testbed.machine.process import Place
 from cellbed.testbed.nodes.backend import Setup
 from cellbed.testbed.nodes.namespace import NamespaceNode
@@ -78,6 +79,21 @@ def test_equal_lines_of_many_nodes_are_one() -> None:
     assert phones == "phone-0 CPU limit: expected 1 CPUs, measured 0.2 CPUs (and 63 more like this)"
     failed = [Proof(f"phone-{n} CPU limit", 0.2, 0.1, "CPUs", ok=False, note="not its limit") for n in range(64)]
     assert len(str(ProofError(failed)).splitlines()) == 2
+
+
+def test_a_busy_machine_is_named_as_the_cause_of_a_failed_proof() -> None:
+    assert describe(1.2, 2, 0.3, 0.0) == ""
+    assert describe(1.2, 2, None, 0.0) == ""
+    failed = [Proof("mobile-0.uplink rate", 62.3, 31.31, "Mbit/s", ok=False)]
+    assert "does not match the scenario" in str(ProofError(failed))
+    for busy in (describe(29.0, 2, 0.98, 0.0), describe(0.5, 2, 0.9, 0.0), describe(0.5, 2, None, 0.4)):
+        text = str(ProofError(failed, busy))
+        assert text.startswith("the testbed could not be measured, so the workload was not started:\n  mobile-0.uplink")
+        assert "the machine is busy, which may be the cause: load" in text
+        assert "repeat it when other programs have ended" in text
+    assert "98% of the last minute (PSI)" in describe(29.0, 2, 0.98, 0.0)
+    assert "the hypervisor gave 40% of them to others" in describe(0.5, 2, None, 0.4)
+    assert contention() == "" or contention().startswith("the machine is busy")
 
 
 def test_limits_that_exceed_the_machine_are_errors_of_their_lines(tmp_path: Path) -> None:

@@ -291,14 +291,23 @@ def test_an_own_rule_chooses_the_renditions(tmp_path: Path, protocol: str) -> No
     assert set(chunks.filter(pl.col("chunk") > 0)["step"]) == {"1080p"}
 
 
-@real
-@pytest.mark.slow
-def test_a_rule_that_is_no_javascript_is_an_error_before_the_video(tmp_path: Path) -> None:
-    (tmp_path / "rule.js").write_text("\nfunction rule( { return 0 }\n")
+@pytest.mark.parametrize(
+    ("rule", "problem"),
+    [
+        pytest.param(
+            "\nfunction rule( { return 0 }\n",
+            "rule.js, line 2: SyntaxError",
+            marks=pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed"),
+        ),
+        ("function choose() { return 0 }\n", "rule.js has no function rule: write function rule("),
+    ],
+)
+def test_a_file_that_is_no_rule_is_an_error_of_a_dry_run(tmp_path: Path, rule: str, problem: str) -> None:
+    (tmp_path / "rule.js").write_text(rule)
     (tmp_path / "x.toml").write_text(f'{HEAD}{NODES}\n{APP}abr = "rule.js"\n')
-    done = cellbed("run", tmp_path / "x.toml", "--no-limits", "--out", tmp_path / "runs")
-    assert done.returncode != 0
-    assert "rule.js, line 2: SyntaxError" in done.stderr
+    done = cellbed("run", tmp_path / "x.toml", "--dry-run")
+    assert done.returncode == 2
+    assert problem in done.stderr
 
 
 @real

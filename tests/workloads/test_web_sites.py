@@ -381,6 +381,37 @@ def test_versions_of_a_replay_by_caddy(tmp_path: Path, keys: str, protocol: str)
     assert "requests matched no recorded one" in said
 
 
+@pytest.mark.needs_tun
+@pytest.mark.timeout(400)
+@needs_browser
+@needs_nginx
+@pytest.mark.parametrize(
+    ("secured", "versions"),
+    [([], "over HTTP/1.1,"), (["cdn"], "over HTTP/2, without TLS HTTP/1.1,")],
+    ids=["without TLS", "mixed"],
+)
+def test_origins_without_tls_are_served_so_and_their_loads_have_parts(
+    tmp_path: Path, secured: list[str], versions: str
+) -> None:
+    text = json.dumps(har()).replace("https://", "http://")
+    for name in secured:
+        text = text.replace(f"http://{name}.", f"https://{name}.")
+    (tmp_path / "shop.har").write_text(text)
+    done = cellbed("web", "import", tmp_path / "shop.har", "-o", tmp_path / "shop.warc.gz")
+    assert done.returncode == 0, done.stderr
+    loads, objects, output = _replayed(tmp_path, "")
+    assert versions in output
+    good = objects.filter(status="ok")
+    assert {row["url"].partition(":")[0] + " " + row["protocol"] for row in good.iter_rows(named=True)} == {
+        "http http/1.1",
+        *(["https h2"] if secured else []),
+    }
+    assert good["residual_s"].null_count() == 0
+    assert loads.filter(status="ok")["residual_s"].null_count() == 0
+    opened = good.filter(pl.col("part_connect_uplink") > 0)
+    assert len(opened.filter(pl.col("url").str.starts_with("http:"))) > 0
+
+
 NGINX = """
 daemon off; master_process off; pid nginx.pid; error_log stderr;
 events {{}}

@@ -6,6 +6,7 @@ use cellbed_link::*;
 use cellbed_recorder::calibration::{
     Calibration, CalibrationError, Calibrator, DirectionCalibration, LengthProfile,
 };
+use cellbed_recorder::packet::Way;
 use cellbed_recorder::virtual_network::VirtualNetwork;
 
 fn ms(millis: u64) -> Duration {
@@ -170,7 +171,7 @@ fn losses_are_borne_until_there_are_too_many() {
         stages.extend(constant(rate, Some(500_000), ms(20)));
         stages
     };
-    let calibration = calibrated(lossy(0.02, 10_000_000), lossy(0.02, 40_000_000));
+    let calibration = calibrated(lossy(0.003, 10_000_000), lossy(0.003, 40_000_000));
     let down = &calibration.directions.downlink;
     near(down.saturated_bps as f64, 40e6, 0.01);
     near(down.queue_bytes.unwrap() as f64, 500e3, 0.05);
@@ -182,9 +183,60 @@ fn losses_are_borne_until_there_are_too_many() {
     };
     let error = failed(lossy(0.9, 10_000_000), lossy(0.9, 40_000_000));
     assert!(matches!(error, CalibrationError::Lost { .. }), "{error}");
+    let error = failed(lossy(0.0, 10_000_000), lossy(0.03, 40_000_000));
+    assert!(
+        matches!(
+            error,
+            CalibrationError::Lossy {
+                way: Way::Downlink,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert!(error.to_string().contains("--light-train"), "{error}");
     let error = failed(lossy(1.0, 10_000_000), lossy(0.0, 40_000_000));
     let text = error.to_string();
     assert!(text.starts_with("nothing arrived uplink"), "{text}");
+}
+
+/// A second of 40 Mbit/s, then one of 8 Mbit/s.
+fn varying() -> Vec<StageConfig> {
+    let fast = (1..3333_u64).map(|packet| packet * 3 / 10);
+    let slow = (0..666_u64).map(|packet| 1000 + packet * 3 / 2);
+    let text: String = fast.chain(slow).map(|at| format!("{at}\n")).collect();
+    let trace = Trace::parse(text.as_bytes()).unwrap();
+    let queue = Discipline::DropTail(Limit {
+        packets: None,
+        bytes: Some(Bytes(200_000)),
+    });
+    let bottleneck = BottleneckConfig {
+        queue,
+        ..BottleneckConfig::new(Schedule::looped(Arc::new(trace)))
+    };
+    vec![bottleneck.into(), DelayConfig::Fixed(ms(10)).into()]
+}
+
+#[test]
+fn a_light_workload_takes_a_tenth_of_the_slowest_second() {
+    let calibration = calibrated(varying(), varying());
+    for way in Way::BOTH {
+        let side = calibration.directions.of(way);
+        let slowest = side.slowest_bps.unwrap() as f64;
+        assert!((7e6..12e6).contains(&slowest), "{slowest}"); // seconds of the saturation begin at another time
+        let (train, gap) = (side.light_train(), side.light_gap_ns(side.light_train()));
+        let load = f64::from(train) * 8.0 * 1400.0 * 1e9 / gap as f64;
+        assert!(load <= 0.1001 * slowest, "{load} of {slowest}");
+        assert!(train >= 5 && gap <= 260_000_000, "{train} in {gap}");
+        // Behind an outage of a second, a fiftieth of the mean.
+        let paused = DirectionCalibration {
+            slowest_bps: Some(0),
+            ..side.clone()
+        };
+        let gap = paused.light_gap_ns(paused.light_train());
+        let load = f64::from(paused.light_train()) * 8.0 * 1400.0 * 1e9 / gap as f64;
+        near(load, 0.02 * paused.saturated_bps as f64, 0.3);
+    }
 }
 
 #[test]

@@ -28,6 +28,7 @@ from cellbed.testbed.clean import clean, close, kill_marked
 from cellbed.testbed.links.emulator import Emulator, EmulatorError
 from cellbed.testbed.links.live import control_path
 from cellbed.testbed.machine import certificates, cgroups
+from cellbed.testbed.machine.contention import contention
 from cellbed.testbed.machine.flows import sampled
 from cellbed.testbed.machine.process import Place, Process
 from cellbed.testbed.machine.signals import Interruption, hang_ups_ignored
@@ -63,6 +64,8 @@ if TYPE_CHECKING:
     from cellbed.measure.meter import Meter
     from cellbed.measure.verdicts import Verdict
 
+QUIET_S = 10.0
+"""Longest silence of the proof."""
 DISTURBED = 4
 """Exit status of a run that is complete and disturbed, where that was asked for."""
 UNMET = 5
@@ -515,11 +518,19 @@ def _prove(plan: Plan, bed: Testbed, listener: Listener, state: RunState) -> Non
     listener.phase("measuring limits and links against what was asked")
     nodes = [(node, bed.nodes[node.name]) for node in plan.nodes]
     limited = [Limited(node, backend.group, backend) for node, backend in nodes if backend.group is not None]
-    state.proof += prove_limits(limited, len(os.sched_getaffinity(0)))
-    state.proof += prove_links(plan, bed.emulator)
+    shown_s = time.monotonic()
+
+    def progress(text: str) -> None:
+        nonlocal shown_s
+        if time.monotonic() > shown_s + QUIET_S:
+            shown_s = time.monotonic()
+            listener.note(f"still measuring: {text}")
+
+    state.proof += prove_limits(limited, len(os.sched_getaffinity(0)), progress)
+    state.proof += prove_links(plan, bed.emulator, progress)
     failed = [proof for proof in state.proof if not proof.ok]
     if failed:
-        raise ProofError(failed)
+        raise ProofError(failed, contention())
     state.warnings += [str(proof) for proof in state.proof if not proof.reached]
 
 

@@ -20,7 +20,18 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cellbed.measure.packets import RECORD, TCP, UDP, Crossings, Integers, crossings, packet_parts
+from cellbed.measure.packets import (
+    RECORD,
+    TCP,
+    UDP,
+    Crossings,
+    Integers,
+    Places,
+    crossings,
+    home,
+    packet_parts,
+    places,
+)
 from cellbed.measure.run_folder import applications_of, clocks
 from cellbed.measure.services import divide_connections
 from cellbed.measure.streams import LEAST_FULL, NEVER, OPTIONS, cut, next_open
@@ -100,7 +111,8 @@ def read_connections(run: Path, description: dict[str, Any], skip_ns: int = 0) -
     it opened; description: the content of ``run.json``. The columns are those of :data:`SCHEMA`. skip_ns: what of the
     schedule is left out, first. A connection that was open then counts from its end on, and has no connect_s.
 
-    app: the application that it belongs to, null if unknown. client: the node that sent the first packet. opened_ns:
+    app: the application that it belongs to, null if unknown. client: the node that sent the first packet. server: the
+    other one, from which the connection may have moved with its service. opened_ns:
     when this packet entered the network, by this machine's monotonic clock; opened_s: since the start of the schedule.
     connect_s: from there until the server's answer to the SYN was handed to the client; null without one, and of UDP.
     round_trip_s: median over the packets of the client that arrived, of their time in the network and that of the next
@@ -121,13 +133,16 @@ def read_connections(run: Path, description: dict[str, Any], skip_ns: int = 0) -
     directions = description.get("directions") or []
     nodes = [str(node["name"]) for node in description.get("nodes") or []]
     tables = [pl.DataFrame(schema=SCHEMA | talk)]
-    since = t0 + skip_ns if skip_ns else _ALWAYS
-    for records in _groups(run / "raw" / "packets.bin", t0 + skip_ns):
+    since, moved = t0 + skip_ns if skip_ns else _ALWAYS, places(description)
+    for records in _groups(run / "raw" / "packets.bin", t0 + skip_ns, moved):
         for protocol in (TCP, UDP):
             of = records[records["protocol"] == protocol]
             # Those whose first hop is missing in the log are not among the crossings.
             if len(of) and len(packets := crossings(of, directions, nodes=nodes)):
-                tables.append(_tcp(packets, since, with_bursts=bool(talk)) if protocol == TCP else _udp(packets, since))
+                key = _key(packets, moved)
+                tables.append(
+                    _tcp(packets, key, since, with_bursts=bool(talk)) if protocol == TCP else _udp(packets, key, since)
+                )
     found = pl.concat(tables, how="diagonal")
     opened = (pl.col("opened_ns") - t0).cast(pl.Float64) / 1e9
     found = found.with_columns(opened_s=opened, app=_applications(found, applications_of(description)))
@@ -137,12 +152,12 @@ def read_connections(run: Path, description: dict[str, Any], skip_ns: int = 0) -
     return found.select(*SCHEMA, *services, *talk).sort("opened_ns", "client", "client_port")
 
 
-def _groups(path: Path, since: int) -> Iterator[NDArray[Any]]:
+def _groups(path: Path, since: int, moved: Places) -> Iterator[NDArray[Any]]:
     """Return the records of all connections with a packet at `since` or later, all of a connection at once."""
     counted, alive = [np.empty((0, 2), np.uint64)], [np.empty(0, np.uint64)]
     for part in packet_parts(path):
         part = part[_has_ports(part)]
-        keys = _key(part)
+        keys = _key(part, moved)
         counted.append(np.stack(np.unique(keys, return_counts=True), axis=1).astype(np.uint64))
         alive.append(np.unique(keys[part["arrived"] >= since]))
     living = np.unique(np.concatenate(alive))
@@ -156,7 +171,7 @@ def _groups(path: Path, since: int) -> Iterator[NDArray[Any]]:
         kept = [np.empty(0, RECORD)]
         for part in packet_parts(path):
             part = part[_has_ports(part)]
-            kept.append(part[np.isin(_key(part), keys)])
+            kept.append(part[np.isin(_key(part, moved), keys)])
         yield np.concatenate(kept)
 
 
@@ -165,12 +180,13 @@ def _has_ports(records: NDArray[Any]) -> NDArray[np.bool_]:
     return found
 
 
-def _key(packets: NDArray[Any] | Crossings) -> NDArray[np.uint64]:
-    """One number for both ends of each packet, the same in both ways."""
+def _key(packets: NDArray[Any] | Crossings, moved: Places) -> NDArray[np.uint64]:
+    """Return one number for both ends of each packet, the same in both ways and wherever a service has moved."""
     if isinstance(packets, Crossings):
         fields = [packets.source, packets.source_port, packets.destination, packets.destination_port]
     else:
         fields = [packets[f"{end}_{what}"] for end in ("source", "destination") for what in ("vertex", "port")]
+    fields[::2] = [home(moved, *fields[:2]), home(moved, *fields[2:])]
     wide = [field.astype(np.uint64) for field in fields]
     one, other = wide[0] << np.uint64(16) | wide[1], wide[2] << np.uint64(16) | wide[3]
     found: NDArray[np.uint64] = np.minimum(one, other) << np.uint64(32) | np.maximum(one, other)
@@ -199,8 +215,8 @@ class _Talk:
         return self.connection * 2 + self.way
 
 
-def _talk(packets: Crossings) -> _Talk:
-    packets, connection, way = _separated(packets)
+def _talk(packets: Crossings, key: NDArray[np.uint64]) -> _Talk:
+    packets, connection, way = _separated(packets, key)
     stream = connection * 2 + way
     order = np.argsort(stream, kind="stable")
     begins = np.empty(len(order), np.bool_)
@@ -221,9 +237,9 @@ def _talk(packets: Crossings) -> _Talk:
     return _Talk(packets, connection, way, start, again, completing, new)
 
 
-def _tcp(packets: Crossings, since: int, *, with_bursts: bool) -> pl.DataFrame:
-    """Return the figures of TCP connections from a time on, ns."""
-    talk = _talk(packets)
+def _tcp(packets: Crossings, key: NDArray[np.uint64], since: int, *, with_bursts: bool) -> pl.DataFrame:
+    """Return the figures of TCP connections from a time on, ns. key: of each packet's."""
+    talk = _talk(packets, key)
     packets, complete = talk.packets, talk.completing != NEVER
     table = _table(packets, talk.connection, talk.way).with_columns(
         start=talk.start,
@@ -267,8 +283,7 @@ def _tcp(packets: Crossings, since: int, *, with_bursts: bool) -> pl.DataFrame:
     return found.join(parts, on="connection", how="left", maintain_order="left")
 
 
-def _udp(packets: Crossings, since: int) -> pl.DataFrame:
-    key = _key(packets)
+def _udp(packets: Crossings, key: NDArray[np.uint64], since: int) -> pl.DataFrame:
     order = np.argsort(key, kind="stable")
     packets, key = _take(packets, order), key[order]
     first = np.r_[True, key[1:] != key[:-1]]
@@ -280,9 +295,8 @@ def _udp(packets: Crossings, since: int) -> pl.DataFrame:
     return found.with_columns(protocol=pl.lit("udp"))
 
 
-def _separated(packets: Crossings) -> tuple[Crossings, Integers, Integers]:
+def _separated(packets: Crossings, key: NDArray[np.uint64]) -> tuple[Crossings, Integers, Integers]:
     """TCP packets by connection and entry; for each the number of its connection and its way."""
-    key = _key(packets)
     order = np.argsort(key, kind="stable")  # stable: by entry
     packets, key = _take(packets, order), key[order]
     opens = np.r_[True, key[1:] != key[:-1]]

@@ -107,12 +107,14 @@ def read_flows(run: Path, description: dict[str, Any], connections: pl.DataFrame
         .rename({"number": "flow"})
         .filter(pl.col("time_s") >= 0)
     )
-    ends = ["sender", "sender_port", "receiver", "receiver_port"]
-    there = {"client": "sender", "client_port": "sender_port", "server": "receiver", "server_port": "receiver_port"}
-    back = dict(zip(there, [*ends[2:], *ends[:2]], strict=True))
-    apps = [connections.select(*way, "app").rename(way).select(*ends, "app") for way in (there, back)]
-    of_app = pl.concat(apps).unique(ends, keep="first")
-    return table.join(of_app, on=ends, how="left", maintain_order="left").select(*SCHEMA, *shown).cast(SCHEMA)
+    # Without the server, which may have moved.
+    ends = ["client", "client_port", "server_port"]
+    of_app = connections.select(*ends, "app").unique(ends, keep="first", maintain_order=True)
+    there, back = ["sender", "sender_port", "receiver_port"], ["receiver", "receiver_port", "sender_port"]
+    for name, own in (("there", there), ("back", back)):
+        apps = of_app.rename({"app": name})
+        table = table.join(apps, left_on=own, right_on=ends, how="left", maintain_order="left")
+    return table.with_columns(app=pl.coalesce("there", "back")).select(*SCHEMA, *shown).cast(SCHEMA)
 
 
 def _known(column: pl.Expr) -> pl.Expr:

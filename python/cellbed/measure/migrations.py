@@ -1,5 +1,7 @@
 """Migrations of services as their users saw them: the gap between replies, requests around it, and when it has paid."""
 
+from bisect import bisect_left, insort
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,10 +9,15 @@ from typing import Any
 import polars as pl
 
 from cellbed.measure.requests import due
+from cellbed.measure.statistics import needed, percentile_value
 from cellbed.runformat.description import ANSWERED
 
 LONGER = 1.5
 """Times the usual gap between replies, above which requests count as delayed by one."""
+LEAST_USERS = 10
+"""Users of which the P90 is not the maximum."""
+_ROUNDED_S = 1e-6
+"""More than what rounding does to times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +38,18 @@ class MigrationSummary:
     decided it, ``None`` without a policy; bytes: sent to the target, compressed. facts: of
     its strategy, such as its dirty rate.
 
-    gap_s: the longest time between two good replies, of which one came while it lasted; usual_gap_s: the same before it
-    began, over as long a time. Of the requests that were due or without their reply while it lasted: failed_requests
-    got no good one (of those due before, the ones after the last that had a reply when it began); delayed were due
-    before the end of that gap and replied to after it, where it is ``LONGER`` than usual; of the others the source or
-    the target replied to served_before and served_after. first_reply_s: of the target, since the begin, before the next
-    migration. before_s, after_s: median latencies, until it began and since it ended. paid_s: since its end, after
-    which the requests have gained what those with a good reply have lost during it against before_s; ``None`` where
-    they gain nothing. has_paid: whether the requests lasted as long.
+    gap_s: the longest time between two good replies to one user (:func:`_with_users`), of which one came while it
+    lasted: that of the user with the longest, gap_user, from gap_at_s on. gap_p50_s, gap_p90_s: over the users; the
+    latter of at least ``LEAST_USERS``. usual_gap_s: the median over the users before it began, over as long a time.
+    silent_endpoints: had replies before, and requests but no good reply since its end. Of the requests that were due or
+    without their reply while it lasted: failed_requests got no good one (of those due before, the ones after the last
+    that had a reply when it began); delayed were due before the end of their user's gap and replied to after it, where
+    it is ``LONGER`` than usual; of the others the source or the target replied to served_before and served_after.
+    first_reply_s: of the target, since the begin, before the next migration. before_s, before_p90_s, after_s,
+    after_p90_s: median latency and P90, until it began and since it ended, of all requests; those without a good reply
+    took longer than any other. paid_s: since its end, after which the requests have gained what those with a good reply
+    have lost during it against before_s; ``None`` where they gain nothing. has_paid: whether the requests lasted as
+    long.
     """
 
     app: str
@@ -52,16 +63,23 @@ class MigrationSummary:
     phases: list[Phase]
     facts: dict[str, float | str] = field(default_factory=dict)
     reason: str | None = None
+    users: int = 0
     gap_s: float | None = None
     gap_at_s: float | None = None
+    gap_user: str | None = None
+    gap_p50_s: float | None = None
+    gap_p90_s: float | None = None
     usual_gap_s: float | None = None
+    silent_endpoints: int = 0
     served_before: int = 0
     served_after: int = 0
     delayed: int = 0
     failed_requests: int = 0
     first_reply_s: float | None = None
     before_s: float | None = None
+    before_p90_s: float | None = None
     after_s: float | None = None
+    after_p90_s: float | None = None
     paid_s: float | None = None
     has_paid: bool = False
 
@@ -100,66 +118,135 @@ def migration_summaries(description: dict[str, Any], requests: pl.DataFrame) -> 
 def _as_seen(requests: pl.DataFrame, account: dict[str, Any], since: float, until: float) -> dict[str, Any]:
     """Return the fields that come from requests. since, until: end of the migration before, and begin of the next."""
     good = pl.col("status").is_in(ANSWERED)
-    server = pl.col("server") if "server" in requests.columns else pl.lit(None, pl.String)
+    server, port = (
+        pl.col(name) if name in requests.columns else pl.lit(None, kind)
+        for name, kind in (("server", pl.String), ("local_port", pl.Int64))
+    )
     table = requests.select(
-        intended="intended_s", reply=pl.when(good).then(pl.col("intended_s") + pl.col("latency_s")), server=server
+        "endpoint",
+        intended="intended_s",
+        reply=pl.when(good).then(pl.col("intended_s") + pl.col("latency_s")),
+        server=server,
+        port=port,
     ).sort("intended")
     if not len(table):
         return {}
     begin, end = account["begin_s"], account.get("end_s") or float("inf")
     intended, reply = pl.col("intended"), pl.col("reply")
-    replies = table["reply"].drop_nulls().sort()
-    gap_begin, gap_end = _longest_gap(replies, begin, end)
-    usual = _longest_gap(replies, max(since, begin - max(end - begin, 1.0)), begin, inside=True)
-    usual_s = None if usual[0] is None or usual[1] is None else usual[1] - usual[0]
-    gap_s = None if gap_begin is None or gap_end is None else gap_end - gap_begin
+    table = _with_users(table)
+    gaps = _gaps(table)
+    usual = gaps.filter(pl.col("previous") >= max(since, begin - max(end - begin, 1.0)), reply <= begin)
+    usual_s = usual.group_by("user").agg(pl.col("gap").max())["gap"].median()
+    of_users = gaps.filter(pl.col("previous") < end, reply > begin).sort("gap").unique("user", keep="last")
+    of_users = of_users.sort("gap", "user").with_columns(gap_end="reply")
     met = table.filter(reply <= begin)["intended"].max()
     unanswered_since = met if isinstance(met, float) else begin
     during = table.filter(
         (intended < end) & (reply > begin)
         | reply.is_null() & (intended <= end) & ((intended > unanswered_since) | (intended >= begin))
     )
-    answered = during.drop_nulls("reply")
-    is_delayed = pl.lit(False)
-    if gap_s is not None and (usual_s is None or gap_s > LONGER * usual_s):
-        is_delayed = (intended < gap_end) & (reply >= gap_end)
-    served = answered.filter(~is_delayed)["server"]
+    answered = during.drop_nulls("reply").join(of_users.select("user", "gap", "gap_end"), on="user", how="left")
+    is_delayed = (intended < pl.col("gap_end")) & (reply >= pl.col("gap_end"))
+    if isinstance(usual_s, float):
+        is_delayed &= pl.col("gap") > LONGER * usual_s
+    answered = answered.with_columns(is_delayed=is_delayed.fill_null(False))
+    served = answered.filter(~pl.col("is_delayed"))["server"]
     by_target = table.filter((pl.col("server") == account["target"]) & reply.is_between(begin, until))["reply"].min()
-    latency = reply - intended
-    before = table.filter((intended >= since) & (reply <= begin)).select(latency.median()).item()
-    after_table = table.filter((intended >= end) & (intended < until)).drop_nulls("reply")
-    after = after_table.select(latency.median()).item()
-    paid = _paid(answered, after_table, before, after)
-    return {
-        "gap_s": gap_s,
-        "gap_at_s": gap_begin,
+    before_table = table.filter(
+        intended >= since, (reply <= begin) | reply.is_null() & (intended <= unanswered_since) & (intended < begin)
+    )
+    after_table = table.filter((intended >= end) & (intended < until))
+    before, after = (_quantile(each, 0.5) for each in (before_table, after_table))
+    paid = _paid(answered, after_table.drop_nulls("reply"), before, after)
+    had, asked, got = (
+        set(table.filter(each)["endpoint"])
+        for each in (reply <= begin, intended.is_between(end, until), reply.is_between(end, until))
+    )
+    found = {
+        "users": len(of_users),
         "usual_gap_s": usual_s,
+        "silent_endpoints": len(had & asked - got),
         "served_before": int((served != account["target"]).fill_null(True).sum()),
         "served_after": int((served == account["target"]).sum()),
-        "delayed": int(answered.select(is_delayed.sum()).item()),
+        "delayed": int(answered["is_delayed"].sum()),
         "failed_requests": during["reply"].null_count(),
         "first_reply_s": float(by_target) - begin if isinstance(by_target, float) else None,
         "before_s": before,
+        "before_p90_s": _quantile(before_table, 0.9),
         "after_s": after,
+        "after_p90_s": _quantile(after_table, 0.9),
         "paid_s": paid,
         "has_paid": paid is not None and bool(end + paid <= float(after_table["intended"].max())),  # type: ignore[arg-type]
     }
+    if len(of_users):
+        worst, sizes = of_users.row(-1, named=True), of_users["gap"].to_numpy()
+        name = worst["endpoint"] if worst["port"] is None else f"{worst['endpoint']}, port {worst['port']}"
+        found |= {"gap_s": worst["gap"], "gap_at_s": worst["reply"] - worst["gap"], "gap_user": name}
+        found["gap_p50_s"] = percentile_value(sizes, 0.5)
+        found["gap_p90_s"] = percentile_value(sizes, 0.9) if len(sizes) >= LEAST_USERS else None
+    return found
 
 
-def _longest_gap(
-    replies: pl.Series, begin: float, end: float, *, inside: bool = False
-) -> tuple[float | None, float | None]:
-    """Return begin and end of the longest time between two replies in order of time, at least one of them (inside: all)
-    between these times; ``None`` without two replies."""
-    times = replies.filter((replies > begin) & (replies < end))
-    if not inside:
-        around = [replies.filter(replies <= begin).tail(1), times, replies.filter(replies >= end).head(1)]
-        times = pl.concat(around)
-    if len(times) < 2:
-        return None, None
-    place = times.diff().arg_max()
-    assert place is not None
-    return times[place - 1], times[place]
+def _with_users(table: pl.DataFrame) -> pl.DataFrame:
+    """Add the user of each request: an endpoint that sends a request after the reply to the one before; of others a
+    connection, or several of which each begins after the one before has ended, as of a client that connects again.
+    Requests without a known connection have the only user of their endpoint, or none."""
+    latest = pl.col("reply").cum_max().shift(1).over("endpoint")  # rows are by intended time
+    early = pl.col("intended") < latest - _ROUNDED_S
+    overlapping = table.drop_nulls("reply").filter(early).select(pl.col("endpoint").unique())
+    several = table.join(overlapping, on="endpoint", how="semi").drop_nulls(["reply", "port"])
+    spans = several.group_by("endpoint", "port").agg(first=pl.col("reply").min(), last=pl.col("reply").max())
+    spans = spans.sort("first", "endpoint", "port")
+    users: list[int] = []
+    ended: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    for endpoint, first, last in spans.select("endpoint", "first", "last").iter_rows():
+        place = bisect_left(ended[endpoint], (first, -1))
+        users.append(ended[endpoint].pop(place - 1)[1] if place else len(users))  # the one that ended last
+        insort(ended[endpoint], (last, users[-1]))
+    known = spans.select("endpoint", "port", user=pl.Series(users, dtype=pl.Int64))
+    found = table.join(known, on=["endpoint", "port"], how="left", maintain_order="left")
+    alone = pl.col("user").drop_nulls().n_unique().over("endpoint") <= 1
+    only = pl.coalesce(pl.col("user").max().over("endpoint"), -pl.col("endpoint").rank("dense").cast(pl.Int64))
+    return found.with_columns(user=pl.when(alone).then(only).otherwise("user"))
+
+
+def _gaps(table: pl.DataFrame) -> pl.DataFrame:
+    """Return the good replies to each user with the time since the previous one: ``gap``.
+
+    Of a time in which the user asked nothing only as much counts as is usual at its endpoint (P90): a connection that a
+    client keeps in reserve is no user that waits. Behind a request without a good reply the user waited until a new
+    connection of its endpoint had a reply.
+    """
+    known = table.drop_nulls(["reply", "user"]).sort("user", "reply")
+    rows = known.with_columns(previous=pl.col("reply").shift(1).over("user")).drop_nulls("previous")
+    unanswered = table.filter(pl.col("reply").is_null())
+    opened = known.group_by("endpoint", "port").agg(opened=pl.col("reply").min())
+
+    def followed(rows: pl.DataFrame, at: str, by: str, times: pl.DataFrame, name: str) -> pl.DataFrame:
+        """Add the next of some times after a column of rows."""
+        times = times.select(by, pl.col(times.columns[-1]).alias(name)).drop_nulls().sort(name)
+        keys = {"left_on": at, "right_on": name, "by": by, "strategy": "forward", "check_sortedness": False}
+        return rows.sort(at, nulls_last=True).join_asof(times, **keys)  # type: ignore[arg-type]
+
+    rows = followed(rows, "previous", "user", unanswered.select("user", "intended"), "failed")
+    of_none = unanswered.filter(pl.col("user").is_null()).select("endpoint", "intended")
+    rows = followed(rows, "previous", "endpoint", of_none, "failed_of_none")
+    failed = pl.min_horizontal("failed", "failed_of_none")
+    rows = rows.with_columns(failed=pl.when(failed < pl.col("reply")).then(failed))
+    rows = followed(rows, "failed", "endpoint", opened.select("endpoint", "opened"), "resumed")
+    idle = (pl.min_horizontal("intended", "failed") - pl.col("previous")).clip(0)
+    unasked = (idle - idle.quantile(0.9, "higher").over("endpoint")).clip(0)
+    unasked += (pl.col("intended") - pl.col("resumed")).clip(0).fill_null(0.0)
+    return rows.with_columns(gap=pl.col("reply") - pl.col("previous") - unasked)
+
+
+def _quantile(table: pl.DataFrame, quantile: float) -> float | None:
+    """Return a percentile of the latency of requests; ``None`` of too few, or where these have no good reply."""
+    latency = table.select((pl.col("reply") - pl.col("intended")).fill_null(float("inf"))).to_series().to_numpy()
+    if len(latency) < (needed(quantile) if quantile > 0.5 else 1):
+        return None
+    value = percentile_value(latency, quantile)
+    return value if value < float("inf") else None
 
 
 def _paid(during: pl.DataFrame, after: pl.DataFrame, before_s: float | None, after_s: float | None) -> float | None:

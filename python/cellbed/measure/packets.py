@@ -158,6 +158,31 @@ class Crossings:
         return len(self.entered)
 
 
+Places = NDArray[np.uint32]
+"""The ends (vertex << 16 | port) of services whose connections have moved, each with its first one."""
+
+
+def places(description: dict[str, Any]) -> Places:
+    """Return the ends of the services of a run that have moved. description: the content of ``run.json``."""
+    number = {str(node["name"]): vertex for vertex, node in enumerate(description.get("nodes") or [])}
+    homes: dict[int, int] = {}
+    for move in description.get("migrations") or []:
+        if move["source"] in number and move["target"] in number:
+            for port in move.get("ports") or []:
+                source, target = (number[move[end]] << 16 | port for end in ("source", "target"))
+                homes[target] = homes.get(source, source)
+    return np.array(sorted(homes.items()), np.uint32).reshape(-1, 2)
+
+
+def home(moved: Places, vertex: NDArray[np.uint16], port: NDArray[np.uint16]) -> NDArray[np.uint16]:
+    """Return the vertices of ends, of a service that has moved the first one: so its connections are one each."""
+    if not len(moved):
+        return vertex
+    end = vertex.astype(np.uint32) << np.uint32(16) | port
+    place = np.minimum(np.searchsorted(moved[:, 0], end), len(moved) - 1)
+    return np.where(moved[place, 0] == end, moved[place, 1] >> 16, vertex).astype(np.uint16)
+
+
 def _first_copies(hops: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return one record per packet and direction, in the order of the log, and the packets that were doubled: of these
     the copy that got on.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from cellbed.measure.packets import crossings, read_service_packets
+from cellbed.measure.packets import crossings, places, read_service_packets
 from cellbed.measure.pages import with_paths
 from cellbed.measure.relayed import with_relayed
 from cellbed.measure.reported import attach
@@ -18,6 +18,7 @@ from cellbed.measure.streams import NEVER, Connection, Streams
 from cellbed.measure.telemetry import Traced, timed
 from cellbed.runformat.description import ANSWERED, Description
 from cellbed.runformat.spans import SERVICE, Span
+from cellbed.scenario.migrations import STARTED_ANEW
 
 STATUSES = ("ok", "late", "failed", "timed-out", "lost")
 """Of requests that a policy did not skip."""
@@ -89,7 +90,8 @@ def read_requests(
     ports = sorted({port for _, table in (*recorded, *found) for port in table["remote_port"].drop_nulls()})
     packets = read_service_packets(run / "raw" / "packets.bin", ports)
     nodes = [str(node["name"]) for node in description.get("nodes") or []]
-    streams = Streams(crossings(packets, description.get("directions") or [], ports, nodes))
+    passed = crossings(packets, description.get("directions") or [], ports, nodes)
+    streams = Streams(passed, places(description))
     t0 = description.get("t0_ns")
     inside = traced.tree.filter(hop=1).select("app", "endpoint", "request", "begin_ns", "end_ns", span="part")
     tables, timings = [], []
@@ -115,7 +117,8 @@ def read_requests(
     messages = pl.concat([_messages(application, table, streams, t0) for application, table in found])
     if any(application.reported or application.traced for application, _ in recorded):
         reported, calls = _found(recorded, connections, traced, run / "raw", ahead)
-        tables += [_measured(application, table, t0) for application, table in reported]
+        for application, table in reported:
+            tables.append(_measured(application, _served(application, table, description), t0))
         timings.append(timed(calls))
     traces = traced.table(*timings)
     requests = pl.concat(tables, how="diagonal_relaxed").sort("intended_ns", "app", "endpoint", "request")
@@ -158,6 +161,17 @@ def _found(
         begin += len(table)
         found.append((application, divide_waits(own, waits, inside, raw, application, ahead).drop("number")))
     return found, attached
+
+
+def _served(application: Description, requests: pl.DataFrame, description: dict[str, Any]) -> pl.DataFrame:
+    """Return requests that programs report, with the server to which their connection had moved."""
+    for move in description.get("migrations") or []:
+        switched = [phase["end_s"] for phase in move["phases"] if phase["name"] == "switch"]
+        if switched and move["app"] == application.name and not move["failed"] and move["strategy"] not in STARTED_ANEW:
+            later = pl.col("downlink_left_ns") > (description.get("t0_ns") or 0) + switched[-1] * 1e9
+            moved = later & (pl.col("server") == move["source"])
+            requests = requests.with_columns(server=pl.when(moved).then(pl.lit(move["target"])).otherwise("server"))
+    return requests
 
 
 def due(requests: pl.DataFrame) -> pl.DataFrame:
@@ -298,10 +312,11 @@ def _attach_packets(requests: pl.DataFrame, application: Description, streams: S
                 shaken = part[f"tls_{way}_end"].fill_null(0).to_numpy()
                 tls_first[rows] = connection.entry(np.minimum(shaken - 1, 0))
                 tls_completing[rows] = connection.completion(shaken)
-        if way == "uplink":
-            destination = _pick(streams.crossings.destination.astype(np.int64), first)
-            names = [streams.crossings.vertices.get(vertex) for vertex in destination]
-            requests = requests.with_columns(server=pl.Series(names, dtype=pl.String))
+        # The end that replied has served a request whose service had moved meanwhile.
+        ends = streams.crossings.destination if way == "uplink" else streams.crossings.source
+        names = [streams.crossings.vertices.get(vertex) for vertex in _pick(ends.astype(np.int64), first)]
+        destined = ["server"] if way == "downlink" else []
+        requests = requests.with_columns(server=pl.coalesce(pl.Series(names, dtype=pl.String), *destined))
         passages, entered, completed = streams.crossings, pl.col(f"{way}_entered_ns"), pl.col(f"{way}_completed_ns")
         lost = pl.max_horizontal(_pick(streams.crossings.entered, original), entered)
         resent = pl.when(completed.is_not_null()).then(completed - lost)
@@ -348,7 +363,9 @@ def _handshake(requests: pl.DataFrame) -> pl.DataFrame:
 
     taken = took(tcp)
     if tls[0] in requests.columns:
-        taken = [first + second for first, second in zip(taken, took(tls), strict=True)]
+        clear = pl.col("tls_uplink_end") == 0
+        later = [pl.when(clear).then(0).otherwise(time) for time in took(tls)]
+        taken = [first + second for first, second in zip(taken, later, strict=True)]
     was_open = pl.col("opening_ns") == pl.col("sent_ns")
     return requests.with_columns(
         pl.when(was_open).then(0).otherwise(time).alias(name) for name, time in zip(ways, taken, strict=True)

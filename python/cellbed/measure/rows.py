@@ -140,6 +140,7 @@ def _moved(migrations: Sequence[MigrationSummary]) -> dict[str, Any]:
             found = {
                 "s": each.end_s - each.begin_s,
                 "gap_s": each.gap_s,
+                "gap_p50_s": each.gap_p50_s,
                 "transfer_s": sum(seconds for _, sent, seconds in lasted if sent),
                 "restore_s": sum(seconds for name, _, seconds in lasted if name == "restore"),
                 "bytes": each.bytes,

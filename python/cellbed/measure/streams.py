@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cellbed.measure.packets import UDP, Crossings, Integers
+from cellbed.measure.packets import UDP, Crossings, Integers, Places, home
 
 NEVER = -1
 LEAST_FULL, OPTIONS = 1428, 40
@@ -78,26 +78,29 @@ class Connection:
 class Streams:
     """The TCP connections and the flows of datagrams in a packet log, by the name of a node and the two ports."""
 
-    def __init__(self, crossings: Crossings) -> None:
+    def __init__(self, crossings: Crossings, moved: Places | None = None) -> None:
+        """moved: ends of services that have moved: their connections have the first one throughout."""
         self.crossings = crossings
         # By node and ports: the node at the other end, and the packets.
         self._from: dict[tuple[str | None, int, int], list[tuple[str | None, Integers]]] = defaultdict(list)
         self._towards: dict[tuple[str | None, int, int], list[tuple[str | None, Integers]]] = defaultdict(list)
         if not len(crossings):
             return
-        key = crossings.source.astype(np.uint64)
-        for part in (crossings.destination, crossings.source_port, crossings.destination_port):
+        source, destination = crossings.source, crossings.destination
+        if moved is not None:
+            source = home(moved, source, crossings.source_port)
+            destination = home(moved, destination, crossings.destination_port)
+        key = source.astype(np.uint64)
+        for part in (destination, crossings.source_port, crossings.destination_port):
             key = (key << np.uint64(16)) | part
         order = np.lexsort((key, crossings.protocol))  # stable: order of entry within a flow
         changes = (np.diff(key[order]) != 0) | (np.diff(crossings.protocol[order]) != 0)
         for rows in np.split(order, np.flatnonzero(changes) + 1):
             one = rows[0]
             ports = int(crossings.source_port[one]), int(crossings.destination_port[one])
-            source, destination = (
-                crossings.vertices.get(int(vertex[one])) for vertex in (crossings.source, crossings.destination)
-            )
-            self._from[source, *ports].append((destination, rows))
-            self._towards[destination, *ports].append((source, rows))
+            begin, end = (crossings.vertices.get(int(vertex[one])) for vertex in (source, destination))
+            self._from[begin, *ports].append((end, rows))
+            self._towards[end, *ports].append((begin, rows))
 
     def leaving(
         self, node: str, source_port: int, destination_port: int, peers: Collection[str] = ()

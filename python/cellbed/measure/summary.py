@@ -1,6 +1,6 @@
 """The summary of a run: from its raw files to four tables and ``summary.json``."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -396,7 +396,7 @@ def summarise(
     for each, application in zip(described, applications, strict=True):
         if each.spans or application.requests.total:  # else it sends no requests of which cellbed knows
             before = f"{each.name}: " if len(described) > 1 else ""
-            found = _warnings(application, reported=each.reported)
+            found = [*_warnings(application, reported=each.reported), *_idle(each, of(requests, each.name))]
             warnings = [*warnings, *(before + warning for warning in found)]
     return Summary(
         format=FORMAT,
@@ -697,6 +697,15 @@ def _warnings(application: ApplicationSummary, *, reported: bool) -> list[str]:
             "(goal: below 1 %): the machine may have been too busy for the emulator to keep time"
         )
     return found
+
+
+def _idle(application: Description, requests: pl.DataFrame) -> Iterator[str]:
+    """Yield a sentence on the servers among several that had no request."""
+    served = set(requests["server"].drop_nulls()) if "server" in requests.columns else set()
+    idle = [name for name in application.servers if name not in served]
+    if served and idle and application.balance != "migration":
+        more = f" and {len(idle) - 3} more" if len(idle) > 3 else ""
+        yield f"no request went to {', '.join(idle[:3])}{more}: all were served by {', '.join(sorted(served)[:3])}"
 
 
 def _natural(name: str) -> tuple[str, int]:

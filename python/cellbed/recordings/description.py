@@ -158,6 +158,7 @@ class CalibratedDirection(Part):
     queue_at_least_bytes: Count | None = Field(default=None, description="What it held then.")
     saturated_bps: Annotated[float, Field(ge=0)] | None = None
     saturated_error_bps: Annotated[float, Field(ge=0)] | None = Field(default=None, description="Standard error of it.")
+    slowest_bps: Annotated[float, Field(ge=0)] | None = Field(default=None, description="Of the slowest second.")
     lengths: tuple[Length, ...] = ()
     errors: tuple[LengthError, ...] = ()
     gaps: tuple[Gap, ...] = ()

@@ -240,17 +240,38 @@ def migration_as_seen(each: Mapping[str, Any]) -> list[str]:
 
 def _gap(each: Mapping[str, Any]) -> list[str]:
     target = f", the first by {each['target']} after {duration(each['first_reply_s'])}" if each["first_reply_s"] else ""
+    where = f"{each['gap_user']} at {duration(each['gap_at_s'])}"
+    gap = f"longest time between replies {duration(each['gap_s'])} ({where})"
+    if each["users"] > 1:
+        p90 = f", P90 {duration(each['gap_p90_s'])}" if each["gap_p90_s"] is not None else ""
+        gap = (
+            f"longest time between replies to each of {each['users']} users: median {duration(each['gap_p50_s'])}{p90}"
+        )
+        gap += f", at most {duration(each['gap_s'])} ({where})"
     lines = [
-        f"longest time between replies {duration(each['gap_s'])}, before it {duration(each['usual_gap_s'])}",
+        f"{gap}; before it {duration(each['usual_gap_s'])}",
         f"requests meanwhile: {each['served_before']} served by {each['source']}, {each['served_after']} by "
         f"{each['target']}{target}; {each['delayed']} delayed, {each['failed_requests']} without a good reply",
     ]
+    if each["silent_endpoints"]:
+        lines.append(f"{each['silent_endpoints']} endpoints that had replies before have had none since")
     if each["failed"] is None and each["before_s"] is not None and each["after_s"] is not None:
         paid = "it does not pay"
         if each["paid_s"] is not None:
             paid = f"it {'has paid' if each['has_paid'] else 'would pay'} {duration(each['paid_s'])} after its end"
         lines.append(f"median latency {duration(each['before_s'])} before, {duration(each['after_s'])} after: {paid}")
     return lines
+
+
+def around(moves: Sequence[Mapping[str, Any]], label: str) -> str:
+    """Return a percentile of an application before and after each of its migrations: ``"122 ms → 27.6 ms"``; empty
+    where it has not moved. label: of the percentile."""
+    key = {"median": "s", "P90": "p90_s"}.get(label)
+    done = [each for each in moves if each["failed"] is None and each["end_s"] is not None]
+    if key is None or not done:
+        return ""
+    values = list(map(duration, [done[0][f"before_{key}"], *(each[f"after_{key}"] for each in done)]))
+    return " → ".join(values if len(values) <= 5 else [*values[:3], "…", values[-1]])
 
 
 OF_UNIT: dict[str, Callable[[float], str]] = {"s": duration, "B": size, "Mbit/s": rate, "": number}

@@ -64,6 +64,11 @@ def render(run: Path) -> str:
             "key": f"applications.{index}",
             "description": application,
             "summary": content["applications"][index],
+            "moves": [
+                {"key": f"migrations.{number}", "summary": content["migrations"][number]}
+                for number, move in enumerate(summary.migrations)
+                if move.app == each.name
+            ],
             "columns": figures.shown_decompositions(each),
             "bars": _element(f"Parts of {each.name}", figures.parts(each, application.spans)),
             "causes": [origin.cause(at) for at in each.decompositions],
@@ -194,6 +199,7 @@ def environment() -> "jinja2.Environment":
             "machine",
             "added",
             "cell",
+            "around",
             "migration",
             "migration_as_seen",
             "served",

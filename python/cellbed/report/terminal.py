@@ -44,7 +44,8 @@ def show(run: Path, console: Console | None = None) -> None:
     described = applications_of(description)
     _headline(summary, description, console)
     for each, application in zip(summary.applications, described, strict=True):
-        _application(each, application, console, alone=len(described) == 1)
+        moves = [move for move in summary.migrations if move.app == each.name]
+        _application(each, application, moves, console, alone=len(described) == 1)
         if each.own:
             console.print()
             console.print(_own(each))
@@ -62,12 +63,6 @@ def show(run: Path, console: Console | None = None) -> None:
         console.print()
         console.print(_servers(summary))
         _explain_marks(console, (each.percentiles for each in summary.servers))
-    for migration in summary.migrations:
-        console.print(Text(f"\n{formats.migration(asdict(migration))}", style="bold"))
-        if migration.phases:
-            console.print(_phases(migration))
-        for line in formats.migration_as_seen(asdict(migration)):
-            console.print(Text(f"  {line}"))
     for fault in summary.faults:
         console.print(Text(f"\nat {fault.begin_s:.1f} s {fault.what}", style="bold"))
         for loss in fault.losses:
@@ -124,12 +119,30 @@ def _headline(summary: "Summary", description: dict[str, Any], console: Console)
         console.print(Text(f"disturbed: {disturbance}", style="bold red"))
 
 
-def _application(summary: "ApplicationSummary", application: "Description", console: Console, *, alone: bool) -> None:
-    """Its requests, their latency and its parts. alone: it is the run's only one, which needs no heading."""
+def _migrations(migrations: "Sequence[MigrationSummary]", console: Console) -> None:
+    for migration in migrations:
+        console.print(Text(f"\n{formats.migration(asdict(migration))}", style="bold"))
+        if migration.phases:
+            console.print(_phases(migration))
+        for line in formats.migration_as_seen(asdict(migration)):
+            console.print(Text(f"  {line}"))
+
+
+def _application(
+    summary: "ApplicationSummary",
+    application: "Description",
+    migrations: "Sequence[MigrationSummary]",
+    console: Console,
+    *,
+    alone: bool,
+) -> None:
+    """Print its requests, their latency, its migrations and its parts. alone: it is the run's only one, which needs no
+    heading."""
     if not alone:
         console.print(f"\n[bold]{escape(summary.name)}[/]  {escape(summary.title)}")
     counts = summary.requests
     if not (application.spans or counts.total):
+        _migrations(migrations, console)
         return
     words = [f"{counts.total} requests", f"{counts.ok} ok"]
     for count, name in ((getattr(counts, key), name) for key, name in _TROUBLES):
@@ -142,7 +155,8 @@ def _application(summary: "ApplicationSummary", application: "Description", cons
     for reason, count in summary.reasons.items():
         console.print(Text(f"  {count} × {reason}", style="red"))
     console.print()
-    console.print(_latency(summary))
+    console.print(_latency(summary, migrations))
+    _migrations(migrations, console)
     decompositions = _decompositions(summary, application.spans)
     if decompositions is not None:
         console.print()
@@ -187,12 +201,16 @@ def _connections(application: str | None, summary: "Summary", console: Console) 
         console.print(table)
 
 
-def _latency(summary: "ApplicationSummary") -> Table:
+def _latency(summary: "ApplicationSummary", migrations: "Sequence[MigrationSummary]") -> Table:
     apart = summary.requests.answered < summary.requests.total
-    table = _table("latency", "value", "95 % interval", *(["of good replies"] * apart), "")
+    moves = [asdict(each) for each in migrations]
+    moved = bool(formats.around(moves, "median"))
+    headings = [*(["before → after", "whole run"] if moved else ["value"]), "95 % interval"]
+    table = _table("latency", *headings, *(["of good replies"] * apart), "")
     for at, good in zip(summary.percentiles, summary.good_replies, strict=True):
-        alone = _percentile(good)[:apart]
-        table.add_row(at.label, *_percentile(at), *alone, Text((at.note or "").removeprefix("refused: "), style="dim"))
+        around, alone = [formats.around(moves, at.label)] * moved, _percentile(good)[:apart]
+        note = Text((at.note or "").removeprefix("refused: "), style="dim")
+        table.add_row(at.label, *around, *_percentile(at), *alone, note)
     return table
 
 

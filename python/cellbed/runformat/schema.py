@@ -134,6 +134,7 @@ class _Migration(_Object):
     failed: str | None = None
     reason: str | None = None
     bytes: _Count | None = None
+    ports: list[Annotated[int, Field(ge=1, le=65_535)]] = []
     phases: list[_Phase]
     facts: dict[str, float | str] = {}
 

@@ -28,7 +28,7 @@ MEASURES = (
     *(f"{measure}_paint_{name}_s" for measure in ("first", "largest") for name in ("p50", "p99")),
     *("effective_throughput_p50_mbit_s", "effective_throughput_p99_mbit_s", "overhead_p50_bytes", "overhead_p99_bytes"),
     *("datagrams_lost_share", "datagrams_reordered_share", "correct_share"),
-    *(f"migration_{name}" for name in ("s", "gap_s", "transfer_s", "restore_s", "bytes", "paid_s")),
+    *(f"migration_{name}" for name in ("s", "gap_s", "gap_p50_s", "transfer_s", "restore_s", "bytes", "paid_s")),
 )
 """Measures of an application that every run of a scenario has, and every dataset of a sweep."""
 KNOWN = (*MEASURES, "pressure_cpu", "late_p99_s")

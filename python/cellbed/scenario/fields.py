@@ -115,6 +115,8 @@ def _percentage(certain: bool) -> BeforeValidator:
     """Reads text in per cent; other values are left to the field's validation."""
 
     def read(value: object) -> object:
+        if isinstance(value, int | float) and 1 < value <= 100:
+            raise refusal(f"{plainly(value)} is no probability: write {value / 100:g}, or '{value:g} %'")
         if not isinstance(value, str):
             return value
         try:
@@ -307,12 +309,27 @@ SITE_FILE = TextField(
 )
 
 
+_QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
+_OF_SHELLS = re.compile(
+    r"\|\|?|&&|`|\$[A-Za-z_(]|(?<!\S)(?:&|;|\d?>{1,2}|<(?!\S*>))|;(?!\S)|(?<!\S)[^\s=-][^\s=]*\*|(?<!\S)\*"
+)
+"""Syntax of shells outside of quotes: pipes, lists, substitutions, redirections and patterns of files."""
+
+
 def _split(value: object) -> object:
     """Splits text into words like a shell; other values are left to the field's validation."""
+    if not isinstance(value, str):
+        return value
     try:
-        return shlex.split(value) if isinstance(value, str) else value
+        words = shlex.split(value)
     except ValueError as error:
         raise refusal(f"{plainly(value)}: {str(error).lower()}: close it, or write a list of words") from error
+    if found := _OF_SHELLS.search(_QUOTED.sub("x", value)):
+        raise refusal(
+            f'{plainly(value)} has {plainly(found[0].strip())}, and no shell runs it: write ["sh", "-c", '
+            f"{plainly(value)}], or quotes around what is meant as it is"
+        )
+    return words
 
 
 _KERNEL_LAW = re.compile("[a-z][a-z0-9_-]{0,14}")

@@ -27,7 +27,8 @@ STRATEGIES = {
     "post-copy": "cellbed.testbed.migration.post_copy:PostCopy",
 }
 """The class of each strategy, loaded when it is needed; see :class:`cellbed.testbed.migration.strategy.Strategy`."""
-_STARTED_ANEW = ("redeploy", "state")
+STARTED_ANEW = ("redeploy", "state")
+"""Strategies by which another program takes its place; with the others its connections move, too."""
 _MEMORY = "memory moves between nodes of one kind on this machine, and between containers of one image"
 
 
@@ -101,7 +102,7 @@ class Migration(Table):
     @property
     def moves_memory(self) -> bool:
         """Return whether the program moves as it is, by CRIU, instead of a new one that takes its place."""
-        return self.strategy not in _STARTED_ANEW
+        return self.strategy not in STARTED_ANEW
 
     @property
     def when(self) -> str:

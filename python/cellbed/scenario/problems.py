@@ -186,6 +186,10 @@ def _unknown(path: Path, keys: _Keys, absent: set[str]) -> tuple[str, str]:
         return _dotted([*table, free[0]]), f"unknown key; did you mean '{free[0]}'?"
     if near:
         return "", f"unknown key; '{near[0]}' already exists: remove one of the two"
+    inner = [key for key, field in siblings.items() if any(name in _fields(it) for it in _models(field.annotation))]
+    if table and inner:
+        right = " or ".join(f"[{_dotted([*table, key])}]" for key in sorted(inner, reverse=True)[:2])
+        return "", f"unknown key here; '{name}' belongs to {right}"
     homes = [place for place in places if place[:-1] != plain_table]
     if homes:
         right = f"[{_dotted(homes[0][:-1])}]" if len(homes[0]) > 1 else "the top of the file, before any table"

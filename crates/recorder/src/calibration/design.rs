@@ -46,6 +46,8 @@ const JITTER: f64 = 0.1;
 const MOST_LENGTHS: usize = 14;
 /// A length beside those of the paper's set, which is measured for the verdict and never chosen.
 pub(super) const SHORT: u16 = 10;
+/// The shortest length measured.
+pub(super) const SHORTEST: u16 = 5;
 
 /// The gap between the starts of trains that certainly lets a link cool: 100 ms (§4.4). On a link so slow that 25
 /// packets take more than half of it, twice what they take, up to a second.
@@ -59,7 +61,7 @@ pub(super) fn long_gap(rate_bps: f64) -> Duration {
 pub(super) fn lengths(rate_bps: f64, most: u16) -> Vec<u16> {
     let packets = 0.5 * rate_bps * long_gap(rate_bps).as_secs_f64() / PACKET_BITS;
     let longest = (packets.min(f64::from(most)) + 1e-6) as u16 / 25 * 25; // on a slow link it is 25 exactly
-    let mut lengths = vec![5, SHORT];
+    let mut lengths = vec![SHORTEST, SHORT];
     lengths.extend((25..=longest.min(100)).step_by(25));
     let room = MOST_LENGTHS - lengths.len();
     let steps = usize::from(longest.saturating_sub(100) / 25);

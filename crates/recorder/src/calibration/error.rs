@@ -37,6 +37,20 @@ pub enum CalibrationError {
         /// Number of trains required.
         needed: usize,
     },
+    /// Packets were lost although the network had hardly any load.
+    #[error(
+        "{lost} of {sent} single packets were lost {way}, more than 1 %: a light workload would record losses that no load has caused. \
+         Move to a better signal, or remove what loses packets, such as a loss or a tiny queue of an emulated link. To record such a \
+         network all the same: --no-calibration with --light-train, --gap, --uplink-rate and --downlink-rate"
+    )]
+    Lossy {
+        /// The direction.
+        way: Way,
+        /// Number of packets sent.
+        sent: usize,
+        /// Number of packets lost.
+        lost: usize,
+    },
     /// The caller left before the end.
     #[error("the calibration is not finished: {next} is missing. Run `cellbed calibrate` again")]
     Unfinished {

@@ -120,6 +120,7 @@ impl Filling {
                 .ok_or_else(|| nothing(way, Purpose::Saturation, records))?;
             let found = found.of_mut(way);
             (found.saturated_bps, found.saturated_error_bps) = (estimate.mean, estimate.error);
+            found.slowest_bps = rate::slowest_second(records.of(way)).unwrap_or(estimate.mean);
             let offered = workload.rate_bps(way).unwrap_or(self.most_bps);
             let share = rate::delivered(records.of(way), offered, workload.span());
             if share > FILLED && offered < self.most_bps {

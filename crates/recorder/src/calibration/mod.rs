@@ -46,6 +46,10 @@ const PACKET_BITS: f64 = 8.0 * PACKET_BYTES as f64;
 /// Default maximum of a server's answers.
 const MOST_PACKETS: u16 = 1000;
 
+/// Share of single packets that may be lost, and number that may be by chance.
+const MOST_LOST: f64 = 0.01;
+const BY_CHANCE: usize = 4;
+
 /// Asks for experiments one after another, and finds the parameters in their results.
 ///
 /// ```
@@ -77,6 +81,8 @@ pub struct Calibrator {
     blocks: Vec<Duration>,
     found: Both<Found>,
     round_trip_ns: RoundTrips,
+    /// Single packets sent, and lost.
+    singles: Both<(usize, usize)>,
 }
 
 impl Calibrator {
@@ -90,6 +96,7 @@ impl Calibrator {
             blocks: Vec::new(),
             found: Both::default(),
             round_trip_ns: RoundTrips::default(),
+            singles: Both::default(),
         };
         calibrator.next = Some(calibrator.filling.search());
         calibrator
@@ -155,6 +162,7 @@ impl Calibrator {
             }
             (Purpose::RoundTrips, Workload::Trains(trains)) => {
                 self.take_round_trips(trains, records)?;
+                self.take_singles(trains.len(), records)?;
                 Some(self.trains(Way::Uplink))
             }
             (Purpose::Trains(way), Workload::Trains(trains)) => {
@@ -173,6 +181,7 @@ impl Calibrator {
             }
             (Purpose::Sizes(way), Workload::Trains(trains)) => {
                 let offsets = sizes::offsets(way, trains, records.of(way))?;
+                self.take_singles(trains.len(), records)?;
                 let found = self.found.of_mut(way);
                 (found.offsets, found.offset_errors) = (offsets.offsets, offsets.errors);
                 (way == Way::Uplink).then(|| design::size_rounds(Way::Downlink, &mut self.random))
@@ -233,6 +242,32 @@ impl Calibrator {
             median: quantile(0.5),
             p95: quantile(0.95),
         };
+        Ok(())
+    }
+
+    /// Count the losses of single packets, each answered by one.
+    fn take_singles(
+        &mut self,
+        sent: usize,
+        records: Both<&[PacketRecord]>,
+    ) -> Result<(), CalibrationError> {
+        let arrived = |way| {
+            let records: &[PacketRecord] = records.of(way);
+            records.iter().filter(|it| it.arrived_ns.is_some()).count()
+        };
+        let up = arrived(Way::Uplink);
+        for (way, sent, arrived) in [
+            (Way::Uplink, sent, up),
+            (Way::Downlink, up, arrived(Way::Downlink)),
+        ] {
+            let (all, lost) = self.singles.of_mut(way);
+            *all += sent;
+            *lost += sent.saturating_sub(arrived);
+            if *lost > BY_CHANCE && *lost as f64 > MOST_LOST * *all as f64 {
+                let (sent, lost) = (*all, *lost);
+                return Err(CalibrationError::Lossy { way, sent, lost });
+            }
+        }
         Ok(())
     }
 

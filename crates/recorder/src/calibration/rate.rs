@@ -30,6 +30,22 @@ pub(super) fn saturated(records: &[PacketRecord]) -> Option<Estimate> {
     })
 }
 
+/// The rate of the second in which least arrived, bit/s, behind the warm-up; 0 in an outage. Seconds begin every tenth
+/// of one. `None` of less than a second.
+pub(super) fn slowest_second(records: &[PacketRecord]) -> Option<f64> {
+    let arrivals = arrivals(records);
+    let (first, last) = (arrivals.first()?.0 + WARM_UP_NS, arrivals.last()?.0);
+    let mut tenths = vec![0; (10 * (last - first) / BATCH_NS).max(0) as usize];
+    for (at, bytes) in arrivals {
+        let tenth = usize::try_from((10 * (at - first)).div_euclid(BATCH_NS));
+        if let Some(total) = tenth.ok().and_then(|tenth| tenths.get_mut(tenth)) {
+            *total += bytes;
+        }
+    }
+    let seconds = tenths.windows(10).map(|second| second.iter().sum::<u64>());
+    seconds.min().map(|bytes| 8.0 * bytes as f64)
+}
+
 /// The share of what was sent at `rate_bps` that arrived in as long as sending took; 1 for a link that is not filled.
 pub(super) fn delivered(records: &[PacketRecord], rate_bps: f64, span: Duration) -> f64 {
     let span_ns = span.as_nanos() as i64;
@@ -208,6 +224,18 @@ mod tests {
             queue_limit(&wide, 20 * MS),
             Some(QueueLimit::AtLeast(600_000..=800_000))
         ));
+    }
+
+    #[test]
+    fn a_second_without_arrivals_is_the_slowest_one() {
+        let mut records = overload(10_000, 2000); // for 8 s at 2 Mbit/s
+        assert_eq!(slowest_second(&records), Some(2e6));
+        records.retain(|record| {
+            !record
+                .arrived_ns
+                .is_some_and(|at| (3500 * MS..4600 * MS).contains(&at))
+        });
+        assert_eq!(slowest_second(&records), Some(0.0));
     }
 
     #[test]

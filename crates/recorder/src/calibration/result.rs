@@ -66,6 +66,9 @@ pub struct DirectionCalibration {
     pub saturated_bps: u64,
     /// Its standard error.
     pub saturated_error_bps: u64,
+    /// The same of the slowest second; `None` in results of earlier versions.
+    #[serde(default)]
+    pub slowest_bps: Option<u64>,
     /// Profiles of the trains of each length, by length.
     pub lengths: Vec<LengthProfile>,
     /// Prediction errors of the trains of each length, by length; without the lengths that were not candidates.
@@ -138,7 +141,33 @@ impl LengthProfile {
     }
 }
 
+/// Share of the slowest second's capacity that a light workload takes at most, and, where that second is one of an
+/// outage, of the mean.
+const LIGHT_SHARE: f64 = 0.1;
+const LIGHT_SHARE_OF_MEAN: f64 = 0.02;
+/// Gap to which trains are made shorter, and longest one of the shortest trains.
+const LIGHT_GAP_NS: f64 = 250e6;
+const LONGEST_GAP_NS: f64 = 1e9;
+
 impl DirectionCalibration {
+    /// Length of the trains of a light workload: [the best](Self::train), but no longer than a gap of 250 ms permits.
+    pub fn light_train(&self) -> u16 {
+        let most = self.light_bps() * LIGHT_GAP_NS / 1e9 / super::PACKET_BITS;
+        self.train.min((most as u16).max(super::design::SHORTEST))
+    }
+
+    /// Gap of trains of a length in a light workload, ns.
+    pub fn light_gap_ns(&self, length: u16) -> u64 {
+        let gap = f64::from(length) * super::PACKET_BITS * 1e9 / self.light_bps();
+        self.least_gap_ns.max(gap.min(LONGEST_GAP_NS) as u64)
+    }
+
+    fn light_bps(&self) -> f64 {
+        let mean = self.saturated_bps as f64;
+        let slowest = self.slowest_bps.map_or(mean, |bps| bps as f64);
+        (LIGHT_SHARE * slowest).max(LIGHT_SHARE_OF_MEAN * mean)
+    }
+
     /// When the last of `packets` packets sent at once to a cold link is there, after the first, ns: R_N(N) of the
     /// nearest lengths, linear in between, at the saturated rate beyond.
     pub fn completion_ns(&self, packets: u16) -> f64 {

@@ -195,11 +195,19 @@ fn trains(arguments: &Record, calibration: Option<&Calibration>) -> TrainPlan {
         (Some(lengths), _) => vec![*lengths],
         (None, _) if !arguments.trains.is_empty() => arguments.trains.clone(),
         (None, Some(found)) => vec![(
-            found.directions.uplink.train,
-            found.directions.downlink.train,
+            found.directions.uplink.light_train(),
+            found.directions.downlink.light_train(),
         )],
         (None, None) => Vec::new(), // only where there is no light workload
     };
+    let least = calibration.map_or(0, |found| {
+        let directions = &found.directions;
+        let gaps = lengths.iter().map(|&(up, down)| {
+            let uplink = directions.uplink.light_gap_ns(up);
+            uplink.max(directions.downlink.light_gap_ns(down))
+        });
+        gaps.max().unwrap_or(0)
+    });
     let rotation = lengths
         .into_iter()
         .map(|(up, down)| Train {
@@ -210,13 +218,6 @@ fn trains(arguments: &Record, calibration: Option<&Calibration>) -> TrainPlan {
             gap_ns: None,
         })
         .collect();
-    let least = calibration.map_or(0, |found| {
-        let directions = &found.directions;
-        directions
-            .uplink
-            .least_gap_ns
-            .max(directions.downlink.least_gap_ns)
-    });
     let gap = arguments
         .gap
         .unwrap_or(GAP.max(Duration::from_nanos(least)));

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from cellbed.support.errors import CellbedError
+from cellbed.testbed.machine.contention import contention
 from cellbed.testbed.machine.events import EventProcess
 
 
@@ -183,7 +184,8 @@ class Emulator:
         except EOFError:
             raise self._failure() from None
         if event is None:
-            raise EmulatorError(f"the emulator did not answer within {timeout:g} s (expected {answer!r})")
+            cause = f": {busy}" if (busy := contention()) else ""
+            raise EmulatorError(f"the emulator did not answer within {timeout:g} s (expected {answer!r}){cause}")
         if event.get("event") == "error":
             raise EmulatorError(f"the emulator failed: {event.get('message')}")
         if event.get("event") != answer:

@@ -264,6 +264,7 @@ class Migrations:
         tcp, udp, _ = self._nodes[source].served(program.process.pid)
         if not tcp + udp:
             raise MigrationError(f"'{table.app}' serves no port on {source}: clients could not follow it")
+        active.account.content["ports"] = sorted({*tcp, *udp})
         here, there = self._plan.node(source), self._plan.node(table.to)
         control = table.congestion_control
         name = f".cellbed-migration-{active.number}"

@@ -17,8 +17,10 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from cellbed.support import inputs
 from cellbed.support.errors import printable
@@ -26,6 +28,7 @@ from cellbed.support.interruption import processor_time
 from cellbed.testbed.machine.process import ProgramError, Running, end, kill, last_line, outlived, run
 from cellbed.testbed.nodes.backend import Backend
 
+Address = IPv4Address | IPv6Address
 Restart = Literal["never", "on-failure", "always"]
 
 MATCHING_S = 10.0
@@ -98,7 +101,7 @@ class Command:
     (file or folder of this machine, path on the node), copied before the start. copy_out: paths on the node, copied
     into `files` after the end. stop: how it is ended; with ``None`` as by default, and a load that ran over is noted.
     measures: path of a file on the node that is kept beside the outputs. cgroups: as of ``Place``, beyond those of the
-    node.
+    node. reached: programs of other nodes use it.
     """
 
     name: str
@@ -118,6 +121,7 @@ class Command:
     vital: bool = False
     stop: Stop | None = None
     cgroups: tuple[str, ...] = ()
+    reached: bool = False
 
 
 class UnmodifiedProgram:
@@ -147,6 +151,7 @@ class UnmodifiedProgram:
         self.restarts = 0
         self.notes: list[str] = []
         self._reason = ""
+        self._confined = False
         self._begin_ns: int | None = None
         self._end_ns: int | None = None
         self._restart_ns: int | None = None
@@ -454,16 +459,34 @@ class UnmodifiedProgram:
     def _fulfils_condition(self) -> bool:
         ready = self.command.ready
         if ready.port is not None:
-            return ready.port in self._listening()
+            return self._serves(ready.port)
         if ready.line is not None:
             return any(self._has_line(path, ready.line.encode()) for path in self._searched)
         if ready.file is not None:
             return self._succeeds(lambda: self._node.spawn(["test", "-e", str(ready.file)], folder=self.command.folder))
         if ready.http is not None:
-            return self._succeeds(lambda: self._fetch(str(ready.http)))
+            port = urlsplit(ready.http).port or 80
+            return self._succeeds(lambda: self._fetch(str(ready.http))) and self._serves(port, elsewhere=True)
         if ready.command:
             return self._succeeds(self._run_command)
         return True
+
+    def _serves(self, port: int, *, elsewhere: bool = False) -> bool:
+        """Return whether a program listens on a port. Where other nodes cannot reach it, that is a failure. elsewhere:
+        it may listen on another node."""
+        addresses = self._listening().get(port, set())
+        confined, self._confined = self._confined, all(is_loopback(each) for each in addresses)
+        if not addresses or not self._confined:
+            return bool(addresses) or elsewhere
+        where = (
+            f"listens on {', '.join(sorted(map(str, addresses)))} alone (port {port}), which other nodes do not reach"
+        )
+        if not self.command.reached:
+            self.notes = [*(note for note in self.notes if where not in note), f"{self.name} {where}"]
+            return True
+        if confined:  # for the second time: it may open one socket after the other
+            self._fail(f"{where}: let it listen on all addresses, such as with --host 0.0.0.0")
+        return False
 
     def _succeeds(self, start: Callable[[], Running]) -> bool:
         """Return whether the running check, a process, has succeeded; start one if none runs."""
@@ -507,8 +530,8 @@ class UnmodifiedProgram:
         self._searched[path] += len(whole)
         return False
 
-    def _listening(self) -> set[int]:
-        """Return the TCP and UDP ports of the node on which programs listen."""
+    def _listening(self) -> dict[int, set[Address]]:
+        """Return the TCP and UDP ports of the node on which programs listen, with their addresses."""
         names = [f"/proc/net/{table}" for table in _SOCKET_TABLES]
         place = self._node.place
         if place is not None:
@@ -518,7 +541,7 @@ class UnmodifiedProgram:
             assert tables.stdout is not None
             text = tables.stdout.read().decode(errors="replace")
             tables.wait()
-        return listening_ports(text)
+        return listening(text)
 
     def _truncate_output(self) -> None:
         for path in self._searched:
@@ -532,17 +555,26 @@ class UnmodifiedProgram:
                         )
 
 
-def listening_ports(text: str) -> set[int]:
-    """Return the local ports of sockets that listen (TCP, state 0A) or have no peer (UDP, state 07).
+def listening(text: str) -> dict[int, set[Address]]:
+    """Return the local ports of sockets that listen (TCP, state 0A) or have no peer (UDP, state 07), with their
+    addresses.
 
     text: ``/proc/net/tcp``, ``tcp6``, ``udp`` and ``udp6``.
     """
-    found = set()
+    found: dict[int, set[Address]] = {}
     for line in text.splitlines():
         match line.split():
             case [_, local, remote, ("0A" | "07"), *_] if remote.endswith(":0000"):
-                found.add(int(local.rpartition(":")[2], 16))
+                digits, _, port = local.rpartition(":")
+                words = [bytes.fromhex(digits[at : at + 8])[::-1] for at in range(0, len(digits), 8)]
+                found.setdefault(int(port, 16), set()).add(ip_address(b"".join(words)))
     return found
+
+
+def is_loopback(address: Address) -> bool:
+    """Return whether only programs of its own node reach an address."""
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).is_loopback
 
 
 def _tail(path: Path) -> bytes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import time
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -79,9 +79,11 @@ class ProofError(CellbedError):
 
     exit_code = 3
 
-    def __init__(self, failed: list[Proof]) -> None:
-        lines = "\n".join(f"  {line}" for line in alike(map(str, failed)))
-        super().__init__(f"the testbed does not match the scenario, so the workload was not started:\n{lines}")
+    def __init__(self, failed: list[Proof], cause: str = "") -> None:
+        """cause: sentence on what spoils measurements on this machine."""
+        lines = "\n".join(f"  {line}" for line in [*alike(map(str, failed)), *([cause] if cause else [])])
+        what = "could not be measured" if cause else "does not match the scenario"
+        super().__init__(f"the testbed {what}, so the workload was not started:\n{lines}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +95,11 @@ class Limited:
     backend: Backend
 
 
-def prove_limits(limited: Sequence[Limited], machine_cpus: int) -> list[Proof]:
-    """Run more than each node's share under its limits and check that it gets no more.
+def prove_limits(
+    limited: Sequence[Limited], machine_cpus: int, progress: Callable[[str], object] = lambda _: None
+) -> list[Proof]:
+    """Run more than each node's share under its limits and check that it gets no more. progress: called with what is
+    measured next.
 
     Nodes are measured at the same time as far as the machine can give all of them their share.
     """
@@ -109,6 +114,7 @@ def prove_limits(limited: Sequence[Limited], machine_cpus: int) -> list[Proof]:
                 cpu[each.node.name] = proof
         enough = {"holds"}
         for batch in _batches(spinning, machine_cpus):
+            progress(f"CPU limits, {len(cpu)} of {len(limited)} done")
             proofs = _prove_cpu(batch, enough)
             cpu |= {spinner.node.name: proof for spinner, proof in zip(batch, proofs, strict=True)}
             # As long as other programs use the processors, more time for each batch would not fill the limits either.
@@ -118,6 +124,7 @@ def prove_limits(limited: Sequence[Limited], machine_cpus: int) -> list[Proof]:
             kill(spinner.process)
     memory: list[Proof] = []
     for begin in range(0, len(limited), MEMORY_BATCH):
+        progress(f"memory limits, {len(memory)} of {len(limited)} done")
         memory += _prove_memory(limited[begin : begin + MEMORY_BATCH])
     return [proof for each, last in zip(limited, memory, strict=True) for proof in (cpu[each.node.name], last)]
 

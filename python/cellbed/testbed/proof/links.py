@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 import time
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Any
@@ -80,8 +80,9 @@ class _Flow:
     direction: Direction | None = None
 
 
-def prove_links(plan: Plan, emulator: Emulator) -> list[Proof]:
-    """Send datagrams over every link, both ways, and compare delay and rate with the schedule.
+def prove_links(plan: Plan, emulator: Emulator, progress: Callable[[str], object] = lambda _: None) -> list[Proof]:
+    """Send datagrams over every link, both ways, and compare delay and rate with the schedule. progress: called with
+    what is measured next.
 
     Links are measured at the same time as far as their datagrams do not delay each other. Of the links in a cell
     one is measured at a time: with the others silent it must be as without the cell.
@@ -100,6 +101,7 @@ def prove_links(plan: Plan, emulator: Emulator) -> list[Proof]:
         most = HIGHEST_PROBE_RATE >> attempt
         settled = {what for what, proof in proofs.items() if proof.is_settled}
         for proof in _prove_pairs(emulator, pairs, settled, most, cells, quick=attempt == 0):
+            progress(f"links, attempt {attempt + 1} of {ATTEMPTS}, up to {proof.what}")
             before = proofs.get(proof.what)
             if proof.what not in settled and (before is None or before.ok or proof.is_settled):
                 proofs[proof.what] = proof

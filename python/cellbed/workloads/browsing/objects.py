@@ -20,8 +20,8 @@ MOST_OBJECTS = 20_000
 class Object(Request):
     """An object that a page requested, with the connection that carried it. intended_ns: the page wanted it;
     started_ns: the browser began to request it; opening_ns, tls_uplink_end, tls_downlink_end, first_byte_ns: as of
-    :class:`cellbed.workloads.http.connection.Exchange`. step: kind of content; code: status of the reply; wire: number
-    of the connection in the browser, which is not recorded."""
+    :class:`cellbed.workloads.http.connection.Exchange`, the ends of TLS 0 without it. step: kind of content; code:
+    status of the reply; wire: number of the connection in the browser, which is not recorded."""
 
     opening_ns: int | None = None
     tls_uplink_end: int | None = None
@@ -153,7 +153,7 @@ def attach(made: Object, wires: dict[int, Wire]) -> None:
     if wire.open_ns is not None and wire.open_ns > made.started_ns:
         # Stamps of the log are whole milliseconds.
         made.opening_ns = min(max(made.started_ns, wire.begun_ns), made.sent_ns)
-        made.tls_uplink_end, made.tls_downlink_end = wire.hello, wire.flight
+        made.tls_uplink_end, made.tls_downlink_end = (wire.hello, wire.flight) if wire.secured else (0, 0)
 
 
 def _stamp(made: Object, timing: dict[str, Any]) -> None:

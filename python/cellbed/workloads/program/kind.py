@@ -52,6 +52,7 @@ def commands(deployment: Deployment, key: Literal["client", "server"], raw: Path
             restart=role.restart,
             status=role.statuses,
             stop=_stop(role.stop),
+            reached=key == "server" and any(each.name != node.name for each in clients),
         )
 
 

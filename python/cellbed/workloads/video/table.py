@@ -1,6 +1,10 @@
 """The table of the kind in a scenario."""
 
+import functools
 import pathlib
+import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
@@ -11,6 +15,7 @@ from cellbed.archive import find_file
 from cellbed.scenario.applications import Application, Groups, Key, Wait
 from cellbed.scenario.fields import MANIFEST, TextField, quantity
 from cellbed.scenario.table import written
+from cellbed.support import inputs
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.units import DURATION, UnitError
 from cellbed.workloads.browsing import PACKAGES, PROGRAMS
@@ -33,6 +38,18 @@ def _read_rule(text: str, folder: Path) -> Path | str:
         hint = did_you_mean(text, RULES)
         raise UnitError(f"no rule or file '{text}': {hint}write one of {', '.join(RULES)}, or a file, './rule.js'")
     return file
+
+
+@functools.lru_cache(maxsize=8)
+def _rule_problem(text: str) -> str:
+    """Return why a file is no rule, as far as that shows without a browser; empty for one that may be."""
+    if not re.search(r"\bfunction\s*\*?\s*rule\b|\brule\s*=", text):
+        return " has no function rule: write function rule({ rates, index }) { return 0 } (docs/how-to/video.md)"
+    if (node := shutil.which("node")) is None:
+        return ""
+    done = subprocess.run([node, "--check", "-"], input=text, capture_output=True, text=True, check=False, timeout=60)
+    found = re.search(r"\[stdin\]:([0-9]+)(?:.|\n)*?^(SyntaxError: .*)$", done.stderr, re.MULTILINE)
+    return f", line {found[1]}: {found[2][:200]}" if found and done.returncode else ""
 
 
 RULE = TextField(
@@ -101,6 +118,13 @@ class Video(Application):
             yield "server", 'missing: write the node group that serves the video, server = "edge"'
         if self.protocol == "hls" and self.abr in RULES:
             yield "abr", "a rule of dash.js, and hls.js has its own: remove this key, or write the path of your rule"
+        if isinstance(self.abr, Path):
+            try:
+                problem = _rule_problem(inputs.text(self.abr))
+            except OSError as error:
+                problem = f" cannot be read: {error.strerror}"
+            if problem:
+                yield "abr", f"{self.abr.name}{problem}"
         if self.manifest is not None:
             for name in sorted(self.model_fields_set & {"renditions", "length"}):
                 yield name, "the manifest has them: remove this key"

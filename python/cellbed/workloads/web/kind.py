@@ -124,12 +124,18 @@ def describe(table: Mapping[str, Any]) -> Description:
     what = table.get("page") or table.get("root") or (Path(site).name if site else table.get("url"))
     return Description(
         kind="web",
-        title=f"page {what}{synthetic} over HTTP/{table.get('version')}, {table.get('cache')} cache",
-        spans=(_GENERATOR, *on_path((_PAGE, *parts.spans(str(table.get("version")))))),
+        title=f"page {what}{synthetic} over HTTP/{_versions(table)}, {table.get('cache')} cache",
+        spans=(_GENERATOR, *on_path((_PAGE, *parts.spans(_versions(table)[:1])))),
         client_columns={**dict.fromkeys(columns, "integer"), "step": "text"},
         server_columns={},
         measures=_MEASURES,
     )
+
+
+def _versions(table: Mapping[str, Any]) -> str:
+    """Return the versions of HTTP over which its page is loaded."""
+    version, site = str(table.get("version")), table.get("site")
+    return warc.read(Path(site)).versions(version) if site else version
 
 
 def describe_objects(application: Description, table: Mapping[str, Any]) -> Description:
@@ -140,7 +146,7 @@ def describe_objects(application: Description, table: Mapping[str, Any]) -> Desc
         application,
         name=_of_objects(application.name),
         title=f"objects of {application.title}",
-        spans=(parts.OBJECT, *parts.spans(str(table.get("version")))),
+        spans=(parts.OBJECT, *parts.spans(_versions(table)[:1])),
         client_columns=columns | parts.columns(secured=secured),
         measures=(Measure("bytes_down", "bytes with headers", "B"),),
         expectations=(),

@@ -18,7 +18,7 @@ from cellbed.support import inputs
 from cellbed.support.prctl import die_with_parent
 from cellbed.support.temporary import temporary_folder
 from cellbed.testbed.machine.process import Place, end, find
-from cellbed.testbed.programs.unmodified import listening_ports
+from cellbed.testbed.programs.unmodified import listening
 from cellbed.workloads.browsing.browser import Browser, Flow, open_page
 from cellbed.workloads.browsing.origins import installed
 from cellbed.workloads.lifecycle import WorkloadError
@@ -84,7 +84,7 @@ def wait_listening(process: subprocess.Popen[bytes], port: int, log: Path, name:
     while process.poll() is None and time.monotonic() < deadline:
         with contextlib.suppress(OSError):
             tables = [inputs.text(folder / table) for table in ("tcp", "tcp6") if (folder / table).exists()]
-            if any(port in listening_ports(table) for table in tables):
+            if any(port in listening(table) for table in tables):
                 return
         time.sleep(0.02)
     raise SiteError(f"{name} did not start: {(inputs.text(log).strip().splitlines() or ['without a message'])[-1]}")

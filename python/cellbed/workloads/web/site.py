@@ -177,6 +177,13 @@ class Site:
             found.setdefault(each.origin, []).append(each)
         return found
 
+    def versions(self, version: str) -> str:
+        """Return the versions of HTTP over which browsers get it, of which `version` needs TLS."""
+        schemes = {origin.scheme for origin in self.origins}
+        if schemes == {"http"}:
+            return "1.1"
+        return version if schemes == {"https"} or version == "1.1" else f"{version}, without TLS HTTP/1.1"
+
     @cached_property
     def page(self) -> str:
         """The URL of its first page. Errors: :class:`SiteError` where it has none."""

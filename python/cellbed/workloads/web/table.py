@@ -159,4 +159,5 @@ class Web(Load):
     def __str__(self) -> str:
         """Return the application in a line."""
         what = self.page or self.root or (self.site.name if self.site is not None else self.url)
-        return f"{super().__str__()}, page {what} over HTTP/{self.version}"
+        versions = warc.read(self.site).versions(self.version) if self.site is not None else self.version
+        return f"{super().__str__()}, page {what} over HTTP/{versions}"
