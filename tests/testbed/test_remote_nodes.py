@@ -27,6 +27,7 @@ from cellbed.support import errors
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.clean import clean
 from cellbed.testbed.machine import cgroups, privilege
+from cellbed.testbed.machine.peers import Admission
 from cellbed.testbed.nodes import vm, vm_image
 from cellbed.testbed.nodes.agent import WINDOW, Wire
 from cellbed.testbed.nodes.agent_hub import estimate, probe
@@ -235,7 +236,7 @@ def test_disk_of_limited_size_can_be_full(bed: Testbed) -> None:
 def test_spans_are_forwarded_to_the_last(bed: Testbed, tmp_path: Path) -> None:
     at = node(bed)
     sockets = reports.ReportSockets(bed.sockets, {})
-    (there,) = sockets.listen(reports.SPANS, "web", tmp_path / "record").values()
+    (there,) = sockets.listen(reports.SPANS, "web", tmp_path / "record", Admission()).values()
     at.copy_in(SPANS, "spans.py")
     report = "import spans\nfor number in range(500): spans.report(f'phone-0/{number}', 'work', 1, 2)"
     process = at.spawn(["python3", "-c", report], environment={reports.SPANS.variable: at.show_socket(there)})

@@ -29,6 +29,7 @@ from cellbed.testbed.links.emulator import Emulator, EmulatorError
 from cellbed.testbed.links.live import control_path
 from cellbed.testbed.machine import certificates, cgroups
 from cellbed.testbed.machine.flows import sampled
+from cellbed.testbed.machine.peers import Admission
 from cellbed.testbed.machine.process import Place, Process
 from cellbed.testbed.machine.signals import Interruption, hang_ups_ignored
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record, process_start
@@ -254,7 +255,7 @@ def _drive(
 
         def prepared(process: Process | Command, each: Deployment) -> Process | Command:
             """Return a program with its sockets and settings of TCP."""
-            process = _with_reports(process, each, raw, bed, sockets)
+            process = _with_reports(process, each, raw, bed, plan, sockets)
             process = _with_tcp(process, each, scenario, bed, record, names, chosen_tcp)
             if not process.load:
                 is_single = len(plan.servers[each.name]) == 1
@@ -386,6 +387,7 @@ def _with_reports(
     deployment: Deployment,
     raw: Path,
     bed: Testbed,
+    plan: Plan,
     sockets: ReportSockets,
 ) -> Process | Command:
     """Return a program with a socket at which it can report: a service spans, a client its requests; and with the
@@ -400,7 +402,11 @@ def _with_reports(
     def clock() -> int:
         return time.monotonic_ns() + node.clock.offset_ns
 
-    made = sockets.listen(protocol, deployment.name, record, node=process.node, clock=clock)
+    admission = node.admission
+    if not process.load and node.place is not None:  # by CRIU the program and its socket's path move
+        places = filter(None, (bed.nodes[each.name].place for each in _places(deployment, plan)))
+        admission = Admission(each.network_namespace for each in places)
+    made = sockets.listen(protocol, deployment.name, record, admission, node=process.node, clock=clock)
     found = {name: node.show_socket(path) for name, path in made.items()}
     if deployment.authorities is not None:
         found |= dict.fromkeys(certificates.VARIABLES, node.show_file(deployment.authorities))
@@ -467,6 +473,8 @@ def _with_certificates(deployed: list[Deployment], bed: Testbed, plan: Plan) -> 
             ips = {each.address(nodes[0]), *(str(ip) for node in nodes for ip in (node.ipv4, node.ipv6))}
             names[each.name] = sorted({*ips, *(name for ip, name in lines if ip in ips), *each.table.host_names})
     certificates.issue(bed.sockets, names)
+    for key in bed.sockets.glob(f"*/{certificates.KEY}"):
+        key.chmod(0o644)  # in a container a program may be another user; no other user of this machine reaches it
 
     def shown(node: str, app: str) -> dict[str, str]:
         files = zip(CERTIFICATE, certificates.FILES, strict=True)

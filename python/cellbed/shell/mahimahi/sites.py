@@ -105,6 +105,7 @@ def webreplay(arguments: Sequence[str]) -> int:
         (folder / "hosts").write_text("\n".join([*lines, there]), encoding="utf-8")
         (folder / "resolv.conf").write_text("# All names are in /etc/hosts.\n", encoding="utf-8")
         warc.write(folder / "site.warc", site.exchanges)
+        (folder / "site.warc").chmod(0o600)
 
         def serve(gateway: Gateway, stack: contextlib.ExitStack, agents: Agents) -> list[tuple[str, str]]:
             _serve(folder, addresses, gateway, stack, agents)

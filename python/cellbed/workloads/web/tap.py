@@ -16,7 +16,8 @@ class Tap:
     """The addon: mitmproxy calls its methods, by their names, with a flow."""
 
     def __init__(self) -> None:
-        self._file = open(os.environ[FILE], "a", encoding="ascii", buffering=1)  # noqa: PTH123, SIM115
+        to = os.open(os.environ[FILE], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._file = os.fdopen(to, "a", encoding="ascii", buffering=1)
 
     def response(self, flow: Any) -> None:
         """Write an exchange that is complete, with the body as it was transferred."""
