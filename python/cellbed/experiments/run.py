@@ -55,7 +55,7 @@ from cellbed.testbed.programs.telemetry import environment as telemetry_environm
 from cellbed.testbed.programs.unmodified import FOREVER_NS, Command, UnmodifiedProgram
 from cellbed.testbed.proof.limits import Limited, ProofError, prove_limits
 from cellbed.testbed.proof.links import prove_links
-from cellbed.testbed.testbed import Testbed
+from cellbed.testbed.testbed import Testbed, together_beyond_machine
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.program.kind import commands as server_commands
 from cellbed.workloads.registry import workload
@@ -126,8 +126,9 @@ def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: L
         error: CellbedError | None = None
         try:
             listener.phase("preparing the workload")
-            state.notes += notes(plan)
-            for caution in cautions(plan):
+            together = together_beyond_machine(scenario) if options.limits else []
+            state.notes += [*notes(plan), *together]
+            for caution in [*cautions(plan), *together]:
                 listener.note(caution)
             if not scenario.applications and options.standing is None:
                 raise CellbedError(f"{scenario.name}: the scenario has no application: add [workload] or [apps.NAME]")

@@ -287,6 +287,19 @@ def _beyond_machine(scenario: Scenario) -> Iterator[tuple[tuple[str, ...], str]]
             yield ("nodes", name, "memory"), text
 
 
+def together_beyond_machine(scenario: Scenario) -> list[str]:
+    """Return sentences on limits of nodes that this machine can supply to each, but not to all at the same time."""
+    here = [group for group in scenario.nodes.values() if group.backend.uses_this_machine]
+    cpus, memory = machine()
+    asked_cpus = sum(group.count * group.cpus for group in here)
+    asked_memory = sum(group.count * group.memory for group in here) >> 20
+    what = "while all are busy, each gets less than its limit"
+    found = [f"the nodes may use {asked_cpus:g} CPUs together, and this machine has {cpus}: {what}"]
+    full = "while all need it, programs are killed or swapped out"
+    more = [f"the nodes may use {asked_memory} MiB of memory together, and this machine has {memory} MiB: {full}"]
+    return found * (asked_cpus > cpus) + more * (asked_memory > memory)
+
+
 class Testbed:
     """A context: nothing is there before it, and nothing is left after it.
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 from cellbed.support.errors import CellbedError
+from cellbed.support.temporary import hold
 from cellbed.testbed.machine.privilege import user_name
 
 PERIOD_US = 10_000
@@ -148,15 +149,18 @@ class Group:
 class Groups:
     """The control groups of one run.
 
-    note: called with each folder before it is made, so that a killed run's folders can be found.
+    note: called with each folder before it is made, so that a killed run's folders can be found. Each is locked while
+    the run lives, also in other registries of live runs.
     """
 
     def __init__(self, bases: dict[str, Path], version: int, run: str, note: Callable[[Path], None]) -> None:
         self.version = version
         self._top = {controller: base / run for controller, base in bases.items()}
+        self._locks: list[int] = []
         for folder in dict.fromkeys(self._top.values()):
             note(folder)
             folder.mkdir(parents=True)
+            self._locks.append(hold(folder))
             if version == 2:
                 _write(folder / "cgroup.subtree_control", "+cpu +memory")
 
@@ -176,6 +180,8 @@ class Groups:
         """Kill what still runs in the run's groups and remove them."""
         for folder in self.folders:
             remove(folder)
+        while self._locks:
+            os.close(self._locks.pop())
 
 
 def enforcement(no_limits: bool, overcommit: bool) -> Enforcement:
