@@ -6,12 +6,14 @@ import contextlib
 import gzip
 import json
 import os
+import re
+import select
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from cellbed.workloads.web.matcher import Matcher
 from cellbed.workloads.web.site import Exchange, Replies, SiteError, split
 from descendants import descendants, words
 from in_process import cellbed
+from run_commands import free_port
 from scenario_text import NODES
 from shell_world import wait_until
 from site_examples import ADDRESSES, BODIES, PAGE, har
@@ -395,8 +398,6 @@ http {{
 @pytest.fixture
 def two_origins(tmp_path: Path) -> Iterator[tuple[str, str]]:
     """URLs of two origins that nginx serves on this machine."""
-    from cellbed.workloads.web.record import free_port
-
     ports = free_port(), free_port()
     urls = f"http://127.0.0.1:{ports[0]}/", f"http://localhost:{ports[1]}/"
     files = tmp_path / "www"
@@ -464,6 +465,57 @@ def test_recording_a_server_that_does_not_answer_is_an_error(tmp_path: Path) -> 
     assert not (tmp_path / "x.warc.gz").exists()
 
 
+@contextlib.contextmanager
+def recording(*options: str, before: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
+    """The recording of a page that never ends loading, while it loads."""
+    with socket.create_server(("127.0.0.1", 0)) as site:
+        url = f"http://127.0.0.1:{site.getsockname()[1]}/"
+        words = [sys.executable, "-m", "cellbed", "web", "record", url, "-o", "/dev/null", *options]
+        with subprocess.Popen([*before, *words], stderr=subprocess.PIPE, text=True) as process:
+            try:
+                while not select.select([site], [], [], 0.1)[0] and process.poll() is None:
+                    pass
+                yield process
+            finally:
+                process.terminate()
+
+
+@needs_browser
+@needs_proxy
+@pytest.mark.slow
+def test_the_browser_of_a_recording_is_sandboxed_and_nobody_else_reaches_its_proxy() -> None:
+    with recording() as process:
+        below = descendants(process.pid)
+        (proxy,) = (line for line in below.values() if b"mitmdump" in line)
+        browsers = {pid: line for pid, line in below.items() if b"/chromium" in line and b"--type=" not in line}
+        assert browsers
+        for pid, line in browsers.items():
+            assert b"--no-sandbox" not in line
+            assert b"--ignore-certificate-errors\0" not in line + b"\0"
+            assert Path(f"/proc/{pid}").stat().st_uid != 0
+        words = proxy.split(b"\0")
+        port = int(words[words.index(b"--listen-port") + 1])
+        # Another program has the port in the machine's network, and no connection of the browser.
+        with socket.create_server(("127.0.0.1", port)) as other:
+            other.settimeout(0.2)
+            with pytest.raises(TimeoutError):
+                other.accept()
+
+
+@needs_browser
+@needs_proxy
+@pytest.mark.slow
+def test_without_a_sandbox_nothing_is_recorded_unless_asked() -> None:
+    alone = ["unshare", "--map-root-user"]  # with no user but root, whom the sandbox refuses
+    with recording(before=alone) as process:
+        assert process.wait() == 2
+        assert process.stderr is not None
+        assert re.search("sandbox is not possible here .* user namespaces .* --no-sandbox", process.stderr.read())
+    with recording("--no-sandbox", before=alone) as process:
+        assert process.poll() is None
+        assert any(b"--no-sandbox" in line for line in descendants(process.pid).values())
+
+
 @needs_browser
 @needs_proxy
 @pytest.mark.slow
@@ -472,6 +524,7 @@ def test_a_recording_that_is_killed_leaves_no_process_and_no_folder() -> None:
         # A page that never ends loading; a browser needs short paths.
         site = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="c-")))
+        folder.chmod(0o711)
         url = f"http://127.0.0.1:{site.getsockname()[1]}/"
         command = [sys.executable, "-m", "cellbed", "web", "record", url, "-o", str(folder / "x.warc.gz")]
         environment = {**os.environ, "TMPDIR": str(folder), "XDG_STATE_HOME": str(folder / "state")}

@@ -65,9 +65,9 @@ def webrecord(arguments: Sequence[str]) -> int:
     with _folder() as folder:
 
         def serve(gateway: Gateway, stack: contextlib.ExitStack, agents: Agents) -> list[tuple[str, str]]:
-            port = recording.free_port()
-            options = ["--mode", "transparent", "--listen-host", str(gateway.pair.gateway)]
-            agents["the proxy"] = stack.enter_context(recording.proxy(folder, port, options, gateway.outer))
+            listener = stack.enter_context(process.listener(gateway.outer, (str(gateway.pair.gateway), 0)))
+            port, options = listener.getsockname()[1], ["--mode", "transparent"]
+            agents["the proxy"] = stack.enter_context(recording.proxy(folder, listener, options, gateway.outer))
             rules = _RULES.format(table=gateway.table, device=gateway.device, port=port)
             process.run(["nft", "-f", "-"], text=rules, place=gateway.outer)
             return []
