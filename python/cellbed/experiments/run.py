@@ -221,6 +221,7 @@ def _drive(
         if options.proof:
             _prove(plan, bed, listener, state)
             journal.note("proved", f"{len(state.proof)} limits and links")
+        kills_before = _memory_kills(bed)
 
         if sampler is not None:
             sampler.follow([(emulator.namespace(node.name), (str(node.ipv4), str(node.ipv6))) for node in plan.nodes])
@@ -320,7 +321,6 @@ def _drive(
         # Nothing is measured in a testbed without a load: it should cost little while it stands.
         interval_ns = HOST_INTERVAL_NS if options.standing is not None and not loads else SAMPLE_INTERVAL_NS
         supervisor.sample_nodes(bed.nodes, [os.getpid(), emulator.pid, *telemetry.pids], t0_ns, interval_ns)
-        kills_before = _memory_kills(bed)
         for load in loads:
             each = spans[load.name]
             begin, stop = t0_ns + each.start_ns, t0_ns + each.stop_ns
@@ -370,6 +370,11 @@ def _drive(
         if not scenario.faults:
             state.deaths += migrations.failures
         state.know_nodes(bed.nodes)
+        for name, node in bed.nodes.items():
+            if isinstance(node.group, cgroups.Group) and (refused := node.group.refused_processes):
+                most = cgroups.MOST_PROCESSES
+                text = f"{name} had {most} processes and threads, the most that a node may have"
+                state.warnings.append(f"{text}: {refused} more did not start")
         for name, count in _memory_kills(bed).items():
             if (kills := count - kills_before[name]) > 0:
                 state.warnings.append(f"{name} ran out of its memory: {kills} processes were killed")
