@@ -760,7 +760,10 @@ def test_root_on_a_machine_reaches_no_socket_of_this_one(
 
 
 @pytest.mark.needs_tun
-def test_run_whose_hub_is_killed_ends_with_one_error(ssh_machine: Machine, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)])
+def test_run_whose_hub_is_killed_or_stands_still_ends_with_one_error(
+    ssh_machine: Machine, tmp_path: Path, number: signal.Signals
+) -> None:
     text = (
         scenario(ssh_machine)
         .replace(json.dumps(["python3", "-c", DOWNLOAD]), '"sleep 1000"')
@@ -776,7 +779,7 @@ def test_run_whose_hub_is_killed_ends_with_one_error(ssh_machine: Machine, tmp_p
         run = dict(entry.split("=", 1) for entry in (hub.parent / "environ").read_text().split("\0") if "=" in entry)[
             "CELLBED_RUN"
         ]
-        os.kill(int(hub.parent.name), signal.SIGKILL)
+        os.kill(int(hub.parent.name), number)
         _, errors = running.communicate()
     assert running.returncode == 1, errors
     (error,) = (line for line in errors.splitlines() if line.startswith("error: "))

@@ -243,7 +243,7 @@ def test_a_page_that_never_ends_loading_is_given_up_with_its_reason(tmp_path: Pa
 @pytest.mark.parametrize(
     "how", [*(pytest.param(how, marks=pytest.mark.slow) for how in (None, signal.SIGINT)), signal.SIGKILL]
 )
-def test_no_browser_outlives_a_run(tmp_path: Path, how: signal.Signals | None) -> None:
+def test_the_browser_of_a_run_is_sandboxed_and_none_outlives_it(tmp_path: Path, how: signal.Signals | None) -> None:
     text = NAMED if how is None else NAMED.replace("6 s", "60 s")
     (tmp_path / "x.toml").write_text(f'{text}{APP}page = "google"\narrivals = "closed"\n{PATIENT}')
     command = [
@@ -263,7 +263,10 @@ def test_no_browser_outlives_a_run(tmp_path: Path, how: signal.Signals | None) -
             assert run.poll() is None
             time.sleep(0.1)
         ours = descendants(run.pid)
-        assert any(b"--remote-debugging-pipe" in line for line in ours.values())
+        browsers = {pid: line for pid, line in ours.items() if b"--remote-debugging-pipe" in line}
+        assert browsers
+        assert not any(b"--no-sandbox" in line for line in browsers.values())
+        assert not any(Path(f"/proc/{pid}").stat().st_uid == 0 for pid in browsers)
         assert any(line.startswith(b"nginx") for line in ours.values())
         if how is not None:
             os.kill(run.pid, how)

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -514,6 +515,51 @@ def test_without_a_sandbox_nothing_is_recorded_unless_asked() -> None:
     with recording("--no-sandbox", before=alone) as process:
         assert process.poll() is None
         assert any(b"--no-sandbox" in line for line in descendants(process.pid).values())
+
+
+@needs_browser
+@needs_proxy
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("part", [b"mitmdump", b"/chromium"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_recording_ends_with_an_error_when_its_proxy_or_browser_ends_or_stands_still(
+    part: bytes, number: signal.Signals
+) -> None:
+    with recording() as process:
+        below = descendants(process.pid)
+        hit = [pid for pid, line in below.items() if part in line]
+        assert hit
+        for pid in hit:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        _, errors = process.communicate()
+        assert process.returncode == 2
+        assert errors.splitlines()[-1].startswith("error: ")
+    wait_until(lambda: not any(words(pid) for pid in below))
+
+
+@needs_browser
+@needs_nginx
+@pytest.mark.needs_tun
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_replay_whose_matcher_ends_or_stands_still_ends_and_names_it(tmp_path: Path, number: signal.Signals) -> None:
+    _imported(tmp_path)
+    (tmp_path / "x.toml").write_text(f'{NAMED}{APP.replace("5 min", "5 s")}site = "shop.warc.gz"\n')
+    command = [sys.executable, "-P", "-m", "cellbed", "run", "x.toml", "--no-limits"]
+    environment = os.environ | {"XDG_STATE_HOME": str(tmp_path / "state")}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=-1, stderr=-1, text=True) as process:
+        found: list[int] = []
+        while not found and process.poll() is None:
+            started = any("load started" in path.read_text() for path in tmp_path.glob("runs/*/events.jsonl"))
+            found = [pid for pid, line in descendants(process.pid).items() if b"web.matcher" in line] * started
+        for pid in found:
+            os.kill(pid, number)
+        _, errors = process.communicate()
+    described = json.loads(next(tmp_path.glob("runs/*/run.json")).read_text())
+    assert "web.edge-0.replies" in errors + str(described["warnings"])
+    wait_until(lambda: not any(words(pid) for pid in found))
 
 
 @needs_browser
