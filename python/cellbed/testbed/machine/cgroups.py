@@ -120,7 +120,7 @@ class Group:
 
     @property
     def refused_processes(self) -> int:
-        """How often a process or thread could not start, since there were MOST_PROCESSES."""
+        """Return the number of processes and threads that could not start beyond MOST_PROCESSES."""
         return _pairs(self.folders.get(PROCESSES, self.folders["cpu"]) / "pids.events").get("max", 0)
 
     def sample(self) -> Sample:
