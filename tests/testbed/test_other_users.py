@@ -13,10 +13,13 @@ from pathlib import Path
 
 import pytest
 
+import shell_world
+from cellbed.testbed.machine import certificates
 from cellbed.testbed.machine.peers import Admission
+from cellbed.testbed.machine.process import find
 from cellbed.testbed.migration.state_sockets import StateError, StateSockets
 from scenario_text import NODES
-from shell_world import ORDINARY_USER, wait_until
+from shell_world import ORDINARY_USER, World, missing, next_line, wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be another user")
 
@@ -108,6 +111,22 @@ def test_another_user_reaches_no_file_and_no_socket_of_a_run(
             started.terminate()
         print(started.communicate(), cellbed(tmp_path, registry, "down").communicate())
     assert not scratch.exists()
+
+
+@pytest.mark.skipif(missing() is not None, reason=missing() or "")
+def test_another_user_reaches_no_socket_of_a_shell(world: World) -> None:
+    shell = world.start([*shell_world.cellbed("shell"), "--", "sh", "-c", "echo ready; exec sleep 1000"])
+    assert next_line(shell) == "ready"
+    (record,) = (json.loads(path.read_text()) for path in world.home().glob(".local/state/cellbed/live/*.json"))
+    assert Path(record["control"]).is_socket()
+    assert reached([record["control"], f"{world.home()}/.local/state/cellbed/live/{record['identifier']}.json"]) == "[]"
+
+
+@pytest.mark.skipif(find(certificates.PROGRAM) is None, reason="openssl is not installed")
+def test_a_key_is_its_user_s_alone_unless_its_folder_is(tmp_path: Path) -> None:
+    certificates.issue(tmp_path, {"site": ["localhost"]})
+    assert (tmp_path / "site" / certificates.KEY).stat().st_mode & 0o077 == 0
+    assert not list(tmp_path.rglob("ca.key"))
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from typing import Any
 
 from cellbed.support import inputs
 from cellbed.support.prctl import die_with_parent
-from cellbed.testbed.machine.process import Place, last_line
+from cellbed.testbed.machine.process import Place, kill, last_line
 from cellbed.workloads.lifecycle import WorkloadError, announce
 
 FLAGS = (
@@ -169,6 +169,7 @@ class Browser:
                     stdout=subprocess.DEVNULL,
                     stderr=errors,
                     pass_fds=(theirs_in, theirs_out),
+                    start_new_session=True,
                     preexec_fn=enter,
                 )
         except (OSError, subprocess.SubprocessError) as error:
@@ -242,10 +243,8 @@ class Browser:
         """End it, with its children, and wait until it has written its files."""
         with contextlib.suppress(OSError):
             os.write(self._write, b'{"id":0,"method":"Browser.close"}\0')
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(_PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            self.process.send_signal(signal.SIGKILL)
-            self.process.wait()
+        kill(self.process)
         for descriptor in (self._write, self._read):
             os.close(descriptor)
