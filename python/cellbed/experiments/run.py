@@ -257,7 +257,9 @@ def _drive(
 
         def prepared(process: Process | Command, each: Deployment) -> Process | Command:
             """Return a program with its sockets and settings of TCP."""
-            process = _with_reports(process, each, raw, bed, plan, sockets)
+            movable = each.name in by_memory or options.standing is not None
+            places = _places(each, plan) if movable and not process.load else []
+            process = _with_reports(process, each, raw, bed, places, sockets)
             process = _with_tcp(process, each, scenario, bed, record, names, chosen_tcp)
             if not process.load:
                 is_single = len(plan.servers[each.name]) == 1
@@ -393,12 +395,12 @@ def _with_reports(
     deployment: Deployment,
     raw: Path,
     bed: Testbed,
-    plan: Plan,
+    places: Sequence[Node],
     sockets: ReportSockets,
 ) -> Process | Command:
     """Return a program with a socket at which it can report: a service spans, a client its requests; and with the
     address of the receiver of OpenTelemetry, if its application wants it, and the certificate of the run's authority,
-    if there is one."""
+    if there is one. places: to which CRIU may move the program, which keeps its socket."""
     if not isinstance(process, Command):
         return process
     protocol, kind = (REQUESTS, "requests") if process.load else (SPANS, "service")
@@ -409,9 +411,9 @@ def _with_reports(
         return time.monotonic_ns() + node.clock.offset_ns
 
     admission = node.admission
-    if not process.load and node.place is not None:  # by CRIU the program and its socket's path move
-        places = filter(None, (bed.nodes[each.name].place for each in _places(deployment, plan)))
-        admission = Admission(each.network_namespace for each in places)
+    if places and node.place is not None:
+        there = filter(None, (bed.nodes[each.name].place for each in places))
+        admission = Admission(each.network_namespace for each in there)
     made = sockets.listen(protocol, deployment.name, record, admission, node=process.node, clock=clock)
     found = {name: node.show_socket(path) for name, path in made.items()}
     if deployment.authorities is not None:
