@@ -18,6 +18,7 @@ from cellbed.testbed.machine import certificates
 from cellbed.testbed.machine.peers import Admission
 from cellbed.testbed.machine.process import find
 from cellbed.testbed.migration.state_sockets import StateError, StateSockets
+from cellbed.testbed.programs.reports import REQUESTS, ReportSockets
 from scenario_text import NODES
 from shell_world import ORDINARY_USER, World, missing, next_line, wait_until
 
@@ -171,3 +172,17 @@ def test_a_connection_from_another_network_namespace_is_refused(service: tuple[S
             sockets.talk("service")
         time.sleep(0.01)
     assert there.communicate()[0] == b"b''\n"
+
+
+def test_a_request_that_another_network_namespace_reports_is_refused_and_counted(tmp_path: Path) -> None:
+    sockets, record = ReportSockets(tmp_path, {}), tmp_path / "record"
+    inside = Admission(["/proc/self/ns/net"])
+    (path,) = sockets.listen(REQUESTS, "shop", record, inside, node="phone-0").values()
+    send = f"import socket, time; s = socket.socket(socket.AF_UNIX); s.connect({path!r}); t = time.monotonic_ns();"
+    send += "s.send(b'forged %d %d ok\\n' % (t, t))"
+    for before in (["unshare", "--net"], []):
+        subprocess.run([*before, sys.executable, "-c", send], check=True)  # it has ended before its connection is seen
+    sockets.close()
+    assert len(record.read_text().splitlines()) == 1
+    (warning,) = sockets.warnings()
+    assert "refused 1 connection from outside of phone-0" in warning

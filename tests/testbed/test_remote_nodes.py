@@ -23,7 +23,7 @@ import pytest
 from cellbed import spans as cellbed_spans
 from cellbed.runformat.events import read_events
 from cellbed.scenario.nodes import VmBackend
-from cellbed.support import errors
+from cellbed.support import errors, temporary
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.clean import clean
 from cellbed.testbed.machine import cgroups, privilege
@@ -284,7 +284,7 @@ def test_use_of_a_program_is_known_after_its_end(bed: Testbed) -> None:
 CONTROL_GROUPS = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
-from cellbed.testbed.machine.cgroups import ASIDE, LimitsError, divide, locate, open_groups
+from cellbed.testbed.machine.cgroups import ASIDE, MOST_PROCESSES, LimitsError, divide, locate, open_groups
 root = Path("/sys/fs/cgroup")
 noted = []
 groups = open_groups("run", noted.append)
@@ -308,6 +308,7 @@ assert sample.throttled_ns > 0 and sample.cpu_ns > 0 and sample.memory_bytes > 0
 assert sample.oom_kills == 0, sample
 burner.kill()
 burner.wait()
+assert int((Path(group.join_files[0]).parent / "pids.max").read_text()) == MOST_PROCESSES
 hog = inside("held = [b'x' * (1 << 20) for _ in range(256)]")
 assert hog.wait() == -signal.SIGKILL
 assert group.sample().oom_kills == 1, group.sample()
@@ -360,7 +361,7 @@ print("enforced")
 @pytest.mark.parametrize("bed", [SLOW_VM], indirect=True, scope="module")
 def test_limits_are_enforced_by_control_groups_of_version_2(bed: Testbed) -> None:
     at = node(bed)
-    for module in (cgroups, errors, privilege):
+    for module in (cgroups, errors, privilege, temporary):
         assert module.__file__ is not None
         at.copy_in(Path(module.__file__), f"library/{module.__name__.replace('.', '/')}.py")
     process = at.spawn(

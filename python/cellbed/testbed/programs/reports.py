@@ -156,7 +156,8 @@ class ReportSockets:
             if program.written > LARGEST_RECORD:
                 found.append(f"{app}: of its {what} only the first {LARGEST_RECORD >> 20} MiB are kept")
             if program.refused:
-                refused = f"refused {program.refused} connections from outside of {program.node}"
+                count = f"{program.refused} connection{'s' * (program.refused > 1)}"
+                refused = f"refused {count} from outside of {program.node}"
                 found.append(f"{app}: the socket for {what} of its {by} {refused}")
             if program.malformed:
                 lines = f"{program.malformed} malformed lines to {program.protocol.variable}{program.protocol.hint}"
