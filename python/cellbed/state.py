@@ -6,10 +6,10 @@ One file of Python's standard library, which a service imports or copies. The pr
         def save(self, everything):      # or what has changed since the last call
             with self.lock:
                 found, self.changed = self.all if everything else self.changed, {}
-                yield pickle.dumps(found)
+                yield json.dumps(found).encode()
 
         def load(self, part):            # each part that another instance has saved, in order
-            self.all.update(pickle.loads(part))
+            self.all.update(json.loads(part))
 
     sessions = Sessions()
     sessions.announce()                  # nothing without a testbed

@@ -17,7 +17,10 @@ def descendants(root: int) -> dict[int, bytes]:
     found, below = {}, [root]
     while below:
         pid = below.pop()
-        for file in Path(f"/proc/{pid}/task").glob("*/children"):
+        files: list[Path] = []
+        with contextlib.suppress(OSError):
+            files += Path(f"/proc/{pid}/task").glob("*/children")
+        for file in files:
             with contextlib.suppress(OSError):
                 for child in map(int, file.read_text().split()):
                     below.append(child)

@@ -18,6 +18,7 @@ from typing import Any, cast
 
 import pytest
 
+from cellbed.testbed.machine.peers import Admission
 from cellbed.testbed.machine.process import Place
 from cellbed.testbed.nodes.agent import CHUNK, FIRST_FORWARDED, HEADER, LARGEST_MESSAGE, WINDOW
 from cellbed.testbed.nodes.backend import Setup
@@ -257,7 +258,7 @@ def test_machine_that_ignores_the_window_of_a_stream_is_refused(node: Node) -> N
 def test_stalled_reader_of_spans_does_not_hold_up_the_end_of_a_program(node: Node, tmp_path: Path) -> None:
     node.hello()
     sockets = ReportSockets(tmp_path, {})
-    (path,) = sockets.listen(SPANS, "web", tmp_path / "record").values()
+    (path,) = sockets.listen(SPANS, "web", tmp_path / "record", Admission()).values()
     node.show_socket(path)
     program = node.spawn(["program"])
     number = node.spawned()

@@ -75,11 +75,38 @@ def root_file_system() -> bytes:
     return made.getvalue()
 
 
-def import_image(name: str, command: list[str], env: dict[str, str] | None = None) -> None:
-    """Make an image of Podman from the archive. command: what starts Podman."""
+def tampered() -> bytes:
+    """The same with members that lead out of it, a device file of this machine's memory, and a program of root's."""
+    made = io.BytesIO(root_file_system())
+    with tarfile.open(fileobj=made, mode="a") as archive:
+        for name, keys in TAMPERED.items():
+            member = tarfile.TarInfo(name)
+            for key, value in keys.items():
+                setattr(member, key, value)
+            archive.addfile(member, io.BytesIO(b"#!/bin/sh" * (member.size > 0)))
+    return made.getvalue()
+
+
+TAMPERED: dict[str, dict[str, Any]] = {
+    "../../../../../../tmp/cellbed-escaped": {"size": 9},
+    "/tmp/cellbed-escaped-absolute": {"size": 9},
+    "out": {"type": tarfile.SYMTYPE, "linkname": "/tmp"},
+    "out/cellbed-escaped-link": {"size": 9},
+    "up": {"type": tarfile.SYMTYPE, "linkname": "../../../../../../../tmp"},
+    "up/cellbed-escaped-up": {"size": 9},
+    "memory": {"type": tarfile.CHRTYPE, "devmajor": 1, "devminor": 1, "mode": 0o666},
+    "zero": {"type": tarfile.CHRTYPE, "devmajor": 1, "devminor": 5, "mode": 0o666},
+    "root-shell": {"size": 9, "mode": 0o4755},
+}
+
+
+def import_image(
+    name: str, command: list[str], env: dict[str, str] | None = None, content: bytes | None = None
+) -> None:
+    """Make an image of Podman from an archive. command: what starts Podman."""
     changes = [word for change in CONFIG for word in ("--change", change)]
     command = [*command, "import", *changes, "-", name]
-    done = subprocess.run(command, input=root_file_system(), capture_output=True, env=env)
+    done = subprocess.run(command, input=content or root_file_system(), capture_output=True, env=env)
     assert done.returncode == 0, done.stderr
 
 
@@ -234,6 +261,22 @@ def test_programs_find_their_image_and_their_node(tmp_path: Path, image: str, re
     assert left(record) == []
 
 
+def test_a_tampered_image_reaches_no_file_and_no_device_of_this_machine(tmp_path: Path, record: Record) -> None:
+    name = f"localhost/cellbed-tampered:{os.getpid()}"
+    import_image(name, ["podman"], content=tampered())
+    try:
+        with bed(record, table_of(name), None) as testbed:
+            node = testbed.nodes["edge"]
+            assert inside(node, "head -c 1 /zero || echo refused") == "refused\n"
+            assert inside(node, "head -c 1 /dev/zero | wc -c") == "1\n"
+            images = tmp_path / "cache" / "cellbed" / "images"
+            assert images.stat().st_mode & 0o077 == 0
+            assert list(images.glob("*/root/root-shell"))
+    finally:
+        subprocess.run(["podman", "rmi", "--force", name], capture_output=True, check=False)
+    assert not list(Path("/tmp").glob("cellbed-escaped*"))
+
+
 def test_copies_never_reach_files_of_this_machine_or_its_kernel(tmp_path: Path, image: str, record: Record) -> None:
     names = [f"file{number}" for number in range(100)]
     (tmp_path / "machine").mkdir()
@@ -255,7 +298,7 @@ def test_copies_never_reach_files_of_this_machine_or_its_kernel(tmp_path: Path, 
         kill(flipping)
         # Other users of this machine cannot read them either.
         assert record.scratch is not None
-        assert stat.S_IMODE((Path(record.scratch) / "edge").stat().st_mode) == 0o700
+        assert stat.S_IMODE((Path(record.scratch) / "n" / "edge").stat().st_mode) == 0o700
         for path in ("/proc", "/proc/1/root", "/sys/kernel"):
             with pytest.raises(OSError, match=r"in a file system of the kernel|links of /proc are not followed"):
                 node.copy_out(path, tmp_path / "none")

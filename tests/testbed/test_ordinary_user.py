@@ -16,8 +16,12 @@ from shell_world import ORDINARY_USER, World, cellbed, missing
 pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
 
 FETCH = """
-import os, sys, urllib.request as r
+import os, socket, sys, time, urllib.request as r
+begin = time.monotonic_ns()
 open('page', 'wb').write(r.urlopen(sys.argv[1]).read())
+own = socket.socket(socket.AF_UNIX)
+own.connect(os.environ["CELLBED_REQUESTS"])
+own.send(b"page %d %d ok\\n" % (begin, time.monotonic_ns()))
 to = os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] + "/v1/traces"
 r.urlopen(r.Request(to, b"", dict([("Content-Type", "application/x-protobuf")])))
 """
@@ -64,6 +68,8 @@ def test_a_run_of_an_ordinary_user_is_whole_and_leaves_nothing(world: World) -> 
     assert (folder / "files" / "web" / "endpoint-0" / "page").read_text() == "a page\n"
     content = json.loads((folder / "run.json").read_text())
     assert content["status"] == "complete"
+    assert not [each for each in content["warnings"] if "refused" in each]
+    assert len((folder / "raw" / "web.endpoint-0.requests.jsonl").read_text().splitlines()) == 1
     assert folder.stat().st_uid == ORDINARY_USER
     assert (folder / "raw" / "endpoint-0.otlp").stat().st_size == HEADER.size  # of an empty export
     assert left(home) == []

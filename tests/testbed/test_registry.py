@@ -23,6 +23,7 @@ from cellbed.support.errors import CellbedError
 from cellbed.support.temporary import temporary_folder
 from cellbed.testbed.machine.state import Record, parse_record
 from in_process import cellbed
+from run_commands import needs_limits
 from shell_world import wait_until
 
 NAME = "run-1-0a1b2c"
@@ -299,3 +300,31 @@ def test_a_parsed_record_names_nothing_but_its_own(changed: dict[str, Any], raw:
         assert Path(path).name in (NAME, f"cellbed-{NAME}", f"{NAME}.sock")
         assert Path(path).is_absolute()
         assert ".." not in Path(path).parts
+
+
+@needs_limits
+@pytest.mark.parametrize("kind", ["run", "testbed"])
+def test_idle_control_groups_of_another_registry_s_run_stay_until_it_is_killed(live: Path, kind: str) -> None:
+    # Another folder of state, such as of another XDG_STATE_HOME: this one has no record of the run.
+    name = f"{kind}-{os.getpid()}-{0xABCDEF:06x}"
+    script = f"""
+import time
+from cellbed.testbed.machine.cgroups import open_groups
+groups = open_groups({name!r}, lambda _: None)
+groups.create("idle")
+print(*groups.folders, flush=True)
+time.sleep(1000)
+"""
+    with subprocess.Popen([sys.executable, "-P", "-c", script], stdout=subprocess.PIPE, text=True) as idle:
+        try:
+            assert idle.stdout is not None
+            folders = [Path(path) for path in idle.stdout.readline().split()]
+            for folder in folders:
+                os.utime(folder, (0, 0))  # long ago
+            clean()
+            assert folders
+            assert all(folder.is_dir() for folder in folders)
+        finally:
+            idle.kill()
+    assert {f"removed control group {folder}" for folder in folders} <= set(clean())
+    assert not any(folder.exists() for folder in folders)

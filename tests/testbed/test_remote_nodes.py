@@ -23,10 +23,11 @@ import pytest
 from cellbed import spans as cellbed_spans
 from cellbed.runformat.events import read_events
 from cellbed.scenario.nodes import VmBackend
-from cellbed.support import errors
+from cellbed.support import errors, temporary
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.clean import clean
 from cellbed.testbed.machine import cgroups, privilege
+from cellbed.testbed.machine.peers import Admission
 from cellbed.testbed.nodes import vm, vm_image
 from cellbed.testbed.nodes.agent import WINDOW, Wire
 from cellbed.testbed.nodes.agent_hub import estimate, probe
@@ -235,7 +236,7 @@ def test_disk_of_limited_size_can_be_full(bed: Testbed) -> None:
 def test_spans_are_forwarded_to_the_last(bed: Testbed, tmp_path: Path) -> None:
     at = node(bed)
     sockets = reports.ReportSockets(bed.sockets, {})
-    (there,) = sockets.listen(reports.SPANS, "web", tmp_path / "record").values()
+    (there,) = sockets.listen(reports.SPANS, "web", tmp_path / "record", Admission()).values()
     at.copy_in(SPANS, "spans.py")
     report = "import spans\nfor number in range(500): spans.report(f'phone-0/{number}', 'work', 1, 2)"
     process = at.spawn(["python3", "-c", report], environment={reports.SPANS.variable: at.show_socket(there)})
@@ -283,7 +284,7 @@ def test_use_of_a_program_is_known_after_its_end(bed: Testbed) -> None:
 CONTROL_GROUPS = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
-from cellbed.testbed.machine.cgroups import ASIDE, LimitsError, divide, locate, open_groups
+from cellbed.testbed.machine.cgroups import ASIDE, MOST_PROCESSES, LimitsError, divide, locate, open_groups
 root = Path("/sys/fs/cgroup")
 noted = []
 groups = open_groups("run", noted.append)
@@ -307,6 +308,7 @@ assert sample.throttled_ns > 0 and sample.cpu_ns > 0 and sample.memory_bytes > 0
 assert sample.oom_kills == 0, sample
 burner.kill()
 burner.wait()
+assert int((Path(group.join_files[0]).parent / "pids.max").read_text()) == MOST_PROCESSES
 hog = inside("held = [b'x' * (1 << 20) for _ in range(256)]")
 assert hog.wait() == -signal.SIGKILL
 assert group.sample().oom_kills == 1, group.sample()
@@ -359,7 +361,7 @@ print("enforced")
 @pytest.mark.parametrize("bed", [SLOW_VM], indirect=True, scope="module")
 def test_limits_are_enforced_by_control_groups_of_version_2(bed: Testbed) -> None:
     at = node(bed)
-    for module in (cgroups, errors, privilege):
+    for module in (cgroups, errors, privilege, temporary):
         assert module.__file__ is not None
         at.copy_in(Path(module.__file__), f"library/{module.__name__.replace('.', '/')}.py")
     process = at.spawn(
@@ -759,7 +761,10 @@ def test_root_on_a_machine_reaches_no_socket_of_this_one(
 
 
 @pytest.mark.needs_tun
-def test_run_whose_hub_is_killed_ends_with_one_error(ssh_machine: Machine, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)])
+def test_run_whose_hub_is_killed_or_stands_still_ends_with_one_error(
+    ssh_machine: Machine, tmp_path: Path, number: signal.Signals
+) -> None:
     text = (
         scenario(ssh_machine)
         .replace(json.dumps(["python3", "-c", DOWNLOAD]), '"sleep 1000"')
@@ -775,7 +780,7 @@ def test_run_whose_hub_is_killed_ends_with_one_error(ssh_machine: Machine, tmp_p
         run = dict(entry.split("=", 1) for entry in (hub.parent / "environ").read_text().split("\0") if "=" in entry)[
             "CELLBED_RUN"
         ]
-        os.kill(int(hub.parent.name), signal.SIGKILL)
+        os.kill(int(hub.parent.name), number)
         _, errors = running.communicate()
     assert running.returncode == 1, errors
     (error,) = (line for line in errors.splitlines() if line.startswith("error: "))

@@ -25,6 +25,7 @@ from cellbed import spans
 from cellbed.measure.connections import read_connections
 from cellbed.measure.reported import attach
 from cellbed.measure.run_folder import read_run
+from cellbed.testbed.machine.peers import Admission
 from cellbed.testbed.programs.reports import MARGIN_NS, REQUESTS, ReportSockets
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +38,7 @@ class Bed:
         (folder / "sockets").mkdir()
         self.sockets = ReportSockets(folder / "sockets", {})
         self.record = folder / "shop.phone-0.requests.jsonl"
-        self.environment = self.sockets.listen(REQUESTS, "shop", self.record, node="phone-0")
+        self.environment = self.sockets.listen(REQUESTS, "shop", self.record, Admission(), node="phone-0")
 
     def lines(self) -> list[dict[str, Any]]:
         _forget()

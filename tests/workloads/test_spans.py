@@ -23,6 +23,7 @@ from cellbed import spans
 from cellbed.measure.services import attach_services
 from cellbed.runformat.events import read_events
 from cellbed.runformat.spans import SERVER, divided
+from cellbed.testbed.machine.peers import Admission
 from cellbed.testbed.programs.reports import (
     MOST_MALFORMED,
     MOST_NAMES,
@@ -43,7 +44,7 @@ class Bed:
         (folder / "sockets").mkdir()
         self.sockets = ReportSockets(folder / "sockets", NODES)
         self.record = folder / "web.edge-0.service.jsonl"
-        self.environment = self.sockets.listen(SPANS, "web", self.record)
+        self.environment = self.sockets.listen(SPANS, "web", self.record, Admission())
 
     def lines(self) -> list[dict[str, Any]]:
         _forget()  # the service has ended

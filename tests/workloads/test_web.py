@@ -18,7 +18,10 @@ from cellbed.scenario import ScenarioError, parse
 from cellbed.testbed import testbed
 from cellbed.testbed.machine import process as machine
 from cellbed.workloads.browsing import PROGRAMS
+from cellbed.workloads.browsing.browser import Browser
 from cellbed.workloads.browsing.netlog import NetLog
+from cellbed.workloads.browsing.origins import installed
+from cellbed.workloads.lifecycle import WorkloadError
 from cellbed.workloads.web.pages import hosts, pages, write
 from descendants import descendants, words
 from in_process import cellbed
@@ -243,7 +246,7 @@ def test_a_page_that_never_ends_loading_is_given_up_with_its_reason(tmp_path: Pa
 @pytest.mark.parametrize(
     "how", [*(pytest.param(how, marks=pytest.mark.slow) for how in (None, signal.SIGINT)), signal.SIGKILL]
 )
-def test_no_browser_outlives_a_run(tmp_path: Path, how: signal.Signals | None) -> None:
+def test_the_browser_of_a_run_is_sandboxed_and_none_outlives_it(tmp_path: Path, how: signal.Signals | None) -> None:
     text = NAMED if how is None else NAMED.replace("6 s", "60 s")
     (tmp_path / "x.toml").write_text(f'{text}{APP}page = "google"\narrivals = "closed"\n{PATIENT}')
     command = [
@@ -263,7 +266,10 @@ def test_no_browser_outlives_a_run(tmp_path: Path, how: signal.Signals | None) -
             assert run.poll() is None
             time.sleep(0.1)
         ours = descendants(run.pid)
-        assert any(b"--remote-debugging-pipe" in line for line in ours.values())
+        browsers = {pid: line for pid, line in ours.items() if b"--remote-debugging-pipe" in line}
+        assert browsers
+        assert not any(b"--no-sandbox" in line for line in browsers.values())
+        assert not any(Path(f"/proc/{pid}").stat().st_uid == 0 for pid in browsers)
         assert any(line.startswith(b"nginx") for line in ours.values())
         if how is not None:
             os.kill(run.pid, how)
@@ -273,6 +279,33 @@ def test_no_browser_outlives_a_run(tmp_path: Path, how: signal.Signals | None) -
     while any(words(pid) == line for pid, line in ours.items()):  # the test has a time limit
         time.sleep(0.1)
     assert cellbed("clean").returncode == 0
+
+
+@needs_browser
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, which has no other user")
+def test_a_browser_that_cannot_have_a_sandbox_runs_without_and_says_so(tmp_path: Path) -> None:
+    script = f"""
+from pathlib import Path
+from cellbed.workloads.browsing.browser import Browser
+from cellbed.workloads.browsing.origins import installed
+browser = Browser(installed(), [], Path({str(tmp_path)!r}), lambda *_: None)
+print(Path(f"/proc/{{browser.process.pid}}/cmdline").read_text(), flush=True)
+browser.close()
+"""
+    command = ["unshare", "--map-root-user", sys.executable, "-P", "-c", script]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    note, line = printed.splitlines()
+    assert "the browser runs without a sandbox: Chromium's sandbox is not possible here" in json.loads(note)["text"]
+    assert "--no-sandbox" in line
+
+
+@needs_browser
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, whose browser is another user")
+def test_the_browser_of_root_needs_a_folder_that_others_can_enter(tmp_path: Path) -> None:
+    (tmp_path / "closed" / "b").mkdir(parents=True)
+    (tmp_path / "closed").chmod(0o700)
+    with pytest.raises(WorkloadError, match=r"cannot enter .*: export TMPDIR=/var/tmp"):
+        Browser(installed(), [], tmp_path / "closed" / "b", lambda *_: None)
 
 
 def _predict(folder: Path, text: str, status: int = 0) -> pl.DataFrame:

@@ -6,12 +6,15 @@ import contextlib
 import gzip
 import json
 import os
+import re
+import select
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,7 @@ from cellbed.workloads.web.matcher import Matcher
 from cellbed.workloads.web.site import Exchange, Replies, SiteError, split
 from descendants import descendants, words
 from in_process import cellbed
+from run_commands import free_port
 from scenario_text import NODES
 from shell_world import wait_until
 from site_examples import ADDRESSES, BODIES, PAGE, har
@@ -429,8 +433,6 @@ http {{
 @pytest.fixture
 def two_origins(tmp_path: Path) -> Iterator[tuple[str, str]]:
     """URLs of two origins that nginx serves on this machine."""
-    from cellbed.workloads.web.record import free_port
-
     ports = free_port(), free_port()
     urls = f"http://127.0.0.1:{ports[0]}/", f"http://localhost:{ports[1]}/"
     files = tmp_path / "www"
@@ -497,6 +499,102 @@ def test_recording_a_server_that_does_not_answer_is_an_error(tmp_path: Path) -> 
     assert not (tmp_path / "x.warc.gz").exists()
 
 
+@contextlib.contextmanager
+def recording(*options: str, before: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
+    """The recording of a page that never ends loading, while it loads."""
+    with socket.create_server(("127.0.0.1", 0)) as site:
+        url = f"http://127.0.0.1:{site.getsockname()[1]}/"
+        words = [sys.executable, "-m", "cellbed", "web", "record", url, "-o", "/dev/null", *options]
+        with subprocess.Popen([*before, *words], stderr=subprocess.PIPE, text=True) as process:
+            try:
+                while not select.select([site], [], [], 0.1)[0] and process.poll() is None:
+                    pass
+                yield process
+            finally:
+                process.terminate()
+
+
+@needs_browser
+@needs_proxy
+@pytest.mark.slow
+def test_the_browser_of_a_recording_is_sandboxed_and_nobody_else_reaches_its_proxy() -> None:
+    with recording() as process:
+        below = descendants(process.pid)
+        (proxy,) = (line for line in below.values() if b"mitmdump" in line)
+        browsers = {pid: line for pid, line in below.items() if b"/chromium" in line and b"--type=" not in line}
+        assert browsers
+        for pid, line in browsers.items():
+            assert b"--no-sandbox" not in line
+            assert b"--ignore-certificate-errors\0" not in line + b"\0"
+            assert Path(f"/proc/{pid}").stat().st_uid != 0
+        words = proxy.split(b"\0")
+        port = int(words[words.index(b"--listen-port") + 1])
+        # Another program has the port in the machine's network, and no connection of the browser.
+        with socket.create_server(("127.0.0.1", port)) as other:
+            other.settimeout(0.2)
+            with pytest.raises(TimeoutError):
+                other.accept()
+
+
+@needs_browser
+@needs_proxy
+@pytest.mark.slow
+def test_without_a_sandbox_nothing_is_recorded_unless_asked() -> None:
+    alone = ["unshare", "--map-root-user"]  # with no user but root, whom the sandbox refuses
+    with recording(before=alone) as process:
+        assert process.wait() == 2
+        assert process.stderr is not None
+        assert re.search("sandbox is not possible here .* user namespaces .* --no-sandbox", process.stderr.read())
+    with recording("--no-sandbox", before=alone) as process:
+        assert process.poll() is None
+        assert any(b"--no-sandbox" in line for line in descendants(process.pid).values())
+
+
+@needs_browser
+@needs_proxy
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("part", [b"mitmdump", b"/chromium"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_recording_ends_with_an_error_when_its_proxy_or_browser_ends_or_stands_still(
+    part: bytes, number: signal.Signals
+) -> None:
+    with recording() as process:
+        below = descendants(process.pid)
+        hit = [pid for pid, line in below.items() if part in line]
+        assert hit
+        for pid in hit:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        _, errors = process.communicate()
+        assert process.returncode == 2
+        assert errors.splitlines()[-1].startswith("error: ")
+    wait_until(lambda: not any(words(pid) for pid in below))
+
+
+@needs_browser
+@needs_nginx
+@pytest.mark.needs_tun
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_replay_whose_matcher_ends_or_stands_still_ends_and_names_it(tmp_path: Path, number: signal.Signals) -> None:
+    _imported(tmp_path)
+    (tmp_path / "x.toml").write_text(f'{NAMED}{APP.replace("5 min", "5 s")}site = "shop.warc.gz"\n')
+    command = [sys.executable, "-P", "-m", "cellbed", "run", "x.toml", "--no-limits"]
+    environment = os.environ | {"XDG_STATE_HOME": str(tmp_path / "state")}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=-1, stderr=-1, text=True) as process:
+        found: list[int] = []
+        while not found and process.poll() is None:
+            started = any("load started" in path.read_text() for path in tmp_path.glob("runs/*/events.jsonl"))
+            found = [pid for pid, line in descendants(process.pid).items() if b"web.matcher" in line] * started
+        for pid in found:
+            os.kill(pid, number)
+        _, errors = process.communicate()
+    described = json.loads(next(tmp_path.glob("runs/*/run.json")).read_text())
+    assert "web.edge-0.replies" in errors + str(described["warnings"])
+    wait_until(lambda: not any(words(pid) for pid in found))
+
+
 @needs_browser
 @needs_proxy
 @pytest.mark.slow
@@ -505,6 +603,7 @@ def test_a_recording_that_is_killed_leaves_no_process_and_no_folder() -> None:
         # A page that never ends loading; a browser needs short paths.
         site = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="c-")))
+        folder.chmod(0o711)
         url = f"http://127.0.0.1:{site.getsockname()[1]}/"
         command = [sys.executable, "-m", "cellbed", "web", "record", url, "-o", str(folder / "x.warc.gz")]
         environment = {**os.environ, "TMPDIR": str(folder), "XDG_STATE_HOME": str(folder / "state")}

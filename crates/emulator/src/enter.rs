@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use rustix::mount::{MountFlags, mount, mount_bind};
+use rustix::mount::{MountFlags, mount, mount_bind_recursive};
 use rustix::thread::{
     CapabilitySets, LinkNameSpaceType, capabilities, configure_capability_in_ambient_set,
     move_into_link_name_space, set_capabilities,
@@ -28,7 +28,8 @@ pub struct Entry {
     /// A folder, and the bytes of the file system in memory that is mounted over it in a mount namespace of the
     /// program's own.
     pub disk: Option<(String, u64)>,
-    /// Pairs (source, target): files bind-mounted over others in a mount namespace of the program's own.
+    /// Pairs (source, target): files and folders bind-mounted over others, with the mounts below them, in a mount
+    /// namespace of the program's own.
     pub binds: Vec<(String, String)>,
     /// `cgroup.procs` or `tasks` files of the control groups to join.
     pub cgroups: Vec<String>,
@@ -116,7 +117,7 @@ fn bind(binds: &[(String, String)]) -> Result<()> {
                     .trying(|| format!("mount {source} over {target}: {path}"))?;
             }
         }
-        mount_bind(source, target).trying(|| format!("mount {source} over {target}"))?;
+        mount_bind_recursive(source, target).trying(|| format!("mount {source} over {target}"))?;
     }
     Ok(())
 }

@@ -32,10 +32,14 @@ def record(
     name: _Name = None,
     replace: _Replace = False,
     out: _Out = None,
+    no_sandbox: Annotated[
+        bool, typer.Option("--no-sandbox", help="Load it without Chromium's sandbox: a page that you trust.")
+    ] = False,
 ) -> None:
     """Load a page with Chromium through mitmproxy, and record every request and reply.
 
-    The proxy has certificates of an authority that exists for this recording alone; it checks those of the servers.
+    The proxy has certificates of an authority that exists for this recording alone; it checks those of the servers. The
+    browser reaches nothing but the proxy, in its sandbox; root's runs as the user `nobody`.
 
     \b
     Examples:
@@ -47,7 +51,7 @@ def record(
     from cellbed.workloads.web.site import Site
 
     name = _entry_name(url, name, replace, out)
-    made = record(url)
+    made = record(url, sandboxed=not no_sandbox)
     failed = LeftOut()
     for each, why in made.failed.items():
         failed.add(each, why)

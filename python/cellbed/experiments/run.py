@@ -30,6 +30,7 @@ from cellbed.testbed.links.live import control_path
 from cellbed.testbed.machine import certificates, cgroups
 from cellbed.testbed.machine.contention import contention
 from cellbed.testbed.machine.flows import sampled
+from cellbed.testbed.machine.peers import Admission
 from cellbed.testbed.machine.process import Place, Process
 from cellbed.testbed.machine.signals import Interruption, hang_ups_ignored
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record, process_start
@@ -55,7 +56,7 @@ from cellbed.testbed.programs.telemetry import environment as telemetry_environm
 from cellbed.testbed.programs.unmodified import FOREVER_NS, Command, UnmodifiedProgram
 from cellbed.testbed.proof.limits import Limited, ProofError, prove_limits
 from cellbed.testbed.proof.links import prove_links
-from cellbed.testbed.testbed import Testbed
+from cellbed.testbed.testbed import Testbed, together_beyond_machine
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.program.kind import commands as server_commands
 from cellbed.workloads.registry import workload
@@ -128,8 +129,9 @@ def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: L
         error: CellbedError | None = None
         try:
             listener.phase("preparing the workload")
-            state.notes += notes(plan)
-            for caution in cautions(plan):
+            together = together_beyond_machine(scenario) if options.limits else []
+            state.notes += [*notes(plan), *together]
+            for caution in [*cautions(plan), *together]:
                 listener.note(caution)
             if not scenario.applications and options.standing is None:
                 raise CellbedError(f"{scenario.name}: the scenario has no application: add [workload] or [apps.NAME]")
@@ -222,6 +224,7 @@ def _drive(
         if options.proof:
             _prove(plan, bed, listener, state)
             journal.note("proved", f"{len(state.proof)} limits and links")
+        kills_before = _memory_kills(bed)
 
         if sampler is not None:
             sampler.follow([(emulator.namespace(node.name), (str(node.ipv4), str(node.ipv6))) for node in plan.nodes])
@@ -261,7 +264,9 @@ def _drive(
                 program = f"the {'client' if process.load else 'server'} of {each.name}"
                 found = overrides(program, process.environment)
                 state.warnings += [text for text in found if text not in state.warnings]
-            process = _with_reports(process, each, raw, bed, sockets)
+            movable = each.name in by_memory or options.standing is not None
+            places = _places(each, plan) if movable and not process.load else []
+            process = _with_reports(process, each, raw, bed, places, sockets)
             process = _with_tcp(process, each, scenario, bed, record, names, chosen_tcp)
             if not process.load:
                 is_single = len(plan.servers[each.name]) == 1
@@ -325,7 +330,6 @@ def _drive(
         # Nothing is measured in a testbed without a load: it should cost little while it stands.
         interval_ns = HOST_INTERVAL_NS if options.standing is not None and not loads else SAMPLE_INTERVAL_NS
         supervisor.sample_nodes(bed.nodes, [os.getpid(), emulator.pid, *telemetry.pids], t0_ns, interval_ns)
-        kills_before = _memory_kills(bed)
         for load in loads:
             each = spans[load.name]
             begin, stop = t0_ns + each.start_ns, t0_ns + each.stop_ns
@@ -375,6 +379,11 @@ def _drive(
         if not scenario.faults:
             state.deaths += migrations.failures
         state.know_nodes(bed.nodes)
+        for name, node in bed.nodes.items():
+            if isinstance(node.group, cgroups.Group) and (refused := node.group.refused_processes):
+                most = cgroups.MOST_PROCESSES
+                text = f"{name} had {most} processes and threads, the most that a node may have"
+                state.warnings.append(f"{text}: {refused} more did not start")
         for name, count in _memory_kills(bed).items():
             if (kills := count - kills_before[name]) > 0:
                 state.warnings.append(f"{name} ran out of its memory: {kills} processes were killed")
@@ -393,11 +402,12 @@ def _with_reports(
     deployment: Deployment,
     raw: Path,
     bed: Testbed,
+    places: Sequence[Node],
     sockets: ReportSockets,
 ) -> Process | Command:
     """Return a program with a socket at which it can report: a service spans, a client its requests; and with the
     address of the receiver of OpenTelemetry, if its application wants it, and the certificate of the run's authority,
-    if there is one."""
+    if there is one. places: to which CRIU may move the program, which keeps its socket."""
     if not isinstance(process, Command):
         return process
     protocol, kind = (REQUESTS, "requests") if process.load else (SPANS, "service")
@@ -407,7 +417,11 @@ def _with_reports(
     def clock() -> int:
         return time.monotonic_ns() + node.clock.offset_ns
 
-    made = sockets.listen(protocol, deployment.name, record, node=process.node, clock=clock)
+    admission = node.admission
+    if places and node.place is not None:
+        there = filter(None, (bed.nodes[each.name].place for each in places))
+        admission = Admission(each.network_namespace for each in there)
+    made = sockets.listen(protocol, deployment.name, record, admission, node=process.node, clock=clock)
     found = {name: node.show_socket(path) for name, path in made.items()}
     if deployment.authorities is not None:
         found |= dict.fromkeys(certificates.VARIABLES, node.show_file(deployment.authorities))
@@ -474,6 +488,8 @@ def _with_certificates(deployed: list[Deployment], bed: Testbed, plan: Plan) -> 
             ips = {each.address(nodes[0]), *(str(ip) for node in nodes for ip in (node.ipv4, node.ipv6))}
             names[each.name] = sorted({*ips, *(name for ip, name in lines if ip in ips), *each.table.host_names})
     certificates.issue(bed.sockets, names)
+    for key in bed.sockets.glob(f"*/{certificates.KEY}"):
+        key.chmod(0o644)  # in a container a program may be another user; no other user of this machine reaches it
 
     def shown(node: str, app: str) -> dict[str, str]:
         files = zip(CERTIFICATE, certificates.FILES, strict=True)

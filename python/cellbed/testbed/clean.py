@@ -17,14 +17,14 @@ from cellbed.archive.unfinished import sweep_cache
 from cellbed.runformat import folder
 from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
-from cellbed.support.temporary import sweep_temporary
+from cellbed.support.temporary import hold, sweep_temporary
 from cellbed.testbed.machine import cgroups
 from cellbed.testbed.machine.privilege import COMPILED_HELPER, NETWORK_HELPER, is_granted
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record, read_records
 from cellbed.testbed.nodes.container import remove_export, remove_tree
 
 _STARTING_S = 60
-"""A run whose record lies in another folder of state may still be about to put processes into a group this young."""
+"""A run whose record lies in another folder of state may still be about to lock a group this young."""
 
 
 def clean() -> list[str]:
@@ -154,7 +154,7 @@ def _lives_in(process: Path, scratch: str) -> bool:
 
 
 def _clean_orphaned_groups(live: set[str]) -> list[str]:
-    """Remove empty control groups of runs that have no record any more."""
+    """Remove control groups of runs that have no record here, and no process that holds their lock."""
     done = []
     with contextlib.suppress(cgroups.LimitsError, OSError):
         _, bases = cgroups.locate()
@@ -162,14 +162,18 @@ def _clean_orphaned_groups(live: set[str]) -> list[str]:
             for path in (*base.glob("run-*"), *base.glob("testbed-*")):
                 with contextlib.suppress(FileNotFoundError):
                     age_s = time.time() - path.stat().st_mtime  # noqa: TID251 - as the kernel stamps it
-                    abandoned = path.name not in live and age_s > _STARTING_S
-                    if abandoned and path.is_dir() and not _populated(path):
+                    if path.name not in live and age_s > _STARTING_S and not _in_use(path):
                         cgroups.remove(path)
                         done.append(f"removed control group {path}")
     return done
 
 
-def _populated(path: Path) -> bool:
+def _in_use(path: Path) -> bool:
+    """Return whether a process holds the lock of a control group, or runs in it: also what a killed run has left."""
+    try:
+        os.close(hold(path))
+    except BlockingIOError:
+        return True
     return any(procs.read_text(encoding="utf-8").strip() for procs in path.rglob("cgroup.procs"))
 
 

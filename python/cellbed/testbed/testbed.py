@@ -46,7 +46,7 @@ _ALLOWED, _OWN = "tcp_allowed_congestion_control", "tcp_congestion_control"
 _MOST_BUFFERS = {"receive_buffer": "/proc/sys/net/core/rmem_max", "send_buffer": "/proc/sys/net/core/wmem_max"}
 """By key of a program, the kernel's limit of what a socket may ask for: half of its buffer (socket(7))."""
 _LONGEST_PARENT = 107 - len(
-    "/cellbed-testbed-4194304-012345/sockets/b10-10/org.chromium.Chromium.012345/SingletonSocket"
+    "/cellbed-testbed-4194304-012345/n/sockets/b10-10/org.chromium.Chromium.012345/SingletonSocket"
 )
 """Bytes of the path of the folder for files of nodes, where Chromium has its sockets (unix(7): 107)."""
 LEAST_PROCESSES = 64
@@ -287,6 +287,19 @@ def _beyond_machine(scenario: Scenario) -> Iterator[tuple[tuple[str, ...], str]]
             yield ("nodes", name, "memory"), text
 
 
+def together_beyond_machine(scenario: Scenario) -> list[str]:
+    """Return sentences on limits of nodes that this machine can supply to each, but not to all at the same time."""
+    here = [group for group in scenario.nodes.values() if group.backend.uses_this_machine]
+    cpus, memory = machine()
+    asked_cpus = sum(group.count * group.cpus for group in here)
+    asked_memory = sum(group.count * group.memory for group in here) >> 20
+    what = "while all are busy, each gets less than its limit"
+    found = [f"the nodes may use {asked_cpus:g} CPUs together, and this machine has {cpus}: {what}"]
+    full = "while all need it, programs are killed or swapped out"
+    more = [f"the nodes may use {asked_memory} MiB of memory together, and this machine has {memory} MiB: {full}"]
+    return found * (asked_cpus > cpus) + more * (asked_memory > memory)
+
+
 class Testbed:
     """A context: nothing is there before it, and nothing is left after it.
 
@@ -322,6 +335,7 @@ class Testbed:
         self._disks = disks or {}
         self._binds, self._descriptors = binds, descriptors
         self._stack = contextlib.ExitStack()
+        self._view: tuple[tuple[str, str], ...] = ()
         self.nodes: dict[str, Backend] = {}
 
     def __enter__(self) -> Testbed:
@@ -383,6 +397,7 @@ class Testbed:
             sysctls=vertex.get("sysctls", {}),
             group=group,
             limits=self._limits.get(name),
+            view=self._view,
             run=self._run,
             record=self._record,
             folder=folder / name,
@@ -398,12 +413,19 @@ class Testbed:
         return node
 
     def _make_folder(self) -> Path:
-        """Return the folder for files of nodes and for sockets."""
+        """Return the folder for files of nodes and for sockets: in one that no other user of this machine can enter.
+
+        Programs of nodes see one that anybody can enter in its place, with the same files at the same paths: some give
+        up root, such as the workers of a web server.
+        """
         if self._record is None:
             return Path()
-        folder = self._record.note_scratch(_scratch_parent())
-        self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        # Programs that give up root, such as the workers of a web server, still reach the folders in it.
-        folder.mkdir(mode=0o711)
-        (folder / "sockets").mkdir(mode=0o755)
+        closed = self._record.note_scratch(_scratch_parent())
+        folder, seen = closed / "n", closed / "seen"
+        self._stack.callback(shutil.rmtree, closed, ignore_errors=True)
+        for path, mode in ((closed, 0o700), (folder, 0o711), (folder / "sockets", 0o755), (seen, 0o711)):
+            path.mkdir(mode=0o700)
+            path.chmod(mode)
+        (seen / folder.name).mkdir()
+        self._view = ((str(folder), str(seen / folder.name)), (str(seen), str(closed)))
         return folder

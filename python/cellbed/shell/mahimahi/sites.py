@@ -66,9 +66,9 @@ def webrecord(arguments: Sequence[str]) -> int:
     with _folder() as folder:
 
         def serve(gateway: Gateway, stack: contextlib.ExitStack, agents: Agents) -> list[tuple[str, str]]:
-            port = recording.free_port()
-            options = ["--mode", "transparent", "--listen-host", str(gateway.pair.gateway)]
-            agents["the proxy"] = stack.enter_context(recording.proxy(folder, port, options, gateway.outer))
+            listener = stack.enter_context(process.listener(gateway.outer, (str(gateway.pair.gateway), 0)))
+            port, options = listener.getsockname()[1], ["--mode", "transparent"]
+            agents["the proxy"] = stack.enter_context(recording.proxy(folder, listener, options, gateway.outer))
             rules = _RULES.format(table=gateway.table, device=gateway.device, port=port)
             process.run(["nft", "-f", "-"], text=rules, place=gateway.outer)
             return []
@@ -108,6 +108,7 @@ def webreplay(arguments: Sequence[str]) -> int:
         (folder / "hosts").write_text("\n".join([*lines, there]), encoding="utf-8")
         (folder / "resolv.conf").write_text("# All names are in /etc/hosts.\n", encoding="utf-8")
         warc.write(folder / "site.warc", site)
+        (folder / "site.warc").chmod(0o600)
 
         def serve(gateway: Gateway, stack: contextlib.ExitStack, agents: Agents) -> list[tuple[str, str]]:
             _serve(folder, addresses, gateway, stack, agents)

@@ -22,7 +22,8 @@ _NEW = ("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256
 def issue(folder: Path, servers: Mapping[str, Iterable[str]]) -> None:
     """Make an authority in a folder, and a certificate with its key in a new folder below it for each server.
 
-    servers: names and addresses of each, by the name of its folder. The authority's key is not kept.
+    servers: names and addresses of each, by the name of its folder. Only this user can read the keys. The authority's
+    key is not kept.
     Errors: :class:`~cellbed.testbed.machine.process.ProgramError`.
     """
     settings, authority, key = folder / "openssl.cnf", folder / AUTHORITY, folder / "ca.key"
@@ -44,8 +45,7 @@ def issue(folder: Path, servers: Mapping[str, Iterable[str]]) -> None:
             ]
             files = ["-out", str(place / CERTIFICATE), "-keyout", str(place / KEY)]
             run([*common, "-subj", "/CN=server", "-CA", str(authority), "-CAkey", str(key), *_added(its), *files])
-        # In containers a program may be another user; the keys are those of a test.
-        for file in (authority, *folder.glob("*/*.pem")):
+        for file in (authority, *folder.glob(f"*/{CERTIFICATE}")):
             file.chmod(0o644)
     finally:
         key.unlink(missing_ok=True)

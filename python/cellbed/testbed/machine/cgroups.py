@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 from cellbed.support.errors import CellbedError
+from cellbed.support.temporary import hold
 from cellbed.testbed.machine.privilege import user_name
 
 PERIOD_US = 10_000
@@ -30,6 +31,10 @@ SCOPE_VARIABLE = "CELLBED_SCOPE"
 """Environment variable of a command that already runs in a separate scope."""
 
 CONTROLLERS = ("cpu", "cpuacct", "memory")
+PROCESSES = "pids"
+"""A further controller, where this user has it: else the user's own limit of processes is the only one."""
+MOST_PROCESSES = 4096
+"""Processes and threads of a node. A whole run has at most half of what this machine can have."""
 
 ASIDE = "supervisor"
 """Group beside the runs for the processes that were there before (version 2)."""
@@ -113,6 +118,11 @@ class Group:
             None if memory_bytes >= 1 << 62 else memory_bytes,
         )
 
+    @property
+    def refused_processes(self) -> int:
+        """Return the number of processes and threads that could not start beyond MOST_PROCESSES."""
+        return _pairs(self.folders.get(PROCESSES, self.folders["cpu"]) / "pids.events").get("max", 0)
+
     def sample(self) -> Sample:
         """Return the use of the node's processes until now."""
         if self.version == 2:
@@ -148,17 +158,21 @@ class Group:
 class Groups:
     """The control groups of one run.
 
-    note: called with each folder before it is made, so that a killed run's folders can be found.
+    note: called with each folder before it is made, so that a killed run's folders can be found. Each is locked while
+    the run lives, also in other registries of live runs.
     """
 
     def __init__(self, bases: dict[str, Path], version: int, run: str, note: Callable[[Path], None]) -> None:
         self.version = version
         self._top = {controller: base / run for controller, base in bases.items()}
+        self._locks: list[int] = []
         for folder in dict.fromkeys(self._top.values()):
             note(folder)
             folder.mkdir(parents=True)
+            self._locks.append(hold(folder))
+            _limit_processes(folder, int(_read(Path("/proc/sys/kernel/pid_max"))) // 2)
             if version == 2:
-                _write(folder / "cgroup.subtree_control", "+cpu +memory")
+                _write(folder / "cgroup.subtree_control", _delegated(folder))
 
     @property
     def folders(self) -> list[Path]:
@@ -170,12 +184,15 @@ class Groups:
         folders = {controller: top / node for controller, top in self._top.items()}
         for folder in dict.fromkeys(folders.values()):
             folder.mkdir()
+            _limit_processes(folder, MOST_PROCESSES)
         return Group(folders, self.version)
 
     def remove(self) -> None:
         """Kill what still runs in the run's groups and remove them."""
         for folder in self.folders:
             remove(folder)
+        while self._locks:
+            os.close(self._locks.pop())
 
 
 def enforcement(no_limits: bool, overcommit: bool) -> Enforcement:
@@ -204,13 +221,16 @@ def locate() -> tuple[int, dict[str, Path]]:
 
     Errors: :class:`LimitsError`.
     """
-    mounts = {controller: mount for controller, mount in _version_1_mounts() if controller in CONTROLLERS}
+    known = (PROCESSES, *CONTROLLERS)
+    mounts = {controller: mount for controller, mount in _version_1_mounts() if controller in known}
     if "cpu" in mounts and "memory" in mounts:
         name = "cellbed" if os.geteuid() == 0 else f"cellbed-{os.getuid()}"
         bases = {controller: mounts.get(controller, mounts["cpu"]) / name for controller in CONTROLLERS}
         for controller, base in bases.items():
             if os.geteuid() != 0 and not os.access(base, os.W_OK):
                 raise LimitsError(_advice(f"the {controller} control group (version 1) is not delegated to you"))
+        if PROCESSES in mounts and (os.geteuid() == 0 or os.access(mounts[PROCESSES] / name, os.W_OK)):
+            bases = {PROCESSES: mounts[PROCESSES] / name, **bases}  # first: it is the first to be removed
         return 1, bases
     unified = _version_2_mount()
     if unified is None:
@@ -229,10 +249,11 @@ def divide(folder: Path) -> None:
     for attempt in range(10):
         try:
             enabled = _read(folder / "cgroup.subtree_control").split()
-            if not {"cpu", "memory"} <= set(enabled):
-                # Both at once: +cpu alone is accepted beside processes, but makes the group a threaded one, which
+            wanted = _delegated(folder)
+            if not set(wanted.replace("+", "").split()) <= set(enabled):
+                # All at once: +cpu alone is accepted beside processes, but makes the group a threaded one, which
                 # can have neither +memory nor ordinary children (cgroup-v2.rst, "Threads").
-                _write(folder / "cgroup.subtree_control", "+cpu +memory")
+                _write(folder / "cgroup.subtree_control", wanted)
             return
         except OSError as error:
             if error.errno == errno.ENOENT:
@@ -269,14 +290,13 @@ def remove(folder: Path) -> None:
     # Deepest first. Walked once and before the first kill: systemd removes a scope as soon as its last process died.
     paths = [Path(path) for path, _, _ in os.walk(folder, topdown=False)]
     for path in paths:
-        for process in map(int, _read(path / "cgroup.procs").split()):
-            if process == 0:  # kill(0) would end this process and its group
-                continue
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            _limit_processes(path, 0)  # or they start others meanwhile
+        _kill(path)
     for path in paths:
         # A group stays busy for a moment after its last process died.
         for _ in range(200):
+            _kill(path)
             try:
                 path.rmdir()
                 break
@@ -284,6 +304,15 @@ def remove(folder: Path) -> None:
                 if error.errno != errno.EBUSY:
                     break
                 time.sleep(0.01)
+
+
+def _kill(folder: Path) -> None:
+    """Kill the processes of a control group."""
+    for process in map(int, _read(folder / "cgroup.procs").split()):
+        if process == 0:  # kill(0) would end this process and its group
+            continue
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
 
 
 def enter_delegated_scope() -> None:
@@ -363,6 +392,17 @@ def program_parent(group: Group | None, run: str) -> Path | None:
         return group.folders["cpu"]
     mount = next(_version_2_mounts(), None)
     return mount and mount / "cellbed" / run
+
+
+def _delegated(folder: Path) -> str:
+    """Return the controllers of version 2 that groups below a folder get, as the kernel takes them."""
+    has_processes = PROCESSES in _read(folder / "cgroup.controllers").split()
+    return f"+cpu +memory{f' +{PROCESSES}' * has_processes}"
+
+
+def _limit_processes(folder: Path, most: int) -> None:
+    if (file := folder / "pids.max").exists():
+        _write(file, str(most))
 
 
 def _write(path: Path, text: str) -> None:

@@ -6,15 +6,17 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 from cellbed.support.errors import CellbedError
+from cellbed.support.prctl import die_with_parent
 
 _PASSES = 100
 """How often processes are looked for that have begun meanwhile."""
@@ -192,6 +194,52 @@ def spawn(
         os.close(heard)
         if told >= 0:
             os.close(told)
+
+
+def listener(place: Place | None, address: tuple[str, int], backlog: int = 128) -> socket.socket:
+    """Return a TCP socket that listens in the namespaces of `place`, where a child that ends at once makes it.
+
+    The caller must be single-threaded. Errors: ``OSError``.
+    """
+    if place is None:
+        return socket.create_server(address, backlog=backlog)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        child = os.fork()
+        if child == 0:
+            try:
+                place.enter()
+                made = socket.create_server(address, backlog=backlog)
+                socket.send_fds(theirs, [b"ok"], [made.fileno()])
+            except BaseException as error:
+                theirs.send(str(error).encode(errors="replace")[:2000])
+            finally:
+                os._exit(0)
+        theirs.close()
+        try:
+            answer, descriptors, _, _ = socket.recv_fds(ours, 1 << 16, 1)
+        finally:
+            os.waitpid(child, 0)
+    if not descriptors:
+        raise OSError(answer.decode(errors="replace") or "its child was killed")
+    return socket.socket(fileno=descriptors[0])
+
+
+@contextlib.contextmanager
+def isolated() -> Iterator[Place]:
+    """Yield a place with a network of its own, where loopback is the only device. Errors: :class:`ProgramError`."""
+    user = [] if os.geteuid() == 0 else ["--user", "--map-current-user", "--keep-caps"]
+    command = ["unshare", *user, "--net", "sh", "-c", "ip link set lo up && echo && exec cat"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, preexec_fn=die_with_parent) as holder:
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        assert holder.stderr is not None
+        if not holder.stdout.readline():
+            raise ProgramError(f"a network namespace is not possible here: {last_line(holder.stderr.read())}")
+        folder = f"/proc/{holder.pid}/ns"
+        yield Place(f"{folder}/net", f"{folder}/user" if user else None)
+        holder.stdin.close()
 
 
 def end(process: Running, patience: float = 1.0) -> None:

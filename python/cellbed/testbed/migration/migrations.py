@@ -96,7 +96,8 @@ class Migrations:
 
     def with_state(self, command: Command) -> Command:
         """Return a server with the socket at which it can pass its state on, if it can move."""
-        path = self._nodes[command.node].show_socket(str(self.states.listen(command.name)))
+        node = self._nodes[command.node]
+        path = node.show_socket(str(self.states.listen(command.name, node.admission)))
         return replace(command, environment={VARIABLE: path, **command.environment})
 
     def schedule(self, t0_ns: int) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 from cellbed.support.errors import CellbedError
+from cellbed.testbed.machine.peers import Admission
 
 VARIABLE = "CELLBED_STATE"
 PIECE = 1 << 20
@@ -65,6 +66,13 @@ class Talk:
         """Let the program serve with the state that it has loaded."""
         yield from self._send(b"serve\n")
         yield from self._answer(b"serving")
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether both ends are open."""
+        poll = select.poll()
+        poll.register(self._socket, 0)
+        return not poll.poll(0)
 
     def close(self) -> None:
         """End the connection: a program that stands still serves again."""
@@ -130,15 +138,18 @@ class StateSockets:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._listeners: dict[str, tuple[socket.socket, Path]] = {}
+        self._listeners: dict[str, tuple[socket.socket, Path, Admission]] = {}
         self._talks: dict[str, Talk] = {}
 
-    def listen(self, program: str) -> Path:
-        """Make the socket of a program, by its name, unless it is there; its path. Errors: ``OSError``."""
+    def listen(self, program: str, admission: Admission) -> Path:
+        """Make the socket of a program, by its name, unless it is there, and return its path.
+
+        admission: of processes that connect. Errors: ``OSError``.
+        """
         if program not in self._listeners:
             path = self._folder / f"state{len(self._listeners)}"
             listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-            self._listeners[program] = listener, path
+            self._listeners[program] = listener, path, admission
             folder = os.open(self._folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             try:  # a long path does not fit into the address of a socket
                 listener.bind(f"/proc/self/fd/{folder}/{path.name}")
@@ -149,12 +160,20 @@ class StateSockets:
         return self._listeners[program][1]
 
     def talk(self, program: str) -> Talk:
-        """Return the connection of a program, the last one that it has opened. Errors: :class:`StateError`."""
+        """Return the connection of a program, the first one that is open: others are refused meanwhile.
+
+        Errors: :class:`StateError`.
+        """
         with contextlib.suppress(BlockingIOError, KeyError):
             while True:
-                connection, _ = self._listeners[program][0].accept()
+                listener, _, admission = self._listeners[program]
+                connection, _ = listener.accept()
+                before = self._talks.get(program)
+                if not admission.admits(connection) or (before is not None and before.is_open):
+                    connection.close()
+                    continue
                 connection.setblocking(False)
-                if (before := self._talks.get(program)) is not None:
+                if before is not None:
                     before.close()
                 self._talks[program] = Talk(program, connection)
         if program not in self._talks:
@@ -182,5 +201,5 @@ class StateSockets:
         """Close all."""
         for talk in self._talks.values():
             talk.close()
-        for listener, _ in self._listeners.values():
+        for listener, *_ in self._listeners.values():
             listener.close()

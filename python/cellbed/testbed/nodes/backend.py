@@ -5,11 +5,12 @@ from __future__ import annotations
 import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Literal, Protocol
 
 from cellbed.testbed.machine.cgroups import Group, Sample
+from cellbed.testbed.machine.peers import Admission
 from cellbed.testbed.machine.process import Place, Running
 from cellbed.testbed.machine.state import Record
 
@@ -38,7 +39,8 @@ class Setup:
     """The parts of a node that the testbed makes before the node starts.
 
     place: the node's namespaces, which the emulator has made, the control group with its limits, and files such as
-    ``/etc/hosts`` that programs see instead of the machine's. interface, addresses: of the node in its network
+    ``/etc/hosts`` that programs see instead of the machine's. view: further files, which programs of this machine see
+    for `folder`. interface, addresses: of the node in its network
     namespace, addresses with their prefix length. behind: addresses of a machine behind the namespace, which are then
     those of the node, while `addresses` are the router's. sysctls: kernel settings of the namespace. group: the control
     group of `place`, if limits are enforced; the testbed has set `limits` on it. run: identifier of the run, in the
@@ -56,6 +58,7 @@ class Setup:
     sysctls: Mapping[str, str] = field(default_factory=dict)
     group: Group | None = None
     limits: Limits | None = None
+    view: tuple[tuple[str, str], ...] = ()
     run: str = ""
     record: Record | None = None
     folder: Path = field(default_factory=Path)
@@ -99,7 +102,8 @@ class Backend(ABC):
 
     def __init__(self, setup: Setup, table: Any = None) -> None:
         self.setup, self.table = setup, table
-        self.name, self.place, self.group = setup.name, setup.place, setup.group
+        self.name, self.group = setup.name, setup.group
+        self.place = replace(setup.place, binds=(*setup.place.binds, *setup.view))
         self.clock = Clock()
         self.facts: dict[str, Any] = {}
 
@@ -220,6 +224,11 @@ class Backend(ABC):
         path: in the folder for sockets of the testbed. Errors: :class:`CellbedError`.
         """
         return path
+
+    @property
+    def admission(self) -> Admission:
+        """Return which processes may connect to its programs' sockets: its programs, or its hub."""
+        return Admission([self.place.network_namespace] if self.place is not None else [])
 
     def show_file(self, path: str) -> str:
         """Return the path at which programs of the node find the file at `path` of this machine.

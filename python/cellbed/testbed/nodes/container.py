@@ -118,6 +118,7 @@ def unpacked(image: Image, record: Record) -> tuple[Path, int]:
     """
     place = images_folder() / image.identifier
     place.parent.mkdir(parents=True, exist_ok=True)
+    place.parent.chmod(0o700)  # files of images may have any owner, and be programs that run as it
     while True:
         with contextlib.suppress(FileNotFoundError):
             held = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
@@ -159,6 +160,8 @@ def _unpack(image: Image, root: Path, record: Record) -> None:
         if export.returncode != 0 or unpacking.returncode != 0:
             why = last_line(errors) or f"{image.engine} export ended with status {export.returncode}"
             raise ContainerError(f"cannot unpack the image '{image.reference}' into {images_folder()}: {why}")
+        # No control group keeps a container from device files, and an image may have those of this machine's disks.
+        subprocess.run(["find", str(root), "(", "-type", "b", "-o", "-type", "c", ")", "-delete"], check=True)
     finally:
         remove_export(image.engine, name)
 

@@ -113,6 +113,8 @@ class RemoteNode(Backend):
                     raise NodeError(f"{self.name}: {answer['failed']}")
                 return answer.get("value")
         except TimeoutError:
+            assert self._hub is not None
+            kill(self._hub)  # its programs end with it, and no further call waits
             raise NodeError(f"{self.name} did not answer within {timeout_s:g} s: {self.why()}") from None
         except OSError:
             pass

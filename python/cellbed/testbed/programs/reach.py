@@ -13,7 +13,6 @@ import os
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +26,7 @@ from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
 from cellbed.support.near_names import did_you_mean
 from cellbed.testbed.links.live import LiveError, label, live
+from cellbed.testbed.machine.peers import user_of
 from cellbed.testbed.machine.process import Place, Running, kill
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record
 from cellbed.testbed.nodes.backend import Backend
@@ -88,6 +88,9 @@ class Guests:
         with contextlib.suppress(BlockingIOError):
             while True:
                 client, _ = self._listener.accept()
+                if user_of(client) != os.geteuid():
+                    client.close()
+                    continue
                 client.setblocking(False)
                 self._running[client] = None
         for client, process in list(self._running.items()):
@@ -118,7 +121,6 @@ class Guests:
                     self._answer(client, answer)
                 return answer is None
             if message is not None and process is None and (key := next(iter(json.loads(message)))) in self._tasks:
-                self._check_user(client)
                 self._asked[client] = self._tasks[key](json.loads(message)[key])
                 return True
             if message is not None and process is None:
@@ -137,17 +139,11 @@ class Guests:
         return status is None
 
     def _start(self, client: socket.socket, request: dict[str, Any], streams: list[int]) -> Running:
-        self._check_user(client)
         stdin, stdout, stderr = streams
         node = self._nodes[request["node"]]
         folder = None if node.own_files else str(request["folder"])
         words = [str(word) for word in request["command"]]
         return node.spawn(words, folder=folder, stdin=stdin, stdout=stdout, stderr=stderr)
-
-    def _check_user(self, client: socket.socket) -> None:
-        _, user, _ = struct.unpack("iII", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        if user != os.geteuid():
-            raise PermissionError("the testbed belongs to another user")
 
     def _answer(self, client: socket.socket, answer: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):
@@ -248,7 +244,7 @@ def ask(record: Record, what: str, content: Mapping[str, Any]) -> dict[str, Any]
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as run:
         try:
-            run.connect(_address(record.identifier))
+            _connect(run, record)
             run.send(json.dumps({what: content}).encode())
             answer: dict[str, Any] = json.loads(run.recv(_LARGEST) or b'{"failed": "the testbed has ended"}')
         except (OSError, ValueError) as error:
@@ -263,7 +259,7 @@ def run_as_guest(record: Record, node: str, command: Sequence[str]) -> int:
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as run:
         try:
-            run.connect(_address(record.identifier))
+            _connect(run, record)
             request = json.dumps({"node": node, "command": list(command), "folder": str(Path.cwd())}).encode()
             socket.send_fds(run, [request], [0, 1, 2])
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -275,6 +271,13 @@ def run_as_guest(record: Record, node: str, command: Sequence[str]) -> int:
         raise GuestError(f"{node}: {answer.get('failed', 'the testbed has ended')}")
     status: int = answer["status"]
     return status if status >= 0 else 128 - status
+
+
+def _connect(run: socket.socket, record: Record) -> None:
+    """Connect to a live run. Errors: ``OSError``, also where the run has ended and another user has its address."""
+    run.connect(_address(record.identifier))
+    if user_of(run) != os.geteuid():
+        raise PermissionError("another user listens at its address")
 
 
 def _address(identifier: str) -> bytes:

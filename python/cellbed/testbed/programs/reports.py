@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from cellbed.testbed.machine.peers import Admission
+
 LONGEST_LINE = 512
 SERVE_S = 0.01
 """How often a connection is read: its buffer holds some hundred lines."""
@@ -63,7 +65,7 @@ REQUESTS = Protocol(
 class _Program:
     """A program that reports. app, node: of it. clock: of its node; earliest_ns: by that, of its requests.
     written: bytes of its record. lines: that were taken. malformed, dropped: counts of its other lines. connections:
-    that are open."""
+    that are open. admission: of those; refused: count of the others."""
 
     protocol: Protocol
     app: str
@@ -71,6 +73,8 @@ class _Program:
     record: IO[str]
     clock: Callable[[], int]
     earliest_ns: int
+    admission: Admission
+    refused: int = 0
     written: int = 0
     lines: int = 0
     malformed: int = 0
@@ -108,12 +112,13 @@ class ReportSockets:
         protocol: Protocol,
         app: str,
         record: Path,
+        admission: Admission,
         *,
         node: str = "",
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> dict[str, str]:
         """Make the socket of a program of an application; the program's environment. record: file for its reports.
-        node, clock: of the program, ns.
+        admission: of processes that connect. node, clock: of the program, ns.
 
         Where that is not possible the program runs without.
         """
@@ -128,7 +133,8 @@ class ReportSockets:
             self._problems.append(f"{app}: its {protocol.by} cannot report {protocol.what} at {path}: {reason}")
             return {}
         listener.listen(128)
-        program = _Program(protocol, app, node, record.open("a", encoding="utf-8"), clock, clock() - MARGIN_NS)
+        opened = record.open("a", encoding="utf-8")
+        program = _Program(protocol, app, node, opened, clock, clock() - MARGIN_NS, admission)
         self._programs.append(program)
         self._listeners[listener] = program
         return {protocol.variable: str(path)}
@@ -149,6 +155,10 @@ class ReportSockets:
                 found.append(f"{app}: its {by} reports that it {dropped}")
             if program.written > LARGEST_RECORD:
                 found.append(f"{app}: of its {what} only the first {LARGEST_RECORD >> 20} MiB are kept")
+            if program.refused:
+                count = f"{program.refused} connection{'s' * (program.refused > 1)}"
+                refused = f"refused {count} from outside of {program.node}"
+                found.append(f"{app}: the socket for {what} of its {by} {refused}")
             if program.malformed:
                 lines = f"{program.malformed} malformed lines to {program.protocol.variable}{program.protocol.hint}"
                 found.append(f"{app}: its {by} sent {lines}")
@@ -206,6 +216,10 @@ class ReportSockets:
                 connection, _ = listener.accept()
             except OSError:
                 break
+            if not program.admission.admits(connection):
+                program.refused += 1
+                connection.close()
+                continue
             connection.setblocking(False)
             program.connections += 1
             self._connections[connection] = _Connection(program)

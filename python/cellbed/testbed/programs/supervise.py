@@ -395,6 +395,10 @@ class Supervisor:
             try:
                 program.process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
+                with contextlib.suppress(OSError):  # it has just ended
+                    state = Path(f"/proc/{program.process.pid}/stat").read_text(encoding="utf-8", errors="replace")
+                    if state.rpartition(")")[2].split()[0] == "T":
+                        self.problems.append(f"{program.name} stood still (SIGSTOP) and was killed")
                 end(program.process)
             else:
                 kill(program.process)

@@ -32,6 +32,7 @@ from cellbed.runformat.telemetry import APPLICATION, HEADER, LARGEST_BODY, LARGE
 from cellbed.support import inputs
 from cellbed.support.errors import printable
 from cellbed.testbed.machine.process import Place, Process, ProgramError, kill
+from cellbed.testbed.machine.process import listener as listening
 from cellbed.testbed.programs.pressure import clock_ahead
 
 ADDRESS = ("127.0.0.1", 4318)
@@ -97,7 +98,11 @@ class Telemetry:
                     env={**os.environ, **self._environment},
                     start_new_session=True,
                 )
-        with _listener(node, place) as listener:
+        try:
+            listener = listening(place, ADDRESS, MOST_CONNECTIONS)
+        except OSError as error:
+            raise ProgramError(f"cannot receive OpenTelemetry at port {ADDRESS[1]} of {node}: {error}") from error
+        with listener:
             message = json.dumps({"node": node, "file": str(self._raw / f"{node}{SUFFIX}")}).encode()
             try:
                 socket.send_fds(self._control, [message], [listener.fileno()])
@@ -172,34 +177,6 @@ def overrides(program: str, given: Mapping[str, str]) -> list[str]:
                 "spans of it; remove the variable"
             )
     return found
-
-
-def _listener(node: str, place: Place) -> socket.socket:
-    """Return a socket that listens in the namespaces of `place`: a child that ends at once makes it.
-
-    Errors: :class:`ProgramError`.
-    """
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with ours, theirs:
-        child = os.fork()
-        if child == 0:
-            try:
-                place.enter()
-                made = socket.create_server(ADDRESS, backlog=MOST_CONNECTIONS)
-                socket.send_fds(theirs, [b"ok"], [made.fileno()])
-            except BaseException as error:
-                theirs.send(str(error).encode(errors="replace")[:2000])
-            finally:
-                os._exit(0)
-        theirs.close()
-        try:
-            answer, descriptors, _, _ = socket.recv_fds(ours, _LARGEST_MESSAGE, 1)
-        finally:
-            os.waitpid(child, 0)
-    if not descriptors:
-        reason = answer.decode(errors="replace") or "its child was killed"
-        raise ProgramError(f"cannot receive OpenTelemetry at port {ADDRESS[1]} of {node}: {reason}")
-    return socket.socket(fileno=descriptors[0])
 
 
 @dataclass(slots=True, eq=False)

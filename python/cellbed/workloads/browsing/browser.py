@@ -1,6 +1,7 @@
 """Chromium without a window, driven by the DevTools protocol over two pipes.
 
-The browser ends when the pipes close, so none outlives the program that started it.
+The browser ends when the pipes close, so none outlives the program that started it. Chromium's sandbox needs user
+namespaces and refuses root, whose browser therefore runs as the user `nobody`.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from typing import Any
 
 from cellbed.support import inputs
 from cellbed.support.prctl import die_with_parent
-from cellbed.workloads.lifecycle import WorkloadError
+from cellbed.testbed.machine.process import Place, kill, last_line
+from cellbed.workloads.lifecycle import WorkloadError, announce
 
 FLAGS = (
     "--headless",
-    "--no-sandbox",  # it has no rights in a node's namespaces; the pages are those of the testbed
     "--disable-gpu",
     "--disable-dev-shm-usage",
     "--no-first-run",
@@ -49,6 +50,30 @@ _READ = 1 << 20
 _LARGEST = 64 << 20
 _PATIENCE_S = 1.5
 """For the end of the browser: a program has 3 s after the drain."""
+
+
+_NOBODY = 65534
+_SANDBOX = '[ "$(id -u)" != 0 ] || { echo cannot give up root >&2; exit 1; }; exec unshare --user --net true'
+
+
+def sandbox_obstacle() -> str | None:
+    """Return why a browser of this user has no sandbox here, with the remedy; ``None`` if it has one."""
+    tried = subprocess.run(
+        ["sh", "-c", _SANDBOX], stdin=subprocess.DEVNULL, capture_output=True, preexec_fn=_give_up_root, check=False
+    )
+    if tried.returncode == 0:
+        return None
+    why = last_line(tried.stderr) or f"exit status {tried.returncode}"
+    return f"Chromium's sandbox is not possible here ({why}): allow user namespaces to ordinary users"
+
+
+def _give_up_root() -> None:
+    """Become `nobody`, where this process is root and may."""
+    if os.geteuid() == 0:
+        with contextlib.suppress(OSError):
+            os.setgroups([])
+            os.setresgid(_NOBODY, _NOBODY, _NOBODY)
+            os.setresuid(_NOBODY, _NOBODY, _NOBODY)
 
 
 class BrowserError(Exception):
@@ -88,15 +113,42 @@ class Browser:
     """A running browser. event: called with the method, session and parameters of each event."""
 
     def __init__(
-        self, program: str, flags: Sequence[str], folder: Path, event: Callable[[str, str | None, dict[str, Any]], None]
+        self,
+        program: str,
+        flags: Sequence[str],
+        folder: Path,
+        event: Callable[[str, str | None, dict[str, Any]], None],
+        *,
+        sandboxed: bool | None = None,
+        place: Place | None = None,
     ) -> None:
-        """Start it. folder: of its files, which exists. Errors: :class:`WorkloadError`."""
+        """Start it. folder: of its files, which exists. place: its namespaces. sandboxed: ``None``: if possible, else
+        it announces that there is no sandbox. Errors: :class:`WorkloadError`."""
+        if sandboxed is None and (obstacle := sandbox_obstacle()) is not None:
+            announce("note", text=f"the browser runs without a sandbox: {obstacle}")
+            sandboxed = False
+        if sandboxed is False:
+            flags = [*flags, "--no-sandbox"]
         self._event, self._number = event, 0
         self._waiting: dict[int, Flow] = {}
         self._rest = bytearray()
         self.errors = folder / "chromium.err"
         read, theirs_out = os.pipe()
         theirs_in, self._write = os.pipe()
+        if os.geteuid() == 0:
+            with contextlib.suppress(OSError):  # there is no such user in this user namespace
+                for its in (folder, theirs_in, theirs_out):
+                    os.chown(its, _NOBODY, _NOBODY)
+                if closed := [each for each in folder.parents if not each.stat().st_mode & 1]:
+                    text = f"the browser's user cannot enter {closed[0]}: export TMPDIR=/var/tmp"
+                    raise WorkloadError(text)
+
+        def enter() -> None:
+            if place is not None:
+                place.enter()
+            _give_up_root()
+            die_with_parent()  # last: a change of user clears it
+
         # The browser reads commands from descriptor 3 and writes to 4; no descriptor of ours may be one of these.
         # Shells do not duplicate descriptors above 9, but open their files.
         script = 'exec "$0" "$@" 3<"/proc/self/fd/$BROWSER_IN" 4>"/proc/self/fd/$BROWSER_OUT"'
@@ -117,7 +169,8 @@ class Browser:
                     stdout=subprocess.DEVNULL,
                     stderr=errors,
                     pass_fds=(theirs_in, theirs_out),
-                    preexec_fn=die_with_parent,
+                    start_new_session=True,
+                    preexec_fn=enter,
                 )
         except (OSError, subprocess.SubprocessError) as error:
             raise WorkloadError(f"cannot start {program}: {error}") from error
@@ -190,10 +243,8 @@ class Browser:
         """End it, with its children, and wait until it has written its files."""
         with contextlib.suppress(OSError):
             os.write(self._write, b'{"id":0,"method":"Browser.close"}\0')
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(_PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            self.process.send_signal(signal.SIGKILL)
-            self.process.wait()
+        kill(self.process)
         for descriptor in (self._write, self._read):
             os.close(descriptor)

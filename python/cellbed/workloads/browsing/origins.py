@@ -46,7 +46,7 @@ def flags(deployment: Deployment, rules: Sequence[str], names: Sequence[str], ve
     chosen = [f"--host-resolver-rules={', '.join(rules)}"]
     if deployment.authorities is not None:
         folder = Path(deployment.authorities).parent
-        pins = ",".join(_pin(file) for file in sorted(folder.glob(f"*/{certificates.CERTIFICATE}")))
+        pins = ",".join(pin(file) for file in sorted(folder.glob(f"*/{certificates.CERTIFICATE}")))
         chosen.append(f"--ignore-certificate-errors-spki-list={pins}")
     if version == "1.1":
         chosen.append("--disable-http2")
@@ -55,7 +55,7 @@ def flags(deployment: Deployment, rules: Sequence[str], names: Sequence[str], ve
     return [*chosen, "--disable-quic"]
 
 
-def _pin(certificate: Path) -> str:
+def pin(certificate: Path) -> str:
     """Return the hash of a certificate's public key, by which Chromium accepts it."""
     text = run([certificates.PROGRAM, "x509", "-in", str(certificate), "-noout", "-pubkey"])
     key = base64.b64decode("".join(line for line in text.splitlines() if not line.startswith("-----")))

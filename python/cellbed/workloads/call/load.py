@@ -154,6 +154,7 @@ class CallLoad(Generator):
         folder = Path(settings.folder)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
+        self._page = Path(shutil.copy(PAGE, folder))  # the browser's user may not reach the installed one
         self._browser = Browser(settings.program, FLAGS, folder, self._on_event)
 
     def launch(self) -> None:
@@ -193,7 +194,7 @@ class CallLoad(Generator):
     def _open(self) -> Flow:
         page = yield from open_page(("Page", "Performance"))
         self._session = page.session
-        yield "Page.navigate", page.session, {"url": PAGE.as_uri()}
+        yield "Page.navigate", page.session, {"url": self._page.as_uri()}
 
     def _on_event(self, method: str, session: str | None, params: dict[str, Any]) -> None:
         if method == "Page.loadEventFired" and session == self._session and not self._navigation_ns:

@@ -9,18 +9,19 @@ import select
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from cellbed.support import inputs
+from cellbed.support.errors import CellbedError
 from cellbed.support.prctl import die_with_parent
 from cellbed.support.temporary import temporary_folder
-from cellbed.testbed.machine.process import Place, end, find
+from cellbed.testbed.machine.process import Place, end, find, isolated, listener
 from cellbed.testbed.programs.unmodified import listening
-from cellbed.workloads.browsing.browser import Browser, Flow, open_page
-from cellbed.workloads.browsing.origins import installed
+from cellbed.workloads.browsing.browser import Browser, Flow, open_page, sandbox_obstacle
+from cellbed.workloads.browsing.origins import installed, pin
 from cellbed.workloads.lifecycle import WorkloadError
 from cellbed.workloads.web import tap
 from cellbed.workloads.web.site import Exchange, Origin, SiteError, cleaned, exchange, split
@@ -41,29 +42,29 @@ class Recording:
     failed: dict[str, str] = field(default_factory=dict)
 
 
-def free_port() -> int:
-    """Return a TCP port that is free in this network namespace."""
-    with socket.create_server(("", 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
 @contextlib.contextmanager
 def proxy(
-    folder: Path, port: int, options: Sequence[str], place: Place | None = None
+    folder: Path, listener: socket.socket, options: Sequence[str], place: Place | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a proxy. folder: of its files, of which :func:`read` takes the recording when it has ended; port: where it
-    listens; place: its namespaces. Errors: :class:`SiteError`."""
+    """Run a proxy. folder: of its files, of which :func:`read` takes the recording when it has ended; listener: the
+    socket at which it listens, so that no other program can take its port; place: its namespaces.
+
+    Errors: :class:`SiteError`.
+    """
     program = find(PROXY)
     if program is None:
         raise SiteError("mitmproxy is not installed: sudo apt install mitmproxy")
-    command = [program, "--quiet", "-s", tap.__file__, "--set", f"confdir={folder}", "--listen-port", str(port)]
+    command = [program, "--quiet", "-s", tap.__file__, "--set", f"confdir={folder}"]
+    host, port = listener.getsockname()[:2]
+    command += ["--listen-host", host, "--listen-port", str(port)]  # as it would name itself
     if authorities := os.environ.get("SSL_CERT_FILE"):
         command += ["--set", f"ssl_verify_upstream_trusted_ca={authorities}"]
     log = folder / "log"
     with log.open("wb") as file:
         process = subprocess.Popen(
             [*command, *options],
-            env={**os.environ, tap.FILE: str(folder / "exchanges")},
+            env={**os.environ, tap.FILE: str(folder / "exchanges"), tap.LISTENER: str(listener.fileno())},
+            pass_fds=[listener.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,
@@ -71,7 +72,8 @@ def proxy(
             preexec_fn=die_with_parent if place is None else functools.partial(place.enter, keep_capabilities=True),
         )
     try:
-        wait_listening(process, port, log, "mitmproxy")
+        ready = folder / f"exchanges{tap.READY}"
+        _wait_ready(process, ready.exists, log, "mitmproxy")
         yield process
     finally:
         end(process, 5.0)
@@ -79,12 +81,20 @@ def proxy(
 
 def wait_listening(process: subprocess.Popen[bytes], port: int, log: Path, name: str) -> None:
     """Wait until a program listens on a TCP port of its namespace. Errors: :class:`SiteError`, with its last line."""
-    deadline = time.monotonic() + _START_S
     folder = Path(f"/proc/{process.pid}/net")
+
+    def listens() -> bool:
+        tables = [inputs.text(folder / table) for table in ("tcp", "tcp6") if (folder / table).exists()]
+        return any(port in listening(table) for table in tables)
+
+    _wait_ready(process, listens, log, name)
+
+
+def _wait_ready(process: subprocess.Popen[bytes], is_ready: Callable[[], bool], log: Path, name: str) -> None:
+    deadline = time.monotonic() + _START_S
     while process.poll() is None and time.monotonic() < deadline:
         with contextlib.suppress(OSError):
-            tables = [inputs.text(folder / table) for table in ("tcp", "tcp6") if (folder / table).exists()]
-            if any(port in listening(table) for table in tables):
+            if is_ready():
                 return
         time.sleep(0.02)
     raise SiteError(f"{name} did not start: {(inputs.text(log).strip().splitlines() or ['without a message'])[-1]}")
@@ -118,10 +128,11 @@ def _exchange(found: dict[str, Any]) -> Exchange:
     return exchange(found["url"], asked, answered, found["address"], found["at_s"])
 
 
-def record(url: str) -> Recording:
+def record(url: str, *, sandboxed: bool = True) -> Recording:
     """Load a page once, with an empty cache, and return what was transferred until no request was under way for 2 s.
 
-    Errors: :class:`SiteError`.
+    The browser has a network in which it reaches the proxy alone, and which nobody else reaches. sandboxed: else the
+    browser has no sandbox, and the network of this process where another is not possible. Errors: :class:`SiteError`.
     """
     try:
         split(url)
@@ -130,13 +141,27 @@ def record(url: str) -> Recording:
     program = installed()
     if find(program) is None:
         raise SiteError(f"{program} is not installed: sudo apt install {program}")
-    with temporary_folder() as folder:
-        port = free_port()
-        with proxy(folder, port, ["--listen-host", "127.0.0.1"]):
-            flags = [f"--proxy-server=http://127.0.0.1:{port}", "--proxy-bypass-list=<-loopback>"]
-            # The proxy, which checks the servers' certificates, has one of its own.
-            origins = _load(program, [*flags, "--ignore-certificate-errors", "--disable-quic"], folder, url)
-        made = read(folder)
+    if sandboxed and (obstacle := sandbox_obstacle()) is not None:
+        raise SiteError(f"{obstacle}, or load a page that you trust with --no-sandbox")
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(temporary_folder())
+        folder.chmod(0o711)  # root's browser is another user
+        for name in ("proxy", "browser"):
+            (folder / name).mkdir(mode=0o700)
+        place = None
+        try:
+            place = stack.enter_context(isolated())
+        except CellbedError as error:
+            if sandboxed:
+                raise SiteError(f"{error}; run as root, or load a page that you trust with --no-sandbox") from error
+        listening = stack.enter_context(listener(place, ("127.0.0.1", 0)))
+        with proxy(folder / "proxy", listening, []):
+            at = f"--proxy-server=http://127.0.0.1:{listening.getsockname()[1]}"
+            # The proxy checks the servers' certificates, and has others with one key.
+            trusted = f"--ignore-certificate-errors-spki-list={pin(folder / 'proxy' / AUTHORITY)}"
+            flags = [at, "--proxy-bypass-list=<-loopback>", trusted, "--disable-quic"]
+            origins = _load(program, flags, folder / "browser", url, sandboxed, place)
+        made = read(folder / "proxy")
     # The browser has requests that are not of the page, such as for the time.
     made.exchanges = [each for each in made.exchanges if each.origin in origins]
     made.failed = {each: why for each, why in made.failed.items() if each.startswith(tuple(map(str, origins)))}
@@ -145,7 +170,9 @@ def record(url: str) -> Recording:
     return made
 
 
-def _load(program: str, flags: Sequence[str], folder: Path, url: str) -> set[Origin]:
+def _load(
+    program: str, flags: Sequence[str], folder: Path, url: str, sandboxed: bool, place: Place | None
+) -> set[Origin]:
     """Load a page with a browser, and return the origins of its requests. Errors: :class:`SiteError`."""
     under_way: set[str] = set()
     origins: set[Origin] = set()
@@ -166,7 +193,7 @@ def _load(program: str, flags: Sequence[str], folder: Path, url: str) -> set[Ori
         page = yield from open_page(("Page", "Network"))
         trouble = (yield "Page.navigate", page.session, {"url": url}).get("errorText")
 
-    browser = Browser(program, flags, folder, on_event)
+    browser = Browser(program, flags, folder, on_event, sandboxed=sandboxed, place=place)
     deadline = time.monotonic() + _LOAD_S
     try:
         browser.start(navigate())

@@ -3,20 +3,30 @@
 mitmproxy runs it with its own Python, which does not have cellbed.
 """
 
+import asyncio
 import base64
 import json
 import os
+import socket
+from pathlib import Path
 from typing import Any
 
-FILE = "CELLBED_TAP"
-"""Environment variable."""
+FILE, LISTENER = "CELLBED_TAP", "CELLBED_TAP_LISTENER"
+"""Environment variables; the latter has the descriptor of the socket at which mitmproxy listens."""
+READY = ".ready"
+"""Ending of a file that is made when mitmproxy listens."""
 
 
 class Tap:
     """The addon: mitmproxy calls its methods, by their names, with a flow."""
 
     def __init__(self) -> None:
-        self._file = open(os.environ[FILE], "a", encoding="ascii", buffering=1)  # noqa: PTH123, SIM115
+        to = os.open(os.environ[FILE], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._file = os.fdopen(to, "a", encoding="ascii", buffering=1)
+
+    def running(self) -> None:
+        """Make the file of readiness."""
+        Path(os.environ[FILE] + READY).touch()
 
     def response(self, flow: Any) -> None:
         """Write an exchange that is complete, with the body as it was transferred."""
@@ -49,5 +59,16 @@ def _headers(message: Any) -> list[tuple[str, str]]:
     return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in message.headers.fields]
 
 
+def _listen_at(descriptor: int) -> None:
+    """Make mitmproxy listen at a socket that it has inherited: it has no option for that."""
+    start = asyncio.start_server
+
+    async def start_server(handle: Any, *_: Any, **options: Any) -> Any:
+        return await start(handle, sock=socket.socket(fileno=os.dup(descriptor)), **options)
+
+    asyncio.start_server = start_server  # type: ignore[assignment]
+
+
 if FILE in os.environ:
+    _listen_at(int(os.environ[LISTENER]))
     addons = [Tap()]

@@ -1,0 +1,42 @@
+"""Users and network namespaces at the other ends of Unix sockets: the programs of a node have its namespace."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import struct
+from collections.abc import Iterable
+
+_SIOCGSKNS = 0x894C
+"""linux/sockios.h: returns a descriptor of the network namespace of a socket."""
+
+
+class Admission:
+    """The processes that may connect to a socket of a run.
+
+    namespaces: paths of network namespaces. Of an accepted connection the kernel keeps the namespace in which the peer
+    made its socket, also when the peer has ended. Without any, the peer must be a process of this user, such as a hub.
+    """
+
+    def __init__(self, namespaces: Iterable[str] = ()) -> None:
+        self._namespaces = {os.stat(path).st_ino for path in namespaces}  # noqa: PTH116 - a link of /proc
+
+    def admits(self, connection: socket.socket) -> bool:
+        """Return whether a connection is from such a process."""
+        if not self._namespaces:
+            return user_of(connection) == os.geteuid()
+        try:
+            namespace = fcntl.ioctl(connection, _SIOCGSKNS)
+        except OSError:  # another user's namespace
+            return False
+        try:
+            return os.fstat(namespace).st_ino in self._namespaces
+        finally:
+            os.close(namespace)
+
+
+def user_of(connection: socket.socket) -> int:
+    """Return the user of the process that connected, or that listens."""
+    _, user, _ = struct.unpack("iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return int(user)
