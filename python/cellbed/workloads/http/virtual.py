@@ -17,6 +17,7 @@ import h11
 
 from cellbed.runformat.spans import SERVICE
 from cellbed.workloads import lifecycle
+from cellbed.workloads.arrivals import schedule
 from cellbed.workloads.http import kind
 from cellbed.workloads.http.connection import REQUEST_HEADER, Exchange
 from cellbed.workloads.http.load import HttpLoad, Settings
@@ -34,24 +35,28 @@ from cellbed.workloads.virtual.model import (
     Setting,
     answered,
     nanoseconds,
-    without_waiting,
 )
 from cellbed.workloads.virtual.tls import Handshake
-from cellbed.workloads.virtual.world import TURNAROUND_NS, Host, SendBuffer, Socket, World, names
+from cellbed.workloads.virtual.world import SECOND, TURNAROUND_NS, Host, SendBuffer, Socket, World, names
 
 if TYPE_CHECKING:
     import polars as pl
 
     from cellbed.testbed.plan import Plan
 
+_RATE, _SECONDS, _TOGETHER = 5, 20, 6
+"""Of a profile: requests per second, duration, and requests at once."""
 _SEGMENT = 1448
 """Bytes of a full packet."""
-_CHUNK = 8 << 10
-"""Bytes of a DATA frame (nginx: ``http2_chunk_size``)."""
+_TURN = 16 << 10
+"""Bytes of a reply that a server of HTTP/2 sends before those of another one, where the profile has no such replies
+(Node 20, Go 1.26, hypercorn 0.18; Caddy 2.6: 32 KiB, nginx 1.22: 64 KiB; ``benches/http2_turns.py``)."""
 _LEAST_BUFFERED = 16 << 10
 """Bytes that a send buffer takes in any case (``tcp_wmem``)."""
 _WRITING_NS = 20_000
 """Between two writes of a server."""
+_AT_ONCE_NS = 1_000_000
+"""From an acknowledgement at a server to the packet that it permits, at most."""
 _KEYS = frozenset(
     (
         "generator",
@@ -81,7 +86,9 @@ class _Http:
     covers = ()
 
     def __init__(self) -> None:
-        self.sampling = Sampling(_samples, _KEYS, rate="5 /s", files=("body_file",), load=("connections",))
+        self.sampling = Sampling(
+            _samples, _KEYS, rate=f"{_RATE} /s", files=("body_file",), load=("connections",), arrivals=_arrivals
+        )
 
     def problems(self, each: Deployment, deployments: Sequence[Deployment], plan: Plan) -> Iterator[str]:
         """URLs that are not those of a node."""
@@ -100,6 +107,16 @@ class _Http:
         for node, settings in zip(each.clients, all_settings, strict=True):
             load = replies.loads[node.name] = _Load(settings, handshake)
             yield Client(setting.world, setting.world.hosts[node.name], load, each, replies.draw)
+
+
+def _arrivals(table: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return when a profile requests over HTTP/2: some at once, whose replies show the turns of the server, and others
+    alone."""
+    if str(table.get("version")) != "2" and "grpc" not in table:
+        return None
+    alone = schedule("poisson", rate=_RATE, duration_ns=_SECONDS * SECOND, seed=1, endpoint="profile")
+    times = sorted([*alone, *(number * SECOND for number in range(0, _SECONDS, 4) for _ in range(_TOGETHER))])
+    return {"kind": "recorded", "times": [f"{time / SECOND} s" for time in times]}
 
 
 def strangers(settings: Callable[..., dict[str, Any]], each: Deployment, plan: Plan) -> Iterator[str]:
@@ -250,10 +267,10 @@ class Server:
             content = protocol.send(h11.Response(status_code=sample["code"], headers=headers)) or b""
             head = sample["head"]
             if not streamed and self._replies.handshake is None and head < min(_SEGMENT, sample["wire_down"]):
-                # The server writes its header first, and leaves the algorithm of Nagle on; closing sends what it holds.
+                # The server writes its header first; closing sends what the algorithm of Nagle holds.
                 content += protocol.send(h11.Data(data=bytes(size))) or b""
                 content += protocol.send(h11.EndOfMessage()) or b""
-                if sample["kept"]:
+                if sample["kept"] and sample.get("nagle"):
                     connection.use_nagle()
                 connection.send(content[:head])
                 self._world.at(self._world.now_ns + _WRITING_NS, lambda: send(content[head:], True))
@@ -289,7 +306,8 @@ class Server:
         protocol.initiate_connection()
         names: dict[int, str] = {}
         bodies: dict[int, bytearray] = {}
-        written: set[int] = set()  # streams whose bodies are complete
+        ends: dict[int, bool] = {}  # streams whose bodies are complete: whether their end is a frame of its own
+        left = turn = _TURN  # of a reply, bytes until others have their turn
         is_grpc = self._replies.stream == "grpc"
         heads, frames, buffer = bytearray(), bytearray(), SendBuffer(connection, _LEAST_BUFFERED)
 
@@ -306,6 +324,8 @@ class Server:
             write()
 
         def answer(stream: int, sample: Sample) -> None:
+            nonlocal turn
+            turn = sample.get("turn") or _TURN
             pieces = self._replies.pieces(sample)
             headers = [(":status", str(sample["code"]))]
             if is_grpc:
@@ -319,14 +339,14 @@ class Server:
                 def add(data: bytes, last: bool) -> None:
                     bodies[stream] += data
                     if last:
-                        written.add(stream)
+                        ends[stream] = sample.get("last") == 0
                     write()
 
                 self._write(connection, pieces or [(0, b"")], add)
             write()
 
         def write() -> None:
-            """Give the socket what it takes: heads before bodies, and these in the order of the replies, as nginx."""
+            """Give the socket what it takes: heads before bodies, and these in turns."""
             heads.extend(protocol.data_to_send())
             while heads or frames or bodies:
                 room = buffer.room()
@@ -344,23 +364,35 @@ class Server:
                 del frames[:room]
 
         def frame_bodies(room: int) -> None:
-            """Frame as much as there is room for, at most to the end of a reply: the client gets a write when it has
+            """Frame as much as there is room for, at most to the end of a turn: the client gets a write when it has
             come whole."""
+            nonlocal left
             found = bytearray()
             for stream in list(bodies):
-                body, ended = bodies[stream], False
-                while body and len(found) < room and (window := protocol.local_flow_control_window(stream)) > 0:
-                    size = min(window, protocol.max_outbound_frame_size, _CHUNK, len(body))
-                    ended = size == len(body) and stream in written and not is_grpc
+                body, begin, ended = bodies[stream], len(found), False
+                while (
+                    body and left and len(found) < room and (window := protocol.local_flow_control_window(stream)) > 0
+                ):
+                    size = min(window, protocol.max_outbound_frame_size, left, len(body))
+                    ended = size == len(body) and ends.get(stream) is False and not is_grpc
                     protocol.send_data(stream, bytes(body[:size]), end_stream=ended)
                     del body[:size]
+                    left -= size
                     found += protocol.data_to_send()
-                if not body and stream in written:
+                if body and left and len(found) >= room:
+                    break
+                sent = len(found) > begin
+                if not body and stream in ends and not (sent and ends[stream]):
                     if not ended:
                         end(stream)
                         found += protocol.data_to_send()
                     del bodies[stream]
-                    break
+                elif sent:
+                    bodies[stream] = bodies.pop(stream)
+                else:  # its window is closed, or the server has not written more
+                    continue
+                left = turn
+                break
             frames.extend(layer.encode(bytes(found)) if found else b"")
 
         def end(stream: int) -> None:
@@ -379,16 +411,54 @@ def _samples(
 ) -> list[dict[str, Any]]:
     import polars as pl
 
-    heads = _heads(packets(requests["remote_port"].drop_nulls().unique().to_list()))
-    found = answered(_alone(requests))
+    log = packets(requests["remote_port"].drop_nulls().unique().to_list())
+    heads, found = _heads(log), _alone(answered(requests))
     kept = "order" in found.columns and bool(found["order"].max())
     services = application.get("services") or ()
     of_reply = messages.group_by("endpoint", "request").agg(
         messages=pl.struct("message", "bytes", "server_s").sort_by("message")
     )
     found = found.join(of_reply, on=["endpoint", "request"], how="left", maintain_order="left")
-    samples = [_sample(row, kept, heads, services) for row in found.iter_rows(named=True)]
-    return without_waiting([sample for sample in samples if sample is not None])
+    nagle = _waits(found, heads, log)
+    of_server = {"turn": _turn(requests), "nagle": nagle, "kept": kept}
+    if nagle:  # what looks like pauses of the server is the wait for a probe in place of an acknowledgement
+        found = found.with_columns(part_server_pauses=pl.lit(0.0))
+    samples = [_sample(row, heads, services) for row in found.iter_rows(named=True)]
+    return [sample | of_server for sample in samples if sample is not None]
+
+
+def _turn(requests: pl.DataFrame) -> int:
+    """Return how many bytes of a reply over HTTP/2 a server sends before those of another one: the median of the pieces
+    in which replies came; where all came whole, at least the largest one."""
+    known = requests.drop_nulls("turn").select("turn", "bytes_down").rows() if "turn" in requests.columns else []
+    pieces: list[int] = sorted(turn for turn, size in known if turn < size)
+    return pieces[len(pieces) // 2] if pieces else max([_TURN, *(turn for turn, _ in known)])
+
+
+def _waits(requests: pl.DataFrame, heads: Mapping[tuple[int, int], int], packets: Any) -> bool:
+    """Return whether the end of most replies with a header in a packet of its own followed on the acknowledgement of
+    this packet: then the server has left the algorithm of Nagle on."""
+    import numpy as np
+
+    back = packets[(packets["payload"] == 0) & (packets["drop"] == 0)]
+    back = back[np.lexsort((back["observed"], back["packet"]))]
+    first = np.flatnonzero(np.r_[True, back["packet"][1:] != back["packet"][:-1]])[: len(back)]
+    sent, came, ports = (
+        back["arrived"][first],
+        back["observed"][np.r_[first[1:], len(back)] - 1],
+        back["source_port"][first],
+    )
+    found = []
+    for row in requests.iter_rows(named=True):
+        begin_ns, end_ns, size = (
+            row["downlink_entered_ns"],
+            row["downlink_completed_ns"],
+            row["downlink_end"] - row["downlink_start"],
+        )
+        if heads.get((row["local_port"], begin_ns), size) < min(_SEGMENT, size) and not row["downlink_resent_ns"]:
+            own = (ports == row["local_port"]) & (sent >= begin_ns + row["downlink_delayed_ns"])
+            found.append(bool(np.any(own & (came <= end_ns) & (came > end_ns - _AT_ONCE_NS))))
+    return 2 * sum(found) > len(found)
 
 
 def _alone(requests: pl.DataFrame) -> pl.DataFrame:
@@ -410,13 +480,15 @@ def _heads(packets: Any) -> dict[tuple[int, int], int]:
 
 
 def _sample(
-    row: Mapping[str, Any], kept: bool, heads: Mapping[tuple[int, int], int], services: Sequence[str]
+    row: Mapping[str, Any], heads: Mapping[tuple[int, int], int], services: Sequence[str]
 ) -> dict[str, Any] | None:
     """Return the sample of a request; None where one of its parts is unknown. services: spans of its server."""
     if row.get("part_server") is None or row.get("downlink_end") is None:
         return None
     known = {"generator": row.get("part_generator"), "receive": row.get("part_endpoint_receive")}
     parts: dict[str, Any] = {name: nanoseconds(span) for name, span in known.items() if span is not None}
+    # What TCP takes beyond the time that the network counts for a packet.
+    parts["generator"] += max(0, nanoseconds(row.get("part_endpoint_stack")) - TURNAROUND_NS)
     spans = {part: row.get(f"part_{SERVICE}{part}") for part in services}
     parts["services"] = {name: nanoseconds(span) for name, span in spans.items() if span}
     before, pauses = nanoseconds(row["part_server"]) + sum(parts["services"].values()), row["part_server_pauses"]
@@ -431,7 +503,9 @@ def _sample(
         parts |= {"server": before, "messages": list(zip([first, *later[1:]], sizes, strict=True))}
     head = heads.get((row["local_port"], row["downlink_entered_ns"]), wire)
     answer = {"code": row["code"], "bytes_down": row["bytes_down"], "wire_down": wire, "head": head}
-    request = {"bytes_up": row["bytes_up"] or 0, "input": row.get("step"), "kept": kept}
+    request = {"bytes_up": row["bytes_up"] or 0, "input": row.get("step")}
+    if row.get("last") is not None:
+        answer["last"] = row["last"]
     if row.get("taken") is not None:
         request["taken"] = json.loads(row["taken"])
     if row.get("tls_downlink_end") is not None:
