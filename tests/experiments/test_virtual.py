@@ -167,15 +167,20 @@ def test_http_has_the_bytes_and_the_time_of_the_profile(profile: Path, tmp_path:
         assert found["order"].max() > 0  # type: ignore[operator]
 
 
-def test_http2_replies_send_their_heads_before_the_bodies_that_wait(profile: Path, tmp_path: Path) -> None:
+def overload(folder: Path, profile: Path) -> Path:
+    """The folder of a prediction over HTTP/2 in which the send buffer is full, and replies wait in the server."""
     text = (HEAD + WEB.replace("{server.address}", "{{server.address}}")).replace('"lte-suburban.down"', '"1 Mbit/s"')
     text = text.replace('"1 MB"', '"30 kB"')
-    scenario = tmp_path / "scenario.toml"
-    # More than twice of what the link carries: the send buffer is full, and replies wait in the server.
+    scenario = folder / "scenario.toml"
+    # More than twice of what the link carries.
     scenario.write_text(text.format(count=1, duration="5 s").replace("VERSION", "2"))
-    done = cellbed("run", scenario, "--virtual", "--profile", profile, "--out", tmp_path)
+    done = cellbed("run", scenario, "--virtual", "--profile", profile, "--out", folder)
     assert done.returncode == 0, done.stderr
-    found = requests(next(tmp_path.glob("virtual-*"))).drop_nulls("residual_s").sort("downlink_start")
+    return next(folder.glob("virtual-*"))
+
+
+def test_http2_replies_send_their_heads_before_the_bodies_that_wait(profile: Path, tmp_path: Path) -> None:
+    found = requests(overload(tmp_path, profile)).drop_nulls("residual_s").sort("downlink_start")
     assert found["local_port"].n_unique() == 1
     starts, ends = found["downlink_start"].to_list(), found["downlink_end"].to_list()
     overtakes = [start < end for start, end in zip(starts[1:], ends, strict=False)]
@@ -185,6 +190,41 @@ def test_http2_replies_send_their_heads_before_the_bodies_that_wait(profile: Pat
     assert ends == sorted(ends)
     assert found["part_downlink_transport"].max() > 0.5  # type: ignore[operator]
     assert found["part_server"].max() < 0.1  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("turn", [16_384, 40_000])
+def test_http2_replies_share_the_connection_in_the_turns_of_the_profile(tmp_path: Path, turn: int) -> None:
+    served = [SERVED | {"wire_down": 76_200, "head": 1448, "kept": True, "turn": turn, "last": turn % 2}] * 20
+    profiles.Profile("the test", {"web": served}).write(tmp_path / "profile.json")
+    run = overload(tmp_path, tmp_path / "profile.json")
+    found = requests(run)
+    cut = found.filter(pl.col("turn") < pl.col("bytes_down"))
+    assert len(cut) >= 3
+    assert cut["turn"].median() == turn
+    assert profiles.of_run(run).applications["web"][0]["turn"] == turn
+
+
+def test_requests_with_long_bodies_draw_each_sample_once(tmp_path: Path) -> None:
+    times = [number * 1_000_000 for number in range(1, 13)]
+    served = [SERVED | {"wire_down": 76_200, "head": 1448, "kept": True, "server": time} for time in times]
+    profiles.Profile("the test", {"web": served}).write(tmp_path / "profile.json")
+    post = WEB.replace("VERSION", "1.1").replace('rate = "4 /s"', 'rate = "4 /s"\nmethod = "POST"\nbody_size = "100 kB"')
+    found = requests(predict(tmp_path, tmp_path / "profile.json", post, duration="3 s"))
+    assert len(found) == len(times)
+    assert sorted(found["part_server"].round(3)) == [time / 1e9 for time in times]
+
+
+def test_a_profile_over_http2_has_requests_at_once() -> None:
+    text = HEAD.format(count=1, duration="5 s") + WEB
+    times = [profiles._of_programs(text.replace("VERSION", version), limits=False) for version in ("1.1", "2")]
+    assert 'arrivals = "poisson"' in times[0]
+    assert times[1].count('"0.0 s"') > 4
+
+
+def test_a_prediction_keeps_its_priority(profile: Path, tmp_path: Path) -> None:
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    predict(tmp_path, profile, TRANSLATION, duration="1 s")
+    assert os.getpriority(os.PRIO_PROCESS, 0) == before
 
 
 def test_a_prediction_is_compared_with_other_runs(translated: Path, profile: Path, tmp_path: Path) -> None:

@@ -104,8 +104,9 @@ class Exchange(Request):
     reply had come. order: number among the requests of its connection, from 0. code: status of the reply. tries: how
     often it was sent; the stamps are those of the last time. step: its name in a journey; journey: number of the
     journey at its endpoint; taken: values taken from its reply, JSON. turn: of HTTP/2, bytes of its reply's body that
-    came before those of another one, or all of them if others waited; last: payload of the DATA frame that ended it.
-    message: its content; user: who is on the journey; neither is recorded."""
+    came before those of another one, or all of them if others waited; last: payload of the DATA frame that ended it;
+    stream_window, connection_window, most_streams: what the server granted when it was sent. message: its content;
+    user: who is on the journey; neither is recorded."""
 
     opening_ns: int | None = None
     tls_uplink_end: int | None = None
@@ -119,6 +120,9 @@ class Exchange(Request):
     taken: str | None = None
     turn: int | None = None
     last: int | None = None
+    stream_window: int | None = None
+    connection_window: int | None = None
+    most_streams: int | None = None
     message: Message = field(kw_only=True)
     user: User | None = None
 
@@ -569,6 +573,9 @@ class Http2(Connection):
             headers.append(("content-length", str(len(message.body))))
         headers += message.names(request)
         stream = self._protocol.get_next_available_stream_id()
+        granted = self._protocol.remote_settings
+        request.connection_window = self._protocol.outbound_flow_control_window
+        request.stream_window, request.most_streams = granted.initial_window_size, granted.max_concurrent_streams
         request.uplink_start = self.queued
         self._protocol.send_headers(stream, headers, end_stream=not message.body)
         self._frame_out()

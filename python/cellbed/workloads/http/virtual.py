@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 import h2.config
 import h2.connection
 import h2.events
+import h2.settings
 import h11
 
 from cellbed.runformat.spans import SERVICE
@@ -53,6 +54,8 @@ _TURN = 16 << 10
 (Node 20, Go 1.26, hypercorn 0.18; Caddy 2.6: 32 KiB, nginx 1.22: 64 KiB; ``benches/http2_turns.py``)."""
 _LEAST_BUFFERED = 16 << 10
 """Bytes that a send buffer takes in any case (``tcp_wmem``)."""
+_WINDOW, _MOST_STREAMS = (1 << 16) - 1, (1 << 32) - 1
+"""Initial window of HTTP/2, bytes, and its largest number of streams (RFC 9113, §6.5.2)."""
 _WRITING_NS = 20_000
 """Between two writes of a server."""
 _AT_ONCE_NS = 1_000_000
@@ -98,7 +101,8 @@ class _Http:
         secured = each.table.url.startswith("https:")
         handshake = Handshake.of(setting.samples[each.name]) if secured else None
         stream = each.table.stream if each.table.grpc is None else "grpc"
-        replies = Replies(setting.draw(each), each.table.version, stream, handshake)
+        granted = setting.samples[each.name][0].get("granted") or ()
+        replies = Replies(setting.draw(each), each.table.version, stream, handshake, *([granted] if granted else []))
         all_settings = [
             Settings(**kind.settings(each, setting.raw, index, setting.seed)) for index in range(len(each.clients))
         ]
@@ -154,13 +158,15 @@ class _Load(HttpLoad):
 
 @dataclass(frozen=True)
 class Replies:
-    """The replies of the servers of an application. version: of HTTP. stream: kind of streamed replies. loads: the load
+    """The replies of the servers of an application. version: of HTTP. stream: kind of streamed replies. granted: over
+    HTTP/2, the largest windows of a stream and of a connection, bytes, and number of streams. loads: the load
     generators, by endpoint."""
 
     draw: Draw
     version: str
     stream: str | None
     handshake: Handshake | None
+    granted: Sequence[int] = (_WINDOW, _WINDOW, 100)
     loads: dict[str, HttpLoad] = field(default_factory=dict)
 
     def sample(self, request: str) -> Sample:
@@ -239,10 +245,11 @@ class Server:
 
     def _http1(self, connection: Socket, layer: Clear) -> Callable[[bytes], None]:
         protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 20)
+        name = ""
 
         def received(data: bytes) -> None:
+            nonlocal name
             protocol.receive_data(data)
-            name = ""
             while (event := protocol.next_event()) not in (h11.NEED_DATA, h11.PAUSED):
                 if isinstance(event, h11.Request):
                     headers = dict(event.headers)
@@ -303,7 +310,13 @@ class Server:
     def _http2(self, connection: Socket, layer: Clear) -> Callable[[bytes], None]:
         config = h2.config.H2Configuration(client_side=False, header_encoding="utf-8")
         protocol = h2.connection.H2Connection(config)
+        window, connection_window, streams = self._replies.granted
+        codes = h2.settings.SettingCodes
+        values = {codes.INITIAL_WINDOW_SIZE: window, codes.MAX_CONCURRENT_STREAMS: min(streams, _MOST_STREAMS)}
+        protocol.local_settings = h2.settings.Settings(client=False, initial_values=values)
         protocol.initiate_connection()
+        if connection_window > _WINDOW:
+            protocol.increment_flow_control_window(connection_window - _WINDOW)
         names: dict[int, str] = {}
         bodies: dict[int, bytearray] = {}
         ends: dict[int, bool] = {}  # streams whose bodies are complete: whether their end is a frame of its own
@@ -420,7 +433,9 @@ def _samples(
     )
     found = found.join(of_reply, on=["endpoint", "request"], how="left", maintain_order="left")
     nagle = _waits(found, heads, log)
-    of_server = {"turn": _turn(requests), "nagle": nagle, "kept": kept}
+    of_server: dict[str, Any] = {"turn": _turn(requests), "nagle": nagle, "kept": kept}
+    if "most_streams" in found.columns:
+        of_server["granted"] = found.select(pl.col("stream_window", "connection_window", "most_streams").max()).row(0)
     if nagle:  # what looks like pauses of the server is the wait for a probe in place of an acknowledgement
         found = found.with_columns(part_server_pauses=pl.lit(0.0))
     samples = [_sample(row, heads, services) for row in found.iter_rows(named=True)]

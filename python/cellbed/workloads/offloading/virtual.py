@@ -228,7 +228,7 @@ class _Timed:
         content = self._payload_of(name, scale)
         self._known[hash(content)] = name
         if self.program is not None:
-            request = f"{self._endpoint}/{next(self._numbers)}/preprocessing"
+            request = f"{self._endpoint}/preprocessing/{next(self._numbers)}"
             self.program.spend(self._draw.sample(request, name, len(content))["preprocessing"])
         return content
 

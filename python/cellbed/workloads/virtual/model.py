@@ -74,8 +74,8 @@ class Draw:
                 self._of_input[sample["input"]].append(sample)
 
     def sample(self, request: str, of_input: str | None = None, size: int = 0) -> Sample:
-        """Return the sample of a request. request: its endpoint and number. size: of the payload of its input,
-        bytes."""
+        """Return the sample of a request. request: its series and number, as ``endpoint/number``. size: of the payload
+        of its input, bytes."""
         found = self._samples
         if of_input is not None:
             found = (
