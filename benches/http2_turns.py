@@ -1,11 +1,12 @@
 """In what pieces servers of HTTP/2 send replies that are under way together, behind an emulated link.
 
-    .venv/bin/python benches/http2_turns.py [--streams 5] [--down "20 Mbit/s"] [--bodies 1000 12000 100000]
+    .venv/bin/python benches/http2_turns.py [--streams 5] [--down "20 Mbit/s"] [--bodies 1000 12000 100000] [--chain]
 
 Each server of `virtual_agreement.py` that speaks HTTP/2 and is installed gets as many requests at once as there are
 streams, over a new connection of `cellbed shell` with 15 ms of delay each way. A line has the server, the body, the
 largest DATA frame, the median piece (bytes of a reply between two pieces of others), whether the end of a reply is a
-frame of its own, and the first pieces: number of the stream, then H for a header or the bytes. Results are in
+frame of its own, and the first pieces: number of the stream, then H for a header or the bytes. --chain: each request
+depends exclusively on the one before (RFC 7540, §5.3), as those of Chromium of one importance do. Results are in
 docs/how-to/predict.md.
 """
 
@@ -31,7 +32,7 @@ PORT = 8080
 SHOWN = 12
 
 
-def pieces(host: str, streams: int) -> Iterator[tuple[int, str | int, int]]:
+def pieces(host: str, streams: int, *, chain: bool) -> Iterator[tuple[int, str | int, int]]:
     """Yield the stream, "H" for a header or the payload of a DATA frame, and this payload, 0 for a header."""
     connection = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="utf-8"))
     codes = h2.settings.SettingCodes
@@ -43,9 +44,12 @@ def pieces(host: str, streams: int) -> Iterator[tuple[int, str | int, int]]:
     with socket.create_connection((host, PORT), timeout=20) as link:
         link.sendall(connection.data_to_send())
         time.sleep(0.2)
+        before = 0
         for _ in range(streams):
+            priority = {"priority_weight": 147, "priority_depends_on": before, "priority_exclusive": True}
+            before = connection.get_next_available_stream_id()
             headers = [(":method", "GET"), (":scheme", "http"), (":authority", host), (":path", "/body")]
-            connection.send_headers(connection.get_next_available_stream_id(), headers, end_stream=True)
+            connection.send_headers(before, headers, end_stream=True, **(priority if chain else {}))
         link.sendall(connection.data_to_send())
         while left and (data := link.recv(1 << 16)):
             for event in connection.receive_data(data):
@@ -60,10 +64,10 @@ def pieces(host: str, streams: int) -> Iterator[tuple[int, str | int, int]]:
             link.sendall(connection.data_to_send())
 
 
-def client(streams: int) -> None:
+def client(streams: int, *, chain: bool) -> None:
     """Print the line of a server, inside of the shell."""
     gateway = Path("/proc/net/route").read_text().splitlines()[1].split()[2]
-    found = list(pieces(socket.inet_ntoa(bytes.fromhex(gateway)[::-1]), streams))
+    found = list(pieces(socket.inet_ntoa(bytes.fromhex(gateway)[::-1]), streams, chain=chain))
     frames = [size for _, what, size in found if what != "H"]
     runs = [(stream, sum(size for *_, size in of)) for stream, of in itertools.groupby(found, lambda each: each[0])]
     cut = sorted(size for _, size in runs if size)
@@ -78,10 +82,11 @@ def main() -> None:
     arguments.add_argument("--streams", type=int, default=5)
     arguments.add_argument("--down", default="20 Mbit/s")
     arguments.add_argument("--bodies", type=int, nargs="+", default=[1000, 12000, 40000, 100_000, 1_000_000])
+    arguments.add_argument("--chain", action="store_true")
     arguments.add_argument("--client", action="store_true", help=argparse.SUPPRESS)
     asked = arguments.parse_args()
     if asked.client:
-        client(asked.streams)
+        client(asked.streams, chain=asked.chain)
         return
     print("server, body, largest frame, median piece, end, first pieces")
     for name, (protocols, _) in agreement.SERVERS.items():
@@ -103,6 +108,7 @@ def main() -> None:
                     time.sleep(2)
                     words = [sys.executable, "-P", "-m", "cellbed", "shell", "--down", asked.down, "--delay", "15 ms"]
                     own = [sys.executable, __file__, "--client", "--streams", str(asked.streams)]
+                    own += ["--chain"] * asked.chain
                     done = subprocess.run([*words, "--", *own], capture_output=True, text=True, check=False)
                     print(name, body, done.stdout.strip() or done.stderr.strip()[-300:], flush=True)
                 finally:

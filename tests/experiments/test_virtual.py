@@ -208,7 +208,9 @@ def test_requests_with_long_bodies_draw_each_sample_once(tmp_path: Path) -> None
     times = [number * 1_000_000 for number in range(1, 13)]
     served = [SERVED | {"wire_down": 76_200, "head": 1448, "kept": True, "server": time} for time in times]
     profiles.Profile("the test", {"web": served}).write(tmp_path / "profile.json")
-    post = WEB.replace("VERSION", "1.1").replace('rate = "4 /s"', 'rate = "4 /s"\nmethod = "POST"\nbody_size = "100 kB"')
+    post = WEB.replace("VERSION", "1.1").replace(
+        'rate = "4 /s"', 'rate = "4 /s"\nmethod = "POST"\nbody_size = "100 kB"'
+    )
     found = requests(predict(tmp_path, tmp_path / "profile.json", post, duration="3 s"))
     assert len(found) == len(times)
     assert sorted(found["part_server"].round(3)) == [time / 1e9 for time in times]

@@ -159,16 +159,14 @@ def test_the_wait_for_an_acknowledgement_is_not_counted_as_time_of_the_server(pa
 
 
 @pytest.mark.slow
-def test_a_prediction_over_http2_interleaves_replies_as_nginx_does(tmp_path: Path) -> None:
+def test_a_prediction_over_http2_is_near_a_real_run_of_nginx_whose_replies_share_the_link(tmp_path: Path) -> None:
     # The replies are 1.1 times what the link carries.
     values = {"duration": "10 s", "down": "9 Mbit/s", "rate": 12}
     real = run(tmp_path, SCENARIO + HTTP2, **values)
     predicted = run(tmp_path, SCENARIO + HTTP2, "--virtual", "--profile", real, **values)
-    found, other = requests(real, "files"), requests(predicted, "files")
-    turn = sample(real, "files")["turn"]
-    cut = [table.filter(pl.col("turn") < pl.col("bytes_down"))["turn"] for table in (found, other)]
-    assert 32_000 <= turn < 100_000
-    assert min(len(each) for each in cut) >= 10
-    assert cut[1].median() == turn
-    wait = [table["part_downlink_transport"].mean() + table["part_downlink_wait"].mean() for table in (found, other)]  # type: ignore[operator]
-    assert 0.7 < wait[1] / wait[0] < 1.4
+    assert sample(real, "files")["turn"] >= 32_000
+    # Most of it is the wait behind other replies, on any machine.
+    latency = [requests(each, "files")["latency_s"] for each in (real, predicted)]
+    for share in (0.5, 0.9):
+        first, second = (each.quantile(share) for each in latency)
+        assert second == pytest.approx(first, rel=0.15)
