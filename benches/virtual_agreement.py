@@ -11,8 +11,8 @@ and P99. A request without a reply counts as its timeout, 10 s.
 
 Results are lines of FOLDER/cells.jsonl, with the state of the machine, and FOLDER/agreement.md, the worst first. A cell
 that is there is not run again, so a bench continues where it was stopped; --again predicts all cells once more, from
-the kept runs. Servers and congestion controls that are not installed are left out and named; the others share their
-cells, so compare only benches with the same servers.
+the kept runs. Servers and congestion controls that are not installed are left out and named (`pip install uvicorn
+hypercorn` adds two); the others share their cells, so compare only benches with the same servers.
 
 --traces: entries of the archive, or paths of Mahimahi traces without ending, for PATH.up and PATH.down; without
 PATH.down the uplink's is used for both. The default ones are synthetic. --profile cache measures the profile over fast
@@ -56,7 +56,7 @@ SLOW = each_way(
     SLOT_LTE,
 )
 """The synthetic slow trace, which the bench generates."""
-KERNEL_LAWS, LAWS = ("reno", "cubic", "bbr"), ("exll", "vegas", "verus")
+KERNEL_LAWS, LAWS = ("reno", "cubic", "bbr"), ("bbr3", "c2tcp", "copa", "exll", "vegas", "verus")
 """Congestion controls of half of the cells each."""
 TIMEOUT_S = 10.0
 FACTOR, MORE = 1.25, 0.02
@@ -253,7 +253,7 @@ def main() -> None:
     arguments.add_argument("--seed", type=int, default=43)
     arguments.add_argument("--traces", nargs="+", default=TRACES)
     arguments.add_argument("--only", nargs="+", default=[])
-    arguments.add_argument("--seconds", type=int, default=12)
+    arguments.add_argument("--seconds", type=int, default=10)
     arguments.add_argument("--profile", choices=["cache", "run"], default="run")
     arguments.add_argument("--again", action="store_true")
     arguments.add_argument("--keep", type=Path, default=Path("agreement"))
@@ -274,7 +274,8 @@ def main() -> None:
         known = {row["cell"]: row for row in map(json.loads, results.read_text().splitlines())}
     for number in range(asked.cells):
         cell = draw(asked.seed, number, servers, laws, rates)
-        if not all(word in cell.name for word in asked.only) or (cell.name in known and not asked.again):
+        is_done = "failed" not in known.get(cell.name, {"failed": ""}) and not asked.again
+        if is_done or not all(word in cell.name for word in asked.only):
             continue
         try:
             row = compared(cell, traces[cell.trace], rates[cell.trace], keep, asked.seconds, asked.profile)

@@ -204,6 +204,18 @@ def test_http2_replies_share_the_connection_in_the_turns_of_the_profile(tmp_path
     assert profiles.of_run(run).applications["web"][0]["turn"] == turn
 
 
+@pytest.mark.parametrize("nagle", [True, False])
+def test_the_end_of_a_reply_waits_for_the_acknowledgement_of_its_header_as_in_the_profile(
+    tmp_path: Path, nagle: bool
+) -> None:
+    served = [SERVED | {"bytes_down": 900, "wire_down": 1100, "head": 200, "kept": True, "nagle": nagle}] * 20
+    profiles.Profile("the test", {"web": served}).write(tmp_path / "profile.json")
+    run = predict(tmp_path, tmp_path / "profile.json", WEB.replace("VERSION", "1.1"))
+    # The way there and back takes 20 ms and more.
+    assert (requests(run)["part_downlink_transport"] > 0.02).all() is nagle
+    assert profiles.of_run(run).applications["web"][0]["nagle"] is nagle
+
+
 def test_requests_with_long_bodies_draw_each_sample_once(tmp_path: Path) -> None:
     times = [number * 1_000_000 for number in range(1, 13)]
     served = [SERVED | {"wire_down": 76_200, "head": 1448, "kept": True, "server": time} for time in times]

@@ -56,6 +56,8 @@ _LEAST_BUFFERED = 16 << 10
 """Bytes that a send buffer takes in any case (``tcp_wmem``)."""
 _WINDOW, _MOST_STREAMS = (1 << 16) - 1, (1 << 32) - 1
 """Initial window of HTTP/2, bytes, and its largest number of streams (RFC 9113, §6.5.2)."""
+_GRANTED = _WINDOW, _WINDOW, 100
+"""Windows and streams where the profile has none."""
 _WRITING_NS = 20_000
 """Between two writes of a server."""
 _AT_ONCE_NS = 1_000_000
@@ -101,8 +103,8 @@ class _Http:
         secured = each.table.url.startswith("https:")
         handshake = Handshake.of(setting.samples[each.name]) if secured else None
         stream = each.table.stream if each.table.grpc is None else "grpc"
-        granted = setting.samples[each.name][0].get("granted") or ()
-        replies = Replies(setting.draw(each), each.table.version, stream, handshake, *([granted] if granted else []))
+        granted = setting.samples[each.name][0].get("granted", _GRANTED)
+        replies = Replies(setting.draw(each), each.table.version, stream, handshake, granted)
         all_settings = [
             Settings(**kind.settings(each, setting.raw, index, setting.seed)) for index in range(len(each.clients))
         ]
@@ -166,7 +168,7 @@ class Replies:
     version: str
     stream: str | None
     handshake: Handshake | None
-    granted: Sequence[int] = (_WINDOW, _WINDOW, 100)
+    granted: Sequence[int]
     loads: dict[str, HttpLoad] = field(default_factory=dict)
 
     def sample(self, request: str) -> Sample:
@@ -432,7 +434,7 @@ def _samples(
         messages=pl.struct("message", "bytes", "server_s").sort_by("message")
     )
     found = found.join(of_reply, on=["endpoint", "request"], how="left", maintain_order="left")
-    nagle = _waits(found, heads, log)
+    nagle = "tls_downlink_end" not in found.columns and _waits(found, heads, log)
     of_server: dict[str, Any] = {"turn": _turn(requests), "nagle": nagle, "kept": kept}
     if "most_streams" in found.columns:
         of_server["granted"] = found.select(pl.col("stream_window", "connection_window", "most_streams").max()).row(0)
@@ -458,21 +460,17 @@ def _waits(requests: pl.DataFrame, heads: Mapping[tuple[int, int], int], packets
     back = packets[(packets["payload"] == 0) & (packets["drop"] == 0)]
     back = back[np.lexsort((back["observed"], back["packet"]))]
     first = np.flatnonzero(np.r_[True, back["packet"][1:] != back["packet"][:-1]])[: len(back)]
-    sent, came, ports = (
-        back["arrived"][first],
-        back["observed"][np.r_[first[1:], len(back)] - 1],
-        back["source_port"][first],
-    )
+    came = back["observed"][np.r_[first[1:], len(back)] - 1]
+    order = np.argsort(came)
+    came, sent, ports = came[order], back["arrived"][first][order], back["source_port"][first][order]
     found = []
     for row in requests.iter_rows(named=True):
-        begin_ns, end_ns, size = (
-            row["downlink_entered_ns"],
-            row["downlink_completed_ns"],
-            row["downlink_end"] - row["downlink_start"],
-        )
-        if heads.get((row["local_port"], begin_ns), size) < min(_SEGMENT, size) and not row["downlink_resent_ns"]:
-            own = (ports == row["local_port"]) & (sent >= begin_ns + row["downlink_delayed_ns"])
-            found.append(bool(np.any(own & (came <= end_ns) & (came > end_ns - _AT_ONCE_NS))))
+        begin_ns, end_ns = row["downlink_entered_ns"], row["downlink_completed_ns"]
+        size = (row["downlink_end"] or 0) - (row["downlink_start"] or 0)
+        if heads.get((row["local_port"], begin_ns), size) < min(_SEGMENT, size) and row["downlink_resent_ns"] == 0:
+            recent = slice(*np.searchsorted(came, (end_ns - _AT_ONCE_NS, end_ns), side="right"))
+            own = (ports[recent] == row["local_port"]) & (sent[recent] >= begin_ns + row["downlink_delayed_ns"])
+            found.append(bool(own.any()))
     return 2 * sum(found) > len(found)
 
 
