@@ -228,6 +228,28 @@ def test_requests_with_long_bodies_draw_each_sample_once(tmp_path: Path) -> None
     assert sorted(found["part_server"].round(3)) == [time / 1e9 for time in times]
 
 
+def test_bodies_of_requests_over_http2_wait_only_for_windows_that_the_server_granted(tmp_path: Path) -> None:
+    def latency(window: int, link: str) -> float:
+        folder = tmp_path / f"{window} {link[0]}"
+        folder.mkdir()
+        served = [SERVED | {"wire_down": 80, "bytes_down": 0, "head": 80, "kept": True}] * 20
+        for each in served:
+            each["granted"] = [window, window, 100]
+        profiles.Profile("the test", {"web": served}).write(folder / "profile.json")
+        post = WEB.replace("VERSION", "2").replace('"4 /s"', '"0.5 /s"\nmethod = "POST"\nbody_size = "400 kB"')
+        text = HEAD.replace("lte-suburban.up", link).format(count=1, duration="6 s") + post
+        (folder / "scenario.toml").write_text(text)
+        asked = ("--virtual", "--profile", folder / "profile.json", "--out", folder)
+        done = cellbed("run", folder / "scenario.toml", *asked)
+        assert done.returncode == 0, done.stderr
+        return requests(next(folder.glob("virtual-*")))["latency_s"].median()  # type: ignore[return-value]
+
+    small, large = (1 << 16) - 1, 1 << 20
+    # A window of 64 KiB is five times what is on the way, and half of it is granted again in time.
+    assert latency(small, "4 Mbit/s") == pytest.approx(latency(large, "4 Mbit/s"), rel=0.05)
+    assert latency(small, "90 Mbit/s") > 1.3 * latency(large, "90 Mbit/s")
+
+
 def test_a_profile_over_http2_has_requests_at_once() -> None:
     text = HEAD.format(count=1, duration="5 s") + WEB
     times = [profiles._of_programs(text.replace("VERSION", version), limits=False) for version in ("1.1", "2")]

@@ -314,7 +314,11 @@ class Server:
         protocol = h2.connection.H2Connection(config)
         window, connection_window, streams = self._replies.granted
         codes = h2.settings.SettingCodes
-        values = {codes.INITIAL_WINDOW_SIZE: window, codes.MAX_CONCURRENT_STREAMS: min(streams, _MOST_STREAMS)}
+        # A client may use the initial window before it knows of a smaller one.
+        values = {
+            codes.INITIAL_WINDOW_SIZE: max(window, _WINDOW),
+            codes.MAX_CONCURRENT_STREAMS: min(streams, _MOST_STREAMS),
+        }
         protocol.local_settings = h2.settings.Settings(client=False, initial_values=values)
         protocol.initiate_connection()
         if connection_window > _WINDOW:
