@@ -316,10 +316,11 @@ def page(rows: Iterable[dict[str, Any]], missing: Sequence[str]) -> str:
     done = [row for row in rows if "failed" not in row]
     done.sort(key=lambda row: -max(excess(row, name) for name in QUANTILES))
     quiet = [row for row in done if not row["disturbed"]]
-    text = f"{len(done)} cells; {len(quiet)} of them without a disturbed run\n\n"
+    text = f"{len(done)} cells; in {len(quiet)} of them (these) the machine disturbed neither run\n\n"
     for name, aim in AIMS.items():
-        shares = [f"{np.mean([excess(row, name) <= 0 for row in of]):.0%}" for of in (done, quiet) if of]
-        text += f"* {name}: near in {' of all, '.join(shares)} (aim {aim:.0%})\n"
+        near = {of: [excess(row, name) <= 0 for row in rows] for of, rows in (("all", done), ("these", quiet)) if rows}
+        shares = ", ".join(f"{np.mean(found):.0%} of {of}" for of, found in near.items())
+        text += f"* {name}: near in {shares} (aim {aim:.0%})\n"
     text += f"* left out: {', '.join(missing)}\n" if missing else ""
     headings = ["cell", "requests", *(f"{name}, ms: again, predicted" for name in QUANTILES)]
     headings += ["load of the machine; share of time in which programs waited for processors", "disturbed runs"]
