@@ -464,7 +464,7 @@ def _waits(requests: pl.DataFrame, heads: Mapping[tuple[int, int], int], packets
     back = packets[(packets["payload"] == 0) & (packets["drop"] == 0)]
     back = back[np.lexsort((back["observed"], back["packet"]))]
     first = np.flatnonzero(np.r_[True, back["packet"][1:] != back["packet"][:-1]])[: len(back)]
-    came = back["observed"][np.r_[first[1:], len(back)] - 1]
+    came = back["observed"][np.r_[first, len(back)][1:] - 1]
     order = np.argsort(came)
     came, sent, ports = came[order], back["arrived"][first][order], back["source_port"][first][order]
     found = []
