@@ -14,7 +14,6 @@ from cellbed.testbed.machine.process import find
 from in_process import cellbed
 
 NGINX = find("nginx")
-pytestmark = pytest.mark.skipif(NGINX is None, reason="nginx is not installed: sudo apt install nginx-light")
 SCENARIO = """
 name = "servers"
 duration = "%(duration)s"
@@ -102,6 +101,8 @@ async def main():
 asyncio.run(main())
 """
 
+PORTS = {"patient": 8081, "prompt": 8082}
+
 
 def run(folder: Path, text: str, *options: str | Path, **values: object) -> Path:
     """Run a scenario, or predict it; return its folder."""
@@ -131,9 +132,6 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return real, run(folder, text, "--virtual", "--profile", real, duration="3 s", down="20 Mbit/s")
 
 
-PORTS = {"patient": 8081, "prompt": 8082}
-
-
 def sample(run: Path, app: str) -> dict[str, Any]:
     return profiles.of_run(run).applications[app][0]
 
@@ -159,6 +157,7 @@ def test_the_wait_for_an_acknowledgement_is_not_counted_as_time_of_the_server(pa
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(NGINX is None, reason="nginx is not installed: sudo apt install nginx-light")
 def test_a_prediction_over_http2_is_near_a_real_run_of_nginx_whose_replies_share_the_link(tmp_path: Path) -> None:
     # The replies are 1.1 times what the link carries.
     values = {"duration": "10 s", "down": "9 Mbit/s", "rate": 12}
