@@ -1,35 +1,40 @@
 """Predictions of `cellbed run --virtual` compared with real runs, with a second real run as the yardstick.
 
-    .venv/bin/python benches/virtual_agreement.py [--traces LTE SLOW 5G] [--only TEXT …] [--seconds 30] [--keep FOLDER]
-        [--profile run]
+    .venv/bin/python benches/virtual_agreement.py --keep agreement              # 60 cells, about 40 minutes when idle
+    .venv/bin/python benches/virtual_agreement.py --keep agreement --cells 6    # the first six of them
 
-A cell of the matrix is a load, a congestion control and a trace: {GET of 12 kB, POST of 24 kB, HTTP/2 with 12 kB at
-12/s, photographs, 100 kB at 90 % of the link} x {Reno, CUBIC, BBR} x {LTE, slow, 5G}; and with Reno over LTE and slow:
-translation, two endpoints with CoDel and an outage, four endpoints in a proportionally fair cell, 12 kB over TLS,
-server-sent events, journeys of two requests, calls of gRPC, a WebSocket, and three replicas. Each cell is run
-twice really and predicted once. The figures are median, P90 and P99 of the latency, and the distance of distributions:
-the Wasserstein distance as a share of the first run's mean. A request without a reply counts as its timeout, 10 s. The
-aim is a prediction that is as near to the first run as 1.25 times the second run is, plus 2 %.
+A cell is a server x protocol x method x body x congestion control x trace x endpoints x replicas x outage x load, drawn
+by its number and --seed alone: more cells leave the first ones as they are. Each is run really, predicted from the
+profile of this run, and run really again. A percentile of the latency is *near* if the prediction differs from the
+first run by at most 1.25 times the difference of the second run, plus 2 %. The aim: 80 % of the medians, 90 % of P90
+and P99. A request without a reply counts as its timeout, 10 s.
 
---traces: an entry of the archive, or the path of a Mahimahi trace without its ending, for PATH.up and PATH.down;
-without PATH.down the uplink's is used for both. The default ones are synthetic. --only: cells whose name contains one
-of these; `ping` and `iperf3` (round trips, and Mbit/s of each second) only run if they are named. --keep: the folder of
-the real runs, which are not repeated if they are there, so that a bench continues where it was stopped; also of the
-results, agreement.json and agreement.md (the table of docs/how-to/predict.md). --profile run takes the profile from the
-first real run over the LTE trace, for the cells of all three traces, instead of measuring it over fast links. CUBIC
-must be allowed in network namespaces: `sudo sysctl -w net.ipv4.tcp_allowed_congestion_control="reno bbr cubic"`. *
-marks each real run that the machine disturbed, ~ a prediction whose profile was disturbed.
+Results are lines of FOLDER/cells.jsonl, with the state of the machine, and FOLDER/agreement.md, the worst first. A cell
+that is there is not run again, so a bench continues where it was stopped; --again predicts all cells once more, from
+the kept runs. Servers and congestion controls that are not installed are left out and named (`pip install uvicorn
+hypercorn` adds two); the others share their cells, so compare only benches with the same servers.
+
+--traces: entries of the archive, or paths of Mahimahi traces without ending, for PATH.up and PATH.down; without
+PATH.down the uplink's is used for both. The default ones are synthetic. --profile cache measures the profile over fast
+links instead (25 s more for each cell). --only: cells whose name contains all of these words. CUBIC must be allowed in
+network namespaces: `sudo sysctl -w net.ipv4.tcp_allowed_congestion_control="reno bbr cubic"`.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
+import math
+import os
+import random
 import re
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +42,6 @@ import numpy as np
 import polars as pl
 import tomli_w
 from numpy.typing import NDArray
-from scipy.stats import wasserstein_distance
 
 from cellbed.archive import open_archive
 from cellbed.archive.generation import generate
@@ -46,284 +50,286 @@ from cellbed.archive.generation.wander import Wander
 from cellbed.support.errors import CellbedError
 
 TRACES = ("lte-suburban", "agreement-slow", "5g-midband")
-ROLES = ("lte", "slow", "5g")
 SLOW = each_way(
     Wander(375e3, 162.5e3, 50e3, 700e3, 5 * 10**9, 1 / 30, 125_000_000),
     Wander(650e3, 275e3, 100e3, 1200e3, 5 * 10**9, 1 / 30, 125_000_000),
     SLOT_LTE,
 )
 """The synthetic slow trace, which the bench generates."""
-CONTROLS = ("reno", "cubic", "bbr")
+KERNEL_LAWS, LAWS = ("reno", "cubic", "bbr"), ("bbr3", "c2tcp", "copa", "exll", "vegas", "verus")
+"""Congestion controls of half of the cells each."""
 TIMEOUT_S = 10.0
 FACTOR, MORE = 1.25, 0.02
-"""The aim, in distances of the second real run."""
+"""The aim, in differences of the second real run."""
 QUANTILES = {"median": 0.5, "P90": 0.9, "P99": 0.99}
-HEAD = """
-name = "agreement"
-duration = "{seconds} s"
-seed = 7
+AIMS = {"median": 0.8, "P90": 0.9, "P99": 0.9}
+SMALLEST, LARGEST = 200, 1_000_000
+LEAST_RATE, MOST_RATE = 1.5, 16.0
+"""Requests per second of an endpoint."""
+OUTAGE_S = 2
 
-[nodes.endpoint]
-count = {count}
-cpus = 0.5
-memory = "256 MiB"
-{endpoint}
-[nodes.edge]
-cpus = 1.0
-memory = "512 MiB"
+PROGRAMS = {
+    "nginx": shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/bin") or "",
+    "caddy": shutil.which("caddy") or "",
+    "node": shutil.which("node") or "",
+    "go": shutil.which("go", path=f"{os.environ.get('PATH', '')}:/usr/local/go/bin") or "",
+    "python": sys.executable,
+    **{name: sys.executable if importlib.util.find_spec(name) else "" for name in ("uvicorn", "hypercorn", "grpc")},
+}
+SERVERS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
+    "nginx": (("1.1", "2"), ("GET",)),
+    "caddy": (("1.1", "2"), ("GET",)),
+    "node": (("1.1", "2"), ("GET", "POST")),
+    "go": (("1.1", "2"), ("GET", "POST")),
+    "python": (("1.1",), ("GET", "POST")),
+    "uvicorn": (("1.1",), ("GET", "POST")),
+    "hypercorn": (("2",), ("GET", "POST")),
+    "grpc": (("grpc",), ("GET", "POST")),
+}
+"""Protocols and methods: GET, a reply with the body; POST, a request with it."""
+FILES = {
+    "nginx.conf": """
+daemon off; master_process off; pid pid; events {}
+http { access_log off; client_body_temp_path t; proxy_temp_path t; fastcgi_temp_path t; uwsgi_temp_path t;
+  scgi_temp_path t; keepalive_requests 100000; server { listen 8080 HTTP2; root .; } }
+""",
+    "Caddyfile": """
+{
+  admin off
+  auto_https off
+  servers {
+    protocols h1 h2c
+  }
+}
+:8080 {
+  root * .
+  file_server
+}
+""",
+    "server.js": """
+const body = require('fs').readFileSync('body');
+const http = require(process.argv[2] === '2' ? 'http2' : 'http');
+http.createServer((request, response) => {
+  request.resume();
+  request.on('end', () => {
+    const reply = request.method === 'POST' ? 'ok' : body;
+    response.setHeader('content-length', reply.length);
+    response.end(reply);
+  });
+}).listen(8080);
+""",
+    "server.go": """
+package main
 
-[links.mobile]
-up = "{up}"
-down = "{down}"
-base_delay = "10 ms"
-queue = {queue}
-{link}
-[links.core]
-edge = "2 ms"
+import ("io"; "net/http"; "os"; "strconv")
 
-[transport]
-congestion_control = "{control}"
-{cells}
-"""
-HTTP = """
-[apps.web]
-kind = "http"
-url = "http://{{server.address}}:{port}/{file}"
-arrivals = "poisson"
-rate = "{rate} /s"
-client = "endpoint"
-{more}
-[apps.web.server]
-on = "edge"
-command = {command}
-copy_in = {{ {copied} }}
-ready = {{ port = {port} }}
-"""
-OTHER = """
-[apps.other]
-kind = "http"
-url = "http://{{web.address}}:8080/small"
-arrivals = "poisson"
-rate = "{rate} /s"
-client = "other"
-server = "edge"
-"""
-OFFLOADED = '[workload]\nkind = "{kind}"\nserver = "edge"\narrivals = "poisson"\nrate = "1 /s"\n'
-PING = '[apps.ping]\nkind = "program"\nclient = {{ on = "endpoint", command = "ping -i 0.05 -w {most} edge" }}\n'
-# One way after the other.
-IPERF3 = """
-[apps.up]
-kind = "program"
-client = {{ on = "endpoint", command = "iperf3 -c edge -t {part}" }}
-server = {{ on = "edge", command = "iperf3 -s", ready = {{ port = 5201 }} }}
+func main() {
+	body, _ := os.ReadFile("body")
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	server := http.Server{Addr: ":8080", Protocols: &protocols}
+	server.Handler = http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
+		io.Copy(io.Discard, request.Body)
+		reply := body
+		if request.Method == "POST" { reply = []byte("ok") }
+		writer.Header().Set("Content-Length", strconv.Itoa(len(reply)))
+		writer.Write(reply)
+	})
+	server.ListenAndServe()
+}
+""",
+    "server.py": """
+import http.server, pathlib, sys
 
-[apps.down]
-kind = "program"
-client = {{ on = "endpoint", command = "iperf3 -c edge -p 5202 -R -t {part}" }}
-server = {{ on = "edge", command = "iperf3 -s -p 5202", ready = {{ port = 5202 }} }}
-start = "{half} s"
-"""
-PYTHON = '["python3", "-m", "http.server", "--protocol", "HTTP/1.1", "8080"]'
-SERVERS_PY = """
-import http.server, sys, time
+BODY = pathlib.Path("body").read_bytes()
 
-def events():
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+async def app(scope, receive, send):
+    if scope["type"] != "http":
+        return
+    while (await receive()).get("more_body"):
+        pass
+    reply = b"ok" if scope["method"] == "POST" else BODY
+    headers = [(b"content-length", b"%d" % len(reply))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": reply})
 
-        def do_GET(self):
-            self.send_response(200)
-            self.send_header("Content-Type", "text/event-stream")
-            self.send_header("Transfer-Encoding", "chunked")
-            self.end_headers()
-            for number in range(10):
-                time.sleep(0.05)
-                event = b"data: %194d\\n\\n" % number
-                self.wfile.write(b"%x\\r\\n%s\\r\\n" % (len(event), event))
-            self.wfile.write(b"0\\r\\n\\r\\n")
-
-        def log_message(self, *_):
-            pass
-
-    http.server.ThreadingHTTPServer(("", 8080), Handler).serve_forever()
-
-def calls():
-    from concurrent.futures import ThreadPoolExecutor
-
-    import grpc
-
-    class Echo(grpc.GenericRpcHandler):
-        def service(self, details):
-            return grpc.unary_unary_rpc_method_handler(lambda request, context: request)
-
-    server = grpc.server(ThreadPoolExecutor(2), handlers=[Echo()])
-    server.add_insecure_port("0.0.0.0:8080")
-    server.start()
-    server.wait_for_termination()
-
-def websocket():
-    from websockets.sync.server import serve
-
-    def repeat(connection):
-        for message in connection:
-            connection.send(message)
-
-    serve(repeat, "", 8080).serve_forever()
-
-globals()[sys.argv[1]]()
-"""
-TAKER = '["python3", "taker.py"]'
-TAKER_PY = """
-import http.server
-
-class Taker(http.server.BaseHTTPRequestHandler):
+class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+
+    def reply(self, body):
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):
+        self.reply(BODY)
 
     def do_POST(self):
         self.rfile.read(int(self.headers["Content-Length"]))
-        self.send_response(200)
-        self.send_header("Content-Length", "2")
-        self.end_headers()
-        self.wfile.write(b"ok")
+        self.reply(b"ok")
 
     def log_message(self, *_):
         pass
 
-http.server.ThreadingHTTPServer(("", 8080), Taker).serve_forever()
-"""
-NGINX = (
-    f'["{shutil.which("nginx", path="/usr/sbin:/usr/bin") or "nginx"}", "-p", ".", "-c", "nginx.conf", "-e", "errors"]'
-)
-NGINX_CONF = """
-daemon off; master_process off; pid pid; events {}
-http { access_log off; client_body_temp_path t; proxy_temp_path t; fastcgi_temp_path t; uwsgi_temp_path t;
-  scgi_temp_path t; keepalive_requests 100000; server { listen 8080; root .; } server { listen 8081 http2; root .; } }
-"""
-TLS = "server { listen 8080 ssl; root .; ssl_certificate certificate.pem; ssl_certificate_key key.pem; }"
-TLS_CONF = NGINX_CONF.replace("server { listen 8080; root .; }", TLS)
-LEAST_MBIT_S = 0.1
-"""A link that carries less is idle: acknowledgements of the other direction are not a transfer."""
-SIZES = {"small": 12_000, "page": 76_000, "large": 100_000}
+def grpc():
+    import grpc
+    from concurrent.futures import ThreadPoolExecutor
+
+    class Calls(grpc.GenericRpcHandler):
+        def service(self, details):
+            reply = BODY if details.method.endswith("GET") else b"ok"
+            return grpc.unary_unary_rpc_method_handler(lambda request, context: reply)
+
+    server = grpc.server(ThreadPoolExecutor(4), handlers=[Calls()])
+    server.add_insecure_port("0.0.0.0:8080")
+    server.start()
+    server.wait_for_termination()
+
+if __name__ == "__main__":
+    grpc() if sys.argv[1] == "grpc" else http.server.ThreadingHTTPServer(("", 8080), Handler).serve_forever()
+""",
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
-    """What the endpoints of a cell do. rate: requests per second of each; None: 90 % of the link. more: further keys.
-    endpoints: how many."""
+class Cell:
+    """A cell. method: GET for bodies of replies, POST for bodies of requests. load: offered share of the loaded
+    direction's mean rate, of all endpoints. replicas, balance: servers, and which of them serves what."""
 
-    server: str = PYTHON
-    file: str = ""
-    rate: float | None = 0.0
-    port: int = 8080
-    more: str = ""
-    endpoints: int = 1
-    text: str = ""
-
-
-LOADS = {
-    "get": Load(PYTHON, "small", 4),
-    "post": Load(TAKER, "", 2, more='method = "POST"\nbody_size = "24 kB"'),
-    "http2": Load(NGINX, "small", 12, port=8081, more='version = "2"'),
-    "photographs": Load(text=OFFLOADED.format(kind="image-classification")),
-    "full": Load(NGINX, "large", None),
-}
-OTHERS = {
-    "translation": Load(text=OFFLOADED.format(kind="translation")),
-    "two-codel-outage": Load(PYTHON, "small", 4),
-    "cell-4": Load(PYTHON, "page", 1, endpoints=4),
-}
-_CERTIFIED = f"cp {{server.certificate}} {{server.key}} . && exec {' '.join(json.loads(NGINX))}"
-APPLICATIONS: dict[str, dict[str, Any]] = {
-    "tls": {"url": "https://{server.address}:8080/small", "rate": "4 /s", "command": ["sh", "-c", _CERTIFIED]},
-    "events": {"stream": "sse", "rate": "1 /s"},
-    "journey": {"journey": [{"get": "/small"}, {"get": "/page", "think": "500 ms"}], "rate": "1 /s"},
-    "calls": {"grpc": "echo.Echo/Call", "body_size": "2 kB", "rate": "5 /s"},
-    "websocket": {"kind": "websocket", "url": "ws://{server.address}:8080/", "size": "1 KiB", "rate": "5 /s"},
-    "replicas": {"url": "http://{server.address}:8080/small", "rate": "8 /s", "balance": "connection", "on": "web"},
-}
-"""Tables of further loads; command: of the server, that of nginx or of SERVERS_PY by default."""
-OTHERS |= dict.fromkeys(APPLICATIONS, Load())
-PROGRAMS = {"ping": Load(text=PING), "iperf3": Load(text=IPERF3)}
-CELLS = [f"{load}-{control}-{role}" for load in LOADS for control in CONTROLS for role in ROLES]
-CELLS += [f"{load}-reno-{role}" for load in OTHERS for role in ("lte", "slow")]
-PROBES = [f"{load}-reno-{role}" for load in PROGRAMS for role in ROLES]
-REFUSED: dict[str, Path] = {}
-"""Measured profiles that the machine disturbed, by load."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """The result of a cell.
-
-    requests, values: of the first run, the latter at each of QUANTILES. again, predicted: differences from these, %.
-    distance_again, distance: of distributions, shares of the first run's mean. disturbed:
-    real runs. accepted: the profile was refused, and is used nevertheless.
-    """
-
-    cell: str
-    requests: int
-    values: dict[str, float]
-    again: dict[str, float]
-    predicted: dict[str, float]
-    distance_again: float
-    distance: float
-    disturbed: int
-    accepted: bool
+    server: str
+    protocol: str
+    method: str
+    body: int
+    law: str
+    trace: str
+    endpoints: int
+    replicas: int
+    balance: str
+    outage: bool
+    load: float
 
     @property
-    def excess(self) -> float:
-        """Return by how much the distance exceeds the aim."""
-        return self.distance - (FACTOR * self.distance_again + MORE)
-
-    def cells(self) -> list[str]:
-        """Return the columns of the table."""
-        figures = [
-            f"{self.values[name]:.4g}: {self.again[name]:+.1f}, {self.predicted[name]:+.1f} %" for name in QUANTILES
-        ]
-        verdict = "yes" if self.excess <= 0 else "no"
-        shares = [f"{self.distance_again:.3f}", f"{self.distance:.3f}", verdict]
-        return [f"`{self.cell}`{'*' * self.disturbed}{'~' * self.accepted}", str(self.requests), *figures, *shares]
+    def name(self) -> str:
+        """Return the cell in words."""
+        what = [self.server, self.protocol, self.method, f"{self.body}B", self.law, Path(self.trace).name]
+        what += [f"{self.endpoints}-endpoints"] * (self.endpoints > 1) + [f"{self.replicas}-{self.balance}"] * (
+            self.replicas > 1
+        )
+        return "-".join([*what, *["outage"] * self.outage, f"{self.load:.2f}"])
 
 
-HEADINGS = ["cell", "requests", *(f"{name}, ms: again, predicted" for name in QUANTILES)]
-HEADINGS += ["distance again", "distance predicted", "as near"]
+def draw(seed: int, number: int, servers: Sequence[str], laws: Sequence[Sequence[str]], rates: Rates) -> Cell:
+    """Return a cell, by the seed and its number alone. rates: of the traces."""
+    chance = random.Random(f"{seed}/{number}")
+    server = servers[number % len(servers)]
+    protocols, methods = SERVERS[server]
+    protocol, method = chance.choice(protocols), chance.choice(methods)
+    law = chance.choice(chance.choice([each for each in laws if each]))
+    endpoints, load = chance.choice((1, 1, 2)), chance.uniform(0.05, 0.85)
+    replicas, outage = chance.choice((1, 1, 1, 3)), chance.random() < 0.2
+    balance = chance.choice(("connection", "least-outstanding") if protocol == "1.1" else ("connection",))
+    while True:
+        body = round(math.exp(chance.uniform(math.log(SMALLEST), math.log(LARGEST))))
+        trace = chance.choice(list(rates))
+        if rate(rates[trace], method, body, load) >= LEAST_RATE:
+            break
+    return Cell(server, protocol, method, body, law, trace, endpoints, replicas, balance, outage, round(load, 2))
+
+
+Rates = dict[str, tuple[float, float]]
+"""Mean rates of uplink and downlink, bit/s, by trace."""
+
+
+def rate(rates: tuple[float, float], method: str, body: int, load: float) -> float:
+    """Return the requests per second of an endpoint that offer a load."""
+    return round(load * rates[method == "GET"] / ((body + 400) * 8 * 1.05), 3)
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--traces", nargs=3, default=TRACES, metavar=("LTE", "SLOW", "5G"))
+    arguments.add_argument("--cells", type=int, default=60)
+    arguments.add_argument("--seed", type=int, default=43)
+    arguments.add_argument("--traces", nargs="+", default=TRACES)
     arguments.add_argument("--only", nargs="+", default=[])
-    arguments.add_argument("--seconds", type=int, default=30)
-    arguments.add_argument("--profile", choices=["cache", "run"], default="cache")
+    arguments.add_argument("--seconds", type=int, default=10)
+    arguments.add_argument("--profile", choices=["cache", "run"], default="run")
+    arguments.add_argument("--again", action="store_true")
     arguments.add_argument("--keep", type=Path, default=Path("agreement"))
     asked = arguments.parse_args()
-    chosen = [cell for cell in CELLS + PROBES if any(text in cell for text in asked.only)] if asked.only else CELLS
-    asked.keep.mkdir(parents=True, exist_ok=True)
-    traces = {role: files(name, asked.keep) for role, name in zip(ROLES, asked.traces, strict=True)}
-    rows, failed = list[Row](), 0
-    for number, cell in enumerate(chosen, 1):
+    keep = asked.keep.resolve()
+    keep.mkdir(parents=True, exist_ok=True)
+    traces = {name: files(name, keep) for name in asked.traces}
+    rates = {
+        name: (mean_bit_s(up, asked.seconds), mean_bit_s(down, asked.seconds)) for name, (up, down) in traces.items()
+    }
+    allowed = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control").read_text().split()
+    missing = [name for name in SERVERS if not PROGRAMS[name]] + [law for law in KERNEL_LAWS if law not in allowed]
+    if missing:
+        print("left out, since not installed or allowed:", ", ".join(missing), flush=True)
+    servers, laws = [name for name in SERVERS if PROGRAMS[name]], ([law for law in KERNEL_LAWS if law in allowed], LAWS)
+    results, known = keep / "cells.jsonl", dict[str, dict[str, Any]]()
+    if results.exists():
+        known = {row["cell"]: row for row in map(json.loads, results.read_text().splitlines())}
+    for number in range(asked.cells):
+        cell = draw(asked.seed, number, servers, laws, rates)
+        is_done = "failed" not in known.get(cell.name, {"failed": ""}) and not asked.again
+        if is_done or not all(word in cell.name for word in asked.only):
+            continue
         try:
-            rows.append(compared(cell, traces, asked.keep.resolve(), asked.seconds, own=asked.profile == "run"))
-            row = rows[-1]
-            print(f"{number} of {len(chosen)}:", "  ".join(row.cells()), flush=True)
+            row = compared(cell, traces[cell.trace], rates[cell.trace], keep, asked.seconds, asked.profile)
         except (RuntimeError, CellbedError) as error:
-            failed += 1
-            print(f"{number} of {len(chosen)}: {cell}: {error}", flush=True)
-        write(asked.keep, rows, failed)
-    sys.exit(1 if failed else 0)
+            row = {"cell": cell.name, "failed": str(error)}
+        known[cell.name] = row
+        with results.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        print(f"{number + 1} of {asked.cells}:", "  ".join(columns(row)), flush=True)
+        (keep / "agreement.md").write_text(page(known.values(), missing))
+    sys.exit(any("failed" in row for row in known.values()))
 
 
-def write(folder: Path, rows: list[Row], failed: int) -> None:
-    """Write the results so far, the worst first."""
-    rows = sorted(rows, key=lambda row: -row.excess)
-    (folder / "agreement.json").write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
-    near = sum(row.excess <= 0 for row in rows)
-    lines = [HEADINGS, ["---"] * len(HEADINGS), *(row.cells() for row in rows)]
-    text = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    share = f"{near / len(rows):.0%}" if rows else "–"
-    more = f"; {failed} cells failed" if failed else ""
-    text += f"\n{near} of {len(rows)} predictions ({share}) are as near as {FACTOR} times the second real run, plus 2 %"
-    (folder / "agreement.md").write_text(f"{text}{more}.\n")
+# ---- results
+
+
+def excess(row: dict[str, Any], name: str) -> float:
+    """Return by how much a prediction exceeds the aim, a share of the first run's percentile."""
+    first, second, predicted = (row[each][name] for each in ("first", "second", "predicted"))
+    return (abs(predicted - first) - FACTOR * abs(second - first)) / first - MORE
+
+
+def columns(row: dict[str, Any]) -> list[str]:
+    """Return a result in cells of the table."""
+    if "failed" in row:
+        return [f"`{row['cell']}`", f"failed: {row['failed'].splitlines()[0][:150]}"]
+    found = [f"`{row['cell']}`", str(row["requests"])]
+    for name in QUANTILES:
+        first, second, predicted = (row[each][name] for each in ("first", "second", "predicted"))
+        mark = "" if excess(row, name) <= 0 else " **far**"
+        found.append(f"{first:.4g}: {100 * (second / first - 1):+.1f}, {100 * (predicted / first - 1):+.1f} %{mark}")
+    loads = ", ".join(f"{each['load']:.1f}" for each in row["machine"])
+    return [*found, f"{loads}; {max(each['waited'] for each in row['machine']):.0%}", str(row["disturbed"])]
+
+
+def page(rows: Iterable[dict[str, Any]], missing: Sequence[str]) -> str:
+    """Return all results as a page, the worst first."""
+    done = [row for row in rows if "failed" not in row]
+    done.sort(key=lambda row: -max(excess(row, name) for name in QUANTILES))
+    quiet = [row for row in done if not row["disturbed"]]
+    text = f"{len(done)} cells; in {len(quiet)} of them (these) the machine disturbed neither run\n\n"
+    for name, aim in AIMS.items():
+        near = {of: [excess(row, name) <= 0 for row in rows] for of, rows in (("all", done), ("these", quiet)) if rows}
+        shares = ", ".join(f"{np.mean(found):.0%} of {of}" for of, found in near.items())
+        text += f"* {name}: near in {shares} (aim {aim:.0%})\n"
+    text += f"* left out: {', '.join(missing)}\n" if missing else ""
+    headings = ["cell", "requests", *(f"{name}, ms: again, predicted" for name in QUANTILES)]
+    headings += ["load of the machine; share of time in which programs waited for processors", "disturbed runs"]
+    failed = [row for row in rows if "failed" in row]
+    lines = [headings, ["---"] * len(headings), *(columns(row) for row in [*done, *failed])]
+    return text + "\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+# ---- traces
 
 
 def files(name: str, keep: Path) -> tuple[Path, Path]:
@@ -331,7 +337,7 @@ def files(name: str, keep: Path) -> tuple[Path, Path]:
     if Path(f"{name}.up").exists():
         up, down = Path(f"{name}.up").resolve(), Path(f"{name}.down").resolve()
         return up, down if down.exists() else up
-    folder = keep.resolve() / "traces" / name
+    folder = keep / "traces" / name
     if not folder.exists():
         if name == "agreement-slow":
             model = Model(name, citation="", cited="", make=SLOW)
@@ -344,115 +350,115 @@ def files(name: str, keep: Path) -> tuple[Path, Path]:
 def mean_bit_s(trace: Path, seconds: int) -> float:
     """Return the mean rate of the part of a trace that a run replays."""
     times = np.loadtxt(trace, np.int64)
-    looped = (
-        times
-        if times[-1] >= seconds * 1000
-        else np.concatenate([times + lap * times[-1] for lap in range(seconds * 1000 // int(times[-1]) + 1)])
-    )
+    laps = seconds * 1000 // int(times[-1]) + 1
+    looped = np.concatenate([times + lap * times[-1] for lap in range(laps)])
     return float((looped < seconds * 1000).sum() * 1500 * 8 / seconds)
 
 
-def scenario(cell: str, traces: dict[str, tuple[Path, Path]], folder: Path, seconds: int) -> None:
+# ---- runs
+
+
+def scenario(cell: Cell, trace: tuple[Path, Path], rates: tuple[float, float], folder: Path, seconds: int) -> None:
     """Write the scenario of a cell with its files."""
-    name, control, role = cell.rsplit("-", 2)
-    load = (LOADS | OTHERS | PROGRAMS)[name]
-    up, down = traces[role]
-    two = name == "two-codel-outage"
-    others = traces["slow" if role == "lte" else "lte"]
-    text = HEAD.format(
-        seconds=seconds, count=load.endpoints, up=up, down=down, control=control,
-        endpoint='cell = "macro"\n' if name == "cell-4" else "",
-        cells='\n[cells.macro]\nscheduler = "proportional-fair"\n' if name == "cell-4" else "",
-        queue='{ kind = "codel" }' if two else '{ kind = "droptail", limit = "1 MB" }',
-        link=f'outage = [["{seconds // 3} s", "{seconds // 3 + 3} s"]]' if two else "",
-    )  # fmt: skip
-    if two:
-        text += '\n[nodes.other]\nclass = "endpoint"\ncpus = 0.5\nmemory = "256 MiB"\n'
-        text += f'link = {{ up = "{others[0]}", down = "{others[1]}" }}\n'
-    for file, size in SIZES.items():
-        (folder / file).write_bytes(bytes(size))
-    content = {"nginx.conf": TLS_CONF if name == "tls" else NGINX_CONF, "taker.py": TAKER_PY, "servers.py": SERVERS_PY}
-    for file, code in content.items():
-        (folder / file).write_text(code)
-    if name in APPLICATIONS:
-        text += application(name)
-    elif load.text:
-        text += load.text.format(most=seconds - 2, half=seconds // 2, part=seconds // 2 - 4)
+    own = write_files(cell, folder)
+    link: dict[str, Any] = {"up": str(trace[0]), "down": str(trace[1]), "base_delay": "10 ms"}
+    if cell.outage:
+        link["outage"] = [[f"{seconds // 3} s", f"{seconds // 3 + OUTAGE_S} s"]]
+    each = max(LEAST_RATE, min(MOST_RATE, rate(rates, cell.method, cell.body, cell.load)))
+    app: dict[str, Any] = {"kind": "http", "url": "http://{server.address}:8080/body", "client": "endpoint"}
+    app |= {"arrivals": "poisson", "rate": f"{each} /s"}
+    if cell.protocol == "grpc":
+        app |= {"grpc": f"bench.Calls/{cell.method}", "url": "http://{server.address}:8080"}
     else:
-        rate = load.rate
-        if rate is None:
-            rate = round(0.9 * mean_bit_s(down, seconds) / (SIZES[load.file] * 8 * 1.05), 2)
-        needed = [load.file] if load.file else ["taker.py"]
-        needed += ["nginx.conf"] if load.server == NGINX else []
-        text += HTTP.format(
-            port=load.port, file=load.file, rate=rate, more=load.more, command=load.server,
-            copied=", ".join(f'"{file}" = "{file}"' for file in needed),
-        )  # fmt: skip
-    if two:
-        text += OTHER.format(rate=load.rate)
-    (folder / "scenario.toml").write_text(text)
+        app |= {"version": cell.protocol, "method": cell.method}
+    if cell.method == "POST":
+        app["body_size"] = f"{cell.body} B"
+    server: dict[str, Any] = {"on": "edge", "command": command(cell), "ready": {"port": 8080}}
+    server["copy_in"] = {name: name for name in ("body", own)}
+    if cell.replicas > 1:
+        app["balance"] = cell.balance
+    text: dict[str, Any] = {"name": "agreement", "duration": f"{seconds} s", "seed": 7}
+    text["nodes"] = {
+        "endpoint": {"count": cell.endpoints, "cpus": 0.5, "memory": "256 MiB"},
+        "edge": {"count": cell.replicas, "cpus": round(1 / cell.replicas, 2), "memory": "256 MiB"},
+    }
+    mobile = link | {"queue": {"kind": "droptail", "limit": "1 MB"}}
+    text |= {"links": {"mobile": mobile, "core": {"edge": "2 ms"}}, "transport": {"congestion_control": cell.law}}
+    text["apps"] = {"web": app | {"server": server}}
+    (folder / "scenario.toml").write_text(tomli_w.dumps(text))
 
 
-def application(name: str) -> str:
-    """Return one of APPLICATIONS in TOML, with the nodes of its own."""
-    table = {"kind": "http", "url": "http://{server.address}:8080", "arrivals": "poisson", "client": "endpoint"}
-    table |= APPLICATIONS[name]
-    own = [sys.executable, "servers.py", name] if name in ("events", "calls", "websocket") else json.loads(NGINX)
-    on = str(table.pop("on", "edge"))
-    copied = {file: file for file in ("small", "page", "nginx.conf", "servers.py")}
-    server = {"on": on, "command": table.pop("command", own), "ready": {"port": 8080}, "copy_in": copied}
-    node = {"class": "edge", "count": 3, "cpus": 0.5, "memory": "256 MiB"}
-    nodes = {"nodes": {on: node}} if on != "edge" else {}
-    return tomli_w.dumps(nodes | {"apps": {"web": table | {"server": server}}})
-
-
-def compared(cell: str, traces: dict[str, tuple[Path, Path]], keep: Path, seconds: int, *, own: bool) -> Row:
-    """Run a cell as far as it has not been run, and predict it. Raises RuntimeError."""
-    folder = keep / f"{cell}-{seconds}"
-    folder.mkdir(exist_ok=True)
-    scenario(cell, traces, folder, seconds)
-    real = [folder / "first", folder / "second"]
-    for each in real:
-        if not each.exists():
-            shutil.move(run(folder), each)
-    shutil.rmtree(folder / "predicted", ignore_errors=True)
-    load = cell.rsplit("-", 2)[0]
-    measured = keep / f"{cell.rpartition('-')[0]}-lte-{seconds}" / "first" if own and load not in PROGRAMS else None
-    made, accepted = predict(folder, load, measured)
-    shutil.move(made, folder / "predicted")
-    first, second, predicted = (figures(each) for each in (*real, folder / "predicted"))
-    if not len(first) or not len(second) or not len(predicted):
-        raise RuntimeError("a run without requests")
-    values = {name: float(np.quantile(first, share)) for name, share in QUANTILES.items()}
-
-    def change(other: NDArray[np.float64]) -> dict[str, float]:
-        return {name: (float(np.quantile(other, share)) / values[name] - 1) * 100 for name, share in QUANTILES.items()}
-
-    return Row(
-        cell=cell,
-        requests=len(first),
-        values=values,
-        again=change(second),
-        predicted=change(predicted),
-        distance_again=float(wasserstein_distance(first, second) / first.mean()),
-        distance=float(wasserstein_distance(first, predicted) / first.mean()),
-        disturbed=sum(bool(json.loads((each / "summary.json").read_text())["disturbances"]) for each in real),
-        accepted=accepted,
+def write_files(cell: Cell, folder: Path) -> str:
+    """Write the files of a server; return the one that it needs beside its body. Those of Go are built."""
+    for file, content in FILES.items():
+        (folder / file).write_text(content.replace(" HTTP2", " http2" * (cell.protocol == "2")))
+    (folder / "body").write_bytes(bytes(cell.body))
+    if cell.server == "go":
+        built = folder.parent / "go-server"
+        if not built.exists():
+            subprocess.run([PROGRAMS["go"], "build", "-o", built, folder / "server.go"], check=True)
+        shutil.copy(built, folder / "server")
+    return {"nginx": "nginx.conf", "caddy": "Caddyfile", "node": "server.js", "go": "server"}.get(
+        cell.server, "server.py"
     )
 
 
-def predict(folder: Path, load: str, profile: Path | None) -> tuple[Path, bool]:
-    """Return the folder of a prediction, and whether its profile was refused and is used nevertheless."""
-    profile = profile or REFUSED.get(load)
+def command(cell: Cell) -> list[str]:
+    """Return the command of a server."""
+    program = PROGRAMS[cell.server]
+    return {
+        "nginx": [program, "-p", ".", "-c", "nginx.conf", "-e", "errors"],
+        "caddy": [program, "run", "--config", "Caddyfile", "--adapter", "caddyfile"],
+        "node": [program, "server.js", cell.protocol],
+        "go": ["./server"],
+        "uvicorn": [program, "-m", "uvicorn", "--host", "0.0.0.0", "--port", "8080", "--no-access-log", "server:app"],
+        "hypercorn": [program, "-m", "hypercorn", "--bind", "0.0.0.0:8080", "server:app"],
+    }.get(cell.server, [program, "server.py", cell.server])
+
+
+def compared(
+    cell: Cell, trace: tuple[Path, Path], rates: tuple[float, float], keep: Path, seconds: int, profile: str
+) -> dict[str, Any]:
+    """Return the result of a cell, run as far as it has not been run. Raises RuntimeError."""
+    folder = keep / f"{cell.name}-{seconds}"
+    folder.mkdir(exist_ok=True)
+    scenario(cell, trace, rates, folder, seconds)
+    real, machine = [folder / "first", folder / "second"], list[dict[str, float]]()
+    for each in real:
+        state = folder / f"{each.name}.json"
+        if not each.exists():
+            load, waited, begun = os.getloadavg()[0], waiting_us(), time.monotonic()
+            shutil.move(run(folder), each)
+            share = (waiting_us() - waited) / 1e6 / (time.monotonic() - begun)
+            state.write_text(json.dumps({"load": load, "waited": share}))
+        machine.append(json.loads(state.read_text()))
+    shutil.rmtree(folder / "predicted", ignore_errors=True)
+    shutil.move(predict(folder, real[0] if profile == "run" else None), folder / "predicted")
+    first, second, predicted = (latencies(each) for each in (*real, folder / "predicted"))
+    if not len(first) or not len(second) or not len(predicted):
+        raise RuntimeError("a run without requests")
+    disturbed = [bool(json.loads((each / "summary.json").read_text())["disturbances"]) for each in real]
+    row: dict[str, Any] = {"cell": cell.name, "requests": len(first), "machine": machine, "disturbed": sum(disturbed)}
+    for name, of in (("first", first), ("second", second), ("predicted", predicted)):
+        row[name] = {quantile: float(np.quantile(of, share)) for quantile, share in QUANTILES.items()}
+    return row
+
+
+def waiting_us() -> int:
+    """Return for how long programs of this machine have waited for a processor, µs."""
+    return int(re.findall(r"total=(\d+)", Path("/proc/pressure/cpu").read_text())[0])
+
+
+def predict(folder: Path, profile: Path | None) -> Path:
+    """Return the folder of a prediction; with a profile that was refused, if it was."""
     options = ["--profile", str(profile)] if profile is not None else []
     try:
-        return run(folder, "--virtual", *options), load in REFUSED
+        return run(folder, "--virtual", *options)
     except RuntimeError as error:
-        refused = re.search(r"accept this one: --profile (\S+)", str(error))
-        if refused is None:
+        refused = re.search(r"accept this one, with run or sweep: --profile (\S+)", str(error))
+        if refused is None or profile is not None:
             raise
-        REFUSED[load] = Path(refused[1])
-        return predict(folder, load, None)
+        return predict(folder, Path(refused[1]))
 
 
 def run(folder: Path, *options: str) -> Path:
@@ -476,20 +482,10 @@ def cellbed(*words: str) -> str:
     return done.stdout
 
 
-def figures(run: Path) -> NDArray[np.float64]:
-    """Return the latencies of a run's requests; of programs the round-trip times that ping printed, ms, or the rates of
-    the links in each second, Mbit/s."""
-    requests = pl.read_parquet(run / "requests.parquet")
-    if len(requests):
-        due = requests.filter(pl.col("status") != "skipped")
-        return due["latency_s"].fill_null(TIMEOUT_S).to_numpy() * 1e3
-    texts = "".join(path.read_text() for path in sorted((run / "raw").glob("*.client.out")))
-    if times := re.findall(r"time=([\d.]+) ms", texts):
-        return np.array(times, np.float64)
-    second = pl.col("time_s").floor()
-    links = pl.read_parquet(run / "links.parquet").filter(pl.col("time_s") >= 0)
-    rates = links.group_by("direction", second, maintain_order=True).agg(pl.col("used_mbit_s").mean())["used_mbit_s"]
-    return rates.filter(rates > LEAST_MBIT_S).to_numpy()
+def latencies(run: Path) -> NDArray[np.float64]:
+    """Return the latencies of a run's requests, ms."""
+    due = pl.read_parquet(run / "requests.parquet").filter(pl.col("status") != "skipped")
+    return due["latency_s"].fill_null(TIMEOUT_S).to_numpy() * 1e3
 
 
 if __name__ == "__main__":

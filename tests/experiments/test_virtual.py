@@ -167,15 +167,20 @@ def test_http_has_the_bytes_and_the_time_of_the_profile(profile: Path, tmp_path:
         assert found["order"].max() > 0  # type: ignore[operator]
 
 
-def test_http2_replies_send_their_heads_before_the_bodies_that_wait(profile: Path, tmp_path: Path) -> None:
+def overload(folder: Path, profile: Path) -> Path:
+    """The folder of a prediction over HTTP/2 in which the send buffer is full, and replies wait in the server."""
     text = (HEAD + WEB.replace("{server.address}", "{{server.address}}")).replace('"lte-suburban.down"', '"1 Mbit/s"')
     text = text.replace('"1 MB"', '"30 kB"')
-    scenario = tmp_path / "scenario.toml"
-    # More than twice of what the link carries: the send buffer is full, and replies wait in the server.
+    scenario = folder / "scenario.toml"
+    # More than twice of what the link carries.
     scenario.write_text(text.format(count=1, duration="5 s").replace("VERSION", "2"))
-    done = cellbed("run", scenario, "--virtual", "--profile", profile, "--out", tmp_path)
+    done = cellbed("run", scenario, "--virtual", "--profile", profile, "--out", folder)
     assert done.returncode == 0, done.stderr
-    found = requests(next(tmp_path.glob("virtual-*"))).drop_nulls("residual_s").sort("downlink_start")
+    return next(folder.glob("virtual-*"))
+
+
+def test_http2_replies_send_their_heads_before_the_bodies_that_wait(profile: Path, tmp_path: Path) -> None:
+    found = requests(overload(tmp_path, profile)).drop_nulls("residual_s").sort("downlink_start")
     assert found["local_port"].n_unique() == 1
     starts, ends = found["downlink_start"].to_list(), found["downlink_end"].to_list()
     overtakes = [start < end for start, end in zip(starts[1:], ends, strict=False)]
@@ -185,6 +190,77 @@ def test_http2_replies_send_their_heads_before_the_bodies_that_wait(profile: Pat
     assert ends == sorted(ends)
     assert found["part_downlink_transport"].max() > 0.5  # type: ignore[operator]
     assert found["part_server"].max() < 0.1  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("turn", [16_384, 40_000])
+def test_http2_replies_share_the_connection_in_the_turns_of_the_profile(tmp_path: Path, turn: int) -> None:
+    served = [SERVED | {"wire_down": 76_200, "head": 1448, "kept": True, "turn": turn, "last": turn % 2}] * 20
+    profiles.Profile("the test", {"web": served}).write(tmp_path / "profile.json")
+    run = overload(tmp_path, tmp_path / "profile.json")
+    found = requests(run)
+    cut = found.filter(pl.col("turn") < pl.col("bytes_down"))
+    assert len(cut) >= 3
+    assert cut["turn"].median() == turn
+    assert profiles.of_run(run).applications["web"][0]["turn"] == turn
+
+
+@pytest.mark.parametrize("nagle", [True, False])
+def test_the_end_of_a_reply_waits_for_the_acknowledgement_of_its_header_as_in_the_profile(
+    tmp_path: Path, nagle: bool
+) -> None:
+    served = [SERVED | {"bytes_down": 900, "wire_down": 1100, "head": 200, "kept": True, "nagle": nagle}] * 20
+    profiles.Profile("the test", {"web": served}).write(tmp_path / "profile.json")
+    run = predict(tmp_path, tmp_path / "profile.json", WEB.replace("VERSION", "1.1"))
+    # The way there and back takes 20 ms and more.
+    assert (requests(run)["part_downlink_transport"] > 0.02).all() is nagle
+    assert profiles.of_run(run).applications["web"][0]["nagle"] is nagle
+
+
+def test_requests_with_long_bodies_draw_each_sample_once(tmp_path: Path) -> None:
+    times = [number * 1_000_000 for number in range(1, 13)]
+    served = [SERVED | {"wire_down": 76_200, "head": 1448, "kept": True, "server": time} for time in times]
+    profiles.Profile("the test", {"web": served}).write(tmp_path / "profile.json")
+    post = WEB.replace("VERSION", "1.1").replace(
+        'rate = "4 /s"', 'rate = "4 /s"\nmethod = "POST"\nbody_size = "100 kB"'
+    )
+    found = requests(predict(tmp_path, tmp_path / "profile.json", post, duration="3 s"))
+    assert len(found) == len(times)
+    assert sorted(found["part_server"].round(3)) == [time / 1e9 for time in times]
+
+
+def test_bodies_of_requests_over_http2_wait_only_for_windows_that_the_server_granted(tmp_path: Path) -> None:
+    def latency(window: int, link: str) -> float:
+        folder = tmp_path / f"{window} {link[0]}"
+        folder.mkdir()
+        served = [SERVED | {"wire_down": 80, "bytes_down": 0, "head": 80, "kept": True}] * 20
+        for each in served:
+            each["granted"] = [window, window, 100]
+        profiles.Profile("the test", {"web": served}).write(folder / "profile.json")
+        post = WEB.replace("VERSION", "2").replace('"4 /s"', '"0.5 /s"\nmethod = "POST"\nbody_size = "400 kB"')
+        text = HEAD.replace("lte-suburban.up", link).format(count=1, duration="6 s") + post
+        (folder / "scenario.toml").write_text(text)
+        asked = ("--virtual", "--profile", folder / "profile.json", "--out", folder)
+        done = cellbed("run", folder / "scenario.toml", *asked)
+        assert done.returncode == 0, done.stderr
+        return requests(next(folder.glob("virtual-*")))["latency_s"].median()  # type: ignore[return-value]
+
+    small, large = (1 << 16) - 1, 1 << 20
+    # A window of 64 KiB is five times what is on the way, and half of it is granted again in time.
+    assert latency(small, "4 Mbit/s") == pytest.approx(latency(large, "4 Mbit/s"), rel=0.05)
+    assert latency(small, "90 Mbit/s") > 1.3 * latency(large, "90 Mbit/s")
+
+
+def test_a_profile_over_http2_has_requests_at_once() -> None:
+    text = HEAD.format(count=1, duration="5 s") + WEB
+    times = [profiles._of_programs(text.replace("VERSION", version), limits=False) for version in ("1.1", "2")]
+    assert 'arrivals = "poisson"' in times[0]
+    assert times[1].count('"0.0 s"') > 4
+
+
+def test_a_prediction_keeps_its_priority(profile: Path, tmp_path: Path) -> None:
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    predict(tmp_path, profile, TRANSLATION, duration="1 s")
+    assert os.getpriority(os.PRIO_PROCESS, 0) == before
 
 
 def test_a_prediction_is_compared_with_other_runs(translated: Path, profile: Path, tmp_path: Path) -> None:

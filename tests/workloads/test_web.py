@@ -312,7 +312,7 @@ def _predict(folder: Path, text: str, status: int = 0) -> pl.DataFrame:
     """Return the requests of a prediction with a browser that takes 200 ms for a page."""
     folder.mkdir()
     samples = {"web": [{"browser": 200_000_000, "generator": 0}] * 10}
-    (folder / "profile.json").write_text(json.dumps({"format": 5, "source": "a test", "applications": samples}))
+    (folder / "profile.json").write_text(json.dumps({"format": 6, "source": "a test", "applications": samples}))
     (folder / "x.toml").write_text(text)
     done = cellbed(
         "run", folder / "x.toml", "--virtual", "--profile", folder / "profile.json", "--out", folder / "runs"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cellbed.experiments.listener import Listener
     from cellbed.scenario import Scenario
 
-FORMAT = 5
+FORMAT = 6
 FILE = "profile.json"
 _LEFT_OUT = ["start", "stop", "rate", "policy", "timeout", "deadline", "drain", "edge_policy", "state", "balance"]
 """Keys of applications on which a profile does not depend."""
@@ -279,7 +279,8 @@ def _of_programs(text: str, *, limits: bool) -> str:
             for key in OF_TCP:
                 role.pop(key, None)
         if sampling is not None:
-            load |= {"arrivals": "poisson", "rate": sampling.rate}
+            arrivals = sampling.arrivals(load)
+            load |= {"arrivals": arrivals} if arrivals else {"arrivals": "poisson", "rate": sampling.rate}
     return tomli_w.dumps(data)
 
 

@@ -103,8 +103,10 @@ class Exchange(Request):
     the client and the server's part of the handshake end in their streams. first_byte_ns: when the first bytes of the
     reply had come. order: number among the requests of its connection, from 0. code: status of the reply. tries: how
     often it was sent; the stamps are those of the last time. step: its name in a journey; journey: number of the
-    journey at its endpoint; taken: values taken from its reply, JSON. message: its content; user: who is on the
-    journey; neither is recorded."""
+    journey at its endpoint; taken: values taken from its reply, JSON. turn: of HTTP/2, bytes of its reply's body that
+    came before those of another one, or all of them if others waited; last: payload of the DATA frame that ended it;
+    stream_window, connection_window, most_streams: what the server granted when it was sent. message: its content;
+    user: who is on the journey; neither is recorded."""
 
     opening_ns: int | None = None
     tls_uplink_end: int | None = None
@@ -116,6 +118,11 @@ class Exchange(Request):
     step: str | None = None
     journey: int | None = None
     taken: str | None = None
+    turn: int | None = None
+    last: int | None = None
+    stream_window: int | None = None
+    connection_window: int | None = None
+    most_streams: int | None = None
     message: Message = field(kw_only=True)
     user: User | None = None
 
@@ -529,6 +536,8 @@ class Http2(Connection):
         )
         self._replies: dict[int, _Reply] = {}
         self._bodies: dict[int, int] = {}  # bytes sent of those that are not complete, by stream, in order
+        self._latest = 0  # the stream of the latest DATA frame
+        self._pieces: dict[int, int] = {}  # bytes of the latest piece of each reply
         self._in = bytearray()
         self._configured = False
 
@@ -564,6 +573,9 @@ class Http2(Connection):
             headers.append(("content-length", str(len(message.body))))
         headers += message.names(request)
         stream = self._protocol.get_next_available_stream_id()
+        granted = self._protocol.remote_settings
+        request.connection_window = self._protocol.outbound_flow_control_window
+        request.stream_window, request.most_streams = granted.initial_window_size, granted.max_concurrent_streams
         request.uplink_start = self.queued
         self._protocol.send_headers(stream, headers, end_stream=not message.body)
         self._frame_out()
@@ -631,6 +643,7 @@ class Http2(Connection):
                 case h2.events.DataReceived():
                     self._protocol.acknowledge_received_data(event.flow_controlled_length or 0, event.stream_id or 0)
                     if reply is not None:
+                        self._note_turn(reply, event.stream_id or 0, len(event.data or b""), event.stream_ended)
                         self.content(reply, event.data or b"", begin, end, complete=True)
                 case h2.events.InformationalResponseReceived() if reply is not None:
                     reply.start = None
@@ -652,6 +665,20 @@ class Http2(Connection):
         self.refill()
         if self.ending and not self._replies:
             self.close()
+
+    def _note_turn(self, reply: _Reply, stream: int, size: int, ended: object) -> None:
+        """Record in what pieces the server sends replies that are under way together. ended: with these bytes."""
+        if size:
+            piece = self._pieces.pop(stream, 0)
+            if stream != self._latest and piece:
+                reply.request.turn, piece = piece, 0
+            self._latest, self._pieces[stream] = stream, piece + size
+        if ended:
+            reply.request.last = size
+            others = [each for each in self._replies.values() if each is not reply and each.start is not None]
+            if others and reply.request.turn is None:
+                reply.request.turn = reply.payload + size
+            self._pieces.pop(stream, None)
 
     def _end_after(self, last: int, code: int) -> None:
         """GOAWAY: the server answers streams up to `last`, and takes no new ones."""

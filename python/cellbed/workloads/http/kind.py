@@ -124,6 +124,8 @@ def describe(table: Mapping[str, Any]) -> Description:
     url = urlsplit(str(table.get("url", "")))
     ends = ["tls_uplink_end", "tls_downlink_end"] if url.scheme == "https" else []
     names = ["started_ns", "opening_ns", "first_byte_ns", "order", "code", *ends]
+    if str(table.get("version")) == "2":
+        names += ["turn", "last", "stream_window", "connection_window", "most_streams"]
     columns: dict[str, ColumnType] = dict.fromkeys(names, "integer")
     what = f"{table.get('method', 'GET')} {url.path or '/'}"
     if journeys := [table["journey"]] if table.get("journey") else list((table.get("journeys") or {}).values()):

@@ -13,10 +13,12 @@ from typing import IO, TYPE_CHECKING, Any
 import h2.config
 import h2.connection
 import h2.events
+import h2.settings
 import h11
 
 from cellbed.runformat.spans import SERVICE
 from cellbed.workloads import lifecycle
+from cellbed.workloads.arrivals import schedule
 from cellbed.workloads.http import kind
 from cellbed.workloads.http.connection import REQUEST_HEADER, Exchange
 from cellbed.workloads.http.load import HttpLoad, Settings
@@ -34,24 +36,32 @@ from cellbed.workloads.virtual.model import (
     Setting,
     answered,
     nanoseconds,
-    without_waiting,
 )
 from cellbed.workloads.virtual.tls import Handshake
-from cellbed.workloads.virtual.world import TURNAROUND_NS, Host, SendBuffer, Socket, World, names
+from cellbed.workloads.virtual.world import SECOND, TURNAROUND_NS, Host, SendBuffer, Socket, World, names
 
 if TYPE_CHECKING:
     import polars as pl
 
     from cellbed.testbed.plan import Plan
 
+_RATE, _SECONDS, _TOGETHER = 5, 20, 6
+"""Of a profile: requests per second, duration, and requests at once."""
 _SEGMENT = 1448
 """Bytes of a full packet."""
-_CHUNK = 8 << 10
-"""Bytes of a DATA frame (nginx: ``http2_chunk_size``)."""
+_TURN = 16 << 10
+"""Bytes of a reply that a server of HTTP/2 sends before those of another one, where the profile has no such replies
+(Node 20, Go 1.26, hypercorn 0.18; Caddy 2.6: 32 KiB, nginx 1.22: 64 KiB; ``benches/http2_turns.py``)."""
 _LEAST_BUFFERED = 16 << 10
 """Bytes that a send buffer takes in any case (``tcp_wmem``)."""
+_WINDOW, _MOST_STREAMS = (1 << 16) - 1, (1 << 32) - 1
+"""Initial window of HTTP/2, bytes, and its largest number of streams (RFC 9113, §6.5.2)."""
+_GRANTED = _WINDOW, _WINDOW, 100
+"""Windows and streams where the profile has none."""
 _WRITING_NS = 20_000
 """Between two writes of a server."""
+_AT_ONCE_NS = 1_000_000
+"""From an acknowledgement at a server to the packet that it permits, at most."""
 _KEYS = frozenset(
     (
         "generator",
@@ -81,7 +91,9 @@ class _Http:
     covers = ()
 
     def __init__(self) -> None:
-        self.sampling = Sampling(_samples, _KEYS, rate="5 /s", files=("body_file",), load=("connections",))
+        self.sampling = Sampling(
+            _samples, _KEYS, rate=f"{_RATE} /s", files=("body_file",), load=("connections",), arrivals=_arrivals
+        )
 
     def problems(self, each: Deployment, deployments: Sequence[Deployment], plan: Plan) -> Iterator[str]:
         """URLs that are not those of a node."""
@@ -91,7 +103,8 @@ class _Http:
         secured = each.table.url.startswith("https:")
         handshake = Handshake.of(setting.samples[each.name]) if secured else None
         stream = each.table.stream if each.table.grpc is None else "grpc"
-        replies = Replies(setting.draw(each), each.table.version, stream, handshake)
+        granted = setting.samples[each.name][0].get("granted", _GRANTED)
+        replies = Replies(setting.draw(each), each.table.version, stream, handshake, granted)
         all_settings = [
             Settings(**kind.settings(each, setting.raw, index, setting.seed)) for index in range(len(each.clients))
         ]
@@ -100,6 +113,16 @@ class _Http:
         for node, settings in zip(each.clients, all_settings, strict=True):
             load = replies.loads[node.name] = _Load(settings, handshake)
             yield Client(setting.world, setting.world.hosts[node.name], load, each, replies.draw)
+
+
+def _arrivals(table: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return when a profile requests over HTTP/2: some at once, whose replies show the turns of the server, and others
+    alone."""
+    if str(table.get("version")) != "2" and "grpc" not in table:
+        return None
+    alone = schedule("poisson", rate=_RATE, duration_ns=_SECONDS * SECOND, seed=1, endpoint="profile")
+    times = sorted([*alone, *(number * SECOND for number in range(0, _SECONDS, 4) for _ in range(_TOGETHER))])
+    return {"kind": "recorded", "times": [f"{time / SECOND} s" for time in times]}
 
 
 def strangers(settings: Callable[..., dict[str, Any]], each: Deployment, plan: Plan) -> Iterator[str]:
@@ -137,13 +160,15 @@ class _Load(HttpLoad):
 
 @dataclass(frozen=True)
 class Replies:
-    """The replies of the servers of an application. version: of HTTP. stream: kind of streamed replies. loads: the load
+    """The replies of the servers of an application. version: of HTTP. stream: kind of streamed replies. granted: over
+    HTTP/2, the largest windows of a stream and of a connection, bytes, and number of streams. loads: the load
     generators, by endpoint."""
 
     draw: Draw
     version: str
     stream: str | None
     handshake: Handshake | None
+    granted: Sequence[int]
     loads: dict[str, HttpLoad] = field(default_factory=dict)
 
     def sample(self, request: str) -> Sample:
@@ -222,10 +247,11 @@ class Server:
 
     def _http1(self, connection: Socket, layer: Clear) -> Callable[[bytes], None]:
         protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 20)
+        name = ""
 
         def received(data: bytes) -> None:
+            nonlocal name
             protocol.receive_data(data)
-            name = ""
             while (event := protocol.next_event()) not in (h11.NEED_DATA, h11.PAUSED):
                 if isinstance(event, h11.Request):
                     headers = dict(event.headers)
@@ -250,10 +276,10 @@ class Server:
             content = protocol.send(h11.Response(status_code=sample["code"], headers=headers)) or b""
             head = sample["head"]
             if not streamed and self._replies.handshake is None and head < min(_SEGMENT, sample["wire_down"]):
-                # The server writes its header first, and leaves the algorithm of Nagle on; closing sends what it holds.
+                # The server writes its header first; closing sends what the algorithm of Nagle holds.
                 content += protocol.send(h11.Data(data=bytes(size))) or b""
                 content += protocol.send(h11.EndOfMessage()) or b""
-                if sample["kept"]:
+                if sample["kept"] and sample.get("nagle"):
                     connection.use_nagle()
                 connection.send(content[:head])
                 self._world.at(self._world.now_ns + _WRITING_NS, lambda: send(content[head:], True))
@@ -286,10 +312,21 @@ class Server:
     def _http2(self, connection: Socket, layer: Clear) -> Callable[[bytes], None]:
         config = h2.config.H2Configuration(client_side=False, header_encoding="utf-8")
         protocol = h2.connection.H2Connection(config)
+        window, connection_window, streams = self._replies.granted
+        codes = h2.settings.SettingCodes
+        # A client may use the initial window before it knows of a smaller one.
+        values = {
+            codes.INITIAL_WINDOW_SIZE: max(window, _WINDOW),
+            codes.MAX_CONCURRENT_STREAMS: min(streams, _MOST_STREAMS),
+        }
+        protocol.local_settings = h2.settings.Settings(client=False, initial_values=values)
         protocol.initiate_connection()
+        if connection_window > _WINDOW:
+            protocol.increment_flow_control_window(connection_window - _WINDOW)
         names: dict[int, str] = {}
         bodies: dict[int, bytearray] = {}
-        written: set[int] = set()  # streams whose bodies are complete
+        ends: dict[int, bool] = {}  # streams whose bodies are complete: whether their end is a frame of its own
+        left = turn = _TURN  # of a reply, bytes until others have their turn
         is_grpc = self._replies.stream == "grpc"
         heads, frames, buffer = bytearray(), bytearray(), SendBuffer(connection, _LEAST_BUFFERED)
 
@@ -306,6 +343,8 @@ class Server:
             write()
 
         def answer(stream: int, sample: Sample) -> None:
+            nonlocal turn
+            turn = sample.get("turn") or _TURN
             pieces = self._replies.pieces(sample)
             headers = [(":status", str(sample["code"]))]
             if is_grpc:
@@ -319,14 +358,14 @@ class Server:
                 def add(data: bytes, last: bool) -> None:
                     bodies[stream] += data
                     if last:
-                        written.add(stream)
+                        ends[stream] = sample.get("last") == 0
                     write()
 
                 self._write(connection, pieces or [(0, b"")], add)
             write()
 
         def write() -> None:
-            """Give the socket what it takes: heads before bodies, and these in the order of the replies, as nginx."""
+            """Give the socket what it takes: heads before bodies, and these in turns."""
             heads.extend(protocol.data_to_send())
             while heads or frames or bodies:
                 room = buffer.room()
@@ -344,23 +383,35 @@ class Server:
                 del frames[:room]
 
         def frame_bodies(room: int) -> None:
-            """Frame as much as there is room for, at most to the end of a reply: the client gets a write when it has
+            """Frame as much as there is room for, at most to the end of a turn: the client gets a write when it has
             come whole."""
+            nonlocal left
             found = bytearray()
             for stream in list(bodies):
-                body, ended = bodies[stream], False
-                while body and len(found) < room and (window := protocol.local_flow_control_window(stream)) > 0:
-                    size = min(window, protocol.max_outbound_frame_size, _CHUNK, len(body))
-                    ended = size == len(body) and stream in written and not is_grpc
+                body, begin, ended = bodies[stream], len(found), False
+                while (
+                    body and left and len(found) < room and (window := protocol.local_flow_control_window(stream)) > 0
+                ):
+                    size = min(window, protocol.max_outbound_frame_size, left, len(body))
+                    ended = size == len(body) and ends.get(stream) is False and not is_grpc
                     protocol.send_data(stream, bytes(body[:size]), end_stream=ended)
                     del body[:size]
+                    left -= size
                     found += protocol.data_to_send()
-                if not body and stream in written:
+                if body and left and len(found) >= room:
+                    break
+                sent = len(found) > begin
+                if not body and stream in ends and not (sent and ends[stream]):
                     if not ended:
                         end(stream)
                         found += protocol.data_to_send()
                     del bodies[stream]
-                    break
+                elif sent:
+                    bodies[stream] = bodies.pop(stream)
+                else:  # its window is closed, or the server has not written more
+                    continue
+                left = turn
+                break
             frames.extend(layer.encode(bytes(found)) if found else b"")
 
         def end(stream: int) -> None:
@@ -379,16 +430,52 @@ def _samples(
 ) -> list[dict[str, Any]]:
     import polars as pl
 
-    heads = _heads(packets(requests["remote_port"].drop_nulls().unique().to_list()))
-    found = answered(_alone(requests))
+    log = packets(requests["remote_port"].drop_nulls().unique().to_list())
+    heads, found = _heads(log), _alone(answered(requests))
     kept = "order" in found.columns and bool(found["order"].max())
     services = application.get("services") or ()
     of_reply = messages.group_by("endpoint", "request").agg(
         messages=pl.struct("message", "bytes", "server_s").sort_by("message")
     )
     found = found.join(of_reply, on=["endpoint", "request"], how="left", maintain_order="left")
-    samples = [_sample(row, kept, heads, services) for row in found.iter_rows(named=True)]
-    return without_waiting([sample for sample in samples if sample is not None])
+    nagle = "tls_downlink_end" not in found.columns and _waits(found, heads, log)
+    of_server: dict[str, Any] = {"turn": _turn(requests), "nagle": nagle, "kept": kept}
+    if "most_streams" in found.columns:
+        of_server["granted"] = found.select(pl.col("stream_window", "connection_window", "most_streams").max()).row(0)
+    if nagle:  # what looks like pauses of the server is the wait for a probe in place of an acknowledgement
+        found = found.with_columns(part_server_pauses=pl.lit(0.0))
+    samples = [_sample(row, heads, services) for row in found.iter_rows(named=True)]
+    return [sample | of_server for sample in samples if sample is not None]
+
+
+def _turn(requests: pl.DataFrame) -> int:
+    """Return how many bytes of a reply over HTTP/2 a server sends before those of another one: the median of the pieces
+    in which replies came; where all came whole, at least the largest one."""
+    known = requests.drop_nulls("turn").select("turn", "bytes_down").rows() if "turn" in requests.columns else []
+    pieces: list[int] = sorted(turn for turn, size in known if turn < size)
+    return pieces[len(pieces) // 2] if pieces else max([_TURN, *(turn for turn, _ in known)])
+
+
+def _waits(requests: pl.DataFrame, heads: Mapping[tuple[int, int], int], packets: Any) -> bool:
+    """Return whether the end of most replies with a header in a packet of its own followed on the acknowledgement of
+    this packet: then the server has left the algorithm of Nagle on."""
+    import numpy as np
+
+    back = packets[(packets["payload"] == 0) & (packets["drop"] == 0)]
+    back = back[np.lexsort((back["observed"], back["packet"]))]
+    first = np.flatnonzero(np.r_[True, back["packet"][1:] != back["packet"][:-1]])[: len(back)]
+    came = back["observed"][np.r_[first, len(back)][1:] - 1]
+    order = np.argsort(came)
+    came, sent, ports = came[order], back["arrived"][first][order], back["source_port"][first][order]
+    found = []
+    for row in requests.iter_rows(named=True):
+        begin_ns, end_ns = row["downlink_entered_ns"], row["downlink_completed_ns"]
+        size = (row["downlink_end"] or 0) - (row["downlink_start"] or 0)
+        if heads.get((row["local_port"], begin_ns), size) < min(_SEGMENT, size) and row["downlink_resent_ns"] == 0:
+            recent = slice(*np.searchsorted(came, (end_ns - _AT_ONCE_NS, end_ns), side="right"))
+            own = (ports[recent] == row["local_port"]) & (sent[recent] >= begin_ns + row["downlink_delayed_ns"])
+            found.append(bool(own.any()))
+    return 2 * sum(found) > len(found)
 
 
 def _alone(requests: pl.DataFrame) -> pl.DataFrame:
@@ -410,13 +497,15 @@ def _heads(packets: Any) -> dict[tuple[int, int], int]:
 
 
 def _sample(
-    row: Mapping[str, Any], kept: bool, heads: Mapping[tuple[int, int], int], services: Sequence[str]
+    row: Mapping[str, Any], heads: Mapping[tuple[int, int], int], services: Sequence[str]
 ) -> dict[str, Any] | None:
     """Return the sample of a request; None where one of its parts is unknown. services: spans of its server."""
     if row.get("part_server") is None or row.get("downlink_end") is None:
         return None
     known = {"generator": row.get("part_generator"), "receive": row.get("part_endpoint_receive")}
     parts: dict[str, Any] = {name: nanoseconds(span) for name, span in known.items() if span is not None}
+    # What TCP takes beyond the time that the network counts for a packet.
+    parts["generator"] += max(0, nanoseconds(row.get("part_endpoint_stack")) - TURNAROUND_NS)
     spans = {part: row.get(f"part_{SERVICE}{part}") for part in services}
     parts["services"] = {name: nanoseconds(span) for name, span in spans.items() if span}
     before, pauses = nanoseconds(row["part_server"]) + sum(parts["services"].values()), row["part_server_pauses"]
@@ -431,7 +520,9 @@ def _sample(
         parts |= {"server": before, "messages": list(zip([first, *later[1:]], sizes, strict=True))}
     head = heads.get((row["local_port"], row["downlink_entered_ns"]), wire)
     answer = {"code": row["code"], "bytes_down": row["bytes_down"], "wire_down": wire, "head": head}
-    request = {"bytes_up": row["bytes_up"] or 0, "input": row.get("step"), "kept": kept}
+    request = {"bytes_up": row["bytes_up"] or 0, "input": row.get("step")}
+    if row.get("last") is not None:
+        answer["last"] = row["last"]
     if row.get("taken") is not None:
         request["taken"] = json.loads(row["taken"])
     if row.get("tls_downlink_end") is not None:

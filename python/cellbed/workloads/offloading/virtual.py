@@ -29,7 +29,6 @@ from cellbed.workloads.virtual.model import (
     Setting,
     answered,
     nanoseconds,
-    without_waiting,
 )
 from cellbed.workloads.virtual.world import TURNAROUND_NS, Host, Program, Socket, World
 
@@ -229,7 +228,7 @@ class _Timed:
         content = self._payload_of(name, scale)
         self._known[hash(content)] = name
         if self.program is not None:
-            request = f"{self._endpoint}/{next(self._numbers)}/preprocessing"
+            request = f"{self._endpoint}/preprocessing/{next(self._numbers)}"
             self.program.spend(self._draw.sample(request, name, len(content))["preprocessing"])
         return content
 
@@ -339,5 +338,5 @@ def _without_queues(samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [
         {key: value for key, value in sample.items() if key not in ("received", "sent")}
         | {"dispatch": min(sample["dispatch"], longest)}
-        for sample in without_waiting(samples)
+        for sample in samples
     ]

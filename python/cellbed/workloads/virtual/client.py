@@ -60,11 +60,15 @@ class Client:
         self.generator.finish()
 
     def _watch(self, connection: Socket | DatagramSocket) -> None:
-        """Let it know what happens at one of its sockets."""
+        """Let it know what happens at one of its sockets, as long after the latest packet as was measured of packets
+        that complete replies."""
+        due_ns = 0
 
         def happened() -> None:
-            # By the time at which the program notices, other connections may have something, too.
-            self._world.at(self._world.now_ns + self._taken("receive"), lambda: self.program.call(self._drive))
+            nonlocal due_ns
+            due_ns = at_ns = self._world.now_ns + self._taken("receive")
+            # By then, other connections may have something, too.
+            self._world.at(at_ns, lambda: self.program.call(self._drive) if due_ns == at_ns else None)
 
         connection.on_event = happened
 

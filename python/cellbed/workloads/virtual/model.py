@@ -44,7 +44,8 @@ class Sampling:
     queued: whether a service takes the requests from a queue, by workers. Its profile is measured with CPU limits,
     which cost more than their quota: a service that computes all the time with the limit of one processor takes 3 %
     longer. A profile that contains limits has nothing of how requests compete for a quota, as without a queue they do.
-    files: keys of the kind's table with files. load: keys of the kind's table that are left out.
+    files: keys of the kind's table with files. load: keys of the kind's table that are left out. arrivals: for a table
+    of the kind, if not Poisson.
     """
 
     samples: Callable[[Mapping[str, Any], pl.DataFrame, pl.DataFrame, Packets], list[dict[str, Any]]]
@@ -54,30 +55,38 @@ class Sampling:
     queued: bool = False
     files: tuple[str, ...] = ()
     load: tuple[str, ...] = ()
+    arrivals: Callable[[Mapping[str, Any]], dict[str, Any] | None] = lambda _: None
 
 
 class Draw:
     """Draws a sample for each request, the same for the same seed and request.
 
-    It is one of the same input where there is one, else one of those of about the same size.
+    It is one of the same input where there is one, else one of those of about the same size. Successive requests draw
+    all samples, in random order, before the first one again, so that rare long times are as frequent as measured.
     """
 
     def __init__(self, samples: list[dict[str, Any]], seed: int) -> None:
         self._samples, self._seed = samples, seed
+        self._orders: dict[str, list[int]] = {}
         self._of_input: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for sample in samples:
             if "input" in sample:
                 self._of_input[sample["input"]].append(sample)
 
     def sample(self, request: str, of_input: str | None = None, size: int = 0) -> Sample:
-        """Return the sample of a request. request: its endpoint and number. size: of the payload of its input,
-        bytes."""
+        """Return the sample of a request. request: its series and number, as ``endpoint/number``. size: of the payload
+        of its input, bytes."""
         found = self._samples
         if of_input is not None:
             found = (
                 self._of_input.get(of_input) or sorted(found, key=lambda each: abs(each["bytes_up"] - size))[:_NEAREST]
             )
-        return random.Random(f"{self._seed}/{request}/profile").choice(found)
+        series, _, number = request.rpartition("/")
+        lap, place = divmod(int(number), len(found))
+        key = f"{self._seed}/{series}/{len(found)}/{lap}/profile"
+        if key not in self._orders:
+            self._orders[key] = random.Random(key).sample(range(len(found)), len(found))
+        return found[self._orders[key][place]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,19 +145,16 @@ class Model(Protocol):
 
 
 def answered(requests: pl.DataFrame) -> pl.DataFrame:
-    """Return the requests with a reply that is no error."""
+    """Return the requests with a reply that is no error, without the time that they waited for each other in the
+    generator, which a prediction simulates."""
     import polars as pl
 
-    return requests.filter(pl.col("error").is_null(), pl.col("status").is_in(["ok", "late"]))
+    busy_ns = pl.col("sent_ns").shift(1).cum_max().over("endpoint", order_by="intended_ns").fill_null(0)
+    waited_s = pl.max_horizontal(busy_ns - pl.col("intended_ns"), 0) / 1e9
+    own = requests.with_columns(part_generator=pl.max_horizontal(pl.col("part_generator") - waited_s, 0.0))
+    return own.filter(pl.col("error").is_null(), pl.col("status").is_in(["ok", "late"]))
 
 
 def nanoseconds(span: float | None) -> int:
     """Return a part of a request's latency, in seconds, as a sample has it."""
     return max(0, round(span * 1e9)) if span is not None else 0
-
-
-def without_waiting(samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return samples without the time that requests waited for each other in the generator, which a prediction
-    simulates: at most the median."""
-    usual = sorted(sample["generator"] for sample in samples)[len(samples) // 2] if samples else 0
-    return [sample | {"generator": min(sample["generator"], usual)} for sample in samples]

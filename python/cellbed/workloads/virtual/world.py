@@ -38,7 +38,7 @@ TURNAROUND_NS = 100_000
 """The approximate time that a host and the emulator need to put a packet on the path."""
 _LOOPBACK_NS = 30_000
 """One way between programs of one host."""
-_PIECE = 1 << 16
+_PIECE = 1 << 12
 """Bytes that arrive together."""
 _UDP_HEADERS = 28
 """Of IPv4 and UDP, bytes."""

@@ -13,7 +13,7 @@ from cellbed.support.errors import CellbedError
 from cellbed.workloads.http.virtual import listening, strangers
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.virtual.client import Client
-from cellbed.workloads.virtual.model import Draw, Packets, Sampling, Setting, answered, nanoseconds, without_waiting
+from cellbed.workloads.virtual.model import Draw, Packets, Sampling, Setting, answered, nanoseconds
 from cellbed.workloads.virtual.world import TURNAROUND_NS, Socket, World
 from cellbed.workloads.websocket import kind
 from cellbed.workloads.websocket.load import Settings, WebSocketLoad
@@ -103,7 +103,7 @@ def _samples(
             "and these have no model in virtual time: run it without --virtual"
         )
     samples = [_sample(row) for row in answered(requests).iter_rows(named=True)]
-    return without_waiting([sample for sample in samples if sample is not None])
+    return [sample for sample in samples if sample is not None]
 
 
 def _sample(row: Mapping[str, Any]) -> dict[str, Any] | None:
