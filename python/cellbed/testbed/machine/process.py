@@ -6,16 +6,18 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 from cellbed.support.errors import CellbedError
 
+_MOST_SOCKETS = 64
 _PASSES = 100
 """How often processes are looked for that have begun meanwhile."""
 
@@ -146,6 +148,7 @@ def spawn(
     stderr: int | IO[Any] | None = None,
     own_session: bool = True,
     keep_capabilities: bool = False,
+    descriptors: Collection[int] = (),
 ) -> subprocess.Popen[bytes]:
     """Start `command` at `place`; it dies with the calling process.
 
@@ -153,6 +156,7 @@ def spawn(
     own_session: detach it from the terminal, so that Ctrl-C reaches the caller alone. Else a SIGINT that the
     caller ignores is ignored by the command, too.
     keep_capabilities: let the program keep its capabilities in the user namespace (a nested shell needs them).
+    descriptors: open ones that the program gets.
     Errors: ``OSError`` or ``subprocess.SubprocessError`` when a namespace or cgroup cannot be entered.
 
     The caller must be single-threaded: the child enters its namespaces between fork and exec.
@@ -183,6 +187,7 @@ def spawn(
             stderr=stderr,
             start_new_session=own_session,
             preexec_fn=enter,
+            pass_fds=descriptors,
         )
     except subprocess.SubprocessError:
         os.close(told)
@@ -192,6 +197,33 @@ def spawn(
         os.close(heard)
         if told >= 0:
             os.close(told)
+
+
+def sockets_at(place: Place, make: Callable[[], Sequence[socket.socket]]) -> list[socket.socket]:
+    """Return sockets made in the namespaces of a place: a child that ends at once makes them.
+
+    Errors: ``OSError``. The caller must be single-threaded.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        child = os.fork()
+        if child == 0:
+            try:
+                place.enter()
+                made = make()
+                socket.send_fds(theirs, [b"ok"], [each.fileno() for each in made])
+            except BaseException as error:
+                theirs.send(str(error).encode(errors="replace")[:2000])
+            finally:
+                os._exit(0)
+        theirs.close()
+        try:
+            answer, descriptors, _, _ = socket.recv_fds(ours, 2000, _MOST_SOCKETS)
+        finally:
+            os.waitpid(child, 0)
+    if not descriptors:
+        raise OSError(answer.decode(errors="replace") or "its child was killed")
+    return [socket.socket(fileno=each) for each in descriptors]
 
 
 def end(process: Running, patience: float = 1.0) -> None:

@@ -29,7 +29,7 @@ import h11
 from cellbed.runformat.telemetry import APPLICATION, HEADER, LARGEST_BODY, LARGEST_RECORD, SUFFIX
 from cellbed.support import inputs
 from cellbed.support.errors import printable
-from cellbed.testbed.machine.process import Place, Process, ProgramError, kill
+from cellbed.testbed.machine.process import Place, Process, ProgramError, kill, sockets_at
 from cellbed.testbed.programs.pressure import clock_ahead
 
 ADDRESS = ("127.0.0.1", 4318)
@@ -141,31 +141,11 @@ def environment(app: str, given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _listener(node: str, place: Place) -> socket.socket:
-    """Return a socket that listens in the namespaces of `place`: a child that ends at once makes it.
-
-    Errors: :class:`ProgramError`.
-    """
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with ours, theirs:
-        child = os.fork()
-        if child == 0:
-            try:
-                place.enter()
-                made = socket.create_server(ADDRESS, backlog=MOST_CONNECTIONS)
-                socket.send_fds(theirs, [b"ok"], [made.fileno()])
-            except BaseException as error:
-                theirs.send(str(error).encode(errors="replace")[:2000])
-            finally:
-                os._exit(0)
-        theirs.close()
-        try:
-            answer, descriptors, _, _ = socket.recv_fds(ours, _LARGEST_MESSAGE, 1)
-        finally:
-            os.waitpid(child, 0)
-    if not descriptors:
-        reason = answer.decode(errors="replace") or "its child was killed"
-        raise ProgramError(f"cannot receive OpenTelemetry at port {ADDRESS[1]} of {node}: {reason}")
-    return socket.socket(fileno=descriptors[0])
+    """Return a socket that listens in the namespaces of `place`. Errors: :class:`ProgramError`."""
+    try:
+        return sockets_at(place, lambda: [socket.create_server(ADDRESS, backlog=MOST_CONNECTIONS)])[0]
+    except OSError as error:
+        raise ProgramError(f"cannot receive OpenTelemetry at port {ADDRESS[1]} of {node}: {error}") from error
 
 
 @dataclass(slots=True, eq=False)
