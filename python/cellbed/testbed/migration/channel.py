@@ -132,7 +132,7 @@ def connect(
         near, listening = ends
         for one, listener in zip(near, listening, strict=True):
             prepare(one, control=control, rate_bps=rate_bps and rate_bps // connections)
-            _accept_only(listener, *one.getsockname())
+            accept_only(listener, *one.getsockname())
             listener.listen(1)
             one.connect_ex(listener.getsockname())
         far: list[socket.socket] = []
@@ -153,7 +153,7 @@ def connect(
         return near, far
 
 
-def _accept_only(listener: socket.socket, address: str, port: int) -> None:
+def accept_only(listener: socket.socket, address: str, port: int) -> None:
     """Have the kernel drop packets of all other ends (socket(7), ``SO_ATTACH_FILTER``; linux/filter.h)."""
     of_network_header, drop = 0xFFF00000, (0x06, 0, 0, 0)
     program = [
