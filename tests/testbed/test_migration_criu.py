@@ -451,6 +451,44 @@ def test_a_killed_program_is_reported_and_lives_at_one_place_at_most(restarting:
     assert left_of_moves(restarting) == []
 
 
+KILLED = {
+    "prepare": ("hold", "dump"),
+    "transfer": ("send", "receive", "hold", "dump"),
+    "restore": ("hold", "dump"),
+    "pages": ("pages", "hold", "dump"),
+}
+"""Roles of the programs of a move, by phases in which they run."""
+
+
+@pytest.mark.slow
+@needs_criu
+@needs_redis
+@pytest.mark.parametrize(("phase", "role"), [(phase, role) for phase, roles in KILLED.items() for role in roles])
+def test_redis_goes_on_at_one_node_when_a_program_of_the_move_is_killed(
+    restarting: Place, phase: str, role: str
+) -> None:
+    if restarting.servers()["store"] != "cloud-0":
+        assert restarting.run("migrate", "store", "--to", "cloud-0", "--strategy", "stop-and-copy").returncode == 0
+    fill(restarting)
+    with contextlib.nullcontext() if phase == "pages" else writing(restarting):
+        moving, _ = moving_in_phase(restarting, phase)
+        while moving.poll() is None:
+            words = f'"role": "{role}"'.encode()
+            found = [each for each, of in descendants(restarting.record[1]["process"]).items() if words in of]
+            for each in found:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(each, signal.SIGKILL)
+            if found:
+                break
+        _, errors = moving.communicate()
+        place = "edge-0" if moving.returncode == 0 else "cloud-0"
+        assert restarting.servers()["store"] == place, errors
+        assert "Traceback" not in errors
+    assert redis(restarting, "DBSIZE") >= "20000"
+    assert left_of_moves(restarting) == []
+    assert ":6379" not in restarting.left_at("cloud-0" if place == "edge-0" else "edge-0")
+
+
 @pytest.mark.slow
 @needs_criu
 @needs_redis

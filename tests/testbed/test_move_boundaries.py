@@ -293,6 +293,24 @@ def test_no_program_of_a_container_connects_to_a_port_while_memory_moves(boxes: 
         assert "connected" not in process.stdout.read()
 
 
+@needs_containers
+@needs_redis
+@needs_criu
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_container_does_not_see_the_images_of_a_move(boxes: Place) -> None:
+    _, other = begin_anew(boxes)
+    script = "echo begun; while :; do find / -xdev -name '*.img'; done"
+    with boxes.popen("exec", other, "--", "busybox", "sh", "-c", script) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        try:
+            migrate(boxes, "store", other, "stop-and-copy")
+        finally:
+            process.terminate()
+        assert process.stdout.read() == ""
+
+
 FOLDER_LINKS = {
     "folder": "rm -rf work && ln -s CANARY work",
     "name": "mkdir -p work; for n in $(seq 0 99); do ln -s CANARY .cellbed-migration-$n; done",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import pkgutil
-import shutil
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -223,7 +223,8 @@ class Migrations:
         stack = contextlib.ExitStack()
         store = stack.enter_context(opened(move.target.open_store()))
         try:
-            move.folder.mkdir(mode=0o700)
+            here = stack.enter_context(opened(os.open(self._folder, os.O_RDONLY)))
+            stack.enter_context(new_folder(here, move.folder.name))
             move.target_folder = stack.enter_context(new_folder(store, f".cellbed-migration-{active.number}"))
             for _ in strategy.move(move):
                 self._check(move, bool(switched))
@@ -246,7 +247,6 @@ class Migrations:
             account |= {"bytes": move.channel.sent_bytes, **({"facts": move.facts} if move.facts else {})}
             move.channel.close()
             stack.close()
-            shutil.rmtree(move.folder, ignore_errors=True)
         self._arrive(move)
 
     def _arrive(self, move: Move) -> None:

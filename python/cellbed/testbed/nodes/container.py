@@ -56,7 +56,7 @@ _START = """
   echo 0 2147483647 > /proc/sys/net/ipv4/ping_group_range; } 2> /dev/null
 disk=$1 store=.
 if [ "$disk" ]; then store=disk; fi
-options=lowerdir=lower,upperdir=$store/upper,workdir=$store/work
+options=nodev,lowerdir=lower,upperdir=$store/upper,workdir=$store/work
 if [ "$(id -u)" != 0 ]; then user="--user --map-root-user" options=$options,userxattr; fi
 exec unshare $user --mount --propagation private sh -c \
   'options=$1 disk=$2; shift 2
@@ -191,7 +191,7 @@ def remove_tree(folder: Path) -> None:
     """
     if os.geteuid() != 0:
         subprocess.run(["chmod", "-R", "u+rwX", str(folder)], capture_output=True, check=False)
-    shutil.rmtree(folder)
+    shutil.rmtree(folder)  # path of this machine: links in it are not followed
 
 
 class ContainerNode(Backend):

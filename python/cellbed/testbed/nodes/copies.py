@@ -295,8 +295,6 @@ def open_below(root: int, path: PurePath, flags: int, mode: int = 0) -> int:
             break
     if ctypes.get_errno() == errno.ENOSYS:
         raise CellbedError("this kernel has no openat2(2), by which files of nodes are opened: use Linux 5.6 or newer")
-    if ctypes.get_errno() == errno.EXDEV:
-        raise OSError("links of /proc are not followed")
     raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(path))
 
 
