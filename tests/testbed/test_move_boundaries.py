@@ -48,8 +48,8 @@ while True:
             tried[-1].setblocking(False)
             tried[-1].connect_ex((address, port))
     for each in select.select([], tried, [], 0.1)[1]:
-        if each.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0:
-            print("connected", each.getpeername(), flush=True)
+        if each.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0 and each.getpeername() != each.getsockname():
+            print("connected", each.getpeername(), flush=True)  # and not to itself
     for each in tried:
         each.close()
 """
