@@ -24,7 +24,8 @@ MOST_FILES = 1_000_000
 MOST_BYTES = 16 << 30
 """Limits of one copy, against programs that would fill this machine's disk."""
 _OPENAT2 = 437
-_RESOLVE_NO_MAGICLINKS, _RESOLVE_IN_ROOT = 0x02, 0x10
+_RESOLVE = 0x02 | 0x10
+"""``RESOLVE_NO_MAGICLINKS`` and ``RESOLVE_IN_ROOT``."""
 _MOST_ATTEMPTS = 1000
 """The kernel gives up resolving ``..`` when some folder of the machine is renamed meanwhile (``EAGAIN``)."""
 _MOST_LINKS = 40
@@ -130,14 +131,14 @@ def pack(folder: int, names: Iterable[str] | None, archive: tarfile.TarFile) -> 
             if kind not in _TYPES:
                 raise OSError("a device, which does not move")
             member.type = _TYPES[kind]
-            if kind == stat.S_IFREG:
-                member.size = status.st_size
-                with Path(f"/proc/self/fd/{entry}").open("rb") as file:
-                    archive.addfile(member, file)
-                continue
             if kind == stat.S_IFLNK:
                 member.linkname = os.readlink("", dir_fd=entry)
-            archive.addfile(member)
+            if kind != stat.S_IFREG:
+                archive.addfile(member)
+                continue
+            member.size = status.st_size
+            with Path(f"/proc/self/fd/{entry}").open("rb") as file:
+                archive.addfile(member, file)
 
 
 def unpack(archive: tarfile.TarFile, folder: int) -> None:
@@ -203,12 +204,9 @@ def make_folder(root: int, path: PurePath, mode: int = 0o777, links: int = _MOST
     return open_below(root, path, os.O_PATH | os.O_DIRECTORY)
 
 
-_Entry = tuple[PurePosixPath, int, os.stat_result]
-
-
 def _walk(
     root: int, base: PurePath, waiting: list[PurePosixPath], problems: list[str] | None = None
-) -> Iterator[_Entry]:
+) -> Iterator[tuple[PurePosixPath, int, os.stat_result]]:
     """Yield files below a path, folders first: each with its path from there, an ``O_PATH`` descriptor and its status.
 
     waiting: paths from there to begin with; links are followed only at the path itself. problems: gets errors, which
@@ -280,10 +278,7 @@ def _copy_file(entry: int, status: os.stat_result, root: int, path: PurePath) ->
 
 def open_below(root: int, path: PurePath, flags: int, mode: int = 0) -> int:
     """Return a descriptor of a file below a root. Errors: ``OSError``; :class:`CellbedError` of too old a kernel."""
-    name, how = (
-        os.fsencode(path),
-        struct.pack("QQQ", flags | os.O_CLOEXEC, mode, _RESOLVE_IN_ROOT | _RESOLVE_NO_MAGICLINKS),
-    )
+    name, how = os.fsencode(path), struct.pack("QQQ", flags | os.O_CLOEXEC, mode, _RESOLVE)
     if b"\0" in name:
         raise OSError(f"{str(path)!a} has a zero character")
     arguments = ctypes.c_long(root), ctypes.c_char_p(name), ctypes.c_char_p(how), ctypes.c_size_t(len(how))
