@@ -198,9 +198,9 @@ def inside(place: Place, node: str, script: str) -> str:
 
 
 HOSTILE = {
-    "absolute": "mv /data/canary /kept; ln -s CANARY /data/canary",
-    "up": "mv /data/canary /kept; ln -s UP /data/canary",
-    "parent": "mv /data /kept; ln -s PARENT /data",
+    "absolute": "mv /data/canary /kept/; ln -s CANARY /data/canary",
+    "up": "mv /data/canary /kept/; ln -s UP /data/canary",
+    "parent": "mv /data /kept/; ln -s PARENT /data",
     "name": "for n in $(seq 0 99); do ln -s CANARY /data/canary/.cellbed-migration-$n; done",
 }
 """Scripts of a program whose container has the working folder ``/data/canary``."""
@@ -222,20 +222,21 @@ def test_links_of_a_container_lead_a_move_to_no_file_of_this_machine(
     victim = home if side == "source" else other
     script = HOSTILE[kind].replace("UP", "../" * 30 + str(canary)[1:]).replace("PARENT", str(canary.parent))
     inside(boxes, victim, script.replace("CANARY", str(canary)))
+    inside(boxes, home if side == "target" else other, "mkdir -p /kept/canary /kept/data/canary")  # for its return
     moved = boxes.run("migrate", "store", "--to", other, "--strategy", strategy)
     assert "Traceback" not in moved.stderr
     assert moved.returncode == 0 or kind != "name", moved.stderr
     for node in (home, other):
-        assert "secret" not in inside(boxes, node, "cat /data/canary/* /kept/* /only-here 2> /dev/null")
+        assert "secret" not in inside(boxes, node, "cat /data/canary/* /kept/*/* /only-here 2> /dev/null")
 
 
 def begin_anew(place: Place) -> tuple[str, str]:
     """Start the service once more, at the other container, with new folders; return its node and the other one."""
     before = place.servers()["store"]
     now = "edge-0" if before == "cloud-0" else "cloud-0"
-    inside(place, now, "rm -rf /data /kept; mkdir -p /data/canary")
+    inside(place, now, "rm -rf /data /kept; mkdir -p /data/canary /kept")
     migrate(place, "store", now, "redeploy")
-    inside(place, before, "rm -rf /data /kept; mkdir -p /data/canary")
+    inside(place, before, "rm -rf /data /kept; mkdir -p /data/canary /kept")
     return now, before
 
 
@@ -313,6 +314,13 @@ def test_a_container_does_not_see_the_images_of_a_move(boxes: Place) -> None:
         assert process.stdout.read() == ""
 
 
+def in_folder(place: Place, node: str, script: str) -> None:
+    """Run a script in the own folder of a node, as a program of it."""
+    folder = f"{place.record[1]['scratch']}/{node}"
+    done = place.run("exec", node, "--", "sh", "-c", f"mkdir -p {folder} && cd {folder} && {script}")
+    assert done.returncode == 0, done.stderr
+
+
 FOLDER_LINKS = {
     "folder": "rm -rf work && ln -s CANARY work",
     "name": "mkdir -p work; for n in $(seq 0 99); do ln -s CANARY .cellbed-migration-$n; done",
@@ -332,8 +340,7 @@ def test_links_in_the_folder_of_a_node_lead_a_move_to_no_other_file(
     )
     service = service.replace('= "sessions.py"', '= "work/sessions.py"').replace('= "state.py"', '= "work/state.py"')
     with standing(files(tmp_path), NODES.replace("150 ms", "5 ms") + service) as place:
-        done = place.run("exec", "edge-0", "--", "sh", "-c", FOLDER_LINKS[kind].replace("CANARY", str(canary)))
-        assert done.returncode == 0, done.stderr
+        in_folder(place, "edge-0", FOLDER_LINKS[kind].replace("CANARY", str(canary)))
         moved = place.run("migrate", "sessions", "--to", "edge-0", "--strategy", strategy)
         assert "Traceback" not in moved.stderr
         assert place.request("sessions:9000/kept", "here") == ""
@@ -350,8 +357,7 @@ def test_links_in_the_folder_of_a_node_lead_memory_that_moves_to_no_other_file(
     text = REDIS.replace("ready =", 'folder = "work"\ncopy_in = { "x.toml" = "work/x" }\nready =')
     with standing(tmp_path, CRIU_NODES + text) as place:
         for node in ("edge-0", "cloud-0"):
-            script = f"rm -rf kept; mv work kept 2> /dev/null; ln -s {canary} work"
-            assert place.run("exec", node, "--", "sh", "-c", script).returncode == 0
+            in_folder(place, node, f"rm -rf kept; mv work kept 2> /dev/null; ln -s {canary} work")
             moved = place.run("migrate", "store", "--to", "edge-0", "--strategy", strategy)
             assert "Traceback" not in moved.stderr
             assert redis(place, "PING") == "PONG"
