@@ -198,10 +198,10 @@ def inside(place: Place, node: str, script: str) -> str:
 
 
 HOSTILE = {
+    "name": "for n in $(seq 0 99); do ln -s CANARY /data/canary/.cellbed-migration-$n; done",
     "absolute": "mv /data/canary /kept/; ln -s CANARY /data/canary",
     "up": "mv /data/canary /kept/; ln -s UP /data/canary",
     "parent": "mv /data /kept/; ln -s PARENT /data",
-    "name": "for n in $(seq 0 99); do ln -s CANARY /data/canary/.cellbed-migration-$n; done",
 }
 """Scripts of a program whose container has the working folder ``/data/canary``."""
 

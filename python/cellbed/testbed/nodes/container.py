@@ -56,7 +56,7 @@ _START = """
   echo 0 2147483647 > /proc/sys/net/ipv4/ping_group_range; } 2> /dev/null
 disk=$1 store=.
 if [ "$disk" ]; then store=disk; fi
-options=nodev,lowerdir=lower,upperdir=$store/upper,workdir=$store/work
+options=lowerdir=lower,upperdir=$store/upper,workdir=$store/work
 if [ "$(id -u)" != 0 ]; then user="--user --map-root-user" options=$options,userxattr; fi
 exec unshare $user --mount --propagation private sh -c \
   'options=$1 disk=$2; shift 2
@@ -159,6 +159,8 @@ def _unpack(image: Image, root: Path, record: Record) -> None:
         if export.returncode != 0 or unpacking.returncode != 0:
             why = last_line(errors) or f"{image.engine} export ended with status {export.returncode}"
             raise ContainerError(f"cannot unpack the image '{image.reference}' into {images_folder()}: {why}")
+        # Containers have devices of their own; those of an image could be this machine's disks.
+        subprocess.run(["find", str(root), "-type", "b,c", "-delete"], check=True)
     finally:
         remove_export(image.engine, name)
 
