@@ -185,7 +185,8 @@ class TcpChannel:
         self.sent_bytes, self.control, self.rate_bps = 0, control, rate_bps
         self.on_link_ns = self._began_ns = 0
         self._source, self._target = source, target
-        self._connections, self._level = connections, level
+        self._level = level
+        self._options: dict[str, Any] = {"connections": connections, "control": control, "rate_bps": rate_bps}
         self._helpers: list[Helper] = []
         self._prepared: tuple[int, int, Helper, Helper] | None = None
 
@@ -232,21 +233,13 @@ class TcpChannel:
     ) -> Generator[None, None, tuple[Helper, Helper]]:
         """Connect, and start both programs: the generator's value. waits: the sender waits for a command."""
         try:
-            near, far = yield from connect(
-                self._source,
-                self._target,
-                connections=self._connections,
-                control=self.control,
-                rate_bps=self.rate_bps,
-            )
+            near, far = yield from connect(self._source, self._target, **self._options)
+            ends = (self._target, "receive", far, target), (self._source, "send", near, source)
             with contextlib.ExitStack() as stack:
                 for each in (*near, *far):
                     stack.callback(each.close)
-                for node, role, ends, file in (
-                    (self._target, "receive", far, target),
-                    (self._source, "send", near, source),
-                ):
-                    numbers = [each.fileno() for each in ends]
+                for node, role, connections, file in ends:
+                    numbers = [each.fileno() for each in connections]
                     config = {"role": role, "connections": numbers, "file": file, "level": self._level}
                     config |= {"waits": waits, "names": names}
                     self._helpers.append(Helper(node, _PROGRAM, config, descriptors=(*numbers, file)))

@@ -49,11 +49,10 @@ class PostCopy(Checkpoint):
     def prepare(self, move: Move, arrived: int) -> Waiting[socket.socket | None]:
         channel = move.channel
         try:
-            (near,), (far,) = yield from connect(
-                move.source, move.target, control=channel.control, rate_bps=channel.rate_bps
-            )
+            ends = yield from connect(move.source, move.target, control=channel.control, rate_bps=channel.rate_bps)
         except OSError as error:
             raise MigrationError(f"cannot connect for pages on demand: {error}") from error
+        (near,), (far,) = ends
         self.held.callback(near.close)
         with far:
             descriptors = (far.fileno(), arrived)
