@@ -47,6 +47,7 @@ lint-python:
 	$(VENV)/ruff check --quiet .
 	$(VENV)/mypy
 	$(VENV)/python scripts/doc_comments.py
+	$(VENV)/python scripts/node_paths.py
 	$(VENV)/lint-imports --no-logo --no-cache > /dev/null || $(VENV)/lint-imports --no-logo --no-cache
 	shellcheck scripts/*.sh .ci/run
 

@@ -300,7 +300,7 @@ def test_copies_never_reach_files_of_this_machine_or_its_kernel(tmp_path: Path, 
         assert record.scratch is not None
         assert stat.S_IMODE((Path(record.scratch) / "n" / "edge").stat().st_mode) == 0o700
         for path in ("/proc", "/proc/1/root", "/sys/kernel"):
-            with pytest.raises(OSError, match=r"in a file system of the kernel|links of /proc are not followed"):
+            with pytest.raises(OSError, match=r"in a file system of the kernel|levels of symbolic links"):
                 node.copy_out(path, tmp_path / "none")
         assert not (tmp_path / "none").exists()
     assert left(record) == []

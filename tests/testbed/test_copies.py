@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import os
 import socket
 import stat
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
 import pytest
 
-from cellbed.testbed.nodes.copies import MOST_BYTES, copy, read
+from cellbed.support.errors import CellbedError
+from cellbed.testbed.nodes import copies
+from cellbed.testbed.nodes.copies import MOST_BYTES, copy, new_folder, opened, pack, read, remove, unpack
 
 NAMES = [f"file{number}" for number in range(300)]
 # Replaces the folder ARGV[1]/d by a link to ARGV[2] and back, without end.
@@ -149,3 +153,86 @@ def test_a_file_copied_onto_itself_keeps_its_content(tmp_path: Path, node: Path)
     copy(("/", node / "other"), (str(node), PurePosixPath("/d/file0")))
     assert (node / "d" / "file0").read_text() == "of the node"
     assert read(str(node), PurePosixPath("/d/file0")) == b"of the node"
+
+
+def test_a_kernel_without_openat2_gets_one_error(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copies, "_OPENAT2", 100_000)  # a call that no kernel has
+    with pytest.raises(CellbedError, match=r"no openat2\(2\).*Linux 5\.6 or newer"):
+        read(str(node), PurePosixPath("/d/file0"))
+
+
+def folder(path: Path) -> int:
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def test_a_packed_folder_is_unpacked_with_its_kinds_owners_and_modes(tmp_path: Path, node: Path) -> None:
+    for name in NAMES[2:]:
+        (node / "d" / name).unlink()
+    (node / "d" / "link").symlink_to(tmp_path / "machine")
+    os.mkfifo(node / "d" / "pipe")
+    (node / "d" / "inner").mkdir(mode=0o700)
+    (node / "d" / "inner" / "program").write_text("x")
+    (node / "d" / "inner" / "program").chmod(0o4751)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(os.path.relpath(node / "d" / "socket"))
+    made, target = io.BytesIO(), tmp_path / "target"
+    target.mkdir()
+    with opened(folder(node / "d")) as source, opened(folder(target)) as there:
+        with tarfile.open(fileobj=made, mode="w") as archive:
+            pack(source, ["file0", "link", "pipe", "inner", "socket"], archive)
+        for _ in range(2):  # in place of those that are there
+            made.seek(0)
+            with tarfile.open(fileobj=made) as archive:
+                unpack(archive, there)
+    assert {each.name for each in target.iterdir()} == {"file0", "link", "pipe", "inner"}
+    assert (target / "link").readlink() == tmp_path / "machine"
+    assert (target / "pipe").is_fifo()
+    assert stat.S_IMODE((target / "inner").stat().st_mode) == 0o700
+    assert stat.S_IMODE((target / "inner" / "program").stat().st_mode) == 0o751
+
+
+def test_members_of_an_archive_are_written_below_the_folder_only(tmp_path: Path, node: Path) -> None:
+    def written(*members: tuple[str, bytes, str]) -> str:
+        made = io.BytesIO()
+        with tarfile.open(fileobj=made, mode="w") as archive:
+            for name, kind, link in members:
+                member = tarfile.TarInfo(name)
+                member.type, member.linkname, member.size = kind, link, 3 if kind == tarfile.REGTYPE else 0
+                archive.addfile(member, io.BytesIO(b"new") if member.size else None)
+        made.seek(0)
+        try:
+            with opened(folder(node / "d")) as there, tarfile.open(fileobj=made) as archive:
+                unpack(archive, there)
+        except OSError as error:
+            return str(error)
+        return ""
+
+    machine = str(tmp_path / "machine")
+    assert written(("file0", tarfile.SYMTYPE, f"{machine}/file0"), ("file0", tarfile.REGTYPE, "")) == ""
+    assert (node / "d" / "file0").read_text() == "new"
+    for link in (machine, "../../machine", "/"):
+        assert written(("out", tarfile.SYMTYPE, link), ("out/file1", tarfile.REGTYPE, "")) == ""
+    assert written((f"{machine}/file1", tarfile.REGTYPE, "")) == ""
+    for name, kind, link in (
+        ("../../machine/file2", tarfile.REGTYPE, ""),
+        ("hard", tarfile.LNKTYPE, f"{machine}/file2"),
+        ("device", tarfile.CHRTYPE, ""),
+    ):
+        assert "neither a file nor a folder nor a link" in written((name, kind, link))
+    (node / "d" / "planted").symlink_to(machine)
+    written(("planted/file3", tarfile.REGTYPE, ""))
+    assert {path.read_text() for path in (tmp_path / "machine").iterdir()} == {"of the machine"}
+
+
+def test_what_a_program_puts_in_place_of_a_folder_is_removed_without_following_it(tmp_path: Path, node: Path) -> None:
+    with opened(folder(node)) as parent:
+        with new_folder(parent, "new") as new:
+            os.mkdir("inner", dir_fd=new)
+            (node / "new").rename(node / "moved")
+            (node / "new").symlink_to(tmp_path / "machine")
+        assert not (node / "new").is_symlink()
+        assert not list((node / "moved").iterdir())
+        (node / "d" / "link").symlink_to(tmp_path / "machine")
+        remove(parent, "d")
+        assert not (node / "d").exists()
+    assert len(list((tmp_path / "machine").iterdir())) == len(NAMES)

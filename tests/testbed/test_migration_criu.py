@@ -451,6 +451,57 @@ def test_a_killed_program_is_reported_and_lives_at_one_place_at_most(restarting:
     assert left_of_moves(restarting) == []
 
 
+KILLED = {
+    "prepare": ("hold", "dump"),
+    "transfer": ("send", "receive", "hold", "dump"),
+    "restore": ("hold", "dump"),
+    "pages": ("pages", "hold", "dump"),
+}
+"""Roles of the programs of a move, by phases in which they run."""
+
+
+@pytest.mark.slow
+@needs_criu
+@needs_redis
+@pytest.mark.parametrize(("phase", "role"), [(phase, role) for phase, roles in KILLED.items() for role in roles])
+def test_redis_goes_on_at_one_node_when_a_program_of_the_move_is_killed(
+    restarting: Place, phase: str, role: str
+) -> None:
+    if node_of_store(restarting) != "cloud-0":
+        assert restarting.run("migrate", "store", "--to", "cloud-0", "--strategy", "stop-and-copy").returncode == 0
+    fill(restarting)
+    before = playing(restarting, role)
+    # A copy that dies once it serves takes its connections and its memory with it.
+    with writing(restarting) if phase in ("prepare", "transfer") else contextlib.nullcontext():
+        moving, _ = moving_in_phase(restarting, phase)
+        while moving.poll() is None and not (found := playing(restarting, role) - before):
+            pass
+        for each in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
+        _, errors = moving.communicate()
+        has_moved = moving.returncode == 0
+        assert "Traceback" not in errors
+        assert node_of_store(restarting) == ("edge-0" if has_moved else "cloud-0"), errors
+    assert redis(restarting, "DBSIZE") >= "20000" or (has_moved and role == "hold")
+    assert left_of_moves(restarting) == []
+    assert ":6379" not in restarting.left_at("cloud-0" if has_moved else "edge-0")
+
+
+def playing(place: Place, role: str) -> set[int]:
+    """Processes of moves that play a role."""
+    found = descendants(place.record[1]["process"])
+    return {each for each, words in found.items() if f'"role": "{role}"'.encode() in words}
+
+
+def node_of_store(place: Place) -> str:
+    """The node of the store, once it is ready."""
+    deadline = time.monotonic() + 60
+    while (node := place.servers().get("store")) is None:
+        assert time.monotonic() < deadline, "the store is not ready"
+    return node
+
+
 @pytest.mark.slow
 @needs_criu
 @needs_redis

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -18,6 +18,7 @@ from typing import IO, Any, Protocol
 from cellbed.support.errors import CellbedError
 from cellbed.support.prctl import die_with_parent
 
+_MOST_SOCKETS = 64
 _PASSES = 100
 """How often processes are looked for that have begun meanwhile."""
 
@@ -148,6 +149,7 @@ def spawn(
     stderr: int | IO[Any] | None = None,
     own_session: bool = True,
     keep_capabilities: bool = False,
+    descriptors: Collection[int] = (),
 ) -> subprocess.Popen[bytes]:
     """Start `command` at `place`; it dies with the calling process.
 
@@ -155,6 +157,7 @@ def spawn(
     own_session: detach it from the terminal, so that Ctrl-C reaches the caller alone. Else a SIGINT that the
     caller ignores is ignored by the command, too.
     keep_capabilities: let the program keep its capabilities in the user namespace (a nested shell needs them).
+    descriptors: open ones that the program gets.
     Errors: ``OSError`` or ``subprocess.SubprocessError`` when a namespace or cgroup cannot be entered.
 
     The caller must be single-threaded: the child enters its namespaces between fork and exec.
@@ -185,6 +188,7 @@ def spawn(
             stderr=stderr,
             start_new_session=own_session,
             preexec_fn=enter,
+            pass_fds=descriptors,
         )
     except subprocess.SubprocessError:
         os.close(told)
@@ -196,33 +200,38 @@ def spawn(
             os.close(told)
 
 
-def listener(place: Place | None, address: tuple[str, int], backlog: int = 128) -> socket.socket:
-    """Return a TCP socket that listens in the namespaces of `place`, where a child that ends at once makes it.
+def sockets_at(place: Place, make: Callable[[], Sequence[socket.socket]]) -> list[socket.socket]:
+    """Return sockets made in the namespaces of a place: a child that ends at once makes them.
 
-    The caller must be single-threaded. Errors: ``OSError``.
+    Errors: ``OSError``. The caller must be single-threaded.
     """
-    if place is None:
-        return socket.create_server(address, backlog=backlog)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
         child = os.fork()
         if child == 0:
             try:
                 place.enter()
-                made = socket.create_server(address, backlog=backlog)
-                socket.send_fds(theirs, [b"ok"], [made.fileno()])
+                made = make()
+                socket.send_fds(theirs, [b"ok"], [each.fileno() for each in made])
             except BaseException as error:
                 theirs.send(str(error).encode(errors="replace")[:2000])
             finally:
                 os._exit(0)
         theirs.close()
         try:
-            answer, descriptors, _, _ = socket.recv_fds(ours, 1 << 16, 1)
+            answer, descriptors, _, _ = socket.recv_fds(ours, 2000, _MOST_SOCKETS)
         finally:
             os.waitpid(child, 0)
     if not descriptors:
         raise OSError(answer.decode(errors="replace") or "its child was killed")
-    return socket.socket(fileno=descriptors[0])
+    return [socket.socket(fileno=each) for each in descriptors]
+
+
+def listener(place: Place | None, address: tuple[str, int], backlog: int = 128) -> socket.socket:
+    """Return a TCP socket that listens in the namespaces of `place`, by default here. Errors: ``OSError``."""
+    if place is None:
+        return socket.create_server(address, backlog=backlog)
+    return sockets_at(place, lambda: [socket.create_server(address, backlog=backlog)])[0]
 
 
 @contextlib.contextmanager

@@ -1,29 +1,33 @@
 """The channel of a migration: files from source to target as ordinary TCP traffic over the emulated links.
 
 Two programs (:mod:`~cellbed.testbed.migration.transfer`) run in the nodes' network namespaces and control groups, of
-other machines in the namespaces through which their packets come.
+other machines in the namespaces through which their packets come. They inherit connections that this process has made.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import select
-import shutil
+import socket
+import struct
 import subprocess
 import sys
 import time
 from collections.abc import Generator, Mapping, Sequence
-from pathlib import Path
+from ipaddress import IPv4Address
 from typing import Any
 
-from cellbed.testbed.machine.process import kill, spawn
+from cellbed.testbed.machine.process import kill, sockets_at, spawn
 from cellbed.testbed.machine.state import RUN_VARIABLE
 from cellbed.testbed.migration.strategy import MigrationError, Steps
+from cellbed.testbed.migration.transfer import PATIENCE_S, STALL_S, prepare
 from cellbed.testbed.nodes.backend import Backend
 
 _PROGRAM = "cellbed.testbed.migration.transfer"
+_ATTACH_FILTER = 26
 
 
 class Helper:
@@ -33,8 +37,11 @@ class Helper:
     process: the program. events: what it has printed. failure: its ``error``, or why it has ended.
     """
 
-    def __init__(self, node: Backend, module: str, config: Mapping[str, Any], *, descriptors: tuple[int, ...] = ()):
-        """Start it. module: of cellbed; config: its argument, as JSON. Errors: ``OSError``."""
+    def __init__(self, node: Backend, module: str, config: Mapping[str, Any], *, descriptors: Sequence[int] = ()):
+        """Start it. module: of cellbed; config: its argument, as JSON. descriptors: it inherits them.
+
+        Errors: ``OSError``.
+        """
         self.name, self.node = module.rpartition(".")[2], node.name
         self.events: list[dict[str, Any]] = []
         self._rest = b""
@@ -47,6 +54,7 @@ class Helper:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             keep_capabilities=True,
+            descriptors=descriptors,
         )
 
     def command(self, **command: Any) -> None:
@@ -96,19 +104,78 @@ class Helper:
         self.process.stdout.close()
 
 
+def connect(
+    source: Backend, target: Backend, *, connections: int = 1, control: str | None = None, rate_bps: int | None = None
+) -> Generator[None, None, tuple[list[socket.socket], list[socket.socket]]]:
+    """Connect two nodes, or the namespaces before them, over the emulated links; both ends are the generator's value.
+
+    Nobody else can connect meanwhile: the kernel drops packets to the listening sockets that are not from the address
+    and port of the other end, so that they look closed and no flood fills their queues. control, rate_bps: of all
+    connections, as of :class:`TcpChannel`. Errors: :class:`MigrationError`, ``OSError``.
+    """
+    with contextlib.ExitStack() as stack:
+        ends: list[list[socket.socket]] = []
+        for node in (source, target):
+            address = node.setup.addresses[0].partition("/")[0]
+
+            def bound(address: str = address) -> list[socket.socket]:
+                made = [socket.socket(socket.AF_INET, socket.SOCK_STREAM) for _ in range(connections)]
+                for each in made:
+                    each.bind((address, 0))
+                return made
+
+            ends.append(sockets_at(node.place or node.setup.place, bound))
+            for each in ends[-1]:
+                stack.callback(each.close)
+                each.setblocking(False)
+            yield
+        near, listening = ends
+        for one, listener in zip(near, listening, strict=True):
+            prepare(one, control=control, rate_bps=rate_bps and rate_bps // connections)
+            accept_only(listener, *one.getsockname())
+            listener.listen(1)
+            one.connect_ex(listener.getsockname())
+        far: list[socket.socket] = []
+        deadline = time.monotonic() + STALL_S
+        while len(far) < connections or len(select.select([], near, [], 0)[1]) < connections:
+            with contextlib.suppress(BlockingIOError):
+                while len(far) < connections:
+                    far.append(listening[len(far)].accept()[0])
+                    stack.callback(far[-1].close)
+            if error := max(one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) for one in near):
+                raise MigrationError(f"{source.name} cannot connect to {target.name}: {os.strerror(error)}")
+            if time.monotonic() > deadline:
+                raise MigrationError(f"{source.name} cannot connect to {target.name}: timed out")
+            yield
+        stack.pop_all()
+        for listener in listening:
+            listener.close()
+        return near, far
+
+
+def accept_only(listener: socket.socket, address: str, port: int) -> None:
+    """Have the kernel drop packets of all other ends (socket(7), ``SO_ATTACH_FILTER``; linux/filter.h)."""
+    of_network_header, drop = 0xFFF00000, (0x06, 0, 0, 0)
+    program = [
+        *((0x20, 0, 0, of_network_header + 12), (0x15, 0, 3, int(IPv4Address(address)))),  # the source address
+        *((0x28, 0, 0, 0), (0x15, 0, 1, port), (0x06, 0, 0, 0xFFFFFFFF), drop),  # the source port
+    ]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in program))
+    pointer = struct.pack("HP", len(program), ctypes.addressof(code))
+    listener.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, pointer)
+
+
 class TcpChannel:
     """A :class:`~cellbed.testbed.migration.strategy.Channel` between two nodes, or the namespaces before them.
 
-    address: of the target's namespace. connections: number of TCP connections. control: name of their congestion
-    control for the kernel; ``None``: that of the source. level: of zstd; 0: not compressed. rate_bps: limit of all
-    connections.
+    connections: number of TCP connections. control: name of their congestion control for the kernel; ``None``: that of
+    the source. level: of zstd; 0: not compressed. rate_bps: limit of all connections.
     """
 
     def __init__(
         self,
         source: Backend,
         target: Backend,
-        address: str,
         *,
         connections: int = 1,
         control: str | None = None,
@@ -118,50 +185,42 @@ class TcpChannel:
         self.sent_bytes, self.control, self.rate_bps = 0, control, rate_bps
         self.on_link_ns = self._began_ns = 0
         self._source, self._target = source, target
-        self._config = {
-            "address": address,
-            "connections": connections,
-            "control": control,
-            "level": level,
-            "rate_bps": rate_bps,
-        }
+        self._level = level
+        self._options: dict[str, Any] = {"connections": connections, "control": control, "rate_bps": rate_bps}
         self._helpers: list[Helper] = []
-        self._prepared: tuple[Path, Path, Helper, Helper] | None = None
+        self._prepared: tuple[int, int, Helper, Helper] | None = None
 
-    def prepare(self, source: Path, target: Path) -> Steps:
-        """Start the programs for the next :meth:`send`, of these files, and connect them: it then loses no time.
+    def prepare(self, source: int, target: int) -> Steps:
+        """Connect, and start the programs for the next :meth:`send`, of these files: it then loses no time.
 
         Errors: :class:`MigrationError`.
         """
-        self._prepared = source, target, *(yield from self._connected(source, target, waits=True))
+        self._prepared = source, target, *(yield from self._start(source, target, waits=True))
 
-    def send(self, source: Path, target: Path, names: Sequence[str] | None = None) -> Steps:
-        """Send a file, or the files of a folder, and write them as `target`; see ``Channel``."""
-        is_there = target.exists()
+    def send(self, source: int, target: int, names: Sequence[str] | None = None) -> Steps:
+        """Send a file, or the files of a folder; see ``Channel``."""
         try:
             if self._prepared is not None and self._prepared[:2] == (source, target):
                 receiver, sender = self._prepared[2:]
                 sender.command()
             else:
-                receiver, sender = yield from self._connected(source, target, waits=False, names=names)
+                receiver, sender = yield from self._start(source, target, names=names)
             self._prepared = None
             before = self.sent_bytes
+            deadline = time.monotonic() + PATIENCE_S
             while not receiver.next("received"):
-                self.sent_bytes = before + (self._sent(sender) or self.sent_bytes - before)
+                if (sent := self._sent(sender)) is not None:
+                    self.sent_bytes, deadline = before + sent, time.monotonic() + PATIENCE_S
+                if time.monotonic() > deadline:
+                    raise MigrationError(f"{self._source.name}: nothing has been sent for {PATIENCE_S} s")
                 yield
             received_ns = time.monotonic_ns()
             while sender.process.poll() is None:
                 yield
             self.sent_bytes = before + (self._sent(sender) or self.sent_bytes - before)
             self.on_link_ns += received_ns - self._began_ns
-        except BaseException:
+        finally:
             self.close()
-            if not is_there:
-                shutil.rmtree(target, ignore_errors=True)
-                with contextlib.suppress(OSError):
-                    target.unlink()
-            raise
-        self.close()
 
     def close(self) -> None:
         """End what still runs."""
@@ -169,28 +228,28 @@ class TcpChannel:
             helper.close()
         self._helpers.clear()
 
-    def _connected(
-        self, source: Path, target: Path, *, waits: bool, names: Sequence[str] | None = None
+    def _start(
+        self, source: int, target: int, *, waits: bool = False, names: Sequence[str] | None = None
     ) -> Generator[None, None, tuple[Helper, Helper]]:
-        """Start both programs: the generator's value. waits: the sender connects, and waits for a command."""
-        config = {**self._config, "folder": source.is_dir(), "waits": waits}
-        receiver = self._start(self._target, {**config, "role": "receive", "path": str(target)})
-        while (port := receiver.next("port")) is None:
-            yield
-        sender = self._start(
-            self._source, {**config, "role": "send", "path": str(source), "names": names, "port": port}
-        )
-        while waits and not sender.next("connected"):
-            yield
-        return receiver, sender
-
-    def _start(self, node: Backend, config: Mapping[str, Any]) -> Helper:
+        """Connect, and start both programs: the generator's value. waits: the sender waits for a command."""
         try:
-            helper = Helper(node, _PROGRAM, config)
+            near, far = yield from connect(self._source, self._target, **self._options)
+            ends = (self._target, "receive", far, target), (self._source, "send", near, source)
+            with contextlib.ExitStack() as stack:
+                for each in (*near, *far):
+                    stack.callback(each.close)
+                for node, role, connections, file in ends:
+                    numbers = [each.fileno() for each in connections]
+                    config = {"role": role, "connections": numbers, "file": file, "level": self._level}
+                    config |= {"waits": waits, "names": names}
+                    self._helpers.append(Helper(node, _PROGRAM, config, descriptors=(*numbers, file)))
         except OSError as error:
-            raise MigrationError(f"{node.name}: cannot start the transfer: {error}") from error
-        self._helpers.append(helper)
-        return helper
+            raise MigrationError(f"cannot start the transfer: {error}") from error
+        receiver, sender = self._helpers[-2:]
+        for helper in (receiver, sender):
+            while waits and not helper.next("ready"):
+                yield
+        return receiver, sender
 
     def _sent(self, sender: Helper) -> int | None:
         """Return the bytes that a sender has sent so far, if it has reported more. It may have ended after the last."""

@@ -12,7 +12,6 @@ import contextlib
 import ctypes
 import functools
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -20,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO, Any, TypeVar
 
 from cellbed.runformat.events import Journal
@@ -36,6 +35,7 @@ from cellbed.testbed.migration.strategy import MigrationError, Move, Steps, Stra
 from cellbed.testbed.nodes.agent import children, descendants, ports_in_use
 from cellbed.testbed.nodes.backend import Backend, Setup
 from cellbed.testbed.nodes.container import INIT, Executed
+from cellbed.testbed.nodes.copies import names_in, opened, read, remove
 from cellbed.testbed.nodes.namespace import NamespaceNode
 from cellbed.testbed.programs.unmodified import Command, UnmodifiedProgram
 
@@ -45,6 +45,7 @@ _RESTORE = ("--tcp-established", "--manage-cgroups=ignore", "--file-locks")
 _PATIENCE_S = 60.0
 """Of an end of CRIU that must be awaited, since the program would be damaged without it."""
 _PROBE_S = 20.0
+_LONGEST_LOG = 64 << 20
 _PIDFD_GETFD = 438
 """The number of pidfd_getfd(2), the same on all architectures."""
 _TCP_REPAIR = 19
@@ -89,7 +90,8 @@ class Checkpoint(Strategy):
         self.helpers: list[Helper] = []
         self._dump: Helper | None = None
         self._stopped: list[int] = []
-        self._arriving: list[Path] = []
+        self._arriving: tuple[int, list[str]] = -1, []
+        self.held = contextlib.ExitStack()
 
     @classmethod
     def lacks(cls) -> str | None:
@@ -103,36 +105,46 @@ class Checkpoint(Strategy):
         if move.states.is_connected(move.program.name):
             raise MigrationError(f"CRIU cannot move the connection of {move.app} to CELLBED_STATE: use 'state'")
         work = move.program.command.folder or ""
-        folder, seen = move.source.seen_at(work), move.source.inside(work)
-        there, there_seen = move.target.seen_at(work), move.target.inside(work)
-        arrived = move.target_folder / "images"
+        seen, there_seen = move.source.inside(work), move.target.inside(work)
+        try:
+            folder = self.held.enter_context(opened(move.source.open_folder(work)))
+            there = self.held.enter_context(opened(move.target.open_folder(work, make=True)))
+        except OSError as error:
+            raise MigrationError(f"the folder of {move.program.name}: {error}") from error
         home = process.home if isinstance(process, Restored) else seen
-        there.mkdir(parents=True, exist_ok=True)
         images = move.folder / "images"
-        images.mkdir()
+        saved, arrived = self.folders(move, images.name)
         root = root_of(process)
         with move.phase("prepare"):
+            inherited = external_files(root)
+            for each in inherited.values():
+                self.held.callback(os.close, each)
             holder = self.start(
                 move.target,
+                (arrived, *inherited.values()),
                 role="hold",
+                images=arrived,
+                inherited=inherited,
                 inside=move.target.first_process,
                 first=str(INIT),
                 last_id=_unused(root),
                 bind=(there_seen, home) if there_seen != home else None,
             )
-            inherited = external_files(root)
-            external = [option for _, name in inherited for option in ("--external", name)]
+            external = [option for name in inherited for option in ("--external", name)]
             pages = yield from self.prepare(move, arrived)
             options = [*_DUMP, *external]
             dump = self.start(
                 move.source,
+                () if pages is None else (pages.fileno(),),
                 role="dump",
                 inside=move.source.first_process,
                 process=root,
                 folder=str(move.folder),
                 options=options,
-                pages=pages,
+                pages=None if pages is None else pages.fileno(),
             )
+            if pages is not None:
+                pages.close()
             self._dump = dump
             yield from wait(dump, "ready")
             yield from wait(holder, "ready")
@@ -140,7 +152,7 @@ class Checkpoint(Strategy):
             if in_use := {*tcp} & move.ports | {*udp} & move.udp_ports:
                 raise MigrationError(f"port {min(in_use)} of {move.target.name} is in use already")
         tracking = yield from self.rounds(move, dump)
-        yield from move.channel.prepare(images, arrived)
+        yield from move.channel.prepare(saved, arrived)
         begin_ns = time.monotonic_ns()
         with move.phase("snapshot") as found:
             _filter(move, move.source, _LOCKED)
@@ -151,21 +163,22 @@ class Checkpoint(Strategy):
             moves = dict(zip(move.source_addresses, move.target_addresses, strict=True))
             files.write_bytes(moved_addresses(files.read_bytes(), moves))
             found["snapshot_bytes"] = sum(each.stat().st_size for each in images.iterdir())
-            names = [] if seen == "/" else files_that_move(move, self._stopped, folder, home)
+            # Namespaces share absolute folders.
+            is_shared = seen == "/" or (work.startswith("/") and not move.source.own_files)
+            names = [] if is_shared else files_that_move(move, self._stopped, folder, home)
         with move.phase("transfer"):
-            yield from move.channel.send(images, arrived)
+            yield from move.channel.send(saved, arrived)
             if names:
-                self._arriving = [there / name for name in names if not (there / name).exists()]
+                self._arriving = there, [name for name in names if name not in names_in(there)]
                 yield from move.channel.send(folder, there, names)
         with move.phase("restore"):
             options = [*_RESTORE, *(yield from self.before_restore())]
             # Restored sockets announce themselves, and clients would reset connections from an unknown address.
             _filter(move, move.target, _LOCKED)
-            holder.command(images=str(arrived), options=options, inherited=inherited)
+            holder.command(options=options)
             if (yield from wait(holder, "done")):
-                raise MigrationError(
-                    f"criu cannot restore {move.app} at {move.target.name}: {_log(arrived, 'restore')}"
-                )
+                why = _log(f"/proc/self/fd/{arrived}", "restore")
+                raise MigrationError(f"criu cannot restore {move.app} at {move.target.name}: {why}")
             restored = Restored(holder.process, _newest_child(holder.process.pid), home)
             self.after_restore()
             move.adopt(restored)
@@ -187,8 +200,9 @@ class Checkpoint(Strategy):
         for socket_there in sockets:
             socket_there.close()
         _filter(move, move.source, _SILENT)
+        for name in names:  # or those that end there would be back with the program
+            remove(folder, name)
         self._close()
-        _remove(*(folder / name for name in names))  # or those that end there would be back with the program
 
     def undo(self, move: Move) -> None:
         for helper in self.helpers:
@@ -199,9 +213,9 @@ class Checkpoint(Strategy):
             self._dump.close_input()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._dump.process.wait(_PATIENCE_S)
+        for name in self._arriving[1]:
+            remove(self._arriving[0], name)
         self._close()
-        with contextlib.suppress(OSError):  # the node has ended
-            _remove(*self._arriving)
         if self._stopped:
             with contextlib.suppress(CellbedError):
                 _filter(move, move.source, ())
@@ -215,8 +229,15 @@ class Checkpoint(Strategy):
         """Return a limit of this machine that prevents the strategy, with the remedy."""
         return None
 
-    def prepare(self, move: Move, arrived: Path) -> Waiting[dict[str, Any] | None]:
-        """Start what fetches pages on demand; return the *pages* of the program that dumps."""
+    def folders(self, move: Move, name: str) -> tuple[int, int]:
+        """Make folders for images, here and at the target; return their descriptors. Errors: ``OSError``."""
+        (move.folder / name).mkdir()
+        os.mkdir(name, dir_fd=move.target_folder)
+        here = self.held.enter_context(opened(os.open(move.folder / name, os.O_RDONLY)))
+        return here, self.held.enter_context(opened(os.open(name, os.O_RDONLY, dir_fd=move.target_folder)))
+
+    def prepare(self, move: Move, arrived: int) -> Waiting[socket.socket | None]:
+        """Start what fetches pages on demand; return the connection of the program that dumps."""
         yield from ()
         return None
 
@@ -237,10 +258,13 @@ class Checkpoint(Strategy):
         """Wait until the copy needs the source no more."""
         yield from ()
 
-    def start(self, node: Backend, **config: Any) -> Helper:
-        """Start the program that runs CRIU for a node, in a role. Errors: :class:`MigrationError`."""
+    def start(self, node: Backend, descriptors: Sequence[int], **config: Any) -> Helper:
+        """Start the program that runs CRIU for a node, in a role. descriptors: that it gets.
+
+        Errors: :class:`MigrationError`.
+        """
         try:
-            helper = Helper(node, _PROGRAM, {**config, "criu": asdict(find_criu())})
+            helper = Helper(node, _PROGRAM, {**config, "criu": asdict(find_criu())}, descriptors=descriptors)
         except OSError as error:
             raise MigrationError(f"{node.name}: cannot start CRIU: {error}") from error
         self.helpers.append(helper)
@@ -254,12 +278,13 @@ class Checkpoint(Strategy):
                 return
             yield
         if status != 0 or self.on_demand:
-            raise MigrationError(f"criu cannot dump the program: {_log(images, verb)}")
+            raise MigrationError(f"criu cannot dump the program: {_log(str(images), verb)}")
 
     def _close(self) -> None:
         for helper in self.helpers:
             helper.close()
         self.helpers.clear()
+        self.held.close()
 
 
 def wait(helper: Helper, key: str) -> Waiting[Any]:
@@ -317,30 +342,30 @@ def _state(process: int) -> str:
     return status.rpartition(")")[2].split()[0]
 
 
-def external_files(root: int) -> list[tuple[str, str]]:
-    """Return the open files of a program that lie on no mount of its own, such as its output: path on this machine,
-    and name for CRIU."""
-    found = {}
+def external_files(root: int) -> dict[str, int]:
+    """Return the open files of a program that lie on no mount of its own, such as its output: by their names for CRIU
+    descriptors of this process, since a path could lead elsewhere."""
+    found: dict[str, int] = {}
     for process in descendants(root):
         folder = Path(f"/proc/{process}")
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError), opened(os.pidfd_open(process)) as owner:
             mounts = {line.split()[0] for line in (folder / "mountinfo").read_text(encoding="utf-8").splitlines()}
             for link in (folder / "fd").iterdir():
-                path = str(link.readlink())
                 details = (folder / "fdinfo" / link.name).read_text(encoding="utf-8").split()
                 mount = details[details.index("mnt_id:") + 1]
-                if path.startswith("/") and mount not in mounts:
-                    found[f"file[{int(mount):x}:{link.stat().st_ino:x}]"] = path
-    return [(path, name) for name, path in found.items()]
+                name = f"file[{int(mount):x}:{link.stat().st_ino:x}]"
+                if str(link.readlink()).startswith("/") and mount not in mounts and name not in found:
+                    found[name] = _take(owner, int(link.name))
+    return found
 
 
-def files_that_move(move: Move, processes: Sequence[int], folder: Path, home: str) -> list[str]:
+def files_that_move(move: Move, processes: Sequence[int], folder: int, home: str) -> list[str]:
     """Return the names in the folder of a program that move with it: all; or, if another program of either node has the
     folder, too, those of files and folders that it has open. home: the folder, as its processes see it.
 
     Errors: :class:`MigrationError` of a name that is another program's, too.
     """
-    everything = sorted(each.name for each in folder.iterdir() if not each.name.startswith(".cellbed-migration-"))
+    everything = sorted(each for each in names_in(folder) if not each.startswith(".cellbed-migration-"))
     assert isinstance(move.program, UnmodifiedProgram)
     sharing = [each for each in move.neighbours if each.shares(move.program.command)]
     if not sharing:
@@ -376,18 +401,18 @@ def taken(process: int, is_wanted: Callable[[str], bool]) -> Iterator[int]:
 
     Errors: ``OSError``.
     """
-    library = ctypes.CDLL(None, use_errno=True)
-    opened = os.pidfd_open(process)
-    try:
+    with opened(os.pidfd_open(process)) as owner:
         for link in Path(f"/proc/{process}/fd").iterdir():
             with contextlib.suppress(FileNotFoundError):
                 if is_wanted(str(link.readlink())):
-                    found = library.syscall(_PIDFD_GETFD, opened, int(link.name), 0)
-                    if found < 0:
-                        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-                    yield found
-    finally:
-        os.close(opened)
+                    yield _take(owner, int(link.name))
+
+
+def _take(owner: int, number: int) -> int:
+    found: int = ctypes.CDLL(None, use_errno=True).syscall(_PIDFD_GETFD, owner, number, 0)
+    if found < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return found
 
 
 def _silenced_sockets(processes: Sequence[int]) -> list[socket.socket]:
@@ -428,19 +453,11 @@ def _filter(move: Move, node: Backend, dropped: Sequence[str]) -> None:
         run(["nft", "-f", "-"], text=f"table {name}\ndelete table {name}\n{again}", place=node.place)
 
 
-def _log(folder: Path, verb: str) -> str:
+def _log(folder: str, verb: str) -> str:
     try:
-        return refusal((folder / f"{verb}.log").read_text(encoding="utf-8", errors="replace"))
+        return refusal(read(folder, PurePath(f"{verb}.log"), _LONGEST_LOG).decode(errors="replace"))
     except OSError:
         return "it has written no log"
-
-
-def _remove(*paths: Path) -> None:
-    for path in paths:
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
 
 
 @functools.cache
@@ -466,11 +483,11 @@ def _lacking(strategy: type[Checkpoint]) -> str | None:
 def _try(strategy: Checkpoint, folder: Path) -> None:
     """Move a program that sleeps, in the namespaces of this process. Errors: :class:`CellbedError`, ``OSError``."""
     place = Place(network_namespace="/proc/self/ns/net")
-    source, target = (NamespaceNode(Setup(f"trial-{end}", place)) for end in ("source", "target"))
+    address = ("127.0.0.1", "::1")
+    source, target = (NamespaceNode(Setup(f"trial-{end}", place, addresses=address)) for end in ("source", "target"))
     command = Command("trial", "trial", ("sleep", "1000"), folder=str(folder / "work"))
     (folder / "work").mkdir()
     program = UnmodifiedProgram(command, source, folder)
-    address = ("127.0.0.1", "::1")
     for name in ("source", "target"):
         (folder / name).mkdir()
     settings: dict[str, Any] = {"strategy": "trial", "compression": 0, "rate": None, "congestion_control": None}
@@ -486,8 +503,8 @@ def _try(strategy: Checkpoint, folder: Path) -> None:
         ports=frozenset(),
         udp_ports=frozenset(),
         folder=folder / "source",
-        target_folder=folder / "target",
-        channel=TcpChannel(source, target, address[0]),
+        target_folder=os.open(folder / "target", os.O_RDONLY),
+        channel=TcpChannel(source, target),
         states=StateSockets(folder),
         account=Account(table, 0, "source", Journal(folder)),
         neighbours=(),
@@ -512,3 +529,4 @@ def _try(strategy: Checkpoint, folder: Path) -> None:
             move.started.crash()
         move.channel.close()
         move.states.close()
+        os.close(move.target_folder)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import pkgutil
-import shutil
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ from cellbed.testbed.migration.own_service import OwnService
 from cellbed.testbed.migration.state_sockets import VARIABLE, StateSockets
 from cellbed.testbed.migration.strategy import MigrationError, Move, Strategy
 from cellbed.testbed.nodes.backend import Backend
+from cellbed.testbed.nodes.copies import new_folder, opened
 from cellbed.testbed.plan import Plan
 from cellbed.testbed.programs.balancing import Balancing, Redirection
 from cellbed.testbed.programs.supervise import Program, Supervisor
@@ -219,9 +221,12 @@ class Migrations:
             switched.append(move.started)
 
         move.redirect = redirect
+        stack = contextlib.ExitStack()
+        store = stack.enter_context(opened(move.target.open_store()))
         try:
-            for folder in (move.folder, move.target_folder):
-                folder.mkdir()
+            here = stack.enter_context(opened(os.open(self._folder, os.O_RDONLY)))
+            stack.enter_context(new_folder(here, move.folder.name))
+            move.target_folder = stack.enter_context(new_folder(store, f".cellbed-migration-{active.number}"))
             for _ in strategy.move(move):
                 self._check(move, bool(switched))
                 yield
@@ -242,8 +247,7 @@ class Migrations:
         finally:
             account |= {"bytes": move.channel.sent_bytes, **({"facts": move.facts} if move.facts else {})}
             move.channel.close()
-            for folder in (move.folder, move.target_folder):
-                shutil.rmtree(folder, ignore_errors=True)
+            stack.close()
         self._arrive(move)
 
     def _arrive(self, move: Move) -> None:
@@ -268,7 +272,6 @@ class Migrations:
         active.account.content["ports"] = sorted({*tcp, *udp})
         here, there = self._plan.node(source), self._plan.node(table.to)
         control = table.congestion_control
-        name = f".cellbed-migration-{active.number}"
         return Move(
             app=table.app,
             table=table,
@@ -279,13 +282,11 @@ class Migrations:
             target_addresses=(str(there.ipv4), str(there.ipv6)),
             ports=frozenset(tcp),
             udp_ports=frozenset(udp),
-            folder=self._folder / name.lstrip("."),
-            # What arrives for a program on another machine reaches it by its socket.
-            target_folder=target.seen_at(name) if target.place is not None else self._folder / f"{name[1:]}-target",
+            folder=self._folder / f"migration-{active.number}",
+            target_folder=-1,
             channel=TcpChannel(
                 self._nodes[source],
                 target,
-                target.setup.addresses[0].partition("/")[0],
                 connections=table.connections,
                 control=None if control is None else self._names.get(control, name_of(control)),
                 level=table.compression,

@@ -10,11 +10,10 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import socket
 import time
-from pathlib import Path
-from typing import Any
 
-from cellbed.testbed.migration.channel import Helper
+from cellbed.testbed.migration.channel import Helper, connect
 from cellbed.testbed.migration.checkpoint import Checkpoint, Waiting, taken, wait
 from cellbed.testbed.migration.strategy import MigrationError, Move, Steps
 from cellbed.testbed.migration.transfer import STALL_S
@@ -33,7 +32,6 @@ class PostCopy(Checkpoint):
     def __init__(self) -> None:
         super().__init__()
         self._pages: Helper | None = None
-        self._arrived = Path()
         self._faults: list[int] = []
 
     @staticmethod
@@ -48,18 +46,22 @@ class PostCopy(Checkpoint):
                 os.close(end)
         return None
 
-    def prepare(self, move: Move, arrived: Path) -> Waiting[dict[str, Any] | None]:
-        self._arrived = arrived
-        address = move.target_addresses[0]
-        self._pages = self.start(move.target, role="pages", address=address)
-        port = yield from wait(self._pages, "port")
+    def prepare(self, move: Move, arrived: int) -> Waiting[socket.socket | None]:
         channel = move.channel
-        return {"address": address, "port": port, "control": channel.control, "rate_bps": channel.rate_bps}
+        try:
+            ends = yield from connect(move.source, move.target, control=channel.control, rate_bps=channel.rate_bps)
+        except OSError as error:
+            raise MigrationError(f"cannot connect for pages on demand: {error}") from error
+        (near,), (far,) = ends
+        self.held.callback(near.close)
+        with far:
+            descriptors = (far.fileno(), arrived)
+            self._pages = self.start(move.target, descriptors, role="pages", connection=far.fileno(), images=arrived)
+        return near
 
     def before_restore(self) -> Waiting[list[str]]:
         assert self._pages is not None
-        yield from wait(self._pages, "ready")
-        self._pages.command(images=str(self._arrived))
+        self._pages.command()
         yield from wait(self._pages, "serving")
         return ["--lazy-pages"]
 

@@ -33,7 +33,7 @@ class PreCopy(Checkpoint):
         options = ["--track-mem"]
         for number in range(1, MOST_ROUNDS + 1):
             images = move.folder / f"round-{number}"
-            images.mkdir()
+            saved, arrived = self.folders(move, images.name)
             with move.phase(f"round {number}") as found:
                 span, since = time.monotonic() - since, time.monotonic()
                 yield from self._dumped(dump, images, "pre-dump", options)
@@ -41,7 +41,7 @@ class PreCopy(Checkpoint):
                 found["pages_bytes"] = size
                 if before:
                     move.facts["dirty_rate"] = dirty_rate(size, span)
-                yield from move.channel.send(images, move.target_folder / images.name)
+                yield from move.channel.send(saved, arrived)
             options = ["--track-mem", "--prev-images-dir", f"../{images.name}"]
             if is_last(size, before):
                 break

@@ -5,10 +5,11 @@ It prints JSON lines: ``ready`` first, and ``done``, the exit status of CRIU. Th
 * ``dump``: enters all namespaces of a process, and dumps it and its children at each line that arrives;
 * ``hold``: makes a process namespace with files of its own in the node, in which process ids are free; restores a
   program there when a line arrives, and then lives, and ends, as long and as the program does;
-* ``pages``: waits for a connection, by which CRIU fetches the pages of a restored program, and prints its ``port``.
+* ``pages``: relays the pages of a restored program, which CRIU fetches over a connection.
 
 CRIU may not be visible in the namespaces: it is started through a descriptor of this machine's root folder, and finds
-its images through one of their folder.
+its images through one of their folder. A program of a container can write to all that CRIU finds by a path there: it
+loads neither configuration nor plugins, and its loader no library that is preloaded.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import contextlib
 import ctypes
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -28,7 +30,8 @@ from typing import Any, NoReturn
 
 from cellbed.testbed.migration.criu import Criu, lazy_pages
 from cellbed.testbed.migration.pages import relay
-from cellbed.testbed.migration.transfer import PATIENCE_S, prepare, report
+from cellbed.testbed.migration.transfer import report
+from cellbed.testbed.nodes.copies import names_in
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _NEW_MOUNTS, _NEW_PROCESSES = 0x20000, 0x20000000
@@ -41,6 +44,9 @@ _SYS_RESOURCE = 24
 _BYTES_SENT = struct.Struct("=Q"), 200
 """``tcpi_bytes_sent`` of ``tcp_info`` (linux/tcp.h) and its offset."""
 _TCP_INFO = 11
+_EXECUTABLE = 16
+_PRELOADED = b"/etc/ld.so.preload"
+_PAGEMAP = re.compile(r"pagemap-(\d+)\.img")
 _EVERY_S = 0.005
 
 
@@ -96,41 +102,44 @@ class _Tool:
     def __init__(self, config: dict[str, Any]) -> None:
         self._criu = Criu(**config["criu"])
         self._root = os.open("/", os.O_PATH)
-        os.set_inheritable(self._root, True)
+        try:
+            self._loader = os.memfd_create("loader", os.MFD_CLOEXEC | _EXECUTABLE)
+        except OSError:  # before Linux 6.3
+            self._loader = os.memfd_create("loader")
+        with open(self._loader, "wb", closefd=False) as file:
+            file.write(Path(self._criu.loader).read_bytes().replace(_PRELOADED, bytes(len(_PRELOADED))))
         self.user: tuple[int, int] | None = None
 
     def run(self, arguments: Sequence[str], images: int) -> NoReturn:
         """Become CRIU. images: descriptor of the folder of its images and its log."""
         Path("/tmp").mkdir(exist_ok=True)  # CRIU tries mounts there, and an image may lack it
-        command = self._criu.command(f"/proc/self/fd/{self._root}")
-        os.set_inheritable(images, True)
+        _, *command = self._criu.command(f"/proc/self/fd/{self._root}")
+        for each in (images, self._root):
+            os.set_inheritable(each, True)
         folder = f"/proc/self/fd/{images}"
         verb, *options = arguments
         if self.user is not None:
             _become(*self.user)
             options.append("--unprivileged")
-        os.execv(command[0], [*command, verb, "-D", folder, "-o", f"{verb}.log", "-v3", *options])
+        options += ["--no-default-config", "--libdir", "/proc/self/fdinfo"]
+        command = ["criu", "--inhibit-cache", *command, verb, "-D", folder, "-o", f"{verb}.log", "-v3", *options]
+        os.execve(self._loader, command, os.environ)
 
 
 def _dump(config: dict[str, Any]) -> None:
     """Dump a process.
 
-    config: *process*, its id on this machine; *inside* as of :func:`_hold`; *folder*, with those of images; *options*
-    of CRIU; and for pages on demand *pages*: *address* and *port* to connect to, *control* and *rate_bps* of the
-    connection. A line has *verb*, ``dump`` or ``pre-dump``, *images*, name of a folder, and further *options*.
+    config: *process*, its id on this machine; *inside* as of :func:`_hold`; *folder*, with folders of images; *options*
+    of CRIU; *pages*, a connection for pages on demand, or null. A line has *verb*, ``dump`` or ``pre-dump``, *images*,
+    name of a folder, and further *options*.
     """
     tool = _Tool(config)
     folder = os.open(config["folder"], os.O_PATH | os.O_DIRECTORY)
     options = ["--tree", str(innermost(config["process"])), *config["options"]]
     connection: socket.socket | None = None
-    if (pages := config.get("pages")) is not None:
-        family = socket.AF_INET6 if ":" in pages["address"] else socket.AF_INET
-        connection = socket.socket(family, socket.SOCK_STREAM)
-        prepare(connection, control=pages["control"], rate_bps=pages["rate_bps"])
-        connection.settimeout(PATIENCE_S)
-        connection.connect((pages["address"], pages["port"]))
+    if config["pages"] is not None:
+        connection = socket.socket(fileno=config["pages"])
         connection.settimeout(None)
-        connection.set_inheritable(True)
         options += ["--lazy-pages", "--ps-socket", str(connection.fileno())]
     user = int(_status(config["process"], "Uid"))
     if user and not _permitted() >> _SYS_RESOURCE & 1:  # without it the limits of others cannot be read (prlimit(2))
@@ -192,12 +201,12 @@ def _hold(config: dict[str, Any]) -> None:
 
     config: *inside*, a process whose namespaces are those of the node, or null; *first*, path of the program that is
     the first process; *bind*: source and target of a folder to mount, or null; *last_id*: process ids above it are free
-    for CRIU. The line has *images*, *options*,
-    and *inherited*: pairs of the path of a file and its name for CRIU.
+    for CRIU; *images*, a folder; and *inherited*: files by their names for CRIU. The line has *options*.
     """
     tool = _Tool(config)
+    for each in (config["images"], *config["inherited"].values()):
+        os.set_inheritable(each, False)
     first = os.open(config["first"], os.O_RDONLY)
-    machine = os.open("/", os.O_PATH)
     os.open("/proc/self/ns/mnt", os.O_RDONLY)  # or the mounts below that folder end with it
     if config["inside"] is not None:
         _enter(config["inside"], ("pid", "ipc", "uts", "mnt"))
@@ -228,16 +237,14 @@ def _hold(config: dict[str, Any]) -> None:
     if not line:
         return
     command = json.loads(line)
-    images = os.open(command["images"].lstrip("/"), os.O_PATH | os.O_DIRECTORY, dir_fd=machine)
     options = ["restore", "--restore-detached", "--restore-sibling", *command["options"]]
-    for path, name in command["inherited"]:
-        flags = os.O_RDWR | (0 if path.startswith("/dev/") else os.O_APPEND)
-        descriptor = os.open(path.lstrip("/"), flags, dir_fd=machine)
-        os.set_inheritable(descriptor, True)
+    for name, descriptor in config["inherited"].items():
         options += ["--inherit-fd", f"fd[{descriptor}]:{name}"]
     child = _fork()
     if child == 0:
-        tool.run(options, images)
+        for descriptor in config["inherited"].values():
+            os.set_inheritable(descriptor, True)
+        tool.run(options, config["images"])
     status = os.waitpid(child, 0)[1]
     report(done=os.waitstatus_to_exitcode(status))
     if status:
@@ -259,30 +266,27 @@ def _end_like(status: int) -> NoReturn:
 
 
 def _pages(config: dict[str, Any]) -> None:
-    """Wait for the connection of the pages, start CRIU's server of page faults, and relay its requests.
+    """Start CRIU's server of page faults when a line arrives, and relay its requests over a connection.
 
-    config: *address* to listen at. The line has *images*, a folder.
+    config: *connection*; *images*, a folder.
     """
     tool = _Tool(config)
-    family = socket.AF_INET6 if ":" in config["address"] else socket.AF_INET
-    with socket.create_server((config["address"], 0), family=family) as server:
-        server.settimeout(PATIENCE_S)
-        report(port=server.getsockname()[1])
-        connection, _ = server.accept()
+    images, connection = config["images"], socket.socket(fileno=config["connection"])
     connection.settimeout(None)
-    report(ready=True)
-    if not (line := sys.stdin.readline()):
+    connection.set_inheritable(False)
+    if not sys.stdin.readline():
         return
-    folder = Path(json.loads(line)["images"])
-    images = os.open(folder, os.O_PATH | os.O_DIRECTORY)
     ours, its = socket.socketpair()
     its.set_inheritable(True)
     status, child = _start(tool, ["lazy-pages", "--page-server", "--ps-socket", str(its.fileno())], images)
     its.close()
     if os.read(status, 1):
         report(serving=True)
-    found = [(int(each.stem.split("-")[1]), each) for each in folder.glob("pagemap-[0-9]*.img")]
-    ranges = [(process, *each) for process, path in sorted(found) for each in lazy_pages(path.read_bytes())]
+    names = sorted((int(found[1]), found[0]) for each in names_in(images) if (found := _PAGEMAP.fullmatch(each)))
+    ranges = []
+    for process, name in names:
+        with os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=images), "rb") as file:
+            ranges += [(process, *each) for each in lazy_pages(file.read())]
     with connection, ours:
         relay(connection, ours, ranges)
     report(done=os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import tempfile
 import time
-from collections.abc import Generator
-from pathlib import Path
+from collections.abc import Generator, Iterator
 
 from cellbed.testbed.migration.state_sockets import StateError, Talk
 from cellbed.testbed.migration.strategy import Move, Steps, Strategy
@@ -21,6 +23,10 @@ class StateTransfer(Strategy):
     """Pre-copy by the application: it stands still only for what has changed in the last round."""
 
     def move(self, move: Move) -> Steps:
+        with _unnamed(move) as files:
+            yield from self._move(move, files)
+
+    def _move(self, move: Move, files: tuple[int, int]) -> Steps:
         source = move.states.talk(move.program.name)
         with move.phase("start"):
             yield from move.start()
@@ -29,17 +35,17 @@ class StateTransfer(Strategy):
         for number in range(1, MOST_ROUNDS + 1):
             with move.phase(f"round {number}"):
                 span, since = time.monotonic() - since, time.monotonic()
-                size = yield from _pass_on(move, source, target, b"save" if before else b"save all")
+                size = yield from _pass_on(move, source, target, b"save" if before else b"save all", files)
             if before:
                 move.facts["dirty_rate"] = dirty_rate(size, span)
             if is_last(size, before):
                 break
             before = size
         with move.phase("prepare"):
-            yield from move.channel.prepare(*_files(move))
+            yield from move.channel.prepare(*files)
         stopped = time.monotonic()
         with move.phase("last round"):
-            yield from _pass_on(move, source, target, b"finish")
+            yield from _pass_on(move, source, target, b"finish", files)
         with move.phase("restore"):
             yield from target.serve()
         move.facts["stood_still_s"] = time.monotonic() - stopped
@@ -74,18 +80,21 @@ def _connected(move: Move) -> Generator[None, None, Talk]:
         yield
 
 
-def _pass_on(move: Move, source: Talk, target: Talk, verb: bytes) -> Generator[None, None, int]:
-    """Move what the source saves; the generator's value is its size in bytes."""
-    saved, arrived = _files(move)
+def _pass_on(move: Move, source: Talk, target: Talk, verb: bytes, files: tuple[int, int]) -> Generator[None, None, int]:
+    """Move what the source saves; the generator's value is its size in bytes. files: for the state, here and there."""
+    saved, arrived = files
     yield from source.save(verb, saved)
-    size = saved.stat().st_size
     yield from move.channel.send(saved, arrived)
-    saved.unlink()
+    size = os.fstat(arrived).st_size
     yield from target.load(arrived)
-    arrived.unlink()
+    for each in files:
+        os.ftruncate(each, 0)
     return size
 
 
-def _files(move: Move) -> tuple[Path, Path]:
-    """Return the files of a state, here and at the target."""
-    return move.folder / "state", move.target_folder / "state"
+@contextlib.contextmanager
+def _unnamed(move: Move) -> Iterator[tuple[int, int]]:
+    """Open files for a state, here and on the disk of the target: without names, so that no program opens them."""
+    there = f"/proc/self/fd/{move.target_folder}"
+    with tempfile.TemporaryFile(dir=move.folder) as saved, tempfile.TemporaryFile(dir=there) as arrived:
+        yield saved.fileno(), arrived.fileno()

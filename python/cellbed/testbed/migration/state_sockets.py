@@ -13,6 +13,7 @@ from pathlib import Path
 
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.peers import Admission
+from cellbed.testbed.nodes.copies import MOST_BYTES
 
 VARIABLE = "CELLBED_STATE"
 PIECE = 1 << 20
@@ -39,12 +40,16 @@ class Talk:
         self._name, self._socket, self._rest = name, connection, b""
         self._until = 0.0
 
-    def save(self, verb: bytes, target: Path) -> Iterator[None]:
-        """Write the state into a file: all with the verb ``save all``, what has changed since the last time with
-        ``save``, and with ``finish`` likewise, before which the program begins to stand still."""
+    def save(self, verb: bytes, target: int) -> Iterator[None]:
+        """Write the state into an open, empty file: all with the verb ``save all``, what has changed since the last
+        time with ``save``, and with ``finish`` likewise, before which the program begins to stand still."""
         yield from self._send(verb + b"\n")
-        with target.open("wb") as file:
+        left = MOST_BYTES
+        with open(target, "wb", closefd=False) as file:
+            file.seek(0)
             while length := (yield from self._length()):
+                if (left := left - length) < 0:
+                    raise StateError(f"{self._name} has more than {MOST_BYTES >> 30} GiB of state")
                 while length:
                     if not self._rest:
                         yield from self._receive()
@@ -53,10 +58,11 @@ class Talk:
                     self._rest, length = self._rest[done:], length - done
                     yield from self._pause()
 
-    def load(self, source: Path) -> Iterator[None]:
-        """Let the program take over what another one has saved into a file."""
-        yield from self._send(b"load %d\n" % source.stat().st_size)
-        with source.open("rb") as file:
+    def load(self, source: int) -> Iterator[None]:
+        """Let the program take over what another one has saved, from an open file."""
+        yield from self._send(b"load %d\n" % os.fstat(source).st_size)
+        with open(source, "rb", closefd=False) as file:
+            file.seek(0)
             while data := file.read(PIECE):
                 yield from self._send(data)
                 yield from self._pause()

@@ -40,15 +40,14 @@ class Channel(Sent, Protocol):
     control: str | None
     rate_bps: int | None
 
-    def send(self, source: Path, target: Path, names: Sequence[str] | None = None) -> Steps:
-        """Send a file, or the files of a folder, and write them as `target`, a path of the same sort.
+    def send(self, source: int, target: int, names: Sequence[str] | None = None) -> Steps:
+        """Send a file in place of another one, or the files of a folder into another one: open descriptors.
 
-        names: of files and folders in the folder, if not all are sent. Both are paths of this machine, the latter on
-        the file system of the target node. Errors: :class:`MigrationError`, also where nothing has arrived for 10 s;
-        what has arrived is removed.
+        names: of files and folders in the folder, if not all are sent. Errors: :class:`MigrationError`, also where
+        nothing has arrived for 10 s; the caller removes what has arrived.
         """
 
-    def prepare(self, source: Path, target: Path) -> Steps:
+    def prepare(self, source: int, target: int) -> Steps:
         """Let the next :meth:`send`, of these files, begin without delay. Errors: :class:`MigrationError`."""
 
     def close(self) -> None:
@@ -62,8 +61,8 @@ class Move:
     app: name of the application. table: of the scenario, with its settings. program: that moves, as it runs at the
     source. source, target: nodes.
     source_addresses, target_addresses: IPv4 and IPv6. ports, udp_ports: that the program serves, of
-    TCP and UDP. folder: for files of
-    this machine; target_folder: on the file system of the target, as this machine sees it. Both are removed afterwards.
+    TCP and UDP. folder: for files of this machine; target_folder: descriptor of one that :meth:`Backend.open_store` of
+    the target has. Both are removed afterwards.
     channel: to the target. states: where programs exchange their state. account: of the migration.
     neighbours: other programs of users on either node.
     make_program: makes the program at the target, not started. redirect: as :meth:`switch`, which also lets the run
@@ -80,7 +79,7 @@ class Move:
     ports: frozenset[int]
     udp_ports: frozenset[int]
     folder: Path
-    target_folder: Path
+    target_folder: int
     channel: Channel
     states: StateSockets
     account: Account

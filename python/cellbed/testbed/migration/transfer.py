@@ -1,8 +1,8 @@
-"""The two programs of a channel: files and folders as a stream of chunks over several TCP connections.
+"""The two programs of a channel: a file, or a folder, as a stream of chunks over several TCP connections.
 
-``python -m cellbed.testbed.migration.transfer CONFIG``, JSON. Each program prints JSON lines. The receiver prints
-``port`` and, when everything is written, ``received``; the sender prints ``began``, the time, and ``sent``, bytes
-on the wire so far.
+``python -m cellbed.testbed.migration.transfer CONFIG``, JSON. Both inherit the connections and the file or folder: they
+open no port and follow no path. Each prints JSON lines: the receiver, when everything is written, ``received``; the
+sender ``began``, the time, and ``sent``, bytes on the wire so far.
 
 A chunk is a header (its number and length, network byte order) and so many bytes, compressed on its own with zstd if
 that is wanted. Each connection takes the next chunk when it can send, so that a slow one delays no other; the receiver
@@ -11,20 +11,22 @@ puts them in order.
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
+import os
 import shutil
 import socket
+import stat
 import struct
 import sys
 import tarfile
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from queue import Queue
 from typing import Any
+
+from cellbed.testbed.nodes.copies import MOST_BYTES, pack, unpack
 
 CHUNK = 256 << 10
 AHEAD = 64
@@ -114,24 +116,12 @@ def prepare(sender: socket.socket, *, control: str | None, rate_bps: int | None)
 
 
 def send(config: dict[str, Any]) -> None:
-    """Send a file or folder. Errors: ``OSError``."""
-    connections: list[socket.socket] = []
-    began_ns = time.monotonic_ns()
-    for _ in range(config["connections"]):
-        family = socket.AF_INET6 if ":" in config["address"] else socket.AF_INET
-        connection = socket.socket(family, socket.SOCK_STREAM)
-        rate = config["rate_bps"]
-        each = rate and rate // config["connections"]
-        prepare(connection, control=config["control"], rate_bps=each)
-        connection.settimeout(STALL_S)
-        connection.connect((config["address"], config["port"]))
-        connection.settimeout(None)
-        connections.append(connection)
-    if config["waits"]:
-        report(connected=True)
-        sys.stdin.readline()
-        began_ns = time.monotonic_ns()
-    report(began=began_ns)
+    """Send a file, or files of a folder. Errors: ``OSError``."""
+    connections = _connections(config)
+    source: int = config["file"]
+    if config["waits"] and not sys.stdin.readline():
+        return
+    report(began=time.monotonic_ns())
     queue: Queue[tuple[int, bytes] | None] = Queue(2 * len(connections))
     lock = threading.Lock()
     sent_bytes, failed = 0, threading.Event()
@@ -165,11 +155,13 @@ def send(config: dict[str, Any]) -> None:
     for thread in threads:
         thread.start()
     stream = _Chunks(put)
-    source = Path(config["path"])
-    with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT, bufsize=CHUNK) as archive:
-        for path in sorted(source.iterdir()) if source.is_dir() else [source]:
-            if config["names"] is None or path.name in config["names"]:
-                archive.add(path, path.name)
+    if stat.S_ISREG(os.fstat(source).st_mode):
+        with open(source, "rb", closefd=False) as file:
+            file.seek(0)
+            shutil.copyfileobj(file, stream, CHUNK)
+    else:
+        with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT, bufsize=CHUNK) as archive:
+            pack(source, config["names"], archive)
     stream.finish()
     for _ in threads:
         queue.put(None)
@@ -185,14 +177,9 @@ def send(config: dict[str, Any]) -> None:
 
 
 def receive(config: dict[str, Any]) -> None:
-    """Receive into a folder, or into a file; remove what has arrived after an error. Errors: ``OSError``."""
-    target = Path(config["path"])
-    is_there = target.exists()
-    family = socket.AF_INET6 if ":" in config["address"] else socket.AF_INET
-    with socket.create_server((config["address"], 0), family=family) as server:
-        server.settimeout(PATIENCE_S)
-        report(port=server.getsockname()[1])
-        connections = [server.accept()[0] for _ in range(config["connections"])]
+    """Receive into an open file or folder. Errors: ``OSError``."""
+    connections = _connections(config)
+    target: int = config["file"]
     stream = _Ordered()
     stream.opened(len(connections))
 
@@ -204,36 +191,40 @@ def receive(config: dict[str, Any]) -> None:
             with connection.makefile("rb") as reader:
                 while header := reader.read(_HEADER.size):
                     number, length = _HEADER.unpack(header)
-                    chunk = reader.read(length)
+                    chunk = reader.read(min(length, 2 * CHUNK))
                     if len(chunk) < length:
                         raise OSError("a connection ended within a chunk")
                     stream.put(number, expand(chunk))
-        except (OSError, ValueError, struct.error) as wrong:
+        except Exception as wrong:  # also of zstd
             error = OSError(f"the connection to the source was lost: {wrong}")
         finally:
             stream.closed_one(error)
 
     for connection in connections:
-        connection.settimeout(None)
         threading.Thread(target=serve, args=(connection,), daemon=True).start()
-    try:
-        folder = target if config["folder"] else target.parent
-        folder.mkdir(parents=True, exist_ok=True)
+    if stat.S_ISREG(os.fstat(target).st_mode):
+        os.ftruncate(target, 0)
+        with open(target, "wb", closefd=False) as file:
+            file.seek(0)
+            while data := stream.read(CHUNK):
+                file.write(data)
+                if file.tell() > MOST_BYTES:
+                    raise OSError(f"more than {MOST_BYTES >> 30} GiB")
+    else:
         with tarfile.open(fileobj=io.BufferedReader(stream, CHUNK), mode="r|") as archive:
-            for member in archive:
-                if not config["folder"]:
-                    member.name = target.name
-                archive.extract(member, folder, filter="fully_trusted")
+            unpack(archive, target)
         while stream.read(CHUNK):
             pass
-    except BaseException:
-        if not is_there:
-            shutil.rmtree(target, ignore_errors=True)
-            with contextlib.suppress(OSError):
-                target.unlink()
-        raise
     connections[0].sendall(b"!")
     report(received=True)
+
+
+def _connections(config: dict[str, Any]) -> list[socket.socket]:
+    connections = [socket.socket(fileno=each) for each in config["connections"]]
+    for each in connections:
+        each.settimeout(None)
+    report(ready=True)
+    return connections
 
 
 def _compressor(level: int) -> Callable[[bytes], bytes]:

@@ -888,7 +888,7 @@ def _own_folder() -> str:
         # Of agents that were killed together with their parents.
         process = left.name.split("-")[2]
         if process.isdigit() and not Path("/proc", process).exists():
-            shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(left, ignore_errors=True)  # path of this machine: links in it are not followed
     folder = tempfile.mkdtemp(prefix=f"cellbed-host-{os.getpid()}-")
     user = _invoking_user()
     if user is not None:
@@ -899,7 +899,7 @@ def _own_folder() -> str:
 
 def _remove(group: Group | None, folder: str) -> None:
     os.chdir("/")
-    shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)  # path of this machine: links in it are not followed
     if group is not None:
         group.remove()
 

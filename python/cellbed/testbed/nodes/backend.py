@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -202,12 +203,18 @@ class Backend(ABC):
     def read(self, source: str, most: int) -> bytes:
         """Return the first `most` bytes of a regular file of the node. Errors: ``OSError``."""
 
-    def seen_at(self, path: str) -> Path:
-        """Return the path of this machine at which its programs find the path `path` of the node, while it runs.
+    def open_folder(self, path: str, *, make: bool = False) -> int:
+        """Return a descriptor of a folder, as its programs find it. make: with those above it, if it is missing.
 
-        Errors: ``OSError`` where the node is another machine.
+        Errors: ``OSError``, always where the node is another machine.
         """
         raise OSError(f"{self.name} is another machine")
+
+    def open_store(self) -> int:
+        """Return a descriptor of a folder of this machine for files that move to the node, on the node's disk if it has
+        a limited one here. Programs with files of their own cannot reach it. Errors: ``OSError``."""
+        self.setup.folder.mkdir(mode=0o700, exist_ok=True)
+        return os.open(self.setup.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
 
     def inside(self, path: str) -> str:
         """Return a path of the node from the root of its files, as its programs see them; relative ones begin in their

@@ -29,7 +29,7 @@ from cellbed.testbed.machine.process import Place, find, kill, last_line, signal
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record
 from cellbed.testbed.nodes.agent import Disk
 from cellbed.testbed.nodes.backend import Backend, Setup, Strain, Stream
-from cellbed.testbed.nodes.copies import copy, make_folder, read
+from cellbed.testbed.nodes.copies import copy, make_folder, open_folder, opened, read, root_of
 
 if TYPE_CHECKING:
     from cellbed.scenario.nodes import ContainerBackend
@@ -161,7 +161,7 @@ def _unpack(image: Image, root: Path, record: Record) -> None:
             why = last_line(errors) or f"{image.engine} export ended with status {export.returncode}"
             raise ContainerError(f"cannot unpack the image '{image.reference}' into {images_folder()}: {why}")
         # No control group keeps a container from device files, and an image may have those of this machine's disks.
-        subprocess.run(["find", str(root), "(", "-type", "b", "-o", "-type", "c", ")", "-delete"], check=True)
+        subprocess.run(["find", str(root), "-type", "b,c", "-delete"], check=True)
     finally:
         remove_export(image.engine, name)
 
@@ -194,7 +194,7 @@ def remove_tree(folder: Path) -> None:
     """
     if os.geteuid() != 0:
         subprocess.run(["chmod", "-R", "u+rwX", str(folder)], capture_output=True, check=False)
-    shutil.rmtree(folder)
+    shutil.rmtree(folder)  # path of this machine: links in it are not followed
 
 
 class ContainerNode(Backend):
@@ -208,7 +208,7 @@ class ContainerNode(Backend):
         super().__init__(setup, table)
         self._folder = setup.folder
         self._holder: subprocess.Popen[bytes] | None = None
-        self._image_lock = self._root = -1
+        self._image_lock = self._root = self._store = -1
         self._user: dict[str, Any] = _ROOT
         self._spawned = 0
 
@@ -281,9 +281,11 @@ class ContainerNode(Backend):
             hint = "; if its file system is unsuitable, set TMPDIR to a folder on a disk" if "mount" in why else ""
             raise ContainerError(f"the container {self.name} does not start: {why}{hint}")
         # Opened once: it stays that of the container, also after its end.
-        self._root = os.open(f"/proc/{self._pid}/root", os.O_PATH)
-        # As the runtime's process sees it.
-        self._disk = Disk(f"/proc/{self._holder.pid}/root{self._folder}/disk")
+        self._root = root_of(self._pid)
+        # As the runtime's process sees it, and beside what the programs of the container see.
+        with opened(root_of(self._holder.pid)) as root:
+            self._store = open_folder(root, (self._folder / "disk").absolute())
+        self._disk = Disk(f"/proc/self/fd/{self._store}")
 
     def spawn(
         self,
@@ -326,8 +328,11 @@ class ContainerNode(Backend):
     def read(self, source: str, most: int) -> bytes:
         return read(*self._inside(source), most)
 
-    def seen_at(self, path: str) -> Path:
-        return Path(f"/proc/{self._pid}/root") / str(self._inside(path)[1]).lstrip("/")
+    def open_folder(self, path: str, *, make: bool = False) -> int:
+        return open_folder(self._root, self._inside(path)[1], make=make)
+
+    def open_store(self) -> int:
+        return os.dup(self._store)
 
     def inside(self, path: str) -> str:
         return str(self._inside(path)[1])
@@ -355,7 +360,7 @@ class ContainerNode(Backend):
                 self._holder.wait(5.0)
             kill(self._holder)
         super().stop()
-        for descriptor in (self._image_lock, self._root):
+        for descriptor in (self._image_lock, self._root, self._store):
             if descriptor >= 0:
                 os.close(descriptor)
         with contextlib.suppress(OSError):  # `cellbed clean` tries again

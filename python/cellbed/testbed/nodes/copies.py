@@ -1,7 +1,7 @@
-"""Copies of files between this machine and nodes, whose programs may change their files meanwhile.
+"""Files below the root of a node, whose programs may change them meanwhile: the only module that follows their paths.
 
-A path is resolved by the kernel, with all links in it, below the root of the node's files (openat2(2),
-``RESOLVE_IN_ROOT``): a link that a program puts in the way never leads to other files of this machine.
+A path is resolved by the kernel, with all links in it, below a root (openat2(2), ``RESOLVE_IN_ROOT``): a link that a
+program puts in the way never leads to other files of this machine. Roots and folders are descriptors.
 """
 
 from __future__ import annotations
@@ -10,17 +10,22 @@ import contextlib
 import ctypes
 import errno
 import os
+import shutil
 import stat
 import struct
-from collections.abc import Iterator
+import tarfile
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path, PurePath, PurePosixPath
+
+from cellbed.support.errors import CellbedError
 
 MOST_FILES = 1_000_000
 MOST_BYTES = 16 << 30
 """Limits of one copy, against programs that would fill this machine's disk."""
 _OPENAT2 = 437
-_RESOLVE_IN_ROOT = 0x10
+_RESOLVE = 0x02 | 0x10
+"""``RESOLVE_NO_MAGICLINKS`` and ``RESOLVE_IN_ROOT``."""
 _MOST_ATTEMPTS = 1000
 """The kernel gives up resolving ``..`` when some folder of the machine is renamed meanwhile (``EAGAIN``)."""
 _MOST_LINKS = 40
@@ -32,7 +37,59 @@ _OF_THE_KERNEL = frozenset(
 )
 """Types (statfs(2)) of file systems whose files are calls of the kernel, which can wait for ever: proc, sysfs, cgroup,
 cgroup2, debugfs, tracefs, securityfs, bpf, configfs, pstore, efivarfs, selinux, nsfs."""
+_TOO_MUCH = f"more than {MOST_FILES:,} files or {MOST_BYTES >> 30} GiB"
+_TYPES = {
+    stat.S_IFREG: tarfile.REGTYPE,
+    stat.S_IFDIR: tarfile.DIRTYPE,
+    stat.S_IFLNK: tarfile.SYMTYPE,
+    stat.S_IFIFO: tarfile.FIFOTYPE,
+}
+"""Kinds of files that move, with their types in an archive."""
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _libc = ctypes.CDLL(None, use_errno=True)
+
+
+def root_of(process: int) -> int:
+    """Return a descriptor of the root of the files that a process sees. Errors: ``OSError``."""
+    return os.open(f"/proc/{process}/root", os.O_PATH)
+
+
+def open_folder(root: int, path: PurePath, *, make: bool = False) -> int:
+    """Return a descriptor of a folder below a root. make: with those above it, if missing. Errors: ``OSError``."""
+    if make:
+        os.close(make_folder(root, path))
+    return open_below(root, path, _FOLDER)
+
+
+@contextlib.contextmanager
+def new_folder(parent: int, name: str) -> Iterator[int]:
+    """Make a folder in another one, for this user alone; it is removed afterwards, whatever is at its name then.
+
+    Errors: ``OSError``, also where the name exists.
+    """
+    os.mkdir(name, 0o700, dir_fd=parent)
+    with opened(os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)) as folder:
+        try:
+            yield folder
+        finally:
+            with contextlib.suppress(OSError):  # the node has ended
+                for each in names_in(folder):
+                    remove(folder, each)
+                remove(parent, name)
+
+
+def names_in(folder: int) -> list[str]:
+    """Return the names of the files in a folder. Errors: ``OSError``."""
+    with os.scandir(folder) as entries:
+        return [each.name for each in entries]
+
+
+def remove(folder: int, name: str) -> None:
+    """Remove a file, or a folder with all in it, without following links; what cannot be removed is left."""
+    try:
+        os.unlink(name, dir_fd=folder)
+    except OSError:
+        shutil.rmtree(name, ignore_errors=True, dir_fd=folder)
 
 
 def copy(source: tuple[str, PurePath], target: tuple[str, PurePath]) -> None:
@@ -42,45 +99,87 @@ def copy(source: tuple[str, PurePath], target: tuple[str, PurePath]) -> None:
     folders and links, up to :data:`MOST_FILES` and :data:`MOST_BYTES`, with their permissions, without set-user-ID and
     the like. Errors: ``OSError`` with one line, after everything else was copied.
     """
-    count, size, problems = 1, 0, list[str]()
-    waiting = [PurePosixPath()]
-    with _opened(os.open(source[0], os.O_PATH)) as origin, _opened(os.open(target[0], os.O_PATH)) as end:
-        while waiting:
-            part = waiting.pop()
-            here, there = source[1] / part, target[1] / part
-            try:
-                # Nothing is opened before its kind is known: to open a FIFO or a device has effects.
-                with _opened(_open(origin, here, os.O_PATH | (os.O_NOFOLLOW if part.parts else 0))) as entry:
-                    status = os.fstat(entry)
-                    kind = stat.S_IFMT(status.st_mode)
-                    if kind == stat.S_IFLNK:
-                        _copy_link(entry, end, there)
-                    elif kind not in (stat.S_IFDIR, stat.S_IFREG):
-                        raise OSError("neither a file nor a folder nor a link")
-                    elif _file_system(entry) in _OF_THE_KERNEL:
-                        raise OSError("in a file system of the kernel")
-                    elif kind == stat.S_IFDIR:
-                        os.close(make_folder(end, there, status.st_mode & 0o777 | stat.S_IRWXU))
-                        with os.scandir(f"/proc/self/fd/{entry}") as entries:
-                            found = [part / each.name for each in islice(entries, MOST_FILES - count + 1)]
-                        count += len(found)
-                        waiting += found
-                    elif (size := size + status.st_size) <= MOST_BYTES:
-                        _copy_file(entry, status, end, there)
-                    if count > MOST_FILES or size > MOST_BYTES:
-                        waiting.clear()
-                        raise OSError(f"more than {MOST_FILES:,} files or {MOST_BYTES >> 30} GiB")
-            except OSError as error:
-                name = str(part) if str(part).isprintable() else ascii(str(part))
-                problems.append((f"{name}: " if part.parts else "") + (error.strerror or str(error)))
+    problems = list[str]()
+    with opened(os.open(source[0], os.O_PATH)) as origin, opened(os.open(target[0], os.O_PATH)) as end:
+        for part, entry, status in _walk(origin, source[1], [PurePosixPath()], problems):
+            there = target[1] / part
+            with _noted(part, problems):
+                if stat.S_ISLNK(status.st_mode):
+                    _copy_link(entry, end, there)
+                elif stat.S_ISDIR(status.st_mode):
+                    os.close(make_folder(end, there, status.st_mode & 0o777 | stat.S_IRWXU))
+                elif stat.S_ISREG(status.st_mode):
+                    _copy_file(entry, status, end, there)
+                else:
+                    raise OSError("neither a file nor a folder nor a link")
     if problems:
         more = f" (and {len(problems) - 1} more)" if problems[1:] else ""
         raise OSError(problems[-1] + more)
 
 
+def pack(folder: int, names: Iterable[str] | None, archive: tarfile.TarFile) -> None:
+    """Write the files of a folder to an archive, without sockets. names: if not all of them. Errors: ``OSError``."""
+    starts = [PurePosixPath(each) for each in (names_in(folder) if names is None else names)]
+    for part, entry, status in _walk(folder, PurePosixPath(), starts):
+        kind = stat.S_IFMT(status.st_mode)
+        if kind == stat.S_IFSOCK:
+            continue
+        member = tarfile.TarInfo(str(part))
+        member.mode, member.uid, member.gid = status.st_mode & 0o1777, status.st_uid, status.st_gid
+        member.mtime = status.st_mtime
+        with _noted(part):
+            if kind not in _TYPES:
+                raise OSError("a device, which does not move")
+            member.type = _TYPES[kind]
+            if kind == stat.S_IFLNK:
+                member.linkname = os.readlink("", dir_fd=entry)
+            if kind != stat.S_IFREG:
+                archive.addfile(member)
+                continue
+            member.size = status.st_size
+            with Path(f"/proc/self/fd/{entry}").open("rb") as file:
+                archive.addfile(member, file)
+
+
+def unpack(archive: tarfile.TarFile, folder: int) -> None:
+    """Write the members of an archive below a folder, in place of files of their names, without set-user-ID and the
+    like. Errors: ``OSError``."""
+    left = MOST_BYTES
+    for count, member in enumerate(archive):
+        path, left = PurePosixPath(member.name), left - member.size
+        if count >= MOST_FILES or left < 0:
+            raise OSError(_TOO_MUCH)
+        with _noted(path), opened(_made(member, path, folder)) as made:
+            if (content := archive.extractfile(member) if member.isreg() else None) is not None:
+                with open(made, "wb", closefd=False) as file:
+                    shutil.copyfileobj(content, file, 1 << 20)
+            itself = f"/proc/self/fd/{made}"
+            os.chown(itself, member.uid, member.gid)
+            if not member.issym():
+                Path(itself).chmod(member.mode & 0o1777)
+                os.utime(itself, (member.mtime, member.mtime))
+
+
+def _made(member: tarfile.TarInfo, path: PurePosixPath, folder: int) -> int:
+    """Return a descriptor of the new file of a member: one to write to, if it is a regular file."""
+    if ".." in path.parts or member.type not in _TYPES.values():
+        raise OSError("neither a file nor a folder nor a link")
+    if member.isdir():
+        return make_folder(folder, path)
+    with opened(make_folder(folder, path.parent)) as parent:
+        remove(parent, path.name)
+        if member.isreg():
+            return os.open(path.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=parent)
+        if member.issym():
+            os.symlink(member.linkname, path.name, dir_fd=parent)
+        else:
+            os.mkfifo(path.name, 0o600, dir_fd=parent)
+        return os.open(path.name, os.O_PATH | os.O_NOFOLLOW, dir_fd=parent)
+
+
 def read(root: str, path: PurePath, most: int = 1 << 20) -> bytes:
     """Return the beginning of a regular file below `root`. Errors: ``OSError``."""
-    with _opened(os.open(root, os.O_PATH)) as folder, _opened(_open(folder, path, os.O_PATH)) as entry:
+    with opened(os.open(root, os.O_PATH)) as folder, opened(open_below(folder, path, os.O_PATH)) as entry:
         if not stat.S_ISREG(os.fstat(entry).st_mode) or _file_system(entry) in _OF_THE_KERNEL:
             raise OSError(f"{path}: not a file")
         with Path(f"/proc/self/fd/{entry}").open("rb") as file:
@@ -93,8 +192,8 @@ def make_folder(root: int, path: PurePath, mode: int = 0o777, links: int = _MOST
     Errors: ``OSError``.
     """
     with contextlib.suppress(FileNotFoundError):
-        return _open(root, path, os.O_PATH | os.O_DIRECTORY)
-    with _opened(make_folder(root, path.parent, links=links)) as parent:
+        return open_below(root, path, os.O_PATH | os.O_DIRECTORY)
+    with opened(make_folder(root, path.parent, links=links)) as parent:
         try:
             os.mkdir(path.name, mode, dir_fd=parent)
         except FileExistsError:
@@ -102,11 +201,56 @@ def make_folder(root: int, path: PurePath, mode: int = 0o777, links: int = _MOST
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from None
             leads_to = path.parent / os.readlink(path.name, dir_fd=parent)
             return make_folder(root, leads_to, mode, links - 1)
-    return _open(root, path, os.O_PATH | os.O_DIRECTORY)
+    return open_below(root, path, os.O_PATH | os.O_DIRECTORY)
+
+
+def _walk(
+    root: int, base: PurePath, waiting: list[PurePosixPath], problems: list[str] | None = None
+) -> Iterator[tuple[PurePosixPath, int, os.stat_result]]:
+    """Yield files below a path, folders first: each with its path from there, an ``O_PATH`` descriptor and its status.
+
+    waiting: paths from there to begin with; links are followed only at the path itself. problems: gets errors, which
+    are raised without it.
+    """
+    count, size = len(waiting), 0
+    while waiting:
+        part = waiting.pop()
+        with _noted(part, problems):
+            # Nothing is opened before its kind is known: to open a FIFO or a device has effects.
+            flags = os.O_PATH | (os.O_NOFOLLOW if part.parts else 0)
+            with opened(open_below(root, base / part, flags)) as entry:
+                status = os.fstat(entry)
+                is_folder = stat.S_ISDIR(status.st_mode)
+                if (is_folder or stat.S_ISREG(status.st_mode)) and _file_system(entry) in _OF_THE_KERNEL:
+                    raise OSError("in a file system of the kernel")
+                if is_folder:
+                    with os.scandir(f"/proc/self/fd/{entry}") as entries:
+                        found = [part / each.name for each in islice(entries, MOST_FILES - count + 1)]
+                    count += len(found)
+                    waiting += found
+                elif stat.S_ISREG(status.st_mode):
+                    size += status.st_size
+                if count > MOST_FILES or size > MOST_BYTES:
+                    waiting.clear()
+                    raise OSError(_TOO_MUCH)
+                yield part, entry, status
+
+
+@contextlib.contextmanager
+def _noted(part: PurePath, problems: list[str] | None = None) -> Iterator[None]:
+    """Add an error, with the path, to `problems`, or raise it."""
+    try:
+        yield
+    except OSError as error:
+        name = str(part) if str(part).isprintable() else ascii(str(part))
+        text = (f"{name}: " if part.parts else "") + (error.strerror or str(error))
+        if problems is None:
+            raise OSError(text) from error
+        problems.append(text)
 
 
 def _copy_link(entry: int, root: int, path: PurePath) -> None:
-    with _opened(make_folder(root, path.parent)) as parent:
+    with opened(make_folder(root, path.parent)) as parent:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path.name, dir_fd=parent)
         os.symlink(os.readlink("", dir_fd=entry), path.name, dir_fd=parent)
@@ -116,8 +260,8 @@ def _copy_file(entry: int, status: os.stat_result, root: int, path: PurePath) ->
     os.close(make_folder(root, path.parent))
     flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK
     with (
-        _opened(os.open(f"/proc/self/fd/{entry}", os.O_RDONLY)) as reading,
-        _opened(_open(root, path, flags, 0o600)) as writing,
+        opened(os.open(f"/proc/self/fd/{entry}", os.O_RDONLY)) as reading,
+        opened(open_below(root, path, flags, 0o600)) as writing,
     ):
         there = os.fstat(writing)
         if os.path.samestat(status, there):  # its other name: truncated, it would be empty
@@ -132,8 +276,9 @@ def _copy_file(entry: int, status: os.stat_result, root: int, path: PurePath) ->
         os.utime(writing, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-def _open(root: int, path: PurePath, flags: int, mode: int = 0) -> int:
-    name, how = os.fsencode(path), struct.pack("QQQ", flags | os.O_CLOEXEC, mode, _RESOLVE_IN_ROOT)
+def open_below(root: int, path: PurePath, flags: int, mode: int = 0) -> int:
+    """Return a descriptor of a file below a root. Errors: ``OSError``; :class:`CellbedError` of too old a kernel."""
+    name, how = os.fsencode(path), struct.pack("QQQ", flags | os.O_CLOEXEC, mode, _RESOLVE)
     if b"\0" in name:
         raise OSError(f"{str(path)!a} has a zero character")
     arguments = ctypes.c_long(root), ctypes.c_char_p(name), ctypes.c_char_p(how), ctypes.c_size_t(len(how))
@@ -143,8 +288,8 @@ def _open(root: int, path: PurePath, flags: int, mode: int = 0) -> int:
             return descriptor
         if ctypes.get_errno() != errno.EAGAIN:
             break
-    if ctypes.get_errno() == errno.EXDEV:
-        raise OSError("links of /proc are not followed")
+    if ctypes.get_errno() == errno.ENOSYS:
+        raise CellbedError("this kernel has no openat2(2), by which files of nodes are opened: use Linux 5.6 or newer")
     raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(path))
 
 
@@ -158,7 +303,8 @@ def _file_system(descriptor: int) -> int:
 
 
 @contextlib.contextmanager
-def _opened(descriptor: int) -> Iterator[int]:
+def opened(descriptor: int) -> Iterator[int]:
+    """Close a descriptor afterwards."""
     try:
         yield descriptor
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path, PurePath
 from cellbed.testbed.machine.process import Place, Running, kill, search_path, signal_inhabitants, spawn
 from cellbed.testbed.machine.state import RUN_VARIABLE
 from cellbed.testbed.nodes.backend import Backend, Setup, Stream
-from cellbed.testbed.nodes.copies import copy, read
+from cellbed.testbed.nodes.copies import copy, open_below, open_folder, opened, read, root_of
 
 
 class NamespaceNode(Backend):
@@ -54,7 +55,7 @@ class NamespaceNode(Backend):
         environment = {**os.environ, RUN_VARIABLE: self.setup.run}
         self._holder = spawn(["cat"], first, environment=environment, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
         self.place = replace(self.place, binds=(), mount_namespace=f"/proc/{self._holder.pid}/ns/mnt")
-        self._disk = Disk(f"{self._root}{self._folder}")
+        self._disk = Disk(f"/proc/self/fd/{self._own}")
 
     def spawn(
         self,
@@ -78,16 +79,21 @@ class NamespaceNode(Backend):
         )
 
     def copy_in(self, source: Path, target: str) -> None:
-        copy(("/", source.absolute()), (self._root, self._in_folder(target).absolute()))
+        copy(("/", source.absolute()), self._below(target))
 
     def copy_out(self, source: str, target: Path) -> None:
-        copy((self._root, self._in_folder(source).absolute()), (str(target.parent), PurePath(target.name)))
+        copy(self._below(source), (str(target.parent), PurePath(target.name)))
 
     def read(self, source: str, most: int) -> bytes:
-        return read(self._root, self._in_folder(source).absolute(), most)
+        return read(*self._below(source), most)
 
-    def seen_at(self, path: str) -> Path:
-        return Path(f"{self._root}{self._in_folder(path).absolute()}")
+    def open_folder(self, path: str, *, make: bool = False) -> int:
+        root, below = self._below(path)
+        with opened(os.open(root, os.O_PATH)) as descriptor:
+            return open_folder(descriptor, below, make=make)
+
+    def open_store(self) -> int:
+        return os.dup(self._own)
 
     def inside(self, path: str) -> str:
         return str(self._in_folder(path).absolute())
@@ -99,10 +105,24 @@ class NamespaceNode(Backend):
         self._folder.mkdir(exist_ok=True)
         return self._folder / path
 
-    @property
-    def _root(self) -> str:
-        """Return the root of the files that the node's programs see."""
-        return f"/proc/{self._holder.pid}/root" if self._holder is not None else "/"
+    def _below(self, path: str) -> tuple[str, Path]:
+        """Return a path for :mod:`~cellbed.testbed.nodes.copies`; relative ones lie below the node's own folder."""
+        if self._folder is None or Path(path).is_absolute():
+            return f"/proc/self/fd/{self._root}", Path(path).absolute()
+        return f"/proc/self/fd/{self._own}", Path(path)
+
+    @functools.cached_property
+    def _root(self) -> int:
+        """A descriptor of the root of the files that the node's programs see."""
+        return root_of(self._holder.pid if self._holder is not None else os.getpid())
+
+    @functools.cached_property
+    def _own(self) -> int:
+        """A descriptor of the node's own folder."""
+        assert self._folder is not None
+        self._folder.mkdir(exist_ok=True)
+        with opened(open_below(self._root, self._folder.parent.absolute(), os.O_PATH)) as parent:
+            return os.open(self._folder.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
 
     def signal(self, number: int) -> None:
         signal_inhabitants(self.place.network_namespace, number, [self._holder.pid] if self._holder is not None else [])
@@ -114,3 +134,6 @@ class NamespaceNode(Backend):
         if self._holder is not None:
             kill(self._holder)
         super().stop()
+        for name in ("_root", "_own"):
+            if name in self.__dict__:
+                os.close(self.__dict__.pop(name))

@@ -151,7 +151,7 @@ def build(note: Callable[[str], None], packages: Iterable[str] = (), suite: str 
             old = unfinished / "old"
             place.rename(old)
         unfinished.rename(place)
-    shutil.rmtree(place / "old", ignore_errors=True)
+    shutil.rmtree(place / "old", ignore_errors=True)  # path of this machine: of the cache
     return place
 
 
