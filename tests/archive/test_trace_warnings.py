@@ -194,7 +194,8 @@ def test_a_run_notes_traces_of_files_that_are_shorter_than_it(tmp_path: Path, lo
     nodes = nodes.replace('up = "20 Mbit/s"', f'up = "short.trace"\nloop = {loop}')
     path.write_text(f'name = "x"\nduration = "6 s"\n{nodes}{SPEED}')
     result = CliRunner().invoke(app, ["run", str(path), "--dry-run", "--json"])
-    assert json.loads(result.output)["cautions"] == [f"short.trace: uplink: {note}"]
+    cautions = [each for each in json.loads(result.output)["cautions"] if "short.trace" in each]
+    assert cautions == [f"short.trace: uplink: {note}"]
     CliRunner().invoke(app, ["run", str(path), "--virtual", "--out", str(tmp_path / "runs")])
     (description,) = tmp_path.glob("runs/*/run.json")
     assert f"short.trace: uplink: {note}" in json.loads(description.read_bytes())["notes"]

@@ -240,6 +240,7 @@ OWN = {
     "shell/helper.py": "a file that the helper writes into a folder of ours",
     "shell/mahimahi/install.py": "commands that `cellbed mahimahi install` may have written",
     "shell/mahimahi/traces.py": "a descriptor of memory, or a file of which the kind was checked",
+    "support/bounded.py": "files of the kernel",
     "support/temporary.py": "a folder of ours, to lock it",
     "support/standard_streams.py": "descriptors that the caller has closed",
     "testbed/nodes/agent.py": "a single file of the standard library, on another machine",

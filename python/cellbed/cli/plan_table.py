@@ -55,8 +55,8 @@ def plan_as_dict(plan: Plan) -> dict[str, Any]:
     }
 
 
-def show_plan(plan: Plan) -> None:
-    """Print the plan as tables."""
+def show_plan(plan: Plan, notes: Sequence[str]) -> None:
+    """Print the plan as tables, then notes."""
     from rich.table import Table
 
     from cellbed.cli.width import table_width
@@ -121,6 +121,8 @@ def show_plan(plan: Plan) -> None:
         console.print("\nMigrations", highlight=False)
     for migration in plan.scenario.migrations:
         console.print(f"{migration.when}: {migration}", highlight=False)
+    for note in notes:
+        console.print(f"note: {note}", markup=False, highlight=False)
 
 
 def _folded(group: Sequence[T]) -> list[Sequence[T]]:

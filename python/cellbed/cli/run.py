@@ -98,9 +98,7 @@ def run(
         if as_json:
             print(json.dumps(plan_as_dict(plan) | {"cautions": warnings}, indent=1))
         else:
-            show_plan(plan)
-            for caution in warnings:
-                print(f"note: {caution}")
+            show_plan(plan, warnings)
         if lacking is not None:
             raise lacking
         return

@@ -186,7 +186,7 @@ def _without_folders(text: str, blamed: Path) -> str:
 
 def _variables(path: Path) -> Iterator[str]:
     """Yield the names of the variables in the data sections of an object (64-bit ELF of this machine or BPF)."""
-    content = path.read_bytes()
+    content = inputs.content(path)
     (table,) = struct.unpack_from("<Q", content, 40)
     size, count, names = struct.unpack_from("<HHH", content, 58)
     sections = [struct.unpack_from("<IIQQQQIIQQ", content, table + size * n) for n in range(count)]

@@ -46,7 +46,7 @@ _ALLOWED, _OWN = "tcp_allowed_congestion_control", "tcp_congestion_control"
 _MOST_BUFFERS = {"receive_buffer": "/proc/sys/net/core/rmem_max", "send_buffer": "/proc/sys/net/core/wmem_max"}
 """By key of a program, the kernel's limit of what a socket may ask for: half of its buffer (socket(7))."""
 _LONGEST_PARENT = 107 - len(
-    "/cellbed-testbed-4194304-012345/n/sockets/b10-10/org.chromium.Chromium.012345/SingletonSocket"
+    "/cellbed-testbed-4194304-012345/n/s/b10-10/org.chromium.Chromium.012345/SingletonSocket"
 )
 """Bytes of the path of the folder for files of nodes, where Chromium has its sockets (unix(7): 107)."""
 LEAST_PROCESSES = 64
@@ -359,7 +359,7 @@ class Testbed:
                 for name, limits in self._limits.items():
                     groups[name].limit(limits.cpus, limits.memory_bytes)
             folder = self._make_folder()
-            self.sockets = folder / "sockets"
+            self.sockets = folder / "s"  # a path of a socket has at most 107 bytes
             self.emulator = Emulator.start(self._config, {RUN_VARIABLE: self._run}, descriptors=self._descriptors)
             self._stack.callback(self.emulator.kill)
             starting: deque[Backend] = deque()
@@ -423,7 +423,7 @@ class Testbed:
         closed = self._record.note_scratch(_scratch_parent())
         folder, seen = closed / "n", closed / "seen"
         self._stack.callback(shutil.rmtree, closed, ignore_errors=True)
-        for path, mode in ((closed, 0o700), (folder, 0o711), (folder / "sockets", 0o755), (seen, 0o711)):
+        for path, mode in ((closed, 0o700), (folder, 0o711), (folder / "s", 0o755), (seen, 0o711)):
             path.mkdir(mode=0o700)
             path.chmod(mode)
         (seen / folder.name).mkdir()

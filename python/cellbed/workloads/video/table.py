@@ -4,7 +4,6 @@ import functools
 import pathlib
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
@@ -16,7 +15,9 @@ from cellbed.scenario.applications import Application, Groups, Key, Wait
 from cellbed.scenario.fields import MANIFEST, TextField, quantity
 from cellbed.scenario.table import written
 from cellbed.support import inputs
+from cellbed.support.bounded import run_bounded
 from cellbed.support.near_names import did_you_mean
+from cellbed.support.temporary import temporary_folder
 from cellbed.support.units import DURATION, UnitError
 from cellbed.workloads.browsing import PACKAGES, PROGRAMS
 from cellbed.workloads.browsing.table import server_misfits
@@ -47,8 +48,11 @@ def _rule_problem(text: str) -> str:
         return " has no function rule: write function rule({ rates, index }) { return 0 } (docs/how-to/video.md)"
     if (node := shutil.which("node")) is None:
         return ""
-    done = subprocess.run([node, "--check", "-"], input=text, capture_output=True, text=True, check=False, timeout=60)
-    found = re.search(r"\[stdin\]:([0-9]+)(?:.|\n)*?^(SyntaxError: .*)$", done.stderr, re.MULTILINE)
+    with temporary_folder() as folder:
+        (folder / "rule.js").write_text(text, encoding="utf-8")
+        done = run_bounded([node, "--check", folder / "rule.js"], timeout_s=60, memory=None)
+    errors = done.stderr.decode(errors="replace")
+    found = re.search(r"rule\.js:([0-9]+)(?:.|\n)*?^(SyntaxError: .*)$", errors, re.MULTILINE)
     return f", line {found[1]}: {found[2][:200]}" if found and done.returncode else ""
 
 
