@@ -204,8 +204,8 @@ def left_of_moves(place: Place) -> list[str]:
 
 def files_of(place: Place, pattern: str) -> list[str]:
     """Nodes in whose folders there are files of a name."""
-    scratch = place.record[1]["scratch"]
-    nodes = [each.name for each in Path(scratch).glob("*-0")]
+    scratch = Path(place.record[1]["scratch"]) / "n"
+    nodes = [each.name for each in scratch.glob("*-0")]
     assert {"cloud-0", "edge-0"} <= {*nodes}
     return [
         node

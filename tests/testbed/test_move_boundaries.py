@@ -316,7 +316,7 @@ def test_a_container_does_not_see_the_images_of_a_move(boxes: Place) -> None:
 
 def in_folder(place: Place, node: str, script: str) -> None:
     """Run a script in the own folder of a node, as a program of it."""
-    folder = f"{place.record[1]['scratch']}/{node}"
+    folder = f"{place.record[1]['scratch']}/n/{node}"
     done = place.run("exec", node, "--", "sh", "-c", f"mkdir -p {folder} && cd {folder} && {script}")
     assert done.returncode == 0, done.stderr
 
