@@ -45,9 +45,7 @@ _CONGESTION_CONTROLS = Path("/proc/sys/net/ipv4/tcp_available_congestion_control
 _ALLOWED, _OWN = "tcp_allowed_congestion_control", "tcp_congestion_control"
 _MOST_BUFFERS = {"receive_buffer": "/proc/sys/net/core/rmem_max", "send_buffer": "/proc/sys/net/core/wmem_max"}
 """By key of a program, the kernel's limit of what a socket may ask for: half of its buffer (socket(7))."""
-_LONGEST_PARENT = 107 - len(
-    "/cellbed-testbed-4194304-012345/n/s/b10-10/org.chromium.Chromium.012345/SingletonSocket"
-)
+_LONGEST_PARENT = 107 - len("/cellbed-testbed-4194304-012345/n/s/b10-10/org.chromium.Chromium.012345/SingletonSocket")
 """Bytes of the path of the folder for files of nodes, where Chromium has its sockets (unix(7): 107)."""
 LEAST_PROCESSES = 64
 """Those of a small run, most of them threads of Polars and the emulator: with fewer it fails at some later point."""
