@@ -1,0 +1,87 @@
+"""Lateness of a bare timer at the emulator's priority: what the machine adds to any emulator's delay.
+
+    sudo .venv/bin/python benches/timer_lateness.py              # 3 x 60 s: alone, beside 4 and 8 busy loops
+
+A process that does nothing else sleeps until a deadline each millisecond, on every processor, with the priority of the
+emulator (SCHED_FIFO) and with an ordinary one. Printed are the lateness in µs at the median, the 99th percentile and
+the most, and the time that the hypervisor gave to others meanwhile (`steal` of /proc/stat).
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import multiprocessing
+import os
+import time
+from multiprocessing.queues import SimpleQueue
+from pathlib import Path
+
+import numpy as np
+
+PERIOD_NS = 1_000_000
+ABSOLUTE = 1
+
+
+class Timespec(ctypes.Structure):
+    """A time of the kernel (time.h)."""
+
+    _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
+
+
+def lateness(cpu: int, first: bool, seconds: int, results: SimpleQueue[list[int]]) -> None:
+    """Put the lateness of each wake-up, ns. first: with the priority of the emulator."""
+    os.sched_setaffinity(0, {cpu})
+    if first:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    library, late = ctypes.CDLL(None), []
+    due = time.monotonic_ns()
+    for _ in range(seconds * 10**9 // PERIOD_NS):
+        due += PERIOD_NS
+        until = Timespec(due // 10**9, due % 10**9)
+        library.clock_nanosleep(time.CLOCK_MONOTONIC, ABSOLUTE, ctypes.byref(until), None)
+        late.append(time.monotonic_ns() - due)
+        due = max(due, time.monotonic_ns() - PERIOD_NS)
+    results.put(late)
+
+
+def stolen_s() -> float:
+    """Return the time of all processors that the hypervisor gave to others since the start, seconds."""
+    return int(Path("/proc/stat").read_text().split()[8]) / os.sysconf("SC_CLK_TCK")
+
+
+def spin() -> None:
+    """Keep a processor busy."""
+    while True:
+        pass
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--seconds", type=int, default=60)
+    arguments.add_argument("--loops", type=int, nargs="+", default=[0, 4, 8])
+    asked = arguments.parse_args()
+    for loops in asked.loops:
+        busy = [multiprocessing.Process(target=spin, daemon=True) for _ in range(loops)]
+        for each in busy:
+            each.start()
+        for first in (True, False):
+            before, results = stolen_s(), multiprocessing.SimpleQueue()
+            cpus = sorted(os.sched_getaffinity(0))
+            timers = [
+                multiprocessing.Process(target=lateness, args=(cpu, first, asked.seconds // 2, results)) for cpu in cpus
+            ]
+            for each in timers:
+                each.start()
+            late = np.concatenate([results.get() for _ in timers]) / 1000
+            for each in timers:
+                each.join()
+            kind, stolen = "SCHED_FIFO" if first else "ordinary", stolen_s() - before
+            figures = " · ".join(f"{value:.0f}" for value in (*np.quantile(late, (0.5, 0.99)), late.max()))
+            print(f"{loops} busy loops, {kind}: {figures} µs, stolen {stolen:.2f} s", flush=True)
+        for each in busy:
+            each.kill()
+
+
+if __name__ == "__main__":
+    main()
