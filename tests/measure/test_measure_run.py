@@ -116,9 +116,9 @@ def test_the_time_in_a_proxy_is_a_part(tmp_path: Path) -> None:
 
 def test_an_outage_shows_in_latency_queue_and_capacity_at_the_same_moment(measured_run: Path) -> None:
     requests, links = requests_of(measured_run), pl.read_parquet(measured_run / "links.parquet")
-    slowest = requests.sort("latency_s", descending=True).row(0, named=True)
-    assert 11.5 <= slowest["intended_s"] <= 14.0
-    assert slowest["latency_s"] > 1.5
+    met = requests.filter(pl.col("intended_s").is_between(12, 14, closed="left"))
+    assert len(met) >= 10
+    assert (met["intended_s"] + met["latency_s"] > 14).all()
     uplink = links.filter((pl.col("direction") == "mobile-0.uplink") & pl.col("time_s").is_between(12.01, 13.95))
     assert uplink["capacity_mbit_s"].max() == 0
     assert uplink["queue_bytes"].max() > 20_000  # type: ignore[operator]

@@ -159,24 +159,24 @@ def test_a_dry_run_states_nodes_of_one_place_that_are_apart_and_replicas_without
         for before, after in edit.items():
             text = text.replace(before, after)
         (tmp_path / "x.toml").write_text(text)
-        done = cellbed("run", tmp_path / "x.toml", "--dry-run", "--overcommit")
+        done = cellbed("run", tmp_path / "x.toml", "--dry-run", "--overcommit", "--json")
         assert done.returncode == 0, done.stderr
-        together = "note: the nodes may use "  # on a smaller machine
-        return [line for line in done.stdout.splitlines() if line.startswith("note: ") and together not in line]
+        # Limits of all nodes together exceed a smaller machine.
+        return [each for each in json.loads(done.stdout)["cautions"] if not each.startswith("the nodes may use ")]
 
     assert notes({}) == []
     assert notes({"[nodes.edge]": "[nodes.edge]\ncount = 3"}) == [
-        "note: the 3 nodes of edge are at one place, but each has a core link of its own: a packet from one to another "
+        "the 3 nodes of edge are at one place, but each has a core link of its own: a packet from one to another "
         "goes to the tower and back, 1 ms one way; to join them by a switch, write [sites.NAME] and site = 'NAME' in "
         "their groups",
-        "note: 2 of the 3 nodes of edge get no load: a client uses one of them, and there are 1; "
+        "2 of the 3 nodes of edge get no load: a client uses one of them, and there are 1; "
         "balance = 'connection' spreads connections over all",
     ]
     store = '[nodes.store]\nclass = "edge"\ncpus = 1.0\nmemory = "64 MiB"\n'
     service = '[apps.db]\nkind = "program"\nserver = { on = "store", command = "sleep 9" }\n'
     (apart, idle) = notes({"[workload]": f"{store}count = 2\n{service}[apps.load]"})
     assert "the 3 nodes of edge, store are at one place" in apart
-    assert idle.startswith("note: 1 of the 2 nodes of store get no load: their name means the first; balance = ")
+    assert idle.startswith("1 of the 2 nodes of store get no load: their name means the first; balance = ")
     assert notes({"[workload]": f'{store}core = "9 ms"\n{service}[apps.load]'}) == []
     site = {"[nodes.edge]": '[sites.a]\ncore = "1 ms"\n[nodes.edge]\nsite = "a"'}
     assert notes(site | {"[workload]": f"{store}{service}[apps.load]"}) == []
@@ -186,9 +186,9 @@ def test_limits_that_the_machine_can_give_each_node_but_not_all_are_a_note(tmp_p
     def notes(cpus: float, *options: str) -> list[str]:
         text = GOOD.replace("cpus = 1.0", f"cpus = {cpus}").replace("cpus = 2.0", f"cpus = {cpus}")
         (tmp_path / "x.toml").write_text(text)
-        done = cellbed("run", tmp_path / "x.toml", "--dry-run", *options)
+        done = cellbed("run", tmp_path / "x.toml", "--dry-run", "--json", *options)
         assert done.returncode == 0, done.stderr
-        return [line for line in done.stdout.splitlines() if line.startswith("note: the nodes may use ")]
+        return [each for each in json.loads(done.stdout)["cautions"] if each.startswith("the nodes may use ")]
 
     processors = len(os.sched_getaffinity(0))
     assert notes(processors / 2) == []
