@@ -36,7 +36,12 @@ class Admission:
             os.close(namespace)
 
 
+def peer_of(connection: socket.socket) -> tuple[int, int]:
+    """Return the process that connected, or that listens, and its user."""
+    process, user, _ = struct.unpack("iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return process, user
+
+
 def user_of(connection: socket.socket) -> int:
     """Return the user of the process that connected, or that listens."""
-    _, user, _ = struct.unpack("iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    return int(user)
+    return peer_of(connection)[1]

@@ -17,7 +17,6 @@ import re
 import resource
 import signal
 import socket
-import struct
 import sys
 import time
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from cellbed.support.prctl import die_with_parent
+from cellbed.testbed.machine.peers import peer_of
 from cellbed.testbed.nodes import agent
 
 LARGEST_MESSAGE = 1 << 17
@@ -274,8 +274,7 @@ class Hub:
     def _add_relay(self, relay: socket.socket) -> None:
         self._number += 1
         number = self._number
-        credentials = relay.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        self._processes[number] = struct.unpack("3i", credentials)[0]
+        self._processes[number], _ = peer_of(relay)
         self._relays[number] = relay
         self._wire.watched[relay.fileno()] = lambda: self._on_relay(number, relay)
 

@@ -63,7 +63,7 @@ def open_folder(root: int, path: PurePath, *, make: bool = False) -> int:
 
 @contextlib.contextmanager
 def new_folder(parent: int, name: str) -> Iterator[int]:
-    """Make a folder in another one, for this user alone; it is removed afterwards, whatever is at its name then.
+    """Make a folder in another one, for this user alone. Afterwards a file of any kind at its name is removed.
 
     Errors: ``OSError``, also where the name exists.
     """
