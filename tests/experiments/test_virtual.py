@@ -216,6 +216,45 @@ def test_the_end_of_a_reply_waits_for_the_acknowledgement_of_its_header_as_in_th
     assert profiles.of_run(run).applications["web"][0]["nagle"] is nagle
 
 
+def test_only_the_first_requests_take_the_time_of_cold_programs(tmp_path: Path) -> None:
+    served = SERVED | {"bytes_down": 900, "wire_down": 1100, "head": 1100, "kept": True}
+    first = {"server": 30_000_000, "cold": 0, "generator": 20_000_000, "first": "endpoint-0"}
+    profiles.Profile("the test", {"web": [*[served] * 20, served | first]}).write(tmp_path / "profile.json")
+    run = predict(tmp_path, tmp_path / "profile.json", WEB.replace("VERSION", "1.1"))
+    found = requests(run).sort("request")
+    assert found["part_server"][0] == pytest.approx(0.03, abs=1e-3)
+    assert found["part_server"][1:].max() < 0.01  # type: ignore[operator]
+    assert found["part_generator"][0] == pytest.approx(0.02, abs=1e-3)
+    assert found["part_generator"][1:].max() < 0.01  # type: ignore[operator]
+    # The connection opens when the generator has taken up the request, 10 ms and more before the server has it.
+    assert found["part_connect_uplink"][0] > 0.01
+    again = profiles.of_run(run).applications["web"]
+    assert [round(each["server"], -6) for each in again if "cold" in each] == [30_000_000]
+
+
+def test_requests_and_replies_that_come_at_once_wait_for_each_other_as_in_the_profile(tmp_path: Path) -> None:
+    def latency(each: tuple[int, int]) -> pl.DataFrame:
+        folder = tmp_path / str(each)
+        folder.mkdir()
+        served = SERVED | {"server": 200_000, "bytes_down": 20, "wire_down": 60, "head": 60, "kept": True}
+        profiles.Profile("the test", {"web": [served | {"each": each}] * 20}).write(folder / "profile.json")
+        times = ["0.1 s", "0.6 s", "1.1 s", *["2 s"] * 20]
+        text = WEB.replace("VERSION", "2").replace(
+            'rate = "4 /s"', f"arrivals = {{kind = 'recorded', times = {times}}}"
+        )
+        run = predict(folder, folder / "profile.json", text)
+        found = profiles.of_run(run).applications["web"][0]["each"]
+        assert found == pytest.approx(each, abs=300_000)
+        return requests(run).sort("request")
+
+    alone, server, endpoint = latency((0, 0)), latency((3_000_000, 0)), latency((0, 2_000_000))
+    for found in (server, endpoint):
+        assert found["latency_s"][0] == pytest.approx(alone["latency_s"][0], abs=2e-3)
+    assert server["part_server"].max() == pytest.approx(0.057, abs=5e-3)
+    assert endpoint["part_endpoint_receive"].max() == pytest.approx(0.038, abs=5e-3)
+    assert alone["part_server"].max() < 0.01  # type: ignore[operator]
+
+
 def test_requests_with_long_bodies_draw_each_sample_once(tmp_path: Path) -> None:
     times = [number * 1_000_000 for number in range(1, 13)]
     served = [SERVED | {"wire_down": 76_200, "head": 1448, "kept": True, "server": time} for time in times]

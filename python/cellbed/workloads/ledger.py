@@ -59,7 +59,7 @@ class Ledger:
     request that timed out stays open until the end, because a late reply may still come.
 
     ``write`` takes one line of JSON. issued, completed (ok or late), failed, timed_out (without a reply so far), lost,
-    skipped (not issued) and reduced (issued with a scale below 1) count.
+    skipped (not issued) and reduced (issued with a scale below 1) count. on_reply: called after each reply.
     """
 
     def __init__(self, timeout_ns: int, write: Callable[[str], object], most_open: int = MOST_OPEN) -> None:
@@ -70,6 +70,7 @@ class Ledger:
         self._unexpired: deque[Request] = deque()  # in order of intended time, and so of expiry
         self._expired: set[int] = set()
         self._last_latency_ns: int | None = None
+        self.on_reply: Callable[[], object] = lambda: None
         self.issued = self.completed = self.failed = self.timed_out = self.lost = self.skipped = self.reduced = 0
 
     @property
@@ -119,6 +120,7 @@ class Ledger:
         self._last_latency_ns = now - request.intended_ns
         in_time = now - request.intended_ns <= self._timeout_ns
         self._finish(request, "failed" if error is not None else "ok" if in_time else "late")
+        self.on_reply()
 
     def lose(self, number: int, error: str) -> None:
         """Request ``number`` gets no reply any more, for this reason; timed out if its time is over already."""

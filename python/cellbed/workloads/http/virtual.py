@@ -3,6 +3,7 @@ their samples have it."""
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -62,21 +63,9 @@ _WRITING_NS = 20_000
 """Between two writes of a server."""
 _AT_ONCE_NS = 1_000_000
 """From an acknowledgement at a server to the packet that it permits, at most."""
-_KEYS = frozenset(
-    (
-        "generator",
-        "receive",
-        "server",
-        "services",
-        "code",
-        "bytes_up",
-        "bytes_down",
-        "wire_down",
-        "head",
-        "kept",
-        "input",
-    )
-)
+_KEYS = "generator receive server services code bytes_up bytes_down wire_down head kept input"
+_WORK = ("uplink_left_ns", "downlink_ready_ns", "server"), ("downlink_left_ns", "reply_ns", "endpoint")
+"""When a node has a request or a reply, when it has processed that, and the node."""
 _FILLED: dict[str, Callable[[int], bytes]] = {
     "chunks": bytes,
     "sse": lambda size: b"data".ljust(max(4, size - 2), b".") + b"\n\n",
@@ -92,7 +81,12 @@ class _Http:
 
     def __init__(self) -> None:
         self.sampling = Sampling(
-            _samples, _KEYS, rate=f"{_RATE} /s", files=("body_file",), load=("connections",), arrivals=_arrivals
+            _samples,
+            frozenset(_KEYS.split()),
+            rate=f"{_RATE} /s",
+            files=("body_file",),
+            load=("connections",),
+            arrivals=_arrivals,
         )
 
     def problems(self, each: Deployment, deployments: Sequence[Deployment], plan: Plan) -> Iterator[str]:
@@ -171,12 +165,13 @@ class Replies:
     granted: Sequence[int]
     loads: dict[str, HttpLoad] = field(default_factory=dict)
 
-    def sample(self, request: str) -> Sample:
-        """Return the sample of a request, by its endpoint and number: one of the same step of a journey."""
+    def sample(self, request: str, arrived: int) -> Sample:
+        """Return the sample of a request, by its endpoint and number: one of the same step of a journey. arrived: how
+        many came to its server before."""
         endpoint, _, number = request.rpartition("/")
         found = self.loads[endpoint].ledger.find(int(number)) if endpoint in self.loads else None
         if not isinstance(found, Exchange) or found.step is None:
-            return self.draw.sample(request)
+            return self.draw.cold(request, arrived)
         sample = self.draw.sample(request, found.step, found.bytes_up or 0)
         if found.user is not None:
             found.user.known = sample.get("taken") or {}
@@ -195,11 +190,13 @@ class Replies:
 
 
 class Server:
-    """An HTTP server whose requests take their measured time on the processors of its node, without waiting for each
-    other otherwise. record: file of the spans that its service reports."""
+    """An HTTP server whose requests take their measured time on the processors of its node, and wait for those that
+    have come meanwhile as long as was measured of requests that came at once. record: file of the spans that its
+    service reports."""
 
     def __init__(self, world: World, replies: Replies, record: IO[str]) -> None:
         self._world, self._replies, self._record = world, replies, record
+        self._busy_ns, self._arrived = 0, itertools.count()
 
     def accepted(self, connection: Socket) -> Callable[[bytes], None]:
         """See :class:`~cellbed.workloads.virtual.world.Server`."""
@@ -219,10 +216,12 @@ class Server:
         return connection.host.processors.run(self._world.now_ns, work_ns)
 
     def _later(self, connection: Socket, request: str, answer: Callable[[Sample], None]) -> None:
-        sample = self._replies.sample(request)
+        sample = self._replies.sample(request, next(self._arrived))
         work_ns = max(0, sample["server"] - TURNAROUND_NS)
         begin_ns = self._world.now_ns
-        end_ns = self._done(connection, work_ns)
+        each_ns = round(self._replies.draw.each[0] / connection.host.processors.speed)
+        self._busy_ns = max(begin_ns, self._busy_ns + each_ns)
+        end_ns = max(self._busy_ns, self._done(connection, work_ns))
         self._world.at(end_ns, lambda: answer(sample))
         endpoint, _, number = request.rpartition("/")
         stretched, at_ns = (end_ns - begin_ns) / max(1, work_ns), begin_ns
@@ -431,7 +430,8 @@ def _samples(
     import polars as pl
 
     log = packets(requests["remote_port"].drop_nulls().unique().to_list())
-    heads, found = _heads(log), _alone(answered(requests))
+    known = _marked(answered(requests))
+    heads, found = _heads(log), _alone(known)
     kept = "order" in found.columns and bool(found["order"].max())
     services = application.get("services") or ()
     of_reply = messages.group_by("endpoint", "request").agg(
@@ -440,6 +440,7 @@ def _samples(
     found = found.join(of_reply, on=["endpoint", "request"], how="left", maintain_order="left")
     nagle = "tls_downlink_end" not in found.columns and _waits(found, heads, log)
     of_server: dict[str, Any] = {"turn": _turn(requests), "nagle": nagle, "kept": kept}
+    of_server["each"] = [_each(known, *work) for work in _WORK]
     if "most_streams" in found.columns:
         of_server["granted"] = found.select(pl.col("stream_window", "connection_window", "most_streams").max()).row(0)
     if nagle:  # what looks like pauses of the server is the wait for a probe in place of an acknowledgement
@@ -479,13 +480,49 @@ def _waits(requests: pl.DataFrame, heads: Mapping[tuple[int, int], int], packets
 
 
 def _alone(requests: pl.DataFrame) -> pl.DataFrame:
-    """Return the requests that were sent when all earlier replies of their connection had come, if they are enough:
-    of others it is not known what their server took while it sent to others. Else all."""
+    """Return the requests that were sent when all earlier replies of their connection had come, and that came to their
+    server alone, if they are enough: of others it is not known what their server took while it worked for others. Else
+    all. In any case those of cold programs."""
     import polars as pl
 
     before = pl.col("reply_ns").cum_max().shift(1).over("endpoint", "local_port", order_by="sent_ns")
-    found = requests.filter((before <= pl.col("sent_ns")).fill_null(value=True))
+    alone = (before <= pl.col("sent_ns")).fill_null(value=True) & (pl.len().over("server", "batch") == 1)
+    found = requests.filter(alone | pl.col("cold").is_not_null() | pl.col("first"))
     return found if len(found) >= FEWEST else requests
+
+
+def _marked(requests: pl.DataFrame) -> pl.DataFrame:
+    """Adds whether a request is the ``first`` of its endpoint; if it reached its server before the first reply left
+    that, ``cold``: its number among these; and its ``batch``."""
+    import polars as pl
+
+    arrived = pl.col("uplink_left_ns")
+    is_cold = arrived <= pl.col("downlink_entered_ns").min().over("server")
+    first = pl.col("request") == pl.col("request").min().over("endpoint")
+    cold = pl.when(is_cold).then(arrived.rank("ordinal").over("server") - 1)
+    return requests.with_columns(_batch("uplink_left_ns", "server"), first=first, cold=cold)
+
+
+def _each(requests: pl.DataFrame, begin: str, end: str, node: str) -> int:
+    """Return what a node takes for each further one of requests that come to it at once, ns: the time until the last
+    one is done, beyond the median of single ones; 0 if there are few. begin, end: when it has one, and is done."""
+    import polars as pl
+
+    warm = requests.filter(pl.col("cold").is_null()).drop_nulls([begin, end])
+    found = warm.group_by(node, _batch(begin, node)).agg(
+        more=pl.len() - 1, span=pl.col(end).max() - pl.col(begin).max()
+    )
+    single = found.filter(more=0)["span"].median() or 0
+    count, taken = found.filter(pl.col("more") > 0).select(pl.col("more").sum(), (pl.col("span") - single).sum()).row(0)
+    return max(0, round(taken / count)) if count >= FEWEST else 0
+
+
+def _batch(begin: str, node: str) -> pl.Expr:
+    """Return the number of the batch of each request at its node: of those that came at once. begin: when it came."""
+    import polars as pl
+
+    is_new = (pl.col(begin).diff() > TURNAROUND_NS).fill_null(value=True)
+    return is_new.cum_sum().over(node, order_by=begin).alias("batch")
 
 
 def _heads(packets: Any) -> dict[tuple[int, int], int]:
@@ -521,6 +558,8 @@ def _sample(
     head = heads.get((row["local_port"], row["downlink_entered_ns"]), wire)
     answer = {"code": row["code"], "bytes_down": row["bytes_down"], "wire_down": wire, "head": head}
     request = {"bytes_up": row["bytes_up"] or 0, "input": row.get("step")}
+    parts |= {"cold": row["cold"]} if row["cold"] is not None else {}
+    parts |= {"first": row["endpoint"]} if row["first"] else {}
     if row.get("last") is not None:
         answer["last"] = row["last"]
     if row.get("taken") is not None:

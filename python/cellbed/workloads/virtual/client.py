@@ -50,6 +50,7 @@ class Client:
         """Set its load."""
         each = self._deployment
         self.generator.start(t0_ns + each.start_ns, t0_ns + each.stop_ns, each.table.drain)
+        self.generator.ledger.on_reply = lambda: self.program.spend(self._draw.each[1])
         self._started = True
         self._world.at(t0_ns + each.start_ns, self.wake)
 
@@ -115,6 +116,9 @@ class Client:
 
     def _taken(self, part: str) -> int:
         """Return the time until the program has noticed something, ns."""
-        request = f"{self._deployment.name}/{self.program.host.name}/{part}/{next(self._events)}"
-        taken: int = self._draw.sample(request).get(part, 0)
+        host, ledger = self.program.host.name, self.generator.ledger
+        is_first = not (ledger.completed if part == "receive" else ledger.issued)
+        request = f"{self._deployment.name}/{host}/{part}/{next(self._events)}"
+        first = self._draw.first(host) if is_first else None
+        taken: int = (first or self._draw.sample(request)).get(part, 0)
         return taken

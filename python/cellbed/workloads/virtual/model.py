@@ -63,10 +63,16 @@ class Draw:
 
     It is one of the same input where there is one, else one of those of about the same size. Successive requests draw
     all samples, in random order, before the first one again, so that rare long times are as frequent as measured.
+    Those of programs that were cold are drawn when they are cold again, and else only if there are few others. each:
+    of further requests at once, what a server and an endpoint take for each, ns.
     """
 
     def __init__(self, samples: list[dict[str, Any]], seed: int) -> None:
-        self._samples, self._seed = samples, seed
+        warm = [sample for sample in samples if "cold" not in sample and "first" not in sample]
+        self._samples, self._seed = warm if len(warm) >= FEWEST else samples, seed
+        self._first = {sample["first"]: sample for sample in samples if "first" in sample}
+        self._cold = [sample for sample in samples if "cold" in sample]
+        self.each: Sequence[int] = samples[0].get("each", (0, 0))
         self._orders: dict[str, list[int]] = {}
         self._of_input: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for sample in samples:
@@ -87,6 +93,16 @@ class Draw:
         if key not in self._orders:
             self._orders[key] = random.Random(key).sample(range(len(found)), len(found))
         return found[self._orders[key][place]]
+
+    def cold(self, request: str, arrived: int) -> Sample:
+        """Return the sample of a request, of the same place if it is one of the first at its server. arrived: how many
+        came to that before."""
+        found = [sample for sample in self._cold if sample["cold"] == arrived]
+        return random.Random(f"{self._seed}/{request}").choice(found) if found else self.sample(request)
+
+    def first(self, endpoint: str) -> Sample | None:
+        """Return the sample of the first request of an endpoint, or of another one, if it is known."""
+        return self._first.get(endpoint) or next(iter(self._first.values()), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,13 +63,13 @@ class Processors:
     """
 
     def __init__(self, cpus: float, speed: float = 1.0) -> None:
-        self._speed = speed
+        self.speed = speed
         self._quota_ns = round(cpus * _PERIOD_NS) if cpus != float("inf") else None
         self._used: dict[int, int] = defaultdict(int)
 
     def run(self, begin_ns: int, work_ns: int) -> int:
         """Return the time at which one thread that begins to compute at `begin_ns` is done. work_ns: as measured."""
-        work_ns = round(work_ns / self._speed)
+        work_ns = round(work_ns / self.speed)
         if self._quota_ns is None:
             return begin_ns + work_ns
         now = begin_ns
@@ -704,13 +704,17 @@ class World:
 
         accepted.on_event = read
         if (stop := self._stops.get(service)) is not None and stop.drops:
-            self._hold(client, lambda: None if client.closed else self._open(client))
+            self._hold(client, lambda: self._open(client))
+        elif (at_ns := machine.now_ns()) > self.now_ns:  # when the program has come to it
+            self.at(at_ns, lambda: self._open(client))
         else:
             self._open(client)
         return client
 
     def _open(self, client: Socket) -> None:
-        """Open the connection of a client to where its service is now."""
+        """Open the connection of a client to where its service is now, unless the client has closed it."""
+        if client.closed:
+            return
         accepted = client.peer
         assert accepted is not None
         accepted.host = self.places.get(client.service, client.service[0])
