@@ -28,7 +28,6 @@ class Client:
         self._prepared = False
         self._started = False
         self._wake_ns: int | None = None
-        self._events = itertools.count()
         self.over = False
 
     @property
@@ -115,10 +114,10 @@ class Client:
             self._world.at(at_ns, due)
 
     def _taken(self, part: str) -> int:
-        """Return the time until the program has noticed something, ns."""
-        host, ledger = self.program.host.name, self.generator.ledger
-        is_first = not (ledger.completed if part == "receive" else ledger.issued)
-        request = f"{self._deployment.name}/{host}/{part}/{next(self._events)}"
-        first = self._draw.first(host) if is_first else None
-        taken: int = (first or self._draw.sample(request)).get(part, 0)
+        """Return the time until the program has noticed something, ns: as the sample of the request about which it is,
+        which has the times of one request together."""
+        ledger, host = self.generator.ledger, self.program.host.name
+        number = ledger.completed if part == "receive" else ledger.issued
+        sample = (self._draw.first(host) if not number else None) or self._draw.sample(f"{host}/{number}")
+        taken: int = sample.get(part, 0)
         return taken
