@@ -166,8 +166,8 @@ class Replies:
     loads: dict[str, HttpLoad] = field(default_factory=dict)
 
     def sample(self, request: str, arrived: int) -> Sample:
-        """Return the sample of a request, by its endpoint and number: one of the same step of a journey. arrived: how
-        many came to its server before."""
+        """Return the sample of a request, by its endpoint and number: one of the same step of a journey. arrived: as of
+        :meth:`Draw.cold`."""
         endpoint, _, number = request.rpartition("/")
         found = self.loads[endpoint].ledger.find(int(number)) if endpoint in self.loads else None
         if not isinstance(found, Exchange) or found.step is None:
@@ -190,9 +190,8 @@ class Replies:
 
 
 class Server:
-    """An HTTP server whose requests take their measured time on the processors of its node, and wait for those that
-    have come meanwhile as long as was measured of requests that came at once. record: file of the spans that its
-    service reports."""
+    """An HTTP server whose requests take their measured time on the processors of its node, and wait for earlier ones
+    as was measured of requests at once. record: file of the spans that its service reports."""
 
     def __init__(self, world: World, replies: Replies, record: IO[str]) -> None:
         self._world, self._replies, self._record = world, replies, record
@@ -480,9 +479,8 @@ def _waits(requests: pl.DataFrame, heads: Mapping[tuple[int, int], int], packets
 
 
 def _alone(requests: pl.DataFrame) -> pl.DataFrame:
-    """Return the requests that were sent when all earlier replies of their connection had come, and that came to their
-    server alone, if they are enough: of others it is not known what their server took while it worked for others. Else
-    all. In any case those of cold programs."""
+    """Return the requests that were sent when all earlier replies of their connection had come and reached their server
+    alone, and those of cold programs, if they are enough: what others took contains the work for others. Else all."""
     import polars as pl
 
     before = pl.col("reply_ns").cum_max().shift(1).over("endpoint", "local_port", order_by="sent_ns")

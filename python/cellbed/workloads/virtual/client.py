@@ -114,10 +114,8 @@ class Client:
             self._world.at(at_ns, due)
 
     def _taken(self, part: str) -> int:
-        """Return the time until the program has noticed something, ns: as the sample of the request about which it is,
-        which has the times of one request together."""
+        """Return the time until the program has noticed something, ns: of the sample of the request concerned."""
         ledger, host = self.generator.ledger, self.program.host.name
         number = ledger.completed if part == "receive" else ledger.issued
         sample = (self._draw.first(host) if not number else None) or self._draw.sample(f"{host}/{number}")
-        taken: int = sample.get(part, 0)
-        return taken
+        return int(sample.get(part, 0))

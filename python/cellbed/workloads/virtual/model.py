@@ -63,8 +63,8 @@ class Draw:
 
     It is one of the same input where there is one, else one of those of about the same size. Successive requests draw
     all samples, in random order, before the first one again, so that rare long times are as frequent as measured.
-    Those of programs that were cold are drawn when they are cold again, and else only if there are few others. each:
-    of further requests at once, what a server and an endpoint take for each, ns.
+    Samples of cold programs are drawn for the first requests, and else only if there are few others. each: what a
+    server and an endpoint take for each further one of requests at once, ns.
     """
 
     def __init__(self, samples: list[dict[str, Any]], seed: int) -> None:
@@ -95,8 +95,7 @@ class Draw:
         return found[self._orders[key][place]]
 
     def cold(self, request: str, arrived: int) -> Sample:
-        """Return the sample of a request, of the same place if it is one of the first at its server. arrived: how many
-        came to that before."""
+        """Return the sample of a request. arrived: how many came to its server before; the first ones find it cold."""
         found = [sample for sample in self._cold if sample["cold"] == arrived]
         return random.Random(f"{self._seed}/{request}").choice(found) if found else self.sample(request)
 
