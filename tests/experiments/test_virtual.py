@@ -255,6 +255,17 @@ def test_requests_and_replies_that_come_at_once_wait_for_each_other_as_in_the_pr
     assert alone["part_server"].max() < 0.01  # type: ignore[operator]
 
 
+def test_the_times_of_a_request_are_those_of_one_measured_request(tmp_path: Path) -> None:
+    times = [number * 1_000_000 for number in range(1, 13)]
+    common = SERVED | {"bytes_down": 900, "wire_down": 1100, "head": 1100, "kept": True}
+    served = [common | {"generator": time, "server": time, "receive": time} for time in times]
+    profiles.Profile("the test", {"web": served}).write(tmp_path / "profile.json")
+    found = requests(predict(tmp_path, tmp_path / "profile.json", WEB.replace("VERSION", "1.1"), duration="3 s"))
+    assert len(found) == len(times)
+    for part in ("part_generator", "part_endpoint_receive"):
+        assert found[part].to_list() == pytest.approx(found["part_server"].to_list(), abs=5e-4), part
+
+
 def test_requests_with_long_bodies_draw_each_sample_once(tmp_path: Path) -> None:
     times = [number * 1_000_000 for number in range(1, 13)]
     served = [SERVED | {"wire_down": 76_200, "head": 1448, "kept": True, "server": time} for time in times]
