@@ -96,6 +96,7 @@ def test_a_short_reproduction_takes_about_ten_minutes(tmp_path: Path) -> None:
     assert Sweeps(PUBLICATION, [], tmp_path, Execution(), short=True, running=False).seconds() <= 630
 
 
+@pytest.mark.slow
 def test_a_short_prediction_has_the_findings_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = cellbed("reproduce", "cosmic", "--virtual", "--short", "-e", "file", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -126,6 +126,7 @@ def check(folder: Folder, points: int, repetitions: int) -> pl.DataFrame:
     return table
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)  # a dozen runs, on a machine that may be busy
 def test_a_sweep_killed_and_interrupted_loses_and_doubles_no_trial(tmp_path: Path) -> None:
     write(tmp_path, ["10 /s", "20 /s"], 2)

@@ -156,7 +156,7 @@ needs_sampling = pytest.mark.skipif((why := obstacle()) is not None, reason=str(
 @pytest.mark.needs_tun
 @needs_limits
 @pytest.mark.skipif(kernel_version() < (6, 4), reason="laws stay longer")
-@pytest.mark.parametrize("law", ["reno", "copa"])
+@pytest.mark.parametrize("law", [pytest.param("reno", marks=pytest.mark.slow), "copa"])
 def test_samples_of_the_kernel_are_those_of_iperf3(tmp_path: Path, law: str) -> None:
     # An upload: iperf3 reads its sender's TCP_INFO at the end of each interval.
     path = scenario(tmp_path, law, "-t 5 --json", seconds=8)

@@ -203,6 +203,7 @@ levels = { near = "1 ms", far = "41 ms" }
 """
 
 
+@pytest.mark.slow
 def test_a_sweep_of_a_game_has_its_own_measures(tmp_path: Path) -> None:
     client = (
         f'client = {{ on = "endpoint", command = "{PROGRAM} play {{server.address}} 7001", measures = "game.json" }}'

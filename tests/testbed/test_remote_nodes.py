@@ -810,6 +810,7 @@ def assert_nothing_runs_after(
     clean()
 
 
+@pytest.mark.slow
 @pytest.mark.needs_tun
 def test_killed_run_leaves_nothing_on_a_host(ssh_machine: Machine, tmp_path: Path) -> None:
     table = ssh_machine.backend().model_dump(mode="json")

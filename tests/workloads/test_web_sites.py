@@ -391,8 +391,10 @@ def test_versions_of_a_replay_by_caddy(tmp_path: Path, keys: str, protocol: str)
 @needs_nginx
 @pytest.mark.parametrize(
     ("secured", "versions"),
-    [([], "over HTTP/1.1,"), (["cdn"], "over HTTP/2, without TLS HTTP/1.1,")],
-    ids=["without TLS", "mixed"],
+    [
+        pytest.param([], "over HTTP/1.1,", id="without TLS", marks=pytest.mark.slow),
+        pytest.param(["cdn"], "over HTTP/2, without TLS HTTP/1.1,", id="mixed"),
+    ],
 )
 def test_origins_without_tls_are_served_so_and_their_loads_have_parts(
     tmp_path: Path, secured: list[str], versions: str
