@@ -86,6 +86,16 @@ AUTHORS = {
         "github.com/PCCproject/PCC-Uspace 30c2cfe, PccVivaceSender, utility Vivace; each packet acknowledged",
         {1: (18.93, 0.9, 1.0), 2: (19.54, 4.1, 0.99), 4: (20.0, 145.0, 0.99)},
     ),
+    "exll": Authors(
+        "github.com/chenhongquan/5G_measurement_tool b44a0e4, tcp_exll.c with its product of rate, alpha and segment in "
+        "64 bits (in 32 it overflows above 10 Mbit/s: 68.7, 117.3, 121.7 ms); every second packet acknowledged",
+        {1: (20.0, 6.8, 1.0), 2: (20.0, 43.3, 0.99), 4: (20.0, 123.1, 1.0)},
+    ),
+    "sprout": Authors(
+        "github.com/keithw/sprout c838669, its receiver and SproutConnection, the loop of sproutbt2; packets of 1,498 "
+        "bytes, each a forecast per tick",
+        {1: (16.63, 9.1, 1.0), 2: (20.0, 38.6, 1.0), 4: (20.0, 50.0, 0.97)},
+    ),
     "verus": Authors("github.com/yzaki/verus, the program in real time", {1: (19.1, 106.0, 1.0)}),
 }
 
