@@ -27,7 +27,7 @@
  *   and an outage gets less probable while nothing is observed.
  * - A timeout sets the window to 1 segment until the next acknowledgement.
  *
- * Compared: the authors' receiver and window, 2 recordings of LTE: throughput 0.91, 1.01, round trip 1.07, 1.00
+ * Compared: the program, 20 Mbit/s, 1, 2, 4 flows: throughput 1.20, 0.99; queue 8.7, 44, 45 ms for 9, 39, 50; 4 unfair
  */
 #define LAW_OWNS_WINDOW
 #include "law.h"
