@@ -65,8 +65,8 @@ class Authors:
 AUTHORS = {
     "copa": Authors(
         "github.com/venkatarun95/genericCC 18299d6, MarkovianCC, do_ss:auto:0.5, the loop of its sender; each packet "
-        "acknowledged. Flows that begin up to 1.5 s apart: 2 have 15.7 to 18.2 Mbit/s, 5.1 to 6.2 ms, 4 have 18.7 to 19.6 "
-        "Mbit/s, 7.8 to 47 ms",
+        "acknowledged. Flows that begin up to 1.5 s apart: 2 have 15.7 to 18.2 Mbit/s, 5.1 to 6.2 ms, 4 have 18.7 to "
+        "19.6 Mbit/s, 7.8 to 47 ms",
         {1: (19.99, 2.4, 1.0), 2: (16.95, 5.3, 0.99), 4: (18.97, 22.0, 1.0)},
     ),
     "vegas": Authors(
@@ -88,8 +88,8 @@ AUTHORS = {
         {1: (18.93, 0.9, 1.0), 2: (19.54, 4.1, 0.99), 4: (20.0, 145.0, 0.99)},
     ),
     "exll": Authors(
-        "github.com/chenhongquan/5G_measurement_tool b44a0e4, tcp_exll.c with its product of rate, alpha and segment in "
-        "64 bits (in 32 it overflows above 10 Mbit/s: 68.7, 117.3, 121.7 ms); every second packet acknowledged",
+        "github.com/chenhongquan/5G_measurement_tool b44a0e4, tcp_exll.c with its product of rate, alpha and segment "
+        "in 64 bits (in 32 it overflows above 10 Mbit/s: 68.7, 117.3, 121.7 ms); every second packet acknowledged",
         {1: (20.0, 6.8, 1.0), 2: (20.0, 43.3, 0.99), 4: (20.0, 123.1, 1.0)},
     ),
     "sprout": Authors(

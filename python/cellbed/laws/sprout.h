@@ -13,7 +13,7 @@
  *   forecasts back. What delays acknowledgements thus counts as the link's. Losses are ignored, as there.
  * - Segments have no marks of the time to the next one. Instead, round trips above the shortest one show for how long
  *   segments waited. Where none waited for a part of a tick, its count is a lower bound: the rates above it are as
- *   likely as its own.
+ *   likely as its own. Waits behind other flows count, too: three flows and more share unevenly.
  * - The window stands until the next acknowledgement, where the publication's follows the forecast for 3 more ticks. It
  *   is at least 2 segments, instead of a packet every 50 ms, and TCP's own until the end of the first tick.
  * - Acknowledgements end ticks. Of a longer silence, only the last 8 ticks are taken. The forecast is that after the
