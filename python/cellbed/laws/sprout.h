@@ -13,7 +13,7 @@
  *   forecasts back. What delays acknowledgements thus counts as the link's. Losses are ignored, as there.
  * - Segments have no marks of the time to the next one. Instead, round trips above the shortest one show for how long
  *   segments waited. Where none waited for a part of a tick, its count is a lower bound: the rates above it are as
- *   likely as its own.
+ *   likely as its own. Waits behind other flows count, too: three flows and more share unevenly.
  * - The window stands until the next acknowledgement, where the publication's follows the forecast for 3 more ticks. It
  *   is at least 2 segments, instead of a packet every 50 ms, and TCP's own until the end of the first tick.
  * - Acknowledgements end ticks. Of a longer silence, only the last 8 ticks are taken. The forecast is that after the
@@ -27,7 +27,7 @@
  *   and an outage gets less probable while nothing is observed.
  * - A timeout sets the window to 1 segment until the next acknowledgement.
  *
- * Compared: the authors' receiver and window, 2 recordings of LTE: throughput 0.91, 1.01, round trip 1.07, 1.00
+ * Compared: the program, 20 Mbit/s, 1, 2, 4 flows: throughput 1.20, 0.99; queue 8.7, 44, 45 ms for 9, 39, 50; 4 unfair
  */
 #define LAW_OWNS_WINDOW
 #include "law.h"

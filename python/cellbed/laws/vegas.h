@@ -19,7 +19,7 @@
  *  - an epoch begins at the first acknowledgement after repairs, not at their end; after a timeout, during the repairs;
  *  - ssthresh is at least 2, and not raised to 3/4 of the window.
  *
- * Compared: Linux's tcp_vegas.c in one simulation, 4 and 20 Mbit/s, 1, 2, 4 flows: throughput, queue and fairness equal
+ * Compared: tcp_vegas.c, 20 Mbit/s, 1, 2, 4 flows: throughput 1.00; queue 6.0, 14, 25 ms for 3.5, 8.3, 20
  */
 #include "law.h"
 
