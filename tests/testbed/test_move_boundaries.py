@@ -318,6 +318,18 @@ def test_a_container_does_not_see_the_images_of_a_move(boxes: Place) -> None:
         assert process.stdout.read() == ""
 
 
+@needs_containers
+@needs_redis
+@needs_criu
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_container_with_very_many_files_moves(boxes: Place) -> None:
+    now, other = begin_anew(boxes)
+    inside(boxes, now, "for n in $(seq 5000); do : > /data/canary/a-rather-long-name-of-a-file-$n; done")
+    migrate(boxes, "store", other, "stop-and-copy")
+    assert inside(boxes, other, "ls /data/canary | grep -c name-of-a-file") == "5000\n"
+
+
 def in_folder(place: Place, node: str, script: str) -> None:
     """Run a script in the own folder of a node, as a program of it."""
     folder = f"{place.record[1]['scratch']}/n/{node}"

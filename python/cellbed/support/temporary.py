@@ -67,11 +67,8 @@ def remove_left(folders: Iterable[Path]) -> list[Path]:
 
 
 def remove_tree(folder: Path, *, ignore_errors: bool = False) -> None:
-    """Remove a folder with what programs have left in it: without following links, at any depth (``shutil.rmtree`` is
-    recursive), also folders that their owner may not enter.
-
-    Errors: ``OSError``.
-    """
+    """Remove a folder with what programs have left in it, also folders that their owner may not enter: at any depth
+    (``shutil.rmtree`` is recursive), and without following links. Errors: ``OSError``."""
     if os.geteuid() != 0:
         subprocess.run(["chmod", "-R", "u+rwX", str(folder)], capture_output=True, check=False)
     done = subprocess.run(["rm", "-rf", "--", str(folder)], capture_output=True, check=False)

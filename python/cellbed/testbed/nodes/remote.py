@@ -333,8 +333,8 @@ class RemoteGroup:
         return Sample(**self._node.call("sample"))
 
 
+# A FIFO would not end.
 _CHECK = '[ ! -e "$1" ] || [ -f "$1" ] || { echo "not a regular file" >&2; exit 1; }'
-"""Of a file to read: a FIFO would not end."""
 _HUB = (sys.executable, "-P", "-m", "cellbed.testbed.nodes.agent_hub")
 
 
