@@ -99,6 +99,7 @@ def kill_interrupt_and_finish(folder: Folder, trials: int) -> dict[str, int]:
         process.send_signal(stop)
         _, errors = process.communicate()
         assert process.returncode == (130 if stop == signal.SIGINT else -stop), errors
+        assert b"Traceback" not in errors  # of its runs either, which end after it
         assert kept.items() <= folder.done().items()
         kept = folder.done()
     assert b"run the same command to continue" in errors

@@ -20,6 +20,7 @@ import pytest
 
 from cellbed.testbed.machine.peers import Admission
 from cellbed.testbed.machine.process import Place
+from cellbed.testbed.nodes import remote
 from cellbed.testbed.nodes.agent import CHUNK, FIRST_FORWARDED, HEADER, LARGEST_MESSAGE, WINDOW
 from cellbed.testbed.nodes.backend import Setup
 from cellbed.testbed.nodes.remote import NodeError, RemoteNode
@@ -295,7 +296,7 @@ def test_folder_from_a_hostile_machine_stays_in_its_place(node: Node, tmp_path: 
             member.devmajor, member.devminor = 1, 3
             packed.addfile(member)
     node.hello()
-    node.outputs = [b"", archive.getvalue()]
+    node.outputs = [b"folder\n", archive.getvalue()]
     with pytest.raises(OSError, match=r"^/var/log on pi-0: tar: Exiting with failure status due to previous errors$"):
         node.copy_out("/var/log", tmp_path / "copy")
     assert [path.name for path in outside.iterdir()] == ["secret"]
@@ -306,6 +307,27 @@ def test_folder_from_a_hostile_machine_stays_in_its_place(node: Node, tmp_path: 
         assert status.st_uid == os.geteuid()
         assert not status.st_mode & (stat.S_ISUID | stat.S_ISGID), path
     assert (tmp_path / "copy/setuid").exists()
+
+
+def test_a_program_there_that_prints_too_much_or_stands_still_is_killed(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "ANSWER_S", 2.0)
+    node.hello()
+    node.outputs = [b"\n" + bytes(3 * CHUNK)]
+    with pytest.raises(OSError, match=r"^/x on pi-0: it is too long$"):
+        node.read("/x", 10)
+    (tmp_path / "file").write_bytes(b"x")
+    for attempt in (
+        lambda: node.read("/x", 10),
+        lambda: node.output(["cat"]),
+        lambda: node.copy_in(tmp_path / "file", "x"),
+        lambda: node.copy_out("/x", tmp_path / "copy"),
+    ):
+        with pytest.raises(OSError, match=r"on pi-0: it takes too long$"):
+            attempt()
+    node.outputs = [b"\n" + bytes(CHUNK)]
+    assert node.read("/x", CHUNK) == bytes(CHUNK)
 
 
 def test_killed_hub_ends_its_programs_and_is_named(node: Node) -> None:

@@ -69,8 +69,9 @@ def root_file_system() -> bytes:
         add("bin/busybox", Path(busybox).read_bytes(), mode=0o755)
         for name in subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split():
             add(f"bin/{name}", type=tarfile.SYMTYPE, linkname="busybox") if name != "busybox" else None
-        add("etc/passwd", b"root:x:0:0::/root:/bin/sh\nworker:x:1000:1000::/srv:/bin/sh\n")
-        add("etc/group", b"root:x:0:\nworker:x:1000:\nmore:x:77:worker\n")
+        odd = b"worker:x:zero:0::/:/bin/sh\n"
+        add("etc/passwd", odd + b"root:x:0:0::/root:/bin/sh\nworker:x:1000:1000::/srv:/bin/sh\n")
+        add("etc/group", b"root:x:0:\nworker:x:1000:\nodd:x::worker\nmore:x:77:worker\n")
         add("linked", type=tarfile.SYMTYPE, linkname="/tmp/there")
     return made.getvalue()
 
@@ -272,9 +273,14 @@ def test_a_tampered_image_reaches_no_file_and_no_device_of_this_machine(tmp_path
             images = tmp_path / "cache" / "cellbed" / "images"
             assert images.stat().st_mode & 0o077 == 0
             assert list(images.glob("*/root/root-shell"))
+            assert inside(node, "id -u") == "1000\n"
+            # A program that traced the first process could keep it from ending with the run.
+            assert "can't create /proc/1/mem: Permission denied" in inside(node, ": 2>&1 > /proc/1/mem; :")
+            inside(node, "mkdir -p $(printf 'a/%.0s' $(seq 1500))")  # deeper than Python's stack
     finally:
         subprocess.run(["podman", "rmi", "--force", name], capture_output=True, check=False)
     assert not list(Path("/tmp").glob("cellbed-escaped*"))
+    assert left(record) == []
 
 
 def test_copies_never_reach_files_of_this_machine_or_its_kernel(tmp_path: Path, image: str, record: Record) -> None:
@@ -579,6 +585,6 @@ def test_a_container_is_entered_and_comes_back_after_a_crash(tmp_path: Path, ima
                 break
         assert [each["state"] for each in found["programs"]] == ["ready"]
         inside = run("exec", "edge-0", "--", "sh", "-c", "cat /etc/passwd; pwd; exit 7", cwd=tmp_path)
-        assert (inside.returncode, inside.stdout.splitlines()[1:]) == (7, ["worker:x:1000:1000::/srv:/bin/sh", "/srv"])
+        assert (inside.returncode, inside.stdout.splitlines()[2:]) == (7, ["worker:x:1000:1000::/srv:/bin/sh", "/srv"])
     finally:
         run("down", "boxes", cwd=tmp_path)

@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from cellbed.support.errors import CellbedError
+from cellbed.support.temporary import remove_tree
 from cellbed.testbed.nodes import copies
 from cellbed.testbed.nodes.copies import MOST_BYTES, copy, new_folder, opened, pack, read, remove, unpack
 
@@ -141,6 +142,29 @@ def test_the_size_of_a_copy_is_limited(tmp_path: Path, node: Path) -> None:
     assert not (tmp_path / "out" / "sparse").exists()
 
 
+LEASE = """
+import fcntl, os, signal, sys
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+fcntl.fcntl(os.open(sys.argv[1], os.O_RDWR), fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print("leased", flush=True)
+signal.pause()
+"""
+
+
+def test_a_program_with_a_lease_on_a_file_keeps_no_copy_waiting(tmp_path: Path, node: Path) -> None:
+    # The kernel would let a reader wait for 45 s, and then succeed (fcntl(2)).
+    command = [sys.executable, "-c", LEASE, str(node / "d" / "file0")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as program:
+        try:
+            assert program.stdout is not None
+            assert program.stdout.readline() == b"leased\n"
+            assert copy_out(node, "d", tmp_path / "out") == "file0: Resource temporarily unavailable"
+            with pytest.raises(BlockingIOError):
+                read(str(node), PurePosixPath("d/file0"))
+        finally:
+            program.kill()
+
+
 def test_a_shorter_file_replaces_a_longer_one(tmp_path: Path, node: Path) -> None:
     (tmp_path / "short").write_text("short")
     copy(("/", tmp_path / "short"), (str(node), PurePosixPath("/d/file0")))
@@ -224,6 +248,18 @@ def test_members_of_an_archive_are_written_below_the_folder_only(tmp_path: Path,
     assert {path.read_text() for path in (tmp_path / "machine").iterdir()} == {"of the machine"}
 
 
+def make_deep(path: Path, depth: int) -> None:
+    """Make a folder with one in another, deeper than paths and Python's stack reach."""
+    path.mkdir(exist_ok=True)
+    at = folder(path)
+    for _ in range(depth):
+        os.mkdir("a", dir_fd=at)
+        below = os.open("a", os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = below
+    os.close(at)
+
+
 def test_what_a_program_puts_in_place_of_a_folder_is_removed_without_following_it(tmp_path: Path, node: Path) -> None:
     with opened(folder(node)) as parent:
         with new_folder(parent, "new") as new:
@@ -233,6 +269,10 @@ def test_what_a_program_puts_in_place_of_a_folder_is_removed_without_following_i
         assert not (node / "new").is_symlink()
         assert not list((node / "moved").iterdir())
         (node / "d" / "link").symlink_to(tmp_path / "machine")
+        make_deep(node / "d", 3000)
         remove(parent, "d")
         assert not (node / "d").exists()
+    make_deep(tmp_path / "scratch", 3000)
+    remove_tree(tmp_path / "scratch")
+    assert not (tmp_path / "scratch").exists()
     assert len(list((tmp_path / "machine").iterdir())) == len(NAMES)

@@ -453,6 +453,7 @@ def test_a_killed_program_is_reported_and_lives_at_one_place_at_most(restarting:
 
 KILLED = {
     "prepare": ("hold", "dump"),
+    "snapshot": ("send", "receive", "hold", "dump"),
     "transfer": ("send", "receive", "hold", "dump"),
     "restore": ("hold", "dump"),
     "pages": ("pages", "hold", "dump"),
@@ -472,7 +473,7 @@ def test_redis_goes_on_at_one_node_when_a_program_of_the_move_is_killed(
     fill(restarting)
     before = playing(restarting, role)
     # A copy that dies once it serves takes its connections and its memory with it.
-    with writing(restarting) if phase in ("prepare", "transfer") else contextlib.nullcontext():
+    with writing(restarting) if phase in ("prepare", "snapshot", "transfer") else contextlib.nullcontext():
         moving, _ = moving_in_phase(restarting, phase)
         while moving.poll() is None and not (found := playing(restarting, role) - before):
             pass

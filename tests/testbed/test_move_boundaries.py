@@ -260,13 +260,17 @@ def test_criu_executes_nothing_that_a_container_has_put_in_its_way(boxes: Place,
         mkdir -p /etc/criu /usr/lib/criu; cp /plugin.so /usr/lib/criu/; echo /preloaded.so > /etc/ld.so.preload
         printf '#!/bin/sh\nbusybox touch /configured\n' > /script; chmod +x /script
         echo action-script /script > /etc/criu/default.conf
+        mkdir -p /etc/gnutls /run; echo x > /run/criu.kdat; echo x > /etc/gnutls/config
+        touch -d 2001-01-01 /run/criu.kdat /etc/gnutls/config
     """
     for node in ("cloud-0", "edge-0"):
         inside(boxes, node, script)
     migrate(boxes, "store", other, "stop-and-copy")
     for node in ("cloud-0", "edge-0"):
         assert inside(boxes, node, "ls / | grep -E '^(preloaded|plugin|configured)$'") == ""
-        inside(boxes, node, "rm -r /etc/criu /usr/lib/criu /etc/ld.so.preload")
+        read = inside(boxes, node, "stat -c '%n %x' /run/criu.kdat /etc/gnutls/config")
+        assert read.count("2001-01-01") == 2, read
+        inside(boxes, node, "rm -r /run /etc/gnutls /etc/criu /usr/lib/criu /etc/ld.so.preload")
 
 
 @needs_containers
@@ -312,6 +316,18 @@ def test_a_container_does_not_see_the_images_of_a_move(boxes: Place) -> None:
         finally:
             process.terminate()
         assert process.stdout.read() == ""
+
+
+@needs_containers
+@needs_redis
+@needs_criu
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_container_with_very_many_files_moves(boxes: Place) -> None:
+    now, other = begin_anew(boxes)
+    inside(boxes, now, "for n in $(seq 5000); do : > /data/canary/a-rather-long-name-of-a-file-$n; done")
+    migrate(boxes, "store", other, "stop-and-copy")
+    assert inside(boxes, other, "ls /data/canary | grep -c name-of-a-file") == "5000\n"
 
 
 def in_folder(place: Place, node: str, script: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -18,6 +19,7 @@ from cellbed.testbed.machine import certificates
 from cellbed.testbed.machine.peers import Admission
 from cellbed.testbed.machine.process import find
 from cellbed.testbed.migration.state_sockets import StateError, StateSockets
+from cellbed.testbed.programs.reach import Guests
 from cellbed.testbed.programs.reports import REQUESTS, ReportSockets
 from scenario_text import NODES
 from shell_world import ORDINARY_USER, World, missing, next_line, wait_until
@@ -172,6 +174,49 @@ def test_a_connection_from_another_network_namespace_is_refused(service: tuple[S
             sockets.talk("service")
         time.sleep(0.01)
     assert there.communicate()[0] == b"b''\n"
+
+
+FLOOD = """
+import os, socket, sys
+kept = []
+for _ in range(int(sys.argv[2])):
+    kept.append(socket.socket(socket.AF_UNIX, getattr(socket, sys.argv[3])))
+    kept[-1].setblocking(False)
+    try: kept[-1].connect(sys.argv[1].replace("@", chr(0)))
+    except BlockingIOError: break
+print("full", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def flood(before: list[str], address: str, count: int, kind: str) -> Iterator[None]:
+    """Meanwhile a stranger has connections to a socket, as many as wait there."""
+    command = [*before, "/usr/bin/python3", "-c", FLOOD, address, str(count), kind]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as stranger:
+        assert stranger.stdout is not None
+        assert stranger.stdout.readline() == b"full\n"
+        yield
+        stranger.communicate()
+
+
+def test_strangers_do_not_keep_a_service_from_its_state_socket(service: tuple[StateSockets, Path]) -> None:
+    sockets, path = service
+    with flood(["unshare", "--net"], str(path), 20, "SOCK_STREAM"):
+        sockets.accept()
+        connection = connect(path)
+        assert sockets.is_connected("service")
+        connection.close()
+
+
+def test_a_flood_of_connections_of_another_user_does_not_keep_a_run_from_its_other_work() -> None:
+    guests = Guests({}, f"flooded-{os.getpid()}")
+    other = ["setpriv", f"--reuid={ORDINARY_USER}", f"--regid={ORDINARY_USER}", "--clear-groups"]
+    with flood(other, f"@cellbed-exec-flooded-{os.getpid()}", 100, "SOCK_SEQPACKET"):
+        for _ in range(5):
+            guests.serve()
+            assert guests._listener.accept()[0].close() is None  # some still wait
+    guests.close()
 
 
 def test_a_request_that_another_network_namespace_reports_is_refused_and_counted(tmp_path: Path) -> None:

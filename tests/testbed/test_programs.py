@@ -55,6 +55,9 @@ class ThisMachine:
         variables = {**os.environ, **(environment or {})}
         return subprocess.Popen(list(command), cwd=where, env=variables, start_new_session=True, **to)
 
+    def output(self, command: Sequence[str]) -> bytes:
+        return subprocess.run(command, capture_output=True, check=True).stdout
+
     def sample(self) -> None:
         return None
 
@@ -472,6 +475,8 @@ def test_listening_ports_are_read_from_the_kernels_tables() -> None:
         80: {"::"},
         53: {"0.0.0.0"},
     }
+    # Another machine's may be anything.
+    assert unmodified.listening("0: x:0016 0:0000 0A\n1: 00:zz 0:0000 0A\n2: 01:1 0:0000 07\n\0\n:::") == {}
     bound = "  0: 0100007F:1F90 00000000:0000 0A 0\n  1: 0000000000000000FFFF00000100007F:0050 0:0000 0A 0\n"
     assert all(unmodified.is_loopback(each) for port in (8080, 80) for each in unmodified.listening(bound)[port])
 

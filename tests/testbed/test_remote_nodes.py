@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import threading
@@ -202,7 +203,7 @@ def test_files_are_copied_both_ways(bed: Testbed, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         at.read(f"{folder}/nothing", 10)
     output(bed, NODE, "mkfifo", f"{folder}/pipe")
-    with pytest.raises(OSError, match="not a file"):
+    with pytest.raises(OSError, match="not a regular file"):
         at.read(f"{folder}/pipe", 10)
     with pytest.raises(OSError, match="not a regular file"):
         at.copy_out(f"{folder}/pipe", tmp_path / "nothing")
@@ -496,6 +497,14 @@ def test_programs_run_as_the_user_who_logs_in(ssh_machine: Machine, tmp_path: Pa
         (tmp_path / "file").write_text("text")
         node(bed).copy_in(tmp_path / "file", "deep/copy")
         assert output(bed, NODE, "sh", "-c", "id -u; stat -c %u deep/copy; echo $HOME") == "4242\n4242\n/tmp\n"
+        # Links that wait for the sockets of the agent, which is root, and a folder deeper than its stack.
+        secret = tmp_path / "secret"
+        secret.touch(0o600)
+        output(bed, NODE, "sh", "-c", f"for n in $(seq 0 9); do ln -s {secret} .cellbed-socket-$n; done")
+        output(bed, NODE, "sh", "-c", "mkdir -p $(printf 'a/%.0s' $(seq 1500))")
+        shown = node(bed).show_socket(str(bed.sockets / "none"))
+        assert output(bed, NODE, "stat", "-c", "%F %a", shown) == "socket 666\n"
+        assert stat.S_IMODE(secret.stat().st_mode) == 0o600
     assert not leftovers()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import random
 import re
@@ -19,6 +20,7 @@ import pytest
 
 from cellbed.measure.packets import RECORD
 from cellbed.testbed.links.emulator import Emulator, EmulatorError
+from cellbed.testbed.machine.events import EventProcess
 from cellbed.testbed.machine.process import Place, spawn
 from cellbed.testbed.machine.state import process_start
 from emulator_process import EMULATE, EmulatorProcess, bottleneck, constant, delay, line_of_two, packets
@@ -238,6 +240,18 @@ def children() -> set[str]:
 
 
 @pytest.mark.slow
+def test_what_a_process_prints_is_skipped_unless_it_is_an_object_and_bounded() -> None:
+    code = 'import sys; w = sys.stdout.write; w("["*100_000+"\\n"); w("x"*(20<<20)+"\\n"); w("{\\"a\\": 1}\\n"*20_000)'
+    process = EventProcess(subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE), io.BytesIO())
+    longest = 0
+    while not process.ended:
+        process.read()
+        longest = max(longest, len(process._rest))
+    assert longest == 16 << 20
+    assert process.events == [{"a": 1}] * 10_000
+    process.process.wait()
+
+
 def test_emulators_killed_at_any_moment_leave_their_parent_nothing(tmp_path: Path) -> None:
     moments = random.Random(1)
     config = line_of_two([delay(1)], [delay(1)], tmp_path, control=str(tmp_path / "control.sock"))

@@ -51,7 +51,7 @@ def test_only_declared_files_are_sent_and_those_beside_the_configuration_come_ba
         "rate": 5,
     }
     config.write_text(json.dumps(settings))
-    node = SimpleNamespace(name="pi-0", copy_in=copy_in, spawn=lambda *_, **__: SimpleNamespace(wait=lambda: 0))
+    node = SimpleNamespace(name="pi-0", copy_in=copy_in, spawn=lambda *_, **__: None, output=lambda _: b"")
     programs = SentPrograms(raw)
     process = Process("app.pi-0.load", "pi-0", "cellbed.workloads.http.load", config, reads=(str(bank),))
     programs.start(process, cast(Backend, node), errors=None)

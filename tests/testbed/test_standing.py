@@ -266,6 +266,8 @@ TAP = """
 cellbed() { "$0" -P -m cellbed "$@"; }
 cd "$HOME"
 cellbed up nodes.toml --no-limits --no-proof
+cellbed exec edge-0 -- sh -c 'exit 7'; echo "status $?"
+cellbed exec edge-0 -- no-such-program; echo "status $?"
 "$0" -P -m cellbed tap mobile-0 --out packets & tap=$!
 while kill -0 $tap && ! grep -aq "contents of a datagram" packets; do
     cellbed exec endpoint-0 -- "$0" -c "$1"
@@ -279,12 +281,13 @@ exit $status
 
 
 @pytest.mark.skipif(missing() is not None, reason=missing() or "")
-def test_an_ordinary_user_captures_a_link(world: World) -> None:
+def test_an_ordinary_user_captures_a_link_and_runs_commands(world: World) -> None:
     home = world.home(ORDINARY_USER)
     (home / "nodes.toml").write_text(SCENARIO.partition("[workload]")[0])
     done = world.run(["env", f"TMPDIR={home}", "sh", "-c", TAP, sys.executable, SEND], user=ORDINARY_USER)
     assert done.returncode == 0, done.stderr
     assert "in packets" in done.stderr
+    assert "status 7\nstatus 127\n" in done.stdout
 
 
 def test_several_testbeds_and_their_end(place: Place) -> None:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
+import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from cellbed.experiments.description import deployments
 from cellbed.scenario import ScenarioError, parse
 from cellbed.testbed import testbed
 from cellbed.testbed.machine import process as machine
+from cellbed.testbed.plan import make_plan
+from cellbed.testbed.programs.unmodified import Command
 from cellbed.workloads.browsing import PROGRAMS
+from cellbed.workloads.call.kind import processes
 from cellbed.workloads.call.readings import BEARABLE, measures, strains
 from descendants import descendants, words
 from in_process import cellbed
@@ -159,6 +166,60 @@ def test_a_call_is_measured_from_camera_to_screen_both_ways(tmp_path: Path, peer
     assert (own.filter(measure="round_trip_ms")["value"] >= 2e3 * (mobile + office)).all()
     assert {"freezes", "frozen_s", "concealed_s", "cpu_limited_s", "rtcp_round_trip_ms"} <= set(own["measure"])
     assert "Measures of call" in (run / "report.html").read_text()
+
+
+# Starts a relay in a network of its own, and asks it for permissions (RFC 8656) as a program of a node can.
+ASK = """
+import hashlib, hmac, ipaddress, json, os, socket, struct, subprocess, sys
+subprocess.run(["ip", "-batch", "-"], input=b"link set lo up\\naddr add 100.64.64.2/32 dev lo\\n", check=True)
+relay = subprocess.Popen(json.loads(sys.argv[1]), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+there = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+there.settimeout(1)
+there.connect(("100.64.64.2", 3478))
+MAGIC, known = struct.pack("!I", 0x2112A442), {}
+def attribute(kind, value): return struct.pack("!HH", kind, len(value)) + value + bytes(-len(value) % 4)
+def ask(method, body):
+    if known:
+        body += attribute(6, b"cellbed") + attribute(0x14, known[0x14]) + attribute(0x15, known[0x15])
+        key = hashlib.md5(b":".join([b"cellbed", known[0x14], b"cellbed"])).digest()
+    name = MAGIC + os.urandom(12)
+    if known:
+        text = struct.pack("!HH", method, len(body) + 24) + name + body
+        body += attribute(8, hmac.new(key, text, hashlib.sha1).digest())
+    answer = b""
+    while answer[4:20] != name:
+        try:
+            there.send(struct.pack("!HH", method, len(body)) + name + body)
+            answer = there.recv(2000)
+        except OSError: pass  # it has not started
+    found, at = {}, 20
+    while at < len(answer):
+        kind, size = struct.unpack_from("!HH", answer, at)
+        found[kind] = answer[at + 4 : at + 4 + size]
+        at += 4 + size + -size % 4
+    return found
+known = ask(3, attribute(0x19, b"\\x11\\0\\0\\0"))
+assert 0x16 in ask(3, attribute(0x19, b"\\x11\\0\\0\\0"))
+for peer in sys.argv[2:]:
+    masked = bytes(a ^ b for a, b in zip(ipaddress.ip_address(peer).packed, MAGIC))
+    print(peer, 9 not in ask(8, attribute(0x12, b"\\0\\1\\0\\0" + masked)))
+relay.kill()
+"""
+
+
+@needs_relay
+@pytest.mark.needs_tun
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for a network")
+def test_a_relay_sends_to_no_address_but_its_own(tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text(NAMED + APP)
+    plan = make_plan(parse((tmp_path / "x.toml").read_text(), source="x.toml", folder=tmp_path))
+    (deployment,) = deployments(plan)
+    relay, *_ = processes(replace(deployment, scratch=tmp_path), tmp_path, cache=tmp_path, seed=1)
+    assert isinstance(relay, Command)
+    peers = ("100.64.64.2", "100.64.64.3", "100.64.0.2", "127.0.0.1", "0.0.0.0", "10.0.0.1", "224.0.0.1")
+    asking = ["unshare", "--net", sys.executable, "-c", ASK, json.dumps(relay.command), *peers]
+    done = subprocess.run(asking, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == [f"{peer} {peer == peers[0]}" for peer in peers], done.stderr
 
 
 def _wait_for_frames(run: subprocess.Popen[bytes], folder: Path) -> dict[int, bytes]:

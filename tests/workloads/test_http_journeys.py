@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from any_text import ODD_TEXT, many
 from cellbed.scenario import ScenarioError, parse
+from cellbed.workloads.http import journeys
 from cellbed.workloads.http.journeys import Journey, Step, User
 from cellbed.workloads.http.messages import SPLITTERS
 from test_workload_http import SCENARIO, Load
@@ -64,6 +65,16 @@ class Shop(BaseHTTPRequestHandler):
 
     def log_message(self, *_: Any) -> None:
         pass
+
+
+def test_a_reply_that_makes_an_expression_take_for_ever_does_not_hold_up_the_run(monkeypatch: Any) -> None:
+    monkeypatch.setattr(journeys, "TAKING_S", 0.2)
+    take = {"name": "^(a+)+$"}
+    step = Step(name="x", method="GET", target="/", headers={}, body="", think_ns=[0], take=take)
+    user = User([Journey(1, [step])], 0, "endpoint-0", 1, {})
+    assert user.take(b"aaa") is None
+    for reply in (b"a" * 40 + b"!", b"aaa"):
+        assert ": it took 0.2 s of processor time, and is searched no more" in str(user.take(reply))
 
 
 @pytest.fixture

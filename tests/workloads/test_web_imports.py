@@ -6,6 +6,8 @@ import base64
 import copy
 import gzip
 import json
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 from typing import Any
@@ -253,9 +255,22 @@ def test_heads_with_any_line_ends_keep_their_bodies(tmp_path: Path, ends: bytes)
     assert only(read_warc(tmp_path, interim)).body == b"x"
 
 
+READ = """
+import sys
+from cellbed.workloads.web import har
+try: har.read(har.Path(sys.argv[1]))
+except har.SiteError as error: print(error, file=sys.stderr); sys.exit(2)
+"""
+
+
 def test_an_archive_of_too_many_entries_or_origins_is_answered_briefly(tmp_path: Path) -> None:
     (tmp_path / "x.har").write_text('{"log":{"entries":[' + "[]," * 100_001 + "[]]}}")
     assert "export the load of one page" in cellbed("web", "import", tmp_path / "x.har", "-o", "x.warc").stderr
+    (tmp_path / "x.har").write_text('{"log":{"entries":[' + "0," * 6_000_000 + "0]}}")
+    command = ["prlimit", f"--as={2 << 30}", sys.executable, "-c", READ, str(tmp_path / "x.har")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "not a whole JSON file (more values than a quarter of the memory holds): export it again" in done.stderr
+    assert done.returncode == 2
     read_har(tmp_path, *(entry(f"https://h{number}.test/") for number in range(300)))
     done = cellbed("web", "import", tmp_path / "x.har", "-o", tmp_path / "x.warc")
     assert done.returncode == 0

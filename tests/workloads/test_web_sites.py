@@ -609,7 +609,8 @@ def test_a_recording_that_is_killed_leaves_no_process_and_no_folder() -> None:
         url = f"http://127.0.0.1:{site.getsockname()[1]}/"
         command = [sys.executable, "-m", "cellbed", "web", "record", url, "-o", str(folder / "x.warc.gz")]
         environment = {**os.environ, "TMPDIR": str(folder), "XDG_STATE_HOME": str(folder / "state")}
-        process = subprocess.Popen(command, env=environment)
+        with (folder / "output").open("wb") as output:
+            process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
         site.settimeout(60)
         connection, _ = site.accept()
         stack.enter_context(connection)
@@ -619,6 +620,7 @@ def test_a_recording_that_is_killed_leaves_no_process_and_no_folder() -> None:
         process.kill()
         process.wait()
         wait_until(lambda: not any(words(pid) for pid in below))
+        assert "Traceback" not in (folder / "output").read_text()
         (left,) = folder.glob("cellbed-*")
         done = subprocess.run(
             [sys.executable, "-m", "cellbed", "clean"], env=environment, capture_output=True, text=True, check=True

@@ -6,9 +6,11 @@ A process holds a lock on its folder, which the kernel releases with the process
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -62,6 +64,16 @@ def remove_left(folders: Iterable[Path]) -> list[Path]:
         finally:
             os.close(descriptor)
     return left
+
+
+def remove_tree(folder: Path, *, ignore_errors: bool = False) -> None:
+    """Remove a folder with what programs have left in it, also folders that their owner may not enter: at any depth
+    (``shutil.rmtree`` is recursive), and without following links. Errors: ``OSError``."""
+    if os.geteuid() != 0:
+        subprocess.run(["chmod", "-R", "u+rwX", str(folder)], capture_output=True, check=False)
+    done = subprocess.run(["rm", "-rf", "--", str(folder)], capture_output=True, check=False)
+    if done.returncode != 0 and not ignore_errors:
+        raise OSError(errno.ENOTEMPTY, done.stderr.decode(errors="replace").strip()[:500], str(folder))
 
 
 def hold(folder: Path) -> int:

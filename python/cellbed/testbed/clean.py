@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import stat
 import subprocess
@@ -17,11 +16,11 @@ from cellbed.archive.unfinished import sweep_cache
 from cellbed.runformat import folder
 from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
-from cellbed.support.temporary import hold, sweep_temporary
+from cellbed.support.temporary import hold, remove_tree, sweep_temporary
 from cellbed.testbed.machine import cgroups
 from cellbed.testbed.machine.privilege import COMPILED_HELPER, NETWORK_HELPER, is_granted
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record, read_records
-from cellbed.testbed.nodes.container import remove_export, remove_tree
+from cellbed.testbed.nodes.container import remove_export
 
 _STARTING_S = 60
 """A run whose record lies in another folder of state may still be about to lock a group this young."""
@@ -186,7 +185,7 @@ def _close_folder(record: Record) -> list[str]:
     if not description.exists():
         if not folder.is_unstarted(path):
             return [f"left {path}: it contains files that are not those of a run"]
-        shutil.rmtree(path, ignore_errors=True)
+        remove_tree(path, ignore_errors=True)
         return [f"removed {path}, which contained no measurements"]
     for temporary in (*path.glob("*.tmp"), path / "live.json"):
         temporary.unlink(missing_ok=True)

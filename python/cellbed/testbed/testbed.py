@@ -7,7 +7,6 @@ import functools
 import os
 import pkgutil
 import resource
-import shutil
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
@@ -19,6 +18,7 @@ from cellbed.laws.kernel import compiled_for_programs
 from cellbed.laws.law import Law, LawError
 from cellbed.support.errors import CellbedError
 from cellbed.support.near_names import did_you_mean
+from cellbed.support.temporary import remove_tree
 from cellbed.support.units import SIZE
 from cellbed.testbed.links.emulator import Emulator
 from cellbed.testbed.machine import cgroups
@@ -420,7 +420,7 @@ class Testbed:
             return Path()
         closed = self._record.note_scratch(_scratch_parent())
         folder, seen = closed / "n", closed / "seen"
-        self._stack.callback(shutil.rmtree, closed, ignore_errors=True)
+        self._stack.callback(remove_tree, closed, ignore_errors=True)
         for path, mode in ((closed, 0o700), (folder, 0o711), (folder / "s", 0o755), (seen, 0o711)):
             path.mkdir(mode=0o700)
             path.chmod(mode)

@@ -25,6 +25,7 @@ from cellbed.scenario.expectations import MEASURES
 from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
 from cellbed.support.limits import OWN
+from cellbed.support.temporary import remove_tree
 from cellbed.support.whole_files import write_whole
 from cellbed.testbed.machine.state import process_start
 
@@ -90,10 +91,10 @@ class Store:
         try:
             self._take_lock()
             self._running = self.folder / "running"
-            shutil.rmtree(self._running, ignore_errors=True)
+            remove_tree(self._running, ignore_errors=True)
             self._running.mkdir(exist_ok=True)
             for path in (*self.folder.glob("trials/.*"), *self.folder.glob("attempts/.*")):
-                shutil.rmtree(path, ignore_errors=True)
+                remove_tree(path, ignore_errors=True)
             self.results = results_in(self.folder, self._note)
         except BaseException:
             os.close(self.lock)
@@ -102,7 +103,7 @@ class Store:
 
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(OSError):
-            shutil.rmtree(self._running, ignore_errors=True)
+            remove_tree(self._running, ignore_errors=True)
             os.ftruncate(self.lock, 0)
         os.close(self.lock)
 
@@ -150,7 +151,7 @@ class Store:
     def place(self, trial: Trial) -> Path:
         """Return an empty folder in which a run of a trial is made."""
         path = self._running / trial.key
-        shutil.rmtree(path, ignore_errors=True)
+        remove_tree(path, ignore_errors=True)
         path.mkdir()
         return path
 
@@ -172,11 +173,11 @@ class Store:
         with contextlib.suppress(FileNotFoundError):
             place.rename(old)
         run.rename(place)
-        shutil.rmtree(old, ignore_errors=True)
+        remove_tree(old, ignore_errors=True)
 
     def discard(self, trial: Trial) -> None:
         """Remove the run of a trial that was interrupted."""
-        shutil.rmtree(self._running / trial.key, ignore_errors=True)
+        remove_tree(self._running / trial.key, ignore_errors=True)
 
     def write_dataset(self, plan: Plan) -> None:
         """Write the dataset of the trials of a plan that have a result, and the verdicts on its expectations, each

@@ -10,7 +10,11 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
+from cellbed.support import inputs
 from cellbed.testbed.machine.process import Running, last_line
+
+_LONGEST_LINE, _MOST_EVENTS = 16 << 20, 10_000
+"""Limits of what a process on another machine writes."""
 
 
 class EventProcess:
@@ -48,11 +52,12 @@ class EventProcess:
         """Append what the process has written to ``events``; blocks when the descriptor is not readable."""
         chunk = os.read(self.fileno(), 1 << 20)
         self.ended = not chunk
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        *lines, rest = (self._rest + chunk).split(b"\n")
+        self._rest = rest[:_LONGEST_LINE]  # of what is longer, nothing is an object
         for line in lines:
             with contextlib.suppress(ValueError):
-                event = json.loads(line)
-                if isinstance(event, dict):
+                event = inputs.json_value(line)
+                if isinstance(event, dict) and len(self.events) < _MOST_EVENTS:
                     self.events.append(event)
 
     def receive(self, timeout_s: float | None = None) -> dict[str, Any] | None:

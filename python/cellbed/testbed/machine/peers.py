@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import socket
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 _SIOCGSKNS = 0x894C
 """linux/sockios.h: returns a descriptor of the network namespace of a socket."""
+_AT_ONCE = 16
 
 
 class Admission:
@@ -34,6 +36,13 @@ class Admission:
             return os.fstat(namespace).st_ino in self._namespaces
         finally:
             os.close(namespace)
+
+
+def waiting(listener: socket.socket) -> Iterator[socket.socket]:
+    """Yield some connections that wait at a socket. A flood of them does not keep the run from its other work."""
+    with contextlib.suppress(OSError):
+        for _ in range(_AT_ONCE):
+            yield listener.accept()[0]
 
 
 def peer_of(connection: socket.socket) -> tuple[int, int]:

@@ -15,6 +15,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Generator, Mapping, Sequence
 from ipaddress import IPv4Address
@@ -238,11 +239,14 @@ class TcpChannel:
             with contextlib.ExitStack() as stack:
                 for each in (*near, *far):
                     stack.callback(each.close)
+                listed = stack.enter_context(tempfile.TemporaryFile())  # longer than an argument can be
+                listed.write(json.dumps(names).encode())
+                listed.flush()
                 for node, role, connections, file in ends:
                     numbers = [each.fileno() for each in connections]
                     config = {"role": role, "connections": numbers, "file": file, "level": self._level}
-                    config |= {"waits": waits, "names": names}
-                    self._helpers.append(Helper(node, _PROGRAM, config, descriptors=(*numbers, file)))
+                    config |= {"waits": waits, "names": listed.fileno()}
+                    self._helpers.append(Helper(node, _PROGRAM, config, descriptors=(*numbers, file, listed.fileno())))
         except OSError as error:
             raise MigrationError(f"cannot start the transfer: {error}") from error
         receiver, sender = self._helpers[-2:]

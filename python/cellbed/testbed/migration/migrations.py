@@ -154,6 +154,7 @@ class Migrations:
 
     def step(self) -> None:
         """Do what is due."""
+        self.states.accept()
         # One of a service that is still under way elsewhere waits for that.
         due = [each for each in self._due if each[0] <= time.monotonic_ns() and each[1].app not in self._active]
         for each in due:

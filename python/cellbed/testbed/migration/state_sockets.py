@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 from cellbed.support.errors import CellbedError
-from cellbed.testbed.machine.peers import Admission
+from cellbed.testbed.machine.peers import Admission, waiting
 from cellbed.testbed.nodes.copies import MOST_BYTES
 
 VARIABLE = "CELLBED_STATE"
@@ -170,10 +170,18 @@ class StateSockets:
 
         Errors: :class:`StateError`.
         """
-        with contextlib.suppress(BlockingIOError, KeyError):
-            while True:
-                listener, _, admission = self._listeners[program]
-                connection, _ = listener.accept()
+        self.accept()
+        if program not in self._talks:
+            raise StateError(
+                f"{program} is not connected to {VARIABLE}: use cellbed.state in it (docs/reference/state.md), or "
+                "another strategy"
+            )
+        return self._talks[program]
+
+    def accept(self) -> None:
+        """Take the connections that wait: those of strangers do not keep a service out of the queue."""
+        for program, (listener, _, admission) in self._listeners.items():
+            for connection in waiting(listener):
                 before = self._talks.get(program)
                 if not admission.admits(connection) or (before is not None and before.is_open):
                     connection.close()
@@ -182,12 +190,6 @@ class StateSockets:
                 if before is not None:
                     before.close()
                 self._talks[program] = Talk(program, connection)
-        if program not in self._talks:
-            raise StateError(
-                f"{program} is not connected to {VARIABLE}: use cellbed.state in it (docs/reference/state.md), or "
-                "another strategy"
-            )
-        return self._talks[program]
 
     def is_connected(self, program: str) -> bool:
         """Return whether a program has opened a connection."""

@@ -540,9 +540,13 @@ class Agent:
     def _do_listen(self, message: dict[str, Any]) -> str:
         """Make a socket whose connections are forwarded to the hub's socket with the number in the message."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        path = str(Path(".cellbed-socket-" + str(len(self._listening))).absolute())
-        listener.bind(path)
-        Path(path).chmod(0o666)
+        # No program of the node can take the name before, or put a link in the socket's place for a later chmod.
+        path = str(Path(".cellbed-socket-" + os.urandom(8).hex()).absolute())
+        mask = os.umask(0o111)
+        try:
+            listener.bind(path)
+        finally:
+            os.umask(mask)
         listener.listen(128)
         listener.setblocking(False)
         self._listening.append(listener)
@@ -834,7 +838,7 @@ def _be_host(options: dict[str, Any]) -> None:
             group = Group(f"{options['group']}-{os.getpid()}")
         except (OSError, AgentError) as error:
             sys.exit(f"CPU and memory limits cannot be enforced on this machine: {error}")
-    folder = _own_folder()
+    remover = _enter_own_folder()
     try:
         libc = ctypes.CDLL(None, use_errno=True)
         entered, enter = os.pipe()
@@ -861,7 +865,8 @@ def _be_host(options: dict[str, Any]) -> None:
                 with contextlib.suppress(ChildProcessError):
                     while True:
                         os.wait()
-                _remove(group, folder)
+                if group is not None:
+                    group.remove()
                 os._exit(0)
         for descriptor in (enter, go, life):
             os.close(descriptor)
@@ -879,29 +884,27 @@ def _be_host(options: dict[str, Any]) -> None:
         os.close(1)
         os.waitpid(child, 0)
     finally:
-        _remove(group, folder)
+        remover.communicate()
+        if group is not None:
+            group.remove()
 
 
-def _own_folder() -> str:
-    """Return a new folder in which programs start, for the user who logged in."""
+def _enter_own_folder() -> subprocess.Popen[bytes]:
+    """Enter a new folder in which programs start, for the user who logged in. Returns the process that removes it, at
+    any depth and without following links, at the end of its input."""
     for left in Path(tempfile.gettempdir()).glob("cellbed-host-*"):
         # Of agents that were killed together with their parents.
         process = left.name.split("-")[2]
         if process.isdigit() and not Path("/proc", process).exists():
-            shutil.rmtree(left, ignore_errors=True)  # path of this machine: links in it are not followed
+            subprocess.run(["rm", "-rf", "--", str(left)], stderr=subprocess.DEVNULL, check=False)
     folder = tempfile.mkdtemp(prefix=f"cellbed-host-{os.getpid()}-")
     user = _invoking_user()
     if user is not None:
         user.own(folder)
     os.chdir(folder)
-    return folder
-
-
-def _remove(group: Group | None, folder: str) -> None:
-    os.chdir("/")
-    shutil.rmtree(folder, ignore_errors=True)  # path of this machine: links in it are not followed
-    if group is not None:
-        group.remove()
+    null = subprocess.DEVNULL
+    command = ["sh", "-c", 'cat; cd /; exec rm -rf -- "$1"', "sh", folder]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=null, stderr=null, start_new_session=True)
 
 
 def _mount(source: str | None, target: str, kind: str | None, flags: int, options: str | None = None) -> None:

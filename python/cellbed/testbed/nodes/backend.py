@@ -12,7 +12,7 @@ from typing import IO, Any, Literal, Protocol
 
 from cellbed.testbed.machine.cgroups import Group, Sample
 from cellbed.testbed.machine.peers import Admission
-from cellbed.testbed.machine.process import Place, Running
+from cellbed.testbed.machine.process import Place, Running, run
 from cellbed.testbed.machine.state import Record
 
 Stream = int | IO[Any] | None
@@ -202,6 +202,11 @@ class Backend(ABC):
     @abstractmethod
     def read(self, source: str, most: int) -> bytes:
         """Return the first `most` bytes of a regular file of the node. Errors: ``OSError``."""
+
+    def output(self, command: Sequence[str]) -> bytes:
+        """Return what a short command prints that needs no file of the node. Errors: ``OSError``,
+        :class:`CellbedError`."""
+        return run(command, place=self.place).encode()
 
     def open_folder(self, path: str, *, make: bool = False) -> int:
         """Return a descriptor of a folder, as its programs find it. make: with those above it, if it is missing.

@@ -14,7 +14,6 @@ import functools
 import json
 import os
 import select
-import shutil
 import signal
 import subprocess
 import time
@@ -25,6 +24,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from cellbed.archive.unfinished import images_folder, unfinished
 from cellbed.support.errors import CellbedError
+from cellbed.support.temporary import remove_tree
 from cellbed.testbed.machine.process import Place, find, kill, last_line, signal_inhabitants, spawn
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record
 from cellbed.testbed.nodes.agent import Disk
@@ -50,6 +50,8 @@ CAPABILITIES = [
     )
 ]
 """Those of Podman."""
+_OF_FIRST = "CAP_NET_ADMIN"
+"""A capability that the first process alone has: so no program can trace it (ptrace(2)), and keep it from its end."""
 _ROOT = {"uid": 0, "gid": 0}
 _START = """
 { echo 0 > /proc/sys/net/ipv4/ip_unprivileged_port_start
@@ -185,16 +187,6 @@ def _remove_unused(images: Path) -> None:
                 remove_tree(place)
             finally:
                 os.close(held)
-
-
-def remove_tree(folder: Path) -> None:
-    """Remove a folder, also one with folders that their owner may not enter: overlays and images have some.
-
-    Errors: ``OSError``.
-    """
-    if os.geteuid() != 0:
-        subprocess.run(["chmod", "-R", "u+rwX", str(folder)], capture_output=True, check=False)
-    shutil.rmtree(folder)  # path of this machine: links in it are not followed
 
 
 class ContainerNode(Backend):
@@ -363,8 +355,7 @@ class ContainerNode(Backend):
         for descriptor in (self._image_lock, self._root, self._store):
             if descriptor >= 0:
                 os.close(descriptor)
-        with contextlib.suppress(OSError):  # `cellbed clean` tries again
-            remove_tree(self._folder)
+        remove_tree(self._folder, ignore_errors=True)  # `cellbed clean` tries again
 
     @functools.cached_property
     def _pid(self) -> int:
@@ -420,6 +411,7 @@ class ContainerNode(Backend):
                 **self._process([], {"PATH": PATH, RUN_VARIABLE: self.setup.run}, "/"),
                 "args": [INSIDE, "hold"],
                 "user": _ROOT,
+                "capabilities": {key: [*CAPABILITIES, _OF_FIRST] for key in ("bounding", "effective", "permitted")},
             },
             "root": {"path": "root"},
             "hostname": self.name,
@@ -506,16 +498,18 @@ def _user(text: str, root: Path) -> tuple[dict[str, Any], str]:
     numbers."""
     name, _, group = text.partition(":")
     users, groups = ([row.split(":") for row in _lines(root, f"/etc/{file}")] for file in ("passwd", "group"))
-    found = next((row for row in users if len(row) > 5 and (name or "0") in (row[0], row[2])), None)
+    users = [row for row in users if len(row) > 5 and all(map(str.isdecimal, row[2:4]))]
+    groups = [row for row in groups if len(row) > 3 and row[2].isdecimal()]
+    found = next((row for row in users if (name or "0") in (row[0], row[2])), None)
     if found is None and name and not name.isdecimal():
         raise ContainerError(f"the image's user '{name}' is not in its /etc/passwd")
     uid, gid, home = (int(found[2]), int(found[3]), found[5]) if found else (int(name or 0), 0, "/")
     if group:
-        gid = next((int(row[2]) for row in groups if len(row) > 2 and group in (row[0], row[2])), -1)
+        gid = next((int(row[2]) for row in groups if group in (row[0], row[2])), -1)
         if gid < 0 and not group.isdecimal():
             raise ContainerError(f"the image's group '{group}' is not in its /etc/group")
         gid = int(group) if gid < 0 else gid
-    more = [int(row[2]) for row in groups if len(row) > 3 and found and found[0] in row[3].split(",")]
+    more = [int(row[2]) for row in groups if found and found[0] in row[3].split(",")]
     return {"uid": uid, "gid": gid, "additionalGids": more}, home
 
 

@@ -13,6 +13,7 @@ import os
 import shutil
 import stat
 import struct
+import subprocess
 import tarfile
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -88,8 +89,11 @@ def remove(folder: int, name: str) -> None:
     """Remove a file, or a folder with all in it, without following links; what cannot be removed is left."""
     try:
         os.unlink(name, dir_fd=folder)
-    except OSError:
-        shutil.rmtree(name, ignore_errors=True, dir_fd=folder)
+    except FileNotFoundError:
+        pass
+    except OSError:  # a folder; shutil.rmtree is recursive, and a program may have made a deep one
+        command = ["rm", "-rf", "--", f"/proc/self/fd/{folder}/{name}"]
+        subprocess.run(command, pass_fds=[folder], stderr=subprocess.DEVNULL, check=False)
 
 
 def copy(source: tuple[str, PurePath], target: tuple[str, PurePath]) -> None:
@@ -137,7 +141,7 @@ def pack(folder: int, names: Iterable[str] | None, archive: tarfile.TarFile) -> 
                 archive.addfile(member)
                 continue
             member.size = status.st_size
-            with Path(f"/proc/self/fd/{entry}").open("rb") as file:
+            with open(_read_only(entry), "rb") as file:
                 archive.addfile(member, file)
 
 
@@ -182,7 +186,7 @@ def read(root: str, path: PurePath, most: int = 1 << 20) -> bytes:
     with opened(os.open(root, os.O_PATH)) as folder, opened(open_below(folder, path, os.O_PATH)) as entry:
         if not stat.S_ISREG(os.fstat(entry).st_mode) or _file_system(entry) in _OF_THE_KERNEL:
             raise OSError(f"{path}: not a file")
-        with Path(f"/proc/self/fd/{entry}").open("rb") as file:
+        with open(_read_only(entry), "rb") as file:
             return file.read(most)
 
 
@@ -260,7 +264,7 @@ def _copy_file(entry: int, status: os.stat_result, root: int, path: PurePath) ->
     os.close(make_folder(root, path.parent))
     flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK
     with (
-        opened(os.open(f"/proc/self/fd/{entry}", os.O_RDONLY)) as reading,
+        opened(_read_only(entry)) as reading,
         opened(open_below(root, path, flags, 0o600)) as writing,
     ):
         there = os.fstat(writing)
@@ -274,6 +278,11 @@ def _copy_file(entry: int, status: os.stat_result, root: int, path: PurePath) ->
         os.ftruncate(writing, status.st_size - left)
         os.fchmod(writing, status.st_mode & 0o777)
         os.utime(writing, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def _read_only(entry: int) -> int:
+    """Open a regular file by its descriptor, without waiting for a program with a lease on it. Errors: ``OSError``."""
+    return os.open(f"/proc/self/fd/{entry}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def open_below(root: int, path: PurePath, flags: int, mode: int = 0) -> int:

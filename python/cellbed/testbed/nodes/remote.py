@@ -12,6 +12,8 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
+import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_interface
@@ -23,12 +25,16 @@ from cellbed.support.prctl import die_with_parent, make_no_devices
 from cellbed.testbed.machine.cgroups import Sample
 from cellbed.testbed.machine.process import ProgramError, end, kill, last_line, run
 from cellbed.testbed.machine.state import RUN_VARIABLE
+from cellbed.testbed.nodes.agent import CHUNK
 from cellbed.testbed.nodes.agent_hub import LARGEST_MESSAGE
 from cellbed.testbed.nodes.backend import Backend, Clock, Setup, Stream
+from cellbed.testbed.nodes.copies import MOST_BYTES
 
 READY_S = 120.0
 """How long a machine may take until its agent answers."""
 ANSWER_S = 30.0
+LEAST_RATE = 100_000
+"""Bytes per second that a file to or from a machine must reach."""
 INHERITED_SETTINGS = "net.ipv4.tcp_"
 """Beginning of the kernel settings of the node's namespace that its machine gets, too."""
 NOTHING = Sample(None, None, None, None, None, None)
@@ -207,49 +213,45 @@ class RemoteNode(Backend):
 
     def copy_in(self, source: Path, target: str) -> None:
         if source.is_dir():
-            with _archive(source) as archive:
-                self._copy('mkdir -p "$1" && exec tar -C "$1" -x', target, stdin=archive.stdout)
+            with tempfile.TemporaryFile() as archive:
+                subprocess.run(["tar", "-C", str(source), "-c", "."], stdout=archive, preexec_fn=die_with_parent)
+                archive.seek(0)
+                self._run('mkdir -p "$1" && exec tar -C "$1" -x', target, feed=archive)
             return
         mode = f"{source.stat().st_mode & 0o777:o}"
         script = f'mkdir -p "$(dirname "$1")" && cat > "$1" && chmod {mode} "$1"'
         with inputs.opened(source) as content:
-            self._copy(script, target, stdin=content)
+            self._run(script, target, feed=content)
 
     def copy_out(self, source: str, target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
-        probe = self.spawn(["test", "-d", source], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        if probe.wait() == 0:
-            target.mkdir(exist_ok=True)
+        if not self._run('[ ! -d "$1" ] || echo folder', source):
+            try:
+                with target.open("wb") as content:
+                    self._run(f'{_CHECK}; exec cat "$1"', source, to=content)
+            except OSError:
+                target.unlink(missing_ok=True)
+                raise
+            return
+        target.mkdir(exist_ok=True)
+        with tempfile.TemporaryFile(dir=target.parent) as archive:
+            self._run('exec tar -C "$1" -c .', source, to=archive)
+            archive.seek(0)
             # The machine chooses what the archive contains: no device, no owner, no program that runs as another user.
             command = ["tar", "--no-same-owner", "--no-same-permissions", "-C", str(target), "-x"]
-            with subprocess.Popen(
-                command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=make_no_devices
-            ) as unpacking:
-                assert unpacking.stdin is not None
-                self._copy('exec tar -C "$1" -c .', source, stdout=unpacking.stdin)
-                _, errors = unpacking.communicate()
-            if unpacking.returncode:
-                raise OSError(f"{source} on {self.name}: {last_line(errors)}")
-            return
-        try:
-            with target.open("wb") as content:
-                # A FIFO would not end.
-                check = '[ ! -e "$1" ] || [ -f "$1" ] || { echo "not a regular file" >&2; exit 1; }'
-                self._copy(f'{check}; exec cat "$1"', source, stdout=content)
-        except OSError:
-            target.unlink(missing_ok=True)
-            raise
+            done = subprocess.run(command, stdin=archive, capture_output=True, preexec_fn=make_no_devices)
+        if done.returncode:
+            raise OSError(f"{source} on {self.name}: {last_line(done.stderr)}")
 
     def read(self, source: str, most: int) -> bytes:
-        script = 'test -e "$1" || exit 3; test -f "$1" && exec head -c "$2" "$1"'
-        command = ["sh", "-c", script, "sh", source, str(most)]
-        process = self.spawn(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        assert process.stdout is not None
-        with process.stdout as output:
-            content = output.read(most)
-        if status := process.wait():
-            raise FileNotFoundError(source) if status == 3 else OSError("not a file that can be read")
-        return content
+        script = f'{_CHECK}; [ ! -e "$1" ] || {{ echo; exec head -c "$2" "$1"; }}'
+        content = self._run(script, source, str(most), most=most + CHUNK)
+        if not content:
+            raise FileNotFoundError(source)
+        return content[1 : most + 1]
+
+    def output(self, command: Sequence[str]) -> bytes:
+        return self._run('exec "$@"', *command, most=inputs.MOST)
 
     def signal(self, number: int) -> None:
         self.call("signal_all", number=number)
@@ -262,19 +264,37 @@ class RemoteNode(Backend):
         """Return the path of a copy in the node's own folder."""
         name = "-".join(Path(path).parts[-2:])
         self.copy_in(Path(path), name)
-        folder, _ = self.spawn(["pwd"], stdout=subprocess.PIPE).communicate()
-        return f"{folder.decode().strip()}/{name}"
+        return f"{os.fsdecode(self.output(['pwd'])).strip()}/{name}"
 
     def fill_disk(self, full: bool) -> None:
         # The agent makes the file system with the first call.
         self.call("disk", bytes=self.setup.disk_bytes, full=full)
 
-    def _copy(self, script: str, path: str, stdin: Stream = subprocess.DEVNULL, stdout: Stream = None) -> None:
-        command = ["sh", "-c", script, "sh", path]
-        process = self.spawn(command, stdin=stdin, stdout=stdout or subprocess.DEVNULL, stderr=subprocess.PIPE)
-        _, errors = process.communicate()
-        if process.returncode != 0:
-            raise OSError(f"{path} on {self.name}: {last_line(errors) or f'exit status {process.returncode}'}")
+    def _run(self, script: str, *words: str, feed: Any = None, to: Any = None, most: int = MOST_BYTES) -> bytes:
+        """Run a script of the shell there. words: its arguments. feed: file with its input. to: file for its output,
+        which is returned otherwise.
+
+        Programs there may be anybody's: one that prints more than `most` bytes, or is slower than :data:`LEAST_RATE`
+        for longer than :data:`ANSWER_S`, is killed. Errors: ``OSError``.
+        """
+        name, given = f"{words[0]} on {self.name}", os.fstat(feed.fileno()).st_size if feed is not None else 0
+        with tempfile.TemporaryFile() as kept, tempfile.TemporaryFile() as errors:
+            output, stdin = to or kept, feed or subprocess.DEVNULL
+            process = self.spawn(["sh", "-c", script, "sh", *words], stdin=stdin, stdout=output, stderr=errors)
+            began = time.monotonic()
+            while True:
+                status = process.poll()
+                size = sum(os.fstat(each.fileno()).st_size for each in (output, errors))
+                if status is not None and size <= most:
+                    break
+                if size > most or time.monotonic() - began > ANSWER_S + (given + size) / LEAST_RATE:
+                    kill(process)
+                    raise OSError(f"{name}: it is too long" if size > most else f"{name}: it takes too long")
+                time.sleep(0.002)
+            if status != 0:
+                raise OSError(f"{name}: {last_line_of(errors) or f'exit status {status}'}")
+            kept.seek(0)
+            return kept.read(most)
 
     def stop(self) -> None:
         # The agent ends with the stream, which the hub holds.
@@ -313,15 +333,9 @@ class RemoteGroup:
         return Sample(**self._node.call("sample"))
 
 
+# A FIFO would not end.
+_CHECK = '[ ! -e "$1" ] || [ -f "$1" ] || { echo "not a regular file" >&2; exit 1; }'
 _HUB = (sys.executable, "-P", "-m", "cellbed.testbed.nodes.agent_hub")
-
-
-@contextlib.contextmanager
-def _archive(folder: Path) -> Any:
-    with subprocess.Popen(
-        ["tar", "-C", str(folder), "-c", "."], stdout=subprocess.PIPE, preexec_fn=die_with_parent
-    ) as archive:
-        yield archive
 
 
 def last_line_of(file: IO[bytes]) -> str | None:

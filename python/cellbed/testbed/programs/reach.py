@@ -26,7 +26,7 @@ from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
 from cellbed.support.near_names import did_you_mean
 from cellbed.testbed.links.live import LiveError, label, live
-from cellbed.testbed.machine.peers import user_of
+from cellbed.testbed.machine.peers import user_of, waiting
 from cellbed.testbed.machine.process import Place, Running, kill
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record
 from cellbed.testbed.nodes.backend import Backend
@@ -85,14 +85,12 @@ class Guests:
 
     def serve(self) -> None:
         """Start commands, pass signals on, and report exit statuses."""
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                client, _ = self._listener.accept()
-                if user_of(client) != os.geteuid():
-                    client.close()
-                    continue
-                client.setblocking(False)
-                self._running[client] = None
+        for client in waiting(self._listener):
+            if user_of(client) != os.geteuid():
+                client.close()
+                continue
+            client.setblocking(False)
+            self._running[client] = None
         for client, process in list(self._running.items()):
             if not self._is_served(client, process):
                 del self._running[client]

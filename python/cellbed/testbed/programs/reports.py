@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from cellbed.testbed.machine.peers import Admission
+from cellbed.testbed.machine.peers import Admission, waiting
 
 LONGEST_LINE = 512
 SERVE_S = 0.01
 """How often a connection is read: its buffer holds some hundred lines."""
 TURN_BYTES = 1 << 15
 """Bytes read in a turn from all connections together: no fault of the run waits for a program that floods them."""
-ACCEPTED_AT_ONCE = 16
 MOST_CONNECTIONS = 256
 """Of a program at the same time."""
 MOST_MALFORMED = 100
@@ -211,11 +210,7 @@ class ReportSockets:
     def _accept(self, listener: socket.socket) -> list[socket.socket]:
         program = self._listeners[listener]
         accepted: list[socket.socket] = []
-        while len(accepted) < ACCEPTED_AT_ONCE and program.connections < MOST_CONNECTIONS:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                break
+        for connection in waiting(listener) if program.connections < MOST_CONNECTIONS else ():
             if not program.admission.admits(connection):
                 program.refused += 1
                 connection.close()
@@ -224,6 +219,8 @@ class ReportSockets:
             program.connections += 1
             self._connections[connection] = _Connection(program)
             accepted.append(connection)
+            if program.connections == MOST_CONNECTIONS:
+                break
         return accepted
 
     def _refuse(self, program: _Program) -> None:

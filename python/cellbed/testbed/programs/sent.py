@@ -66,12 +66,13 @@ class SentPrograms:
 
     def _prepare(self, process: Process, node: Backend) -> None:
         """Send the archive. Errors: :class:`ProgramError` for a machine without a recent Python."""
-        null = subprocess.DEVNULL
-        if node.spawn(["python3", "-c", _IS_RECENT], stdout=null, stderr=null).wait() != 0:
+        try:
+            node.output(["python3", "-c", _IS_RECENT])
+        except OSError:
             raise ProgramError(
                 f"{process.name} cannot run on {node.name}: programs of cellbed need Python 3.11 or newer there, as "
                 "`python3`"
-            )
+            ) from None
         with temporary_folder() as folder:
             archive = folder / ARCHIVE
             write_archive(archive)

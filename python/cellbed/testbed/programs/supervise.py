@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from cellbed.runformat.events import Journal
+from cellbed.support.errors import printable
 from cellbed.testbed.machine.events import EventProcess
 from cellbed.testbed.machine.process import Process, ProgramError, Running, end, kill, spawn
 from cellbed.testbed.machine.state import RUN_VARIABLE
@@ -25,7 +26,7 @@ from cellbed.testbed.programs.fork_server import ForkServer
 from cellbed.testbed.programs.pressure import Pressure, Usage
 from cellbed.testbed.programs.reports import SERVE_S, ReportSockets
 from cellbed.testbed.programs.sent import SentPrograms, shifted
-from cellbed.testbed.programs.unmodified import Command, UnmodifiedProgram
+from cellbed.testbed.programs.unmodified import OUTPUT_LIMIT, Command, UnmodifiedProgram
 
 SAMPLE_INTERVAL_NS = 100_000_000
 SAMPLED_AT_ONCE = 100
@@ -33,12 +34,12 @@ SAMPLED_AT_ONCE = 100
 HOST_INTERVAL_NS = 1_000_000_000
 READY_TIMEOUT_S = 30.0
 READY_PER_PROGRAM_S = 1.0
+"""Added to the limit for each program, since all of them load their libraries at the same time."""
 CONNECT_EVERY_NS = 1_000_000
 """Between the connections of two loads."""
 START_STEP_NS = 250_000_000
 """A schedule starts a multiple of this after its first connection, so that runs which take a few milliseconds more or
 less to connect have connections of the same age."""
-"""Added to the limit for each program, since all of them load their libraries at the same time."""
 
 
 def start_after(connected_ns: int) -> int:
@@ -62,7 +63,8 @@ class Program(EventProcess):
     def read(self) -> None:
         """As of :class:`EventProcess`; its notes are kept apart."""
         super().read()
-        self.notes += [str(event.get("text")) for event in self.events if event.get("event") == "note"]
+        notes = [printable(str(event.get("text"))[:500]) for event in self.events if event.get("event") == "note"]
+        self.notes = (self.notes + notes)[:100]  # of another machine they may be endless
         self.events = [event for event in self.events if event.get("event") != "note"]
 
     @property
@@ -437,6 +439,8 @@ class Supervisor:
         if self._program_samples is None:
             return
         for program in self.programs:
+            if isinstance(program, Program) and program.log.stat().st_size > OUTPUT_LIMIT:
+                os.truncate(program.log, OUTPUT_LIMIT)  # the program appends
             memory = None
             if program.process is not None:
                 cpu_ns, memory = self._nodes[program.node].use(program.process.pid)

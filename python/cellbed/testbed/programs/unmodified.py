@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 from cellbed.support import inputs
 from cellbed.support.errors import printable
 from cellbed.support.interruption import processor_time
-from cellbed.testbed.machine.process import ProgramError, Running, end, kill, last_line, outlived, run
+from cellbed.testbed.machine.process import ProgramError, Running, end, kill, last_line, outlived
 from cellbed.testbed.nodes.backend import Backend
 
 Address = IPv4Address | IPv6Address
@@ -532,16 +532,10 @@ class UnmodifiedProgram:
 
     def _listening(self) -> dict[int, set[Address]]:
         """Return the TCP and UDP ports of the node on which programs listen, with their addresses."""
-        names = [f"/proc/net/{table}" for table in _SOCKET_TABLES]
-        place = self._node.place
-        if place is not None:
-            text = run(["cat", *names], place=place)
-        else:
-            tables = self._node.spawn(["cat", *names], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-            assert tables.stdout is not None
-            text = tables.stdout.read().decode(errors="replace")
-            tables.wait()
-        return listening(text)
+        tables = " ".join(f"/proc/net/{table}" for table in _SOCKET_TABLES)
+        with contextlib.suppress(OSError):  # the node is lost, or does not answer
+            return listening(self._node.output(["sh", "-c", f"cat {tables} || :"]).decode(errors="replace"))
+        return {}
 
     def _truncate_output(self) -> None:
         for path in self._searched:
@@ -566,8 +560,10 @@ def listening(text: str) -> dict[int, set[Address]]:
         match line.split():
             case [_, local, remote, ("0A" | "07"), *_] if remote.endswith(":0000"):
                 digits, _, port = local.rpartition(":")
-                words = [bytes.fromhex(digits[at : at + 8])[::-1] for at in range(0, len(digits), 8)]
-                found.setdefault(int(port, 16), set()).add(ip_address(b"".join(words)))
+                with contextlib.suppress(ValueError):  # another machine's text
+                    words = [bytes.fromhex(digits[at : at + 8])[::-1] for at in range(0, len(digits), 8)]
+                    address = ip_address(b"".join(words))
+                    found.setdefault(int(port, 16), set()).add(address)
     return found
 
 

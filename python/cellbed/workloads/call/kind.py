@@ -41,7 +41,8 @@ def _relay(deployment: Deployment, node: Node) -> Command:
     place = deployment.scratch / f"{deployment.name}.{node.name}.relay"
     place.mkdir()
     options = ["-n", *(f"--no-{name}" for name in ("cli", "tls", "dtls", "tcp", "tcp-relay", "rfc5780"))]
-    options += ["--lt-cred-mech"]
+    # The ends send to each other's addresses at the relay: for no program does it send to others (of IPv4 alone).
+    options += ["--lt-cred-mech", "--allowed-peer-ip", address, "--denied-peer-ip", "0.0.0.0-255.255.255.255"]
     options += ["--listening-ip", address, "--relay-ip", address, "--listening-port", str(port)]
     options += ["--user", f"{_USER}:{_PASSWORD}", "--realm", _REALM, "--log-file", "stdout"]
     options += ["--pidfile", str(place / "pid"), "--userdb", str(place / "users")]

@@ -7,12 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cellbed.support.interruption import processor_time
+
 MOST_KEPT = 1 << 20
 """Bytes of a reply in which values are searched."""
 LONGEST_VALUE = 4096
+TAKING_S = 1.0
+"""Processor time for a value in a reply: a hostile one can make a regular expression take for ever."""
 JSON_PATH = re.compile(r"\$(?:\.[A-Za-z_][A-Za-z0-9_-]{0,100}|\[[0-9]{1,6}\]){0,20}")
 """A place in a JSON document: ``$.items[0].id``."""
 _PLACE = re.compile(r"\.([A-Za-z0-9_-]+)|\[([0-9]+)\]")
+_slow = set[str]()
+"""Expressions that have taken too long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +79,15 @@ class User:
             self.values |= {name: self.known.get(name, "0") for name in self.step.take}
             return None
         for name, expression in self.step.take.items():
-            found = _find(expression, reply)
+            try:
+                with processor_time(TAKING_S):
+                    found = None if expression in _slow else _find(expression, reply)
+            except TimeoutError:
+                found = None
+                _slow.add(expression)
             if found is None:
-                return f"the reply has no '{name}', {expression}"
+                why = f": it took {TAKING_S:g} s of processor time, and is searched no more" * (expression in _slow)
+                return f"the reply has no '{name}', {expression}{why}"
             if not 0 < len(found) <= LONGEST_VALUE or not found.isprintable():
                 return f"'{name}' in the reply is empty, not printable, or longer than {LONGEST_VALUE} characters"
             self.values[name] = found
