@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import polars as pl
@@ -108,6 +109,27 @@ def test_a_connection_kept_in_reserve_is_no_user_that_waits() -> None:
     (found,) = migration_summaries({"migrations": [MOVE]}, of_users(*busy, *reserve))
     assert found.gap_s is not None
     assert found.gap_s < 2
+
+
+@pytest.mark.parametrize(
+    ("keep_alive", "periods", "error_s"), [(True, (0.1, 0.4, 3.0), 1e-6), (False, (0.1, 0.2, 0.4), 0.4)]
+)
+def test_users_of_one_endpoint_with_other_rates_have_the_gaps_of_their_clocks(
+    keep_alive: bool, periods: tuple[float, ...], error_s: float
+) -> None:
+    """With a connection for each request, its user is known up to the time between two requests."""
+    rows, gaps = list[Row](), list[float]()
+    for number, period in enumerate(periods):
+        at, replies = number * 0.03, list[float]()
+        while at < 30:
+            latency = 13 + number * 0.01 - at if 11 <= at < 12.9 else 0.08
+            rows.append(("phone-0", 4000 + number if keep_alive else 5000 + len(rows), at, latency))
+            replies.append(at + latency)
+            at = max(at + period, replies[-1])
+        gaps.append(max(later - earlier for earlier, later in pairwise(replies) if later > 10 and earlier < 14))
+    (found,) = migration_summaries({"migrations": [MOVE]}, of_users(*sorted(rows, key=lambda row: row[2])))
+    assert found.users == len(periods)
+    assert found.gap_s == pytest.approx(max(gaps), abs=error_s)
 
 
 def test_endpoints_without_a_reply_since_the_migration_are_counted() -> None:

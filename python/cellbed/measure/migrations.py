@@ -122,9 +122,12 @@ def _as_seen(requests: pl.DataFrame, account: dict[str, Any], since: float, unti
         pl.col(name) if name in requests.columns else pl.lit(None, kind)
         for name, kind in (("server", pl.String), ("local_port", pl.Int64))
     )
+    begun = [pl.col(name) for name in ("begin_ns", "sent_ns") if name in requests.columns]
+    waited = (pl.coalesce(*begun) - pl.col("intended_ns")) / 1e9 if begun else pl.lit(None, pl.Float64)
     table = requests.select(
         "endpoint",
         intended="intended_s",
+        begun=pl.col("intended_s") + waited.fill_null(0.0),
         reply=pl.when(good).then(pl.col("intended_s") + pl.col("latency_s")),
         server=server,
         port=port,
@@ -195,12 +198,12 @@ def _with_users(table: pl.DataFrame) -> pl.DataFrame:
     early = pl.col("intended") < latest - _ROUNDED_S
     overlapping = table.drop_nulls("reply").filter(early).select(pl.col("endpoint").unique())
     several = table.join(overlapping, on="endpoint", how="semi").drop_nulls(["reply", "port"])
-    spans = several.group_by("endpoint", "port").agg(first=pl.col("reply").min(), last=pl.col("reply").max())
+    spans = several.group_by("endpoint", "port").agg(first=pl.col("begun").min(), last=pl.col("reply").max())
     spans = spans.sort("first", "endpoint", "port")
     users: list[int] = []
     ended: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for endpoint, first, last in spans.select("endpoint", "first", "last").iter_rows():
-        place = bisect_left(ended[endpoint], (first, -1))
+        place = bisect_left(ended[endpoint], (first + _ROUNDED_S, -1))
         users.append(ended[endpoint].pop(place - 1)[1] if place else len(users))  # the one that ended last
         insort(ended[endpoint], (last, users[-1]))
     known = spans.select("endpoint", "port", user=pl.Series(users, dtype=pl.Int64))
@@ -213,9 +216,9 @@ def _with_users(table: pl.DataFrame) -> pl.DataFrame:
 def _gaps(table: pl.DataFrame) -> pl.DataFrame:
     """Return the good replies to each user with the time since the previous one: ``gap``.
 
-    Of a time in which the user asked nothing only as much counts as is usual at its endpoint (P90): a connection that a
-    client keeps in reserve is no user that waits. Behind a request without a good reply the user waited until a new
-    connection of its endpoint had a reply.
+    Of a time in which the user asked nothing only as much counts as is usual at its endpoint (P90) or for the user
+    itself (median): a connection that a client keeps in reserve is no user that waits. Behind a request without a good
+    reply the user waited until a new connection of its endpoint had a reply.
     """
     known = table.drop_nulls(["reply", "user"]).sort("user", "reply")
     rows = known.with_columns(previous=pl.col("reply").shift(1).over("user")).drop_nulls("previous")
@@ -235,7 +238,8 @@ def _gaps(table: pl.DataFrame) -> pl.DataFrame:
     rows = rows.with_columns(failed=pl.when(failed < pl.col("reply")).then(failed))
     rows = followed(rows, "failed", "endpoint", opened.select("endpoint", "opened"), "resumed")
     idle = (pl.min_horizontal("intended", "failed") - pl.col("previous")).clip(0)
-    unasked = (idle - idle.quantile(0.9, "higher").over("endpoint")).clip(0)
+    usual = pl.max_horizontal(idle.quantile(0.9, "higher").over("endpoint"), idle.quantile(0.5, "lower").over("user"))
+    unasked = (idle - usual).clip(0)
     unasked += (pl.col("intended") - pl.col("resumed")).clip(0).fill_null(0.0)
     return rows.with_columns(gap=pl.col("reply") - pl.col("previous") - unasked)
 
