@@ -310,6 +310,16 @@ def test_spans_whose_replies_are_mixed_have_none(tmp_path: Path) -> None:
     assert [row["span_s"] for row in rows] == [None, None]
 
 
+def test_parallel_requests_that_their_programs_end_late_have_a_connection_each(tmp_path: Path) -> None:
+    """The first to end may take the connection whose reply came last, the only one of the last to begin."""
+    logs = [opened(40_000 + number) for number in range(4)]
+    begins = (100, 110, 120, 130)
+    for log, at in zip(logs, begins, strict=True):
+        exchange(log, at, 0, 0, think=50 + at / 10)
+    rows = spans(tmp_path, logs, *((at - 1, 300 + at / 10) for at in begins), early=False)
+    assert [row["local_port"] for row in rows] == [40_000, 40_001, 40_002, 40_003]
+
+
 def test_each_request_without_a_connection_has_a_reason(tmp_path: Path) -> None:
     log, twin, third = opened(40_000), opened(40_001), opened(40_002)
     exchange(log, 100, 0, 0)  # until 125
