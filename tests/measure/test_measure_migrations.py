@@ -51,7 +51,7 @@ def test_requests_meanwhile_are_served_by_either_node_delayed_or_failed() -> Non
     assert found.first_reply_s == pytest.approx(3.9)
 
 
-Row = tuple[str, int, float, float | None]
+Row = tuple[str, int | None, float, float | None]
 
 
 def of_users(*rows: Row) -> pl.DataFrame:
@@ -112,18 +112,20 @@ def test_a_connection_kept_in_reserve_is_no_user_that_waits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keep_alive", "periods", "error_s"), [(True, (0.1, 0.4, 3.0), 1e-6), (False, (0.1, 0.2, 0.4), 0.4)]
+    ("ports", "periods", "error_s"),
+    [(1, (0.1, 0.4, 3.0), 1e-6), (1000, (0.1, 0.2, 0.4), 0.4), (0, (0.1, 0.2, 0.4), 0.4)],
+    ids=["a connection each", "a connection for each request", "one connection"],
 )
 def test_users_of_one_endpoint_with_other_rates_have_the_gaps_of_their_clocks(
-    keep_alive: bool, periods: tuple[float, ...], error_s: float
+    ports: int, periods: tuple[float, ...], error_s: float
 ) -> None:
-    """With a connection for each request, its user is known up to the time between two requests."""
+    """Without a connection of its own, a user is known up to the time between two requests."""
     rows, gaps = list[Row](), list[float]()
     for number, period in enumerate(periods):
         at, replies = number * 0.03, list[float]()
         while at < 30:
             latency = 13 + number * 0.01 - at if 11 <= at < 12.9 else 0.08
-            rows.append(("phone-0", 4000 + number if keep_alive else 5000 + len(rows), at, latency))
+            rows.append(("phone-0", 4000 + number + 10 * (len(replies) % ports) if ports else None, at, latency))
             replies.append(at + latency)
             at = max(at + period, replies[-1])
         gaps.append(max(later - earlier for earlier, later in pairwise(replies) if later > 10 and earlier < 14))

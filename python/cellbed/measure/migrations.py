@@ -185,8 +185,8 @@ def _as_seen(requests: pl.DataFrame, account: dict[str, Any], since: float, unti
     }
     if len(of_users):
         worst, sizes = of_users.row(-1, named=True), of_users["gap"].to_numpy()
-        port = worst["connection"] and worst["connection"] % _PORTS
-        name = worst["endpoint"] if port is None else f"{worst['endpoint']}, port {port}"
+        known = worst["connection"] is not None and worst["connection"] >= 0
+        name = f"{worst['endpoint']}, port {worst['connection'] % _PORTS}" if known else worst["endpoint"]
         found |= {"gap_s": worst["gap"], "gap_at_s": worst["reply"] - worst["gap"], "gap_user": name}
         found["gap_p50_s"] = percentile_value(sizes, 0.5)
         found["gap_p90_s"] = percentile_value(sizes, 0.9) if len(sizes) >= LEAST_USERS else None
@@ -196,10 +196,16 @@ def _as_seen(requests: pl.DataFrame, account: dict[str, Any], since: float, unti
 def _with_users(table: pl.DataFrame) -> pl.DataFrame:
     """Add the user of each request: an endpoint that sends a request after the reply to the one before; of others a
     connection, or several of which each begins after the one before has ended, as of a client that connects again.
-    Requests without a known connection have the only user of their endpoint, or none."""
+    Where most requests that overlap have no known connection, as those that share one, each is taken for a connection.
+    Others without a known connection have the only user of their endpoint, or none."""
     latest = pl.col("reply").cum_max().shift(1).over("endpoint")  # rows are by intended time
     early = pl.col("intended") < latest - _ROUNDED_S
-    overlapping = table.drop_nulls("reply").filter(early).select(pl.col("endpoint").unique())
+    overlaps = early & pl.col("reply").is_not_null()
+    of_several = overlaps & pl.col("connection").is_null()
+    shares = (2 * of_several.sum() > overlaps.sum()).over("endpoint")
+    single = -1 - pl.int_range(pl.len())
+    table = table.with_columns(connection=pl.when(shares).then(single).otherwise("connection"))
+    overlapping = table.filter(overlaps).select(pl.col("endpoint").unique())
     several = table.join(overlapping, on="endpoint", how="semi").drop_nulls(["reply", "connection"])
     spans = several.group_by("endpoint", "connection").agg(first=pl.col("begun").min(), last=pl.col("reply").max())
     spans = spans.sort("first", "endpoint", "connection")
