@@ -305,9 +305,9 @@ def test_spans_whose_replies_are_mixed_have_none(tmp_path: Path) -> None:
     log.up(130, 1301, 300)
     log.down(135, 601, 2000)
     log.down(145, 2601, 100)
-    rows = spans(tmp_path, [log], (99, 126), (129, 156))
-    assert [row["unassigned"] for row in rows] == [SHARES, SHARES]
-    assert [row["span_s"] for row in rows] == [None, None]
+    rows = spans(tmp_path, [log], (99, 126), (129, 156), (132, 147))
+    assert [row["unassigned"] for row in rows] == [SHARES, SHARES, SHARES]
+    assert [row["span_s"] for row in rows] == [None, None, None]
 
 
 def test_parallel_requests_that_their_programs_end_late_have_a_connection_each(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def match(asked: Asked, bursts: Bursts) -> tuple[Integers, Integers, list[str | 
     why: list[str | None] = [None] * len(first)
     for request in range(len(first)):
         if not has[request]:
-            why[request] = search.obstacle(request)
+            why[request] = search.obstacle(request, set(of_request[shares].tolist()))
         elif shares[request]:
             why[request] = SHARES
         else:
@@ -267,8 +267,8 @@ class _Search:
             after = min(abs(float(end - at)) for at in (arrived[latest], bursts.until[last]))
             yield float(max(since - begin, 0)) ** 2 + after**2, first, last
 
-    def obstacle(self, request: int) -> str:
-        """Return why a request has no connection."""
+    def obstacle(self, request: int, shared: set[int]) -> str:
+        """Return why a request has no connection. shared: connections with several requests at a time."""
         asked, bursts = self._asked, self._bursts
         if not any(self._reaches(request, *peer) for peer in self._peers):
             return ELSEWHERE
@@ -277,7 +277,8 @@ class _Search:
         begin, end = int(asked.begin[request]), int(asked.end[request])
         heard = self._replies(begin, end, early=True)
         late = bursts.connection[heard[bursts.until[heard] > end + TOLERANCE_NS]].tolist()
-        return UNFINISHED if any(self._fits(request, each) for each in late) else NOTHING
+        fitting = {each for each in late if self._fits(request, each)}
+        return SHARES if fitting & shared else UNFINISHED if fitting else NOTHING
 
     def overlapped(self, request: int) -> Integers:
         """Return the requests whose bursts may be those of a request that has none: some went and came during it."""
