@@ -103,9 +103,10 @@ def test_a_user_that_connects_again_is_the_same_user() -> None:
     assert found.gap_s == pytest.approx(3.0, abs=0.2 + 1e-9)
 
 
-def test_a_connection_kept_in_reserve_is_no_user_that_waits() -> None:
+@pytest.mark.parametrize("uses", [(1.0, 28.0), (1.0, 2.0, 28.0), (1.0, 1.2, 1.4, 1.6, 1.8, 28.0)], ids=len)
+def test_a_connection_kept_in_reserve_is_no_user_that_waits(uses: tuple[float, ...]) -> None:
     busy = user(0, silent=(50, 50), overlaps=True)
-    reserve: list[Row] = [("phone-0", 6000, at, 0.1) for at in (1.0, 2.0, 28.0)]
+    reserve: list[Row] = [("phone-0", 6000, at, 0.1) for at in uses]
     (found,) = migration_summaries({"migrations": [MOVE]}, of_users(*busy, *reserve))
     assert found.gap_s is not None
     assert found.gap_s < 2

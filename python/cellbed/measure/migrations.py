@@ -16,6 +16,8 @@ LONGER = 1.5
 """Times the usual gap between replies, above which requests count as delayed by one."""
 LEAST_USERS = 10
 """Users of which the P90 is not the maximum."""
+_LEAST_TIMES = 5
+"""Times without a request from which on their median is usual for a user."""
 _PORTS = 1 << 16
 _ROUNDED_S = 1e-6
 """More than what rounding does to times."""
@@ -247,7 +249,8 @@ def _gaps(table: pl.DataFrame) -> pl.DataFrame:
     rows = rows.with_columns(failed=pl.when(failed < pl.col("reply")).then(failed))
     rows = followed(rows, "failed", "endpoint", opened.select("endpoint", "opened"), "resumed")
     idle = (pl.min_horizontal("intended", "failed") - pl.col("previous")).clip(0)
-    usual = pl.max_horizontal(idle.quantile(0.9, "higher").over("endpoint"), idle.quantile(0.5, "lower").over("user"))
+    own = pl.when(idle.count().over("user") >= _LEAST_TIMES).then(idle.quantile(0.5, "lower").over("user"))
+    usual = pl.max_horizontal(idle.quantile(0.9, "higher").over("endpoint"), own)
     unasked = (idle - usual).clip(0)
     unasked += (pl.col("intended") - pl.col("resumed")).clip(0).fill_null(0.0)
     return rows.with_columns(gap=pl.col("reply") - pl.col("previous") - unasked)
