@@ -215,7 +215,6 @@ def read_warc(folder: Path, *records: bytes) -> Site:
         (record(b"x", kind="revisit"), "record without deduplication"),
         (GOOD.replace(b"Content-Length: 7", b"Content-Length: 9"), "https://shop.test/: malformed record"),
         (GOOD.replace(b"Content-Length: 7", b"Content-Length: 99"), "https://shop.test/: truncated record"),
-        (record(b"HTTP/1.1 200 OK\r\n\r\n", "ftp://shop.test/file"), "ftp://shop.test/file: not a URL of HTTP"),
         (GOOD.replace(b"Content-Length: ", b"Content-Length: -"), "malformed record"),
         (b"what is this?\r\n\r\n", "malformed record"),
     ],

@@ -27,7 +27,7 @@ TOLERANCE_NS = 1_000_000
 """By how much the stamps of a program and those of the packet log may differ."""
 DECISIVE = 4
 """By which factor the second best connection must fit worse."""
-MOST_TRIED = 32
+MOST_TRIED = 16
 """Requests whose connection another one may take instead."""
 SHARED = 0.1
 """If more than this share of the requests on a connection seem to share it, all that overlap others do."""
@@ -144,9 +144,10 @@ def match(asked: Asked, bursts: Bursts) -> tuple[Integers, Integers, list[str | 
             begun = np.searchsorted(np.sort(asked.begin[others]), end[own])
             shares[own] |= begun - np.searchsorted(np.sort(end[others]), asked.begin[own], "right") > 1
     why: list[str | None] = [None] * len(first)
+    shared = set(of_request[shares].tolist())
     for request in range(len(first)):
         if not has[request]:
-            why[request] = search.obstacle(request, set(of_request[shares].tolist()))
+            why[request] = search.obstacle(request, shared)
         elif shares[request]:
             why[request] = SHARES
         else:

@@ -125,7 +125,7 @@ def _read(path: Path, _changed_ns: int, _size: int) -> Site:
             left_out.add(each.name, "its reply is that of another record: record without deduplication")
         elif each.kind == "request":
             requests.setdefault(each.url, []).append(each)
-        elif each.kind == "response" and not each.url.startswith("dns:"):
+        elif each.kind == "response" and (not each.url or each.url.startswith(("http:", "https:"))):
             replies.append(each)
     exchanges = []
     for each in replies:
