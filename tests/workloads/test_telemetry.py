@@ -361,7 +361,7 @@ def test_an_error_is_a_failed_request_and_a_timeout_one_without_a_reply(tmp_path
     failed.status.message = "500 \x1b[31m"
     calls = stored(tmp_path, phone_0=[failed, late, of_go]).calls.sort("step")
     assert calls["status"].to_list() == ["failed", "timed-out", "timed-out"]
-    assert calls["reply_ns"].to_list() == [AT + 9 * MS, None]
+    assert calls["reply_ns"].to_list() == [AT + 9 * MS, None, None]
     assert calls["error"][0] == "the client reports: 500 \N{REPLACEMENT CHARACTER}[31m"
 
 
