@@ -49,7 +49,7 @@ def received(folder: Path, spans: int) -> tuple[float, float, float]:
         message = json.dumps({"node": "bench", "file": str(folder / "bench.otlp")}).encode()
         socket.send_fds(ours, [message], [listener.fileno()])
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        variables = {**os.environ, **environment("bench", {}), "OTEL_EXPORTER_OTLP_ENDPOINT": url}
+        variables = {**os.environ, **environment("bench", {"OTEL_EXPORTER_OTLP_ENDPOINT": url})}
         plain, exported = (
             float(subprocess.check_output([sys.executable, "-c", PROGRAM, str(spans), how], env=variables))
             for how in ("plain", "exported")
@@ -71,6 +71,7 @@ def main() -> None:
             raw = Path(folder, "raw")
             raw.mkdir()
             times = received(raw, asked.spans)
+            assert raw.joinpath("bench.otlp").stat().st_size > 50 * asked.spans, "spans did not arrive"
             begun = time.process_time()
             found = read_traces(Path(folder), {"applications": [], "nodes": []})
             assert not found.warnings, found.warnings

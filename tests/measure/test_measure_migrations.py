@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import polars as pl
@@ -50,7 +51,7 @@ def test_requests_meanwhile_are_served_by_either_node_delayed_or_failed() -> Non
     assert found.first_reply_s == pytest.approx(3.9)
 
 
-Row = tuple[str, int, float, float | None]
+Row = tuple[str, int | None, float, float | None]
 
 
 def of_users(*rows: Row) -> pl.DataFrame:
@@ -102,12 +103,36 @@ def test_a_user_that_connects_again_is_the_same_user() -> None:
     assert found.gap_s == pytest.approx(3.0, abs=0.2 + 1e-9)
 
 
-def test_a_connection_kept_in_reserve_is_no_user_that_waits() -> None:
+@pytest.mark.parametrize("uses", [(1.0, 28.0), (1.0, 2.0, 28.0), (1.0, 1.2, 1.4, 1.6, 1.8, 28.0)], ids=len)
+def test_a_connection_kept_in_reserve_is_no_user_that_waits(uses: tuple[float, ...]) -> None:
     busy = user(0, silent=(50, 50), overlaps=True)
-    reserve: list[Row] = [("phone-0", 6000, at, 0.1) for at in (1.0, 2.0, 28.0)]
+    reserve: list[Row] = [("phone-0", 6000, at, 0.1) for at in uses]
     (found,) = migration_summaries({"migrations": [MOVE]}, of_users(*busy, *reserve))
     assert found.gap_s is not None
     assert found.gap_s < 2
+
+
+@pytest.mark.parametrize(
+    ("ports", "periods", "error_s"),
+    [(1, (0.1, 0.4, 3.0), 1e-6), (1000, (0.1, 0.2, 0.4), 0.4), (0, (0.1, 0.2, 0.4), 0.4)],
+    ids=["a connection each", "a connection for each request", "one connection"],
+)
+def test_users_of_one_endpoint_with_other_rates_have_the_gaps_of_their_clocks(
+    ports: int, periods: tuple[float, ...], error_s: float
+) -> None:
+    """Without a connection of its own, a user is known up to the time between two requests."""
+    rows, gaps = list[Row](), list[float]()
+    for number, period in enumerate(periods):
+        at, replies = number * 0.03, list[float]()
+        while at < 30:
+            latency = 13 + number * 0.01 - at if 11 <= at < 12.9 else 0.08
+            rows.append(("phone-0", 4000 + number + 10 * (len(replies) % ports) if ports else None, at, latency))
+            replies.append(at + latency)
+            at = max(at + period, replies[-1])
+        gaps.append(max(later - earlier for earlier, later in pairwise(replies) if later > 10 and earlier < 14))
+    (found,) = migration_summaries({"migrations": [MOVE]}, of_users(*sorted(rows, key=lambda row: row[2])))
+    assert found.users == len(periods)
+    assert found.gap_s == pytest.approx(max(gaps), abs=error_s)
 
 
 def test_endpoints_without_a_reply_since_the_migration_are_counted() -> None:

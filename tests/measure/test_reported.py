@@ -305,9 +305,19 @@ def test_spans_whose_replies_are_mixed_have_none(tmp_path: Path) -> None:
     log.up(130, 1301, 300)
     log.down(135, 601, 2000)
     log.down(145, 2601, 100)
-    rows = spans(tmp_path, [log], (99, 126), (129, 156))
-    assert [row["unassigned"] for row in rows] == [SHARES, SHARES]
-    assert [row["span_s"] for row in rows] == [None, None]
+    rows = spans(tmp_path, [log], (99, 126), (129, 156), (132, 147))
+    assert [row["unassigned"] for row in rows] == [SHARES, SHARES, SHARES]
+    assert [row["span_s"] for row in rows] == [None, None, None]
+
+
+def test_parallel_requests_that_their_programs_end_late_have_a_connection_each(tmp_path: Path) -> None:
+    """The first to end may take the connection whose reply came last, the only one of the last to begin."""
+    logs = [opened(40_000 + number) for number in range(4)]
+    begins = (100, 110, 120, 130)
+    for log, at in zip(logs, begins, strict=True):
+        exchange(log, at, 0, 0, think=50 + at / 10)
+    rows = spans(tmp_path, logs, *((at - 1, 300 + at / 10) for at in begins), early=False)
+    assert [row["local_port"] for row in rows] == [40_000, 40_001, 40_002, 40_003]
 
 
 def test_each_request_without_a_connection_has_a_reason(tmp_path: Path) -> None:

@@ -36,6 +36,9 @@ class Mistake:
 MISTAKES = {
     "mistyped key": Mistake("queue =", "qeue =", 18, "links.mobile.qeue", ("unknown key", "'queue'")),
     "mistyped required key": Mistake("cpus = 2.0", "cpu = 2.0", 11, "nodes.edge.cpu", ("unknown key", "'cpus'")),
+    "mistyped table beside right ones": Mistake(
+        "[nodes.edge]", "[node.edge]", 10, "node", ("unknown key", "did you mean 'nodes'?")
+    ),
     "mistyped table": Mistake("[workload]", "[worklod]", 24, "worklod", ("unknown key", "'workload'")),
     "key of another table": Mistake(
         "seed = 1", 'seed = 1\nbase_delay = "5 ms"', 4, "base_delay", ("unknown key here", "[links.mobile]")

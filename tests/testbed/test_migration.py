@@ -318,6 +318,11 @@ def test_names_that_there_are_not_are_errors_of_their_line(tmp_path: Path) -> No
     assert "'redeploy' sends nothing" in refused(
         'app = "shop"\nto = "edge-0"\nat = "1 s"\nstrategy = "redeploy"\nconnections = 2'
     )
+    both = "".join(
+        f'app = "shop"\nto = "{to}"\nat = "{at} s"\nstrategy = "{how}"\n{then}'
+        for at, to, how, then in ((1, "edge-0", "state", "[[migrations]]\n"), (9, "cloud-0", "stop-and-copy", ""))
+    )
+    assert "also moves by stop-and-copy, without `CELLBED_STATE`" in refused(both)
     assert "ends after 15 s" in refused('app = "shop"\nto = "edge-0"\nat = "19 s"\nstrategy = "redeploy"')
     several = NODES.replace("[nodes.cloud]", "[nodes.cloud]\ncount = 2")
     assert "one server moves" in refused('app = "shop"\nto = "edge-0"\nat = "1 s"\nstrategy = "redeploy"', several)

@@ -355,12 +355,13 @@ def test_the_url_of_a_span_has_the_port_of_its_server(
 
 def test_an_error_is_a_failed_request_and_a_timeout_one_without_a_reply(tmp_path: Path) -> None:
     failed, late = span(1, None, CLIENT, "a", 0, 9), span(2, None, CLIENT, "b", 0, 9, error_type="ReadTimeout")
-    for each in (failed, late):
+    of_go = span(3, None, CLIENT, "c", 0, 9, error_type="context.deadlineExceededError")
+    for each in (failed, late, of_go):
         each.status.code = each.status.STATUS_CODE_ERROR
     failed.status.message = "500 \x1b[31m"
-    calls = stored(tmp_path, phone_0=[failed, late]).calls.sort("step")
-    assert calls["status"].to_list() == ["failed", "timed-out"]
-    assert calls["reply_ns"].to_list() == [AT + 9 * MS, None]
+    calls = stored(tmp_path, phone_0=[failed, late, of_go]).calls.sort("step")
+    assert calls["status"].to_list() == ["failed", "timed-out", "timed-out"]
+    assert calls["reply_ns"].to_list() == [AT + 9 * MS, None, None]
     assert calls["error"][0] == "the client reports: 500 \N{REPLACEMENT CHARACTER}[31m"
 
 

@@ -16,6 +16,9 @@ LONGER = 1.5
 """Times the usual gap between replies, above which requests count as delayed by one."""
 LEAST_USERS = 10
 """Users of which the P90 is not the maximum."""
+_LEAST_TIMES = 5
+"""Times without a request from which on their median is usual for a user."""
+_PORTS = 1 << 16
 _ROUNDED_S = 1e-6
 """More than what rounding does to times."""
 
@@ -118,16 +121,20 @@ def migration_summaries(description: dict[str, Any], requests: pl.DataFrame) -> 
 def _as_seen(requests: pl.DataFrame, account: dict[str, Any], since: float, until: float) -> dict[str, Any]:
     """Return the fields that come from requests. since, until: end of the migration before, and begin of the next."""
     good = pl.col("status").is_in(ANSWERED)
-    server, port = (
+    server, port, handshake = (
         pl.col(name) if name in requests.columns else pl.lit(None, kind)
-        for name, kind in (("server", pl.String), ("local_port", pl.Int64))
+        for name, kind in (("server", pl.String), ("local_port", pl.Int64), ("part_connect_uplink", pl.Float64))
     )
+    reused = (handshake > 0).fill_null(False).cum_sum().over("endpoint", port, order_by="intended_s")
+    begun = [pl.col(name) for name in ("begin_ns", "sent_ns") if name in requests.columns]
+    waited = (pl.coalesce(*begun) - pl.col("intended_ns")) / 1e9 if begun else pl.lit(None, pl.Float64)
     table = requests.select(
         "endpoint",
         intended="intended_s",
+        begun=pl.col("intended_s") + waited.fill_null(0.0),
         reply=pl.when(good).then(pl.col("intended_s") + pl.col("latency_s")),
         server=server,
-        port=port,
+        connection=port + _PORTS * reused.cast(pl.Int64),
     ).sort("intended")
     if not len(table):
         return {}
@@ -180,7 +187,8 @@ def _as_seen(requests: pl.DataFrame, account: dict[str, Any], since: float, unti
     }
     if len(of_users):
         worst, sizes = of_users.row(-1, named=True), of_users["gap"].to_numpy()
-        name = worst["endpoint"] if worst["port"] is None else f"{worst['endpoint']}, port {worst['port']}"
+        known = worst["connection"] is not None and worst["connection"] >= 0
+        name = f"{worst['endpoint']}, port {worst['connection'] % _PORTS}" if known else worst["endpoint"]
         found |= {"gap_s": worst["gap"], "gap_at_s": worst["reply"] - worst["gap"], "gap_user": name}
         found["gap_p50_s"] = percentile_value(sizes, 0.5)
         found["gap_p90_s"] = percentile_value(sizes, 0.9) if len(sizes) >= LEAST_USERS else None
@@ -190,21 +198,27 @@ def _as_seen(requests: pl.DataFrame, account: dict[str, Any], since: float, unti
 def _with_users(table: pl.DataFrame) -> pl.DataFrame:
     """Add the user of each request: an endpoint that sends a request after the reply to the one before; of others a
     connection, or several of which each begins after the one before has ended, as of a client that connects again.
-    Requests without a known connection have the only user of their endpoint, or none."""
+    Where most requests that overlap have no known connection, as those that share one, each is taken for a connection.
+    Others without a known connection have the only user of their endpoint, or none."""
     latest = pl.col("reply").cum_max().shift(1).over("endpoint")  # rows are by intended time
     early = pl.col("intended") < latest - _ROUNDED_S
-    overlapping = table.drop_nulls("reply").filter(early).select(pl.col("endpoint").unique())
-    several = table.join(overlapping, on="endpoint", how="semi").drop_nulls(["reply", "port"])
-    spans = several.group_by("endpoint", "port").agg(first=pl.col("reply").min(), last=pl.col("reply").max())
-    spans = spans.sort("first", "endpoint", "port")
+    overlaps = early & pl.col("reply").is_not_null()
+    of_several = overlaps & pl.col("connection").is_null()
+    shares = (2 * of_several.sum() > overlaps.sum()).over("endpoint")
+    single = -1 - pl.int_range(pl.len())
+    table = table.with_columns(connection=pl.when(shares).then(single).otherwise("connection"))
+    overlapping = table.filter(overlaps).select(pl.col("endpoint").unique())
+    several = table.join(overlapping, on="endpoint", how="semi").drop_nulls(["reply", "connection"])
+    spans = several.group_by("endpoint", "connection").agg(first=pl.col("begun").min(), last=pl.col("reply").max())
+    spans = spans.sort("first", "endpoint", "connection")
     users: list[int] = []
     ended: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for endpoint, first, last in spans.select("endpoint", "first", "last").iter_rows():
-        place = bisect_left(ended[endpoint], (first, -1))
+        place = bisect_left(ended[endpoint], (first + _ROUNDED_S, -1))
         users.append(ended[endpoint].pop(place - 1)[1] if place else len(users))  # the one that ended last
         insort(ended[endpoint], (last, users[-1]))
-    known = spans.select("endpoint", "port", user=pl.Series(users, dtype=pl.Int64))
-    found = table.join(known, on=["endpoint", "port"], how="left", maintain_order="left")
+    known = spans.select("endpoint", "connection", user=pl.Series(users, dtype=pl.Int64))
+    found = table.join(known, on=["endpoint", "connection"], how="left", maintain_order="left")
     alone = pl.col("user").drop_nulls().n_unique().over("endpoint") <= 1
     only = pl.coalesce(pl.col("user").max().over("endpoint"), -pl.col("endpoint").rank("dense").cast(pl.Int64))
     return found.with_columns(user=pl.when(alone).then(only).otherwise("user"))
@@ -213,14 +227,14 @@ def _with_users(table: pl.DataFrame) -> pl.DataFrame:
 def _gaps(table: pl.DataFrame) -> pl.DataFrame:
     """Return the good replies to each user with the time since the previous one: ``gap``.
 
-    Of a time in which the user asked nothing only as much counts as is usual at its endpoint (P90): a connection that a
-    client keeps in reserve is no user that waits. Behind a request without a good reply the user waited until a new
-    connection of its endpoint had a reply.
+    Of a time in which the user asked nothing only as much counts as is usual at its endpoint (P90) or for the user
+    itself (median): a connection that a client keeps in reserve is no user that waits. Behind a request without a good
+    reply the user waited until a new connection of its endpoint had a reply.
     """
     known = table.drop_nulls(["reply", "user"]).sort("user", "reply")
     rows = known.with_columns(previous=pl.col("reply").shift(1).over("user")).drop_nulls("previous")
     unanswered = table.filter(pl.col("reply").is_null())
-    opened = known.group_by("endpoint", "port").agg(opened=pl.col("reply").min())
+    opened = known.group_by("endpoint", "connection").agg(opened=pl.col("reply").min())
 
     def followed(rows: pl.DataFrame, at: str, by: str, times: pl.DataFrame, name: str) -> pl.DataFrame:
         """Add the next of some times after a column of rows."""
@@ -235,7 +249,9 @@ def _gaps(table: pl.DataFrame) -> pl.DataFrame:
     rows = rows.with_columns(failed=pl.when(failed < pl.col("reply")).then(failed))
     rows = followed(rows, "failed", "endpoint", opened.select("endpoint", "opened"), "resumed")
     idle = (pl.min_horizontal("intended", "failed") - pl.col("previous")).clip(0)
-    unasked = (idle - idle.quantile(0.9, "higher").over("endpoint")).clip(0)
+    own = pl.when(idle.count().over("user") >= _LEAST_TIMES).then(idle.quantile(0.5, "lower").over("user"))
+    usual = pl.max_horizontal(idle.quantile(0.9, "higher").over("endpoint"), own)
+    unasked = (idle - usual).clip(0)
     unasked += (pl.col("intended") - pl.col("resumed")).clip(0).fill_null(0.0)
     return rows.with_columns(gap=pl.col("reply") - pl.col("previous") - unasked)
 

@@ -2,8 +2,9 @@
 
 A request is known by its begin and end only. It used a connection of its node on which, in between, bytes went to the
 server and others came back. Of several the one is taken whose first byte went soonest after the begin and whose last
-byte came latest before the end; requests that end first choose first, and a burst belongs to one request. Where the log
-does not decide, a request has no parts: another connection fits as well, or requests share a connection (HTTP/2).
+byte came latest before the end; requests that end first choose first, and a burst belongs to one request. A request for
+which no connection is left takes that of another one, if a further connection fits that. Where the log does not decide,
+a request has no parts: another connection fits as well, or requests share a connection (HTTP/2).
 A request that may end early, with the headers of its reply, ends with the last byte of the reply instead: the last one
 before the next request of the connection, or before the end of that.
 """
@@ -26,6 +27,8 @@ TOLERANCE_NS = 1_000_000
 """By how much the stamps of a program and those of the packet log may differ."""
 DECISIVE = 4
 """By which factor the second best connection must fit worse."""
+MOST_TRIED = 16
+"""Requests whose connection another one may take instead."""
 SHARED = 0.1
 """If more than this share of the requests on a connection seem to share it, all that overlap others do."""
 ACKNOWLEDGEMENT = 48
@@ -141,9 +144,10 @@ def match(asked: Asked, bursts: Bursts) -> tuple[Integers, Integers, list[str | 
             begun = np.searchsorted(np.sort(asked.begin[others]), end[own])
             shares[own] |= begun - np.searchsorted(np.sort(end[others]), asked.begin[own], "right") > 1
     why: list[str | None] = [None] * len(first)
+    shared = set(of_request[shares].tolist())
     for request in range(len(first)):
         if not has[request]:
-            why[request] = search.obstacle(request)
+            why[request] = search.obstacle(request, shared)
         elif shares[request]:
             why[request] = SHARES
         else:
@@ -182,10 +186,33 @@ class _Search:
         self.first, self.last = np.full((2, len(self._asked.begin)), NEVER, np.int64)
         self.cost = np.zeros(len(self.first))
         for request in np.argsort(self._asked.end, kind="stable").tolist():
-            best = min(self.candidates(request), default=None)
-            if best is not None:
-                self.cost[request], self.first[request], self.last[request] = best
-                self.owner[self.first[request] : self.last[request] + 1] = request
+            if not self._place(request):
+                self._make_room(request, {request})
+
+    def _place(self, request: int) -> bool:
+        """Assign the free bursts that fit a request best. Return whether there are any."""
+        best = min(self.candidates(request), default=None)
+        if best is not None:
+            self.cost[request], self.first[request], self.last[request] = best
+            self.owner[self.first[request] : self.last[request] + 1] = request
+        return best is not None
+
+    def _make_room(self, request: int, tried: set[int]) -> bool:
+        """Assign the bursts of another request, if others fit that one (Kuhn's algorithm). Return whether they do."""
+        for other in self.overlapped(request).tolist():
+            if other in tried or len(tried) > MOST_TRIED:
+                continue
+            tried.add(other)
+            kept = self.cost[other], self.first[other], self.last[other]
+            self.owner[kept[1] : kept[2] + 1] = NEVER
+            if self._place(request):
+                if self._place(other) or self._make_room(other, tried):
+                    return True
+                self.owner[self.first[request] : self.last[request] + 1] = NEVER
+                self.first[request] = self.last[request] = NEVER
+            self.cost[other], self.first[other], self.last[other] = kept
+            self.owner[kept[1] : kept[2] + 1] = other
+        return False
 
     def programs(self) -> dict[int, str]:
         """Return the application of most requests of each connection."""
@@ -241,8 +268,8 @@ class _Search:
             after = min(abs(float(end - at)) for at in (arrived[latest], bursts.until[last]))
             yield float(max(since - begin, 0)) ** 2 + after**2, first, last
 
-    def obstacle(self, request: int) -> str:
-        """Return why a request has no connection."""
+    def obstacle(self, request: int, shared: set[int]) -> str:
+        """Return why a request has no connection. shared: connections with several requests at a time."""
         asked, bursts = self._asked, self._bursts
         if not any(self._reaches(request, *peer) for peer in self._peers):
             return ELSEWHERE
@@ -251,7 +278,8 @@ class _Search:
         begin, end = int(asked.begin[request]), int(asked.end[request])
         heard = self._replies(begin, end, early=True)
         late = bursts.connection[heard[bursts.until[heard] > end + TOLERANCE_NS]].tolist()
-        return UNFINISHED if any(self._fits(request, each) for each in late) else NOTHING
+        fitting = {each for each in late if self._fits(request, each)}
+        return SHARES if fitting & shared else UNFINISHED if fitting else NOTHING
 
     def overlapped(self, request: int) -> Integers:
         """Return the requests whose bursts may be those of a request that has none: some went and came during it."""
@@ -262,7 +290,7 @@ class _Search:
         for connection in np.unique(bursts.connection[replies]):
             its = replies[bursts.connection[replies] == connection]
             lowest = int(bursts.lowest[connection])
-            low = self._low(lowest, int(its.max()), begin)
+            low = self._low(lowest, int(its.max()), begin - TOLERANCE_NS)
             if self._fits(request, connection) and (bursts.way[low : its.max()] == _TO_SERVER).any():
                 found.append(self.owner[low : its.max() + 1])
         owners: Integers = np.unique(np.concatenate(found))

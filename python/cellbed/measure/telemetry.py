@@ -5,6 +5,7 @@ A *call* is a client span without a client span around it on its node; its conne
 their parents, are its trace.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -292,7 +293,7 @@ class _Reader:
         status, error = "ok", None
         if span.status.code == span.status.STATUS_CODE_ERROR:
             what = value(str, "error.type") or span.status.message
-            status = "timed-out" if "timeout" in what.lower() else "failed"
+            status = "timed-out" if re.search("timeout|timed out|deadline", what, re.IGNORECASE) else "failed"
             error = f"the client reports: {_readable(what) or 'an error'}"
         url = value(str, *_URLS) or ""
         host, port = _peer(url)

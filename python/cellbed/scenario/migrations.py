@@ -172,6 +172,12 @@ def migration_misfits(
         if each.at <= last.get(each.app, -1):
             yield (index, "at"), f"another migration of '{each.app}' begins then or later: write them in order of time"
         last[each.app] = each.at
+        by_criu = next((it.strategy for it in migrations if it.app == each.app and it.moves_memory), None)
+        if each.strategy == "state" and by_criu is not None:
+            yield (
+                (index, "strategy"),
+                f"'{each.app}' also moves by {by_criu}, without `CELLBED_STATE`: write one of both",
+            )
         for key, text in movable_misfits(each, groups, apps[each.app], places.get(each.app)):
             yield (index, key), text
         places[each.app] = each.to

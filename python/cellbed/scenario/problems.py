@@ -181,7 +181,8 @@ def _unknown(path: Path, keys: _Keys, absent: set[str]) -> tuple[str, str]:
             )
     near = difflib.get_close_matches(name, siblings, n=len(siblings) or 1, cutoff=0.65)
     present = keys.value(table)
-    free = [key for key in near if key not in present]
+    continues = not table and isinstance(keys.value(path), dict)  # a table may have further tables elsewhere
+    free = [key for key in near if continues or key not in present]
     if free:
         return _dotted([*table, free[0]]), f"unknown key; did you mean '{free[0]}'?"
     if near:

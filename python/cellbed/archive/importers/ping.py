@@ -38,7 +38,7 @@ _STAMP = re.compile(rb"\[([0-9]{0,12})[.,]?([0-9]{0,18})\]\s*")
 _NUMBER = re.compile(rb"(?:icmp_seq=|icmp_req=|\bseq=|icmp_seq )([0-9]{1,18})")
 _TRIP = re.compile(r"(?:[=<\uff1d]|\btime) ?([0-9]+(?:[.,][0-9]*)?|[.,][0-9]+) ?([^\W\d_]+)(?![^\W_]|\s*[=<\uff1d])")
 """A number with a unit behind a sign; with a sign behind it, the unit is the name of the next number."""
-_UNITS = {"us": 3, "µs": 3, "μs": 3, "usec": 3, "s": 9, "sec": 9}
+_UNITS = {"ns": 0, "us": 3, "µs": 3, "μs": 3, "usec": 3, "мкс": 3, "微秒": 3, "s": 9, "sec": 9, "с": 9, "秒": 9}
 """Units other than ms, and the decimals to ns."""
 _HOPS = re.compile(rb"\b(?:ttl|hlim)=[0-9]*", re.IGNORECASE)
 _SIZE = re.compile(rb"[0-9]{1,9} ")
@@ -77,7 +77,8 @@ class _Session:
 
 @dataclass(slots=True)
 class _Output:
-    """The output of ping. stamped: whether answers have stamps; rows: times and round-trip times of probes so far."""
+    """The output of ping. stamped: whether answers have stamps; rows: times and round-trip times of probes so far;
+    quiet: whether a line of the statistics counts answers."""
 
     source: Path
     stamped: bool
@@ -90,6 +91,7 @@ class _Output:
     sent: int = 0
     copies: int = 0
     answers: int = 0
+    quiet: bool = False
     left_out: LeftOut = field(default_factory=LeftOut)
 
     def take(self, line: bytes, place: str) -> None:
@@ -101,9 +103,10 @@ class _Output:
         if found is None:
             if text.startswith(b"PING "):
                 self._begin(_first_number(text))
-            elif (sent := _sent(text)) is not None:
-                self.sent += sent
-                self._close(sent)
+            elif (count := _sent(text)) is not None:
+                self.sent += count[0]
+                self.quiet |= count[1] > 0
+                self._close(count[0])
             elif trip_ns is not None:
                 self.left_out.add(place, f"an answer without a sequence number (icmp_seq=): {_quoted(text)}")
             return
@@ -202,6 +205,8 @@ class _Output:
             return
         if self.left_out.count:
             raise ValueError(self.left_out.named[0])
+        if self.quiet:
+            raise ValueError("a summary without the answers, as of ping -q: record without -q")
         if probes := max(self.sent, len(self.rows)):
             raise ValueError(f"none of its {counted(probes, 'probe', 'probes')} was answered: no round-trip time")
         example = "64 bytes from 192.0.2.1: icmp_seq=1 ttl=57 time=21.3 ms"
@@ -261,13 +266,13 @@ def _round_trip(text: bytes) -> int | None:
     return _decimal(found[-1][0].encode(), _UNITS.get(found[-1][1].lower(), 6)) if found else None
 
 
-def _sent(text: bytes) -> int | None:
-    """Return the number of probes in a line of the statistics, whose numbers fit each other; null for another line."""
+def _sent(text: bytes) -> tuple[int, int] | None:
+    """Return how many probes were sent and answered, of a line of the statistics whose numbers fit each other."""
     found = _SUMMARY.match(text) if b"%" in text else None
     if found is None:
         return None
     sent, answered, lost = int(found[1]), int(found[2]), float((found[3] or found[4]).replace(b",", b"."))
-    return sent if sent and abs(100 * max(sent - answered, 0) / sent - lost) <= 1 else None
+    return (sent, answered) if sent and abs(100 * max(sent - answered, 0) / sent - lost) <= 1 else None
 
 
 def _quoted(text: bytes) -> str:

@@ -36,6 +36,8 @@ _EMPTY = ("", "-", "nan", "NaN", "NAN", "null", "NULL", "NA", "None")
 _BLANK = " \t\n\f\r"
 _PLAIN = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?\s*")
 _MOMENT = re.compile(MOMENT)
+_NUMERIC = re.compile(r"[+-]?[0-9][0-9.,:/-]*([ T].*)?")
+"""A number, a date or a time of day, also of a form that is not read, such as with a unit."""
 _FLOAT = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _MORE_PLACES = 9
 """Decimals of a time that are regarded beyond those of a nanosecond."""
@@ -58,7 +60,7 @@ class Layout:
 def layout(head: bytes) -> Layout | None:
     """Return the layout of the table that begins a file; null if it is none."""
     text = head.removeprefix(b"\xef\xbb\xbf").decode("utf-8", errors="replace")
-    if 100 * text.count("\0") > len(text):
+    if 4 * text.count("\0") > len(text):
         return None
     lines = text.splitlines()
     if len(head) >= HEAD:
@@ -99,7 +101,7 @@ def _fits(widths: list[tuple[int, int]], own: int) -> bool:
 
 
 def _is_value(cell: str) -> bool:
-    return _PLAIN.fullmatch(cell) is not None or is_moment(cell)
+    return any(form.fullmatch(cell) for form in (_PLAIN, _NUMERIC)) or is_moment(cell)
 
 
 def is_moment(text: str) -> bool:

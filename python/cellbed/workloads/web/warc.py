@@ -190,7 +190,8 @@ def _records(content: bytes, left_out: LeftOut) -> Iterator[_Record]:
             at = end
         else:
             truncated = not head or end > len(content)
-            left_out.add(f"record at byte {at}", "truncated record" if truncated else "malformed record")
+            name = _Record(at, fields, b"").name
+            left_out.add(name, "truncated record" if truncated else "malformed record")
             following = _RECORD_BEGINS.search(content, at)
             at = following.start() if following else len(content)
         while content[at : at + 1] in (b"\r", b"\n"):
