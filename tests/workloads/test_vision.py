@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 import polars as pl
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 from PIL import Image
 
 from cellbed.measure import Summary
@@ -22,7 +22,6 @@ from cellbed.scenario import ScenarioError, parse
 from cellbed.support.errors import CellbedError
 from cellbed.testbed import testbed
 from cellbed.workloads.image_classification import photographs
-from cellbed.workloads.image_classification.classifier import load_onnx_runtime
 from cellbed.workloads.offloading.broker import find_mosquitto
 from cellbed.workloads.offloading.endpoint import OffloadedRequest
 from cellbed.workloads.offloading.task import ModelError

@@ -76,9 +76,7 @@ def time_limit(limit_s: float, error: BaseException, *, processor: bool = False)
     def raise_error(number: int, frame: FrameType | None) -> NoReturn:
         raise error
 
-    timer, number = (
-        (signal.ITIMER_VIRTUAL, signal.SIGVTALRM) if processor else (signal.ITIMER_REAL, signal.SIGALRM)
-    )
+    timer, number = (signal.ITIMER_VIRTUAL, signal.SIGVTALRM) if processor else (signal.ITIMER_REAL, signal.SIGALRM)
     before = signal.signal(number, raise_error)
     signal.setitimer(timer, limit_s)
     try:

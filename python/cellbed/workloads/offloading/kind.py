@@ -73,8 +73,9 @@ class Kind:
 
     client: module of the endpoint, whose function ``open_inputs`` opens the data bank at a path. task: module of what
     the service computes. bank: makes the data bank of a table. model: makes or finds the model that is used where the
-    table has none; seeded: what a report says of it if its weights come from a seed. options: of the task, beside its model. data: what a report says of the data bank. displayed: the
-    client displays replies (:class:`cellbed.workloads.offloading.endpoint.Displayed`).
+    table has none; seeded: what a report says of it if its weights come from a seed. options: of the task, beside its
+    model. data: what a report says of the data bank. displayed: the client displays replies
+    (:class:`cellbed.workloads.offloading.endpoint.Displayed`).
     """
 
     name: str
