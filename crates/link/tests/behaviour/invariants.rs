@@ -107,7 +107,7 @@ fn quick(
             alpha: 12.5,
             beta: 125.0,
             burst: span(5 * MS),
-            mark_below: first.then_some(0.5),
+            ecn: first,
             limit,
             seed,
             ..default
