@@ -81,7 +81,7 @@ def replay_files(folder: Path, way: Way, method: Method, name: str | None = None
 
 def write_replay_files(recording: Recording, way: Way, method: Method, folder: Path) -> ReplayFiles:
     """Return the same for a recording in memory, written into an existing folder."""
-    _write(_texts(recording, way, method, None), folder, way)
+    _write(_texts(recording, way, method), folder, way)
     return _files(folder, way)
 
 
