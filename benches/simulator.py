@@ -19,13 +19,10 @@ answer with other collisions. Slowdown is the time until the source knows that a
 time. A class pools the flows of all runs. A mean within 2 % and a 99th percentile within 6 % pass; of fewer than 1000
 flows the percentile depends on ten flows at most and does not count ("few"). ± is the half width of the 95 % interval
 of the difference over the runs, by Student's t; "open" is outside a limit by less than that, which more runs decide.
-The exit status is 1 unless all classes pass; "phost-defaults" does not count. Without --seeds there are 8 traces of
-each distribution for TCP, whose differences vary most, and 4 for the others.
+The exit status is 1 unless all classes pass; "phost-defaults" does not count.
 
-"phost-defaults" has our default settings. In the other rows the comparison takes over deviations of the reference by
-options: pHost's repeated packets have headers alone (repeats_carry_data), and its TCP is slow start alone
-("slow-start"), of which a flow that loses the handshake or its last acknowledgement never ends. Flows that the
-reference does not end are left out.
+"phost-defaults" has our default settings. In the other rows of pHost, repeated packets have headers alone, as in the
+reference (repeats_carry_data). Flows that the reference does not end are left out.
 """
 
 from __future__ import annotations
@@ -63,13 +60,8 @@ TRANSPORTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"kind": "pfabric"},
         {"flow_type": 2, "host_type": 1, "init_cwnd": 12, "max_cwnd": 15, "retx_timeout": 45e-6},
     ),
-    "tcp": (
-        {"kind": "slow-start", "largest_window": 15, "timeout_ps": 200_000_000},
-        {"flow_type": 42, "host_type": 1, "queue_type": 1, "max_cwnd": 15, "retx_timeout": 200e-6},
-    ),
 }
 DEFAULTS = "phost-defaults"
-TRACES, TRACES_OF_TCP = 4, 8
 BASE = {
     "init_cwnd": 1,
     "max_cwnd": 6,
@@ -293,8 +285,7 @@ def main() -> None:
     parser.add_argument("--reference", type=Path, help="the built reference simulator")
     parser.add_argument("--sizes", type=Path, nargs="*", default=[], help="distributions of flow sizes")
     parser.add_argument("--trace", type=Path, nargs="*", default=[], help="flow traces")
-    text = f"traces for each distribution (default: {TRACES}, for TCP {TRACES_OF_TCP})"
-    parser.add_argument("--seeds", type=int, help=text)
+    parser.add_argument("--seeds", type=int, default=4, help="traces for each distribution (default: 4)")
     parser.add_argument("--flows", type=int, default=10_000)
     parser.add_argument("--load", type=float, default=0.6)
     parser.add_argument("--repeats", type=int, default=1, help="runs of each trace, starts moved by up to 2 ns")
@@ -317,10 +308,9 @@ def main() -> None:
     costs = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        counts = {each: options.seeds or (TRACES_OF_TCP if each == "tcp" else TRACES) for each in options.transports}
         sets = {path.name: [[path]] for path in options.trace}
         for sizes in options.sizes:
-            sets[sizes.name] = [[folder / f"{sizes.stem}-{seed}"] for seed in range(1, max(counts.values()) + 1)]
+            sets[sizes.name] = [[folder / f"{sizes.stem}-{seed}"] for seed in range(1, options.seeds + 1)]
             for seed, (path,) in enumerate(sets[sizes.name], 1):
                 rate = settings.get("bandwidth", float(RATE))
                 random_trace(sizes, seed, options.flows, options.load, path, rate)
@@ -329,14 +319,13 @@ def main() -> None:
                 for repeat in range(1, options.repeats):
                     trace.append(folder / f"{trace[0].name}-{repeat}")
                     moved(trace[0], repeat, trace[-1])
-            runs = ", ".join(f"{transport} {len(traces[:count])}" for transport, count in counts.items())
-            print(f"\n{label}, traces: {runs}; runs of each: {options.repeats}; network {options.network}\n")
+            print(f"\n{label}, traces: {len(traces)}; runs of each: {options.repeats}; network {options.network}\n")
             print("| transport | class | flows | mean: reference | ours | | p99: reference | ours | | |")
             print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
             for transport in options.transports:
                 mine, theirs = TRANSPORTS[transport]
                 pairs = []
-                for trace in itertools.chain(*traces[: counts[transport]]):
+                for trace in itertools.chain(*traces):
                     expected = reference(options.reference, trace, settings | theirs, folder)
                     pairs.append((expected, ours(binary, trace, mine, folder, network)))
                 whole &= compare(transport, pairs, options.repeats)

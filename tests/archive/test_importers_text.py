@@ -243,7 +243,7 @@ def test_a_stream_of_events_may_be_truncated(folder: Path) -> None:
     draft = imported(folder, "iperf3", odd)
     assert rows(draft, "downlink") == [(0, 8e6), (2 * SECOND, 8e6)]
     assert "1 line is no part of the report and left out: line 2: `warning: x`" in draft.notes
-    assert "1 row of the downlink is left out: line 4: malformed: sum.end: Input should be" in " ".join(draft.notes)
+    assert "1 row of the downlink is left out: line 4: malformed sum.end: Input should be" in " ".join(draft.notes)
     assert "line 5: another test begins there" in refusal(folder, "iperf3", f"{text}\n{text}")
 
 
@@ -305,8 +305,8 @@ def test_the_date_of_a_report_is_kept_or_its_loss_noted(folder: Path, seconds: A
         (report(intervals=[{"sum": half(0, -1.0, True)}]), "interval 1: impossible rate of -1 bit/s"),
         (report(intervals=upload(end=-4)), "interval 1: impossible interval from 0 s to -4"),
         (report(intervals=[{"sum": half(1, 1.0, True)}, {"sum": half(0, 1.0, True)}]), "interval 2: its time is 1 s"),
-        (report(intervals=upload(end="1")), "interval 1: malformed: sum.end: Input should be a valid number"),
-        (report(intervals=upload(end=float("nan"))), "interval 1: malformed: sum.end: Input should be a valid number"),
+        (report(intervals=upload(end="1")), "interval 1: malformed sum.end: Input should be a valid number"),
+        (report(intervals=upload(end=float("nan"))), "interval 1: malformed sum.end: Input should be a valid number"),
         (report(intervals=upload())[:200], "truncated"),
         (report(intervals=upload()) + "\n" + report(intervals=upload()), "line 2: another report begins there"),
         (report(intervals=upload()).replace(",", ";"), "line 1: the JSON is truncated or damaged"),

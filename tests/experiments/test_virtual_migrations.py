@@ -189,7 +189,7 @@ def test_parameters_come_from_a_real_run_or_the_scenario(tmp_path: Path) -> None
     ("rest", "message"),
     [
         ('strategy = "state"\n', "size: write [migrations.model], or take --profile RUN"),
-        ('strategy = "post-copy"\n[migrations.model]\nsize = "1 MB"\n', "needs its pages: write"),
+        ('strategy = "post-copy"\n[migrations.model]\nsize = "1 MB"\n', "strategy 'post-copy' (only redeploy,"),
         ('strategy = "state"\ncompression = 3\n', "the run R has level 0"),
     ],
 )

@@ -10,8 +10,7 @@ import pytest
 from cellbed.scenario import ScenarioError, parse
 from cellbed.scenario.policies.follow import Follow
 from cellbed.scenario.policies.latency import Latency
-from cellbed.scenario.policies.policy import Decision, Policy, Reply, Sample, State
-from cellbed.scenario.policies.prediction import Prediction
+from cellbed.scenario.policies.policy import Decision, Policy, Reply, State
 from cellbed.scenario.policies.python import Python
 from cellbed.support.errors import CellbedError
 
@@ -150,7 +149,6 @@ def test_a_file_that_cannot_be_loaded_is_an_error_with_its_line(tmp_path: Path) 
         ('to = "edge-0"\npolicy = { kind = "latency", above = "1 s", for = "2 h" }', "write at most '60 s'"),
         ('to = "edge-0"\npolicy = { kind = "latncy", above = "1 s" }', "did you mean 'latency'?"),
         ('policy = { kind = "follow", nodes = ["edge-0"] }', "the endpoints stay at one site"),
-        ('to = "edge-0"\npolicy = { kind = "prediction", above = "1 s", link = "core-0" }', "'core-0': did you mean"),
         ('policy = { kind = "python", file = "mine.py", nodes = ["egde-0"] }', "did you mean 'edge-0'?"),
         ('policy = { kind = "python", file = "none.py", nodes = ["edge-0"] }', "none.py"),
         ('policy = { kind = "python", file = "wrong.py", nodes = ["edge-0"] }', "wrong.py:1: "),
@@ -201,34 +199,3 @@ def test_a_service_follows_most_of_its_endpoints(place: str, endpoints: list[str
     names = {f"endpoint-{number}": site for number, site in enumerate(endpoints)}
     policy = Follow.model_validate({"kind": "follow", "nodes": list(SITES)}, context=CONTEXT)
     assert node(policy, State(5.0, place, 0.0, SITES, names)) == expected
-
-
-def samples(delays_ms: list[float | None]) -> dict[str, list[Sample]]:
-    """Samples of a link of the seconds before 20 s, the same delay each way."""
-    each = [
-        Sample(20.0 - len(delays_ms) + place, None if delay is None else delay / 2e3)
-        for place, delay in enumerate(delays_ms, 1)
-    ]
-    return {"core-cloud-0.uplink": each, "core-cloud-0.downlink": each}
-
-
-@pytest.mark.parametrize(
-    ("place", "delays_ms", "expected"),
-    [
-        ("cloud-0", [10.0 + 5 * second for second in range(10)], None),  # 80 ms in 5 s
-        ("cloud-0", [10.0 + 8 * second for second in range(10)], "edge-0"),  # 122 ms in 5 s
-        ("cloud-0", [90.0] * 10, None),
-        ("cloud-0", [110.0] * 10, "edge-0"),
-        ("cloud-0", [200.0 - 20 * second for second in range(10)], None),  # high, but about to end
-        ("cloud-0", [None, *[110.0] * 4, *[None] * 5], None),
-        ("cloud-0", [None] * 10, None),
-        ("edge-0", [90.0 - 8 * second for second in range(10)], "cloud-0"),
-        ("edge-0", [90.0] * 10, None),
-    ],
-)
-def test_a_trend_predicts_that_a_threshold_will_be_crossed(
-    place: str, delays_ms: list[float | None], expected: str | None
-) -> None:
-    keys = {"kind": "prediction", "link": "core-cloud-0", "above": "100 ms", "back_below": "40 ms"}
-    policy = Prediction.model_validate(keys, context=CONTEXT)
-    assert node(policy, State(20.0, place, 0.0, TWO, links=samples(delays_ms))) == expected

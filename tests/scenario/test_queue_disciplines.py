@@ -15,7 +15,7 @@ TABLES: dict[str, type[Discipline]] = {
 MAHIMAHI = {"mahimahi-codel", "mahimahi-pie"}
 """Disciplines of Mahimahi's commands alone."""
 LIMIT = {"packets", "bytes"}
-MODEL_ONLY = {"ce_threshold_ns", "mark_below", "service_ns", "seed"}
+MODEL_ONLY = {"service_ns", "seed"}
 """Keys without a counterpart in scenarios; the seed is the run's."""
 
 

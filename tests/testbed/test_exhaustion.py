@@ -11,24 +11,14 @@ import pytest
 
 from cellbed.testbed.machine import cgroups
 from run_commands import needs_limits, only_folder, run
+from scenario_text import NODES
 
 pytestmark = [pytest.mark.needs_tun, needs_limits]
 
-SCENARIO = """
+SCENARIO = f"""
 name = "greedy"
 duration = "3 s"
-[nodes.endpoint]
-cpus = 0.5
-memory = "64 MiB"
-[nodes.edge]
-cpus = 1.0
-memory = "512 MiB"
-[links.mobile]
-up = "20 Mbit/s"
-down = "20 Mbit/s"
-base_delay = "10 ms"
-[links.core]
-edge = "3 ms"
+{NODES}
 [apps.greedy]
 kind = "program"
 [apps.greedy.client]
@@ -37,7 +27,7 @@ command = ["sleep", "3"]
 [apps.greedy.server]
 on = "edge"
 command = ["PYTHON", "GREEDY"]
-ready = { line = "served" }
+ready = {{ line = "served" }}
 restart = "always"
 """
 # Each takes what it gets before the load begins.

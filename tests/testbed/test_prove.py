@@ -91,7 +91,7 @@ def test_a_busy_machine_is_named_as_the_cause_of_a_failed_proof() -> None:
         assert text.startswith("the testbed could not be measured, so the workload was not started:\n  mobile-0.uplink")
         assert "the machine is busy, which may be the cause: load" in text
         assert "repeat it when other programs have ended" in text
-    assert "98% of the last minute (PSI)" in describe(29.0, 2, 0.98, 0.0)
+    assert "98% of the time (PSI)" in describe(29.0, 2, 0.98, 0.0)
     assert "the hypervisor gave 40% of them to others" in describe(0.5, 2, None, 0.4)
     assert contention() == "" or contention().startswith("the machine is busy")
 

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 import polars as pl
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 from PIL import Image
 
 from cellbed.measure import Summary
@@ -22,13 +22,12 @@ from cellbed.scenario import ScenarioError, parse
 from cellbed.support.errors import CellbedError
 from cellbed.testbed import testbed
 from cellbed.workloads.image_classification import photographs
-from cellbed.workloads.image_classification.classifier import load_onnx_runtime
 from cellbed.workloads.offloading.broker import find_mosquitto
 from cellbed.workloads.offloading.endpoint import OffloadedRequest
 from cellbed.workloads.offloading.task import ModelError
 from cellbed.workloads.plates import frames, reader
 from cellbed.workloads.plates import kind as plates
-from cellbed.workloads.segmentation import person, pspnet, scenes, screen
+from cellbed.workloads.segmentation import person, scenes, screen
 from cellbed.workloads.vision import inference
 from in_process import cellbed
 from scenario_text import NODES
@@ -116,35 +115,6 @@ def test_a_mask_is_displayed_and_what_is_none_is_an_error(tmp_path: Path) -> Non
             inputs.show(request, damaged)
 
 
-def test_pspnet_is_valid_and_depends_on_the_picture(tmp_path: Path) -> None:
-    model = pspnet.build(side=89, width=8)
-    onnx.checker.check_model(model, full_check=True)
-    assert model.SerializeToString(deterministic=True) == pspnet.build(side=89, width=8).SerializeToString(
-        deterministic=True
-    )
-    onnx.save(model, tmp_path / "small.onnx")
-    session = load_onnx_runtime().InferenceSession(str(tmp_path / "small.onnx"), providers=["CPUExecutionProvider"])
-    pictures = np.random.default_rng(1).standard_normal((2, 1, 3, 89, 89)).astype(np.float32)
-    first, second = (session.run(None, {"image": picture})[0] for picture in pictures)
-    assert first.shape == (1, pspnet.CLASSES, 89, 89)
-    assert 0.05 < first.std() < 20
-    assert not np.allclose(first, second)
-    assert len({*first[0].argmax(axis=0).ravel()}) > 1
-    with Image.open(io.BytesIO(pspnet.postprocess([first]))) as mask:
-        assert (mask.size, mask.mode) == ((89, 89), "P")
-
-
-@pytest.mark.slow
-def test_pspnet_has_the_weights_of_the_paper_and_runs(tmp_path: Path) -> None:
-    path = pspnet.seeded_model(tmp_path)
-    model = onnx.load(str(path))
-    # ResNet-50 with its deep stem 23.5 million, four convolutions of the pyramid 4.2, and the last ones 18.9.
-    assert 46e6 < sum(numpy_helper.to_array(each).size for each in model.graph.initializer) < 47.5e6
-    task = inference.load(str(path), pspnet.__name__)
-    with Image.open(io.BytesIO(task.compute(task.decode(_png(photographs.original()))))) as mask:  # type: ignore[arg-type]
-        assert mask.size == (pspnet.SIDE, pspnet.SIDE)
-
-
 def test_frames_have_their_size_and_differ(tmp_path: Path) -> None:
     bank = frames.data_bank(tmp_path, count=4)
     files = sorted(bank.iterdir())
@@ -201,8 +171,6 @@ def test_what_is_wrong_in_the_users_code_is_named_before_a_run(
         ("plates", 'model = "own.onnx"\ncode = "half.py"\n', "has no function postprocess"),
         ("plates", 'model = "own.onnx"\ncode = "no.py"\n', "'no.py' is not Python: line 1"),
         ("plates", 'model = "own.onnx"\ncode = "missing.py"\n', "there is no file 'missing.py'"),
-        ("segmentation", 'model = "own.onnx"\ncode = "own.py"\nnetwork = "pspnet"\n', "'model' is given, too"),
-        ("segmentation", 'network = "psp"\n', 'write one of "person", "pspnet"'),
     ],
 )
 def test_keys_that_do_not_fit_are_errors_with_a_remedy(tmp_path: Path, kind: str, keys: str, problem: str) -> None:
@@ -283,7 +251,7 @@ def test_the_share_of_plates_read_is_a_measure(run: Path) -> None:
     page = (run / "report.html").read_text()
     assert "Plates read exactly" in page
     assert "Display" in page
-    assert pspnet.NOTE not in page
+    assert "seeded weights" not in page
 
 
 def test_a_prediction_draws_displays_and_readings_from_the_run(run: Path) -> None:

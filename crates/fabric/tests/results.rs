@@ -34,7 +34,6 @@ fn results_of_a_seed_never_change() {
         r#"{"kind": "phost"}"#,
         r#"{"kind": "phost", "short_flow": 0}"#,
         r#"{"kind": "pfabric"}"#,
-        r#"{"kind": "slow-start"}"#,
     ];
     let results = transports.map(|transport| run(transport, traffic, 36_864));
     assert_eq!(
@@ -43,7 +42,6 @@ fn results_of_a_seed_never_change() {
             (24_556_762_090, 24_965_033_273, 0),
             (25_048_358_592, 25_448_875_507, 0),
             (21_168_961_438, 21_634_812_226, 439_700),
-            (50_994_470_108, 53_403_274_039, 537_000),
         ]
     );
 }
@@ -56,7 +54,6 @@ fn every_flow_ends_however_much_is_dropped() {
     for transport in [
         r#"{"kind": "phost"}"#,
         r#"{"kind": "pfabric"}"#,
-        r#"{"kind": "slow-start"}"#,
         r#"{"kind": "tcp"}"#,
         r#"{"kind": "tcp", "control": "cubic"}"#,
         r#"{"kind": "tcp", "control": "bbr"}"#,

@@ -44,12 +44,6 @@ fn a_flow_alone_takes_the_time_of_its_protocol() {
         (PHOST, 9, 2 * CONTROL + 8 * T + FULL),
         // At line rate from the first packet.
         (PFABRIC, 50, 49 * T + FULL),
-        // The handshake, one packet, and after its acknowledgement two.
-        (
-            r#"{"kind": "slow-start"}"#,
-            3,
-            2 * CONTROL + FULL + CONTROL + T + FULL,
-        ),
     ] {
         let (records, _) = rack(transport, &[(packets * 1460, 0, 1, 0)], BUFFER);
         assert_eq!(records[0].end.0, expected, "{transport} {packets}");

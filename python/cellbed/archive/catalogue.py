@@ -1,9 +1,4 @@
-"""Look-up of traces: names of the archive, and files by path.
-
-The archive's traces are synthetic and made by `cellbed.archive.examples` at first use; they are kept
-in the user's data folder. The generator is deterministic, so two processes that make the same file at once write the
-same bytes, and the rename that ends the writing makes either of them the winner.
-"""
+"""Look-up of traces: names of the archive, and files by path."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,13 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cellbed.archive.errors import TraceError
-from cellbed.archive.examples import MODELS, Example
+from cellbed.archive.examples import EXAMPLES, MODELS
 from cellbed.archive.files import find_file, obstacle
 from cellbed.archive.series import ENDINGS, Part
 from cellbed.archive.soundness import sha256
-from cellbed.archive.store import Archive, archive_folder, open_archive
+from cellbed.archive.store import Archive, open_archive
 from cellbed.support import inputs
-from cellbed.support.whole_files import write_whole
 
 if TYPE_CHECKING:
     from cellbed._core import Trace
@@ -50,9 +44,9 @@ class TraceSource:
     name: what the user wrote. synthetic: whether it comes from a model instead of a recording.
     """
 
-    def __init__(self, name: str, file: Path | Example | EntryDirection) -> None:
+    def __init__(self, name: str, file: Path | EntryDirection) -> None:
         self.name = name
-        self.synthetic = file.synthetic if isinstance(file, EntryDirection) else isinstance(file, Example)
+        self.synthetic = isinstance(file, EntryDirection) and file.synthetic
         self._file = file
 
     def __repr__(self) -> str:
@@ -67,24 +61,13 @@ class TraceSource:
     @cached_property
     def path(self) -> Path:
         """Absolute path of the file. Raises TraceError when it cannot be made."""
-        match self._file:
-            case Path():
-                return self._file
-            case EntryDirection():
-                return self._file.text()
-            case Example():
-                return _generated(self._file)
+        return self._file if isinstance(self._file, Path) else self._file.text()
 
     def entry(self) -> "tuple[Entry, Part] | None":
         """Return the archive's entry that it is a direction of, and which; None for a file. Raises TraceError."""
-        match self._file:
-            case Path():
-                return None
-            case EntryDirection():
-                return self._file.archive.entry(self._file.name), self._file.part
-            case Example():
-                name, _, ending = self.name.partition(".")
-                return open_archive().entry(name), ENDINGS[ending]
+        if isinstance(self._file, Path):
+            return None
+        return self._file.archive.entry(self._file.name), self._file.part
 
     @cached_property
     def sha256(self) -> str:
@@ -113,8 +96,6 @@ def resolve(text: str, folder: Path) -> TraceSource:
 
     A path with a slash, ``./walk.up``, is always a file. Raises TraceError if neither exists.
     """
-    if text in MODELS:
-        return TraceSource(text, MODELS[text])
     archive = open_archive()
     direction = _direction(text, archive)
     if direction is not None:
@@ -174,6 +155,8 @@ def _direction(text: str, archive: Archive) -> EntryDirection | None:
     name, part = entry_and_part(archive, text)
     if part is None:
         return None
+    if name in EXAMPLES:  # made at first use
+        return EntryDirection(archive, name, part, synthetic=True)
     entry = archive.entry(name)
     archive.series(name, part)
     return EntryDirection(archive, name, part, entry.about.origin == "synthetic")
@@ -202,27 +185,3 @@ def _directions(archive: Archive, name: str) -> list[str]:
     except TraceError:
         return []
     return [f"{name}.{ending}" for ending, part in ENDINGS.items() if part in parts]
-
-
-def _generated(model: Example) -> Path:
-    folder = archive_folder()
-    path = folder / model.name
-    if _is_right(path, model):
-        return path
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_whole(path, lambda file: file.write_bytes(model.text().encode()))
-    except OSError as error:
-        raise TraceError(
-            f"{folder}: cannot write the trace {model.name} there: {error.strerror}; "
-            "set XDG_DATA_HOME to a folder that can be written"
-        ) from error
-    return path
-
-
-def _is_right(path: Path, model: Example) -> bool:
-    """Return whether the file exists and equals this version's output: not truncated, edited or of another version."""
-    try:
-        return sha256(path) == model.sha256
-    except TraceError:
-        return False

@@ -6,7 +6,7 @@ at a constant escape rate. Two things are added. The rate is pulled back to a me
 (an Ornstein-Uhlenbeck process between walls), because a motion without a pull keeps neither the mean nor the range
 that a publication gives; and an outage may be placed at a given time, so that an example shows one for certain.
 
-A file must come out the same, byte for byte, on every machine and with every version of Python. Hence `random.Random`,
+The opportunities must be the same on every machine and with every version of Python. Hence `random.Random`,
 whose ``random()`` is promised to stay as it is, and only operations that IEEE 754 rounds exactly (no logarithm, whose
 last bit depends on the C library): normal variates as sums of uniforms, exponential ones by comparing uniforms.
 """
@@ -41,8 +41,7 @@ class Example:
     reversion: seconds in which the rate forgets where it was (time constant).
     outage_rate: outages per second. escape_rate: 1/s, the inverse of their mean duration.
     placed_outage: (start, duration) in seconds of an outage that is certain, or None.
-    duration: seconds. source: where the range is published; the other figures are chosen to fit it. sha256: of the
-    file that `text` gives.
+    duration: seconds. source: where the range is published; the other figures are chosen to fit it.
     """
 
     name: str
@@ -56,43 +55,18 @@ class Example:
     placed_outage: tuple[float, float] | None
     seed: int
     source: str
-    sha256: str
     duration: int = 120
 
-    def text(self) -> str:
-        """Return the trace in Mahimahi's format, one integer millisecond per opportunity, under a header of comments.
+    def stamps(self) -> list[int]:
+        """Return the opportunities of the trace, milliseconds.
 
         The last opportunity is at the very end, so that the period of the looped trace is `duration`.
         """
-        return self._header() + "\n".join(map(str, self.stamps())) + "\n"
-
-    def stamps(self) -> list[int]:
-        """Return the opportunities of the trace, milliseconds."""
         stamps = [math.ceil(time * 1000) for time in _deliveries(self, Random(self.seed).random)]
         end = self.duration * 1000
         if not stamps or stamps[-1] != end:
             stamps.append(end)
         return stamps
-
-    def _header(self) -> str:
-        outages = f"outages: {self.outage_rate:g} /s, escape rate {self.escape_rate:g} /s"
-        if self.placed_outage is not None:
-            start, duration = self.placed_outage
-            outages += f"; one placed at {start:g} s for {duration:g} s"
-        lines = (
-            f"synthetic: {self.name}, made by cellbed, not recorded on any network",
-            "model: Poisson deliveries, rate an Ornstein-Uhlenbeck process reflected at two bounds, outages; after",
-            "  Winstein, Sivaraman, Balakrishnan, Stochastic Forecasts Achieve High Throughput and Low Delay over",
-            "  Cellular Networks, NSDI 2013, section 3.1",
-            f"rate: mean {self.mean / 1e6:g} Mbit/s, deviation {self.deviation / 1e6:g} Mbit/s, "
-            f"bounds {self.low / 1e6:g} and {self.high / 1e6:g} Mbit/s, time constant {self.reversion:g} s",
-            outages,
-            f"duration: {self.duration} s; seed: {self.seed}",
-            f"range after: {self.source}",
-            "mean, deviation, time constant and outages: chosen by cellbed to fit that range, not published",
-            f"format: one delivery opportunity of {PDO_BYTES} bytes a line, in milliseconds",
-        )
-        return "".join(f"# {line}\n" for line in lines)
 
 
 _THESIS = (
@@ -115,7 +89,6 @@ MODELS: dict[str, Example] = {
             placed_outage=(30.0, 1.2),
             seed=1,
             source=_THESIS + "LTE uplink largely 10 Mbit/s to 20 Mbit/s",
-            sha256="52c13cbc30755b1bb3c9feb5ee807a1c4a8f5aee9d20d4e2750bb3b7c2e47999",
         ),
         Example(
             name="lte-suburban.down",
@@ -129,7 +102,6 @@ MODELS: dict[str, Example] = {
             placed_outage=None,
             seed=2,
             source=_THESIS + "LTE downlink up to 80 Mbit/s",
-            sha256="641fb0d53e8e5048eeb38ff2adc9d20def1a857b4d793862e6f349945df2d191",
         ),
         Example(
             name="5g-midband.up",
@@ -143,7 +115,6 @@ MODELS: dict[str, Example] = {
             placed_outage=None,
             seed=5,
             source=_THESIS + "5G uplink up to 75 Mbit/s",
-            sha256="a610597d2c25654c8afc278e56eca32be10460e4fe27dc3a9594bf354429b95c",
         ),
         Example(
             name="5g-midband.down",
@@ -157,7 +128,6 @@ MODELS: dict[str, Example] = {
             placed_outage=None,
             seed=4,
             source=_THESIS + "5G downlink up to 200 Mbit/s",
-            sha256="135bae794ac7dfc2091baa1b744441484a328f503687fa00c87d43fba8354b1c",
         ),
     )
 }
@@ -191,6 +161,9 @@ def _normal(uniform: Callable[[], float]) -> float:
 
 _TECHNOLOGY: Final = {"lte-suburban": ("4g", None), "5g-midband": ("5g", "mid")}
 
+_HOW: Final = {"model": "example", "revision": 2}
+"""Raise the revision when a model gives other opportunities."""
+
 EXAMPLES: Final = tuple(dict.fromkeys(name.partition(".")[0] for name in MODELS))
 """Names of the entries."""
 
@@ -223,18 +196,13 @@ def fill(draft: Draft, name: str) -> None:
         stamps = pl.DataFrame({"at_ns": model.stamps()}, schema={"at_ns": pl.Int64})
         stamps.select(pl.col("at_ns") * 1_000_000).write_parquet(path)
         draft.parts[part] = Series(Content.OPPORTUNITIES, path, model.duration * 10**9)
-    draft.history.append(Step(what="generated", how={"model": "example"}, of=_digests(name)))
+    draft.history.append(Step(what="generated", how=_HOW))
 
 
 def is_current(entry: Entry) -> bool:
     """Return whether an example was made by the models of this version."""
-    return any(step.of == _digests(entry.name) for step in entry.history)
+    return any(step.how == _HOW for step in entry.history)
 
 
 def _models(name: str) -> dict[Part, Example]:
     return {part: MODELS[f"{name}.{ending}"] for ending, part in ENDINGS.items()}
-
-
-def _digests(name: str) -> dict[str, str]:
-    """SHA-256 of the models' files."""
-    return {model.name: model.sha256 for model in _models(name).values()}

@@ -78,14 +78,6 @@ class Pfabric(Table):
     )
 
 
-class SlowStart(Table):
-    """A TCP that knows slow start alone: that of the public pHost simulator."""
-
-    kind: Literal["slow-start"] = Field(description="Kind of transport.")
-    largest_window: Packets | None = Field(None, description="Largest window, packets. Default: 15.")
-    timeout: Time | None = Field(None, description="Retransmission timeout. Default: '200 us'.", examples=["200 us"])
-
-
 class Tcp(Table):
     """TCP, a connection for each flow."""
 
@@ -129,6 +121,6 @@ class Pdcell(Table):
     )
 
 
-AnyTransport = Phost | Pfabric | SlowStart | Tcp | Dctcp | Pdcell
+AnyTransport = Phost | Pfabric | Tcp | Dctcp | Pdcell
 MOBILE_USERS: dict[str, bool] = {it["table"]["kind"]: it["mobile_users"] for it in json.loads(_core.transports())}
 """True for a transport that reaches the users of a radio cell, by kind."""

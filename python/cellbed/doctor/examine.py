@@ -12,7 +12,7 @@ from cellbed.doctor.machine import Machine
 
 def examine(machine: Machine | None = None) -> list[Check]:
     """Look at this machine."""
-    from cellbed.archive import ARCHIVE, archive_folder
+    from cellbed.archive import archive_folder
     from cellbed.support.user_folders import cache_folder
 
     machine = machine or Machine()
@@ -36,8 +36,8 @@ def examine(machine: Machine | None = None) -> list[Check]:
         software.program(machine, "mmdebstrap", "mmdebstrap", "the image of virtual machines"),
         software.program(machine, "ssh", "openssh-client", "nodes that are machines over SSH"),
         software.program(machine, "ip", "iproute2", "nodes that are virtual machines or machines over SSH"),
-        software.traces(archive_folder(), ARCHIVE),
-        software.writable("cache", cache_folder(), str(cache_folder())),
+        software.writable("trace archive", archive_folder()),
+        software.writable("cache", cache_folder()),
     ]
 
 

@@ -114,19 +114,9 @@ def way_out(machine: Machine) -> Check:
     return Check(name, "ok", f"TCP from end to end, {how}")
 
 
-def traces(folder: Path, names: tuple[str, ...]) -> Check:
-    """Check whether the traces of the archive are there. names: of the archive's traces."""
-    there = [name for name in names if list(folder.glob(f"{name}*"))] if folder.is_dir() else []
-    if len(there) == len(names):
-        return Check("trace archive", "ok", f"{len(there)} traces in {folder}")
-    return writable(
-        "trace archive", folder, f"{len(there)} of {len(names)} traces; the others are created at first use"
-    )
-
-
-def writable(name: str, folder: Path, found: str) -> Check:
+def writable(name: str, folder: Path) -> Check:
     """Check whether files can be created in a folder."""
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if os.access(existing, os.W_OK):
-        return Check(name, "ok", found)
+        return Check(name, "ok", str(folder))
     return Check(name, "missing", f"{existing} cannot be written", f"sudo chown $USER {existing}")

@@ -19,7 +19,7 @@ from cellbed.measure.statistics import Samples
 from cellbed.runformat.description import ProgramMeasures
 from cellbed.support import inputs
 from cellbed.support.errors import printable
-from cellbed.support.interruption import processor_time
+from cellbed.support.interruption import time_limit
 from cellbed.support.units import MEASURE_NAME, unit_of_name
 
 MOST_MEASURES = 200
@@ -155,7 +155,7 @@ def read_lines(content: bytes, pattern: str, units: Mapping[str, str]) -> Writte
 
     matches = (match for text in lines() for match in expression.finditer(text))
     try:
-        with processor_time(MATCHING_S):
+        with time_limit(MATCHING_S, TimeoutError(), processor=True):
             for count, match in enumerate(matches, 1):
                 if count * len(found) > MOST_VALUES:
                     written.refuse(f"more than {MOST_VALUES:,} values: those that follow are left out: print fewer")

@@ -61,18 +61,16 @@ def _trains(plan: TrainPlan) -> list[Train]:
     return [train.model_copy(update={"gap_ns": None}) for train in plan.rotation]
 
 
-def replay_files(
-    folder: Path, way: Way, method: Method, train: int | None = None, name: str | None = None
-) -> ReplayFiles:
+def replay_files(folder: Path, way: Way, method: Method, name: str | None = None) -> ReplayFiles:
     """Return the files for the replay of a direction of the recording in `folder`; made at first use.
 
-    train: as of :func:`cellbed.recordings.cellreplay.derive`. name: prefix of the files, by default the folder's.
+    name: prefix of the files, by default the folder's.
     Errors: :class:`RecordingError`.
     """
     stem = f"{(name or folder.absolute().name)[:100]}.{way}.{method}"
-    made = cache_folder() / _key(folder, stem, train)
+    made = cache_folder() / _key(folder, stem)
     if not made.is_dir():
-        texts = _texts(read_recording(folder), way, method, train)
+        texts = _texts(read_recording(folder), way, method)
         try:
             write_folder(made, lambda unfinished: _write(texts, unfinished, stem))
         except RecordingError as error:
@@ -83,7 +81,7 @@ def replay_files(
 
 def write_replay_files(recording: Recording, way: Way, method: Method, folder: Path) -> ReplayFiles:
     """Return the same for a recording in memory, written into an existing folder."""
-    _write(_texts(recording, way, method, None), folder, way)
+    _write(_texts(recording, way, method), folder, way)
     return _files(folder, way)
 
 
@@ -99,7 +97,7 @@ def _files(folder: Path, stem: str) -> ReplayFiles:
     return ReplayFiles(folder / f"{stem}-{_HEAVY}", light, offsets, model)
 
 
-def _texts(recording: Recording, way: Way, method: Method, train: int | None) -> dict[str, str]:
+def _texts(recording: Recording, way: Way, method: Method) -> dict[str, str]:
     if method == "saturation":
         delay = fixed_delay(recording)
         if delay is None:
@@ -114,7 +112,7 @@ def _texts(recording: Recording, way: Way, method: Method, train: int | None) ->
                 "`cellbed record … --for conditional`, or replay it by the method cellreplay"
             )
         return {_MODEL: model_text(recording, way), _HEAVY: heavy_text(opportunities(recording, way))}
-    found = derive(recording, way, train)
+    found = derive(recording, way)
     texts = {_LIGHT: light_text(found.light, whole=False), _HEAVY: heavy_text(found.heavy)}
     return texts | ({_OFFSETS: offsets_text(found.offsets, stepped=False)} if found.offsets else {})
 
@@ -124,9 +122,9 @@ def _write(texts: dict[str, str], folder: Path, stem: str) -> None:
         (folder / f"{stem}-{part}").write_text(text, encoding="utf-8")
 
 
-def _key(folder: Path, stem: str, train: int | None) -> str:
+def _key(folder: Path, stem: str) -> str:
     """Return the name of derived files, from their inputs."""
-    digest = hashlib.sha256(repr((cellbed.__version__, _REVISION, stem, train)).encode())
+    digest = hashlib.sha256(repr((cellbed.__version__, _REVISION, stem)).encode())
     for name in FILES:
         try:
             with inputs.opened(folder / name) as file:

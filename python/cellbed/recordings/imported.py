@@ -20,7 +20,6 @@ from cellbed.recordings.description import (
     Heavy,
     Imported,
     Light,
-    Signal,
     Train,
     TrainPlan,
 )
@@ -38,13 +37,11 @@ Int64 = npt.NDArray[np.int64]
 _Rows = list[tuple[int, int, list[int]]]
 
 
-def import_cellreplay(
-    files: dict[str, Path], idle_ns: tuple[int, int] | None = None, signal: Signal | None = None
-) -> Recording:
+def import_cellreplay(files: dict[str, Path], idle_ns: tuple[int, int] | None = None) -> Recording:
     """Return the recording behind the files of the public tool.
 
     files: the paths by the keys of :data:`cellbed.recordings.tool_files.NAMES`; the offsets may be left out. idle_ns: F
-        of uplink and downlink, an argument of the tool that no file has. signal: metadata of the place.
+        of uplink and downlink, an argument of the tool that no file has.
 
     Each light row becomes a train with its answer. Only sums are known of its times: the first uplink packet was sent
     at the row's time and took the base delay, the answer left as it arrived and took the downlink's base delay. When
@@ -74,7 +71,6 @@ def import_cellreplay(
         light=Light(plan=_plan(up, down)),
         heavy=Heavy(),
         calibration=_calibration(up, down, idle_ns, offsets),
-        signal=signal or Signal(),
         imported=Imported(format="cellreplay", files=digests),
     )
     return Recording(description, **tables).counted()

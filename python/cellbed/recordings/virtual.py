@@ -28,7 +28,6 @@ from cellbed.recordings.description import (
     Fixed,
     Heavy,
     Light,
-    Signal,
     Span,
     TrainPlan,
     Workload,
@@ -89,8 +88,6 @@ def record_virtually(
     duration_ns: int,
     packet_bytes: int = 1400,
     span_ns: int = 10 * SECOND,
-    synthetic: bool = True,
-    note: str | None = None,
 ) -> Recording:
     """Record two workloads in virtual time, each on a separate device; all links start at rest at time zero.
 
@@ -101,7 +98,6 @@ def record_virtually(
         at the end of each heavy span.
     saturation: of the uplink and of the downlink. An adaptive one needs a separate heavy device, whose directions are
         links without changes; the heavy span begins when its queues are full for the first time.
-    note: kept in the description.
 
     Two devices meet the same weather if their links are made with the same seed and depend on time alone.
 
@@ -123,14 +119,14 @@ def record_virtually(
     full = max(filled.full_ns() for filled in (up_heavy, down_heavy))
     spans = tuple(s.model_copy(update={"start_ns": max(s.start_ns, full)}) if s in saturated else s for s in spans)
     known = Clock(offset_ns=0, drift_ppm=0.0, uncertainty_ns=0)
-    made = repr((plan, saturation, duration_ns, packet_bytes, span_ns, note)).encode()
+    made = repr((plan, saturation, duration_ns, packet_bytes, span_ns)).encode()
     digest = hashlib.sha256(made + b"".join(fate.arrived.tobytes() for fate in (*up, *down)))
     description = Description(
         id=digest.hexdigest()[:32],
         # Virtual time has no date; the epoch keeps equal recordings equal.
         started=datetime.fromtimestamp(0, UTC),
         duration_ns=duration_ns,
-        synthetic=synthetic,
+        synthetic=True,
         tool=f"cellbed {cellbed.__version__}",
         packet_bytes=packet_bytes,
         arrangement="together" if together else "alternating",
@@ -138,7 +134,6 @@ def record_virtually(
         light=Light(plan=plan),
         heavy=Heavy(uplink=saturation[0], downlink=saturation[1]),
         clock=Clocks(light=known, heavy=known),
-        signal=Signal(note=note),
     )
     tables = [
         _table(*it)

@@ -137,7 +137,7 @@ def describe_queue(queue: Mapping[str, Any]) -> str:
         details.append(f"from {SIZE.format(queue['minimum_bytes'])} to {SIZE.format(queue['maximum_bytes'])}")
     elif queue.get("target_ns") is not None:
         details.append(f"at {DURATION.format(queue['target_ns'])}")
-    if queue.get("ecn") or queue.get("mark_below"):
+    if queue.get("ecn"):
         details.append("with ECN")
     return " ".join([name, "queue", *details])
 

@@ -57,9 +57,6 @@ class MigrationModel(Table):
     dirty_rate: Annotated[int, quantity(BIT_RATE, "0 bit/s", "1000 Gbit/s")] | None = Field(
         None, description="Rate at which the service changes its state, of `state`.", examples=["400 Mbit/s"]
     )
-    pages: Annotated[int, quantity(SIZE, "0 B", "1 TB")] | None = Field(
-        None, description="Bytes that follow when it runs at the target, of `post-copy`.", examples=["2 GB"]
-    )
     start: Span | None = Field(None, description="Time to start, or prepare, at the target.", examples=["500 ms"])
     save: Span | None = Field(None, description="Time to save the whole state or memory.", examples=["2 s"])
     overhead: Span | None = Field(None, description="Time of each transfer beside the links.", examples=["200 ms"])
@@ -134,9 +131,8 @@ def migration_misfits(
     apps: Mapping[str, Application],
     cells: Mapping[str, Cell],
     duration: int,
-    links: Sequence[str],
 ) -> Iterator[tuple[Path, str]]:
-    """Yield problems of the migrations of a workload of `duration` ns: (path of the key, what to do). links: names."""
+    """Yield problems of the migrations of a workload of `duration` ns: (path of the key, what to do)."""
     nodes = {f"{name}-{index}": group for name, group in groups.items() for index in range(group.count)}
     places: dict[str, str] = {}
     last: dict[str, int] = {}
@@ -163,7 +159,7 @@ def migration_misfits(
         if each.policy is not None:
             if sum(other.app == each.app for other in migrations) > 1:
                 yield (index, "policy"), f"only the policy moves '{each.app}': remove its other migrations"
-            misfits = _policy_misfits(each, each.policy, groups, apps[each.app], cells, links)
+            misfits = _policy_misfits(each, each.policy, groups, apps[each.app], cells)
             yield from (((index, *path), text) for path, text in misfits)
             continue
         assert each.at is not None
@@ -198,7 +194,6 @@ def _policy_misfits(
     groups: Mapping[str, NodeGroup],
     application: Application,
     cells: Mapping[str, Cell],
-    links: Sequence[str],
 ) -> Iterator[tuple[Path, str]]:
     """Yield problems of a migration by a policy: (path of the key, what to do)."""
     if policy.targets() == [server_of(application, groups)]:
@@ -212,7 +207,7 @@ def _policy_misfits(
     visits = [] if client is None else visited(groups[client])
     is_heard = client is not None and not groups[client].backend.routed
     sites = [cells[cell].site for _, cell in visits if cell in cells]
-    around = Place(candidates(migration, groups, application), is_heard, sites, links)
+    around = Place(candidates(migration, groups, application), is_heard, sites)
     yield from ((("policy", key), text) for key, text in policy.misfits(around))
 
 

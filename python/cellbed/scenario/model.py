@@ -16,7 +16,7 @@ from cellbed.scenario.applications import Application, Key, tables
 from cellbed.scenario.cells import Cells, cell_misfits
 from cellbed.scenario.core import CORE_LINK, CoreLink, fixed_delay
 from cellbed.scenario.expectations import Expect, Expectations, expectations
-from cellbed.scenario.faults import Fault, fault_misfits, link_name, site_link
+from cellbed.scenario.faults import Fault, fault_misfits, site_link
 from cellbed.scenario.fields import CONGESTION_CONTROL, Buffer, quantity
 from cellbed.scenario.migrations import Migration, migration_misfits
 from cellbed.scenario.nodes import CLASSES, AnyMobileLink, Name, NodeGroup, with_defaults
@@ -286,9 +286,7 @@ class Scenario(Table):
         sites = [site_link(name) for name in self.sites]
         for path, text in fault_misfits(self.faults, self.nodes, list(self.applications), self.duration, sites):
             found.append((("faults", *path), text))
-        groups = self.nodes.items()
-        links = [link_name(name, group, index) for name, group in groups for index in range(group.count)] + sites
-        moving = migration_misfits(self.migrations, self.nodes, self.applications, self.cells, self.duration, links)
+        moving = migration_misfits(self.migrations, self.nodes, self.applications, self.cells, self.duration)
         found += [(("migrations", *path), text) for path, text in moving]
         found += [(("expect", *path), text) for path, text in expectations(self.expect, self.deadlines)[1]]
         found += cell_misfits(self.cells, self.nodes, self.links.mobile, self.duration)

@@ -63,23 +63,27 @@ def held_back() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def processor_time(limit_s: float) -> Iterator[None]:
-    """Raise :class:`TimeoutError` in this context, even inside of a regular expression, when the process has used this
-    much processor time there. Has no effect in other threads than the main one."""
+def time_limit(limit_s: float, error: BaseException, *, processor: bool = False) -> Iterator[None]:
+    """Raise an error in this context after a time, even inside of a regular expression; 0: never.
+
+    processor: the time is that for which the process uses a processor. Has no effect in other threads than the main
+    one.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGVTALRM, _late)
-    signal.setitimer(signal.ITIMER_VIRTUAL, limit_s)
+
+    def raise_error(number: int, frame: FrameType | None) -> NoReturn:
+        raise error
+
+    timer, number = (signal.ITIMER_VIRTUAL, signal.SIGVTALRM) if processor else (signal.ITIMER_REAL, signal.SIGALRM)
+    before = signal.signal(number, raise_error)
+    signal.setitimer(timer, limit_s)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
-
-
-def _late(number: int, frame: FrameType | None) -> NoReturn:
-    raise TimeoutError
+        signal.setitimer(timer, 0)
+        signal.signal(number, before)
 
 
 def _note(number: int, frame: FrameType | None) -> None:

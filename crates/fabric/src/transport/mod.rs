@@ -11,14 +11,12 @@ mod pfabric;
 mod phost;
 mod receiver_driven;
 mod tcp;
-mod window;
 
 pub use mobile::Mobile;
 pub use pdcell::{PdcellConfig, PdcellHosts};
-pub use pfabric::PfabricConfig;
+pub use pfabric::{PfabricConfig, PfabricHosts};
 pub use phost::{PhostConfig, PhostHosts};
 pub use tcp::{DctcpConfig, TcpConfig, TcpHosts};
-pub use window::{SlowStartConfig, WindowHosts};
 
 use crate::error::{DescriptionError, refuse};
 use crate::ran::{Admission, Ran, RanConfig, Table};
@@ -132,8 +130,6 @@ transports! {
     Phost(PhostConfig),
     /// pFabric.
     Pfabric(PfabricConfig),
-    /// A TCP reduced to slow start.
-    SlowStart(SlowStartConfig),
 }
 
 impl AnyTransport {

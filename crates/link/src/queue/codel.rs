@@ -18,16 +18,9 @@ pub struct CoDelConfig {
     /// about the longest usual round-trip time.
     #[serde(rename = "interval_ns")]
     pub interval: Duration,
-    /// Nothing is dropped while no more than this waits behind the packet (`maxpacket`, §4.1 and §5.3).
-    #[serde(skip)]
-    pub mtu: Bytes,
     /// True if packets of ECN-capable transports are marked instead of being dropped. A marked packet is the one that
     /// is sent next, as in Linux (`codel_impl.h`); the pseudocode of the RFC knows drops only.
     pub ecn: bool,
-    /// Sojourn time above which every packet of an ECN-capable transport is marked, independently of other decisions,
-    /// for senders that want to know of a shallow queue (`ce_threshold`, RFC 8290 §5.2.7); `None` switches it off.
-    #[serde(rename = "ce_threshold_ns")]
-    pub ce_threshold: Option<Duration>,
     /// Maximum length of the queue; the excess is dropped on arrival.
     #[serde(flatten)]
     pub limit: Limit,
@@ -38,9 +31,7 @@ impl Default for CoDelConfig {
         Self {
             target: Duration::from_millis(5),
             interval: Duration::from_millis(100),
-            mtu: MTU,
             ecn: false,
-            ce_threshold: None,
             limit: Limit::default(),
         }
     }
@@ -120,11 +111,6 @@ impl Control {
             self.drop_next = self.control_law(now, config);
             self.last_count = self.count;
         }
-        if let (Some(item), Some(threshold)) = (&mut candidate.item, config.ce_threshold)
-            && now.since(item.entered) > threshold
-        {
-            item.mark();
-        }
         candidate.item
     }
 
@@ -137,9 +123,10 @@ impl Control {
     fn candidate<P>(&mut self, source: &mut Source<'_, P>) -> Candidate<P> {
         let (now, config) = (source.now, source.config);
         let item = source.line.pop();
-        let above = item.as_ref().is_some_and(|item| {
-            now.since(item.entered) >= config.target && source.backlog() > config.mtu
-        });
+        // Nothing is dropped while no more than a packet waits behind it (`maxpacket`, §4.1 and §5.3).
+        let above = item
+            .as_ref()
+            .is_some_and(|item| now.since(item.entered) >= config.target && source.backlog() > MTU);
         let mut ok_to_drop = false;
         match (above, self.first_above) {
             (false, _) => self.first_above = None,
@@ -361,30 +348,6 @@ mod tests {
         assert_eq!(dropped.len(), 2);
         assert!(!control.dropping && control.first_above.is_none());
         assert_eq!(control.count, 5, "remembered for the next time");
-    }
-
-    #[test]
-    fn a_shallow_threshold_marks_without_a_drop() {
-        let mut queue = CoDel::new(
-            CoDelConfig {
-                ce_threshold: Some(Duration::from_millis(1)),
-                ..CoDelConfig::default()
-            },
-            None,
-            Time::ZERO,
-        );
-        let mut dropped = Dropped::new();
-        let mut sent = |ecn, waited: Duration| {
-            let item = Item::new((), Bytes(1500), ms(100) - waited).tagged(Tag { flow: 0, ecn });
-            queue
-                .adopt(item, Surcharge::default(), &mut dropped)
-                .unwrap();
-            queue.pop(ms(100), &mut dropped).unwrap().marked
-        };
-        assert!(!sent(Ecn::Ect1, Duration::from_micros(1000)));
-        assert!(sent(Ecn::Ect1, Duration::from_micros(1001)));
-        assert!(!sent(Ecn::NotEct, Duration::from_millis(4)));
-        assert!(dropped.is_empty());
     }
 
     #[test]

@@ -46,9 +46,6 @@ pub struct FqCoDelConfig {
     pub interval: Duration,
     /// As [`CoDelConfig::ecn`]: mark packets instead of dropping them.
     pub ecn: bool,
-    /// As [`CoDelConfig::ce_threshold`].
-    #[serde(rename = "ce_threshold_ns")]
-    pub ce_threshold: Option<Duration>,
     /// Limit of all queues together: 10240 packets (§5.2.3) and, as in Linux, 32 MiB. Beyond it, the longest queue
     /// drops packets from its head.
     #[serde(flatten, deserialize_with = "limit")]
@@ -66,7 +63,6 @@ impl Default for FqCoDelConfig {
             target: codel.target,
             interval: codel.interval,
             ecn: true,
-            ce_threshold: None,
             limit: Limit {
                 packets: Some(Packets(10_240)),
                 bytes: Some(Bytes(32 << 20)),
@@ -131,7 +127,6 @@ impl<P> QueueDiscipline<P> for FqCoDel<P> {
                 target: config.target,
                 interval: config.interval,
                 ecn: config.ecn,
-                ce_threshold: config.ce_threshold,
                 ..CoDelConfig::default()
             },
             config,

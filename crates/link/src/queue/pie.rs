@@ -35,11 +35,6 @@ pub struct PieConfig {
     /// True if packets of ECN-capable transports are marked instead of dropped while the drop probability is below 0.1
     /// (`mark_ecnth`, §5.1).
     pub ecn: bool,
-    /// The same with another drop probability; `None` leaves it to `ecn`.
-    pub mark_below: Option<f64>,
-    /// Nothing is dropped while no more than twice this waits (`MEAN_PKTSIZE`, §4.1).
-    #[serde(skip)]
-    pub mtu: Bytes,
     /// Maximum length of the queue; the excess is dropped on arrival.
     #[serde(flatten)]
     pub limit: Limit,
@@ -56,8 +51,6 @@ impl Default for PieConfig {
             beta: 1.25,
             burst: Duration::from_millis(150),
             ecn: false,
-            mark_below: None,
-            mtu: MTU,
             limit: Limit::default(),
             seed: Seed::default(),
         }
@@ -121,7 +114,7 @@ impl Control {
     /// does.
     fn drops_early(&mut self, config: &PieConfig, backlog: Bytes, random: &mut Random) -> bool {
         let low = self.qdelay_old < config.target.as_secs_f64() / 2.0 && self.drop_prob < 0.2;
-        let few = backlog.0 <= config.mtu.0.saturating_mul(2);
+        let few = backlog.0 <= 2 * MTU.0; // `MEAN_PKTSIZE`, §4.1
         if low || few {
             return false;
         }
@@ -200,9 +193,7 @@ impl<P> QueueDiscipline<P> for Pie<P> {
         }
         let backlog = self.line.level().bytes;
         if self.control.drops(&self.config, backlog, &mut self.random) {
-            let threshold = self.config.mark_below;
-            let threshold = threshold.or(self.config.ecn.then_some(MARK_BELOW));
-            let may_mark = threshold.is_some_and(|below| self.control.drop_prob < below);
+            let may_mark = self.config.ecn && self.control.drop_prob < MARK_BELOW;
             if !(may_mark && item.mark()) {
                 return Err((item, DropReason::Congestion));
             }

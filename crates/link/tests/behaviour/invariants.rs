@@ -86,12 +86,11 @@ fn quick(
     match discipline {
         Discipline::DropTail(_) => Discipline::DropTail(limit),
         Discipline::DropHead(_) => Discipline::DropHead(limit),
-        Discipline::CoDel(default) => Discipline::CoDel(CoDelConfig {
+        Discipline::CoDel(_) => Discipline::CoDel(CoDelConfig {
             target: span(MS),
             interval: span(10 * MS),
             ecn: first,
             limit,
-            ..default
         }),
         Discipline::FqCoDel(default) => Discipline::FqCoDel(FqCoDelConfig {
             flows: 1 + (number % 5) as u16,
@@ -101,16 +100,15 @@ fn quick(
             ecn: false,
             ..default
         }),
-        Discipline::Pie(default) => Discipline::Pie(PieConfig {
+        Discipline::Pie(_) => Discipline::Pie(PieConfig {
             target: span(2 * MS),
             update: span(2 * MS),
             alpha: 12.5,
             beta: 125.0,
             burst: span(5 * MS),
-            mark_below: first.then_some(0.5),
+            ecn: first,
             limit,
             seed,
-            ..default
         }),
         Discipline::Red(default) => Discipline::Red(RedConfig {
             minimum: Bytes(3000),

@@ -13,12 +13,11 @@ from json import JSONDecodeError, JSONDecoder
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import from_json
 
 from cellbed.archive.draft import Draft
 from cellbed.archive.errors import TraceError
-from cellbed.archive.importers.documents import Document, checked
 from cellbed.archive.importers.header import dated
 from cellbed.archive.importers.wording import in_quotes
 from cellbed.archive.importers.written import in_order, write_series
@@ -43,7 +42,13 @@ ESCAPE = re.compile(rb"\033\[[0-?]*[ -/]*[@-~]")
 _NO_NUMBER = re.compile(rb'(":\s*)-?(?:nan|inf(?:inity)?)\b', re.IGNORECASE)
 
 
-class _Half(Document):
+class _Document(BaseModel):
+    """A JSON object; numbers are finite, and no value of one type stands for another."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False, frozen=True)
+
+
+class _Half(_Document):
     """The traffic that was sent or received in an interval, seconds since the start of the test."""
 
     start: float = 0.0
@@ -59,7 +64,7 @@ class _Half(Document):
         return self.bytes * 8 / (self.end - self.start) if self.end != self.start else math.inf
 
 
-class _Interval(Document):
+class _Interval(_Document):
     streams: list[_Half] = Field(default_factory=list)
     sum: _Half | None = None
     sum_bidir_reverse: _Half | None = None
@@ -97,9 +102,11 @@ class _Test:
         by: End = author or ("server" if "accepted_connection" in start else "client")
         reverse = _table(start.get("test_start")).get("reverse", 0) not in (0, None)
         try:
-            self.sides.append((by, reverse, place, checked(interval, _Interval, "malformed")))
-        except TraceError as error:
-            self.intervals.add(place, error)
+            self.sides.append((by, reverse, place, _Interval.model_validate(interval)))
+        except ValidationError as error:
+            fault = error.errors(include_url=False)[0]
+            where = f"malformed {'.'.join(map(str, fault['loc']))}".rstrip()
+            self.intervals.add(place, f"{where}: {fault['msg']}, not {in_quotes(repr(fault['input']))}")
 
     def halves(self, author: End, sends: bool) -> list[tuple[str, list[_Half]]]:
         """Return what the author sent, or received: an interval's place and its halves, the sum or each stream's."""

@@ -27,7 +27,6 @@ from cellbed.workloads.virtual.world import SECOND, Host, Program, SendBuffer, S
 _KINDS = ("http", "websocket")
 _STEP_NS = 2_000_000
 """Between two looks of a migration at what it waits for, as in a real run."""
-_NEEDED = {"redeploy": ("start",), "post-copy": ("size", "pages")}
 _PIECE, _PACED = 1 << 16, 1 << 14
 """Bytes that a sender writes at once, and with a limited rate."""
 _ARCHIVE = 10_252
@@ -65,7 +64,7 @@ def measured(account: Mapping[str, Any]) -> Measured:
         found |= {"size": sent[first], "save": local.get(first, overhead) - overhead}
         found |= {"dirty_rate": round(8 * changed * SECOND / lasted[first]), "restore": lasted.get("restore", 0)}
     elif "transfer" in sent:
-        found |= {"size": sent["transfer"], "save": lasted.get("snapshot", 0), "pages": sent.get("pages", 0)}
+        found |= {"size": sent["transfer"], "save": lasted.get("snapshot", 0)}
         found["restore"] = max(0, lasted.get("restore", 0) - switch)
     drain = lasted.get("drain", 0)
     found["stop"] = max(0, drain - round(DRAIN_S * SECOND)) if account["strategy"] == "redeploy" else drain
@@ -77,7 +76,7 @@ def problems(scenario: Scenario) -> Iterator[str]:
     for each in scenario.migrations:
         kind = scenario.applications[each.app].kind
         if each.strategy not in _STRATEGIES:
-            yield f"migration '{each}': strategy '{each.strategy}'"
+            yield f"migration '{each}': strategy '{each.strategy}' (only {', '.join(_STRATEGIES)})"
         if each.policy is not None:
             yield f"migration '{each}': policy '{each.policy.kind}' (only 'at')"
         if kind not in _KINDS:
@@ -97,11 +96,11 @@ def models(scenario: Scenario, profile: Mapping[str, Mapping[str, Any]], source:
                 "one sends is not known: write the same, or size in its [migrations.model]"
             )
         values = known | given
-        needed = _NEEDED.get(each.strategy, ("size",))
-        if missing := [key for key in needed if key not in values]:
+        needed = "start" if each.strategy == "redeploy" else "size"
+        if needed not in values:
             measured_in = f" ({source} does not have it)" if source else ""
             raise CellbedError(
-                f"{scenario.name}: migrations[{number}]: a prediction of '{each}' needs its {' and '.join(missing)}: "
+                f"{scenario.name}: migrations[{number}]: a prediction of '{each}' needs its {needed}: "
                 f"write [migrations.model], or take --profile RUN of a real run with this migration{measured_in}"
             )
         found.append(MigrationModel.model_construct(None, **dict.fromkeys(MigrationModel.model_fields, 0) | values))
@@ -290,7 +289,7 @@ def _state(move: _Move) -> Steps:
     yield from move.drain()
 
 
-def _checkpoint(move: _Move) -> Steps:
+def _stop_and_copy(move: _Move) -> Steps:
     model, world = move.model, move.world
     with move.phase("prepare"):
         yield from move.channel.prepare(model.start or 0)
@@ -306,16 +305,12 @@ def _checkpoint(move: _Move) -> Steps:
             yield model.switch or 0
         move.go_on(move.target)
     move.facts["stood_still_s"] = (world.now_ns - stopped_ns) / SECOND
-    if move.table.strategy == "post-copy":
-        with move.phase("pages"):
-            yield from move.channel.send(model.pages or 0, 0)
 
 
 _STRATEGIES: dict[str, Callable[[_Move], Steps]] = {
     "redeploy": _redeploy,
     "state": _state,
-    "stop-and-copy": _checkpoint,
-    "post-copy": _checkpoint,
+    "stop-and-copy": _stop_and_copy,
 }
 
 

@@ -6,7 +6,6 @@ from pydantic import Field
 
 from cellbed.scenario.policies.follow import Follow
 from cellbed.scenario.policies.latency import Latency
-from cellbed.scenario.policies.prediction import Prediction
 from cellbed.scenario.policies.python import Python
 
-AnyPolicy = Annotated[Latency | Prediction | Follow | Python, Field(discriminator="kind")]
+AnyPolicy = Annotated[Latency | Follow | Python, Field(discriminator="kind")]

@@ -16,8 +16,6 @@ HISTORY_S = 60
 """The recent past that a policy sees."""
 MOST_REPLIES = 10_000
 """Replies in it at most, the latest."""
-Recent = Annotated[int, quantity(DURATION, "1 s", f"{HISTORY_S} s")]
-Value = Annotated[int, quantity(DURATION, "1 us", "1 h")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +67,12 @@ class Place:
     """The surroundings of a policy in the scenario.
 
     nodes: as of :class:`State`. is_heard: whether replies are known while the clients run. sites: that the endpoints
-    visit, ``None``: the tower. links: their names.
+    visit, ``None``: the tower.
     """
 
     nodes: Mapping[str, str | None]
     is_heard: bool
     sites: Sequence[str | None]
-    links: Sequence[str]
 
 
 class Policy(Table):
@@ -99,32 +96,3 @@ class Policy(Table):
         """Return the pure function that decides. Errors: :class:`~cellbed.support.errors.CellbedError` of one that
         cannot be loaded."""
         raise NotImplementedError
-
-
-class Threshold(Policy):
-    """A policy by a value: above one threshold the service moves to ``to``, below another one back."""
-
-    above: Value = Field(description="Above this value the service moves to the node 'to'.", examples=["100 ms"])
-    back_below: Value | None = Field(
-        None, description="Below it, it moves back. Default: it stays.", examples=["40 ms"]
-    )
-
-    def misfits(self, place: Place) -> Iterator[tuple[str, str]]:
-        """As of the base."""
-        if self.back_below is not None and self.back_below >= self.above:
-            yield "back_below", "the service would move back at once: write a shorter duration than 'above'"
-
-    def compared(self, state: State, values: Sequence[float], what: str) -> Decision | None:
-        """Decide by values in seconds, if all are beyond a threshold. what: the last one in words."""
-        home, to = [*state.nodes][:2]
-        reason = f"{what} {values[-1] * 1e3:.4g} ms" if values else ""
-        if values and state.place == home and min(values) > self.above / 1e9:
-            return to, f"{reason}, above {DURATION.format(self.above)}"
-        if values and state.place == to and self.back_below is not None and max(values) < self.back_below / 1e9:
-            return home, f"{reason}, below {DURATION.format(self.back_below)}"
-        return None
-
-    def __str__(self) -> str:
-        """Return the thresholds in words."""
-        back = "" if self.back_below is None else f", back below {DURATION.format(self.back_below)}"
-        return f"above {DURATION.format(self.above)}{back}"

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import ast
 import pathlib
-import signal
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
-from typing import Annotated, Any, ClassVar, Literal, NoReturn
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -17,6 +15,7 @@ from cellbed.scenario.fields import CODE_FILE, refusal
 from cellbed.scenario.policies.policy import Decide, Decision, Policy, State
 from cellbed.support import inputs
 from cellbed.support.errors import CellbedError, printable
+from cellbed.support.interruption import time_limit
 
 FUNCTION = "place"
 LIMIT_S = 1.0
@@ -73,18 +72,14 @@ class Python(Policy):
     def _errors(self, limit_s: float) -> Iterator[None]:
         """Turn what the user's code raises into a :class:`PolicyError`, and end it after a time, unless that is 0. In
         the main thread."""
-        before = signal.signal(signal.SIGALRM, _late)
-        signal.setitimer(signal.ITIMER_REAL, limit_s)
         try:
-            yield
+            with time_limit(limit_s, TooLateError(f"{FUNCTION}() takes longer than {LIMIT_S:g} s")):
+                yield
         except (Exception, SystemExit, TooLateError) as error:
             steps = [each for each in traceback.extract_tb(error.__traceback__) if each.filename == str(self.file)]
             line = f":{steps[-1].lineno}" if steps else ""
             name = "" if isinstance(error, TooLateError) else f"{type(error).__name__}: "
             raise PolicyError(f"{self.file}{line}: {name}{printable(str(error)[:200])}") from error
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
 
     def __str__(self) -> str:
         """Return the policy in words."""
@@ -93,7 +88,3 @@ class Python(Policy):
 
 class TooLateError(BaseException):
     """The function takes too long."""
-
-
-def _late(_signal: int, _frame: FrameType | None) -> NoReturn:
-    raise TooLateError(f"{FUNCTION}() takes longer than {LIMIT_S:g} s")

@@ -9,9 +9,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from cellbed.testbed.machine.contention import processor_times
 from cellbed.testbed.nodes.agent import descendants
 
-_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _ATTEMPTS = 5
 """Readings of two clocks of which the closest pair counts."""
 
@@ -44,15 +44,15 @@ class Pressure:
         for node, processes in nodes.items():
             self._count(node, chain.from_iterable(map(descendants, processes)), seen)
         self._tasks = seen
-        idle, steal = _processors()
+        processors = processor_times()
         return {
             "time_ns": time.monotonic_ns(),
             "realtime_ns": clock_ahead(time.CLOCK_REALTIME),
             "boottime_ns": clock_ahead(time.CLOCK_BOOTTIME),
             "cpus": os.cpu_count(),
-            "idle_ns": idle,
-            "steal_ns": steal,
-            "pressure_ns": _pressure(),
+            "idle_ns": processors.idle_ns,
+            "steal_ns": processors.steal_ns,
+            "pressure_ns": processors.waited_ns,
             # Without the list of children most of the run would be taken for other programs.
             "own_ns": sum(cpu for cpu, _ in self._totals.values()) if self._complete else None,
             "nodes": [
@@ -91,23 +91,6 @@ class Usage:
     def cpu_ns(self, program: str) -> int:
         """Return the processor time of a program until it was last counted."""
         return sum(self._used.get(program, {}).values())
-
-
-def _processors() -> tuple[int, int]:
-    """Return the time for which processors were idle, and for which the hypervisor gave them to others (proc(5),
-    ``stat``)."""
-    _, _, _, _, idle, waiting, _, _, steal, *_ = (
-        Path("/proc/stat").read_text(encoding="utf-8").split("\n", 1)[0] + " 0" * 10
-    ).split()
-    return (int(idle) + int(waiting)) * _TICK_NS, int(steal) * _TICK_NS
-
-
-def _pressure() -> int | None:
-    """Total of ``some`` in ``/proc/pressure/cpu``; not every kernel has it."""
-    for word in _words("/proc/pressure/cpu"):
-        if word.startswith("total="):
-            return int(word.removeprefix("total=")) * 1000
-    return None
 
 
 def clock_ahead(clock: int) -> int:

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 
 from cellbed.support import inputs
 from cellbed.support.errors import printable
-from cellbed.support.interruption import processor_time
+from cellbed.support.interruption import time_limit
 from cellbed.testbed.machine.process import ProgramError, Running, end, kill, last_line, outlived
 from cellbed.testbed.nodes.backend import Backend
 
@@ -519,7 +519,7 @@ class UnmodifiedProgram:
             file.seek(self._searched[path])
             whole, _, _ = (content := file.read()).rpartition(b"\n")
         try:
-            with processor_time(MATCHING_S):
+            with time_limit(MATCHING_S, TimeoutError(), processor=True):
                 if not content.endswith(b"\n") and re.search(pattern, content[len(whole) :]):
                     return True  # a prompt without a line feed
                 if re.search(pattern, whole, re.MULTILINE):

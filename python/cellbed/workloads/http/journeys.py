@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cellbed.support.interruption import processor_time
+from cellbed.support.interruption import time_limit
 
 MOST_KEPT = 1 << 20
 """Bytes of a reply in which values are searched."""
@@ -80,7 +80,7 @@ class User:
             return None
         for name, expression in self.step.take.items():
             try:
-                with processor_time(TAKING_S):
+                with time_limit(TAKING_S, TimeoutError(), processor=True):
                     found = None if expression in _slow else _find(expression, reply)
             except TimeoutError:
                 found = None

@@ -73,9 +73,9 @@ class Kind:
 
     client: module of the endpoint, whose function ``open_inputs`` opens the data bank at a path. task: module of what
     the service computes. bank: makes the data bank of a table. model: makes or finds the model that is used where the
-    table has none; seeded: what a report says of it if its weights come from a seed, and trained: whether they do not,
-    by the table. options: of the task, beside its model. data: what a report says of the data bank. displayed: the
-    client displays replies (:class:`cellbed.workloads.offloading.endpoint.Displayed`).
+    table has none; seeded: what a report says of it if its weights come from a seed. options: of the task, beside its
+    model. data: what a report says of the data bank. displayed: the client displays replies
+    (:class:`cellbed.workloads.offloading.endpoint.Displayed`).
     """
 
     name: str
@@ -84,7 +84,6 @@ class Kind:
     bank: Callable[[Any, Path, Note], Path]
     model: Callable[[Any, Path, Note], Path]
     seeded: Caution | None = None
-    trained: Callable[[Mapping[str, Any]], bool] = lambda table: table.get("model") is not None
     options: Callable[[Any], dict[str, str]] = lambda table: {}
     data: Caution
     measures: tuple[Measure, ...]
@@ -182,5 +181,5 @@ class Kind:
             },
             same=("input",),
             measures=self.measures,
-            cautions=(*([self.seeded] if self.seeded is not None and not self.trained(table) else []), self.data),
+            cautions=(*([self.seeded] if self.seeded is not None and table.get("model") is None else []), self.data),
         )

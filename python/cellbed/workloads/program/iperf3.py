@@ -1,31 +1,25 @@
-"""``iperf3`` in virtual time: its control connection and its streams over TCP or UDP, as of version 3.12.
+"""``iperf3`` in virtual time: its control connection and its streams over TCP, as of version 3.12.
 
 The client opens the control connection and sends a cookie; both sides exchange states of one byte, parameters and
-results. Each stream is a connection that begins with the cookie, or for UDP a datagram of 4 bytes with its answer. When
-the client ends the test, the server closes its streams at once, and what was on the way to them is answered with
-resets. Only the lengths of these messages have a model.
+results. Each stream is a connection that begins with the cookie. When the client ends the test, the server closes its
+streams at once, and what was on the way to them is answered with resets. Only the lengths of these messages have a
+model.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
-from cellbed.workloads.virtual.world import SECOND, Datagrams, Host, Program, SendBuffer, Socket, World
+from cellbed.workloads.virtual.world import Program, SendBuffer, Socket, World
 
 PORT = 5201
-LONGEST = 1448
-"""Bytes of a datagram that is not divided."""
-_STATE, _COOKIE, _HELLO, _PARAMETERS = 1, 37, 4, 140
-"""Lengths of messages: states, the cookie, the datagram that opens a UDP stream, and the parameters of a test."""
+_STATE, _COOKIE, _PARAMETERS = 1, 37, 140
+"""Lengths of messages: states, the cookie, and the parameters of a test."""
 _RESULTS, _RESULTS_OF_STREAM = 178, 106
 """Lengths of the results of a side, without and for each stream."""
-_UDP_HEADERS = 28
 _TICK_NS = 1_000_000
-"""Between two decisions of a UDP sender whether to send."""
-_ANSWER_NS = 30 * SECOND
-"""After which a client of UDP without an answer fails; it repeats no greeting (seen with iperf3 3.12)."""
+"""Between two looks at what has been downloaded."""
 _UNLIMITED = 1 << 62
 
 Steps = Generator[Callable[[], bool], None, int]
@@ -34,8 +28,7 @@ Steps = Generator[Callable[[], bool], None, int]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Of the client's command line. size: bytes to send, instead of for a time. block: bytes of a write or datagram.
-    rate: of UDP, bit/s; ``None``: TCP."""
+    """Of the client's command line. size: bytes to send, instead of for a time. block: bytes of a write."""
 
     target: str
     port: int
@@ -44,7 +37,6 @@ class Options:
     reverse: bool
     streams: int
     block: int
-    rate: float | None
 
 
 @dataclass(slots=True)
@@ -55,8 +47,8 @@ class _Budget:
     spent: Callable[[], None]
 
 
-class _Tcp:
-    """A stream over a connection."""
+class _Stream:
+    """A connection with data of the test."""
 
     def __init__(self, socket: Socket, options: Options, budget: _Budget) -> None:
         assert socket.peer is not None
@@ -95,54 +87,6 @@ class _Tcp:
         (self.client if at_client else self.server).abort()
 
 
-class _Udp:
-    """A stream of datagrams. ends: of client and server, each with its port."""
-
-    def __init__(
-        self, world: World, ends: tuple[tuple[Host, int], tuple[Host, int]], options: Options, budget: _Budget
-    ) -> None:
-        self._world, self._options, self._budget = world, options, budget
-        self._ends = ends[::-1] if options.reverse else ends
-        self._sent = self._received = 0
-        self._begun_ns: int | None = None
-        self._stopped = False
-        self._datagrams = Datagrams(world, icmp=False, arrived=self._arrived)
-
-    @property
-    def downloaded(self) -> int:
-        """Bytes that have arrived at the receiver."""
-        return self._received * self._options.block
-
-    def start(self) -> None:
-        """Send what is due, and again after a tick."""
-        assert self._options.rate is not None
-        if self._begun_ns is None:
-            self._begun_ns = self._world.now_ns
-        elapsed_ns = self._world.now_ns - self._begun_ns
-        size = self._options.block
-        due = self._options.rate * elapsed_ns
-        while not self._stopped and self._budget.left > 0 and self._sent * size * 8 * SECOND <= due:
-            self._sent += 1
-            self._budget.left -= size
-            self._datagrams.send(*self._ends, size + _UDP_HEADERS, self._sent)
-        if self._budget.left <= 0:
-            self._budget.spent()
-        elif not self._stopped:
-            due_ns = math.ceil(self._sent * size * 8 * SECOND / self._options.rate)
-            due_ns = max(1, math.ceil(due_ns / _TICK_NS)) * _TICK_NS
-            self._world.at(self._begun_ns + max(due_ns, elapsed_ns + _TICK_NS), self.start)
-
-    def stop(self) -> None:
-        """Send no more."""
-        self._stopped = True
-
-    def close(self, *, at_client: bool) -> None:
-        """A socket of UDP ends without a packet."""
-
-    def _arrived(self, _: int) -> None:
-        self._received += 1
-
-
 class Server:
     """A server: one test at a time. Its clients run both sides of a test."""
 
@@ -172,7 +116,7 @@ class Client:
         self._is_busy = False
         self._server: Server | None = None
         self._control: Socket | None = None
-        self._streams: list[_Tcp | _Udp] = []
+        self._streams: list[_Stream] = []
         most = _UNLIMITED if options.size is None or options.reverse else options.size
         self._budget = _Budget(most, self._happened)
 
@@ -253,12 +197,7 @@ class Client:
         yield from self._exchange(at_server, _STATE)
         yield from self._exchange(client, _PARAMETERS)
         yield from self._exchange(at_server, _STATE)
-        try:
-            yield from self._open_udp() if options.rate is not None else self._open_tcp()
-        except TimeoutError:
-            self._free_server()
-            self._output("iperf3: error - unable to read from stream socket: Resource temporarily unavailable")
-            return 1
+        yield from self._open()
         yield from self._arrival(client, 2 * _STATE)
         end_ns = world.now_ns + options.time_ns
         if not options.reverse:
@@ -303,34 +242,11 @@ class Client:
         if self._options.reverse:
             self._start()
 
-    def _open_tcp(self) -> Generator[Callable[[], bool], None, None]:
+    def _open(self) -> Generator[Callable[[], bool], None, None]:
         for _ in range(self._options.streams):
             socket = yield from self._connect()
             socket.send(bytes(_COOKIE))
-            self._streams.append(_Tcp(socket, self._options, self._budget))
+            self._streams.append(_Stream(socket, self._options, self._budget))
         for stream in self._streams:
-            assert isinstance(stream, _Tcp)
             yield from self._arrival(stream.server, _COOKIE)
         self._start_at_server()
-
-    def _open_udp(self) -> Generator[Callable[[], bool], None, None]:
-        assert self._control is not None
-        here = self._program.host, next(self._program.host.ports)
-        there = self._control.peer_host, self._options.port
-        arrived: list[int] = []
-
-        def arrive(number: int) -> None:
-            arrived.append(number)
-            self._happened()
-
-        greeting = Datagrams(self._world, icmp=False, arrived=arrive)
-        latest_ns = self._world.now_ns + _ANSWER_NS
-        self._world.at(latest_ns, self._happened)
-        for number, ends in enumerate([(here, there), (there, here)]):
-            greeting.send(*ends, _HELLO + _UDP_HEADERS, number)
-            if number == 1:
-                self._streams.append(_Udp(self._world, (here, there), self._options, self._budget))
-                self._start_at_server()
-            yield lambda: number in arrived or self._world.now_ns >= latest_ns  # noqa: B023
-            if number not in arrived:
-                raise TimeoutError

@@ -71,16 +71,12 @@ def _number(least: float, most: float = float("inf"), *, kind: type[int] | type[
     return number
 
 
-def _sized(step: int) -> Callable[[str], float]:
-    """Numbers with a unit k, M or G."""
-
-    def size(text: str) -> float:
-        found = re.fullmatch(r"(\d+\.?\d*|\.\d+)([kmg]?)", text.lower())
-        if found is None or not float(found[1]):
-            raise argparse.ArgumentTypeError(f"{text} is not modelled: a number above 0, with k, M or G or without")
-        return float(float(found[1]) * step ** _UNIT[found[2]])
-
-    return size
+def _size(text: str) -> float:
+    """Return a number of bytes with a unit k, M or G."""
+    found = re.fullmatch(r"(\d+\.?\d*|\.\d+)([kmg]?)", text.lower())
+    if found is None or not float(found[1]):
+        raise argparse.ArgumentTypeError(f"{text} is not modelled: a number above 0, with k, M or G or without")
+    return float(float(found[1]) * 1024 ** _UNIT[found[2]])
 
 
 def _ping(words: Sequence[str]) -> ping.Options:
@@ -109,21 +105,14 @@ def _iperf3(words: Sequence[str]) -> iperf3.Options | Listening:
     parser.add_argument("-p", "--port", type=_number(1, 65535), default=iperf3.PORT)
     parser.add_argument("-i", "--interval", type=_number(0.1, 60, kind=float), default=1.0)
     parser.add_argument("-t", "--time", type=_number(1, 86400))
-    parser.add_argument("-n", "--bytes", type=_sized(1024))
-    parser.add_argument("-l", "--length", type=_sized(1024))
+    parser.add_argument("-n", "--bytes", type=_size)
+    parser.add_argument("-l", "--length", type=_size)
     parser.add_argument("-P", "--parallel", type=_number(1, 128), default=1)
-    parser.add_argument("-b", "--bitrate", "--bandwidth", type=_sized(1000))
-    for flag in (("-R", "--reverse"), ("-u", "--udp"), ("-4", "--version4"), ("--forceflush",)):
+    for flag in (("-R", "--reverse"), ("-4", "--version4"), ("--forceflush",)):
         parser.add_argument(*flag, action="store_true")
     asked = parser.parsed(words)
     if asked.server:
         return Listening(asked.port)
-    if asked.bitrate is not None and not asked.udp:
-        raise UnmodelledError("-b of iperf3 without -u")
-    if asked.udp and asked.parallel > 1:
-        raise UnmodelledError("-P of iperf3 with -u")
-    if asked.udp and (asked.length or 0) > iperf3.LONGEST:
-        raise UnmodelledError(f"-l of iperf3 with -u above {iperf3.LONGEST}: datagrams would be divided")
     if asked.time is not None and asked.bytes is not None:
         raise UnmodelledError("-n of iperf3 with -t")
     return iperf3.Options(
@@ -133,8 +122,7 @@ def _iperf3(words: Sequence[str]) -> iperf3.Options | Listening:
         size=None if asked.bytes is None else int(asked.bytes),
         reverse=asked.reverse,
         streams=asked.parallel,
-        block=int(asked.length) if asked.length else iperf3.LONGEST if asked.udp else 128 << 10,
-        rate=(asked.bitrate or 1e6) if asked.udp else None,
+        block=int(asked.length) if asked.length else 128 << 10,
     )
 
 

@@ -3,5 +3,4 @@
 from cellbed.workloads.offloading.virtual import Offloading
 from cellbed.workloads.segmentation.kind import KIND
 
-# PSPNet takes more than a second.
 VIRTUAL = Offloading(KIND, rate="1 /s", seconds=30)

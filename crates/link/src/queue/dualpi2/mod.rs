@@ -8,7 +8,7 @@ use super::{Dropped, Limit, QueueDiscipline, QueueLevel, Refused, Surcharge};
 use crate::outcome::DropReason;
 use crate::packet::Item;
 use crate::time::{Duration, Time};
-use crate::units::{Bytes, MTU};
+use crate::units::MTU;
 use control::{Control, ramp, recur};
 
 /// DualPI2's parameters. The default is that of RFC 9332 Appendix A.1 (Figure 2) with the scheduler's weights of Linux
@@ -58,11 +58,8 @@ pub struct DualPi2Config {
     pub range: Duration,
     /// Share of the link that C gets at least while both queues wait, in percent (10).
     pub classic_share: u8,
-    /// Size of a packet: for the scheduler's first turn, for the backlog that is spared, and for the limit.
-    #[serde(skip)]
-    pub mtu: Bytes,
-    /// Maximum length of both queues together. An arriving packet counts as one of `mtu` bytes at least, so that small
-    /// ones are no better off (Figure 3, line 2); what exceeds it is dropped.
+    /// Maximum length of both queues together. An arriving packet counts as one of [`MTU`] bytes at least, so that
+    /// small ones are no better off (Figure 3, line 2); what exceeds it is dropped.
     #[serde(flatten)]
     pub limit: Limit,
 }
@@ -78,7 +75,6 @@ impl Default for DualPi2Config {
             threshold: Duration::from_micros(800),
             range: Duration::from_micros(400),
             classic_share: 10,
-            mtu: MTU,
             limit: Limit::default(),
         }
     }
@@ -133,7 +129,7 @@ impl<P> QueueDiscipline<P> for DualPi2<P> {
         surcharge: Surcharge,
         _dropped: &mut Dropped<P>,
     ) -> Result<(), Refused<P>> {
-        let counted = item.size.max(self.config.mtu);
+        let counted = item.size.max(MTU);
         let level = surcharge.on(self.level().plus(counted));
         if !self.config.limit.holds(level) {
             return Err((item, DropReason::QueueFull));
@@ -160,7 +156,7 @@ impl<P> QueueDiscipline<P> for DualPi2<P> {
                 self.credit = first_credit(&self.config);
                 return None;
             };
-            let spared = backlog < self.config.mtu.0.saturating_mul(2);
+            let spared = backlog < 2 * MTU.0;
             let drops = match is_low {
                 true => self.drops_low(now, &mut item, spared),
                 false => !spared && self.drops_classic(&mut item),
@@ -276,13 +272,14 @@ struct Turn<P> {
 /// Return the initial credit of the scheduler, which starts with L if its weight is the larger one.
 fn first_credit(config: &DualPi2Config) -> i64 {
     let share = i64::from(config.classic_share.min(100));
-    config.mtu.0.min(u64::from(u16::MAX)) as i64 * (2 * share - 100)
+    MTU.0 as i64 * (2 * share - 100)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::packet::{Ecn, Tag};
+    use crate::units::Bytes;
 
     fn item(ecn: Ecn, entered: Time) -> Item<Ecn> {
         Item::new(ecn, Bytes(1500), entered).tagged(Tag { flow: 0, ecn })
