@@ -29,10 +29,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from mahimahi_lines import HEADER_BYTES, MS, opportunities, original_lines
+from mahimahi_lines import HEADER_BYTES, original_lines
 
 from cellbed._core import parse_trace
 from cellbed.link import Link
+from cellbed.measure.packetlog.mahimahi import MS, Opportunities
 from cellbed.measure.packets import RECORD
 from cellbed.outcomes import Fate
 from cellbed.shell.mahimahi.install import install
@@ -137,7 +138,7 @@ def replayed(original: list[str], trace: Path, queue: Queue, until: int) -> list
     records["departed"] = np.where(held, never, outcomes.departed)
     order = np.argsort(records["departed"], kind="stable")
     end = (until - base + 1) * MS
-    offered = opportunities(parse_trace(trace), end, looped=not queue.once)
+    offered = Opportunities(parse_trace(trace), looped=not queue.once).between(0, end)
     lines = original_lines(records[order], offered, end)
     return [f"{int(stamp) + base} {rest}" for stamp, rest in (line.split(" ", 1) for line in lines)]
 

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cellbed._core import Trace
-
 Integers = NDArray[np.int64]
 MS = 1_000_000
 OPPORTUNITY_BYTES = 1504
@@ -18,21 +16,7 @@ OPPORTUNITY_BYTES = 1504
 HEADER_BYTES = 4
 """That header, which the original counts with every packet."""
 
-PDO_BYTES = 1500
 _CONGESTION = 3
-
-
-def opportunities(trace: Trace, until_ns: int, *, looped: bool = True) -> Integers:
-    """The times of a trace's opportunities before a time, ns, one entry each."""
-    last = -(-until_ns // MS)
-    if not looped:
-        last = min(last, trace.duration_ns // MS + 1)
-    positions = range(0, last * MS, MS)
-    times = np.array([trace.capacity(at, at + 1) for at in positions], np.int64) // PDO_BYTES
-    if not looped and trace.duration_ns in positions:
-        # Without what the next pass would offer at its beginning.
-        times[-1] -= trace.capacity(0, 1) // PDO_BYTES
-    return np.repeat(np.array(positions, np.int64), times)
 
 
 @dataclass(frozen=True)

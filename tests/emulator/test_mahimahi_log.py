@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mahimahi_lines import MS, opportunities, original_lines
+from mahimahi_lines import original_lines
 
 from cellbed._core import parse_trace
 from cellbed.link import Link
+from cellbed.measure.packetlog.mahimahi import MS, Opportunities
 from cellbed.measure.packets import RECORD
 
 INFINITE = {"kind": "infinite"}
@@ -33,7 +34,7 @@ class Bottleneck:
         path.write_text("".join(f"{stamp}\n" for stamp in stamps))
         schedule = {"kind": "trace", "path": str(path), "looped": looped}
         self.link = Link.of_stages([{"kind": "bottleneck", "schedule": schedule, "queue": queue, "mahimahi": True}])
-        self.trace, self.looped = parse_trace(path), looped
+        self.schedule = Opportunities(parse_trace(path), looped=looped)
 
     def records(self, packets: list[tuple[float, int]]) -> np.ndarray[Any, np.dtype[Any]]:
         """Records in the order in which packets leave. packets: arrival in ms and IP bytes."""
@@ -47,8 +48,7 @@ class Bottleneck:
 
     def log(self, packets: list[tuple[float, int]], until_ms: int) -> list[str]:
         """The lines up to but excluding a time."""
-        offered = opportunities(self.trace, until_ms * MS, looped=self.looped)
-        return original_lines(self.records(packets), offered, until_ms * MS)
+        return original_lines(self.records(packets), self.schedule.between(0, until_ms * MS), until_ms * MS)
 
 
 def test_a_log_written_by_hand(folder: Path) -> None:

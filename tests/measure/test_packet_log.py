@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cellbed._core import parse_trace
 from cellbed.measure.packetlog import log as log_module
 from cellbed.measure.packetlog.convert import COLUMNS, write_csv, write_parquet
-from cellbed.measure.packetlog.log import open_log, reason
+from cellbed.measure.packetlog.log import ENTERS, in_order, open_log, reason
+from cellbed.measure.packetlog.mahimahi import MS, Opportunities, write_mahimahi
 from cellbed.measure.packets import MAGIC, RECORD
 from cellbed.measure.run_folder import read_run
 from in_process import cellbed
-from predicted_runs import make_run, read_log
-
-MS = 1_000_000
+from predicted_runs import change_json, make_run, read_log
 
 
 @st.composite
@@ -88,6 +89,103 @@ def test_csv_and_parquet_give_back_the_log(folder: Path, rows: np.ndarray[Any, A
             assert table[name].to_list() == column_of(rows, name), name
 
 
+@settings(max_examples=40, deadline=None)
+@given(rows=records())
+def test_events_come_in_order_and_none_is_missing(folder: Path, rows: np.ndarray[Any, Any]) -> None:
+    log = write_log(folder / "packets.bin", rows)
+    batches = list(in_order(log))
+    times = np.concatenate([batch.time for batch in batches]) if batches else np.empty(0, np.int64)
+    assert (np.diff(times) >= 0).all()
+    assert sorted(times) == sorted([*rows["arrived"], *rows["departed"]])
+    for batch in batches:
+        field = np.where(batch.point == ENTERS, batch.records["arrived"], batch.records["departed"])
+        assert (batch.time == field).all()
+        assert (batch.time < batch.until).all()
+
+
+def parse_mahimahi(text: str) -> tuple[dict[str, str], list[list[str]]]:
+    lines = text.splitlines()
+    header = [line[2:].split(": ", 1) for line in lines if line.startswith("# ")]
+    return {key[0]: key[-1] for key in header}, [line.split() for line in lines if not line.startswith("# ")]
+
+
+@settings(max_examples=40, deadline=None)
+@given(rows=records())
+def test_mahimahis_log_has_every_arrival_departure_and_drop(folder: Path, rows: np.ndarray[Any, Any]) -> None:
+    log = write_log(folder / "packets.bin", rows)
+    out = io.BytesIO()
+    write_mahimahi(log, out, direction=1)
+    header, lines = parse_mahimahi(out.getvalue().decode())
+    of = rows[rows["direction"] == 1]
+    zero = int(of["arrived"].min()) if len(of) else 0
+    assert int(header["init timestamp"]) == zero // MS
+    assert header["base timestamp"] == "0"
+
+    def ms(times: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return (times - zero) // MS
+
+    kept, lost = of[of["drop"] == 0], of[of["drop"] != 0]
+    times = [int(line[0]) for line in lines]
+    assert times == sorted(times)
+    assert sorted((int(t), int(b)) for t, kind, b in (x[:3] for x in lines) if kind == "+") == sorted(
+        zip(ms(of["arrived"]).tolist(), of["bytes"].tolist(), strict=True)
+    )
+    left = ms(kept["released"])
+    departures = zip(left.tolist(), kept["bytes"].tolist(), (left - ms(kept["arrived"])).tolist(), strict=True)
+    assert sorted((int(x[0]), int(x[2]), int(x[3])) for x in lines if x[1] == "-") == sorted(departures)
+    drops = zip(ms(lost["departed"]).tolist(), [1] * len(lost), lost["bytes"].tolist(), strict=True)
+    assert sorted((int(x[0]), int(x[2]), int(x[3])) for x in lines if x[1] == "d") == sorted(drops)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    stamps=st.lists(st.integers(0, 30), min_size=1, max_size=40).filter(any),
+    offset=st.integers(0, 70 * MS),
+    cuts=st.lists(st.integers(0, 100 * MS), max_size=4),
+)
+def test_opportunities_are_those_of_the_trace(folder: Path, stamps: list[int], offset: int, cuts: list[int]) -> None:
+    path = folder / "trace"
+    path.write_text("".join(f"{stamp}\n" for stamp in sorted(stamps)))
+    trace = parse_trace(path)
+    schedule = Opportunities(trace, offset)
+    edges = [0, *sorted(cuts), 100 * MS]
+    found = np.concatenate([schedule.between(*edge) for edge in itertools.pairwise(edges)])
+    for begin in range(0, 100 * MS, 5 * MS):
+        within = (found >= begin) & (found < begin + 5 * MS)
+        assert within.sum() * 1500 == trace.capacity(begin + offset, begin + 5 * MS + offset)
+    once = Opportunities(trace, 0, looped=False).between(0, 100 * MS)
+    assert (once // MS).tolist() == sorted(stamps)
+
+
+def test_a_run_in_mahimahis_format_has_the_opportunities_of_its_trace(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    make_run(run)
+    (tmp_path / "my.up").write_text("1\n5\n5\n10\n")
+
+    def converted(**changed: Any) -> tuple[list[list[str]], str]:
+        change_json(run / "run.json", lambda described: described["directions"][0].update(changed))
+        words = ("log", "convert", run, "--to", "mahimahi", "--direction", "mobile-0.uplink", "-o", "-")
+        done = cellbed(*words, cwd=tmp_path)
+        return parse_mahimahi(done.stdout)[1], done.stderr
+
+    def offered(**changed: Any) -> list[int]:
+        return [int(line[0]) for line in converted(**changed)[0] if line[1] == "#"]
+
+    trace = {"name": "my.up", "sha256": None, "synthetic": False, "offset_ns": 4_000_000, "looped": True}
+    # 4 ms into a trace of 10 ms: 5, 5, 10, 11, 15, 15 …
+    assert offered(trace=trace)[:6] == [1, 1, 6, 7, 11, 11]
+    # Outages offer nothing.
+    assert offered(trace=trace | {"offset_ns": 0}, outages_ns=[[5_000_000, 6_000_000]])[:4] == [1, 11, 15, 15]
+    # A trace that was not played throughout is not claimed, nor is one that is gone.
+    lines, reported = converted(changes=[{"at_ns": 10**9, "description": "2 Mbit/s", "kinds": ["bottleneck"]}])
+    assert "the bottleneck of mobile-0.uplink was changed" in reported
+    assert "#" not in {line[1] for line in lines}
+    (tmp_path / "my.up").unlink()
+    lines, reported = converted(changes=[])
+    assert "my.up" in reported
+    assert "#" not in {line[1] for line in lines}
+
+
 def test_show_counts_from_the_start_of_the_schedule(tmp_path: Path) -> None:
     run = tmp_path / "run"
     make_run(run, loss=0.05)
@@ -144,6 +242,9 @@ def test_an_unknown_direction_is_answered_with_those_there_are(tmp_path: Path) -
     make_run(tmp_path / "run")
     done = cellbed("log", "convert", tmp_path / "run", "--to", "csv", "--direction", "mobile-0.uplnk")
     assert "did you mean 'mobile-0.uplink'?" in done.stderr
+    done = cellbed("log", "convert", tmp_path / "run", "--to", "mahimahi")
+    assert "--direction" in done.stderr
+    assert "core-edge-0.uplink" in done.stderr
 
 
 def test_every_reason_for_a_drop_has_a_word() -> None:

@@ -23,7 +23,7 @@ _Log = Annotated[Path, typer.Argument(help="A run's folder, or a packet log.", m
 @app.command("convert")
 def convert_log(
     log: _Log,
-    to: Annotated[Literal["csv", "parquet"], typer.Option("--to", help="The format.")],
+    to: Annotated[Literal["mahimahi", "csv", "parquet"], typer.Option("--to", help="The format.")],
     direction: Annotated[
         str | None, typer.Option("--direction", help="Only this direction, for example mobile-0.uplink.")
     ] = None,
@@ -36,7 +36,7 @@ def convert_log(
     \b
     Examples:
       cellbed log convert runs/offload-lte-20250101-120000 --to parquet
-      cellbed log convert RUN --to parquet --direction mobile-0.uplink -o uplink.parquet
+      cellbed log convert RUN --to mahimahi --direction mobile-0.uplink -o uplink.log
       cellbed log convert RUN --to csv -o - | head
     """
     from cellbed.measure.packetlog.convert import convert

@@ -28,12 +28,22 @@ class ManualChange:
 
 
 def manual_changes(folder: Path) -> list[ManualChange]:
-    """Return the changes by hand of a run, in order of time; none without the emulator's record. folder: the run's.
+    """Return the changes by hand of a run, in order of time. folder: the run's."""
+    return read_changes(folder / "raw" / CHANGES)
+
+
+def changes_beside(packet_log: Path) -> Path:
+    """Return the emulator's record of changes in a shell, beside its packet log."""
+    return packet_log.with_name(f"{packet_log.name}.{CHANGES}")
+
+
+def read_changes(path: Path) -> list[ManualChange]:
+    """Return the changes in the emulator's record, in order of time; none without the file.
 
     A line that cannot be read is left out: the last one may be cut short after a crash of the machine.
     """
     try:
-        lines = inputs.text(folder / "raw" / CHANGES).splitlines()
+        lines = inputs.text(path).splitlines()
     except OSError:
         return []
     found = []

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cellbed.runformat.changes import CHANGES
+from cellbed.runformat.changes import changes_beside
 from cellbed.shell.addresses import Pair
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class ShellLink:
             ],
             "series": None,
             "packet_log": str(packet_log.absolute()) if packet_log else None,
-            "change_log": f"{packet_log.absolute()}.{CHANGES}" if packet_log else None,
+            "change_log": str(changes_beside(packet_log.absolute())) if packet_log else None,
             "control": str(control) if control else None,
         }
 

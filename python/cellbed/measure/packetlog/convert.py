@@ -73,7 +73,8 @@ def write_parquet(log: PacketLog, file: IO[bytes], direction: int | None = None)
     write_frames((table(log, records) for records in log.chunks(direction)), COLUMNS, file, "zstd")
 
 
-Format = Literal["csv", "parquet"]
+Format = Literal["mahimahi", "csv", "parquet"]
+ENDINGS: dict[Format, str] = {"mahimahi": "log", "csv": "csv", "parquet": "parquet"}
 
 
 def convert(
@@ -81,8 +82,8 @@ def convert(
 ) -> Path | None:
     """Convert a log; returns the path of the file that was written.
 
-    output: where to; `None`: beside the log's run or file; ``-``: standard output. direction: only this one. note:
-    called with a sentence for each omission.
+    output: where to; `None`: beside the log's run or file; ``-``: standard output. direction: only this one; needed
+    for Mahimahi's format where the log has several. note: called with a sentence for each omission.
     Errors: :class:`LogError`; nothing is left of a file that could not be finished.
     """
     if log.rest:
@@ -90,22 +91,58 @@ def convert(
     if log.warning:
         note(f"{log.path}: {log.warning}")
     chosen = log.direction_index(direction) if direction is not None else None
-    write = write_csv if to == "csv" else write_parquet
+    if to == "mahimahi" and chosen is None:
+        chosen = _only_direction(log)
+    write = _writer(log, to, chosen, note)
     if output == Path("-"):
-        if to == "parquet":
-            raise LogError("parquet cannot be written to a stream; write to a file with -o FILE")
-        write(log, sys.stdout.buffer, chosen)
-        sys.stdout.buffer.flush()
+        _to_standard_output(write, to)
         return None
-    stem = log.path.stem if chosen is None else log.direction_name(chosen).replace("/", "-")
-    path = output or (log.folder or log.path.parent) / f"{stem}.{to}"
-
-    def fill(unfinished: Path) -> None:
-        with unfinished.open("wb") as file:
-            write(log, file, chosen)
-
+    path = output or _default(log, to, chosen)
     try:
-        write_whole(path, fill)
+        write_whole(path, lambda file: _fill(file, write))
     except OSError as error:
         raise LogError(f"{path}: cannot be written: {error.strerror or error}; choose another place with -o") from None
     return path
+
+
+def _fill(path: Path, write: Callable[[IO[bytes]], None]) -> None:
+    with path.open("wb") as file:
+        write(file)
+
+
+def _writer(
+    log: PacketLog, to: Format, direction: int | None, note: Callable[[str], None]
+) -> Callable[[IO[bytes]], None]:
+    if to == "mahimahi":
+        from cellbed.measure.packetlog.mahimahi import opportunities, write_mahimahi
+
+        assert direction is not None
+        try:
+            schedule = opportunities(log, direction, Path.cwd())
+        except LogError as error:
+            note(f"{error}; opportunities are left out")
+            schedule = None
+        return lambda file: write_mahimahi(log, file, direction, schedule)
+    write = write_csv if to == "csv" else write_parquet
+    return lambda file: write(log, file, direction)
+
+
+def _only_direction(log: PacketLog) -> int:
+    present = log.directions_seen()
+    if len(present) == 1:
+        return present[0]
+    names = ", ".join(log.direction_name(index) for index in present) or "none"
+    raise LogError(f"Mahimahi's log is of one direction; choose one with --direction; {log.path} has {names}")
+
+
+def _default(log: PacketLog, to: Format, direction: int | None) -> Path:
+    folder = log.folder or log.path.parent
+    stem = log.path.stem if direction is None else log.direction_name(direction).replace("/", "-")
+    return folder / f"{stem}.{ENDINGS[to]}"
+
+
+def _to_standard_output(write: Callable[[IO[bytes]], None], to: Format) -> None:
+    if to == "parquet":
+        raise LogError("parquet cannot be written to a stream; write to a file with -o FILE")
+    write(sys.stdout.buffer)
+    sys.stdout.buffer.flush()
