@@ -110,7 +110,7 @@ def test_a_real_run_with_a_meter_and_its_log(tmp_path: Path) -> None:
     assert len(rates) >= 10
     assert max(rates) > 0
     (run,) = (tmp_path / "runs").iterdir()
-    for to in ("csv", "parquet"):
+    for to in ("mahimahi", "csv", "parquet"):
         converted = subprocess.run(
             [*command, "log", "convert", str(run), "--to", to, "--direction", "mobile-0.uplink"],
             capture_output=True, text=True, timeout=60, check=True,

@@ -133,9 +133,9 @@ def test_a_log_of_every_packet_says_itself_what_it_is_of(world: World) -> None:
     # A connection from the inside: SYN, ACK and FIN or more.
     assert min(uplink["packets"], downlink["packets"]) >= 2
     assert min(uplink["delay_ms"][0], downlink["delay_ms"][0]) >= 5.0
-    ours = ["log", "convert", str(log), "--to", "csv", "--direction", "uplink", "-o", "-"]
+    ours = ["log", "convert", str(log), "--to", "mahimahi", "--direction", "uplink", "-o", "-"]
     lines = world.run([*cellbed(ours[0]), *ours[1:]], user=ORDINARY_USER).stdout.splitlines()
-    assert {line.split(",")[1] for line in lines} == {"direction", "uplink"}
+    assert {line.split()[1] for line in lines if line[0] != "#"} == {"+", "#", "-"}
 
 
 def test_an_ordinary_user_without_a_helper_is_told_once_and_has_a_shell(world: World) -> None:
