@@ -93,18 +93,6 @@ def test_intervals_within_a_run_hold_for_all_kinds_of_dependence(name: str, n: i
     check_coverage(name, n, 1000)
 
 
-@pytest.mark.slow
-def test_intervals_of_random_processes_hold() -> None:
-    held, having = np.array(
-        [
-            coverage.family_coverage(process, 40, seed=3)
-            for process in coverage.processes.family(1, 10, high=2500)
-            if not process.developed
-        ]
-    ).transpose(2, 0, 1)
-    assert (np.nansum(held * having, axis=0) / having.sum(axis=0) >= 0.93).all()
-
-
 def test_repeated_runs_show_a_fifth_and_equal_ones_rarely_differ() -> None:
     assert coverage.repeated_power("common queue", 5, 1.2, 40, seed=3) > 0.8
     assert coverage.repeated_power("common queue", 5, 1.0, 100, seed=3) <= 0.1
