@@ -4,17 +4,20 @@
 
 Each row is a distribution of the values of repetitions, each column a number of repetitions. Figures below 93 % or
 above 97 % are marked. Then come percentiles within one run, whose requests depend on each other: the share of intervals
-that hold the true value, and the share of runs that have an interval; below 90 % is marked. The last tables compare two
-runs: the share of pairs of equal runs that are called different (above 7 % is marked), and of pairs of which the second
-is a fifth slower.
+that hold the true value, and the share of runs that have an interval; below 90 % is marked. Random processes follow,
+by kinds of ``processes.py``, of the half that the rule was not developed with. The last tables compare two runs: the
+share of pairs of equal runs that are called different (above 7 % is marked), and of pairs of which the second is a
+fifth slower; then repeated runs of two settings, of which one is slower.
 """
 
 import argparse
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
+from itertools import groupby
 
 import numpy as np
+import processes
 from numpy.typing import NDArray
 from scipy.signal import lfilter
 from scipy.stats import norm
@@ -181,6 +184,7 @@ RUNS: dict[str, tuple[Series, Callable[[float], float]]] = {
     "AR(1), 0.9": (correlated(1, 0.9), lambda q: math.exp(norm.ppf(q))),
     "outage, 5 %": (outage(0.05), cache(_quantile_of(outage(0.05)))),
     "outage, 15 %": (outage(0.15), cache(_quantile_of(outage(0.15)))),
+    "weak slow part": (correlated(0.05, 0.98), lambda q: math.exp(norm.ppf(q))),
     "Pareto, 1.2": (pareto(1.2), lambda q: (1 - q) ** (-1 / 1.2)),
     "bimodal": (bimodal(0.7), cache(_quantile_of(bimodal(0.7)))),
     "periodic, 50": (periodic(50), cache(_quantile_of(periodic(50)))),
@@ -194,13 +198,18 @@ QUANTILES = (0.5, 0.9, 0.99)
 def within_coverage(name: str, n: int, simulations: int, seed: int = SEED) -> list[tuple[float, float]]:
     """For each quantile the share of intervals that hold the true value, and of runs of `n` requests that have one."""
     random, (series, truth) = np.random.default_rng([seed, n]), RUNS[name]
-    found = [percentiles(series(n, random), QUANTILES) for _ in range(simulations)]
-    shares = []
-    for column, quantile in enumerate(QUANTILES):
-        true, intervals = truth(quantile), [run[column] for run in found if run[column].has_interval]
+    return shares((series(n, random) for _ in range(simulations)), [truth(quantile) for quantile in QUANTILES])
+
+
+def shares(runs: Iterable[Draws], truths: Sequence[float]) -> list[tuple[float, float]]:
+    """For each quantile the share of intervals that hold the true value, and of runs that have one."""
+    found = [percentiles(run, QUANTILES) for run in runs]
+    columns = []
+    for column, true in enumerate(truths):
+        intervals = [run[column] for run in found if run[column].has_interval]
         held = sum((at.low or math.inf) <= true <= (at.high or math.inf) for at in intervals)
-        shares.append((held / len(intervals) if intervals else math.nan, len(intervals) / simulations))
-    return shares
+        columns.append((held / len(intervals) if intervals else math.nan, len(intervals) / len(found)))
+    return columns
 
 
 def within_tables(simulations: int, seed: int) -> None:
@@ -216,6 +225,26 @@ def within_tables(simulations: int, seed: int) -> None:
                 mark = "!" if held < 0.9 else " "
                 line += f"{'–' if math.isnan(held) else f'{held * 100:.0f}{mark}':>7}{f'({having * 100:.3g})':>8}"
             print(line)
+
+
+def family_coverage(process: processes.Process, simulations: int, seed: int = SEED) -> list[tuple[float, float]]:
+    """Return the shares of a random process."""
+    runs = process.draw(simulations, process.n, np.random.default_rng(seed))
+    return shares(runs, list(processes.quantiles(process, QUANTILES)))
+
+
+def family_table(simulations: int, seed: int, each: int = 10) -> None:
+    """Print the mean shares of each kind of random processes: 60 to 20,000 requests in a run."""
+    print(f"\nrandom processes, {simulations} runs of each: held and (having an interval)")
+    print(f"{'':24}" + "".join(f"{label(quantile):>15}" for quantile in QUANTILES))
+    reported = [process for process in processes.family(seed, each) if not process.developed]
+    for kind, members in groupby(reported, lambda process: process.name.split()[0]):
+        held, having = np.array([family_coverage(process, simulations, seed) for process in members]).transpose(2, 0, 1)
+        means = np.nansum(held * having, axis=0) / having.sum(axis=0)
+        cells = (
+            f"{mean * 100:>7.0f}{f'({part * 100:.3g})':>8}" for mean, part in zip(means, having.mean(0), strict=True)
+        )
+        print(f"{kind:24}" + "".join(cells), flush=True)
 
 
 Pairs = Callable[[int, np.random.Generator], tuple[Draws, Draws]]
@@ -291,6 +320,26 @@ def compared_tables(simulations: int, seed: int) -> None:
             print(line, flush=True)
 
 
+def repeated_power(name: str, repetitions: int, factor: float, simulations: int, seed: int = SEED) -> float:
+    """Return the share of comparisons of repeated runs, of 500 requests each, that find a setting `factor` slower by
+    the medians of the runs."""
+    random, (_, draw_pair) = np.random.default_rng([seed, repetitions]), COMPARED[name]
+    medians = np.array([np.median(draw_pair(500, random), axis=1) for _ in range(simulations * repetitions)])
+    differences = (factor * medians[:, 1] - medians[:, 0]).reshape(simulations, repetitions)
+    low, high = mean_bounds(differences)
+    return float(((low > 0) | (high < 0)).mean())
+
+
+def repeated_table(simulations: int, seed: int) -> None:
+    """Print the power of comparisons of repeated runs."""
+    columns = [(repetitions, factor) for factor in (1.0, 1.1, 1.2) for repetitions in (3, 5, 10)]
+    print(f"\nrepeated runs called different, %, {simulations} comparisons; repetitions × factor:")
+    print(f"{'':26}" + "".join(f"{f'{repetitions} × {factor}':>10}" for repetitions, factor in columns))
+    for name in ("own parts only", "common trace", "common queue", "common outage"):
+        found = (repeated_power(name, repetitions, factor, simulations, seed) for repetitions, factor in columns)
+        print(f"{name:26}" + "".join(f"{each * 100:>10.0f}" for each in found), flush=True)
+
+
 def table(heading: str, first: str, columns: dict[int, list[float]], names: list[str]) -> None:
     """Print coverage by distribution (rows) and size (columns)."""
     print(f"\n{heading}\n{first:18}" + "".join(f"{n:>9}" for n in columns))
@@ -320,7 +369,9 @@ def main() -> None:
         columns = {n: [coverage(name, n, simulations) for name in names] for n in REPETITIONS}
         table(heading, "distribution", columns, list(names))
     within_tables(max(1, simulations // 50), options.seed)
+    family_table(max(1, simulations // 1000), options.seed)
     compared_tables(max(1, simulations // 500), options.seed)
+    repeated_table(max(1, simulations // 500), options.seed)
 
 
 if __name__ == "__main__":

@@ -196,11 +196,11 @@ def test_late_packets_disturb_by_a_tenth_of_a_percentile_whatever_its_interval(t
     def sent(late_s: float) -> pl.DataFrame:
         return requests().with_columns(latency_s=latency + late_s, residual_s=pl.lit(late_s))
 
-    median = percentile(sent(0.03)["latency_s"].to_numpy(), 0.5)
+    median = percentile(sent(0.022)["latency_s"].to_numpy(), 0.5)
     assert median.low is not None
     assert median.value is not None
-    assert median.value - median.low > 0.03
-    (reason,) = judged(tmp_path, emulator(lateness={7: 31 * MS}), host(), sent(0.03))
+    assert median.value - median.low > 0.022
+    (reason,) = judged(tmp_path, emulator(lateness={7: 23 * MS}), host(), sent(0.022))
     assert "without what it added, the median would be about" in reason
     assert "below its interval" not in reason
     assert judged(tmp_path, emulator(lateness={7: 11 * MS}), host(), sent(0.01)) == []

@@ -55,7 +55,7 @@ def test_intervals_hold_the_true_percentile_as_often_as_they_say() -> None:
     truth = -math.log(0.1)  # P90 of an exponential distribution
     found = [percentile(random.exponential(size=250), 0.9) for _ in range(2000)]
     held = [at.low <= truth <= at.high for at in found if at.low is not None and at.high is not None]
-    assert len(held) > 1950  # in few of them chance looks like dependence
+    assert len(held) > 1900  # in few of them chance looks like dependence
     assert np.mean(held) >= 0.94
 
 
@@ -66,6 +66,7 @@ CELLS = [
     ("AR(1), 0.9", 2500, True),
     ("outage, 5 %", 250, True),
     ("outage, 15 %", 1000, False),
+    ("weak slow part", 1000, True),
     ("Pareto, 1.2", 500, True),
     ("periodic, 50", 2500, True),
 ]
@@ -92,6 +93,11 @@ def test_intervals_within_a_run_hold_for_all_kinds_of_dependence(name: str, n: i
     check_coverage(name, n, 1000)
 
 
+def test_repeated_runs_show_a_fifth_and_equal_ones_rarely_differ() -> None:
+    assert coverage.repeated_power("common queue", 5, 1.2, 40, seed=3) > 0.8
+    assert coverage.repeated_power("common queue", 5, 1.0, 100, seed=3) <= 0.1
+
+
 @pytest.mark.parametrize(("name", "n"), [("own parts only", 250), ("common trace", 250), ("common queue", 500)])
 def test_pairs_of_equal_runs_rarely_differ(name: str, n: int) -> None:
     assert max(coverage.false_positives(name, n, 100, seed=3)) <= 0.07
@@ -114,7 +120,7 @@ def test_a_percentile_whose_requests_depend_too_strongly_has_a_value_and_no_inte
     assert p90.independent is not None
     assert p90.independent < 36
     assert p90.note is not None
-    counted = f"needs 96 independent requests, a margin included; these 400 count as {p90.independent}"
+    counted = f"needs 66 independent requests, a margin included; these 400 count as {p90.independent}"
     assert p90.note == f"no interval: P90 {counted}"
     assert p99.value is not None
     assert not p99.has_interval
@@ -149,7 +155,7 @@ def test_lost_requests_count_as_slower_than_every_reply() -> None:
 
 
 def test_a_finite_percentile_may_have_no_upper_bound() -> None:
-    samples = np.random.default_rng(2).permutation(np.r_[np.linspace(0.1, 0.2, 395), np.full(5, np.inf)])
+    samples = np.random.default_rng(2).permutation(np.r_[np.linspace(0.1, 0.2, 790), np.full(10, np.inf)])
     at = percentile(samples, 0.98)
     assert at.value is not None
     assert at.low is not None

@@ -266,7 +266,7 @@ duration = "4 s"
 seed = SEED
 
 [nodes.endpoint]
-count = 2
+count = ENDPOINTS
 cpus = 0.5
 memory = "64 MiB"
 
@@ -289,8 +289,8 @@ client = { on = "endpoint", command = "ping -c 20 -i 0.1 edge-0", measures = MEA
 LINES = """{ line = 'time=(?P<rtt>[0-9.]+) ms', units = { rtt = "ms" } }"""
 
 
-def scenario(name: str = "pings", seed: int = 1, mean: str = "10 ms", measures: str = LINES) -> str:
-    text = PING.replace("NAME", name).replace("SEED", str(seed))
+def scenario(name: str = "pings", seed: int = 1, mean: str = "10 ms", measures: str = LINES, endpoints: int = 2) -> str:
+    text = PING.replace("NAME", name).replace("SEED", str(seed)).replace("ENDPOINTS", str(endpoints))
     return text.replace("MEAN", mean).replace('"MEASURES"', measures).replace("MEASURES", measures)
 
 
@@ -365,11 +365,11 @@ def test_a_prediction_has_measures_of_its_connections(tmp_path: Path) -> None:
     assert 0.5 < traffic.throughput_up_mbit_s < 20
 
 
-def test_measures_are_compared_with_intervals(tmp_path: Path, run: cellbed.Run) -> None:
-    runs = [run.path]
-    runs += [
-        predicted(tmp_path, seed=2).path,
-        *(predicted(tmp_path, name="far", seed=n, mean="15 ms").path for n in (1, 2)),
+def test_measures_are_compared_with_intervals(tmp_path: Path) -> None:
+    runs = [
+        predicted(tmp_path, name=name, seed=seed, mean=mean, endpoints=6).path
+        for name, mean in (("pings", "10 ms"), ("far", "15 ms"))
+        for seed in (1, 2)
     ]
     comparison = compare(runs)
     (rtt,) = comparison.applications[0].own

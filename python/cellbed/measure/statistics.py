@@ -18,11 +18,13 @@ CONFIDENCE = 0.95
 PRACTICAL = 0.01
 """A difference of less than this share of the value that it is compared with has no practical size."""
 Samples = NDArray[np.float64]
-_EXCESS = 2.0
-"""Factor on the excess of the correlation time over 1, which short series underestimate (``benches/coverage.py``)."""
-MARGIN = 60
-"""Independent requests beyond the needed ones for an interval. The relative error of their number m is about √(12 / m)
-(Sokal, "Monte Carlo Methods in Statistical Mechanics", 1997, §3), and a run that missed its tail has too large an m."""
+_ORDINATES = 12
+"""Least number of ordinates of a spectrum that are averaged for a correlation time."""
+_EXCESS = 2.5
+"""Factor on the excess of the correlation time over 1, which runs that missed long bursts underestimate most."""
+MARGIN = 30
+"""Independent requests beyond the needed ones for an interval: a run that missed its tail counts as too many of them.
+The three constants are checked by ``benches/coverage.py``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +84,14 @@ def percentiles(samples: Samples, quantiles: Sequence[float]) -> list[Percentile
     return found
 
 
-def _with_interval(ordered: Samples, quantile: float, independent: int, margin: int = MARGIN) -> Percentile:
+def _with_interval(ordered: Samples, quantile: float, independent: int) -> Percentile:
     """Return a percentile of sorted samples that count as so many independent ones."""
-    n, certain = len(ordered), independent - margin
+    n, certain = len(ordered), independent - MARGIN
     ranks = interval_ranks(certain, quantile) if certain > 0 else None
     value, low, high = float(ordered[rank(n, quantile) - 1]), math.inf, math.inf
     if ranks is None:
         note: str | None = (
-            f"no interval: {label(quantile)} needs {needed(quantile) + margin} independent requests, a margin "
+            f"no interval: {label(quantile)} needs {needed(quantile) + MARGIN} independent requests, a margin "
             f"included; these {n} count as {independent}"
         )
     else:
@@ -145,17 +147,18 @@ def _effective(n: int, time: float) -> float:
 def _correlation_time(series: Samples) -> float:
     """Return the sum of the autocorrelations of a series at all lags, positive and negative, at least 1.
 
-    The initial monotone sequence estimate (Geyer, "Practical Markov Chain Monte Carlo", Statistical Science 7, 1992,
-    §3.3): sums of neighbouring pairs of autocovariances, up to the first that is not positive.
+    It is the spectrum at frequency 0, which the mean of the k lowest ordinates of the cosine transform estimates with k
+    degrees of freedom (Lazarus, Lewis, Stock & Watson, "HAR Inference: Recommendations for Practice", Journal of
+    Business & Economic Statistics 36, 2018). A small k resolves slow parts, even weak ones; a large k includes fast
+    ones. The largest mean counts.
     """
-    n = len(series)
     if series.min() == series.max():
         return 1.0
-    spectrum = np.fft.rfft(series - series.mean(), 1 << (2 * n - 1).bit_length())
-    covariance = np.fft.irfft(np.abs(spectrum) ** 2)[: n // 4 * 2]
-    pairs = covariance[0::2] + covariance[1::2]
-    pairs = pairs[: int(np.argmax(pairs <= 0)) if (pairs <= 0).any() else len(pairs)]
-    return max(1.0, float(2 * np.minimum.accumulate(pairs).sum() / covariance[0]) - 1)
+    from scipy.fft import dct
+
+    spectrum = dct(series - series.mean(), norm="ortho")[1:] ** 2 / series.var()
+    means = np.cumsum(spectrum) / np.arange(1, len(series))
+    return max(1.0, float(means[min(_ORDINATES, len(means)) - 1 :].max()))
 
 
 def _mean_ranks(samples: Samples) -> Samples:
@@ -216,8 +219,6 @@ def refusals(n: int, quantiles: Iterable[float]) -> str | None:
 
 
 _DRAWS = 10_000
-_FEWEST = 10
-"""Independent requests for a difference: fewer come from series too short to show how they depend."""
 
 
 def percentile_difference(
@@ -229,28 +230,29 @@ def percentile_difference(
     is infinite where the runs do not support it, or where it falls among requests without a good reply.
 
     The share of requests below a percentile has a normal error with the variance of as many independent requests as the
-    run counts as, which the empirical quantile function turns into an error of the latency (Woodruff, "Confidence
-    Intervals for Medians and Other Position Measures", Journal of the American Statistical Association 47, 1952; for
-    dependent sequences Sen, "On the Bahadur Representation of Sample Quantiles for Sequences of φ-Mixing Random
-    Variables", Journal of Multivariate Analysis 2, 1972). Errors of pairs are correlated: the variance of their
-    difference follows from the series "below the percentile in one run but not in the other". No `MARGIN`: few pairs of
-    runs differ by what one of them missed (``benches/coverage.py``).
+    run counts as, less a `MARGIN`; the empirical quantile function turns it into an error of the latency (Woodruff,
+    "Confidence Intervals for Medians and Other Position Measures", Journal of the American Statistical Association 47,
+    1952; for dependent sequences Sen, "On the Bahadur Representation of Sample Quantiles for Sequences of φ-Mixing
+    Random Variables", Journal of Multivariate Analysis 2, 1972). Errors of pairs are correlated: the variance of their
+    difference follows from the series "below the percentile in one run but not in the other". Either needs as many
+    independent requests as a percentile (:func:`percentiles`).
     """
     runs = first, second
     values = [percentile_value(run, quantile) for run in runs]
-    counts = [_independent(run, quantile) for run in runs]
-    deviations = [math.sqrt(quantile * (1 - quantile) / count) for count in counts]
     value = 0.0 if values[0] == values[1] else values[1] - values[0]
-    correlation = 0.0
-    if paired:
-        apart = (second <= values[1]).astype(np.float64) - (first <= values[0])
-        counts = [_effective(len(apart), _correlation_time(apart))]
+    counts = [_independent(run, quantile) for run in runs]
+    apart = (second <= values[1]).astype(np.float64) - (first <= values[0]) if paired else None
+    certain = (min(counts) if apart is None else _effective(len(apart), _correlation_time(apart))) - MARGIN
+    if certain < needed(quantile) or not np.isfinite(values).all():
+        return value, -math.inf, math.inf
+    if apart is None:
+        deviations, correlation = [math.sqrt(quantile * (1 - quantile) / (each - MARGIN)) for each in counts], 0.0
+    else:
         differ = np.count_nonzero(apart)
-        variance = (differ + 4 * (differ > 0)) / len(apart) / counts[0]  # four more, after Agresti & Coull, 1998
+        variance = (differ + 4 * (differ > 0)) / len(apart) / certain  # four more, after Agresti & Coull, 1998
+        deviations = [max(math.sqrt(quantile * (1 - quantile) / each), math.sqrt(variance) / 2) for each in counts]
         covariance = (deviations[0] ** 2 + deviations[1] ** 2 - variance) / 2
         correlation = float(np.clip(covariance / (deviations[0] * deviations[1]), -1, 1))
-    if min(counts) < _FEWEST or not np.isfinite(values).all():
-        return value, -math.inf, math.inf
     error, rest = np.random.default_rng(1).standard_normal((2, _DRAWS))
     errors = deviations[0] * error, deviations[1] * (correlation * error + math.sqrt(1 - correlation**2) * rest)
     drawn = []
@@ -262,8 +264,8 @@ def percentile_difference(
 
 
 def paired_median(first: Samples, second: Samples) -> tuple[float, float, float]:
-    """Return the median over requests of second − first and its 95 % interval (value, low, high), the rule of
-    :func:`percentiles` with a margin of four; −inf and +inf where it has none.
+    """Return the median over requests of second − first and its 95 % interval (value, low, high), by the rule of
+    :func:`percentiles`; −inf and +inf where it has none.
 
     first, second: latency of the same requests in order of time, seconds, +inf without a good reply; at least one has a
     reply in one of them. A request without a good reply in both is left out.
@@ -271,7 +273,7 @@ def paired_median(first: Samples, second: Samples) -> tuple[float, float, float]
     answered = np.isfinite(first) | np.isfinite(second)
     differences = second[answered] - first[answered]
     ordered = np.sort(differences)
-    at = _with_interval(ordered, 0.5, int(_independent(differences, 0.5)), _FEWEST - needed(0.5))
+    at = _with_interval(ordered, 0.5, int(_independent(differences, 0.5)))
     low = -math.inf if at.low_rank is None else float(ordered[at.low_rank - 1])
     high = math.inf if at.high_rank is None else float(ordered[at.high_rank - 1])
     return float(ordered[rank(len(ordered), 0.5) - 1]), low, high
