@@ -154,9 +154,8 @@ def _correlation_time(series: Samples) -> float:
     """
     if series.min() == series.max():
         return 1.0
-    from scipy.fft import dct
-
-    spectrum = dct(series - series.mean(), norm="ortho")[1:] ** 2 / series.var()
+    mirrored = np.concatenate([series, series[::-1]]) - series.mean()  # its Fourier transform is the cosine transform
+    spectrum = np.abs(np.fft.rfft(mirrored)[1 : len(series)]) ** 2 / len(mirrored) / series.var()
     means = np.cumsum(spectrum) / np.arange(1, len(series))
     return max(1.0, float(means[min(_ORDINATES, len(means)) - 1 :].max()))
 
