@@ -22,10 +22,10 @@ class Segmentation(Vision):
     images: int = Field(20, ge=1, le=1000, description="Number of photographs in the data bank, 2.4 MB each.")
 
     @property
-    def packages(self) -> tuple[str, ...]:
+    def packages(self) -> dict[str, str]:
         """As of :class:`Application`."""
         trained = self.model is None and self.network == "person"
-        return ("ai-edge-litert", "--no-deps mediapipe") if trained else super().packages
+        return {"ai-edge-litert": "vision", "mediapipe": "vision"} if trained else super().packages
 
     def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[Key, str]]:
         """As of :class:`Application`."""
