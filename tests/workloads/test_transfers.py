@@ -392,4 +392,4 @@ def test_without_aioquic_a_dry_run_names_the_line_and_the_remedy(
     done = cellbed("run", tmp_path / "x.toml", "--dry-run")
     assert done.returncode == 2
     assert "x.toml:" in done.stderr
-    assert ".venv/bin/pip install -c constraints.txt aioquic" in done.stderr
+    assert ".venv/bin/pip install --no-deps -r requirements/quic.txt" in done.stderr

@@ -133,9 +133,10 @@ class Application(Table):
         return None
 
     @property
-    def packages(self) -> tuple[str, ...]:
-        """Return the optional packages of Python that its programs need, as arguments of pip."""
-        return ()
+    def packages(self) -> dict[str, str]:
+        """Return the optional packages of Python that its programs need, each with the name of its file in
+        ``requirements/``."""
+        return {}
 
     @property
     def tools(self) -> tuple[tuple[str, tuple[str, ...], str], ...]:

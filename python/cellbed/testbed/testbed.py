@@ -246,9 +246,8 @@ def _migration_problems(scenario: Scenario, sound: Mapping[str, Callable[..., st
 def _needs(application: Application) -> Iterator[tuple[str, str, str, bool, tuple[str, ...]]]:
     """Return the packages, programs and files that an application needs: key, what, how to install it, whether it is
     here, and the roles that run it."""
-    for package in application.packages:
-        remedy = f".venv/bin/pip install -c constraints.txt {package}"
-        name = package.split()[-1]
+    for name, requirements in application.packages.items():
+        remedy = f".venv/bin/pip install --no-deps -r requirements/{requirements}.txt"
         is_here = find_spec(name.replace("-", "_")) is not None
         yield "kind", f"the package {name}", remedy, is_here, ("client", "server")
     for key, names, package in application.tools:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from cellbed.support import inputs
 from cellbed.workloads.cache import Note, build_folder, silent
-from cellbed.workloads.packaged import MATPLOTLIB, packaged
+from cellbed.workloads.packaged import packaged
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -139,7 +139,7 @@ def original() -> "Image.Image":
     """Return the photograph from which the data bank is made. Raises CellbedError where Matplotlib has it no more."""
     from PIL import Image
 
-    with Image.open(packaged("matplotlib", "mpl-data/sample_data/grace_hopper.jpg", MATPLOTLIB)) as image:
+    with Image.open(packaged("matplotlib", "mpl-data/sample_data/grace_hopper.jpg")) as image:
         found = image.convert("RGB")
     found.info.clear()  # a comment
     return found

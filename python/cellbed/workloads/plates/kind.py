@@ -10,9 +10,7 @@ KIND = Kind(
     client="cellbed.workloads.plates.camera",
     task="cellbed.workloads.plates.reader",
     bank=lambda table, cache, note: frames.data_bank(cache, count=table.images, note=note),
-    model=lambda table, cache, note: packaged(
-        "rapidocr_onnxruntime", "models", "--no-deps rapidocr-onnxruntime==1.4.4"
-    ),
+    model=lambda table, cache, note: packaged("rapidocr_onnxruntime", "models", "vision"),
     options=lambda table: {"code": str(table.code.absolute())} if table.code is not None else {},
     data=Caution(frames.NOTE),
     measures=(Measure("bytes_up", "frame sent", "B"), Measure("correct", "plates read exactly", "share")),

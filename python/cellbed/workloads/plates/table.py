@@ -17,6 +17,6 @@ class Plates(Vision):
     images: int = Field(50, ge=1, le=1000, description="Number of frames in the data bank, 166 to 187 kB each.")
 
     @property
-    def packages(self) -> tuple[str, ...]:
+    def packages(self) -> dict[str, str]:
         """As of :class:`Application`."""
-        return ("--no-deps rapidocr-onnxruntime",) if self.model is None else super().packages
+        return {"rapidocr-onnxruntime": "vision"} if self.model is None else super().packages

@@ -17,7 +17,7 @@ WIDTH, HEIGHT = 256, 144
 def model() -> Path:
     """Return the network. Raises CellbedError where the package is missing, or of a version without it."""
     name = "modules/selfie_segmentation/selfie_segmentation_landscape.tflite"
-    return packaged("mediapipe", name, "--no-deps mediapipe==0.10.14")
+    return packaged("mediapipe", name, "vision")
 
 
 def preprocess(image: "Image.Image") -> "NDArray[np.float32]":

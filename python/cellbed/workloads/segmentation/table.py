@@ -17,6 +17,6 @@ class Segmentation(Vision):
     images: int = Field(20, ge=1, le=1000, description="Number of photographs in the data bank, 2.4 MB each.")
 
     @property
-    def packages(self) -> tuple[str, ...]:
+    def packages(self) -> dict[str, str]:
         """As of :class:`Application`."""
-        return ("ai-edge-litert", "--no-deps mediapipe") if self.model is None else super().packages
+        return {"ai-edge-litert": "vision", "mediapipe": "vision"} if self.model is None else super().packages

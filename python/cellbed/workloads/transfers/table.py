@@ -78,9 +78,9 @@ class Transfers(Load):
         return self.protocol == "quic" or super().certified
 
     @property
-    def packages(self) -> tuple[str, ...]:
+    def packages(self) -> dict[str, str]:
         """As of :class:`Application`."""
-        return ("aioquic",) if self.protocol == "quic" else ()
+        return {"aioquic": "quic"} if self.protocol == "quic" else {}
 
     def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[Key, str]]:
         """As of :class:`Application`."""

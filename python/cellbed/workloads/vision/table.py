@@ -14,7 +14,7 @@ from cellbed.workloads.offloading.table import Offloading
 
 FUNCTIONS = ("preprocess", "postprocess")
 """Of the user's Python file."""
-_RUNTIMES = {".onnx": (), ".tflite": ("ai-edge-litert",)}
+_RUNTIMES: dict[str, dict[str, str]] = {".onnx": {}, ".tflite": {"ai-edge-litert": "vision"}}
 
 
 class Vision(Offloading):
@@ -29,9 +29,9 @@ class Vision(Offloading):
     )
 
     @property
-    def packages(self) -> tuple[str, ...]:
+    def packages(self) -> dict[str, str]:
         """As of :class:`Application`, for 'model'."""
-        return _RUNTIMES.get(self.model.suffix, ()) if self.model is not None else ()
+        return _RUNTIMES.get(self.model.suffix, {}) if self.model is not None else {}
 
     def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[Key, str]]:
         """As of :class:`Application`."""
