@@ -44,4 +44,3 @@ def test_the_simulator_s_interval_is_by_student_and_decides_what_chance_explains
     assert simulator.verdict(0.038, 0.186, [4.303 * 0.021, 4.303 * 0.043]) == "open"
     assert simulator.verdict(0.038, 0.186, []) == simulator.verdict(0.2, 0.0, three) == "FAIL"
     assert simulator.TRANSPORTS[simulator.DEFAULTS][0] == {"kind": "phost"}, "no setting but the kind"
-    assert simulator.TRACES_OF_TCP >= 8

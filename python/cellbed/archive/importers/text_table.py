@@ -82,7 +82,8 @@ def _layout(delimiter: str, rows: list[tuple[int, list[str]]]) -> Layout | None:
         return None
     at = next(n for n, count in enumerate(values) if count)
     whole = next(n for n, count in enumerate(values) if count >= 2)
-    first = rows[whole][1]
+    # The first row whose cells show what they are: another one may have an odd cell.
+    first = next((cells for _, cells in rows[whole:] if sum(map(_is_read, cells)) >= 2), rows[whole][1])
     above = zip(rows[:whole], widths, values, strict=False)
     names = next(((n, cells[:own]) for (n, cells), (_, own), count in above if own >= width and not count), None)
     certainty = names is not None, sum(values) / sum(len(cells) for _, cells in rows)
@@ -101,7 +102,11 @@ def _fits(widths: list[tuple[int, int]], own: int) -> bool:
 
 
 def _is_value(cell: str) -> bool:
-    return any(form.fullmatch(cell) for form in (_PLAIN, _NUMERIC)) or is_moment(cell)
+    return _NUMERIC.fullmatch(cell) is not None or _is_read(cell)
+
+
+def _is_read(cell: str) -> bool:
+    return _PLAIN.fullmatch(cell) is not None or is_moment(cell)
 
 
 def is_moment(text: str) -> bool:
