@@ -228,8 +228,8 @@ class Server:
         if begin_ns > self._batch[0]:
             self._batch = [begin_ns, 0]
         (batch := self._batch)[1] = max(self._batch[1], end_ns)
-        reply_ns = (lambda: batch[1]) if sample.get("together") else (lambda: end_ns)
-        self._world.at(end_ns, lambda: self._world.at(reply_ns(), lambda: answer(sample)))
+        together, reply = sample.get("together"), partial(answer, sample)
+        self._world.at(end_ns, lambda: self._world.at(batch[1] if together else end_ns, reply))
         endpoint, _, number = request.rpartition("/")
         stretched, at_ns = (end_ns - begin_ns) / max(1, work_ns), begin_ns
         for name, own_ns in sample["services"].items():
@@ -257,7 +257,7 @@ class Server:
 
         def close(arrived: int) -> None:
             if connection.transferred()[1] == arrived and not connection.closed:
-                connection.end()
+                self._world.end(connection)
                 connection.closed = True
 
         def received(data: bytes) -> None:
@@ -314,7 +314,7 @@ class Server:
             if not last:
                 return
             if protocol.our_state is h11.MUST_CLOSE:
-                connection.end()
+                self._world.end(connection)
             else:
                 protocol.start_next_cycle()
                 if (idle_ns := self._replies.draw.idle_ns) and connection.number is not None:
@@ -359,17 +359,16 @@ class Server:
             nonlocal turn
             turn = sample.get("turn") or _TURN
             pieces = self._replies.pieces(sample)
-            headers = [(":status", str(sample["code"]))]
+            headers: list[Any] = [(":status", str(sample["code"]))]
             if is_grpc:
                 headers.append(("content-type", "application/grpc"))
             elif self._replies.stream is None:
                 headers.append(("content-length", str(sample["bytes_down"])))
             if pieces and self._replies.stream is None:
-                ends_alone = sample.get("last") == 0 and sample.get("tail") == _FRAME
+                ends_alone = sample.get("tail") == _FRAME
                 begins_alone = sample["head"] < min(_SEGMENT, sample["wire_down"] - _FRAME * ends_alone)
                 if begins_alone:
-                    fill = max(0, sample["head"] - _LEAST_HEADERS)
-                    headers.append(NeverIndexedHeaderTuple("x", "X" * fill))
+                    headers.append(NeverIndexedHeaderTuple("x", "X" * (sample["head"] - _LEAST_HEADERS)))
                 pieces = [(_WRITING_NS * begins_alone, pieces[0][1]), *[(_WRITING_NS, b"")] * ends_alone]
             protocol.send_headers(stream, headers, end_stream=not pieces and not is_grpc)
             if pieces or is_grpc:
@@ -487,7 +486,7 @@ def _idle(requests: pl.DataFrame, packets: Any) -> int | None:
 
     closed, found = pl.col("error").str.starts_with("the server closed the connection"), list[int]()
     for port, came_ns in requests.filter(closed).select("local_port", "uplink_left_ns").drop_nulls().rows():
-        last_ns = requests.filter(local_port=port)["downlink_completed_ns"].max() or came_ns
+        last_ns: Any = requests.filter(local_port=port)["downlink_completed_ns"].max() or came_ns
         # In a prediction, a packet that closes a connection has one byte.
         own = packets["arrived"][(packets["destination_port"] == port) & (packets["payload"] <= 1)]
         found += (own[(own > last_ns + SECOND) & (own < came_ns)] - last_ns).tolist()
@@ -541,8 +540,8 @@ def _marked(requests: pl.DataFrame) -> pl.DataFrame:
 
 def _each(requests: pl.DataFrame, begin: str, end: str, node: str) -> tuple[int, bool]:
     """Return what a node takes for each further one of requests that come to it at once, ns: the time until the last
-    one is done, beyond the median of single ones; 0 if there are few. Return as well whether the first one waits for
-    most of this time. begin, end: when it has one, and is done."""
+    one is done, beyond the median of single ones; 0 if there are few. Return as well whether all are done at once.
+    begin, end: when it has one, and is done."""
     import polars as pl
 
     warm = requests.filter(pl.col("cold").is_null()).drop_nulls([begin, end])

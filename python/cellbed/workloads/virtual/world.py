@@ -225,10 +225,6 @@ class Socket:
         del self.buffer[:size]
         return data
 
-    def end(self) -> None:
-        """Close it for the other end: with the last byte, as long as that is under way."""
-        self.world.end(self)
-
     def use_nagle(self) -> None:
         """Hold back short packets behind others that are on their way."""
         if self.number is not None:
@@ -625,7 +621,8 @@ class World:
             elif kind == "datagram":
                 self._datagrams[label // _DATAGRAMS](label % _DATAGRAMS)
             elif label:
-                self._arrived(self._sockets[connection, at_client], self._data.pop(label), label in self.ends)
+                data = self._data.pop(label)
+                self._arrived(self._sockets[connection, at_client], data, label in self.ends or not data)
         self.current = None
 
     def transmit(self, sender: Socket, data: bytes) -> None:
@@ -646,10 +643,7 @@ class World:
             self.at(at_ns + _LOOPBACK_NS, lambda: self._arrived(peer, data, not data))
             return
         label, number = next(self._labels), sender.number
-        self._data[label], sender.last, size = data, label, len(data)
-        if not data:  # a FIN takes a sequence number
-            self.ends.add(label)
-            size = 1
+        self._data[label], sender.last, size = data, label, len(data) or 1  # a FIN takes a sequence number
         if at_ns <= self.now_ns:
             self.network.write(number, sender.at_client, size, label)
         else:
