@@ -364,12 +364,11 @@ class Server:
                 headers.append(("content-type", "application/grpc"))
             elif self._replies.stream is None:
                 headers.append(("content-length", str(sample["bytes_down"])))
-            if pieces and self._replies.stream is None:
                 ends_alone = sample.get("tail") == _FRAME
                 begins_alone = sample["head"] < min(_SEGMENT, sample["wire_down"] - _FRAME * ends_alone)
                 if begins_alone:
                     headers.append(NeverIndexedHeaderTuple("x", "X" * (sample["head"] - _LEAST_HEADERS)))
-                pieces = [(_WRITING_NS * begins_alone, pieces[0][1]), *[(_WRITING_NS, b"")] * ends_alone]
+                pieces = [(_WRITING_NS * begins_alone, data) for _, data in pieces] + [(_WRITING_NS, b"")] * ends_alone
             protocol.send_headers(stream, headers, end_stream=not pieces and not is_grpc)
             if pieces or is_grpc:
                 bodies[stream] = bytearray()
@@ -461,8 +460,7 @@ def _samples(
     nagle = "tls_downlink_end" not in found.columns and _waits(found, heads, log)
     of_server: dict[str, Any] = {"turn": _turn(requests), "nagle": nagle, "kept": kept}
     each = [_each(known, *work) for work in _WORK]
-    of_server |= {"each": [taken for taken, _ in each], "together": each[0][1]}
-    of_server["idle"] = _idle(requests, log)
+    of_server |= {"each": [taken for taken, _ in each], "together": each[0][1], "idle": _idle(requests, log)}
     if "most_streams" in found.columns:
         of_server["granted"] = found.select(pl.col("stream_window", "connection_window", "most_streams").max()).row(0)
     if nagle:  # what looks like pauses of the server is the wait for a probe in place of an acknowledgement
@@ -481,13 +479,12 @@ def _turn(requests: pl.DataFrame) -> int:
 
 def _idle(requests: pl.DataFrame, packets: Any) -> int | None:
     """Return after how long without a request a server closes a connection, ns: the least time from its last reply to a
-    packet without payload, which left before a request came that has no reply since."""
+    packet without payload (in a prediction, with one byte) that left before a request came, which was lost."""
     import polars as pl
 
     closed, found = pl.col("error").str.starts_with("the server closed the connection"), list[int]()
     for port, came_ns in requests.filter(closed).select("local_port", "uplink_left_ns").drop_nulls().rows():
         last_ns: Any = requests.filter(local_port=port)["downlink_completed_ns"].max() or came_ns
-        # In a prediction, a packet that closes a connection has one byte.
         own = packets["arrived"][(packets["destination_port"] == port) & (packets["payload"] <= 1)]
         found += (own[(own > last_ns + SECOND) & (own < came_ns)] - last_ns).tolist()
     return min(found, default=None)
