@@ -216,6 +216,33 @@ def test_the_end_of_a_reply_waits_for_the_acknowledgement_of_its_header_as_in_th
     assert profiles.of_run(run).applications["web"][0]["nagle"] is nagle
 
 
+@pytest.mark.parametrize(("head", "tail", "last"), [(100, 909, 900), (100, 9, 0), (1009, 9, 0)])
+def test_a_reply_over_http2_is_written_in_the_parts_of_the_profile(
+    tmp_path: Path, head: int, tail: int, last: int
+) -> None:
+    served = SERVED | {"bytes_down": 900, "kept": True, "head": head, "tail": tail, "last": last}
+    served["wire_down"] = 1018 if last == 0 else 1009
+    profiles.Profile("the test", {"web": [served] * 20}).write(tmp_path / "profile.json")
+    run = predict(tmp_path, tmp_path / "profile.json", WEB.replace("VERSION", "2"))
+    found = profiles.of_run(run).applications["web"]
+    assert {(each["tail"], each["last"]) for each in found} == {(tail, last)}
+    if head == 100:
+        assert {each["head"] for each in found[1:]} == {head}
+
+
+def test_a_server_closes_idle_connections_as_in_the_profile(tmp_path: Path) -> None:
+    served = SERVED | {"bytes_down": 900, "wire_down": 1100, "head": 1100, "kept": True, "idle": 2 * 10**9}
+    profiles.Profile("the test", {"web": [served] * 20}).write(tmp_path / "profile.json")
+    text = WEB.replace("VERSION", "1.1").replace('rate = "4 /s"', "arrivals = {kind = 'recorded', times = TIMES}")
+    times = "['0.1 s', '1.5 s', '4.5 s', '5.1 s']"
+    text = text.replace("TIMES", times) + '[[faults]]\nkind = "outage"\nlink = "mobile-0"\nat = "5 s"\nfor = "3 s"\n'
+    run = predict(tmp_path, tmp_path / "profile.json", text, duration="9 s")
+    found = requests(run).sort("request")
+    assert found["order"].to_list() == [0, 1, 0, 1]
+    assert found["status"].to_list() == ["ok", "ok", "ok", "lost"]
+    assert profiles.of_run(run).applications["web"][0]["idle"] == pytest.approx(2 * 10**9, rel=0.01)
+
+
 def test_only_the_first_requests_take_the_time_of_cold_programs(tmp_path: Path) -> None:
     served = SERVED | {"bytes_down": 900, "wire_down": 1100, "head": 1100, "kept": True}
     first = {"server": 30_000_000, "cold": 0, "generator": 20_000_000, "first": "endpoint-0"}
@@ -233,18 +260,20 @@ def test_only_the_first_requests_take_the_time_of_cold_programs(tmp_path: Path) 
 
 
 def test_requests_and_replies_that_come_at_once_wait_for_each_other_as_in_the_profile(tmp_path: Path) -> None:
-    def latency(each: tuple[int, int]) -> pl.DataFrame:
-        folder = tmp_path / str(each)
+    def latency(each: tuple[int, int], *, together: bool = False) -> pl.DataFrame:
+        folder = tmp_path / f"{each} {together}"
         folder.mkdir()
         served = SERVED | {"server": 200_000, "bytes_down": 20, "wire_down": 60, "head": 60, "kept": True}
-        profiles.Profile("the test", {"web": [served | {"each": each}] * 20}).write(folder / "profile.json")
+        served |= {"each": each, "together": together}
+        profiles.Profile("the test", {"web": [served] * 20}).write(folder / "profile.json")
         times = ["0.1 s", "0.6 s", "1.1 s", *["2 s"] * 20]
         text = WEB.replace("VERSION", "2").replace(
             'rate = "4 /s"', f"arrivals = {{kind = 'recorded', times = {times}}}"
         )
         run = predict(folder, folder / "profile.json", text)
-        found = profiles.of_run(run).applications["web"][0]["each"]
-        assert found == pytest.approx(each, abs=300_000)
+        sample = profiles.of_run(run).applications["web"][0]
+        assert sample["each"] == pytest.approx(each, abs=300_000)
+        assert sample["together"] is together
         return requests(run).sort("request")
 
     alone, server, endpoint = latency((0, 0)), latency((3_000_000, 0)), latency((0, 2_000_000))
@@ -252,6 +281,8 @@ def test_requests_and_replies_that_come_at_once_wait_for_each_other_as_in_the_pr
         assert found["latency_s"][0] == pytest.approx(alone["latency_s"][0], abs=2e-3)
     assert server["part_server"].max() == pytest.approx(0.057, abs=5e-3)
     assert endpoint["part_endpoint_receive"].max() == pytest.approx(0.038, abs=5e-3)
+    # A server that writes its replies when all are there.
+    assert latency((3_000_000, 0), together=True)["part_server"][3:].min() > 0.05  # type: ignore[operator]
     assert alone["part_server"].max() < 0.01  # type: ignore[operator]
 
 

@@ -48,7 +48,7 @@ pub struct Tcp {
     pub segment: u64,
     /// The least variable part of the retransmission timeout (Linux: `tcp_rto_min_us`).
     pub least_timeout: Duration,
-    /// The tick of the sender's clock, to which [`Tcp::expiry`] rounds its timers; zero: they are exact.
+    /// The tick of the kernel's clock, to which [`Tcp::expiry`] rounds its timers; zero: they are exact.
     pub tick: Duration,
 }
 
@@ -118,7 +118,7 @@ impl Socket {
             phase: Phase::Closed,
             opening: false,
             sender: Sender::new(tcp),
-            receiver: Receiver::new(tcp.segment, tcp.receive_window),
+            receiver: Receiver::new(tcp),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use cellbed_link::{Duration, Time};
 
+use super::Tcp;
 use super::ranges::Ranges;
 use super::round_trip::RoundTrip;
 use super::segment::{Acknowledgement, BLOCKS, Segment};
@@ -13,6 +14,8 @@ const LONGEST_DELAY: Duration = Duration::from_millis(200);
 /// Acknowledgements that Linux sends at once when data begins to flow (`TCP_MAX_QUICKACKS`), so that the sender's
 /// window opens sooner.
 const QUICK: u32 = 16;
+/// First assumption of a full segment's length (`TCP_MSS_DEFAULT`).
+const FULL: u64 = 536;
 /// First window that Linux offers with its usual first buffer of 128 KiB, half of which it expects to be overhead.
 const FIRST: u64 = 64 << 10;
 /// The room of such a buffer after full packets: seven eighths. With it, the first thirty or so segments
@@ -22,12 +25,16 @@ const FIRST_BOUND: u64 = 112 << 10;
 const FIRST_ROUND: u64 = 10;
 
 /// Acknowledges as Linux does: the first segments, those that open the window further and a short one at once, else
-/// every second full segment; a single one after 40 ms or the usual gap between segments. On an interactive connection,
-/// only every second full segment is acknowledged at once. Out-of-order segments are (RFC 5681 §4.2).
+/// every second segment; a single one after 40 ms or the usual gap between segments, at a tick of the clock. An
+/// interactive connection also delays the first short one. Out-of-order segments are acknowledged at once (RFC 5681
+/// §4.2).
 #[derive(Clone, Debug)]
 pub(super) struct Receiver {
-    /// Bytes of a full segment.
-    segment: u64,
+    tcp: Tcp,
+    /// Bytes of a full segment as far as is known, and whether a shorter one is not acknowledged (Linux: `rcv_mss`,
+    /// `ICSK_ACK_PUSHED`).
+    full: u64,
+    short: bool,
     window: ReceiveWindow,
     /// The window that the caller sets instead, and the end of the last one that was offered.
     room: Option<u64>,
@@ -57,11 +64,12 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    /// window: the largest.
-    pub fn new(segment: u64, window: u64) -> Self {
+    pub fn new(tcp: Tcp) -> Self {
         Self {
-            segment,
-            window: ReceiveWindow::new(window, segment),
+            tcp,
+            full: FULL.min(tcp.segment),
+            short: false,
+            window: ReceiveWindow::new(tcp.receive_window, tcp.segment),
             room: None,
             offered: 0,
             next: 0,
@@ -99,7 +107,7 @@ impl Receiver {
     /// has doubled (Linux: `tcp_cleanup_rbuf`).
     pub fn offer(&mut self, room: u64) {
         let left = self.offered.saturating_sub(self.next);
-        self.at_once |= room >= 2 * left && room >= left + 2 * self.segment;
+        self.at_once |= room >= 2 * left && room >= left + 2 * self.tcp.segment;
         self.room = Some(room);
     }
 
@@ -153,12 +161,17 @@ impl Receiver {
         self.early.forget_before(self.next);
         self.window
             .read(now, self.next, segment.acknowledgement.echo);
-        let quick = self.quick > 0 || segment.length < self.segment;
-        if (quick && !self.interactive) || self.next - self.acknowledged > self.segment {
+        self.full = self.full.max(segment.length.min(self.tcp.segment));
+        let short = segment.length < self.full;
+        let second = short && self.short;
+        self.short |= short;
+        let quick = self.quick > 0 || short;
+        if (quick && !self.interactive) || second || self.next - self.acknowledged > self.full {
             self.at_once = true;
         } else if self.delayed.is_none() {
             let most = round_trip.smoothed().unwrap_or(LONGEST_DELAY).max(DELAY);
-            self.delayed = Some(now + self.delay.min(most).min(LONGEST_DELAY));
+            let delay = self.delay.min(most).min(LONGEST_DELAY);
+            self.delayed = Some(self.tcp.expiry(now, delay));
         }
     }
 
@@ -195,6 +208,7 @@ impl Receiver {
             self.quick = self.quick.saturating_sub(1);
         }
         self.at_once = false;
+        self.short = false;
         self.delayed = None;
         self.acknowledged = self.next;
         let window = self.room.unwrap_or_else(|| self.window.offered());
@@ -304,6 +318,14 @@ mod tests {
     use super::super::segment::{Burst, SegmentKind};
     use super::*;
 
+    fn receiver() -> Receiver {
+        Receiver::new(Tcp {
+            segment: 1000,
+            receive_window: 60_000,
+            ..Tcp::default()
+        })
+    }
+
     fn data(start: u64, length: u64) -> Segment {
         Segment {
             kind: SegmentKind::Data,
@@ -323,21 +345,46 @@ mod tests {
 
     #[test]
     fn the_first_segments_are_acknowledged_at_once_then_every_second() {
-        let mut receiver = Receiver::new(1000, 60_000);
+        let mut receiver = receiver();
         for index in 0..16 {
             assert!(receive(&mut receiver, index, 1000 * index).is_some());
         }
         assert_eq!(receive(&mut receiver, 20, 16_000), None);
         assert_eq!(receive(&mut receiver, 21, 17_000).unwrap().upto, 18_000);
         assert_eq!(receive(&mut receiver, 22, 18_000), None);
-        assert_eq!(receiver.timer(), Some(Time::from_millis(62)));
-        receiver.tick(Time::from_millis(62));
+        // After 40 ms, at the next tick of 4 ms.
+        assert_eq!(receiver.timer(), Some(Time::from_millis(64)));
+        receiver.tick(Time::from_millis(64));
         assert!(receiver.is_due());
     }
 
     #[test]
+    fn an_interactive_connection_acknowledges_the_second_short_segment_at_once() {
+        let mut receiver = receiver();
+        let round_trip = RoundTrip::new(Duration::from_millis(200));
+        let mut short = |at_ms, start, length| {
+            let now = Time::from_millis(at_ms);
+            receiver.receive(now, &data(start, length), &round_trip);
+            let due = receiver.is_due();
+            if due {
+                receiver.acknowledgement();
+                receiver.answered(now);
+            }
+            due
+        };
+        assert!(short(0, 0, 100));
+        assert!(!short(1, 100, 100));
+        assert!(short(2, 200, 50));
+        assert!(!short(3, 250, 500));
+        // More than the 536 bytes of a full segment, until a longer one has come.
+        assert!(short(4, 750, 537));
+        assert!(!short(5, 1287, 537));
+        assert!(short(6, 1824, 10));
+    }
+
+    #[test]
     fn holes_are_told_with_the_latest_part_first() {
-        let mut receiver = Receiver::new(1000, 60_000);
+        let mut receiver = receiver();
         receive(&mut receiver, 0, 0);
         receive(&mut receiver, 0, 2000);
         let ack = receive(&mut receiver, 0, 4000).unwrap();

@@ -16,6 +16,7 @@ import h2.connection
 import h2.events
 import h2.settings
 import h11
+from hpack import NeverIndexedHeaderTuple
 
 from cellbed.runformat.spans import SERVICE
 from cellbed.workloads import lifecycle
@@ -61,6 +62,8 @@ _GRANTED = _WINDOW, _WINDOW, 100
 """Windows and streams where the profile has none."""
 _WRITING_NS = 20_000
 """Between two writes of a server."""
+_FRAME, _LEAST_HEADERS = 9, 15
+"""Of HTTP/2: bytes of a frame without content, and of a frame of headers, one of which fills it."""
 _AT_ONCE_NS = 1_000_000
 """From an acknowledgement at a server to the packet that it permits, at most."""
 _KEYS = "generator receive server services code bytes_up bytes_down wire_down head kept input"
@@ -196,6 +199,7 @@ class Server:
     def __init__(self, world: World, replies: Replies, record: IO[str]) -> None:
         self._world, self._replies, self._record = world, replies, record
         self._busy_ns, self._arrived = 0, itertools.count()
+        self._batch = [0, 0]  # of the last requests: when they came, and when all are processed
 
     def accepted(self, connection: Socket) -> Callable[[bytes], None]:
         """See :class:`~cellbed.workloads.virtual.world.Server`."""
@@ -221,7 +225,11 @@ class Server:
         each_ns = round(self._replies.draw.each[0] / connection.host.processors.speed)
         self._busy_ns = max(begin_ns, self._busy_ns + each_ns)
         end_ns = max(self._busy_ns, self._done(connection, work_ns))
-        self._world.at(end_ns, lambda: answer(sample))
+        if begin_ns > self._batch[0]:
+            self._batch = [begin_ns, 0]
+        (batch := self._batch)[1] = max(self._batch[1], end_ns)
+        together, reply = sample.get("together"), partial(answer, sample)
+        self._world.at(end_ns, lambda: self._world.at(batch[1] if together else end_ns, reply))
         endpoint, _, number = request.rpartition("/")
         stretched, at_ns = (end_ns - begin_ns) / max(1, work_ns), begin_ns
         for name, own_ns in sample["services"].items():
@@ -246,6 +254,11 @@ class Server:
     def _http1(self, connection: Socket, layer: Clear) -> Callable[[bytes], None]:
         protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 20)
         name = ""
+
+        def close(arrived: int) -> None:
+            if connection.transferred()[1] == arrived and not connection.closed:
+                self._world.end(connection)
+                connection.closed = True
 
         def received(data: bytes) -> None:
             nonlocal name
@@ -301,9 +314,11 @@ class Server:
             if not last:
                 return
             if protocol.our_state is h11.MUST_CLOSE:
-                connection.end()
+                self._world.end(connection)
             else:
                 protocol.start_next_cycle()
+                if (idle_ns := self._replies.draw.idle_ns) and connection.number is not None:
+                    self._world.at(self._world.now_ns + idle_ns, partial(close, connection.transferred()[1]))
 
         return received
 
@@ -344,11 +359,16 @@ class Server:
             nonlocal turn
             turn = sample.get("turn") or _TURN
             pieces = self._replies.pieces(sample)
-            headers = [(":status", str(sample["code"]))]
+            headers: list[Any] = [(":status", str(sample["code"]))]
             if is_grpc:
                 headers.append(("content-type", "application/grpc"))
             elif self._replies.stream is None:
                 headers.append(("content-length", str(sample["bytes_down"])))
+                ends_alone = sample.get("tail") == _FRAME
+                begins_alone = sample["head"] < min(_SEGMENT, sample["wire_down"] - _FRAME * ends_alone)
+                if begins_alone:
+                    headers.append(NeverIndexedHeaderTuple("x", "X" * (sample["head"] - _LEAST_HEADERS)))
+                pieces = [(_WRITING_NS * begins_alone, data) for _, data in pieces] + [(_WRITING_NS, b"")] * ends_alone
             protocol.send_headers(stream, headers, end_stream=not pieces and not is_grpc)
             if pieces or is_grpc:
                 bodies[stream] = bytearray()
@@ -439,7 +459,8 @@ def _samples(
     found = found.join(of_reply, on=["endpoint", "request"], how="left", maintain_order="left")
     nagle = "tls_downlink_end" not in found.columns and _waits(found, heads, log)
     of_server: dict[str, Any] = {"turn": _turn(requests), "nagle": nagle, "kept": kept}
-    of_server["each"] = [_each(known, *work) for work in _WORK]
+    each = [_each(known, *work) for work in _WORK]
+    of_server |= {"each": [taken for taken, _ in each], "together": each[0][1], "idle": _idle(requests, log)}
     if "most_streams" in found.columns:
         of_server["granted"] = found.select(pl.col("stream_window", "connection_window", "most_streams").max()).row(0)
     if nagle:  # what looks like pauses of the server is the wait for a probe in place of an acknowledgement
@@ -454,6 +475,19 @@ def _turn(requests: pl.DataFrame) -> int:
     known = requests.drop_nulls("turn").select("turn", "bytes_down").rows() if "turn" in requests.columns else []
     pieces: list[int] = sorted(turn for turn, size in known if turn < size)
     return pieces[len(pieces) // 2] if pieces else max([_TURN, *(turn for turn, _ in known)])
+
+
+def _idle(requests: pl.DataFrame, packets: Any) -> int | None:
+    """Return after how long without a request a server closes a connection, ns: the least time from its last reply to a
+    packet without payload (in a prediction, with one byte) that left before a request came, which was lost."""
+    import polars as pl
+
+    closed, found = pl.col("error").str.starts_with("the server closed the connection"), list[int]()
+    for port, came_ns in requests.filter(closed).select("local_port", "uplink_left_ns").drop_nulls().rows():
+        last_ns: Any = requests.filter(local_port=port)["downlink_completed_ns"].max() or came_ns
+        own = packets["arrived"][(packets["destination_port"] == port) & (packets["payload"] <= 1)]
+        found += (own[(own > last_ns + SECOND) & (own < came_ns)] - last_ns).tolist()
+    return min(found, default=None)
 
 
 def _waits(requests: pl.DataFrame, heads: Mapping[tuple[int, int], int], packets: Any) -> bool:
@@ -501,18 +535,20 @@ def _marked(requests: pl.DataFrame) -> pl.DataFrame:
     return requests.with_columns(_batch("uplink_left_ns", "server"), first=first, cold=cold)
 
 
-def _each(requests: pl.DataFrame, begin: str, end: str, node: str) -> int:
+def _each(requests: pl.DataFrame, begin: str, end: str, node: str) -> tuple[int, bool]:
     """Return what a node takes for each further one of requests that come to it at once, ns: the time until the last
-    one is done, beyond the median of single ones; 0 if there are few. begin, end: when it has one, and is done."""
+    one is done, beyond the median of single ones; 0 if there are few. Return as well whether all are done at once.
+    begin, end: when it has one, and is done."""
     import polars as pl
 
     warm = requests.filter(pl.col("cold").is_null()).drop_nulls([begin, end])
     found = warm.group_by(node, _batch(begin, node)).agg(
-        more=pl.len() - 1, span=pl.col(end).max() - pl.col(begin).max()
+        more=pl.len() - 1, first=pl.col(end).min() - pl.col(begin).max(), last=pl.col(end).max() - pl.col(begin).max()
     )
-    single = found.filter(more=0)["span"].median() or 0
-    count, taken = found.filter(pl.col("more") > 0).select(pl.col("more").sum(), (pl.col("span") - single).sum()).row(0)
-    return max(0, round(taken / count)) if count >= FEWEST else 0
+    single = found.filter(more=0)["last"].median() or 0
+    several = found.filter(pl.col("more") > 0)
+    count, waited, taken = several.select(pl.col("more").sum(), (pl.col("first", "last") - single).sum()).row(0)
+    return (round(taken / count), waited > 0.9 * taken) if count >= FEWEST and taken > 0 else (0, False)
 
 
 def _batch(begin: str, node: str) -> pl.Expr:
@@ -559,7 +595,7 @@ def _sample(
     parts |= {"cold": row["cold"]} if row["cold"] is not None else {}
     parts |= {"first": row["endpoint"]} if row["first"] else {}
     if row.get("last") is not None:
-        answer["last"] = row["last"]
+        answer |= {"last": row["last"], "tail": heads.get((row["local_port"], row["downlink_completed_ns"]))}
     if row.get("taken") is not None:
         request["taken"] = json.loads(row["taken"])
     if row.get("tls_downlink_end") is not None:

@@ -54,7 +54,7 @@ class _Server:
             if (found := exchange.received(data)) is not None:
                 head, size = found
                 connection.send(head + bytes(size))
-                connection.end()
+                connection.world.end(connection)
 
         return received
 

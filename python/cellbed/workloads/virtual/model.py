@@ -64,7 +64,8 @@ class Draw:
     It is one of the same input where there is one, else one of those of about the same size. Successive requests draw
     all samples, in random order, before the first one again, so that rare long times are as frequent as measured.
     Samples of cold programs are drawn for the first requests, and else only if there are few others. each: what a
-    server and an endpoint take for each further one of requests at once, ns.
+    server and an endpoint take for each further one of requests at once, ns. idle_ns: after how long without a request
+    a server closes a connection.
     """
 
     def __init__(self, samples: list[dict[str, Any]], seed: int) -> None:
@@ -73,6 +74,7 @@ class Draw:
         self._first = {sample["first"]: sample for sample in samples if "first" in sample}
         self._cold = [sample for sample in samples if "cold" in sample]
         self.each: Sequence[int] = samples[0].get("each", (0, 0))
+        self.idle_ns: int | None = samples[0].get("idle")
         self._orders: dict[str, list[int]] = {}
         self._of_input: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for sample in samples:

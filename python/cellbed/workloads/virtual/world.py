@@ -225,13 +225,6 @@ class Socket:
         del self.buffer[:size]
         return data
 
-    def end(self) -> None:
-        """Close it for the other end, with the last byte that was sent: a FIN needs no packet of its own."""
-        if self.number is None:
-            self.world.transmit(self, b"")
-        else:
-            self.world.ends.add(self.last)
-
     def use_nagle(self) -> None:
         """Hold back short packets behind others that are on their way."""
         if self.number is not None:
@@ -628,7 +621,8 @@ class World:
             elif kind == "datagram":
                 self._datagrams[label // _DATAGRAMS](label % _DATAGRAMS)
             elif label:
-                self._arrived(self._sockets[connection, at_client], self._data.pop(label), label in self.ends)
+                data = self._data.pop(label)
+                self._arrived(self._sockets[connection, at_client], data, label in self.ends or not data)
         self.current = None
 
     def transmit(self, sender: Socket, data: bytes) -> None:
@@ -649,11 +643,18 @@ class World:
             self.at(at_ns + _LOOPBACK_NS, lambda: self._arrived(peer, data, not data))
             return
         label, number = next(self._labels), sender.number
-        self._data[label], sender.last = data, label
+        self._data[label], sender.last, size = data, label, len(data) or 1  # a FIN takes a sequence number
         if at_ns <= self.now_ns:
-            self.network.write(number, sender.at_client, len(data), label)
+            self.network.write(number, sender.at_client, size, label)
         else:
-            self.at(at_ns, lambda: self.network.write(number, sender.at_client, len(data), label))
+            self.at(at_ns, lambda: self.network.write(number, sender.at_client, size, label))
+
+    def end(self, sender: Socket) -> None:
+        """Close a connection for the other end, with the last message that is under way or alone."""
+        if sender.last in self._data:
+            self.ends.add(sender.last)
+        else:
+            self.transmit(sender, b"")
 
     def _arrived(self, receiver: Socket, data: bytes, ended: bool) -> None:
         client = receiver if receiver.at_client else receiver.peer
@@ -775,17 +776,9 @@ class World:
             assert accepted is not None
             if accepted.host is not host or (idle and client.last > accepted.last) or accepted.closed:
                 continue
-            accepted.closed = True
             self._held.pop(accepted, None)
-            if accepted.last in self._data:
-                self.ends.add(accepted.last)
-                continue
-
-            def ended(client: Socket = client) -> None:
-                client.ended = True
-                client.on_event()
-
-            self.at(self.now_ns + (client.sending()[1] // 2 if client.number is not None else _LOOPBACK_NS), ended)
+            self.end(accepted)
+            accepted.closed = True
 
     def has_connections(self, service: Service, host: Host) -> bool:
         """Return whether a host has connections of a service."""
