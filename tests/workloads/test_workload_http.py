@@ -331,6 +331,17 @@ def test_a_reply_that_is_none_is_a_lost_request_with_a_reason(
         assert request["error"].startswith(reason)
 
 
+def test_a_request_that_waits_for_a_connection_does_not_get_one_that_the_server_has_ended(load: Load) -> None:
+    def serve(connection: socket.socket) -> None:
+        connection.recv(1 << 16)
+        time.sleep(0.1)  # meanwhile further requests are due
+        connection.sendall(b"HTTP/1.1 200 OK\r\n\r\ntext")
+
+    with _server(serve) as port:
+        requests = load(f"http://127.0.0.1:{port}/", connections=1, rate="30 /s")
+    assert [request["status"] for request in requests] == ["ok"] * 30
+
+
 def test_statuses_from_400_on_are_errors_and_redirects_are_replies(load: Load) -> None:
     replies = itertools.cycle([b"301 Moved\r\nLocation: /", b"503 Busy", b"299 Odd", b"799 Odder"])
 

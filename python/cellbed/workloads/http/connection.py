@@ -468,6 +468,7 @@ class Http1(Connection):
         if self._reply is None:  # the end of an idle connection, or a server that gives notice of it
             self.close()
             return
+        self.ending |= not data  # the end of the connection can be the end of a reply
         self._begin(self._reply)
         begun = self._reply.start is not None
         try:
