@@ -62,7 +62,7 @@ def greedy(folder: Path, source: str) -> tuple[int, list[str], str]:
     described = json.loads((only_folder(folder / "runs") / "run.json").read_text())
     assert described["status"] == "complete", done.stderr
     _, bases = cgroups.locate()
-    left = [str(path) for base in bases.values() for path in base.glob("run-*/edge-0") if "greedy" in words_in(path)]
+    left = [str(path) for base in bases.values() for path in base.glob("run-*/edge-0") if str(folder) in words_in(path)]
     return done.returncode, described["warnings"], " ".join(left)
 
 

@@ -241,7 +241,8 @@ def test_what_the_applications_lost_is_reported(run: Path) -> None:
         assert each["begin_s"] == at if on_time else each["begin_s"] >= at
     crash, _, pause, outage, restart, handover = (each["losses"][0] for each in summary["faults"])
     assert crash["during_lost"] + crash["during_late"] >= 10
-    assert crash["recovered_s"] > 0
+    # On a busy machine a time without late requests may not come before the next fault; then the run is disturbed.
+    assert (crash["recovered_s"] or 0) > 0 or summary["disturbances"]
     assert handover["during_late"] > 0
     # A pause that the machine begins or ends late can be too short to delay anything; then the run is disturbed.
     for late in [outage] + [pause] * all("pause" not in each for each in summary["disturbances"]):
