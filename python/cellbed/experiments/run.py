@@ -290,7 +290,7 @@ def _drive(
         migrations = Migrations(plan, bed, supervisor, balancing, journal, servers_of, names, faults.is_down)
         state.migrations = migrations.accounts
         chosen_tcp = stack.enter_context(contextlib.ExitStack())
-        stack.callback(_stop_programs, supervisor, state)
+        stack.callback(_stop_programs, supervisor, bed, state)
         policies = Policies(plan, migrations, raw, emulator.counters, supervisor.alarms, journal, state.warnings)
         stack.callback(policies.close)
         stack.callback(migrations.close)
@@ -626,7 +626,10 @@ def _stand(supervisor: Supervisor, watch: Callable[[], None]) -> NoReturn:
         supervisor.wait(lambda: False, time.monotonic_ns() + 3600 * 10**9, tick)
 
 
-def _stop_programs(supervisor: Supervisor, state: RunState) -> None:
+def _stop_programs(supervisor: Supervisor, bed: Testbed, state: RunState) -> None:
+    for node in bed.nodes.values():
+        if isinstance(node.group, cgroups.Group):
+            node.group.lift_cpu_limit()
     supervisor.stop()
     state.warnings += supervisor.problems
     for program in supervisor.programs:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cellbed.support.prctl import die_with_parent
+from cellbed.support.processes import environments
 from cellbed.support.temporary import temporary_folder
 
 _MEMORY = 4 << 30
@@ -72,17 +73,12 @@ def run_bounded(
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             if not ended:
-                _kill_marked(f"TMPDIR={folder}".encode())
+                for each, variables in environments():
+                    if f"TMPDIR={folder}".encode() in variables:
+                        with contextlib.suppress(OSError):
+                            os.kill(int(each.name), signal.SIGKILL)
         if not ended:
             raise subprocess.TimeoutExpired(command, timeout_s)
         output.seek(0)
         errors.seek(0)
         return subprocess.CompletedProcess(command, process.returncode, output.read(), errors.read())
-
-
-def _kill_marked(mark: bytes) -> None:
-    """Kill the processes whose environment has a variable."""
-    for environment in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):
-            if mark in environment.read_bytes().split(b"\0"):
-                os.kill(int(environment.parent.name), signal.SIGKILL)

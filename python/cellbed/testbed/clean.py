@@ -16,6 +16,7 @@ from cellbed.archive.unfinished import sweep_cache
 from cellbed.runformat import folder
 from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
+from cellbed.support.processes import environments
 from cellbed.support.temporary import hold, remove_tree, sweep_temporary
 from cellbed.testbed.machine import cgroups
 from cellbed.testbed.machine.privilege import COMPILED_HELPER, NETWORK_HELPER, is_granted
@@ -56,6 +57,9 @@ def close(record: Record) -> None:
 
 
 def _clean_record(record: Record) -> list[str]:
+    for path in record.cgroups:
+        if cgroups.is_group(Path(path)):
+            cgroups.lift_cpu_limits(Path(path))
     steps: tuple[Callable[[Record], list[str]], ...] = (
         _end_processes,
         _remove_groups,
@@ -131,13 +135,12 @@ def kill_marked(identifier: str) -> int:
     killed: set[int] = set()
     # Twice: a process may have been forking while the first pass went by.
     for _ in range(2):
-        for path in Path("/proc").glob("[0-9]*/environ"):
-            process = int(path.parent.name)
+        for path, variables in environments(identifier):
+            process = int(path.name)
             if process == os.getpid():
                 continue
             with contextlib.suppress(OSError):
-                marked = mark in path.read_bytes().split(b"\0")
-                if marked or _lives_in(path.parent, f"cellbed-{identifier}"):
+                if mark in variables or _lives_in(path, f"cellbed-{identifier}"):
                     os.kill(process, signal.SIGKILL)
                     killed.add(process)
         if not killed:

@@ -146,6 +146,11 @@ class Group:
             oom_kills=_pairs(self.folders["memory"] / "memory.oom_control").get("oom_kill"),
         )
 
+    def lift_cpu_limit(self) -> None:
+        """Let the node's processes use all processors, so that they end soon even if there are thousands."""
+        for folder in self._unique():
+            lift_cpu_limits(folder)
+
     def remove(self) -> None:
         """Kill the node's processes and remove the group."""
         for folder in self._unique():
@@ -287,6 +292,7 @@ def remove(folder: Path) -> None:
     """
     if not folder.is_dir():
         return
+    lift_cpu_limits(folder)
     # Deepest first. Walked once and before the first kill: systemd removes a scope as soon as its last process died.
     paths = [Path(path) for path, _, _ in os.walk(folder, topdown=False)]
     for path in paths:
@@ -304,6 +310,16 @@ def remove(folder: Path) -> None:
                 if error.errno != errno.EBUSY:
                     break
                 time.sleep(0.01)
+
+
+def lift_cpu_limits(folder: Path) -> None:
+    """Lift the limits of processor time of a control group folder and its children: at its limit a process that was
+    killed may take minutes to end."""
+    for path, _, names in os.walk(folder):
+        for name, unlimited in (("cpu.max", "max"), ("cpu.cfs_quota_us", "-1")):
+            if name in names:
+                with contextlib.suppress(OSError):
+                    _write(Path(path, name), unlimited)
 
 
 def _kill(folder: Path) -> None:
