@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import importlib
 import keyword
+from importlib.metadata import entry_points
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+from cellbed.support.errors import CellbedError
+
+SIBLINGS: dict[str, str] = {}
+"""The verbs of other distributions, with the extra of cellbed that installs each one's. They are entry points of the
+group ``cellbed.verbs``: name of the verb, module."""
 
 
 def group(package: str, verbs: dict[str, str]) -> type[TyperGroup]:
@@ -15,7 +22,7 @@ def group(package: str, verbs: dict[str, str]) -> type[TyperGroup]:
 
     verbs: names, in the order in which they are listed, and the first line of each one's help. The verb ``some-thing``
     is the function ``some_thing`` of the module ``some_thing``, or the Typer application called ``app`` there; the verb
-    ``import`` those of ``import_``.
+    ``import`` those of ``import_``. The module of a verb in SIBLINGS is an entry point.
     """
 
     class Verbs(TyperGroup):
@@ -45,7 +52,13 @@ class Verb(TyperCommand):
 def _load(package: str, verb: str) -> Any:
     """Return the command of a verb, its module imported."""
     word = verb.replace("-", "_") + "_" * keyword.iskeyword(verb)
-    module = importlib.import_module(f"{package}.{word}")
+    if (extra := SIBLINGS.get(verb)) is not None:
+        found = next(iter(entry_points(group="cellbed.verbs", name=verb)), None)
+        if found is None:
+            raise CellbedError(f"cellbed {verb} is not installed; install it with: pip install 'cellbed[{extra}]'")
+        module = found.load()
+    else:
+        module = importlib.import_module(f"{package}.{word}")
     group: Any = getattr(module, "app", None)
     if group is not None:
         command = typer.main.get_command(group)
