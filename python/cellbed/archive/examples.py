@@ -69,9 +69,8 @@ class Example:
         return stamps
 
 
-_THESIS = (
-    "Mishchenko, Network Simulation for AI in the Digital Continuum, bachelor thesis, Vrije Universiteit Amsterdam, "
-    "2025, section 5.3: "
+_MISHCHENKO = (
+    "Mishchenko, Network Simulation for AI in the Digital Continuum, Vrije Universiteit Amsterdam, 2025, section 5.3: "
 )
 
 MODELS: dict[str, Example] = {
@@ -88,7 +87,7 @@ MODELS: dict[str, Example] = {
             escape_rate=8.0,
             placed_outage=(30.0, 1.2),
             seed=1,
-            source=_THESIS + "LTE uplink largely 10 Mbit/s to 20 Mbit/s",
+            source=_MISHCHENKO + "LTE uplink largely 10 Mbit/s to 20 Mbit/s",
         ),
         Example(
             name="lte-suburban.down",
@@ -101,7 +100,7 @@ MODELS: dict[str, Example] = {
             escape_rate=8.0,
             placed_outage=None,
             seed=2,
-            source=_THESIS + "LTE downlink up to 80 Mbit/s",
+            source=_MISHCHENKO + "LTE downlink up to 80 Mbit/s",
         ),
         Example(
             name="5g-midband.up",
@@ -114,7 +113,7 @@ MODELS: dict[str, Example] = {
             escape_rate=8.0,
             placed_outage=None,
             seed=5,
-            source=_THESIS + "5G uplink up to 75 Mbit/s",
+            source=_MISHCHENKO + "5G uplink up to 75 Mbit/s",
         ),
         Example(
             name="5g-midband.down",
@@ -127,7 +126,7 @@ MODELS: dict[str, Example] = {
             escape_rate=10.0,
             placed_outage=None,
             seed=4,
-            source=_THESIS + "5G downlink up to 200 Mbit/s",
+            source=_MISHCHENKO + "5G downlink up to 200 Mbit/s",
         ),
     )
 }

@@ -176,10 +176,9 @@ def holm(ps: Sequence[float]) -> list[float]:
 def repetitions_needed(pilot: ArrayLike, half_width: float) -> int | None:
     """Return the repetitions beyond those of `pilot` that a 95 % interval of the mean of this half-width needs.
 
-    Stein's two-stage procedure ("A Two-Sample Test for a Linear Hypothesis Whose Power is Independent of the Variance",
-    Annals of Mathematical Statistics 16, 1945): (t·s / half_width)² in all, with t and s of the pilot, so a small pilot
-    is careful. None for a pilot with fewer than three values or some that are not finite. Raises ValueError unless
-    half_width is above 0.
+    Stein's two-stage procedure (Annals of Mathematical Statistics 16, 1945, pp. 243–258): (t·s / half_width)² in all,
+    with t and s of the pilot, so a small pilot is careful. None for a pilot with fewer than three values or some that
+    are not finite. Raises ValueError unless half_width is above 0.
     """
     if not half_width > 0:
         raise ValueError(f"a half-width must be above 0, not {half_width}")

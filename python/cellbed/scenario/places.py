@@ -1,12 +1,12 @@
 """Places behind the core network: their distance from the tower, as one number and as a distribution.
 
 The published figures are round-trip times (G. Mishchenko, "Network Simulation for AI in the Digital Continuum",
-bachelor thesis, Vrije Universiteit Amsterdam, 2025, Table 5.2). The thesis takes the core as symmetric and halves
-them (§5.1), and so do we: **a place's one-way delay is half of its published round-trip time**, so that a name means
-the table has ("~1 ms", "~10 ms", "~20 ms", "~80 ms"). A public configuration of these four locations has other values
-(0, 3.125, 7.5 and 45 ms one way). To use them, write the delay itself, as in ``cloud = "3.125 ms"``.
+Vrije Universiteit Amsterdam, 2025, Table 5.2). Mishchenko takes the core as symmetric and halves them (§5.1), and so do
+we: **a place's one-way delay is half of its published round-trip time**, so that a name means what the table has
+("~1 ms", "~10 ms", "~20 ms", "~80 ms"). A public configuration of these four locations has other values (0, 3.125, 7.5
+and 45 ms one way). To use them, write the delay itself, as in ``cloud = "3.125 ms"``.
 
-Of the distributions around them the thesis has pictures (Figure 5.5) and words (§5.3): little jitter, a long right
+Of the distributions around them the publication has pictures (Figure 5.5) and words (§5.3): little jitter, a long right
 tail, round trips that are slightly slower in peak hours, and for eu-west-3 two modes, taken for two routes. A
 `RoundTrips` has that shape around the published time. **Its widths are chosen by cellbed and published nowhere**: it is
 synthetic. Records of a real place replay in its stead (docs/how-to/round-trips.md).
@@ -34,7 +34,7 @@ _MS = 1_000_000
 Hours = Literal["off-peak", "peak"]
 
 PEAK = 2.0
-"""How much longer queues are in peak hours. Chosen: "a slight difference" (thesis, §5.3)."""
+"""How much longer queues are in peak hours. Chosen: "a slight difference" (Mishchenko, §5.3)."""
 HOLD = 100 * _MS
 """Nanoseconds for which a round-trip time holds, in runs of up to an hour. Chosen."""
 _MOST = 36_000

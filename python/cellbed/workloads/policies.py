@@ -42,8 +42,9 @@ class _Thinning:
 class Halve:
     """Half of the rate while the latency is above a threshold.
 
-    As "Congestion control", listing 2 in §6.6 of the thesis that cellbed follows: ``sending_rate = frequency / 2`` if
-    ``latency > 500 ms``, else ``frequency``, by sending every second photograph. The rate is not halved repeatedly.
+    As "Congestion control", listing 2 in §6.6 of Mishchenko, "Network Simulation for AI in the Digital Continuum",
+    2025: ``sending_rate = frequency / 2`` if ``latency > 500 ms``, else ``frequency``, by sending every second
+    photograph. The rate is not halved repeatedly.
     """
 
     def __init__(self, above_ns: int) -> None:

@@ -10,10 +10,7 @@ from typing import Final
 from cellbed.archive.generation.model import SLOT_LTE, SLOT_MIDBAND, Model, each_way
 from cellbed.archive.generation.wander import Wander
 
-CITATION: Final = (
-    "Mishchenko, Network Simulation for AI in the Digital Continuum, bachelor thesis, Vrije Universiteit Amsterdam, "
-    "2025"
-)
+CITATION: Final = "Mishchenko, Network Simulation for AI in the Digital Continuum, Vrije Universiteit Amsterdam, 2025"
 _PLACE = {"place": "the Netherlands, 230 m from the tower", "operator": "after KPN", "mobility": "stationary"}
 _CITED = (
     "Published: the ranges. Ours: means, deviations, time constants, outages, and that the directions are independent. "

@@ -1,4 +1,4 @@
-"""The recordings that come with Mahimahi, and the 5G recordings of the thesis, which are of the same format."""
+"""The recordings that come with Mahimahi, and KPN's 5G recordings, which are of the same format."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ MAHIMAHI = Source(
     remote=git_files("ravinet/mahimahi", _COMMIT, published("mahimahi"), "traces/"),
 )
 
-_THESIS = "f3ab5a5eb8623f7d96cc48067e77fbab249c7410"
+_CONTINUUM = "f3ab5a5eb8623f7d96cc48067e77fbab249c7410"
 _SETTINGS = {
     "KPN_5G": ("kpn-5g", "5g", None),
     "KPN_5G_low_band": ("kpn-5g-window", "5g", "window"),
     "KPN_4G": ("kpn-lte", "4g", None),
 }
-"""Of each preset of the thesis (appendix A.5) the files that the testbed's code names for it."""
+"""Of each preset of the publication (appendix A.5) the files that the testbed's code names for it."""
 
 
 def _kpn(folder: Path) -> Iterator[Recording]:
@@ -95,8 +95,8 @@ def _kpn(folder: Path) -> Iterator[Recording]:
             source=KPN.page,
             citation=KPN.citation,
             note=(
-                "The thesis (table 5.1) dates its recordings 17 June and traces of up to 120 s; the repository has "
-                "this file since 8 June 2025 and it is longer, so it need not be the one that was evaluated."
+                "The publication (table 5.1) dates its recordings 17 June and traces of up to 120 s; the repository "
+                "has this file since 8 June 2025 and it is longer, so it need not be the one that was evaluated."
                 if stem == "KPN_5G"
                 else None
             ),
@@ -106,8 +106,8 @@ def _kpn(folder: Path) -> Iterator[Recording]:
 
 KPN = Source(
     name="kpn",
-    title="KPN's 5G in Amsterdam, of the thesis that cellbed began with",
-    page=f"https://github.com/atlarge-research/continuum/tree/{_THESIS}/mahimahi/traces",
+    title="KPN's 5G in Amsterdam (Mishchenko, 2025)",
+    page=f"https://github.com/atlarge-research/continuum/tree/{_CONTINUUM}/mahimahi/traces",
     licence="not stated",
     terms=(
         "The repository is under the MIT licence, the copy of Mahimahi around the recordings under GPL-3.0; of them "
@@ -115,7 +115,7 @@ KPN = Source(
     ),
     citation=(
         "G. Mishchenko. Network Simulation for AI in the Digital Continuum. "
-        "Bachelor thesis, Vrije Universiteit Amsterdam, 2025, chapter 5"
+        "Vrije Universiteit Amsterdam, 2025, chapter 5"
     ),
     layout=(
         "KPN_5G.up and .down (no obstacle), KPN_5G_low_band.up and .down (behind a window), KPN_4G.up and .down, each "
@@ -125,12 +125,12 @@ KPN = Source(
     convert=_kpn,
     doubt=(
         "Only KPN_5G.up and .down have a public address that is known. The LTE recording and that behind a window are "
-        "on Google Drive according to the thesis, whose text does not have the link: get them from the authors and "
-        "give the files, under their names, to --from."
+        "on Google Drive according to the publication, whose text does not have the link: get them from the authors "
+        "and give the files, under their names, to --from."
     ),
     remote=git_files(
         "atlarge-research/continuum",
-        _THESIS,
+        _CONTINUUM,
         {
             "KPN_5G.down": "2c65bb67f64e5852d4d497b1b6c9396c97b76f39",
             "KPN_5G.up": "683824c8790ca6c108a6eef5d4540d045e736125",

@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 def kpss(values: Floats) -> float:
     """Return the statistic η_μ of Kwiatkowski, Phillips, Schmidt and Shin, Journal of Econometrics 54 (1992), eq. 13.
 
-    Its null hypothesis is a constant level. The long-run variance is Newey and West's with the Bartlett window of
+    It tests for a constant level. The long-run variance is Newey and West's with the Bartlett window of
     l12 = 12 (T/100)^¼ lags, which, by the paper (§4), keeps the size under autocorrelation. Of a constant
     it is 0.
     """
