@@ -19,6 +19,7 @@ pin() { # pin NAME REQUIREMENTS OPTION...: the file requirements/NAME.txt, one l
 networks="mediapipe==0.10.14; python_version < '3.13'
 rapidocr-onnxruntime==1.4.4; python_version < '3.13'"
 pin test "maturin
+poetry-core
 $networks" pyproject.toml --extra dev
 pin demo maturin pyproject.toml --constraints requirements/test.txt
 pin quic aioquic --constraints requirements/test.txt

@@ -3,10 +3,12 @@
 # libraries in JavaScript, and what an ordinary user needs to be allowed. Asks nothing; safe to run again.
 #
 #   scripts/setup.sh demo     what `make demo` needs
-#   scripts/setup.sh test     the same and what the tests need
+#   scripts/setup.sh test     the same, the siblings of the core, and what the tests need
 set -euo pipefail
 cd "$(dirname "$0")/.."
 purpose=${1:-demo}
+parts=(.)
+if [ "$purpose" = test ]; then parts+=(papers); fi
 venv=.venv
 
 say() { printf '%s\n' "$*" >&2; }
@@ -123,11 +125,13 @@ install_pinned() { # install_pinned NAME: the packages of requirements/NAME.txt,
 }
 # What is edited while this compiles is compiled by the next run: stamps have the state of the begin.
 touch "$venv/.compiling"
-wanted=$(cat pyproject.toml "requirements/$purpose.txt" | sha256sum)
+wanted=$(cat "${parts[@]/%//pyproject.toml}" "requirements/$purpose.txt" | sha256sum)
 if [ "$(cat "$venv/.installed-$purpose" 2>/dev/null)" != "$wanted" ]; then
     say "installing Python packages and compiling; this takes a few minutes the first time"
     install_pinned "$purpose"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+    for part in "${parts[@]}"; do
+        "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e "$part"
+    done
     printf '%s\n' "$wanted" > "$venv/.installed-$purpose"
 else
     newest=$(find crates Cargo.toml Cargo.lock \( -name target -prune \) -o \

@@ -266,11 +266,16 @@ OWN = {
 }
 
 
+def _sources() -> Iterator[tuple[str, str]]:
+    """Path in its package and text of each module, of siblings too."""
+    for package in (Path(cellbed_package.__file__).parent, Path(__file__).parents[2] / "papers/python/cellbed_papers"):
+        for path in package.rglob("*.py"):
+            yield str(path.relative_to(package)), path.read_text()
+
+
 def test_files_of_others_are_opened_by_one_module() -> None:
-    package = Path(cellbed_package.__file__).parent
     found: dict[str, list[str]] = {}
-    for path in package.rglob("*.py"):
-        name, text = str(path.relative_to(package)), path.read_text()
+    for name, text in _sources():
         for call in (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)):
             called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
             if called not in READERS | OPENERS:
@@ -287,13 +292,8 @@ def test_files_of_others_are_opened_by_one_module() -> None:
 
 
 def test_only_modules_that_draw_write_past_the_escaping_streams() -> None:
-    package = Path(cellbed_package.__file__).parent
     drawing = ("x1b", "rich_proxied_file", 'draw(f"', "drawn.write")
-    found = {
-        str(path.relative_to(package))
-        for path in package.rglob("*.py")
-        if any(mark in path.read_text().replace("\\\\x1b", "x1b") for mark in drawing)
-    }
+    found = {name for name, text in _sources() if any(mark in text.replace("\\\\x1b", "x1b") for mark in drawing)}
     assert found == {
         *("cli/logs.py", "cli/progress.py", "measure/meter.py"),
         *("support/standard_streams.py", "support/status_line.py"),

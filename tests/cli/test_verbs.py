@@ -1,11 +1,14 @@
 """The command line answers a verb that does not exist by the one that was meant; all verbs have one form."""
 
 from collections.abc import Iterator
+from importlib.metadata import entry_points
 from typing import Any
 
 import pytest
 import typer
 
+from cellbed import CellbedError
+from cellbed.cli import verbs
 from cellbed.cli.main import app
 from in_process import cellbed
 
@@ -25,6 +28,15 @@ def test_a_verb_that_does_not_exist_is_answered_by_the_nearest(words: list[str],
     assert answer in done.stderr
 
 
+def test_a_verb_of_a_sibling_that_is_not_installed_is_one_error_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(verbs.SIBLINGS, "doctor", "clinic")
+    done = cellbed("doctor", "--help")
+    assert (done.returncode, done.stdout) == (CellbedError.exit_code, "")
+    assert done.stderr == "error: cellbed doctor is not installed; install it with: pip install 'cellbed[clinic]'\n"
+
+
 def commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
     """Every command that does something, by its words."""
     inner = getattr(command, "list_commands", None)
@@ -32,7 +44,8 @@ def commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, A
         yield " ".join(words), command
         return
     context = typer.Context(command, info_name="cellbed")
-    for name in inner(context):
+    missing = {*verbs.SIBLINGS} - {*entry_points(group="cellbed.verbs").names} if not words else ()
+    for name in (each for each in inner(context) if each not in missing):
         yield from commands(command.resolve_command(context, [name])[1], (*words, name))
 
 

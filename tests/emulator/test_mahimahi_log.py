@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mahimahi_lines import original_lines
 
 from cellbed._core import parse_trace
 from cellbed.link import Link
 from cellbed.measure.packetlog.mahimahi import MS, Opportunities
 from cellbed.measure.packets import RECORD
+from mahimahi_lines import original_lines
 
 INFINITE = {"kind": "infinite"}
 

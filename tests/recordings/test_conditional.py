@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from cellbed import Link
-from cellbed.experiments.evaluation.network import reference
 from cellbed.path import Path as Simulated
 from cellbed.recordings import Fixed, Recording, RecordingError
 from cellbed.recordings.conditional import conditional_plan, derive, model_text
@@ -24,8 +23,9 @@ SECONDS = 40
 
 
 def devices(seed: int = 5) -> tuple[Link, Link]:
-    network = reference("midband-good", seed)
-    return Link.of_stages(network.uplink), Link.of_stages(network.downlink)
+    radio = {"kind": "radio", "profile": "midband-good", "seed": seed, "device": 0, "offset_ns": 0}
+    uplink, downlink = (Link.of_stages([radio | {"way": way}]) for way in WAYS)
+    return uplink, downlink
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """The documentation's links lead somewhere."""
 
+import os
 import re
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import pytest
 from cellbed.scenario import load
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+GLOBS = ("*.md", "docs/**/*.md", "papers/*.md", "papers/docs/*.md")
+PAGES = sorted(page for glob in GLOBS for page in ROOT.glob(glob))
 
 
 def anchors(page: Path) -> set[str]:
@@ -39,7 +41,7 @@ def test_links_of_a_page_lead_to_files_and_headings(page: Path) -> None:
 def test_every_page_is_in_the_index() -> None:
     index = (ROOT / "docs" / "README.md").read_text()
     folder = ROOT / "docs"
-    pages = {str(page.relative_to(folder)) for page in folder.glob("**/*.md")} - {"README.md"}
+    pages = {os.path.relpath(page, folder) for page in PAGES if "docs" in page.parts} - {"README.md"}
     assert {page for page in pages if f"({page})" not in index} == set()
 
 

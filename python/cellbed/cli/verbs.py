@@ -12,7 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from cellbed.support.errors import CellbedError
 
-SIBLINGS: dict[str, str] = {}
+SIBLINGS = {"reproduce": "papers", "evaluate": "papers"}
 """The verbs of other distributions, with the extra of cellbed that installs each one's. They are entry points of the
 group ``cellbed.verbs``: name of the verb, module."""
 

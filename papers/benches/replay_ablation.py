@@ -1,0 +1,321 @@
+"""What each ingredient of the conditional replay is worth, beside saturation alone and CellReplay's method.
+
+All in virtual time. Each profile of the reference network is recorded for each seed, by the plan of each method, and
+replayed by every method and by the conditional one without one of its ingredients. Round trips, trains, downloads and
+pages then run over reference and replays for the length of the recording. Errors are those of the means over all seeds,
+of round trips those of the median and of the 95th percentile. With ``--readings`` it is CellReplay's method instead, by
+its readings where the paper leaves open which is meant.
+
+    python papers/benches/replay_ablation.py [--profiles NAME,…] [--seeds N] [--seconds N] [--variants NAME,…] [--json]
+    python papers/benches/replay_ablation.py --readings [--profiles NAME,…] [--seeds N] [--seconds N] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import random
+import tempfile
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path as Folder
+from typing import Any, get_args
+
+import numpy as np
+
+from cellbed.experiments.calibration import calibrate_virtually
+from cellbed.path import Path
+from cellbed.recordings import Recording, TrainPlan, read_recording
+from cellbed.recordings.conditional import conditional_plan, derive
+from cellbed.recordings.drift import Drift
+from cellbed.scenario.radio import PROFILES
+from cellbed.support.ways import Way
+from cellbed.workloads.web.pages import pages
+from cellbed_papers.evaluation.applications import Protocol, load, objects
+from cellbed_papers.evaluation.methods import METHODS, Method
+from cellbed_papers.evaluation.network import HEAVY_DEVICE, LIGHT_DEVICE, Network, record, reference
+
+Model = dict[str, Any]
+Samples = dict[tuple[str, str], list[float]]
+"""By application and what of it: ms."""
+
+SECOND = 1_000_000_000
+LENGTHS = (1, 10, 25, 50, 75, 100, 150, 200, 250, 300, 400, 500)
+SIZES = (1_000, 10_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 5_000_000, 10_000_000)
+TURNS = 3
+"""How often each application runs from the recording's start to its end, in another order each time."""
+COLD_NS = (20_000_000, 110_000_000)
+
+
+def whole(model: Model) -> None:
+    """Nothing is taken away."""
+
+
+def one_state(model: Model) -> None:
+    """The delays of a cold link after every idleness."""
+    low, high = COLD_NS
+    state = next((each for each in model["states"] if low < each["idle_ns"] < high), model["states"][0])
+    model["states"] = [{**state, "idle_ns": 0}]
+
+
+def means(model: Model) -> None:
+    """The mean of each state instead of drawn delays."""
+    for size in (size for state in model["states"] for size in state["sizes"]):
+        mean = round(float(np.mean([over for _, over in size["samples_ns"]])))
+        size["samples_ns"] = [(time, mean) for time, _ in size["samples_ns"]]
+        size["usual_ns"] = mean
+
+
+def one_size(model: Model) -> None:
+    """The delays of large packets for all."""
+    model["floor"] = model["floor"][-1:]
+    for state in model["states"]:
+        state["compensation"], state["sizes"] = state["compensation"][-1:], state["sizes"][-1:]
+
+
+def blocking(model: Model) -> None:
+    """Packets that are sent again hold up those behind them."""
+    for size in (size for state in model["states"] for size in state["sizes"]):
+        size["usual_ns"] = max(over for _, over in size["samples_ns"])
+
+
+def one_length(model: Model) -> None:
+    """Trains of one length, as the paper has them."""
+    middle = len(model["trains"]) // 2
+    model["trains"] = model["trains"][middle : middle + 1]
+    model["warm_up"]["curves"] = model["warm_up"]["curves"][middle : middle + 1]
+
+
+def no_trains(model: Model) -> None:
+    """The warm-up's shares alone."""
+    model["trains"] = []
+
+
+def no_warm_up(model: Model) -> None:
+    """Everything that saturation got behind each train."""
+    model["warm_up"]["curves"] = []
+
+
+def saturated(model: Model) -> None:
+    """Everything that saturation got behind each first packet."""
+    no_trains(model)
+    no_warm_up(model)
+
+
+VARIANTS: dict[str, Callable[[Model], None]] = {
+    "conditional": whole,
+    "one state of idleness": one_state,
+    "mean delays": means,
+    "one packet size": one_size,
+    "who is sent again blocks": blocking,
+    "trains of one length": one_length,
+    "no trains": no_trains,
+    "no warm-up": no_warm_up,
+    "neither": saturated,
+    "trend of medians over 1 s": whole,
+    "trains into each other": whole,
+}
+
+
+READINGS: dict[str, dict[str, str]] = {
+    f"{idle_at}, {anchor}": {"idle_at": idle_at, "anchor": anchor}
+    for anchor in ("base-delay", "first-packet")
+    for idle_at in ("link", "queue")
+}
+"""Where F is counted, and from when on light opportunities count; the last one is that of the authors' tool."""
+
+
+def read(reading: dict[str, str]) -> Method:
+    """CellReplay's method by one of its readings."""
+    method = METHODS["cellreplay"]
+
+    def direction(recording: Recording, way: Way, folder: Folder) -> list[dict[str, Any]]:
+        stages = method.direction(recording, way, folder)
+        return [{**stage, **reading} for stage in stages]
+
+    return replace(method, direction=direction)
+
+
+def variant(name: str) -> Method:
+    """A method by its name, one of its readings, or ours as a variant."""
+    if name in READINGS:
+        return read(READINGS[name])
+    return varied(name) if name in VARIANTS else METHODS[name]
+
+
+def crowded_plan() -> TrainPlan:
+    """Trains that the next ones run into: of 25 packets after 20 ms, of 400 after 240 ms."""
+    plan = conditional_plan()
+    shorter = {25: 20_000_000, 400: 240_000_000}
+    first = {length: [each.down for each in plan.rotation].index(length) for length in shorter}
+    rotation = [
+        each.model_copy(update={"gap_ns": shorter[each.down]}) if number in first.values() else each
+        for number, each in enumerate(plan.rotation)
+    ]
+    return plan.model_copy(update={"rotation": tuple(rotation)})
+
+
+DRIFTS = {"trend of medians over 1 s": Drift(quantile=0.5, widths=(SECOND,))}
+"""Variants in how the trend of the delays is found."""
+PLANS = {"trains into each other": crowded_plan()}
+"""Variants in the trains of the recording."""
+
+
+def varied(name: str) -> Method:
+    """The conditional method as a variant."""
+    method, change = METHODS["conditional"], VARIANTS[name]
+    if name in PLANS:
+        method = replace(method, plan=lambda *_: PLANS[name])
+
+    def direction(recording: Recording, way: Way, folder: Folder) -> list[dict[str, Any]]:
+        stages = method.direction(recording, way, folder)
+        model = deepcopy(derive(recording, way, DRIFTS.get(name, Drift())))
+        change(model)
+        Folder(stages[0]["model"]).write_text(json.dumps(model))
+        return stages
+
+    return replace(method, direction=direction)
+
+
+def measured(network: Network, seconds: int, seed: int) -> Samples:
+    """What the applications take on a network until its recording ends."""
+    path = Path(*network.links())
+    end, found = (seconds - 8) * SECOND, Samples()
+    trips = path.copy().round_trips(SECOND, count=(seconds - 2) * 20, interval=50_037_000)
+    found["round trips", ""] = (trips.taken[trips.answered] / 1e6).tolist()
+    for turn in range(TURNS):
+        chances = [random.Random(TURNS * seed + turn) for _ in range(3)]
+        runs = (
+            trains(path.copy(), end, chances[0]),
+            downloads(path.copy(), end, chances[1]),
+            loads(network, end, chances[2]),
+        )
+        for kind, what, taken in itertools.chain(*runs):
+            found.setdefault((kind, what), []).append(taken / 1e6)
+    return found
+
+
+def trains(path: Path, end: int, chance: random.Random) -> Iterator[tuple[str, str, int]]:
+    """Trains of every length in turn, 100 ms after the one before."""
+    while path.now < end:
+        for length in chance.sample(LENGTHS, len(LENGTHS)):
+            at = path.now + round(chance.uniform(0.1, 0.11) * SECOND)
+            done = path.trains(at, lengths=[length], packet=1400, acknowledgement=100, until=at + 60 * SECOND)
+            yield "trains", str(length), int(done.completion[0])
+
+
+def downloads(path: Path, end: int, chance: random.Random) -> Iterator[tuple[str, str, int]]:
+    """Files of every size in random order, with pauses."""
+    while path.now < end:
+        for size in chance.sample(SIZES, len(SIZES)):
+            at = path.now + round(chance.uniform(0.2, 1) * SECOND)
+            done = path.downloads(at, sizes=[size], request=8, until=at + 120 * SECOND)
+            yield "downloads", str(size), int(done.taken[0])
+            if path.now >= end:
+                return
+
+
+def loads(network: Network, end: int, chance: random.Random) -> Iterator[tuple[str, str, int]]:
+    """Every page by both protocols in random order, with pauses."""
+    shapes: list[tuple[str, Protocol]] = [(name, protocol) for name in pages() for protocol in get_args(Protocol)]
+    world = network.world()
+    with world.entered():
+        while world.now_ns < end:
+            for name, protocol in chance.sample(shapes, len(shapes)):
+                at = world.now_ns + round(chance.uniform(0.2, 1) * SECOND)
+                yield "pages", f"{name} {protocol}", load(world, objects(name), protocol, at)
+                if world.now_ns >= end:
+                    return
+
+
+def compared(samples: Samples, truth: Samples) -> dict[str, float]:
+    """Errors in per cent: signed of round trips and of each length and size, mean absolute of each kind."""
+
+    def off(key: tuple[str, str], summary: Callable[[list[float]], Any] = np.mean) -> float:
+        return 100 * (float(summary(samples[key])) / float(summary(truth[key])) - 1)
+
+    found = {
+        "RTT p50": off(("round trips", ""), np.median),
+        "RTT p95": off(("round trips", ""), lambda taken: np.percentile(taken, 95)),
+    }
+    for kind in ("trains", "downloads", "pages"):
+        keys = [key for key in truth if key[0] == kind and key in samples]
+        found[kind] = float(np.mean([abs(off(key)) for key in keys]))
+        if kind != "pages":
+            found |= {f"{kind} {what}": off((kind, what)) for _, what in sorted(keys, key=lambda key: int(key[1]))}
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--profiles", default=",".join(PROFILES))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seconds", type=int, default=120)
+    parser.add_argument("--variants", default=",".join(("saturation", "cellreplay", *VARIANTS)))
+    parser.add_argument("--readings", action="store_true", help="of CellReplay's method, instead of the variants")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    variants = list(READINGS) if arguments.readings else arguments.variants.split(",")
+    results = {}
+    for profile in arguments.profiles.split(","):
+        truth, replays = Samples(), {name: Samples() for name in variants}
+        for seed in range(arguments.seeds):
+            with tempfile.TemporaryDirectory() as scratch:
+                pool(truth, measured(reference(profile, seed), arguments.seconds, seed))
+                light, heavy = (reference(profile, seed, device) for device in (LIGHT_DEVICE, HEAVY_DEVICE))
+                later = light.at(arguments.seconds * SECOND)
+                calibration = calibrate_virtually(later.uplink, later.downlink, seed)
+                recordings: dict[str, Recording] = {}
+                for name in variants:
+                    method = variant(name)
+                    plan = method.plan(calibration, profile.endswith(("walking", "driving")))
+                    if (key := plan.model_dump_json()) not in recordings:
+                        folder = Folder(scratch, str(len(recordings)))
+                        record(light, heavy, calibration, plan, arguments.seconds * SECOND, folder)
+                        recordings[key] = read_recording(folder)
+                    replayed = method.network(recordings[key], Folder(scratch, f"{name} replayed"))
+                    pool(replays[name], measured(replayed, arguments.seconds, seed))
+        results[profile] = {name: compared(samples, truth) for name, samples in replays.items()}
+        if not arguments.json:
+            tell(profile, results[profile])
+    if arguments.json:
+        print(json.dumps(results))
+    else:
+        average = {
+            name: {
+                key: float(np.mean([abs(each[name][key]) for each in results.values()]))
+                for key in any_of(results, name)
+            }
+            for name in variants
+        }
+        tell("mean absolute", average)
+
+
+def pool(into: Samples, samples: Samples) -> None:
+    for key, values in samples.items():
+        into.setdefault(key, []).extend(values)
+
+
+def any_of(results: dict[str, dict[str, dict[str, float]]], name: str) -> dict[str, float]:
+    return next(iter(results.values()))[name]
+
+
+def tell(title: str, errors: dict[str, dict[str, float]]) -> None:
+    """A line for each variant."""
+    columns = [("RTT p50", 8), ("p95", 7), ("trains", 8), ("1", 6), ("10", 6), ("100", 6), ("500", 6), ("files", 8)]
+    columns += [(f"{size // 1000}k", 7) for size in SIZES] + [("pages", 8)]
+    print(f"\n{title:26}" + "".join(f"{name:>{width}}" for name, width in columns))
+    for name, found in errors.items():
+        lengths = "".join(f"{found[f'trains {length}']:6.1f}" for length in (1, 10, 100, 500))
+        files = "".join(f"{found[f'downloads {size}']:7.1f}" for size in SIZES)
+        print(
+            f"  {name:24}{found['RTT p50']:8.1f}{found['RTT p95']:7.1f}{found['trains']:8.1f}{lengths}"
+            f"{found['downloads']:8.1f}{files}{found['pages']:8.1f}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

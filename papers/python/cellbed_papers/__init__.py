@@ -1,0 +1,1 @@
+"""Publications reproduced with cellbed, and the accuracy of its replays."""

@@ -1,0 +1,206 @@
+"""The loop: record each network, replay it by each method, run every application on all of them.
+
+A *course* is one recording of one condition. Courses are independent: they run in separate processes, and the samples
+of each are a file of the evaluation's folder, so that an evaluation that was stopped continues with the others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import shutil
+from collections.abc import Iterator, Sequence
+from concurrent.futures import as_completed
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+import cellbed
+from cellbed import CellbedError
+from cellbed.extension.files import inputs, write_json, write_whole
+from cellbed.extension.recorded import TrainPlan, calibrate_virtually, read_recording, saturation
+from cellbed.extension.verbs import StatusLine, WorkerPool
+from cellbed_papers.evaluation.applications import Application
+from cellbed_papers.evaluation.methods import METHODS
+from cellbed_papers.evaluation.network import (
+    HEAVY_DEVICE,
+    ITSELF,
+    LIGHT_DEVICE,
+    Network,
+    itself,
+    record,
+    reference,
+)
+from cellbed_papers.evaluation.table import Table, table
+
+MOBILE = ("walking", "driving")
+LEAD_NS = 10_000_000_000
+"""Time of the reference network at which a step begins at position 0."""
+SETTINGS = "evaluation.json"
+
+COLUMNS = {
+    "profile": pl.String,
+    "trial": pl.Int64,
+    "recording": pl.Int64,
+    "network": pl.String,
+    "application": pl.String,
+    "position_ns": pl.Int64,
+    "seed": pl.Int64,
+    "measure": pl.String,
+    "index": pl.Int64,
+    "value": pl.Float64,
+}
+"""Columns of the table of samples. recording: number of the condition's recording. position_ns: of the network's
+course, where the application begins. seed: of what is random within the application. index: of the sample among those
+of its measure in its run. value: seconds or Mbit/s, null where it was never completed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The settings of an evaluation.
+
+    profiles: conditions of the reference network. recordings: of each condition, each in its own weather; trials take
+    them in turn. course_ns: length of each recording. seed: of the networks' weather and of what is random in trials.
+    """
+
+    profiles: tuple[str, ...]
+    methods: tuple[str, ...]
+    applications: tuple[Application, ...]
+    trials: int
+    recordings: int
+    course_ns: int
+    seed: int
+
+    def settings(self) -> dict[str, Any]:
+        """Return the plan as the folder of results keeps it."""
+        applications = [{"name": each.name, **asdict(each)} for each in self.applications]  # type: ignore[call-overload]
+        tool = f"cellbed {cellbed.__version__}"
+        return json.loads(json.dumps({**asdict(self), "applications": applications, "tool": tool}))  # type: ignore[no-any-return]
+
+    def courses(self) -> list[tuple[str, int]]:
+        """Return condition and number of each recording that trials use."""
+        return [(profile, number) for number in range(min(self.recordings, self.trials)) for profile in self.profiles]
+
+    def beginning(self, profile: str, trial: int, application: Application) -> tuple[int, int]:
+        """Return the position in the course, ns, and seed of an application in a trial, the same on every network.
+
+        Applications begin and end within the course, if they are not longer. More trials leave those before as they
+        are.
+        """
+        digest = hashlib.sha256(f"{self.seed}/{trial}/{profile}/{application.name}".encode()).digest()
+        chance = random.Random(int.from_bytes(digest[:8], "little"))
+        latest = max(0, self.course_ns - round(application.length_s * 1e9))
+        return chance.randrange(latest + 1), chance.randrange(2**31)
+
+
+def evaluate(plan: Plan, folder: Path, jobs: int, terminal: StatusLine) -> tuple[Table, int]:
+    """Run what is missing of an evaluation in a folder; the table of all samples, and how many courses failed.
+
+    jobs: how many courses at once. Errors: :class:`CellbedError` for a folder of other settings; OSError.
+    """
+    samples = folder / "samples"
+    samples.mkdir(parents=True, exist_ok=True)
+    _check(folder, plan)
+    missing = [course for course in plan.courses() if not _samples(folder, *course).exists()]
+    failed = 0
+    killed = CellbedError("a process of the evaluation was killed: run the command again with the same options")
+    with WorkerPool(max(1, min(jobs, len(missing))), killed) as pool:
+        courses = {pool.submit(_course, plan, folder.absolute(), *course): course for course in missing}
+        for done, course in enumerate(as_completed(courses)):
+            profile, number = courses[course]
+            terminal.state(f"{done} of {len(missing)} recordings")
+            try:
+                notes = course.result()
+            except CellbedError as error:
+                failed += 1
+                notes = [str(error)]
+            for note in notes:
+                terminal.note(f"{profile}, recording {number + 1}: {note}")
+            if not terminal.redrawn:
+                terminal.note(f"{done + 1} of {len(missing)} recordings: {profile}, recording {number + 1}")
+    there = [path for course in plan.courses() if (path := _samples(folder, *course)).exists()]
+    whole = pl.concat([pl.read_parquet(inputs.checked(path)) for path in there] or [pl.DataFrame(schema=COLUMNS)])
+    write_whole(folder / "samples.parquet", whole.write_parquet)
+    found = table(whole, plan.applications, plan.profiles, plan.methods)
+    write_json(folder / "table.json", found.json())
+    return found, failed
+
+
+def _check(folder: Path, plan: Plan) -> None:
+    """Store the settings, or compare them with the stored ones."""
+    stated, path = plan.settings(), folder / SETTINGS
+    before = inputs.json_value(path) if path.exists() else stated
+    if differing := sorted(key for key in before.keys() | stated.keys() if before.get(key) != stated.get(key)):
+        raise CellbedError(
+            f"{folder}: contains an evaluation with other settings ({', '.join(differing)} differ): "
+            "choose another folder with --results, or give the same options"
+        )
+    write_json(path, stated)
+
+
+def _samples(folder: Path, profile: str, number: int) -> Path:
+    return folder / "samples" / f"{profile}-{number + 1}.parquet"
+
+
+def _course(plan: Plan, folder: Path, profile: str, number: int) -> list[str]:
+    """Record a condition, run the trials over this recording and write their samples; warnings.
+
+    Errors: :class:`CellbedError`.
+    """
+    networks, warnings = _networks(plan, folder, profile, number)
+    rows = [
+        row
+        for trial in range(number, plan.trials, plan.recordings)
+        for application in plan.applications
+        for network in networks
+        for row in _step(plan, profile, number, trial, application, network)
+    ]
+    found = pl.DataFrame(rows, schema=COLUMNS, orient="row")
+    write_whole(_samples(folder, profile, number), found.write_parquet)
+    return warnings
+
+
+def _step(
+    plan: Plan, profile: str, number: int, trial: int, application: Application, network: Network
+) -> Iterator[Sequence[Any]]:
+    position, seed = plan.beginning(profile, trial, application)
+    try:
+        found = application.run(network.at(position), seed)
+    except ValueError as error:
+        raise CellbedError(f"{application.name} on {network.name}: {error}") from None
+    counts: dict[str, int] = {}
+    for measure, value in found:
+        index = counts[measure] = counts.get(measure, -1) + 1
+        yield profile, trial, number, network.name, application.name, position, seed, measure, index, value
+
+
+def _networks(plan: Plan, folder: Path, profile: str, number: int) -> tuple[list[Network], list[str]]:
+    """Record a condition; the reference and its replays from position 0 of the course on, and warnings."""
+    seed = plan.seed + 1000 * number
+    # Before the recording, and so in other weather.
+    calibrated = reference(profile, seed, LIGHT_DEVICE).at(LEAD_NS + plan.course_ns)
+    calibration = calibrate_virtually(calibrated.uplink, calibrated.downlink, plan.seed)
+    light, heavy = (reference(profile, seed, device) for device in (LIGHT_DEVICE, HEAVY_DEVICE))
+    replays = folder / "replays" / f"{profile}-{number + 1}"
+    shutil.rmtree(replays, ignore_errors=True)
+    found, warnings = [reference(profile, seed).at(LEAD_NS)], list[str]()
+    recorded: list[tuple[TrainPlan, Path]] = []
+    for name in plan.methods:
+        if name == ITSELF:
+            found.append(itself(profile, seed).at(LEAD_NS))
+            continue
+        trains = METHODS[name].plan(calibration, profile.endswith(MOBILE))
+        # Methods that need the same trains share a recording.
+        path = next((path for each, path in recorded if each == trains), None)
+        if path is None:
+            path = folder / "recordings" / f"{profile}-{number + 1}{'abcdefgh'[len(recorded)]}"
+            shutil.rmtree(path, ignore_errors=True)
+            path.parent.mkdir(exist_ok=True)
+            record(light, heavy, calibration, trains, LEAD_NS + plan.course_ns, path)
+            recorded.append((trains, path))
+            warnings += saturation.idle_warnings(read_recording(path))
+        found.append(METHODS[name].network(read_recording(path), replays / name).at(LEAD_NS))
+    return found, warnings

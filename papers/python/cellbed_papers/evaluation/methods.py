@@ -1,0 +1,127 @@
+"""Methods that make a network from a recording: saturation alone, the paper's method, and ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from cellbed import CellbedError
+from cellbed.extension.recorded import (
+    MTU,
+    WAYS,
+    Calibration,
+    Parameters,
+    Playing,
+    Recording,
+    Stage,
+    Train,
+    TrainPlan,
+    Way,
+    bottleneck_stage,
+    calibrated_idle,
+    calibrated_queue,
+    conditional_plan,
+    fixed_delay,
+    heavy_text,
+    queue_config,
+    replayed,
+    saturation,
+    write_replay_files,
+)
+from cellbed_papers.evaluation.network import Network
+
+STATIONARY_GAP_NS, MOBILE_GAP_NS = 50_000_000, 100_000_000
+"""G where nothing moves and where the device does (Sentosa et al., NSDI 2025, §4.4)."""
+
+LIGHT_SHARE = 0.25
+"""What trains may take of the saturated rate."""
+_PACKET_BYTES = 1400
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A way to replay a recording.
+
+    plan: which trains its recordings have, by the calibration before and whether the device moves.
+    direction: stages of one direction of a recording; it writes the files that these name into the given folder. The
+    queue is the one that the calibration found.
+    """
+
+    name: str
+    plan: Callable[[Calibration, bool], TrainPlan]
+    direction: Callable[[Recording, Way, Path], list[Stage]]
+
+    def network(self, recording: Recording, folder: Path) -> Network:
+        """Return the recorded network as the method replays it. folder: for what it derives; there is none yet."""
+        folder.mkdir(parents=True)
+        uplink, downlink = (tuple(self.direction(recording, way, folder)) for way in WAYS)
+        return Network(self.name, uplink, downlink)
+
+
+def paper_plan(calibration: Calibration, mobile: bool) -> TrainPlan:
+    """Trains of the calibrated lengths every G: 50 or 100 ms, not below G_min.
+
+    And not so often that they are more than a quarter of what the saturated link carries, of which the paper states
+    nothing but that trains must be light: in a dip of the signal they would queue, and half the waiting be taken for
+    base delay.
+    """
+    up, down = (_calibrated(calibration, way) for way in WAYS)
+    gaps = [MOBILE_GAP_NS if mobile else STATIONARY_GAP_NS]
+    for each in (up, down):
+        gaps.append(each.least_gap_ns or 0)
+        if each.saturated_bps:
+            gaps.append(round(each.train * _PACKET_BYTES * 8e9 / (LIGHT_SHARE * each.saturated_bps)))
+    train = Train(up=up.train, down=down.train, up_bytes=_PACKET_BYTES, down_bytes=_PACKET_BYTES)
+    return TrainPlan(rotation=(train,), gap_ns=max(gaps))
+
+
+def _saturation(recording: Recording, way: Way, folder: Path) -> list[Stage]:
+    """Half the least round-trip time, then what saturation got (Netravali et al., "Mahimahi", ATC 2015)."""
+    delay = fixed_delay(recording)
+    if delay is None:
+        raise CellbedError("no train of the recording was answered: its round-trip time is not known")
+    trace = folder / f"{way}.trace"
+    trace.write_text(heavy_text(saturation.opportunities(recording, way, MTU)), encoding="utf-8")
+    schedule = {"kind": "trace", "path": str(trace), "looped": True, "offset_ns": 0}
+    queue = queue_config(calibrated_queue(recording.description, way), 0)
+    bottleneck = {"kind": "bottleneck", "schedule": schedule, "queue": queue, "mahimahi": True}
+    return [{"kind": "delay", "fixed_ns": delay}, bottleneck]
+
+
+def _conditional_plan(calibration: Calibration, mobile: bool) -> TrainPlan:
+    """Return the same trains everywhere."""
+    return conditional_plan()
+
+
+def _derived(method: Literal["cellreplay", "conditional"]) -> Callable[[Recording, Way, Path], list[Stage]]:
+    """As ``kind = "recording"`` replays a recording."""
+
+    def direction(recording: Recording, way: Way, folder: Path) -> list[Stage]:
+        description = recording.description
+        files = write_replay_files(recording, way, method, folder)
+        idle = calibrated_idle(description, way, folder) if method == "cellreplay" else 0
+        capacity = replayed(files, way, description.packet_bytes, idle)
+        parameters = Parameters(capacity, calibrated_queue(description, way))
+        return [bottleneck_stage(parameters, Playing(), lambda _: WAYS.index(way))]
+
+    return direction
+
+
+def _calibrated(calibration: Calibration | None, way: Way) -> Any:
+    found = getattr(calibration.directions, way) if calibration else None
+    if found is None:
+        raise CellbedError(f"the recording's {way} was not calibrated: there is no telling which trains suit it")
+    return found
+
+
+METHODS: dict[str, Method] = {
+    method.name: method
+    for method in (
+        Method("saturation", paper_plan, _saturation),
+        Method("cellreplay", paper_plan, _derived("cellreplay")),
+        Method("conditional", _conditional_plan, _derived("conditional")),
+    )
+}
+"""Every method by its name."""

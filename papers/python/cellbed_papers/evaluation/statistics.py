@@ -1,0 +1,136 @@
+"""Differences of a replay from the reference, with intervals by resampling. Pure, seeded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+CONFIDENCE = 0.95
+Samples = NDArray[np.float64]
+Seed = int | tuple[int, ...]
+
+RESAMPLES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value with its 95 % interval. low, high: ``None`` with fewer than two recordings or trials."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Difference:
+    """Differences of a replay from the reference in one measure: the observed value first, then each resample's.
+
+    mean, median, p95: error of the replay's relative to the reference's, with its sign; 0.1 is 10 % too much.
+    wasserstein: distance of the distributions, in the measure's unit. relative_wasserstein: over the reference's mean.
+    units: how many were drawn from: recordings or trials.
+    """
+
+    mean: Samples
+    median: Samples
+    p95: Samples
+    wasserstein: Samples
+    relative_wasserstein: Samples
+    units: int
+
+
+def difference(reference: Sequence[Samples], replay: Sequence[Samples], seed: Seed = 1) -> Difference:
+    """Return the difference of `replay` from `reference`, with intervals.
+
+    reference, replay: the samples of each unit, a recording or a trial, in the same order; both met the same stretches
+    of the network in the same unit, so whole units are drawn, and in pairs (Davison & Hinkley, "Bootstrap Methods and
+    their Application", 1997, §3.8). A unit without a sample on either side is left out. seed: of the draws; where the
+    units of two differences are unrelated, two of them.
+
+    Errors: :class:`ValueError` if no unit has samples on both sides, or the reference's mean is zero.
+    """
+    pairs = [(a, b) for a, b in zip(reference, replay, strict=True) if len(a) and len(b)]
+    if not pairs:
+        raise ValueError("no recording and no trial has samples of both")
+    units = len(pairs)
+    draws = np.random.default_rng(seed).multinomial(units, np.full(units, 1 / units), RESAMPLES)
+    # The first row is the observation: every unit once.
+    times = np.vstack([np.ones(units), draws]).astype(np.float64)
+    of_reference = _Weighted([a for a, _ in pairs], times)
+    of_replay = _Weighted([b for _, b in pairs], times)
+    if not (of_reference.mean > 0).all():
+        raise ValueError("the reference's mean is zero: there is nothing to relate an error to")
+    distance = _distances(of_reference, of_replay)
+    return Difference(
+        mean=of_replay.mean / of_reference.mean - 1,
+        median=_relative(of_replay.quantile(0.5), of_reference.quantile(0.5)),
+        p95=_relative(of_replay.quantile(0.95), of_reference.quantile(0.95)),
+        wasserstein=distance,
+        relative_wasserstein=distance / of_reference.mean,
+        units=units,
+    )
+
+
+def estimate(resampled: Samples, units: int, conditions: int = 1, least: float = -1.0) -> Estimate:
+    """Return a value of a :class:`Difference`, or of what is computed of several, with the interval of its resamples.
+
+    units: recordings or trials of each condition. conditions: how many, each with its own draws. least: the lower bound
+    of the value: −100 % for an error, 0 for a size.
+
+    Of few units, resamples scatter less than chance does: those of three reach from the least unit to the greatest,
+    beyond which the truth lies one time in four. So deviations from the observed value are widened as those of a mean
+    are, by √(n/(n − 1)) and from the normal to Student's distribution (after Hesterberg, "What Teachers Should Know
+    About the Bootstrap", The American Statistician 69, 2015, §4.3).
+
+    Sizes of errors are larger in resamples than observed when they are small; the interval is then widened to the
+    observed value.
+    """
+    observed, others = float(resampled[0]), resampled[1:]
+    if units < 2:
+        return Estimate(observed, None, None)
+    from scipy.special import ndtri, stdtrit
+
+    tail = (1 - CONFIDENCE) / 2
+    widened = math.sqrt(units / (units - 1)) * stdtrit(conditions * (units - 1), 1 - tail) / ndtri(1 - tail)
+    low, high = (observed + widened * (float(bound) - observed) for bound in np.quantile(others, [tail, 1 - tail]))
+    return Estimate(observed, max(least, min(low, observed)), max(high, observed))
+
+
+class _Weighted:
+    """The samples of all units in order of size, once for each resample with the weights of that resample."""
+
+    def __init__(self, units: Sequence[Samples], times: Samples) -> None:
+        values = np.concatenate(units)
+        owner = np.repeat(np.arange(len(units)), [len(each) for each in units])
+        order = np.argsort(values, kind="stable")
+        self.values = values[order]
+        weights = times[:, owner[order]]
+        self.below = np.cumsum(weights, axis=1) / weights.sum(axis=1, keepdims=True)
+        self.mean = (weights @ self.values) / weights.sum(axis=1)
+
+    def quantile(self, share: float) -> Samples:
+        """Return the smallest value at or below which `share` of each resample lies."""
+        reached: Samples = self.values[np.argmax(self.below >= share - 1e-9, axis=1)]
+        return reached
+
+
+def _distances(first: _Weighted, second: _Weighted) -> Samples:
+    """Return the first Wasserstein distance of each resample: the area between the distribution functions (Vallender,
+    Theory of Probability and its Applications, 1974).
+    """
+    grid = np.sort(np.concatenate([first.values, second.values]))
+    heights = []
+    for each in (first, second):
+        index = np.searchsorted(each.values, grid[:-1], side="right")
+        padded = np.hstack([np.zeros((len(each.below), 1)), each.below])
+        heights.append(padded[:, index])
+    areas: Samples = np.abs(heights[0] - heights[1]) @ np.diff(grid)
+    return areas
+
+
+def _relative(replay: Samples, reference: Samples) -> Samples:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(reference > 0, replay / reference - 1, np.nan)

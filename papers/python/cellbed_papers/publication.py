@@ -1,0 +1,477 @@
+"""Reproductions of publications: experiments, claims, and findings of trials."""
+
+from __future__ import annotations
+
+import math
+import operator
+import pathlib
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+import numpy as np
+
+from cellbed import CellbedError
+from cellbed.extension.reports import Interval, formats, mean_interval
+from cellbed.extension.traces import Model
+
+if TYPE_CHECKING:
+    import polars as pl
+    from matplotlib.figure import Figure
+
+Values = dict[int, float]
+"""By repetition."""
+Range = tuple[float, float]
+"""Least and greatest value, both included."""
+Unit = Literal["share", "ratio", "time", "number", "change"]
+"""Of a claim: a part of a whole, a factor between two measurements (averaged geometrically), seconds, a plain number, a
+difference of plain numbers."""
+MEAN = "mean_"
+"""Begins the columns with the mean of a part over the requests of a trial, seconds."""
+NEAR = 1.25
+"""Factor, of shares of their odds, up to which two values count as the same."""
+WIDE = 2.0
+"""Factor, of shares of their odds, of an interval's ends to the value, beyond which a magnitude is undecided."""
+_VERDICTS = {"open": "undecided", "part": "in part", "stand-in": "stand-in", "not measured": "not measured", "–": ""}
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """A network that the publication recorded.
+
+    files: stems of its recordings' files in a user's folder, without regard to case, `-` and `_`. entry: of the user's
+    archive. model: makes the stand-in, which `stand_in` describes; by default it is the name of the model.
+    """
+
+    name: str
+    files: tuple[str, ...]
+    entry: str
+    model: Model
+    stand_in: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """A part of the publication, with a title of ours. drawings: titles, and what draws the trials."""
+
+    name: str
+    title: str
+    section: str
+    drawings: tuple[tuple[str, Callable[[Trials], Figure]], ...] = field(default=(), kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated(Experiment):
+    """Simulations. settings: levels by factor."""
+
+    settings: tuple[Mapping[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Swept(Experiment):
+    """A sweep. changes: values by dotted key of the base scenario. factors: as in a sweep file, with labels of levels.
+    short: factors and repetitions of a short reproduction, its changes in addition, and the `levels` that it keeps, by
+    factor. worst: whether a short trial lies in the poorest time of its uplink. varies: whether repetitions differ in
+    virtual time; there is one where they do not. real: the factors in real time, where these are others."""
+
+    factors: Mapping[str, Mapping[str, Any]]
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    design: str = "factorial"
+    repetitions: int = 5
+    short: Mapping[str, Any] = field(default_factory=dict)
+    worst: bool = False
+    varies: bool = True
+    real: Mapping[str, Mapping[str, Any]] | None = None
+
+    def shortened(self) -> Swept:
+        """Return the experiment of a short reproduction."""
+        own = {"factors": self.factors, "repetitions": self.repetitions, "changes": {}, "levels": {}, **self.short}
+        factors = {
+            name: {**factor, "levels": {it: factor["levels"][it] for it in own["levels"].get(name, factor["levels"])}}
+            for name, factor in own["factors"].items()
+        }
+        changes = {**self.changes, **own["changes"]}
+        real = self.short.get("real", self.real)
+        return replace(self, factors=factors, repetitions=own["repetitions"], changes=changes, real=real)
+
+
+@dataclass(frozen=True)
+class Trials:
+    """The trials of an experiment: the dataset of its sweep, with means of parts and sizes of requests, or of its
+    simulations. usual: levels by factor of a point that names no others."""
+
+    frame: pl.DataFrame
+    usual: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def measured(self) -> pl.DataFrame:
+        """The trials with measures."""
+        return self.frame.filter(self.frame["status"] != "failed")
+
+    def at(self, **labels: str) -> pl.DataFrame:
+        """Return the trials with measures at these levels, by repetition."""
+        found = self.measured.sort("repetition")
+        for name, label in {**self.usual, **labels}.items():
+            found = found.filter(found[name] == label)
+        return found
+
+    def values(self, column: str, **labels: str) -> Values:
+        """Return a measure at a point; infinite for a percentile among requests without a reply."""
+        if column not in self.frame.columns:
+            return {}
+        return dict(self.at(**labels).select("repetition", column).drop_nulls().iter_rows())
+
+    def parts(self, labels: Mapping[str, str], beginning: str = "") -> dict[str, float]:
+        """Means of parts over the trials at a point, seconds, largest first. beginning: of the parts' names."""
+        found = {}
+        for name in self.frame.columns:
+            if name.startswith(MEAN + beginning):
+                values = self.values(name, **labels)
+                found[name.removeprefix(MEAN)] = float(np.mean(list(values.values()))) if values else 0.0
+        return dict(sorted(found.items(), key=lambda each: -each[1]))
+
+
+Data = Mapping[str, Trials]
+"""Trials by experiment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A column of the trials at a point; or what `how` makes of it and that column, or `against`, at `other`.
+
+    at, other: levels by factor.
+    """
+
+    experiment: str
+    column: str
+    at: Mapping[str, str]
+    other: Mapping[str, str] | None = None
+    against: str = ""
+    how: Callable[[float, float], float] = operator.truediv
+
+    def __call__(self, data: Data) -> Values:
+        """Return its values."""
+        found = data[self.experiment].values(self.column, **self.at)
+        if self.other is None:
+            return found
+        return paired(self.how, found, data[self.experiment].values(self.against or self.column, **self.other))
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A sentence of the publication with a figure.
+
+    published: as printed, "–" where it gives none. measure: one value per repetition. agrees: values that point into
+    the published direction, which `direction` names; None for a figure of ours. figure: the published value as a range,
+    or a number twice; None where none is printed. shown: levels whose parts explain it. explain: more, from the data.
+    made: the input from whose stand-in the claim follows, such as one that was made after it. group: the statement of
+    the publication of which this is one of several assertions.
+    """
+
+    key: str
+    experiment: str
+    section: str
+    statement: str
+    published: str
+    measure: Callable[[Data], Values]
+    unit: Unit = "ratio"
+    direction: str = ""
+    agrees: Range | None = None
+    shown: tuple[Mapping[str, str], ...] = ()
+    explain: Callable[[Data], str] | None = None
+    figure: Range | None = None
+    made: str = ""
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A claim beside our trials.
+
+    same: of the direction: "yes" and "no" where the whole interval, or without one the value, agrees or does not;
+    "open" where the interval has both; "–" without a direction; "not measured"; "stand-in". magnitude: the same of the
+    published figure (`magnitude`). why: where the time went, and explanations.
+    """
+
+    claim: Claim
+    interval: Interval
+    same: str
+    magnitude: str
+    why: str
+
+    @property
+    def ours(self) -> str:
+        """The value with its interval."""
+        return shown(self.interval, self.claim.unit)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A main finding of the publication, and the paragraph that answers it."""
+
+    key: str
+    published: str
+    paragraph: Callable[[Mapping[str, Finding], Data], str]
+
+
+E = TypeVar("E", bound=Experiment)
+
+
+@dataclass(frozen=True, slots=True)
+class Publication(Generic[E]):
+    """A publication to reproduce. short_note: what a reader must know of short trials. differences: what of our setting
+    differs, for the page. yes, no: a claim that holds, and one that does not, in words."""
+
+    name: str
+    title: str
+    citation: str
+    experiments: tuple[E, ...]
+    claims: tuple[Claim, ...]
+    answers: tuple[Answer, ...]
+    differences: tuple[str, ...]
+    short_note: str
+    yes: str
+    no: str
+
+    @property
+    def verdicts(self) -> dict[str, str]:
+        """Words for `Finding.same` and `Finding.magnitude`."""
+        return {**_VERDICTS, "yes": self.yes, "no": self.no}
+
+    def chosen(self, names: Sequence[str], option: str) -> list[E]:
+        """Return the experiments that a user names, in their order; all by default. Errors: :class:`CellbedError`."""
+        known = {each.name.casefold(): each for each in self.experiments}
+        for name in names:
+            if name.casefold() not in known:
+                raise CellbedError(f"{option} {name}: not one of {', '.join(each.name for each in self.experiments)}")
+        wanted = {name.casefold() for name in names}
+        return [each for key, each in known.items() if not names or key in wanted]
+
+
+@dataclass(frozen=True, slots=True)
+class SweptPublication(Publication[Swept]):
+    """A publication whose experiments are sweeps. scenario: the base of all of them; ``{trace:ROLE.up}`` stands for a
+    trace. short: values by dotted key for short trials. inputs: others than the traces."""
+
+    scenario: Mapping[str, Any]
+    short: Mapping[str, Any]
+    roles: tuple[Role, ...]
+    inputs: tuple[Input, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedPublication(Publication[Simulated]):
+    """A publication whose experiments are simulations. usual: levels by factor where a setting names none. read:
+    returns the content of a file that a user gives, or of a stand-in. full, short: what `describe` needs, and
+    ``seeds``. describe: the simulation of a setting with that content. measure: runs that with a seed, and returns what
+    the trials have of it."""
+
+    usual: Mapping[str, str]
+    read: Callable[[pathlib.Path | None], tuple[Any, Input]]
+    full: Mapping[str, int]
+    short: Mapping[str, int]
+    describe: Callable[[Mapping[str, str], Mapping[str, int], Any], dict[str, Any]]
+    measure: Callable[[Mapping[str, Any], int], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A stand-in or copy of an input of the publication. note: what it is, for people; stand_in: whether it is ours."""
+
+    name: str
+    note: str
+    stand_in: bool
+
+
+# ---- values
+
+
+def above(least: float) -> Range:
+    """Return the values above a limit."""
+    return math.nextafter(least, math.inf), math.inf
+
+
+def below(most: float) -> Range:
+    """Return the values below a limit."""
+    return -math.inf, math.nextafter(most, -math.inf)
+
+
+def paired(function: Callable[..., float], *columns: Values) -> Values:
+    """Return a function of measures, for each repetition that has all of them; not a number where one is not finite, so
+    that no such repetition is left out silently."""
+    found = {}
+    for repetition in sorted(set.intersection(*map(set, columns)) if columns else ()):
+        values = [column[repetition] for column in columns]
+        try:
+            found[repetition] = function(*values) if all(map(math.isfinite, values)) else math.nan
+        except ZeroDivisionError:
+            found[repetition] = math.nan
+    return found
+
+
+def ratio(one: Values, other: Values) -> Values:
+    """One measure over another."""
+    return paired(operator.truediv, one, other)
+
+
+def slope(columns: Sequence[tuple[float, Values]]) -> Values:
+    """Return the least-squares slope of a measure over `x`, for each repetition with all points. columns: (x,
+    measure)."""
+    points = np.array([x for x, _ in columns])
+    if len(set(points)) < 2:
+        return {}
+    return paired(lambda *values: float(np.polyfit(points, values, 1)[0]), *(column for _, column in columns))
+
+
+def determination(columns: Sequence[tuple[float, Values]]) -> Values:
+    """Return the share of a measure's variance over all points and repetitions that a line over `x` explains: one
+    value."""
+    pairs = [(x, value) for x, column in columns for value in column.values()]
+    if len(pairs) < 3 or len({x for x, _ in pairs}) < 2:
+        return {}
+    if not np.isfinite(pairs).all():
+        return {1: math.nan}
+    return {1: float(np.corrcoef(np.array(pairs).T)[0, 1] ** 2)}
+
+
+def rounds(packets: float, first: int = 10) -> int:
+    """Flights in which slow start sends so many packets, from a window of `first` that doubles (RFC 6928, RFC 5681)."""
+    return max(1, math.ceil(math.log2(packets / first + 1) - 1e-9))
+
+
+# ---- findings
+
+
+def evaluate(publication: Publication[Any], data: Data, inputs: Sequence[Input] = ()) -> dict[str, Finding]:
+    """Return the claims of the experiments in `data`, by key."""
+    made = {each.name for each in inputs if each.stand_in}
+    return {claim.key: _finding(claim, data, made) for claim in publication.claims if claim.experiment in data}
+
+
+def magnitude(interval: Interval, figure: Range, unit: Unit) -> str:
+    """Compare an interval with a published figure: "yes", "no", or "open" where the interval is too wide.
+
+    "no": the figure is outside of the interval, and more than a factor of `NEAR` from the value. "yes": it is not, and
+    the ends of the interval are within a factor of `WIDE` of the value, or within `NEAR` of the figure.
+    """
+    assert interval.value is not None
+    value, low, high, least, most = (_logarithm(each, unit) for each in (interval.value, *ends(interval), *figure))
+    near, wide = math.log(NEAR), math.log(WIDE)
+    if least - near <= low and high <= most + near:
+        return "yes"
+    if not (least - near <= value <= most + near or (low <= most and least <= high)):
+        return "no"
+    return "yes" if value - wide <= low and high <= value + wide else "open"
+
+
+def statements(findings: Iterable[Finding]) -> dict[str, str]:
+    """Verdicts on the publication's statements: the one that all assertions of a statement have, else "part"."""
+    verdicts: dict[str, set[str]] = {}
+    for each in findings:
+        if each.same != "–":
+            found = each.same if each.magnitude in ("–", "yes") or each.same != "yes" else each.magnitude
+            verdicts.setdefault(each.claim.group or each.claim.statement, set()).add(found)
+    return {name: found.pop() if len(found) == 1 else "part" for name, found in verdicts.items()}
+
+
+def _logarithm(value: float, unit: Unit) -> float:
+    """Of a value, or of the odds of a share."""
+    if unit == "share":
+        value = value / (1 - value) if value < 1 else math.inf
+    return math.log(value) if value > 0 else -math.inf
+
+
+def _finding(claim: Claim, data: Data, made: Set[str]) -> Finding:
+    values = list(claim.measure(data).values())
+    interval = _interval(values, claim.unit)
+    same = sized = "–"
+    if interval.value is None:
+        same = "not measured"
+    elif claim.made in made:
+        same = "stand-in"
+        sized = same if claim.figure is not None else sized
+    else:
+        if claim.agrees is not None:
+            (low, high), (least, most) = ends(interval), claim.agrees
+            same = "yes" if least <= low and high <= most else "no" if high < least or most < low else "open"
+        if claim.figure is not None:
+            sized = magnitude(interval, claim.figure, claim.unit)
+    sentences = []
+    if same == "stand-in":
+        sentences.append(
+            f"It follows from the input {claim.made}, which is ours: trials with it cannot confirm the claim."
+        )
+    if same == "not measured":
+        sentences += [text for labels in claim.shown if (text := _unanswered(data[claim.experiment], labels))]
+    if same in ("no", "open"):
+        trials = data[claim.experiment]
+        sentences += [text for labels in claim.shown if (text := where(trials, labels))]
+    if same == "open" and interval.low is not None:
+        sentences.append(
+            f"The interval over {interval.repetitions} repetitions has values of both directions: more repetitions, or "
+            "longer ones, would decide."
+        )
+    if claim.explain is not None and interval.value is not None:
+        sentences.append(claim.explain(data))
+    if values and interval.low is None and interval.note:
+        sentences.append(f"Interval {interval.note}.")
+    return Finding(claim, interval, same, sized, " ".join(filter(None, sentences)))
+
+
+def ends(interval: Interval) -> Range:
+    """Return the ends of an interval; the value where there are none."""
+    assert interval.value is not None
+    low, high = (interval.value if each is None else each for each in (interval.low, interval.high))
+    return low, high
+
+
+def _interval(values: Sequence[float], unit: Unit) -> Interval:
+    """Return the mean with its interval; of a ratio the geometric mean."""
+    logarithmic = unit == "ratio" and bool(values) and bool(np.min(values) > 0)
+    possible = {"share": (0.0, 1.0), "time": (0.0, math.inf)}.get(unit, ())
+    found = mean_interval(np.log(values) if logarithmic else values, *possible)
+    if not logarithmic:
+        return found
+    value, low, high = (
+        None if each is None else math.exp(min(each, 700.0)) for each in (found.value, found.low, found.high)
+    )
+    return replace(found, value=value, low=low, high=high)
+
+
+def _unanswered(trials: Trials, labels: Mapping[str, str]) -> str:
+    lost = list(trials.values("lost_share", **labels).values())
+    if not lost or not max(lost):
+        return ""
+    point, part = ", ".join(labels.values()), quantity(float(np.mean(lost)), "share")
+    return f"At {point} {part} of the requests had no reply by the end: percentiles among them are infinite."
+
+
+def where(trials: Trials, labels: Mapping[str, str]) -> str:
+    """Return the parts of the mean request at a point as a sentence; empty without parts."""
+    parts = trials.parts(labels)
+    total = sum(parts.values())
+    if not total:
+        return ""
+    listed = ", ".join(f"{name.replace('_', ' ')} {each / total:.0%}" for name, each in list(parts.items())[:4])
+    at = ", ".join(labels.values()) or "all trials"
+    return f"At {at} the mean request takes {formats.duration(total)}: {listed}."
+
+
+def shown(interval: Interval, unit: Unit) -> str:
+    """Return a value with its interval, for people."""
+    if interval.value is None:
+        return "–"
+    value = quantity(interval.value, unit)
+    if interval.low is None or interval.high is None:
+        return value
+    return f"{value} ({quantity(interval.low, unit)} to {quantity(interval.high, unit)})"
+
+
+def quantity(value: float, unit: Unit) -> str:
+    """Return a number with its unit."""
+    if unit == "share":
+        return f"{100 * value:.1f} %" if abs(value) > 0.985 else f"{100 * value:.0f} %"
+    if unit == "time":
+        return formats.duration(value) if value >= 0 else f"−{formats.duration(-value)}"
+    text = f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return text.replace("-", "−") + " times" * (unit == "ratio")

@@ -1,0 +1,1 @@
+"""Publications to reproduce: each file has a `PUBLICATION`."""

@@ -1,0 +1,269 @@
+"""The 5G study's applications at edge and cloud (section VII), as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from cellbed.extension.reports import formats
+from cellbed_papers.publication import (
+    Claim,
+    Data,
+    Finding,
+    Measure,
+    Range,
+    Swept,
+    above,
+    below,
+)
+
+TABLE_5 = {"edge": (0.03, 0.04, 0.21, 0.56, 1.5), "cloud": (0.1, 0.12, 0.37, 0.75, 1.68)}
+TABLE_6 = {"edge": (0.12, 0.15, 0.21, 0.23, 0.32), "cloud": (0.28, 0.36, 0.39, 0.51, 0.62)}
+"""Times of uploads and downloads, s, by size."""
+SIZES = ("200 kB", "500 kB", "1 MB", "2 MB", "5 MB")
+PAGES = ("google", "facebook", "amazon", "cnn", "netflix")
+LAWS = {"BBR": ("bbr", 0.183, 0.712), "CUBIC": ("cubic", 0.291, 0.73), "ExLL": ("exll", 0.195, 0.709)}
+"""Laws, with the least and the most of the page load time that the edge saves with them (section VII-A)."""
+PICTURES = {"4K": ("2160p", 0.279), "FHD": ("1080p", 0.214), "HD": ("720p", 0.201)}
+"""Renditions, with the response time of a chunk, edge over cloud (section VII-B)."""
+FASTER_4K = 4.5
+"""Throughput at the player, edge over cloud, 4K."""
+CALL_MS = {"edge": (33.2, 233.0), "cloud": (102.8, 354.6)}
+"""Round trip of the transport and end-to-end delay of a call, ms (section VII-C)."""
+MASK = 0.815
+"""Time of a segmentation, edge over cloud (section VII-D)."""
+_TABLES = {"upload": ("Table V", TABLE_5), "download": ("Table VI", TABLE_6)}
+_PLACE: dict[str, Any] = {
+    "keys": ["links.mobile.down", "links.mobile.up", "links.mobile.base_delay"],
+    # Capacities of section IV-A; round trips of 6.1 and 40.7 ms (section VII-A).
+    "levels": {"edge": ["1800 Mbit/s", "69.2 Mbit/s", "3.05 ms"], "cloud": ["2000 Mbit/s", "63.8 Mbit/s", "20.35 ms"]},
+}
+
+_WHERE = {"web": "Fig. 11(a)", "video": "Fig. 11(b)", "call": "Fig. 11(c)", "segmentation": "Fig. 11(d)"}
+_BROWSER = {"cpus": 2.0, "memory": "2 GB"}
+_HD = {"key": "apps.film.renditions", "levels": {name: [rendition] for name, (rendition, _) in PICTURES.items()}}
+_CALL = {
+    "keys": ["apps.call.width", "apps.call.height", "apps.call.bit_rate"],
+    "levels": {"1080p": [1920, 1080, "6 Mbit/s"], "360p": [640, 360, "1500 kbit/s"]},
+}
+
+EXPERIMENTS = (
+    Swept(
+        "files",
+        "Files at edge and cloud",
+        "Tables V, VI",
+        {
+            "place": _PLACE,
+            "file": {
+                "keys": ["apps.transfer.upload", "apps.transfer.download"],
+                "levels": {
+                    **{f"upload of {size}": [[size], []] for size in SIZES},
+                    **{f"download of {size}": [[], [size]] for size in SIZES},
+                },
+            },
+        },
+        changes={"apps.transfer": {"kind": "transfers", "server": "cloud", "arrivals": "closed"}, "duration": "10 s"},
+        repetitions=3,
+        varies=False,
+        short={
+            "repetitions": 1,
+            "levels": {"file": ["download of 5 MB"]},
+            "changes": {"duration": "3 s"},
+        },
+    ),
+    Swept(
+        "web",
+        "Web pages",
+        _WHERE["web"],
+        {
+            "place": _PLACE,
+            "page": {"key": "apps.page.page", "levels": {page: page for page in PAGES}},
+            "law": {"key": "transport.congestion_control", "levels": {law: name for law, (name, *_) in LAWS.items()}},
+        },
+        changes={
+            "nodes.endpoint": _BROWSER,
+            "apps": {"page": {"kind": "web", "server": "cloud", "arrivals": "closed", "drain": "5 s"}},
+            "duration": "10 s",
+        },
+        repetitions=3,
+        short={
+            "repetitions": 2,
+            "levels": {"page": ["google", "netflix"], "law": ["BBR"]},
+            "changes": {"apps.page.drain": "2 s", "duration": "5 s"},
+        },
+    ),
+    Swept(
+        "video",
+        "Videos",
+        _WHERE["video"],
+        {"place": _PLACE, "picture": _HD},
+        changes={
+            "nodes.endpoint": _BROWSER,
+            "apps": {"film": {"kind": "video", "server": "cloud", "drain": "5 s"}},
+            "transport.slow_start_after_idle": True,
+            "duration": "122 s",
+        },
+        repetitions=3,
+        short={
+            "repetitions": 1,
+            "levels": {"picture": ["HD"]},
+            "changes": {"apps.film.length": "20 s", "apps.film.drain": "1 s", "duration": "16 s"},
+        },
+    ),
+    Swept(
+        "call",
+        "Calls through a relay",
+        _WHERE["call"],
+        {"place": _PLACE, "picture": _CALL},
+        changes={
+            # Both ends are behind such a link: of the study's round trips, 12.2 and 81.4 ms are those of two.
+            "nodes.endpoint": {**_BROWSER, "count": 2, "cpus": 6.0},
+            "apps": {"call": {"kind": "call", "server": "cloud"}},
+            "skip": "5 s",
+            "duration": "35 s",
+        },
+        repetitions=3,
+        short={
+            "repetitions": 1,
+            "levels": {"picture": ["360p"]},
+            "changes": {"nodes.endpoint.cpus": 2.0, "apps.call.drain": "1 s", "duration": "18 s"},
+        },
+    ),
+    Swept(
+        "segmentation",
+        "Segmentation",
+        _WHERE["segmentation"],
+        {"place": _PLACE},
+        changes={
+            "apps": {"mask": {"kind": "segmentation", "server": "cloud", "rate": "1 /s"}},
+            "transport.slow_start_after_idle": True,
+            "duration": "50 s",
+        },
+        repetitions=5,
+        short={"repetitions": 2, "changes": {"apps.mask.drain": "1 s", "duration": "8 s"}},
+    ),
+)
+
+
+def claims() -> Iterator[Claim]:
+    """Return the claims about the applications."""
+    yield from _files()
+    for law, (name, least, most) in LAWS.items():
+        for page in PAGES:
+            at, figure = {"page": page, "law": law}, (1 - most, 1 - least)
+            group = f"pages load faster at the edge under {law}"
+            yield _gain("web", f"{page}-{name}", f"Page load time of {page} under {law}", at, figure, group=group)
+    for picture, (_, response) in PICTURES.items():
+        what, at = f"Response time of a chunk in {picture}", {"picture": picture}
+        yield _gain("video", f"response-{picture}", what, at, (response, response))
+    for picture in PICTURES:
+        faster = (FASTER_4K, FASTER_4K) if picture == "4K" else None
+        what, column = f"Throughput at the player in {picture}", "own_throughput_mbit_s_mean"
+        more: dict[str, Any] = {"column": column, "direction": "higher", "agrees": above(1)}
+        yield _gain("video", f"throughput-{picture}", what, {"picture": picture}, faster, **more)
+    for picture in _CALL["levels"]:
+        yield from _calls(picture)
+    yield _gain("segmentation", "mask", "Time of a segmentation", {}, (MASK, MASK))
+
+
+def _gain(
+    experiment: str,
+    key: str,
+    what: str,
+    at: Mapping[str, str],
+    figure: Range | None,
+    column: str = "latency_mean_s",
+    **more: Any,
+) -> Claim:
+    """Return a claim about a measure at the edge over that in the cloud, by default a time. figure: published."""
+    published = "–" if figure is None else " to ".join(dict.fromkeys(f"{each:.3g}" for each in figure)) + " times"
+    measure = Measure(experiment, column, {**at, "place": "edge"}, {**at, "place": "cloud"})
+    more = {"direction": "shorter", "agrees": below(1), "figure": figure, "published": published} | more
+    statement = f"{what}, edge over cloud"
+    return Claim(f"{experiment}-{key}".lower(), experiment, _WHERE[experiment], statement, measure=measure, **more)
+
+
+def _calls(picture: str) -> Iterator[Claim]:
+    """Return the claims about calls. Magnitudes are compared in the study's picture alone."""
+    trips, delays = ({place: of[at] for place, of in CALL_MS.items()} for at in (0, 1))
+    at, full = {"picture": picture}, picture == "1080p"
+    note, what = "" if full else " in 1080p", f"End-to-end delay of a call in {picture}"
+    saved = delays["edge"] / delays["cloud"]
+    figure = (saved, saved) if full else None
+    yield _gain("call", f"delay-{picture}", what, at, figure, published=f"{saved:.3g} times{note}")
+    for place in CALL_MS:
+        own = {**at, "place": place}
+        seconds = delays[place] / 1000
+        figure, measure = (seconds, seconds) if full else None, Measure("call", "latency_mean_s", own)
+        key, published = f"call-{place}-{picture}", f"{delays[place]:g} ms{note}"
+        yield Claim(key, "call", _WHERE["call"], f"{what}, {place}", published, measure, "time", figure=figure)
+    for place in CALL_MS:
+        # It follows from the link's round trip, which is an input: no verdict.
+        key, what = f"call-round-trip-{picture}-{place}", f"Round trip of a call in {picture}, {place}, ms"
+        measure = Measure("call", "own_round_trip_ms_mean", {**at, "place": place})
+        yield Claim(key, "call", _WHERE["call"], what, f"{trips[place]:g}{note}", measure, "number")
+
+
+def gains(findings: Mapping[str, Finding], data: Data) -> str:
+    """Return the sentence about Fig. 11. Raises KeyError where nothing of it was measured."""
+    found = []
+    for what, beginning in (
+        ("a page load", "web-"),
+        ("a chunk's response", "video-response-"),
+        ("a call's delay in 1080p", "call-delay-1080p"),
+        ("a call's delay in 360p", "call-delay-360p"),
+        ("a segmentation", "segmentation-"),
+    ):
+        values = [each.interval.value for key, each in findings.items() if key.startswith(beginning)]
+        if saved := sorted(1 - value for value in values if value is not None):
+            found.append(f"{' to '.join(dict.fromkeys(map(formats.share, (saved[0], saved[-1]))))} of {what}")
+    if not found:
+        raise KeyError("Fig. 11")
+    return f"The edge saves {', '.join(found)}.".replace("-", "−")
+
+
+def _files() -> Iterator[Claim]:
+    for way, (where, table) in _TABLES.items():
+        for size, edge, cloud in zip(SIZES, table["edge"], table["cloud"], strict=True):
+            of = {"file": f"{way} of {size}"}
+            yield Claim(
+                f"{way}-{size.replace(' ', '').lower()}",
+                "files",
+                where,
+                f"Time of {'an' if way == 'upload' else 'a'} {way} of {size}, cloud over edge",
+                f"{cloud / edge:.3g} times",
+                Measure("files", "latency_mean_s", {**of, "place": "cloud"}, {**of, "place": "edge"}),
+                direction="longer",
+                agrees=above(1),
+                figure=(cloud / edge, cloud / edge),
+                group=f"{way}s are faster at the edge",
+            )
+    for way, small, words, agrees in (
+        ("upload", "500 kB", "falls", below(1)),
+        ("download", "200 kB", "rises", above(1)),
+    ):
+        where, table = _TABLES[way]
+        at = {"place": "edge"}
+        sizes = {size: f"{way} of {size}" for size in (small, "5 MB")}
+        figure = _rate(table["edge"], "5 MB") / _rate(table["edge"], small)
+        yield Claim(
+            f"{way}-rate",
+            "files",
+            where,
+            f"Effective throughput of {way}s of 5 MB over that of {small}, edge",
+            f"{figure:.3g} times",
+            Measure(
+                "files",
+                "effective_throughput_p50_mbit_s",
+                {**at, "file": sizes["5 MB"]},
+                {**at, "file": sizes[small]},
+            ),
+            direction=words,
+            agrees=agrees,
+            figure=(figure, figure),
+        )
+
+
+def _rate(times: tuple[float, ...], size: str) -> float:
+    amount, unit = size.split()
+    return float(amount) * {"kB": 1, "MB": 1000}[unit] / times[SIZES.index(size)]

@@ -1,0 +1,630 @@
+"""The thesis that cellbed began with: its experiments, claims and main findings, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cellbed import Link
+from cellbed.extension.reports import formats, plot
+from cellbed.extension.traces import PLACES, PRESETS, SLOT_LTE, TICK_NS, Capacity, Model, Stream, Wander, each_way
+from cellbed.path import Path
+from cellbed_papers.publication import (
+    MEAN,
+    NEAR,
+    Answer,
+    Claim,
+    Data,
+    Finding,
+    Input,
+    Measure,
+    Range,
+    Role,
+    Swept,
+    SweptPublication,
+    Trials,
+    Values,
+    above,
+    below,
+    determination,
+    paired,
+    quantity,
+    ratio,
+    rounds,
+    slope,
+    where,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_CITATION = (
+    "Mishchenko, Network Simulation for AI in the Digital Continuum, bachelor thesis, Vrije Universiteit Amsterdam, "
+    "2025"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Drop:
+    """A rate that is a quarter of itself from 40 to 70 s."""
+
+    usual: Wander
+
+    def capacity(self, duration_ns: int, stream: Stream) -> Capacity:
+        found = self.usual.capacity(duration_ns, stream)
+        begin, end = (second * 10**9 // TICK_NS for second in (40, 70))
+        found.bit_s[begin:end] //= 4
+        return found
+
+
+_VERIZON = Model(
+    name="lte-with-a-drop",
+    citation=f"{_CITATION}, §6.6",
+    cited="Published: the drop below 5 Mbit/s for 30 s. Ours: everything else.",
+    duration_ns=140 * 10**9,
+    make=each_way(
+        _Drop(Wander(8e6, 2e6, 3e6, 12e6, 2_000_000_000, 0.01, 200_000_000)),
+        Wander(9e6, 3e6, 2e6, 15e6, 2_000_000_000),
+        SLOT_LTE,
+    ),
+)
+_GENERATORS = {model.name: model for model in PRESETS}
+ROLES = (
+    Role("lte", ("KPN-4G", "KPN-LTE"), "kpn-lte", _GENERATORS["lte-netherlands"]),
+    Role("5g", ("KPN-5G",), "kpn-5g", _GENERATORS["5g-netherlands"]),
+    Role("5g-window", ("KPN-5G-low-band", "KPN-5G-window"), "kpn-5g-window", _GENERATORS["5g-window-netherlands"]),
+    Role(
+        "lte-2016",
+        ("Verizon-LTE-short",),
+        "verizon-lte-short",
+        _VERIZON,
+        "8 Mbit/s with 30 s at a quarter of it, after §6.6",
+    ),
+)
+
+
+def _links(role: str) -> list[str]:
+    return [f"{{trace:{role}.up}}", f"{{trace:{role}.down}}"]
+
+
+_LINKS = ["links.mobile.up", "links.mobile.down"]
+_SCENARIO: dict[str, Any] = {
+    "name": "thesis",
+    "duration": "120 s",
+    "nodes": {
+        "endpoint": {"count": 4, "cpus": 2.0, "memory": "4 GB", "stagger": "31 s"},
+        "edge": {"cpus": 4.0, "memory": "16 GB"},
+    },
+    "links": {
+        "mobile": {
+            "up": "{trace:5g.up}",
+            "down": "{trace:5g.down}",
+            "base_delay": "0 ms",
+            "queue": {"kind": "infinite"},
+        },
+        "core": {"edge": "0 ms"},
+    },
+    "transport": {"congestion_control": "cubic", "slow_start_after_idle": True},
+    "workload": {
+        "kind": "image-classification",
+        "server": "edge",
+        "rate": "1 /s",
+        "timeout": "60 s",
+        "drain": "30 s",
+    },
+}
+_PLACES = {"local": "eu-central-1", "regional": "eu-west-3", "transcontinental": "us-east-1"}
+ONE_WAY_MS = {"edge": 0.0} | {label: PLACES[place].one_way / 1e6 for label, place in _PLACES.items()}
+"""Core delay of the places: half of the round trips of table 5.2; at the edge "no core network latency" (§6.2)."""
+_KBIT_6G = 100e6
+"""Of 100 Gbit/s, per millisecond."""
+_NEVER = {"kind": "halve", "above": "1 h"}
+"""No policy: its latency is not reached. TOML has no null."""
+_HIGH = {"rate": "10 /s", "queue": "infinite", "policy": "none"}
+_MADE = "lte-2016.up"
+"""The input whose stand-in was made from the claims of §6.6."""
+_POLICIES: dict[str, tuple[tuple[str, Range | None], ...]] = {
+    "halve": (("9 times", (9, 9)), ("3.5 times", (3.5, 3.5))),
+    "reduce-resolution": (("–", None), ("–", None)),
+    "aimd": (("–", None), ("–", None)),
+}
+"""Published factors of the median and the P99 latency without the policy over that with it."""
+
+
+def _over_delay(trials: Trials) -> Figure:
+    """Percentiles of each trial's uplink latency over the core delay, with least-squares lines."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    colours = (plot.of_place("uplink")[1], plot.of_place("remote")[2], plot.of_place("downlink")[1], plot.INK)
+    levels = trials.frame["restart"].unique(maintain_order=True).to_list()
+    columns = (("p01", "P1"), ("p50", "Median"), ("p99", "P99"))
+    for axes, (name, title) in zip(figure.subplots(1, 3), columns, strict=True):
+        for level, colour in zip(levels, cycle(colours), strict=False):
+            found = [
+                (at, value * 1e3)
+                for place, at in ONE_WAY_MS.items()
+                for value in trials.values(f"uplink_{name}_s", place=place, restart=level).values()
+            ]
+            if len({at for at, _ in found}) > 1:
+                x, y = np.array(found).T
+                axes.plot(x, y, "o", ms=4, color=colour, label=f"slow start after idle {level}")
+                axes.plot(ends := np.array([x.min(), x.max()]), np.polyval(np.polyfit(x, y, 1), ends), color=colour)
+        axes.set(xlabel="core delay one way, ms", ylabel="uplink latency, ms", title=title, ylim=(0, None))
+    figure.legend(*figure.axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    return figure
+
+
+def _workloads(key: str, image: str, text: str) -> dict[str, Any]:
+    levels = {"image": ["image-classification", 4, image], "text": ["translation", 1, text]}
+    return {"workload": {"keys": ["workload.kind", "nodes.endpoint.count", key], "levels": levels}}
+
+
+EXPERIMENTS = (
+    Swept(
+        "E1",
+        "Network technology",
+        "§6.3",
+        {
+            "network": {
+                "keys": _LINKS,
+                "levels": {"5G": _links("5g"), "5G behind a window": _links("5g-window"), "LTE": _links("lte")},
+            }
+        },
+    ),
+    Swept(
+        "E2",
+        "Images and text",
+        "§6.4",
+        _workloads("duration", "120 s", "400 s"),
+        short={"factors": _workloads("workload.drain", "1 s", "4 s")},
+    ),
+    Swept(
+        "E3",
+        "Place of the server",
+        "§6.5",
+        {
+            "place": {"key": "links.core.edge", "levels": {"edge": "0 ms", **_PLACES}},
+            "restart": {"key": "transport.slow_start_after_idle", "levels": {"on": True, "off": False}},
+        },
+        short={"levels": {"place": ["edge", "transcontinental"]}},
+        drawings=(("core delay one way, ms", _over_delay),),
+    ),
+    Swept(
+        "E4",
+        "Load",
+        "§6.6",
+        {
+            "rate": {"key": "workload.rate", "levels": {each: each for each in ("10 /s", "5 /s", "2 /s")}},
+            "queue": {
+                "key": "links.mobile.queue",
+                "levels": {"infinite": {"kind": "infinite"}}
+                | {limit: {"kind": "droptail", "limit": limit} for limit in ("1 MB", "100 kB")},
+            },
+            "policy": {
+                "key": "workload.policy",
+                "levels": {"none": _NEVER} | {kind: {"kind": kind, "above": "500 ms"} for kind in _POLICIES},
+            },
+        },
+        changes={"nodes.endpoint.count": 1, **dict(zip(_LINKS, _links("lte-2016"), strict=True))},
+        design="one-at-a-time",
+        short={
+            "repetitions": 2,
+            "changes": {"duration": "12 s", "workload.drain": "4 s"},
+            "levels": {"rate": ["10 /s", "2 /s"], "queue": ["infinite", "100 kB"]},
+        },
+        worst=True,
+    ),
+    Swept(
+        "6G",
+        "Projection of 6G",
+        "§6.7",
+        {
+            "network": {
+                "keys": [*_LINKS, "links.mobile.base_delay", "links.core.edge"],
+                "levels": {
+                    "5G": [*_links("5g"), "0 ms", "0 ms"],
+                    "6G": ["100 Gbit/s", "100 Gbit/s", "0.1 ms", "0 ms"],
+                },
+            }
+        },
+    ),
+)
+
+
+# ---- measures
+
+
+def _share(experiment: str, part: str, whole: str, **at: str) -> Measure:
+    return Measure(experiment, part, at, at, whole)
+
+
+def _spread(data: Data) -> Values:
+    text, image = (_share("E2", "latency_p99_s", "latency_p50_s", workload=each)(data) for each in ("text", "image"))
+    return ratio(text, image)
+
+
+def _columns(data: Data, column: str, restart: str) -> list[tuple[float, Values]]:
+    present = set(data["E3"].frame["place"].to_list())
+    return [
+        (at, data["E3"].values(column, place=place, restart=restart))
+        for place, at in ONE_WAY_MS.items()
+        if place in present
+    ]
+
+
+def _slope(column: str, restart: str = "on") -> Callable[[Data], Values]:
+    """Return ms of a measure per ms of core delay."""
+    return lambda data: paired(lambda value: value * 1e3, slope(_columns(data, column, restart)))
+
+
+def _drop_of_slope(data: Data) -> Values:
+    return paired(lambda on, off: on - off, _slope("uplink_p50_s")(data), _slope("uplink_p50_s", "off")(data))
+
+
+def _at(values: Values) -> float:
+    return sum(values.values()) / len(values) if values else float("nan")
+
+
+def _slow_start(data: Data) -> str:
+    trials, far = data["E3"], "transcontinental"
+    packets = _at(trials.values("packets_p50", place=far, restart="on"))
+    flights = rounds(packets)
+    on, off = (_at(_slope("part_uplink_transport_p50_s", restart)(data)) for restart in ("on", "off"))
+    windows = [_at(trials.values("cwnd_p50", place=far, restart=restart)) for restart in ("on", "off")]
+    text = (
+        f"The median request has {packets:.0f} segments: {flights} flights of slow start from a window of 10, "
+        f"which makes {2 * flights - 1} ms per ms. Of the measured slope, sending (transport) has {on:.2f} with "
+        f"the restart after idle periods and {off:.2f} without. tcp_info reports windows of {windows[0]:.0f} and "
+        f"{windows[1]:.0f} segments before a request"
+    )
+    unused = min(windows) >= packets and on > off
+    return text + (": enough for the request in both cases, but after a pause TCP begins with 10." if unused else ".")
+
+
+def _queued(data: Data) -> Values:
+    """Return the share of the uplink's time in its queue, or waiting for bytes that are."""
+    trials = data["E4"]
+    names = [name for name in trials.frame.columns if name.startswith(f"{MEAN}uplink_")]
+    columns = [trials.values(name, **_HIGH) for name in names]
+    queue = [names.index(f"{MEAN}uplink_{part}") for part in ("queue", "wait") if f"{MEAN}uplink_{part}" in names]
+    if not queue:
+        return {}
+    return paired(lambda *parts: sum(parts[at] for at in queue) / sum(parts), *columns)
+
+
+def _uplink(data: Data, experiment: str, labels: Mapping[str, str]) -> str:
+    """Return the parts of the mean request's uplink as a sentence."""
+    parts = data[experiment].parts(labels, "uplink_")
+    if not (total := sum(parts.values())):
+        return ""
+    listed = ", ".join(f"{name.removeprefix('uplink_')} {value / total:.0%}" for name, value in parts.items())
+    return f"Uplink of the mean request at {', '.join(labels.values())}: {listed} of {formats.duration(total)}."
+
+
+def _skipped(policy: str) -> Callable[[Data], str]:
+    def text(data: Data) -> str:
+        skipped = _at(data["E4"].values("skipped", **(_HIGH | {"policy": policy})))
+        sent = _at(data["E4"].values("requests", **(_HIGH | {"policy": policy})))
+        if not skipped > 0:
+            return ""
+        return f"It skips {quantity(skipped / (skipped + sent), 'share')} of the requests."
+
+    return text
+
+
+def _at_both(one: Mapping[str, str], other: Mapping[str, str]) -> Callable[[Data], str]:
+    return lambda data: f"{where(data['E4'], one)} {where(data['E4'], other)}"
+
+
+def _of_6g(data: Data, column: str) -> Values:
+    return data["6G"].values(column, network="6G")
+
+
+def _formula(data: Data) -> Values:
+    """Return the thesis's formula for the network, seconds."""
+    return paired(lambda size: (8 * size / _KBIT_6G + 0.2) / 1e3, _of_6g(data, "bytes_up_p50"))
+
+
+def _transported(data: Data) -> Values:
+    """Return the same by TCP on such a link in virtual time, seconds: a request and its answer on an open connection,
+    after a pause of a second."""
+
+    def network(size: float) -> float:
+        path = Path(*(Link(rate="100 Gbit/s", delay="0.1 ms") for _ in range(2)))
+        sent = path.downloads(sizes=[1, 1], thinking=[10**9], request=round(size), keep_connection=True)
+        return float(sent.taken[1]) / 1e9
+
+    return paired(network, _of_6g(data, "bytes_up_p50"))
+
+
+def _compute_20(data: Data) -> Values:
+    places = (_of_6g(data, f"{place}_p50_s") for place in ("endpoint", "remote", "network"))
+    return paired(lambda endpoint, remote, network: endpoint + remote / 20 + network, *places)
+
+
+def _of_compute(data: Data) -> str:
+    places = (_of_6g(data, f"{place}_p50_s") for place in ("endpoint", "remote", "network"))
+    endpoint, remote, network = (formats.duration(_at(each)) for each in places)
+    return f"Arithmetic on medians: endpoint {endpoint} + compute {remote} ÷ 20 + network {network}."
+
+
+def _of_formula(data: Data) -> str:
+    times = (_formula(data), _of_6g(data, "network_p50_s"), _transported(data))
+    formula, link, transported = (formats.duration(_at(each)) for each in times)
+    packets = _at(_of_6g(data, "packets_p50"))
+    return (
+        f"The formula gives {formula}, the link with TCP {link}, in virtual time {transported}, for {packets:.0f} "
+        f"segments, which slow start sends in {rounds(packets)} flights. {_uplink(data, '6G', _6G)}"
+    )
+
+
+# ---- claims
+
+
+_5G, _LTE, _WINDOW, _6G = ({"network": name} for name in ("5G", "LTE", "5G behind a window", "6G"))
+
+
+def _claims() -> tuple[Claim, ...]:
+    e1 = (
+        Claim(
+            "compute", "E1", "§6.3", "Compute in the median latency (5G)", "up to 80 %",
+            _share("E1", "remote_p50_s", "latency_p50_s", **_5G), "share", "most of it", above(0.5), (_5G,),
+            figure=(0.8, 0.8),
+        ),
+        Claim(
+            "network-p99", "E1", "§6.3", "Network in the P99 latency (LTE)", "up to 80 %",
+            _share("E1", "network_p99_s", "latency_p99_s", **_LTE), "share", "most of it", above(0.5), (_LTE,),
+            figure=(0.8, 0.8),
+        ),
+        *(
+            Claim(
+                f"uplink-{name}-{at}", "E1", section, f"Uplink in the {words} network latency ({label})", published,
+                _share("E1", f"uplink_{at}_s", f"network_{at}_s", network=label), "share", "most of it",
+                above(0.5), ({"network": label},), figure=figure,
+            )
+            for at, words, published, figure, section in (
+                ("p50", "median", "over 90 %", (0.9, 1.0), "§6.1, MF1"),
+                ("p99", "P99", "up to 95 %", (0.95, 0.95), "§6.3"),
+            )
+            for name, label in (("lte", "LTE"), ("5g", "5G"))
+        ),
+        Claim(
+            "window", "E1", "§6.3", "Median network latency, LTE over 5G behind a window", "no improvement to LTE",
+            Measure("E1", "network_p50_s", _LTE, _WINDOW), "ratio", "at least 0.8 times: LTE is not better",
+            above(1 / NEAR), (_LTE, _WINDOW),
+        ),
+        Claim(
+            "best", "E1", "§6.3", "Median uplink latency, LTE over 5G", "5G without obstacle is best",
+            Measure("E1", "uplink_p50_s", _LTE, _5G), "ratio", "above 1", above(1), (_LTE, _5G),
+        ),
+        Claim(
+            "standard-p99", "E1", "§6.3", "P99 network latency, LTE over 5G", "no improvement",
+            Measure("E1", "network_p99_s", _LTE, _5G), "ratio", "from 0.8 to 1.25 times", (1 / NEAR, NEAR), (_LTE, _5G),
+        ),
+    )  # fmt: skip
+    image, text = {"workload": "image"}, {"workload": "text"}
+    e2 = (
+        Claim(
+            "text-p99", "E2", "§6.1, MF2", "P99 network latency, image over text", "1.5 times",
+            Measure("E2", "network_p99_s", image, text), "ratio", "above 1", above(1), (image, text),
+            figure=(1.5, 1.5),
+        ),
+        Claim(
+            "text-median", "E2", "§6.4", "Median latency, text over image", "higher",
+            Measure("E2", "latency_p50_s", text, image), "ratio", "above 1", above(1), (image, text),
+        ),
+        Claim(
+            "text-compute", "E2", "§6.4", "Compute in the median latency of text", "over 99 %",
+            _share("E2", "remote_p50_s", "latency_p50_s", **text), "share", "nearly all", above(0.9), (text,),
+            figure=(0.99, 1.0),
+        ),
+        Claim(
+            "text-spread", "E2", "§6.4", "P99 over median latency, text over image", "less variable",
+            _spread, "ratio", "below 1", below(1), (image, text),
+        ),
+        Claim(
+            "slots-image", "E2", "§6.4", "Packets of an image request (mean)", "about 50",
+            Measure("E2", "packets_mean", image), "number", "many", above(10), figure=(50, 50), made="images",
+        ),
+        Claim(
+            "slots-text", "E2", "§6.4", "Packets of a text request (mean)", "1",
+            Measure("E2", "packets_mean", text), "number", "one", below(1.5), figure=(1, 1),
+        ),
+    )  # fmt: skip
+    edge, far = ({"place": name, "restart": "on"} for name in ("edge", "transcontinental"))
+    e3 = (
+        Claim(
+            "edge", "E3", "§6.5", "Median latency at the edge", "well below 100 ms",
+            Measure("E3", "latency_p50_s", edge), "time", "below 100 ms", below(0.1), (edge,),
+        ),
+        Claim(
+            "slope-p1", "E3", "§6.5", "P1 uplink latency per core one-way delay, ms per ms", "about 1",
+            _slope("uplink_p01_s"), "number", "0.7 to 1.5", (0.7, 1.5), (edge, far), figure=(1, 1),
+        ),
+        Claim(
+            "slope-median", "E3", "§6.5", "Median uplink latency per core one-way delay, ms per ms", "about 4",
+            _slope("uplink_p50_s"), "number", "above 1.5", above(1.5), (edge, far), _slow_start, (4, 4),
+        ),
+        Claim(
+            "slope-p99", "E3", "§6.5", "P99 uplink latency per core one-way delay, ms per ms", "weak",
+            _slope("uplink_p99_s"), "number",
+        ),
+        Claim(
+            "weak-p99", "E3", "§6.5", "Variance of the P99 uplink latency that the core delay explains", "weak",
+            lambda data: determination(_columns(data, "uplink_p99_s", "on")), "share", "below half",
+            below(0.5), (edge, far), lambda data: "One value over all places and repetitions.",
+        ),
+        Claim(
+            "slope-off", "E3", "§6.5", "The median's slope without slow start after idle, ms per ms", "–",
+            _slope("uplink_p50_s", "off"), "number",
+        ),
+        Claim(
+            "slope-drop", "E3", "§6.5", "The part of the median's slope that slow start after idle causes, ms per ms",
+            "supposed: the window", _drop_of_slope, "change", "above 0", above(0), (edge, far),
+        ),
+    )  # fmt: skip
+    high, low = _HIGH, _HIGH | {"rate": "2 /s"}
+    e4 = (
+        Claim(
+            "good", "E4", "§6.6", "Median uplink latency at 2 requests a second", "below 100 ms",
+            Measure("E4", "uplink_p50_s", low), "time", "below 100 ms", below(0.1), (low,), made=_MADE,
+        ),
+        Claim(
+            "collapse", "E4", "§6.1, MF3", "P99 uplink latency at 10 /s over the median at 2 /s", "200 times",
+            Measure("E4", "uplink_p99_s", high, low, "uplink_p50_s"), "ratio", "above 10", above(10), (high, low),
+            figure=(200, 200), made=_MADE,
+        ),
+        Claim(
+            "worst", "E4", "§6.6", "P99 uplink latency at 10 requests a second", "up to 20 s",
+            Measure("E4", "uplink_p99_s", high), "time", "above 1 s", above(1), (high,), figure=(20, 20), made=_MADE,
+        ),
+        Claim(
+            "queue", "E4", "§6.6", "Queue in the uplink latency at 10 /s (with bytes that wait for it)", "the cause",
+            _queued, "share", "most of it", above(0.5), (), lambda data: _uplink(data, "E4", high), made=_MADE,
+        ),
+        *(
+            Claim(
+                f"{policy}-{at}", "E4", "§6.6", f"{words} latency without a policy over '{policy}'", published,
+                Measure("E4", f"latency_{at}_s", high, high | {"policy": policy}), "ratio", "above 1", above(1),
+                (high, high | {"policy": policy}), _skipped(policy) if at == "p50" else None, figure, _MADE,
+            )
+            for policy, figures in _POLICIES.items()
+            for at, words, (published, figure) in zip(("p50", "p99"), ("Median", "P99"), figures, strict=True)
+        ),
+        *(
+            Claim(
+                f"limit-{limit}", "E4", "§6.6", f"P99 uplink latency, infinite queue over {limit}", "–",
+                Measure("E4", "uplink_p99_s", high, high | {"queue": limit}), "ratio",
+                explain=_at_both(high, high | {"queue": limit}),
+            )
+            for limit in ("1 MB", "100 kB")
+        ),
+    )  # fmt: skip
+    projected = (
+        Claim(
+            "6g-latency", "6G", "§6.7", "Median latency, 5G over 6G", "6G is lower",
+            Measure("6G", "latency_p50_s", _5G, _6G), "ratio", "above 1", above(1), (_5G, _6G),
+        ),
+        Claim(
+            "6g-compute", "6G", "§6.7", "Compute in the median latency with 6G", "the limiting factor",
+            _share("6G", "remote_p50_s", "latency_p50_s", **_6G), "share", "most of it", above(0.5), (_6G,),
+        ),
+        Claim(
+            "6g-formula", "6G", "§6.7", "Network latency of the link with TCP over the formula", "the formula alone",
+            lambda data: ratio(_of_6g(data, "network_p50_s"), _formula(data)), explain=_of_formula,
+        ),
+        Claim(
+            "6g-virtual", "6G", "§6.7", "The same by TCP in virtual time, without hosts", "the formula alone",
+            lambda data: ratio(_transported(data), _formula(data)),
+        ),
+        Claim(
+            "6g-20", "6G", "§6.7", "Latency with 6G and compute 20 times as fast", "low enough (10 ms, §1)",
+            _compute_20, "time", "below 10 ms", below(0.010), explain=_of_compute,
+        ),
+    )  # fmt: skip
+    return (*e1, *e2, *e3, *e4, *projected)
+
+
+# ---- main findings
+
+
+def _verdict(findings: Mapping[str, Finding], *keys: str) -> str:
+    found = [findings[key].same for key in keys]
+    figures = {findings[key].magnitude for key in keys} - {"–"}
+    if "not measured" in found:
+        return "Not measured in full"
+    if "stand-in" in found:
+        return "Not judged: a stand-in that was made from this finding is no test of it"
+    if set(found) == {"no"}:
+        return "Not reproduced"
+    if set(found) != {"yes"}:
+        return "Direction reproduced in part"
+    return "Reproduced" if figures == {"yes"} else "Direction reproduced"
+
+
+def _mf1(findings: Mapping[str, Finding], data: Data) -> str:
+    keys = ("uplink-lte-p50", "uplink-5g-p50", "uplink-lte-p99", "uplink-5g-p99")
+    lte, five, lte_p99, five_p99 = (findings[key].ours for key in keys)
+    return (
+        f"{_verdict(findings, *keys)}. The uplink has {lte} of the median network latency over LTE and {five} over 5G; "
+        f"of the P99 {lte_p99} and {five_p99}. Compute has {findings['compute'].ours} of the median latency over 5G."
+    )
+
+
+def _mf2(findings: Mapping[str, Finding], data: Data) -> str:
+    factor, image, text = (findings[key].ours for key in ("text-p99", "slots-image", "slots-text"))
+    return (
+        f"{_verdict(findings, 'text-p99', 'slots-text')}. The P99 network latency of images is {factor} that of text, "
+        f"where the thesis has 1.5 times. An image request has {image} packets, which follows from the sizes of our "
+        f"images; a text request has {text}."
+    )
+
+
+def _mf3(findings: Mapping[str, Finding], data: Data) -> str:
+    keys = ("collapse", "queue", "halve-p50", "halve-p99")
+    collapse, queue, median, tail = (findings[key].ours for key in keys)
+    limits = " and ".join(
+        f"{quantity(value, 'time')} with {limit}"
+        for limit in ("infinite", "1 MB", "100 kB")
+        if (value := _at(data["E4"].values("uplink_p99_s", **(_HIGH | {"queue": limit})))) == value
+    )
+    limits = limits or "not measured"
+    return (
+        f"{_verdict(findings, *keys)}. The P99 uplink latency at 10 requests a second is {collapse} the median at 2; "
+        f"the queue, and waiting for it, has {queue} of the uplink's time. Halving the rate lowers the median "
+        f"latency {median} and the P99 {tail}. By the queue's limit, the P99 uplink latency is {limits}."
+    )
+
+
+def _mf4(findings: Mapping[str, Finding], data: Data) -> str:
+    keys = ("6g-latency", "6g-compute", "6g-20")
+    gain, compute, faster = (findings[key].ours for key in keys)
+    return (
+        f"{_verdict(findings, *keys)}. With the network of 6G the median latency falls {gain}, and "
+        f"compute has {compute} of what remains. With compute 20 times as fast, which is arithmetic, "
+        f"{faster} would remain. TCP on the link takes {findings['6g-formula'].ours} the formula's time, "
+        f"and {findings['6g-virtual'].ours} in virtual time, where hosts take none."
+    )
+
+
+PUBLICATION = SweptPublication(
+    name="thesis",
+    title="Network Simulation for AI in the Digital Continuum",
+    citation=_CITATION,
+    scenario=_SCENARIO,
+    short={"duration": "8 s", "workload.drain": "1 s"},
+    short_note="A short reproduction: few repetitions of seconds instead of minutes, fewer places, rates and queues, "
+    "and for the load the trace's poorest seconds only, at 2 requests a second, too. Its intervals are wide, and "
+    "percentiles of few requests are refused.",
+    roles=ROLES,
+    experiments=tuple(replace(each, short={"repetitions": 3, **each.short}) for each in EXPERIMENTS),
+    claims=_claims(),
+    answers=(
+        Answer("MF1", "The uplink is the limiting factor: over 90 % of the network latency for LTE and 5G.", _mf1),
+        Answer("MF2", "Text instead of images decreases the P99 network latency 1.5 times.", _mf2),
+        Answer(
+            "MF3",
+            "A drop of the network's performance for 30 s increases the uplink latency 200 times, and applications "
+            "need congestion control.",
+            _mf3,
+        ),
+        Answer("MF4", "Novel applications need faster compute as well as a faster network.", _mf4),
+    ),
+    differences=(
+        "Each repetition starts at another offset of the traces; the thesis has one run of each kind.",
+        "Except in E4, images come from four endpoints at once, each with its own link at another place of the trace, "
+        "and text for 400 s: a P99 with an interval needs 368 requests.",
+        "The thesis's processors are those of a Xeon Silver 4210R.",
+        "MobileNetV2 and MarianMT have their architectures with seeded weights: the computation is real, its results "
+        "are not.",
+        "The mobile link has no delay except its queue and its schedule, as in the thesis (Mahimahi's link shell).",
+    ),
+    yes="same",
+    no="not the same",
+    inputs=(Input("images", "photographs of ours, with a median of 65 KB", True),),
+)

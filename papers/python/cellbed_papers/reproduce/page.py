@@ -1,0 +1,246 @@
+"""The findings of a reproduction as a table, as JSON, and as one page with figures."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from cellbed import Sweep
+from cellbed.extension.files import inputs, write_json, write_whole
+from cellbed.extension.reports import PLACES, Interval, html, plot
+from cellbed_papers.publication import (
+    Data,
+    Experiment,
+    Finding,
+    Input,
+    Publication,
+    Simulated,
+    Swept,
+    Trials,
+    evaluate,
+    shown,
+    statements,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_MEASURES = ("latency_p50_s", "latency_p99_s", "uplink_p50_s", "uplink_p99_s", "remote_p50_s")
+"""Of the reports of sweeps."""
+_CLAIM = ("experiment", "section", "statement", "published", "unit")
+_INTERVAL = ("value", "low", "high", "repetitions")
+_NOTABLE = 0.01
+"""Share of requests without a reply that a reader must know of."""
+
+
+def this_machine() -> str:
+    """This machine now, in words."""
+    processors, load = os.cpu_count() or 1, os.getloadavg()[0]
+    return f"{processors} processors, Linux {platform.release()}, load average {load:.1f} at the end"
+
+
+@dataclass(frozen=True)
+class Result:
+    """A reproduction. data: trials by experiment; command: that made it; machine: in words. notes: what else a reader
+    must know of the values. clock: of the trials; other: the values of a reproduction with the other one, by claim."""
+
+    publication: Publication[Any]
+    data: Data
+    inputs: Sequence[Input]
+    short: bool
+    command: str
+    machine: str = field(default_factory=this_machine)
+    notes: Sequence[str] = ()
+    clock: Literal["real", "virtual"] = "real"
+    other: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def ours(self) -> str:
+        """The heading of the values."""
+        return "predicted" if self.clock == "virtual" else "ours"
+
+    @cached_property
+    def findings(self) -> dict[str, Finding]:
+        """The claims beside our trials, by key."""
+        return evaluate(self.publication, self.data, self.inputs)
+
+    def answers(self) -> dict[str, tuple[str, str]]:
+        """Return the main findings whose experiments are there: published sentence and paragraph."""
+        found, answers = self.findings, {}
+        for each in self.publication.answers:
+            try:
+                answers[each.key] = each.published, each.paragraph(found, self.data)
+            except KeyError:
+                continue
+        return answers
+
+    def states(self) -> dict[str, dict[str, int]]:
+        """Trials by status, by experiment."""
+        found = {}
+        for name, trials in self.data.items():
+            distinct = trials.frame.unique(["point", "repetition"])
+            found[name] = dict(distinct.group_by("status").len().sort("status").iter_rows())
+        return found
+
+    def cautions(self) -> list[str]:
+        """Return what a reader must know of the values."""
+        found = []
+        for name, states in self.states().items():
+            total = sum(states.values())
+            for status, what in (
+                ("disturbed", "were disturbed by other work of the machine, which makes latencies longer"),
+                ("failed", "failed and are missing"),
+            ):
+                if states.get(status):
+                    found.append(f"{name}: {states[status]} of {total} trials {what}.")
+            measured = self.data[name].measured
+            shares = measured["lost_share"].drop_nulls() if "lost_share" in measured.columns else ()
+            if lost := [each for each in shares if each > _NOTABLE]:
+                found.append(
+                    f"{name}: in {len(lost)} of {total} trials requests had no reply by the end, up to "
+                    f"{max(lost):.0%}: times at places, such as the uplink's, are those of the others and too short."
+                )
+        stand_ins = [f"{each.name} ({each.note})" for each in self.inputs if each.stand_in]
+        if stand_ins:
+            found.append(f"Not the publication's inputs: {'; '.join(stand_ins)}.")
+        if self.clock == "virtual":
+            found.append("Predicted: all trials are in virtual time, with the times that programs take measured here.")
+        found += self.notes
+        if self.short:
+            found.append(self.publication.short_note)
+        return found
+
+    def json(self) -> dict[str, Any]:
+        """Return all of it as JSON."""
+        return {
+            "publication": self.publication.citation,
+            "command": self.command,
+            "machine": self.machine,
+            "short": self.short,
+            "clock": self.clock,
+            "inputs": [asdict(each) for each in self.inputs],
+            "trials": self.states(),
+            "cautions": self.cautions(),
+            "claims": [
+                {
+                    "key": key,
+                    **{name: getattr(each.claim, name) for name in _CLAIM},
+                    **{name: getattr(each.interval, name) for name in _INTERVAL},
+                    "same_direction": each.same,
+                    "figure": each.claim.figure,
+                    "same_magnitude": each.magnitude,
+                    "why": each.why,
+                }
+                for key, each in self.findings.items()
+            ],
+            "answers": {key: text for key, (_, text) in self.answers().items()},
+        }
+
+
+def values_in(folder: Path) -> dict[str, str]:
+    """Return the values in the ``findings.json`` of a folder, by claim, for people; none without such a file."""
+    try:
+        claims = inputs.json_value(folder / "findings.json")["claims"]
+    except OSError:
+        return {}
+    return {each["key"]: shown(Interval(*(each[end] for end in _INTERVAL)), each["unit"]) for each in claims}
+
+
+def page(result: Result) -> str:
+    """Return the page, self-contained."""
+    findings = result.findings
+    sections = []
+    for experiment in result.publication.experiments:
+        if experiment.name in result.data:
+            trials = result.data[experiment.name]
+            drawings = [plot.element(title, draw) for title, draw in _drawings(experiment, trials)]
+            claims = [each for each in findings.values() if each.claim.experiment == experiment.name]
+            sections.append((experiment, drawings, claims))
+    verdicts = result.publication.verdicts
+    grouped = {name: verdicts[each] for name, each in statements(findings.values()).items()}
+    return html.rendered(
+        Path(__file__).with_name("reproduction.html"),
+        result=result,
+        answers=result.answers(),
+        sections=sections,
+        statements=grouped,
+    )
+
+
+def _drawings(experiment: Experiment, trials: Trials) -> list[tuple[str, Callable[[], Figure]]]:
+    found: list[tuple[str, Callable[[], Figure]]] = []
+    if isinstance(experiment, Swept):
+        found.append((experiment.title, partial(_bars, trials, list(experiment.factors))))
+    return found + [(title, partial(draw, trials)) for title, draw in experiment.drawings]
+
+
+def _points(trials: Trials, factors: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
+    """Return name and labels of each point with measures, in order."""
+    rows = trials.measured.unique("point").sort("point").select(factors).rows()
+    varied = [at for at in range(len(factors)) if len({row[at] for row in rows}) > 1]
+    return [
+        (", ".join(row[at] for at in varied or range(len(factors))), dict(zip(factors, row, strict=True)))
+        for row in rows
+    ]
+
+
+def _bars(trials: Trials, factors: Sequence[str]) -> Figure:
+    """Percentiles of each place's time as bars, as in the publication: of each place by itself."""
+    from matplotlib.figure import Figure
+
+    points = _points(trials, factors)
+    figure = Figure(figsize=(9, 1.6 + 0.5 * len(points)), layout="constrained")
+    for axes, (name, title) in zip(
+        figure.subplots(1, 2, sharey=True), (("p50", "Median"), ("p99", "P99")), strict=True
+    ):
+        begin = np.zeros(len(points))
+        for place, words in PLACES.items():
+            found = [list(trials.values(f"{place}_{name}_s", **labels).values()) for _, labels in points]
+            width = np.array([np.mean(values) * 1e3 if values else 0.0 for values in found])
+            label = words if name == "p50" else None
+            axes.barh(range(len(points)), width, left=begin, color=plot.of_place(place)[1], label=label)
+            begin += width
+        axes.set_yticks(range(len(points)), [point for point, _ in points])
+        axes.set(xlabel="time of each place, mean of repetitions, ms", title=title)
+        axes.grid(visible=False, axis="y")
+    axes.invert_yaxis()
+    figure.legend(loc="outside lower center", ncols=4)
+    return figure
+
+
+def rows(result: Result) -> list[tuple[str, ...]]:
+    """Return the table: experiment, section, statement, published, ours, direction, magnitude."""
+    verdicts = result.publication.verdicts
+    return [
+        (
+            *(getattr(each.claim, name) for name in ("experiment", "section", "statement", "published")),
+            each.ours,
+            verdicts[each.same],
+            verdicts[each.magnitude],
+        )
+        for each in result.findings.values()
+    ]
+
+
+def write(result: Result, folder: Path) -> Path:
+    """Write the page, ``findings.json``, and the report of each sweep or the dataset of the simulations into a folder;
+    returns the page's path."""
+    for experiment in result.publication.experiments:
+        name = experiment.name
+        trials = result.data.get(name)
+        if trials is not None and isinstance(experiment, Simulated):
+            write_whole(folder / f"{name}.parquet", trials.frame.write_parquet)
+        elif trials is not None and len(trials.measured):
+            Sweep.load(folder / name).report(_MEASURES, disturbed=True).write(folder / name / "report.html")
+    path = folder / "report.html"
+    content = page(result)
+    write_whole(path, lambda file: file.write_text(content, encoding="utf-8"))
+    write_json(folder / "findings.json", result.json())
+    return path

@@ -1,0 +1,303 @@
+"""Running the sweeps of a reproduction: traces, the files of the sweeps, their trials, and the data of its claims."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from cellbed import CellbedError
+from cellbed.extension.files import DURATION, SIZE, inputs, temporary_folder, with_values, write_whole
+from cellbed.extension.traces import ENDINGS, Order, open_archive, replayable, resolve, series
+from cellbed.extension.trials import (
+    DATASET,
+    Execution,
+    Plan,
+    machine,
+    refusal_to_nodes,
+    results_in,
+    runner,
+    virtual_model,
+)
+from cellbed_papers.publication import MEAN, Input, Role, Swept, SweptPublication, Trials
+from cellbed_papers.reproduce.page import Result, values_in
+
+SEGMENT = 1448
+"""Bytes of a TCP segment over IPv4 with time stamps in an MTU of 1500 bytes."""
+_TRACE = "{trace:"
+
+
+class Sweeps:
+    """The sweeps of experiments of a publication, of all without names.
+
+    given: folder of recordings. repeats: of a disturbed trial. running: to be run now, else for a forecast alone.
+    folder: of the results. plans: experiments with the plans of their sweeps. skipped: a note on each experiment
+    without a model in virtual time. Errors: :class:`CellbedError` with every problem, OSError.
+    """
+
+    what = "trials"
+
+    def __init__(
+        self,
+        publication: SweptPublication,
+        names: Sequence[str],
+        out: Path,
+        execution: Execution,
+        *,
+        short: bool,
+        given: Path | None = None,
+        repeats: int = 1,
+        running: bool = True,
+    ) -> None:
+        chosen = [each.shortened() if short else each for each in publication.chosen(names, "--experiment")]
+        name = publication.name + "-short" * short
+        self._publication, self._execution, self._short, self._repeats = publication, execution, short, repeats
+        self.folder, self._other = out / name, out / f"{name}-virtual"
+        if execution.virtual:
+            self.folder, self._other = self._other, self.folder
+        with temporary_folder() as temporary:
+            place = self.folder if running else temporary
+            self.played = traces(publication, chosen, place / "traces", given)
+            plans = [(each, execution.plan(self._write(each, place), running=running)) for each in chosen]
+        lacking = {each.name: unpredicted(plan) if execution.virtual else "" for each, plan in plans}
+        self.plans = [(each, plan) for each, plan in plans if not lacking[each.name]]
+        self.skipped = [
+            f"{name}: skipped, since {kinds} has no model in virtual time." for name, kinds in lacking.items() if kinds
+        ]
+        if not self.plans:
+            raise CellbedError("\n".join([*self.skipped, "run without --virtual, or choose another experiment"]))
+
+    def _write(self, experiment: Swept, place: Path) -> Path:
+        """Write the scenario and the sweep file of an experiment."""
+        base = self._publication.scenario
+        values = {**(self._publication.short if self._short else {}), **experiment.changes}
+        values |= fitting(with_values(base, values)["nodes"], *machine())
+        if not self._execution.virtual:
+            wanted = base["transport"]["congestion_control"]
+            values["transport.congestion_control"] = "reno" if refusal_to_nodes(wanted) else wanted
+        sweep: dict[str, Any] = {
+            "name": experiment.name,
+            "scenario": f"{experiment.name}-scenario.toml",
+            "repetitions": experiment.repetitions if experiment.varies or not self._execution.virtual else 1,
+            "design": experiment.design,
+            "factors": experiment.factors if self._execution.virtual else experiment.real or experiment.factors,
+        }
+        scenario, sweep = (self._filled(each) for each in (with_values(dict(base), values), sweep))
+        if self._short and experiment.worst:
+            start = _poorest(scenario["links"]["mobile"]["up"], DURATION.parse(scenario["duration"]))
+            scenario = with_values(scenario, {"links.mobile.start": f"{start} ms"})
+            sweep["vary_start"] = False
+        place.mkdir(parents=True, exist_ok=True)
+        file = place / f"{experiment.name}.toml"
+        for path, content in ((place / sweep["scenario"], scenario), (file, sweep)):
+            write_whole(path, partial(Path.write_text, data=tomli_w.dumps(content), encoding="utf-8"))
+        return file
+
+    def _filled(self, content: dict[str, Any]) -> Any:
+        """Return a scenario or sweep with the traces of the roles."""
+        text = json.dumps(content)
+        for each, trace in self.played.items():
+            text = text.replace(json.dumps(f"{_TRACE}{each.name}}}"), json.dumps(trace))
+        return json.loads(text)
+
+    def forecast(self) -> list[str]:
+        """Return what `run` would do, in lines."""
+        lines = []
+        for each, plan in self.plans:
+            missing = runner.missing(plan, results_in(self.folder / each.name), self._repeats)
+            lines.append(f"{each.name}: {len(plan.points)} points, {len(missing)} trials to run")
+        lines.append(f"in all, with shared trials run once: {runner.words(self.seconds())}")
+        return lines + self.skipped + [f"{each.name}: {each.note}" for each in self.played]
+
+    def seconds(self) -> float:
+        """Estimate how long the experiments still take; trials that several share are counted once."""
+        left, seen = 0.0, set[str]()
+        for each, plan in self.plans:
+            results = results_in(self.folder / each.name)
+            around = runner.around_s(plan, results) or [runner.AROUND_S]
+            ahead = [trial for trial in runner.missing(plan, results, self._repeats) if trial.key not in seen]
+            seen |= set(plan.distinct)
+            planned = sum(trial.planned_s + sum(around) / len(around) for trial in ahead)
+            left += planned / runner.processors_for(plan)
+        return left
+
+    @property
+    def _folders(self) -> list[Path]:
+        return [self.folder / each.name for each, _ in self.plans]
+
+    def run(self, listener: runner.Listener) -> int:
+        """Run what is missing, and return how many trials failed. ``KeyboardInterrupt`` after the running ones have
+        ended. Errors: :class:`CellbedError`, OSError."""
+        failed, folders = 0, self._folders
+        for note in self.skipped:
+            listener.note(note)
+        for (each, plan), folder in zip(self.plans, folders, strict=True):
+            listener.note(f"{each.name}: {each.title}; in all {runner.words(self.seconds())} left")
+            account = self._execution.run(plan, folder, listener, self._repeats, folders)
+            if account.interrupted:
+                raise KeyboardInterrupt
+            failed += account.failed
+        return failed
+
+    def result(self, command: str) -> Result:
+        """Return the findings of what has been run, without experiments that have not begun. command: that ran it."""
+        lacking: dict[str, list[str]] = {}
+        for each, plan in self.plans:
+            for note in deviations(self._publication, each, plan.trials[0].tables):
+                lacking.setdefault(note, []).append(each.name)
+        notes = [*(f"{', '.join(names)}: {note}" for note, names in lacking.items()), *self.skipped]
+        if not self._execution.limits:
+            notes.append("CPU and memory of the nodes were not limited (--no-limits).")
+        return Result(
+            self._publication,
+            {place.name: collect(place) for place in self._folders if (place / DATASET).is_file()},
+            [*self.played, *self._publication.inputs],
+            self._short,
+            command,
+            notes=notes,
+            clock="virtual" if self._execution.virtual else "real",
+            other=values_in(self._other),
+        )
+
+
+def fitting(nodes: Mapping[str, Any], processors: int, memory: int) -> dict[str, Any]:
+    """Return what nodes that are larger than a machine get, by dotted key. memory: of the machine, MiB."""
+    found: dict[str, Any] = {}
+    for name, node in nodes.items():
+        if node["cpus"] > processors:
+            found[f"nodes.{name}.cpus"] = float(processors)
+        if SIZE.parse(node["memory"]) > memory << 20:
+            found[f"nodes.{name}.memory"] = f"{memory} MiB"
+    return found
+
+
+def unpredicted(plan: Plan) -> str:
+    """Return the kinds of a plan's applications that have no model in virtual time, as words; empty without any."""
+    kinds = {kind for trial in plan.trials for kind in trial.applications.values()}
+    return ", ".join(f"kind {kind}" for kind in sorted(kinds) if virtual_model(kind) is None)
+
+
+def deviations(publication: SweptPublication, experiment: Swept, scenario: Mapping[str, Any]) -> list[str]:
+    """Return what this machine lacks: TCP and nodes of a scenario that differ from the experiment's."""
+    key = "transport.congestion_control"
+    varied = any(key in (factor.get("key"), *factor.get("keys", ())) for factor in experiment.factors.values())
+    wanted, control = (each["transport"]["congestion_control"] for each in (publication.scenario, scenario))
+    found = []
+    if control != wanted and not varied:
+        found.append(f"TCP {control} in place of {wanted}, which this machine refuses nodes: see `cellbed doctor`.")
+    for name, node in with_values(publication.scenario, experiment.changes)["nodes"].items():
+        for key, unit in (("cpus", " processors"), ("memory", "")):
+            if (given := scenario["nodes"][name][key]) != node[key]:
+                values = [f"{each:g}" if isinstance(each, float) else each for each in (given, node[key])]
+                found.append(f"{name}: {values[0]}{unit}, all of this machine's, in place of {values[1]}.")
+    return found
+
+
+def traces(
+    publication: SweptPublication, chosen: Sequence[Swept], folder: Path, given: Path | None
+) -> dict[Input, str]:
+    """Return the trace of each direction of each role in the chosen experiments, as scenarios name it: a file in the
+    folder `given`, else of the user's archive, else a stand-in, which is written to `folder`. Errors:
+    :class:`CellbedError`, OSError."""
+    files = {}
+    if given is not None:
+        if not publication.roles:
+            raise CellbedError(f"--traces: {publication.name} has no recordings")
+        if not given.is_dir():
+            raise CellbedError(f"--traces {given}: not a folder: give the one with the recordings' files")
+        files = {_plain(path.name): path for path in sorted(given.iterdir()) if path.is_file()}
+    found = {}
+    wanted = repr(chosen) + repr(publication.scenario)
+    for role in publication.roles:
+        if f"{_TRACE}{role.name}." not in wanted:
+            continue
+        for way in ENDINGS:
+            name = f"{role.name}.{way}"
+            names = [_plain(f"{stem}.{way}") for stem in role.files]
+            path = next((files[name] for name in names if name in files), None)
+            if path is not None:
+                _ = resolve(str(path.absolute()), Path()).trace
+                found[Input(name, f"{path.name} (given)", False)] = str(path.absolute())
+                continue
+            archive = open_archive()
+            if archive.has(role.entry) and ENDINGS[way] in archive.entry(role.entry).parts:
+                text = f"{role.entry}.{way}"
+                found[Input(name, f"{text} (archive)", False)] = text
+            else:
+                note = f"stand-in: {role.stand_in or f'generator {role.model.name}'}"
+                found[Input(name, note, True)] = str(_stand_in(role, way, folder).absolute())
+    return found
+
+
+def _plain(name: str) -> str:
+    return name.casefold().replace("_", "-")
+
+
+def _stand_in(role: Role, way: str, folder: Path) -> Path:
+    path = folder / f"{role.name}.{way}"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        part = ENDINGS[way]
+        generated = role.model.make(Order(role.model.name, 1, role.model.duration_ns))[part]
+        with temporary_folder() as temporary:
+            made = series.write(generated, temporary / "series.parquet", part, lambda part, share: None)
+            write_whole(path, partial(replayable.write_text, made.series))
+    return path
+
+
+def _poorest(trace: str, duration_ns: float) -> int:
+    """When a trial must begin, ms, to have the poorest two thirds of its time in its end."""
+    import numpy as np
+
+    path = resolve(trace, Path()).path
+    stamps = np.loadtxt(inputs.checked(path), comments="#", ndmin=1)
+    length = int(duration_ns / 1e6)
+    poor = 2 * length // 3
+    begins = np.arange(0, max(1, int(stamps[-1]) - poor), 500)
+    counts = np.searchsorted(stamps, begins + poor) - np.searchsorted(stamps, begins)
+    return max(0, int(begins[counts.argmin()]) - (length - poor))
+
+
+def collect(folder: Path) -> Trials:
+    """Return the trials in the folder of a sweep, with what claims need of their requests.
+
+    Parts of applications, such as the objects of a page, whose names have a colon, are left out.
+    """
+    import polars as pl
+
+    table = pl.read_parquet(inputs.checked(folder / DATASET)).filter(~pl.col("app").str.contains(":"))
+    rows = [_of_requests(folder / each, app) for each, app in table.select("folder", "app").iter_rows()]
+    more = pl.DataFrame(rows, infer_schema_length=None) if rows else pl.DataFrame()
+    return Trials(pl.concat([table, more], how="horizontal"))
+
+
+def _of_requests(run_folder: Path, app: str) -> dict[str, float | None]:
+    """Means of parts, and size, packets and congestion window of the requests of a trial."""
+    import polars as pl
+
+    try:
+        requests = pl.read_parquet(inputs.checked(run_folder / "requests.parquet"))
+    except OSError:
+        return {"bytes_up_p50": None}
+    requests = requests.filter(pl.col("status") != "skipped", pl.col("app") == app)
+    whole = requests.drop_nulls("residual_s")
+    parts = [name for name in requests.columns if name.startswith("part_")]
+    found: dict[str, float | None] = {
+        MEAN + name.removeprefix("part_"): _float(whole[name].fill_null(0.0).mean()) for name in parts
+    }
+    packets = (requests["bytes_up"] / SEGMENT).ceil()
+    window = requests["tcp"].struct.field("cwnd") if "tcp" in requests.columns else requests["cwnd"]
+    return found | {
+        "bytes_up_p50": _float(requests["bytes_up"].median()),
+        "packets_p50": _float(packets.median()),
+        "packets_mean": _float(packets.mean()),
+        "cwnd_p50": _float(window.median()),
+    }
+
+
+def _float(value: Any) -> float | None:
+    return None if value is None else float(value)

@@ -1,0 +1,318 @@
+"""`cellbed evaluate replay`: statistics, applications, table, and the loop from end to end in virtual time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cellbed import Link
+from cellbed.path import Tcp, settings
+from cellbed.recordings import read_recording
+from cellbed.recordings.summary import summarise
+from cellbed.workloads.virtual.world import World
+from cellbed.workloads.web.pages import Object, pages
+from cellbed_papers.evaluation import statistics
+from cellbed_papers.evaluation.applications import Downloads, Pages, Player, RoundTrips, load, objects
+from cellbed_papers.evaluation.evaluate import Plan
+from cellbed_papers.evaluation.network import HEAVY_DEVICE, LIGHT_DEVICE, Network, reference
+from cellbed_papers.evaluation.table import ALL, table
+from in_process import cellbed
+
+SAMPLES = st.lists(st.floats(0.001, 100), min_size=1, max_size=20)
+
+
+def arrays(*trials: list[float]) -> list[statistics.Samples]:
+    return [np.array(trial) for trial in trials]
+
+
+def test_errors_of_a_replay_that_is_a_tenth_too_slow() -> None:
+    reference = arrays([10, 20, 30], [10, 20, 30])
+    replay = arrays([11, 22, 33], [11, 22, 33])
+    found = statistics.difference(reference, replay)
+    for error in (found.mean, found.median, found.p95):
+        assert statistics.estimate(error, 2) == statistics.Estimate(
+            pytest.approx(0.1), pytest.approx(0.1), pytest.approx(0.1)
+        )
+    assert found.wasserstein[0] == pytest.approx(2.0)
+    assert found.relative_wasserstein[0] == pytest.approx(0.1)
+
+
+def test_errors_that_cancel_in_the_mean_show_in_the_distance() -> None:
+    found = statistics.difference(arrays([10, 10]), arrays([5, 15]))
+    assert found.mean[0] == 0
+    assert found.wasserstein[0] == 5
+    assert statistics.estimate(found.mean, found.units).low is None  # one trial has no interval
+
+
+def test_intervals_come_from_whole_trials() -> None:
+    # Within a trial all samples agree: a thousand of them say no more than one.
+    reference = arrays(*[[10.0] * 1000] * 4)
+    replay = arrays(*[[value] * 1000 for value in (8.0, 10.0, 12.0, 14.0)])
+    estimate = statistics.estimate(statistics.difference(reference, replay).mean, 4)
+    assert estimate.value == pytest.approx(0.1)
+    assert estimate.low is not None
+    assert estimate.high is not None
+    assert estimate.low < 0 < 0.2 < estimate.high
+
+
+@pytest.mark.parametrize(("trials", "conditions"), [(3, 1), (3, 10), (12, 1)])
+def test_of_few_trials_an_interval_has_the_truth_in_it_as_often_as_it_says(trials: int, conditions: int) -> None:
+    # One file in each trial, whose time varies by a fifth, over a replay that is right.
+    random, within, evaluations = np.random.default_rng(7), 0, 300
+    for _ in range(evaluations):
+        differences = []
+        for condition in range(conditions):
+            reference, replay = (arrays(*([value] for value in random.normal(1, 0.2, trials))) for _ in range(2))
+            differences.append(statistics.difference(reference, replay, (1, condition)).mean)
+        found = statistics.estimate(np.mean(differences, axis=0), trials, conditions)
+        assert found.low is not None
+        assert found.high is not None
+        within += found.low <= 0 <= found.high
+    assert within / evaluations > 0.91  # of three trials, quantiles of the resamples alone had it 3 times in 4
+
+
+def test_a_size_has_no_interval_below_zero_and_an_error_none_below_all() -> None:
+    assert statistics.estimate(np.array([0.3, 0.1, 0.5]), 2, least=0).low == 0
+    assert statistics.estimate(np.array([-0.3, -0.5, 0.1]), 2).low == -1
+
+
+def test_trials_meet_the_same_weather_so_they_are_drawn_in_pairs() -> None:
+    weather = [1.0, 2.0, 5.0, 20.0]
+    found = statistics.difference(arrays(*[[w] for w in weather]), arrays(*[[1.1 * w] for w in weather]))
+    assert np.allclose(found.mean, 0.1)
+
+
+def test_a_trial_without_samples_on_one_side_is_left_out() -> None:
+    found = statistics.difference(arrays([10], [1000]), arrays([11], []))
+    assert found.units == 1
+    assert found.mean[0] == pytest.approx(0.1)
+    with pytest.raises(ValueError, match="no recording"):
+        statistics.difference(arrays([1.0]), arrays([]))
+
+
+@given(SAMPLES, SAMPLES)
+def test_the_distance_is_that_of_sorted_samples_repeated_to_one_length(first: list[float], second: list[float]) -> None:
+    a, b = np.array(first), np.array(second)
+    paired = np.abs(np.sort(np.repeat(a, len(b))) - np.sort(np.repeat(b, len(a)))).mean()
+    assert statistics.difference([a], [b]).wasserstein[0] == pytest.approx(paired)
+
+
+def a_plan(trials: int) -> Plan:
+    return Plan(("here", "there"), ("conditional",), (RoundTrips(), Downloads()), trials, 1, 60_000_000_000, seed=1)
+
+
+def test_each_trial_has_its_own_position_and_seed_within_the_course() -> None:
+    plan, seen = a_plan(3), set()
+    for profile in plan.profiles:
+        for application in plan.applications:
+            for trial in range(3):
+                position_ns, seed = plan.beginning(profile, trial, application)
+                assert position_ns / 1e9 + application.length_s <= 60
+                assert (position_ns, seed) == a_plan(5).beginning(profile, trial, application)
+                seen.add((position_ns, seed))
+    assert len(seen) == 12
+
+
+def test_a_network_at_a_position_is_that_of_every_part_with_a_course() -> None:
+    trace = {"kind": "bottleneck", "schedule": {"kind": "trace", "path": "t", "looped": True, "offset_ns": 3}}
+    radio = {"kind": "radio", "profile": "lowband-good", "way": "downlink", "seed": 1, "offset_ns": 0}
+    fixed = {"kind": "delay", "fixed_ns": 5}
+    found = Network("x", (fixed, trace), (radio,)).at(7)
+    assert found.uplink[0] == fixed
+    assert found.uplink[1]["schedule"]["offset_ns"] == 10
+    assert found.downlink[0]["offset_ns"] == 7
+    assert trace["schedule"]["offset_ns"] == 3  # type: ignore[index]
+
+
+def test_pages_load_sooner_with_less_to_wait_for() -> None:
+    world = World.pair(*[[{"kind": "delay", "fixed_ns": 20_000_000}]] * 2, settings(Tcp()))
+
+    def page(parents: list[int | None]) -> list[Object]:
+        return [Object("", "image", 20_000, parent, 0) for parent in parents]
+
+    flat, deep = page([None, *[0] * 20]), page([None, *range(20)])
+    with world.entered():
+        for protocol in ("HTTP/1.1", "HTTP/2"):
+            soon, late = (load(world, objects, protocol, world.now_ns) for objects in (flat, deep))
+            assert 4 * 40_000_000 < soon < late  # TCP, TLS, document, its objects
+    assert {len(objects(name)) for name in pages()} == {len(page) for page in pages().values()}
+
+
+def test_a_player_on_a_steady_network() -> None:
+    player = Player(rules=("throughput",), rates=(1.0, 4.0, 20.0), chunk_s=2.0, chunks=4, playable=2)
+    stages = tuple(Link(rate="10 Mbit/s").stages)
+    found = dict(player.run(Network("x", stages, stages), 1))
+    # 2 Mbit, then 8 Mbit at 10 Mbit/s.
+    assert found["start-up throughput"] == pytest.approx(1.05, abs=0.05)
+    assert found["bit rate throughput"] == pytest.approx((1 + 3 * 4) / 4)
+
+
+def sample(network: str, value: float, *, profile: str = "here", trial: int = 0, recording: int = 0,
+           measure: str = "round trip") -> dict[str, Any]:  # fmt: skip
+    """A row of the table of samples."""
+    where = {"profile": profile, "trial": trial, "recording": recording}
+    return where | {"network": network, "measure": measure, "value": value}
+
+
+def test_trials_of_one_recording_say_no_more_than_one() -> None:
+    rows = [
+        sample(network, value, trial=trial, recording=trial % 2)
+        for trial in range(40)
+        for network, value in (("reference", 1.0), ("conditional", (1.0, 1.1)[trial % 2]))
+    ]
+    (row, _) = table(pl.DataFrame(rows), [RoundTrips()], ["here"], ["conditional"]).rows
+    assert (row.recordings, row.trials) == (2, 40)
+    assert row.mean.value == pytest.approx(0.05)
+    assert row.mean.high is not None
+    assert row.mean.high > 0.1, "two recordings that differ by a tenth leave the interval wide"
+
+
+def some_samples(errors: dict[str, dict[str, float]]) -> pl.DataFrame:
+    """Round trips of 100 ms on the reference of each condition, and by each method longer by a relative error."""
+    rows = [
+        sample(network, 0.1 * (1 + error), profile=profile, trial=trial, recording=trial)
+        for profile, of in errors.items()
+        for network, error in {"reference": 0.0, **of}.items()
+        for trial in range(3)
+    ]
+    return pl.DataFrame(rows)
+
+
+def test_errors_of_opposite_sign_do_not_cancel_over_conditions() -> None:
+    samples = some_samples({"here": {"conditional": 0.03}, "there": {"conditional": -0.03}})
+    found = table(samples, [RoundTrips()], ["here", "there"], ["conditional"])
+    (whole,) = (row for row in found.rows if row.profile == ALL)
+    assert whole.mean.value == pytest.approx(0.03)
+    assert whole.bias.value == pytest.approx(0)
+    assert whole.worst is not None
+    assert abs(whole.worst[1]) == pytest.approx(0.03)
+    assert {row.profile: row.mean.value for row in found.rows if row.profile != ALL} == {
+        "here": pytest.approx(0.03),
+        "there": pytest.approx(-0.03),
+    }
+    (median, p95) = found.targets
+    assert (median.statistic, median.reached) == ("median", False)  # at most 2 %
+    assert (p95.statistic, p95.reached) == ("p95", True)  # at most 5 %
+
+
+def test_a_reference_is_fair_only_if_saturation_is_too_fast() -> None:
+    for error, fair in ((-0.15, True), (0.15, False), (-0.01, False)):
+        samples = some_samples({"here": {"saturation": error}})
+        (target,) = table(samples, [RoundTrips()], ["here"], ["saturation"]).targets
+        assert target.reached == fair
+
+
+def test_samples_that_never_ended_are_counted() -> None:
+    gone = (pl.col("network") == "conditional") & (pl.col("trial") == 0)
+    whole = some_samples({"here": {"conditional": 0.0}})
+    samples = whole.with_columns(value=pl.when(gone).then(None).otherwise(pl.col("value")))
+    row = table(samples, [RoundTrips()], ["here"], ["conditional"]).rows[0]
+    assert row.lost == (1, 0)
+    assert row.trials == 2
+
+
+def test_pages_are_told_one_by_one_and_together() -> None:
+    errors = {"google": 0.10, "amazon": -0.02}
+    rows = [
+        sample(network, 1 + wrong, measure=f"page {name} HTTP/2")
+        for name, error in errors.items()
+        for network, wrong in (("reference", 0.0), ("conditional", error))
+    ]
+    found = table(pl.DataFrame(rows), [Pages(protocols=("HTTP/2",), names=tuple(errors))], ["here"], ["conditional"])
+    means = {(row.measure, row.profile): row.mean.value for row in found.rows}
+    assert means["page amazon HTTP/2", "here"] == pytest.approx(-0.02)
+    assert means["page amazon HTTP/2", ALL] == pytest.approx(0.02)
+    assert means["every page HTTP/2", "here"] == pytest.approx(0.06)
+    assert means["every page HTTP/2", ALL] == pytest.approx(0.06)
+    worst = {row.measure: row.worst for row in found.rows if row.profile == ALL}
+    assert worst["every page HTTP/2"] == ("here, google", pytest.approx(0.10))
+    assert {target.measure: target.reached for target in found.targets}["every page HTTP/2"] is False
+
+
+def evaluate(folder: Path, *options: str) -> dict[str, Any]:
+    usual = ["--profiles", "lowband-good", "--methods", "saturation,cellreplay", "--length", "12 s", "--trials", "2"]
+    done = cellbed("evaluate", "replay", *usual, "--results", str(folder), "--json", *options)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_a_virtual_evaluation_from_recording_to_table(tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    found = evaluate(folder, "--applications", "round-trips,downloads", "--recordings", "2", "--jobs", "2")
+    rows = {(row["measure"], row["profile"], row["method"]): row for row in found["rows"]}
+    for measure in ("round trip", "download of 1 KB", "download of 10 MB"):
+        for method in ("saturation", "cellreplay"):
+            row = rows[measure, "lowband-good", method]
+            assert (row["recordings"], row["trials"]) == (2, 2)
+            assert row["mean"]["low"] <= row["mean"]["value"] <= row["mean"]["high"]
+            assert row["wasserstein"]["value"] >= abs(row["mean"]["value"]) - 1e-9
+    assert json.loads((folder / "table.json").read_text()) == found
+    samples = pl.read_parquet(folder / "samples.parquet")
+    assert samples.height == 3 * 2 * (100 + 7 * 3 + 2)
+    assert set(samples["network"]) == {"reference", "saturation", "cellreplay"}
+    assert set(zip(samples["trial"], samples["recording"], strict=True)) == {(0, 0), (1, 1)}
+    met = samples.group_by("trial", "application").agg(pl.col("position_ns", "seed").n_unique())
+    assert met.select(pl.col("position_ns", "seed").max()).row(0) == (1, 1), "the same stretch on every network"
+    first, second = (read_recording(folder / "recordings" / f"lowband-good-{number}a") for number in (1, 2))
+    assert first.description.id != second.description.id
+    assert not summarise(first).warnings, "its saturation never left the link idle"
+
+
+def test_a_stopped_evaluation_continues_and_has_the_same_table_by_any_number_of_processes(tmp_path: Path) -> None:
+    options = ("--applications", "round-trips", "--recordings", "2")
+    whole = evaluate(tmp_path / "results", *options)
+    kept = tmp_path / "results" / "samples" / "lowband-good-1.parquet"
+    before = kept.stat().st_mtime_ns
+    (tmp_path / "results" / "samples" / "lowband-good-2.parquet").unlink()
+    assert evaluate(tmp_path / "results", *options, "--jobs", "2") == whole
+    assert kept.stat().st_mtime_ns == before
+    other = cellbed("evaluate", "replay", "--results", str(tmp_path / "results"), "--seed", "2")
+    assert other.returncode == 2
+    assert "seed" in other.stderr
+    assert "choose another folder" in other.stderr
+
+
+def test_every_application_runs_and_the_table_names_what_was_missed(tmp_path: Path) -> None:
+    done = cellbed(
+        *("evaluate", "replay", "--quick", "--profiles", "lowband-good", "--methods", "saturation", "--trials", "1"),
+        *("--length", "12 s", "--results", str(tmp_path / "results")),
+    )
+    assert done.returncode == 0, done.stderr
+    for text in ("lowband-good, p95", "train of 500", "page google HTTP/1.1", "page google HTTP/2", "start-up bola"):
+        assert text in done.stdout
+    assert "reached" in done.stdout or "missed" in done.stdout
+
+
+def test_devices_at_one_place_have_their_own_failed_blocks() -> None:
+    times = [at * 5_000_000 for at in range(2000)]
+    light, heavy = (
+        Link.of_stages(reference("lowband-good", 1, device).downlink).run(times, 1400).departed
+        for device in (LIGHT_DEVICE, HEAVY_DEVICE)
+    )
+    assert 0.05 < (light != heavy).mean() < 0.95  # a tenth of the blocks fail
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("--profiles", "lowband-god", "did you mean 'lowband-good'"),
+        ("--applications", "downloads,games", "'games' is not known"),
+        ("--methods", ",", "names nothing"),
+        ("--length", "long", "--length"),
+    ],
+)
+def test_a_wrong_option_is_an_error_before_anything_is_written(
+    tmp_path: Path, option: str, value: str, words: str
+) -> None:
+    done = cellbed("evaluate", "replay", option, value, "--results", str(tmp_path / "results"))
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert not (tmp_path / "results").exists()

@@ -1,0 +1,357 @@
+"""Reproductions of publications: their sweeps, claims, paragraphs and page, and a real one that is very short."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from cellbed.experiments.sweep.library import Execution
+from cellbed.experiments.sweep.store import Result as Row
+from cellbed.experiments.sweep.store import dataset
+from cellbed.experiments.sweep.trials import Plan
+from cellbed.measure.repetitions import Interval
+from cellbed.scenario.reader import with_values
+from cellbed.support.errors import CellbedError
+from cellbed_papers.publication import Data, Input, Trials, Unit, evaluate, magnitude
+from cellbed_papers.publications.thesis import ONE_WAY_MS
+from cellbed_papers.publications.thesis import PUBLICATION as THESIS
+from cellbed_papers.reproduce import page, swept
+from cellbed_papers.reproduce.page import Result
+from cellbed_papers.reproduce.swept import Sweeps
+from in_process import cellbed
+from run_commands import needs_limits
+
+Measure = Callable[[Mapping[str, str], int], dict[str, float]]
+FACTORS = {each.name: list(each.factors) for each in THESIS.experiments}
+Planned = tuple[list[Input], dict[str, Plan]]
+
+
+def sweeps_in(folder: Path, *, short: bool) -> Sweeps:
+    return Sweeps(THESIS, [], folder, Execution(), short=short, running=False)
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Planned:
+    sweeps = sweeps_in(tmp_path_factory.mktemp("full"), short=False)
+    return list(sweeps.played), {each.name: plan for each, plan in sweeps.plans}
+
+
+def network(labels: Mapping[str, str], repetition: int) -> dict[str, float]:
+    uplink = {"LTE": 0.019, "5G": 0.0095, "5G behind a window": 0.019, "6G": 0.0002}[labels["network"]]
+    place = {"endpoint_p50_s": 0.001, "remote_p50_s": 0.040, "uplink_p50_s": uplink, "network_p50_s": uplink / 0.95}
+    tail = {"uplink_p99_s": 0.2, "network_p99_s": 0.21, "latency_p99_s": 0.25}
+    parts = {"mean_uplink_queue": uplink, "mean_inference": 0.04, "bytes_up_p50": 50_000, "packets_p50": 35}
+    return {**place, **tail, **parts, "latency_p50_s": 0.041 + uplink / 0.95}
+
+
+def workload(labels: Mapping[str, str], repetition: int) -> dict[str, float]:
+    if labels["workload"] == "text":
+        return {
+            "latency_p50_s": 0.3,
+            "remote_p50_s": 0.299,
+            "network_p99_s": 0.1,
+            "packets_mean": 1,
+            "latency_p99_s": 0.4,
+        }
+    return {"latency_p50_s": 0.06, "network_p99_s": 0.15, "packets_mean": 50, "latency_p99_s": 0.3}
+
+
+def place(labels: Mapping[str, str], repetition: int) -> dict[str, float]:
+    at, extra = ONE_WAY_MS[labels["place"]] / 1e3, 3 if labels["restart"] == "on" else 0
+    uplink = {
+        "uplink_p01_s": 0.005 + at,
+        "uplink_p50_s": 0.01 + (1 + extra) * at,
+        "uplink_p99_s": 0.2 * repetition + at,
+    }
+    transport = {"part_uplink_transport_p50_s": 0.001 + extra * at, "mean_uplink_transport": 0.01 + extra * at}
+    return {**uplink, **transport, "latency_p50_s": 0.05, "packets_p50": 35.0, "cwnd_p50": 60.0}
+
+
+def load(labels: Mapping[str, str], repetition: int) -> dict[str, float]:
+    median, tail = {"halve": (0.12, 5.5), "reduce-resolution": (0.5, 8.0), "aimd": (2.0, 30.0)}.get(
+        labels["policy"], (1.08, 19.25)
+    )
+    uplink = 0.05 if labels["rate"] == "2 /s" else 0.2
+    skipped = 50.0 if labels["policy"] == "halve" else 0.0
+    return {
+        "latency_p50_s": median, "latency_p99_s": tail, "uplink_p50_s": uplink, "skipped": skipped, "requests": 50.0,
+        "uplink_p99_s": 0.5 if labels["queue"] == "100 kB" else 10.0, "mean_uplink_queue": 0.9,
+        "mean_uplink_wait": 0.05, "mean_uplink_transport": 0.05,
+    }  # fmt: skip
+
+
+MEASURES: dict[str, Measure] = {"E1": network, "E2": workload, "E3": place, "E4": load, "6G": network}
+
+
+def trials_of(plan: Plan, measure: Measure, status: str = "complete") -> Trials:
+    """Trials of a sweep with these measures, which differ between repetitions by 1 %."""
+    table = dataset(plan, {key: Row(status, 1, 0, 1.0, rows=[]) for key in plan.distinct})
+    rows = []
+    for row in table.select("repetition", *FACTORS[plan.sweep.name]).iter_rows(named=True):
+        repetition = row.pop("repetition")
+        rows.append({name: value * (1 + repetition / 100) for name, value in measure(row, repetition).items()})
+    more = pl.DataFrame(rows, infer_schema_length=None)
+    return Trials(pl.concat([table.drop(set(more.columns) & set(table.columns)), more], how="horizontal"))
+
+
+@pytest.fixture(scope="module")
+def data(full: Planned) -> Data:
+    return {name: trials_of(each, MEASURES[name]) for name, each in full[1].items()}
+
+
+def test_the_experiments_are_sweeps_of_valid_scenarios(tmp_path: Path, full: Planned) -> None:
+    played, plans = full
+    assert {name: len(plan.points) for name, plan in plans.items()} == {
+        "E1": 3, "E2": 2, "E3": 8, "E4": 8, "6G": 2,
+    }  # fmt: skip
+    assert all(each.stand_in for each in played)
+    keys = [set(plans[name].distinct) for name in ("E1", "E2", "E3", "6G")]
+    assert len(set.intersection(*keys)) == 5, "the same base is run once in each repetition"
+    tables = plans["E1"].trials[0].tables
+    assert tables["links"]["core"] == {"edge": "0 ms"}, "section 6.2: no core network latency simulated"
+    short = sweeps_in(tmp_path, short=True)
+    assert short.seconds() <= 600
+    (load,) = (plan.trials[0] for each, plan in short.plans if each.name == "E4")
+    assert load.offset_ns is None, "it lies in the trace's poorest time"
+    assert 30_000 <= float(load.tables["links"]["mobile"]["start"].split()[0]) <= 70_000
+    assert not list(tmp_path.iterdir()), "a forecast leaves nothing"
+    # The stand-in has the drop that is published: 30 s below 5 Mbit/s.
+    swept.traces(THESIS, THESIS.chosen(["E4"], ""), tmp_path, None)
+    stamps = [int(line) for line in (tmp_path / "lte-2016.up").read_text().split()]
+    rate = sum(40_000 <= at < 70_000 for at in stamps) * 12_000 / 30
+    assert rate < 5e6 < (len(stamps) - sum(40_000 <= at < 70_000 for at in stamps)) * 12_000 / 110
+
+
+def test_nodes_have_the_hardware_of_the_thesis_or_the_page_names_what_the_machine_lacks() -> None:
+    nodes = THESIS.scenario["nodes"]
+    assert [(nodes[name]["cpus"], nodes[name]["memory"]) for name in ("endpoint", "edge")] == [
+        (2, "4 GB"), (4, "16 GB"),  # table 6.2
+    ]  # fmt: skip
+    assert swept.fitting(nodes, processors=4, memory=16_000) == {}
+    small = swept.fitting(nodes, processors=2, memory=8_000)
+    assert small == {"nodes.edge.cpus": 2.0, "nodes.edge.memory": "8000 MiB"}
+    scenario = with_values(dict(THESIS.scenario), small)
+    one = THESIS.experiments[0]
+    assert swept.deviations(THESIS, one, dict(THESIS.scenario)) == []
+    assert swept.deviations(THESIS, one, scenario) == [
+        "edge: 2 processors, all of this machine's, in place of 4.",
+        "edge: 8000 MiB, all of this machine's, in place of 16 GB.",
+    ]
+
+
+def test_claims_have_values_directions_and_reasons(data: Data) -> None:
+    found = evaluate(THESIS, data)
+    assert set(found) == {claim.key for claim in THESIS.claims}
+    values = {
+        "slope-p1": 1.03, "slope-median": 4.12, "slope-off": 1.03, "slope-drop": 3.09, "collapse": 200, "halve-p50": 9,
+        "halve-p99": 3.5, "aimd-p50": 0.54, "text-p99": 1.5, "uplink-lte-p50": 0.95, "limit-100 kB": 20, "queue": 0.95,
+        "window": 1, "slots-image": 51.5, "best": 2,
+    }  # fmt: skip
+    for key, value in values.items():
+        assert found[key].interval.value == pytest.approx(value, rel=1e-3), key
+        assert found[key].interval.repetitions == 5
+    assert {found[key].same for key in ("slope-median", "collapse", "halve-p50", "weak-p99", "6g-20")} == {"yes"}
+    assert (found["aimd-p50"].same, found["limit-1 MB"].same) == ("no", "–")
+    assert "3 flights of slow start" in found["slope-median"].why
+    assert "after a pause TCP begins with 10" in found["slope-median"].why
+    assert found["weak-p99"].why.startswith("One value over all places and repetitions.")
+    assert data["E4"].parts({"rate": "10 /s", "queue": "infinite", "policy": "none"}, "uplink_q") == {
+        "uplink_queue": pytest.approx(0.927)
+    }
+    assert "It skips 50 % of the requests." in found["halve-p50"].why
+    # 8 · 50 kB · 1.03 / 100 Gbit/s + 0.2 ms
+    assert found["6g-formula"].interval.value == pytest.approx(0.0002 / 0.95 * 1.03 / 0.00020412, rel=1e-3)
+    # three flights of slow start after a second without a request: two round trips more
+    assert found["6g-virtual"].interval.value == pytest.approx(0.0006 / 0.00020412, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "figure", "unit", "verdict"),
+    [
+        (26.0, 20.0, 30.0, (1.5, 1.5), "ratio", "no"),  # the direction alone would agree
+        (1.4, 1.3, 1.45, (1.5, 1.5), "ratio", "yes"),
+        (140.0, 110.0, 210.0, (200.0, 200.0), "ratio", "yes"),  # in the interval
+        (26.2, 0.342, 2015.0, (1.5, 1.5), "ratio", "open"),  # an interval that has everything decides nothing
+        (3.9, -1.0, 8.8, (4.0, 4.0), "number", "open"),
+        (180.0, None, None, (200.0, 200.0), "ratio", "yes"),
+        (0.55, 0.54, 0.56, (0.9, 1.0), "share", "no"),  # most of it, but not over 90 %
+        (0.97, 0.93, 1.0, (0.9, 1.0), "share", "yes"),
+        (0.995, 0.99, 1.0, (0.95, 0.95), "share", "no"),
+        (0.955, 0.95, 0.96, (0.95, 0.95), "share", "yes"),
+    ],
+)
+def test_a_magnitude_is_the_published_figure_in_the_interval_or_near_the_value(
+    value: float, low: float | None, high: float | None, figure: tuple[float, float], unit: Unit, verdict: str
+) -> None:
+    assert magnitude(Interval(value, low, high, 5), figure, unit) == verdict
+
+
+def test_a_claim_is_not_confirmed_by_a_network_that_was_made_from_it(full: Planned, data: Data) -> None:
+    inputs = full[0]
+    result = Result(THESIS, {"E4": data["E4"]}, inputs, False, "", "")
+    assert (result.findings["collapse"].same, result.findings["collapse"].magnitude) == ("stand-in", "stand-in")
+    assert result.findings["limit-1 MB"].same == "–"
+    assert result.answers()["MF3"][1].startswith("Not judged: a stand-in")
+    claims = {each["key"]: each for each in result.json()["claims"]}
+    assert (claims["collapse"]["same_direction"], claims["collapse"]["figure"]) == ("stand-in", (200, 200))
+    given = [replace(each, stand_in=False) for each in inputs]
+    assert replace(result, inputs=given).findings["collapse"].same == "yes"
+    text = page.page(Result(THESIS, data, [*given, *THESIS.inputs], False, "", ""))
+    assert "It follows from the input images, which is ours" in text
+
+
+def test_the_page_has_predicted_and_real_values_side_by_side(tmp_path: Path, data: Data) -> None:
+    real = Result(THESIS, {"E4": data["E4"]}, [], False, "", "")
+    (tmp_path / "findings.json").write_text(json.dumps(real.json()))
+    found = page.values_in(tmp_path)
+    assert found["collapse"] == real.findings["collapse"].ours == "200 times (200 times to 200 times)"
+    assert page.values_in(tmp_path / "none") == {}
+    predicted = replace(real, clock="virtual", other=found)
+    assert "Predicted: all trials are in virtual time" in predicted.cautions()[0]
+    assert "<th>Predicted (95 % interval)</th><th>In real time</th>" in page.page(predicted)
+    assert predicted.json()["clock"] == "virtual"
+    assert "<th>Ours (95 % interval)</th><th>Direction</th>" in page.page(real)
+
+
+def test_an_interval_with_both_directions_is_undecided(full: Planned) -> None:
+    def varying(labels: Mapping[str, str], repetition: int) -> dict[str, float]:
+        slow = labels["network"] == "LTE" and repetition % 2 == 0
+        return network(labels, repetition) | {"uplink_p50_s": 0.05 if slow else 0.0095}
+
+    found = evaluate(THESIS, {"E1": trials_of(full[1]["E1"], varying)})["best"]
+    assert found.same == "open"
+    assert "the mean request takes" in found.why
+    assert "uplink queue" in found.why
+    assert "more repetitions" in found.why
+
+
+def test_a_percentile_among_requests_without_a_reply_is_not_a_value(
+    full: Planned,
+) -> None:
+    def collapsed(labels: Mapping[str, str], repetition: int) -> dict[str, float]:
+        tail = math.inf if labels["policy"] == "none" and repetition == 2 else 5.5
+        return load(labels, repetition) | {"lost_share": 0.4, "latency_p99_s": tail}
+
+    result = Result(THESIS, {"E4": trials_of(full[1]["E4"], collapsed)}, [], False, "", "")
+    assert "E4: in 40 of 40 trials requests had no reply by the end, up to 42%" in " ".join(result.cautions())
+    found = result.findings["halve-p99"]
+    assert (found.same, found.ours) == ("not measured", "–")
+    assert "At 10 /s, infinite, none 41 % of the requests had no reply" in found.why
+    assert "1 of 5 repetitions have no finite value" in found.why, "a repetition is not left out silently"
+
+
+def test_the_page_has_every_claim_and_what_a_reader_must_know(full: Planned, data: Data) -> None:
+    disturbed = {**data, "E2": trials_of(full[1]["E2"], workload, "disturbed")}
+    result = Result(THESIS, disturbed, full[0], False, "cellbed reproduce thesis", "2 processors")
+    text = page.page(result)
+    for claim in THESIS.claims:
+        assert f'data-claim="{claim.key}"' in text
+    assert text.count("<svg") == 6
+    assert "E2: 10 of 10 trials were disturbed" in text
+    assert "Not the publication&#39;s inputs: lte.up" in text
+    content = json.loads(json.dumps(result.json()))
+    assert set(content["answers"]) == {"MF1", "MF2", "MF3", "MF4"}
+    assert content["answers"]["MF3"].startswith("Not judged: a stand-in that was made from this finding is no test of")
+    assert "0.515 s" in content["answers"]["MF3"] or "515 ms" in content["answers"]["MF3"]
+    assert content["trials"]["E2"] == {"disturbed": 10}
+    # Of some experiments only, the findings that need others are left out; without a trial nothing is claimed.
+    failed = trials_of(full[1]["E4"], load, "failed")
+    part = Result(THESIS, {"E1": data["E1"], "E4": failed}, full[0], True, "", "")
+    assert set(part.answers()) == {"MF1", "MF3"}
+    assert part.findings["collapse"].same == "not measured"
+    assert part.answers()["MF3"][1].startswith("Not measured in full.")
+    assert "E4: 40 of 40 trials failed" in page.page(replace(part, data={"E4": failed}))
+
+
+def test_recordings_are_found_by_their_names(tmp_path: Path) -> None:
+    (tmp_path / "given").mkdir()
+    (tmp_path / "given" / "KPN_5G.up").write_text("1\n2\n9\n")
+    chosen = THESIS.chosen(["E2"], "")
+    played = swept.traces(THESIS, chosen, tmp_path / "traces", tmp_path / "given")
+    given = [each for each in played if not each.stand_in]
+    assert [(each.name, each.note) for each in given] == [("5g.up", "KPN_5G.up (given)")]
+    (tmp_path / "given" / "KPN_5G.up").write_text("1\ntwo\n")
+    with pytest.raises(CellbedError, match=r"KPN_5G\.up"):
+        swept.traces(THESIS, chosen, tmp_path / "traces", tmp_path / "given")
+
+
+def test_the_command_plans_and_refuses(tmp_path: Path) -> None:
+    done = cellbed("reproduce", "thesis", "--experiment", "e3", "--short", "--dry-run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "E3: 4 points, 12 trials to run" in done.stdout
+    assert "5g.up: stand-in: " in done.stdout
+    assert "lte-2016" not in done.stdout, "no chosen experiment plays it"
+    assert not list(tmp_path.iterdir())
+    done = cellbed("reproduce", "thesis", "-e", "E9", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (2, "error: --experiment E9: not one of E1, E2, E3, E4, 6G\n")
+    done = cellbed("reproduce", "thesis", "--traces", "none", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: --traces none: not a folder: ")
+
+
+class Quiet:
+    """A listener without a reader."""
+
+    def note(self, text: str) -> None: ...
+    def state(self, text: str) -> None: ...
+    def ended(self, *_: object) -> None: ...
+
+
+@pytest.mark.needs_tun
+@needs_limits
+def test_a_very_short_reproduction_from_traces_to_page(tmp_path: Path) -> None:
+    changes = {
+        "duration": "1 s",
+        "workload.rate": "8 /s",
+        "workload.images": 3,
+        "transport.slow_start_after_idle": False,
+    }
+    one = {name: dict(each) for name, each in THESIS.experiments[0].factors.items()}
+    one["network"]["levels"] = {"LTE": one["network"]["levels"]["LTE"]}
+    experiments = (replace(THESIS.experiments[0], factors=one, repetitions=1),)
+    tiny = replace(THESIS, scenario=with_values(dict(THESIS.scenario), changes), experiments=experiments)
+    sweeps = Sweeps(tiny, [], tmp_path, Execution(), short=False, repeats=0)
+    assert sweeps.run(Quiet()) == 0
+    folder = sweeps.folder / "E1"
+    environment = json.loads(next(folder.glob("*/*/environment.json")).read_text())
+    assert environment["slow_start_after_idle"] == "0"
+    result = sweeps.result("")
+    frame = result.data["E1"].frame
+    assert frame["packets_mean"][0] > 1
+    assert frame["cwnd_p50"][0] >= 10
+    assert frame["mean_uplink_queue"][0] > 0
+    found = result.findings
+    assert found["uplink-lte-p50"].interval.value is not None
+    assert "needs 3 repetitions" in found["uplink-lte-p50"].why
+    assert found["best"].same == "not measured"
+    assert page.write(result, sweeps.folder).read_text().count("<svg") == 1
+    # Again: nothing is run, and another experiment takes the trial from this one.
+    plan = sweeps.plans[0][1]
+    again = Execution().run(plan, folder, Quiet(), 0)
+    assert again.ran == 0
+    if again.complete:
+        assert Execution().run(plan, tmp_path / "other", Quiet(), 0, [folder]).ran == 0
+
+
+def test_a_publication_of_another_distribution_is_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "paper.py").write_text(
+        "from dataclasses import replace\n"
+        "from cellbed_papers.publications.cosmic import PUBLICATION as COSMIC\n"
+        'PUBLICATION = replace(COSMIC, name="ours", title="Our paper")\n'
+    )
+    about = tmp_path / "paper-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: paper\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[cellbed.publications]\nours = paper\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert re.search(r"ours +Our paper\n", cellbed("reproduce", "--help").stdout)
+    done = cellbed("reproduce", "ours", "--short", "-e", "loss", "--dry-run", cwd=tmp_path)
+    assert re.match(r"loss: \d+ points, \d+ trials to run\n", done.stdout), done.stderr
+    assert "ours has no recordings" in cellbed("reproduce", "ours", "--traces", tmp_path, "--dry-run").stderr

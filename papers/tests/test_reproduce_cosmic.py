@@ -1,0 +1,130 @@
+"""The reproduction of COSM-IC's transport protocols."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from cellbed.experiments.sweep.library import Execution
+from cellbed_papers.publication import Data, Trials, evaluate
+from cellbed_papers.publications.cosmic import PUBLICATION, TABLE_2, TABLE_3, TABLE_4, TABLE_5, TABLE_6, TABLE_7
+from cellbed_papers.reproduce.swept import Sweeps
+from in_process import cellbed
+
+LOSSES = ("0 %", "0.1 %", "0.5 %")
+SIZES_MB = (125, 175, 200, 225)
+
+
+def published(factor: float = 1.0) -> Data:
+    """Trials with the paper's figures. factor: of CUBIC's throughput at a loss."""
+    loss = [
+        {"law": law, "loss": at, "throughput_down_mbit_s": value * (factor if law == "CUBIC" and at != "0 %" else 1)}
+        for law, values in TABLE_4.items()
+        for at, value in zip(LOSSES, values, strict=True)
+    ]
+    file = [
+        {"law": law, "size": f"{size} MB", "latency_mean_s": seconds}
+        for law, times in TABLE_2.items()
+        for size, seconds in zip(SIZES_MB, times, strict=True)
+    ]
+    udp = [
+        {"size": f"{size} MB", "jitter_p50_s": jitter_ms / 1000, "datagrams_lost_share": lost / 100}
+        for size, (jitter_ms, lost) in zip(SIZES_MB, TABLE_3, strict=True)
+    ]
+    mmwave = [{"transport": name, "received_bytes": size * 1e9} for name, size in TABLE_5.items()]
+    plates = [{"server": place, "latency_mean_s": sum(times) / len(times)} for place, times in TABLE_7.items()]
+    moves = [
+        {
+            "move": f"{strategy}, {size}",
+            "migration_transfer_s": transfer,
+            "migration_gap_s": share * (transfer + restore),
+        }
+        for size, (transfer, restore) in {**TABLE_6, "0.2 GB": (2.0, 1.0)}.items()
+        for strategy, share in (("stop-and-copy", 1.0), ("post-copy", 0.5), ("state", 0.1))
+    ]
+    frames = {}
+    tables = {"loss": loss, "file": file, "udp": udp, "mmwave": mmwave, "plates": plates, "migration": moves}
+    for name, rows in tables.items():
+        trials = [{**row, "repetition": number, "status": "complete"} for row in rows for number in (1, 2, 3)]
+        frames[name] = pl.DataFrame(trials)
+    return {name: Trials(frame) for name, frame in frames.items()}
+
+
+def test_published_figures_agree_with_each_claim() -> None:
+    for finding in evaluate(PUBLICATION, published()).values():
+        assert finding.same in ("yes", "–"), finding
+        assert finding.magnitude == ("yes" if finding.claim.figure is not None else "–"), finding
+
+
+def test_another_throughput_contradicts_the_claims_about_it() -> None:
+    findings = evaluate(PUBLICATION, published(factor=30.0))
+    assert findings["kept-cubic-0.1"].same == "no"
+    assert findings["cubic-over-reno-0.5"].same == "no"
+    assert findings["kept-reno-0.1"].same == "yes"
+    assert findings["kept-cubic-0.1"].magnitude == "no"
+
+
+def test_a_link_without_loss_or_jitter_contradicts_the_loss_alone() -> None:
+    data = published()
+    nothing = data["udp"].frame.with_columns(jitter_p50_s=pl.lit(0.0), datagrams_lost_share=pl.lit(0.0))
+    findings = evaluate(PUBLICATION, {"udp": Trials(nothing)})
+    assert (findings["udp-loss-125"].same, findings["udp-loss-125"].magnitude) == ("no", "no")
+    assert (findings["udp-jitter-125"].same, findings["udp-jitter-125"].magnitude) == ("yes", "no")
+
+
+def test_experiments_are_sweeps_with_a_model_in_virtual_time(tmp_path: Path) -> None:
+    sweeps = Sweeps(PUBLICATION, [], tmp_path, Execution(virtual=True), short=False, running=False)
+    assert {each.name: len(plan.points) for each, plan in sweeps.plans} == {
+        "loss": 9,
+        "file": 8,
+        "udp": 4,
+        "mmwave": 5,
+        "plates": 2,
+        "migration": 6,
+    }
+    mobile = [trial.tables["links"]["mobile"] for _, plan in sweeps.plans for trial in plan.trials]
+    assert {each["base_delay"] for each in mobile} == {"0 ms"}, "the 112 ms of Table I are those of the core"
+    done = cellbed("reproduce", "cosmic", "--virtual", "--short", "--dry-run", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "file: 2 points" in done.stdout
+
+
+def test_a_short_reproduction_takes_about_ten_minutes(tmp_path: Path) -> None:
+    assert Sweeps(PUBLICATION, [], tmp_path, Execution(), short=True, running=False).seconds() <= 630
+
+
+@pytest.mark.slow
+def test_a_short_prediction_has_the_findings_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = cellbed("reproduce", "cosmic", "--virtual", "--short", "-e", "file", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = {each["key"]: each for each in json.loads(done.stdout)["claims"]}
+    # From the handshake to the last byte, nothing that iperf3 exchanges beside it.
+    assert 3 * 0.112 < found["file-bbr-125"]["value"] < found["file-cubic-125"]["value"]
+    assert "this machine refuses" not in done.stdout
+    (page := tmp_path / "reproductions/cosmic-short-virtual/report.html").unlink()
+
+    def interrupted(sweeps: Sweeps, listener: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Sweeps, "run", interrupted)
+    done = cellbed("reproduce", "cosmic", "--virtual", "--short", "--json", cwd=tmp_path)
+    assert done.returncode == 130
+    assert '"file-cubic-over-bbr-125"' in done.stdout
+    assert page.is_file()
+    done = cellbed("reproduce", "cosmic", "--virtual", "--short", "-o", "nothing", cwd=tmp_path)
+    assert done.returncode == 130
+    assert not (tmp_path / "nothing/cosmic-short-virtual/report.html").exists()
+
+
+def test_a_migration_has_the_published_sizes_in_virtual_time_and_a_service_of_that_size_in_real_time() -> None:
+    (virtual,) = PUBLICATION.chosen(["migration"], "--experiment")
+    command, strategy, model = virtual.factors["move"]["levels"]["stop-and-copy, 4.2 GB"]
+    assert (command[-1], strategy, model) == ("0", "stop-and-copy", {"size": "4.2 GB", "restore": "13.84 s"})
+    assert virtual.real is not None
+    assert virtual.real["move"]["levels"]["state, 4.2 GB"][0][-1] == "4200"
+    short = virtual.shortened().real
+    assert short is not None
+    assert list(short["move"]["levels"]) == ["stop-and-copy, 0.2 GB", "state, 0.2 GB", "post-copy, 0.2 GB"]

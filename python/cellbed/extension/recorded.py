@@ -1,0 +1,29 @@
+"""Recordings of two workloads, and stages that replay them."""
+
+from cellbed.experiments.calibration import calibrate_virtually as calibrate_virtually
+from cellbed.recordings import Recording as Recording
+from cellbed.recordings import Train as Train
+from cellbed.recordings import TrainPlan as TrainPlan
+from cellbed.recordings import read_recording as read_recording
+from cellbed.recordings import saturation as saturation
+from cellbed.recordings import write_recording as write_recording
+from cellbed.recordings.conditional import conditional_plan as conditional_plan
+from cellbed.recordings.derived import write_replay_files as write_replay_files
+from cellbed.recordings.description import Adaptive as Adaptive
+from cellbed.recordings.description import Calibration as Calibration
+from cellbed.recordings.series import fixed_delay as fixed_delay
+from cellbed.recordings.tool_files import heavy_text as heavy_text
+from cellbed.recordings.virtual import record_virtually as record_virtually
+from cellbed.scenario.radio import PROFILES as PROFILES
+from cellbed.scenario.recorded import calibrated_idle as calibrated_idle
+from cellbed.scenario.recorded import calibrated_queue as calibrated_queue
+from cellbed.scenario.recorded import replayed as replayed
+from cellbed.support.ways import WAYS as WAYS
+from cellbed.support.ways import Way as Way
+from cellbed.testbed.links.stages import MTU as MTU
+from cellbed.testbed.links.stages import RADIO as RADIO
+from cellbed.testbed.links.stages import Parameters as Parameters
+from cellbed.testbed.links.stages import Playing as Playing
+from cellbed.testbed.links.stages import Stage as Stage
+from cellbed.testbed.links.stages import bottleneck_stage as bottleneck_stage
+from cellbed.testbed.links.stages import queue_config as queue_config

@@ -1,0 +1,6 @@
+"""Verbs: progress and processors."""
+
+from cellbed.cli.sweep import Terminal as Terminal
+from cellbed.support.status_line import StatusLine as StatusLine
+from cellbed.support.worker_pool import WorkerPool as WorkerPool
+from cellbed.support.worker_pool import processors as processors
