@@ -9,11 +9,11 @@ import contextlib
 import errno
 import fcntl
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 _PREFIX = "cellbed-tmp-"
 
@@ -28,7 +28,7 @@ def temporary_folder() -> Iterator[Path]:
     with contextlib.ExitStack() as held:
         while True:
             folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
-            held.callback(shutil.rmtree, folder, ignore_errors=True)
+            held.callback(remove_tree, folder, ignore_errors=True)
             with contextlib.suppress(BlockingIOError, FileNotFoundError):
                 held.callback(os.close, hold(folder))
                 if folder.is_dir():  # not swept before it was locked
@@ -59,7 +59,7 @@ def remove_left(folders: Iterable[Path]) -> list[Path]:
         except OSError:
             continue  # its owner works in it, or has just removed it
         try:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_tree(folder, ignore_errors=True)
             left.append(folder)
         finally:
             os.close(descriptor)
@@ -69,9 +69,11 @@ def remove_left(folders: Iterable[Path]) -> list[Path]:
 def remove_tree(folder: Path, *, ignore_errors: bool = False) -> None:
     """Remove a folder with what programs have left in it, also folders that their owner may not enter: at any depth
     (``shutil.rmtree`` is recursive), and without following links. Errors: ``OSError``."""
+    # A group of its own: Ctrl-C does not end the removal before its caller.
+    options: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "process_group": 0}
     if os.geteuid() != 0:
-        subprocess.run(["chmod", "-R", "u+rwX", str(folder)], capture_output=True, check=False)
-    done = subprocess.run(["rm", "-rf", "--", str(folder)], capture_output=True, check=False)
+        subprocess.run(["chmod", "-R", "u+rwX", str(folder)], check=False, **options)
+    done = subprocess.run(["rm", "-rf", "--", str(folder)], check=False, **options)
     if done.returncode != 0 and not ignore_errors:
         raise OSError(errno.ENOTEMPTY, done.stderr.decode(errors="replace").strip()[:500], str(folder))
 
