@@ -37,7 +37,7 @@ def serve(device: int, reading: int) -> None:
             _INIT: struct.pack("=4I2H2I2H8I", 7, 31, 0, 0, 1, 1, 4096, 1, 1, *([0] * 9)),
             _LOOKUP: struct.pack("=4Q2I", 2, 0, 1000, 1000, 0, 0) + _attributes(2),
             _GETATTR: struct.pack("=QII", 1000, 0, 0) + _attributes(node),
-            # From the second one on FOPEN_DIRECT_IO and FOPEN_KEEP_CACHE: to map it, the kernel waits for pages that are read.
+            # From the second one on FOPEN_DIRECT_IO and FOPEN_KEEP_CACHE: a map waits for pages that are being read.
             _OPEN: struct.pack("=QII", 0, 3 * min(opened, 1), 0),
         }.get(kind)
         opened += kind == _OPEN

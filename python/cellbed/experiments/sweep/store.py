@@ -148,7 +148,7 @@ class Store:
                 command = ["cp", "--archive", "--link", "--", f"{found}/.", str(begun)]
                 done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
                 if done.returncode != 0:
-                    raise CellbedError(f"{found}: cannot be adopted: {printable(done.stderr[:300])}")
+                    raise CellbedError(f"{found}: cannot be adopted: {printable(done.stderr.strip()[-200:])}")
                 begun.rename(self.folder / "trials" / key)
         self.results = results_in(self.folder)
 
