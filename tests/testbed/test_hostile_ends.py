@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import Any
 
+import polars as pl
 import pytest
 
 import in_process
@@ -290,3 +291,57 @@ def _received(connection: socket.socket) -> bytes:
     with contextlib.suppress(BlockingIOError):
         _so_far[connection] = _so_far.get(connection, b"") + connection.recv(100)
     return _so_far.get(connection, b"")
+
+
+REPORTING = """
+import os, socket, threading
+def spans():
+    there = socket.socket(socket.AF_UNIX)
+    there.connect(os.environ["CELLBED_SPANS"])
+    while True: there.sendall(b"phone-0/1 a 1 2\\n" * 4000)
+def exports():
+    body = bytes(1 << 16)
+    head = b"POST /v1/traces HTTP/1.1\\r\\nHost: x\\r\\nContent-Type: application/x-protobuf\\r\\n"
+    head += b"Content-Length: 65536\\r\\n\\r\\n"
+    while True:
+        with socket.create_connection(("127.0.0.1", 4318)) as there:
+            there.sendall(head + body)
+            there.recv(100)
+def again(flood):
+    while True:
+        try: flood()
+        except OSError: pass
+for flood in (spans, exports):
+    threading.Thread(target=again, args=[flood]).start()
+slow = [socket.create_connection(("127.0.0.1", 4318)) for _ in range(80)]
+print("ready", flush=True)
+"""
+MEASURED = f"""
+name = "beside"
+duration = "3 s"
+nodes.phone = {{ class = "endpoint", cpus = 1.0, memory = "256 MiB" }}
+nodes.edge = {{ class = "edge", cpus = 1.0, memory = "256 MiB" }}
+links.mobile = {{ up = "20 Mbit/s", down = "20 Mbit/s" }}
+links.core.edge = "5 ms"
+[apps.loud]
+kind = "program"
+telemetry = true
+server = {{ on = "edge", command = ["{sys.executable}", "REPORTING"], ready = {{ line = "ready" }} }}
+client = {{ on = "phone", command = ["sleep", "100"] }}
+[apps.quiet]
+kind = "http"
+client = "phone"
+url = "http://{{server.address}}:8080/"
+rate = "20 /s"
+server = {{ on = "edge", command = ["{sys.executable}", "-m", "http.server", "8080"], ready = {{ port = 8080 }} }}
+"""
+
+
+@pytest.mark.needs_tun
+def test_a_flood_of_reports_loses_no_request_of_another_application_and_is_named(tmp_path: Path) -> None:
+    run = in_process.run_apart(tmp_path, MEASURED, reporting=REPORTING)
+    described = json.loads((run / "run.json").read_text())
+    requests = pl.read_parquet(run / "requests.parquet").filter(app="quiet")
+    assert described["status"] == "complete"
+    assert requests["status"].to_list() == ["ok"] * len(requests)
+    assert any("lost: more than 64 connections at a time" in each for each in described["warnings"])

@@ -30,8 +30,8 @@ def environments(run: str = "") -> Iterator[tuple[Path, list[bytes]]]:
     """Yield the folder below ``/proc`` and the variables of each readable process, except in the control groups of runs
     other than `run`: a node there that is short of processor time would make the read wait for minutes.
 
-    A process whose memory is of a file system of its own (FUSE) can make it wait for ever, also for SIGKILL. So another
-    program reads, and is left behind with that process.
+    A process that has the kernel wait for a file system of its own (FUSE) while it holds the lock of its memory makes
+    the reader wait, also for SIGKILL. So another program reads, and is left behind with that process.
     """
     left = [each for each in Path("/proc").glob("[0-9]*") if _is_of_no_other(each, run)]
     end = time.monotonic() + _LONGEST_S

@@ -66,16 +66,20 @@ def remove_left(folders: Iterable[Path]) -> list[Path]:
     return left
 
 
-def remove_tree(folder: Path, *, ignore_errors: bool = False) -> None:
+def remove_tree(folder: Path | str, *, ignore_errors: bool = False, **options: Any) -> None:
     """Remove a folder with what programs have left in it, also folders that their owner may not enter: at any depth
-    (``shutil.rmtree`` is recursive), and without following links. Errors: ``OSError``."""
-    # A group of its own: Ctrl-C does not end the removal before its caller.
-    options: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "process_group": 0}
-    if os.geteuid() != 0:
-        subprocess.run(["chmod", "-R", "u+rwX", str(folder)], check=False, **options)
-    done = subprocess.run(["rm", "-rf", "--", str(folder)], check=False, **options)
-    if done.returncode != 0 and not ignore_errors:
-        raise OSError(errno.ENOTEMPTY, done.stderr.decode(errors="replace").strip()[:500], str(folder))
+    (``shutil.rmtree`` is recursive), and without following links. options: of ``subprocess.run``.
+
+    Errors: ``OSError``.
+    """
+    script = 'test "$(id -u)" = 0 || chmod -R u+rwX -- "$1" 2>&-; exec rm -rf -- "$1"'
+    command, output = ["sh", "-c", script, "sh", str(folder)], subprocess.DEVNULL
+    with contextlib.suppress(*[OSError] * ignore_errors):
+        try:  # in a group of its own, which Ctrl-C does not end before its caller
+            subprocess.run(command, stdout=output, stderr=subprocess.PIPE, check=True, process_group=0, **options)
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+            reason = (error.stderr or b"").decode(errors="replace").strip()[:500] or "files remain"
+            raise OSError(errno.ENOTEMPTY, reason, str(folder)) from None
 
 
 def hold(folder: Path) -> int:

@@ -13,13 +13,13 @@ import os
 import shutil
 import stat
 import struct
-import subprocess
 import tarfile
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path, PurePath, PurePosixPath
 
 from cellbed.support.errors import CellbedError
+from cellbed.support.temporary import remove_tree
 
 MOST_FILES = 1_000_000
 MOST_BYTES = 16 << 30
@@ -96,16 +96,13 @@ def remove(folder: int, name: str) -> None:
         os.unlink(name, dir_fd=folder)
     except FileNotFoundError:
         pass
-    except OSError:  # a folder; shutil.rmtree is recursive, and a program may have made a deep one
+    except OSError:  # a folder
         _remove_tree(folder, name)
 
 
 def _remove_tree(folder: int, name: str = "") -> None:
-    """Remove a file in a folder with all in it, or all in the folder. A program that makes files as fast as they are
-    removed keeps it for :data:`_REMOVAL_S` at most."""
-    command = ["rm", "-rf", "--", f"/proc/self/fd/{folder}/{name}"]
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        subprocess.run(command, pass_fds=[folder], stderr=subprocess.DEVNULL, check=False, timeout=_REMOVAL_S)
+    """Remove a file in a folder with all in it, or all in the folder, in bounded time: a program may add files."""
+    remove_tree(f"/proc/self/fd/{folder}/{name}", ignore_errors=True, pass_fds=[folder], timeout=_REMOVAL_S)
 
 
 def copy(source: tuple[str, PurePath], target: tuple[str, PurePath]) -> None:
