@@ -34,7 +34,7 @@ def lines(path: str, text: str) -> Iterator[tuple[int, str]]:
             yield number, f"a path below the root of a process or a descriptor; open it with {Path(MODULE).name}"
         if ROOMS.match(path) and TREES.search(line):
             yield number, f"a tree is walked by path; use {Path(MODULE).name}, or dir_fd"
-        if RECURSIVE.search(line):
+        if RECURSIVE.search(line) and not path.endswith("support/temporary.py"):
             yield number, "a recursive function for trees; use remove_tree or temporary_folder, or cp(1)"
 
 

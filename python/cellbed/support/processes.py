@@ -37,7 +37,10 @@ def environments(run: str = "") -> Iterator[tuple[Path, list[bytes]]]:
     end = time.monotonic() + _LONGEST_S
     while left and time.monotonic() < end:
         command = [sys.executable, "-I", "-S", "-c", _READER, *(each.name for each in left)]
-        reader = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        try:
+            reader = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        except OSError:  # no more processes are allowed
+            return
         assert reader.stdout is not None
         with reader.stdout as output:
             poll, rest = select.poll(), b""

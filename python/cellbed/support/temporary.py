@@ -9,6 +9,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -77,6 +78,8 @@ def remove_tree(folder: Path | str, *, ignore_errors: bool = False, **options: A
     with contextlib.suppress(*[OSError] * ignore_errors):
         try:  # in a group of its own, which Ctrl-C does not end before its caller
             subprocess.run(command, stdout=output, stderr=subprocess.PIPE, check=True, process_group=0, **options)
+        except BlockingIOError:  # no more processes are allowed
+            shutil.rmtree(folder)
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
             reason = (error.stderr or b"").decode(errors="replace").strip()[:500] or "files remain"
             raise OSError(errno.ENOTEMPTY, reason, str(folder)) from None
