@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -21,6 +20,7 @@ from cellbed.report import simulation as page
 from cellbed.runformat.folder import write_json
 from cellbed.support.errors import CellbedError
 from cellbed.support.parquet_stream import write_rows
+from cellbed.support.temporary import remove_tree
 
 if TYPE_CHECKING:
     import polars as pl
@@ -104,7 +104,7 @@ def fill(folder: Path, described: Described, seeds: Sequence[int], jobs: int, pr
                 tables.setdefault(f"radio-{name}", {})[seed] = _with_seed(seed, table)
             summaries[seed] = _summary(simulation, described.flows)
     write_rows(pl.scan_parquet(list(files.values())), folder / "flows.parquet", "zstd")
-    shutil.rmtree(parts)
+    remove_tree(parts)
     for name, each in tables.items():
         pl.concat([each[seed] for seed in seeds if seed in each]).write_parquet(folder / f"{name}.parquet")
     if described.text is not None:

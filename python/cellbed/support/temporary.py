@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 _PREFIX = "cellbed-tmp-"
 
@@ -28,7 +29,7 @@ def temporary_folder() -> Iterator[Path]:
     with contextlib.ExitStack() as held:
         while True:
             folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
-            held.callback(shutil.rmtree, folder, ignore_errors=True)
+            held.callback(remove_tree, folder, ignore_errors=True)
             with contextlib.suppress(BlockingIOError, FileNotFoundError):
                 held.callback(os.close, hold(folder))
                 if folder.is_dir():  # not swept before it was locked
@@ -59,21 +60,29 @@ def remove_left(folders: Iterable[Path]) -> list[Path]:
         except OSError:
             continue  # its owner works in it, or has just removed it
         try:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_tree(folder, ignore_errors=True)
             left.append(folder)
         finally:
             os.close(descriptor)
     return left
 
 
-def remove_tree(folder: Path, *, ignore_errors: bool = False) -> None:
+def remove_tree(folder: Path | str, *, ignore_errors: bool = False, **options: Any) -> None:
     """Remove a folder with what programs have left in it, also folders that their owner may not enter: at any depth
-    (``shutil.rmtree`` is recursive), and without following links. Errors: ``OSError``."""
-    if os.geteuid() != 0:
-        subprocess.run(["chmod", "-R", "u+rwX", str(folder)], capture_output=True, check=False)
-    done = subprocess.run(["rm", "-rf", "--", str(folder)], capture_output=True, check=False)
-    if done.returncode != 0 and not ignore_errors:
-        raise OSError(errno.ENOTEMPTY, done.stderr.decode(errors="replace").strip()[:500], str(folder))
+    (``shutil.rmtree`` is recursive), and without following links. options: of ``subprocess.run``.
+
+    Errors: ``OSError``.
+    """
+    script = 'test "$(id -u)" = 0 || chmod -R u+rwX -- "$1" 2>&-; exec rm -rf -- "$1"'
+    command, output = ["sh", "-c", script, "sh", str(folder)], subprocess.DEVNULL
+    with contextlib.suppress(*[OSError] * ignore_errors):
+        try:  # in a group of its own, which Ctrl-C does not end before its caller
+            subprocess.run(command, stdout=output, stderr=subprocess.PIPE, check=True, process_group=0, **options)
+        except BlockingIOError:  # no more processes are allowed
+            shutil.rmtree(folder)
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+            reason = (error.stderr or b"").decode(errors="replace").strip()[:500] or "files remain"
+            raise OSError(errno.ENOTEMPTY, reason, str(folder)) from None
 
 
 def hold(folder: Path) -> int:

@@ -8,7 +8,7 @@ import signal
 import stat
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from cellbed.archive import TraceError, open_archive
@@ -126,23 +126,31 @@ def _remove_export(record: Record) -> list[str]:
     return [f"removed the container {name} of {record.engine}"] if remove_export(record.engine, name) else []
 
 
-def kill_marked(identifier: str) -> int:
+def kill_marked(identifier: str, networks: Collection[int] = ()) -> int:
     """Kill the processes that carry the run's mark in their environment; returns how many there were.
+
+    networks: inodes of network namespaces, held by the caller, whose processes are killed before any is read.
 
     Some write their title over it (PostgreSQL's): then those in a network of the run with a working folder of it.
     """
     mark = f"{RUN_VARIABLE}={identifier}".encode()
     killed: set[int] = set()
+
+    def kill(path: Path) -> None:
+        if path.name != str(os.getpid()):
+            os.kill(int(path.name), signal.SIGKILL)
+            killed.add(int(path.name))
+
     # Twice: a process may have been forking while the first pass went by.
     for _ in range(2):
+        for path in Path("/proc").glob("[0-9]*") if networks else ():
+            with contextlib.suppress(OSError):
+                if (path / "ns/net").stat().st_ino in networks:
+                    kill(path)
         for path, variables in environments(identifier):
-            process = int(path.name)
-            if process == os.getpid():
-                continue
             with contextlib.suppress(OSError):
                 if mark in variables or _lives_in(path, f"cellbed-{identifier}"):
-                    os.kill(process, signal.SIGKILL)
-                    killed.add(process)
+                    kill(path)
         if not killed:
             break
         time.sleep(0.02)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import as_completed
 from dataclasses import asdict, dataclass
@@ -20,7 +19,7 @@ import polars as pl
 
 import cellbed
 from cellbed import CellbedError
-from cellbed.extension.files import inputs, write_json, write_whole
+from cellbed.extension.files import inputs, remove_tree, write_json, write_whole
 from cellbed.extension.recorded import TrainPlan, calibrate_virtually, read_recording, saturation
 from cellbed.extension.verbs import StatusLine, WorkerPool
 from cellbed_papers.evaluation.applications import Application
@@ -185,7 +184,7 @@ def _networks(plan: Plan, folder: Path, profile: str, number: int) -> tuple[list
     calibration = calibrate_virtually(calibrated.uplink, calibrated.downlink, plan.seed)
     light, heavy = (reference(profile, seed, device) for device in (LIGHT_DEVICE, HEAVY_DEVICE))
     replays = folder / "replays" / f"{profile}-{number + 1}"
-    shutil.rmtree(replays, ignore_errors=True)
+    remove_tree(replays, ignore_errors=True)
     found, warnings = [reference(profile, seed).at(LEAD_NS)], list[str]()
     recorded: list[tuple[TrainPlan, Path]] = []
     for name in plan.methods:
@@ -197,7 +196,7 @@ def _networks(plan: Plan, folder: Path, profile: str, number: int) -> tuple[list
         path = next((path for each, path in recorded if each == trains), None)
         if path is None:
             path = folder / "recordings" / f"{profile}-{number + 1}{'abcdefgh'[len(recorded)]}"
-            shutil.rmtree(path, ignore_errors=True)
+            remove_tree(path, ignore_errors=True)
             path.parent.mkdir(exist_ok=True)
             record(light, heavy, calibration, trains, LEAD_NS + plan.course_ns, path)
             recorded.append((trains, path))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,6 +25,7 @@ from cellbed.scenario.applications import KINDS
 from cellbed.scenario.faults import LinkFault
 from cellbed.scenario.migrations import MigrationModel
 from cellbed.support.errors import CellbedError, OperatingSystemError
+from cellbed.support.temporary import remove_tree
 from cellbed.support.user_folders import cache_folder
 from cellbed.testbed.plan import Move, Plan
 from cellbed.testbed.programs import faults
@@ -137,7 +137,7 @@ def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: L
     if path is None:
         return Outcome(None, state.status, error)
     if state.t0_ns is None:
-        shutil.rmtree(path)
+        remove_tree(path)
         return Outcome(None, state.status, error)
     if error is not None:
         state.warnings.append(f"the run failed: {error}")

@@ -15,7 +15,6 @@ import os
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict
@@ -25,6 +24,7 @@ from typing import IO, Any, TypeVar
 from cellbed.runformat.events import Journal
 from cellbed.scenario.migrations import Migration
 from cellbed.support.errors import CellbedError
+from cellbed.support.temporary import temporary_folder
 from cellbed.testbed.machine.process import Place, Running, find, run
 from cellbed.testbed.migration.account import Account
 from cellbed.testbed.migration.channel import Helper, TcpChannel
@@ -169,7 +169,7 @@ class Checkpoint(Strategy):
         with move.phase("transfer"):
             yield from move.channel.send(saved, arrived)
             if names:
-                self._arriving = there, [name for name in names if name not in names_in(there)]
+                self._arriving = there, sorted({*names} - {*names_in(there)})
                 yield from move.channel.send(folder, there, names)
         with move.phase("restore"):
             options = [*_RESTORE, *(yield from self.before_restore())]
@@ -472,9 +472,9 @@ def _lacking(strategy: type[Checkpoint]) -> str | None:
         return "the packets of a stopped program are held by nft: sudo apt install nftables"
     if (found := strategy.obstacle()) is not None:
         return found
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary_folder() as folder:
         try:
-            _try(strategy(), Path(folder))
+            _try(strategy(), folder)
         except (CellbedError, OSError) as error:
             return f"a trial of CRIU failed ({error}): name another one with {VARIABLE}=/path/to/criu"
     return None

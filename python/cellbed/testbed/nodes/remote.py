@@ -238,7 +238,8 @@ class RemoteNode(Backend):
             self._run('exec tar -C "$1" -c .', source, to=archive)
             archive.seek(0)
             # The machine chooses what the archive contains: no device, no owner, no program that runs as another user.
-            command = ["tar", "--no-same-owner", "--no-same-permissions", "-C", str(target), "-x"]
+            options = ["--no-same-owner", "--no-same-permissions", "-C", str(target), "-x"]
+            command = ["timeout", "--verbose", str(_UNPACK_S), "tar", *options]  # it may have very many names
             done = subprocess.run(command, stdin=archive, capture_output=True, preexec_fn=make_no_devices)
         if done.returncode:
             raise OSError(f"{source} on {self.name}: {last_line(done.stderr)}")
@@ -334,6 +335,7 @@ class RemoteGroup:
 
 
 # A FIFO would not end.
+_UNPACK_S = 600
 _CHECK = '[ ! -e "$1" ] || [ -f "$1" ] || { echo "not a regular file" >&2; exit 1; }'
 _HUB = (sys.executable, "-P", "-m", "cellbed.testbed.nodes.agent_hub")
 

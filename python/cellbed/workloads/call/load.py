@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from cellbed.support import prctl
+from cellbed.support.temporary import remove_tree
 from cellbed.workloads import generator, lifecycle, machine
 from cellbed.workloads.browsing.browser import Browser, Call, Flow, open_page
 from cellbed.workloads.call import readings
@@ -152,7 +153,7 @@ class CallLoad(Generator):
         self._samples: list[dict[str, Any]] = []
         self._delays: list[tuple[float, float]] = []
         folder = Path(settings.folder)
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         self._page = Path(shutil.copy(PAGE, folder))  # the browser's user may not reach the installed one
         self._browser = Browser(settings.program, FLAGS, folder, self._on_event)
@@ -384,7 +385,7 @@ class CallLoad(Generator):
             Path(self._settings.measures).write_text(json.dumps(found), encoding="utf-8")
         self._peer.close()
         self._browser.close()
-        shutil.rmtree(self._settings.folder, ignore_errors=True)
+        remove_tree(Path(self._settings.folder), ignore_errors=True)
 
 
 def main(config: dict[str, Any]) -> None:

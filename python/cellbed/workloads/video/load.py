@@ -7,7 +7,6 @@ import base64
 import contextlib
 import itertools
 import json
-import shutil
 from collections.abc import Generator as Steps
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cellbed.support import inputs, prctl
+from cellbed.support.temporary import remove_tree
 from cellbed.workloads import generator, lifecycle, machine
 from cellbed.workloads.browsing.browser import Browser, Call, Flow, once, open_page
 from cellbed.workloads.browsing.netlog import NetLog
@@ -80,7 +80,7 @@ class VideoLoad(Generator):
 
     def prepare(self) -> None:
         folder = Path(self._settings.folder)
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         self._net_log = NetLog(log := folder / "net.json")
         flags = [*self._settings.flags, *FLAGS, f"--log-net-log={log}"]
@@ -228,7 +228,7 @@ class VideoLoad(Generator):
         if self._playback.begin_ns is not None:
             measures = self._playback.measures(ended_ns, self._t0_ns - self._settings.offset_ns)
             Path(self._settings.measures).write_text(json.dumps(measures) + "\n", encoding="utf-8")
-        shutil.rmtree(self._settings.folder, ignore_errors=True)
+        remove_tree(Path(self._settings.folder), ignore_errors=True)
 
 
 def main(config: dict[str, Any]) -> None:

@@ -6,7 +6,6 @@ Run as ``python -m cellbed.workloads.web.load --config FILE.json``; :class:`Sett
 import contextlib
 import itertools
 import json
-import shutil
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cellbed.support import prctl
+from cellbed.support.temporary import remove_tree
 from cellbed.workloads import generator, lifecycle, machine
 from cellbed.workloads.browsing.browser import Browser, BrowserError, Flow, Page, once, open_page
 from cellbed.workloads.browsing.netlog import NetLog
@@ -78,7 +78,7 @@ class WebLoad(Generator):
 
     def prepare(self) -> None:
         folder = Path(self._settings.folder)
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         self._net_log = NetLog(log := folder / "net.json")
         flags = [*self._settings.flags, f"--log-net-log={log}", f"--window-size={_WIDTH},{_HEIGHT}"]
@@ -285,7 +285,7 @@ class WebLoad(Generator):
         if self._elsewhere:
             shown = ", ".join(f"{host} ({count}×)" for host, count in self._elsewhere.most_common(_SHOWN))
             lifecycle.announce("note", text=f"requests of hosts that the testbed does not have failed: {shown}")
-        shutil.rmtree(self._settings.folder, ignore_errors=True)
+        remove_tree(Path(self._settings.folder), ignore_errors=True)
 
 
 def main(config: dict[str, Any]) -> None:
