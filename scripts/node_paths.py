@@ -40,10 +40,10 @@ def lines(path: str, text: str) -> Iterator[tuple[int, str]]:
 
 def main() -> int:
     """Check the files of the arguments, or all sources; return 1 if there are findings."""
-    listed = subprocess.run(["git", "ls-files", "*python/*", "*crates/*/src"], capture_output=True, text=True, check=True)
-    names = [each for each in listed.stdout.splitlines() if each.endswith((".py", ".rs"))]
+    sources = ["git", "ls-files", "*python/*.py", "*crates/*/src/*.rs"]
+    listed = subprocess.run(sources, capture_output=True, text=True, check=True)
     found = 0
-    for path in sys.argv[1:] or names:
+    for path in sys.argv[1:] or listed.stdout.splitlines():
         if path == MODULE:
             continue
         for number, message in lines(path, Path(path).read_text(encoding="utf-8")):
