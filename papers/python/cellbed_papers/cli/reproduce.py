@@ -64,7 +64,7 @@ def reproduce() -> None:
 
 
 def _load(name: str) -> Any:
-    (point,) = entry_points(group=PUBLICATIONS, name=name)
+    point, *_ = entry_points(group=PUBLICATIONS, name=name)
     return point.load().PUBLICATION
 
 
