@@ -26,7 +26,8 @@ import numpy as np
 import polars as pl
 
 from cellbed.experiments.reproduce.simulated import Simulations
-from cellbed.reproduction import Data, Finding, SimulatedPublication, evaluate, run_content, statements
+from cellbed.reproduction import Data, Finding, SimulatedPublication, evaluate, statements
+from cellbed_datacentre import run_content
 from cellbed_reproductions import pdcell
 
 ALONE = {"first_threshold": "equal", "rank": "head", "cut": "first", "backoff_from": "credit"}

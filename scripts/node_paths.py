@@ -36,7 +36,9 @@ def lines(path: str, text: str) -> Iterator[tuple[int, str]]:
 
 def main() -> int:
     """Check the files of the arguments, or all sources; return 1 if there are findings."""
-    listed = subprocess.run(["git", "ls-files", "python", "crates/*/src"], capture_output=True, text=True, check=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "*python/*", "*crates/*/src"], capture_output=True, text=True, check=True
+    )
     names = [each for each in listed.stdout.splitlines() if each.endswith((".py", ".rs"))]
     found = 0
     for path in sys.argv[1:] or names:

@@ -22,7 +22,6 @@ from cellbed.archive.generation.presets import PRESETS as PRESETS
 from cellbed.archive.generation.wander import TICK_NS as TICK_NS
 from cellbed.archive.generation.wander import Wander as Wander
 from cellbed.archive.randomness import Stream as Stream
-from cellbed.datacentre.simulation import run_content as run_content
 from cellbed.link import Link as Link
 from cellbed.measure.repetitions import Interval as Interval
 from cellbed.measure.repetitions import mean_interval as mean_interval

@@ -34,10 +34,10 @@ from cellbed.reproduction import (
     paired,
     ratio,
     read_sizes,
-    run_content,
     share,
     statements,
 )
+from cellbed_datacentre import run_content
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -168,17 +168,18 @@ def _events(events: list[dict[str, Any]], summary: "Summary") -> list[dict[str, 
     return found
 
 
-def rendered(template: str, **values: Any) -> str:
-    """Return a page without a script, from the template of this name."""
-    return environment().get_template(template).render(style=style(), **values)
+def rendered(template: str | Path, **values: Any) -> str:
+    """Return a page without a script, from the template of this name, or of a sibling at a path."""
+    path = PAGE / template
+    return environment(path.parent).get_template(path.name).render(style=style(), **values)
 
 
-def environment() -> "jinja2.Environment":
-    """Return the templates of pages, with the numbers' formats as filters."""
+def environment(more: Path = PAGE) -> "jinja2.Environment":
+    """Return the templates of pages, with the numbers' formats as filters. more: folder of further templates."""
     import jinja2
 
     made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(PAGE),
+        loader=jinja2.FileSystemLoader([PAGE, more]),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,

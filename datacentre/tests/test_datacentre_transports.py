@@ -7,11 +7,11 @@ from typing import Any, get_args
 
 import pytest
 
-from cellbed import _core
-from cellbed.datacentre.transports import AnyTransport
 from cellbed.scenario.table import Table
+from cellbed_datacentre import _core
+from cellbed_datacentre.transports import AnyTransport
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 MODEL: dict[str, dict[str, Any]] = {it["table"]["kind"]: it["table"] for it in json.loads(_core.transports())}
 TABLES: dict[str, type[Table]] = {
     get_args(table.model_fields["kind"].annotation)[0]: table for table in get_args(AnyTransport)
@@ -25,7 +25,7 @@ def test_simulation_files_have_all_transports_of_the_simulator() -> None:
 
 
 def test_the_reference_has_a_row_of_every_transport() -> None:
-    page = (ROOT / "docs/reference/simulation-file.md").read_text()
+    page = (ROOT / "docs/simulation-file.md").read_text()
     section = page.partition("\n## `transport`\n")[2].partition("\n## ")[0]
     assert sorted(re.findall(r'^\| `"(\S+)"`', section, re.MULTILINE)) == sorted(MODEL)
 

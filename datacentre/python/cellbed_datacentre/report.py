@@ -8,19 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 
-from cellbed.datacentre.simulation import CLASSES, by_size
-from cellbed.measure.run_folder import replace
-from cellbed.report import formats, html, plot
-from cellbed.report.figures import COLOURS
-from cellbed.support import inputs
-from cellbed.support.readable import duration_unit
+from cellbed.extension.files import inputs
+from cellbed.extension.reports import COLOURS, Console, duration_unit, formats, html, new_console, plot, replace
+from cellbed_datacentre.simulation import CLASSES, by_size
 
 if TYPE_CHECKING:
-    import polars as pl
     from matplotlib.axes import Axes
-
-    from cellbed.support.console import Console
 
 Value = Mapping[str, Any]
 """A figure over seeds: ``value``, ``low`` and ``high`` of its 95 % interval, ``seeds``."""
@@ -43,7 +38,7 @@ def write(folder: Path) -> None:
     """Write ``report.html`` from the tables and the summary of a simulation's folder."""
     summary = inputs.json_value(folder / "summary.json")
     page = html.rendered(
-        "simulation.html",
+        Path(__file__).with_name("simulation.html"),
         summary=summary,
         facts=facts(summary),
         distributions=_distributions(folder, summary),
@@ -103,8 +98,6 @@ def show(summary: Mapping[str, Any], console: Console | None = None) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from cellbed.report.terminal import new_console
-
     console = console or new_console()
     console.print(Text.assemble((summary["name"], "bold"), f"  {' · '.join(facts(summary))}"))
     if summary["unfinished"]:
@@ -139,8 +132,6 @@ def unfinished(summary: Mapping[str, Any]) -> str:
 
 def _distributions(folder: Path, summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Drawings of completion times and slowdowns by size, with their captions."""
-    import polars as pl
-
     flows = pl.scan_parquet(inputs.checked(folder / "flows.parquet")).filter(pl.col("fct_s").is_not_null())
     counts = {row["size"]: row["count"] for row in summary["by_size"]}
     over = f" over all {len(summary['seeds'])} seeds" if len(summary["seeds"]) > 1 else ""
@@ -164,8 +155,6 @@ def _distributions(folder: Path, summary: Mapping[str, Any]) -> list[tuple[str, 
 
 def _ecdf(flows: pl.LazyFrame, column: str, factor: float = 1.0) -> Curve:
     """Return values in order, and the share of all that are at most so large."""
-    import polars as pl
-
     values = flows.select(pl.col(column).drop_nulls().sort() * factor).collect().to_series().to_numpy()
     count = len(values)
     ranks = np.unique(np.linspace(1, count, min(count, _POINTS)).round().astype(int)) if count else np.array([], int)
@@ -193,8 +182,6 @@ def _cumulative(label: str, curves: Mapping[str, Curve]) -> str:
 
 def _ports(folder: Path) -> list[dict[str, Any]]:
     """Return the ports that dropped most, or else had the longest queues, over all seeds."""
-    import polars as pl
-
     return (
         pl.scan_parquet(inputs.checked(folder / "ports.parquet"))
         .group_by("tier", "from", "to", maintain_order=True)
@@ -212,8 +199,6 @@ def _ports(folder: Path) -> list[dict[str, Any]]:
 
 def _queues(folder: Path) -> tuple[str, str] | None:
     """Return the longest queue of each kind of port over time, of the first seed; None without samples."""
-    import polars as pl
-
     path = folder / "queues.parquet"
     if not path.exists():
         return None
@@ -244,8 +229,6 @@ def _over_time(time: str, label: str, curves: Mapping[str, Curve]) -> str:
 
 def _cells(folder: Path) -> dict[str, Any] | None:
     """Return the page's data of radio cells; None without."""
-    import polars as pl
-
     files = {name: folder / f"radio-{name}.parquet" for name in ("users", "queues")}
     if not files["users"].exists():
         return None
@@ -259,8 +242,6 @@ def _cells(folder: Path) -> dict[str, Any] | None:
 
 def _by_quality(folder: Path, users: pl.DataFrame) -> list[dict[str, Any]]:
     """Completion times and refused packets of users by their mean channel quality, over all seeds."""
-    import polars as pl
-
     flows = pl.scan_parquet(inputs.checked(folder / "flows.parquet")).filter(pl.col("user").is_not_null())
     of_users = users.lazy().select("seed", "user", "mean_cqi")
     joined = flows.join(of_users, ["seed", "user"], "inner")

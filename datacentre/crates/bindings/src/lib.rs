@@ -1,4 +1,5 @@
-//! A data centre in virtual time. The Python module is `cellbed.datacentre`.
+//! The Python module `cellbed_datacentre._core`: thin, without logic. `_core.pyi` describes it to Python's tools.
+#![forbid(unsafe_code)]
 
 use std::time::{Duration, Instant};
 
@@ -6,15 +7,28 @@ use cellbed_fabric::description::Description;
 use cellbed_fabric::transport::{AnyTransport, MobileUsers, TransportConfig};
 use cellbed_fabric::units::{FlowId, HostId, Picos};
 use cellbed_fabric::{Flow, Node, Sample, Simulation};
+use cellbed_tcp::Control;
 use numpy::IntoPyArray;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::arrivals::refuse;
+#[pymodule]
+mod _core {
+    #[pymodule_export]
+    use super::{congestion_controls, simulate, transports};
+}
+
+/// Names of the laws of the transport `tcp`.
+#[pyfunction]
+fn congestion_controls() -> Vec<String> {
+    let laws = Control::ALL.iter().copied().filter(|law| !law.uses_ecn());
+    laws.map(Control::name).collect()
+}
 
 /// Returns all transports as a list in JSON: `table` with all keys, and whether they support `mobile_users`.
 #[pyfunction]
-pub fn transports() -> String {
+fn transports() -> String {
     let entry = |it: TransportConfig| {
         let mobile_users = it.mobile_users() != MobileUsers::None;
         serde_json::json!({"table": it, "mobile_users": mobile_users})
@@ -74,7 +88,7 @@ impl Flows {
 /// Runs a description, JSON of [`Description`]. `progress` is called with the number of finished flows, and may raise.
 #[pyfunction]
 #[pyo3(signature = (description, progress=None))]
-pub fn simulate<'py>(
+fn simulate<'py>(
     py: Python<'py>,
     description: &str,
     progress: Option<Py<PyAny>>,
@@ -82,11 +96,15 @@ pub fn simulate<'py>(
     let (simulation, flows) = py.detach(|| {
         let description: Description = match serde_json::from_str(description) {
             Ok(description) => description,
-            Err(error) => return refuse(format!("malformed description: {error}")),
+            Err(error) => {
+                return Err(PyValueError::new_err(format!(
+                    "malformed description: {error}"
+                )));
+            }
         };
         let mut simulation = match description.simulation() {
             Ok(simulation) => simulation,
-            Err(error) => return refuse(error.to_string()),
+            Err(error) => return Err(PyValueError::new_err(error.to_string())),
         };
         let mut flows = Flows::default();
         let mut asked = Instant::now();

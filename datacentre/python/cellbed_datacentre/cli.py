@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cellbed.cli.report import Open
-from cellbed.support import inputs
-from cellbed.support.status_line import StatusLine
+from cellbed.extension.verbs import Open, StatusLine, processors
 
 if TYPE_CHECKING:
-    from cellbed.datacentre.file import Described
+    from cellbed_datacentre.file import Described
 
 
 def simulate(
@@ -54,14 +52,12 @@ def simulate(
 
     \b
     Examples:
-      cellbed simulate examples/leaf-spine.toml
-      cellbed simulate examples/leaf-spine.toml --seeds 20 --jobs 2
-      cellbed simulate examples/radio-cell.toml --seed 7 --json | jq '.by_size[0]'
-      cellbed simulate examples/leaf-spine.toml --dry-run
+      cellbed simulate datacentre/examples/leaf-spine.toml
+      cellbed simulate datacentre/examples/leaf-spine.toml --seeds 20 --jobs 2
+      cellbed simulate datacentre/examples/radio-cell.toml --seed 7 --json | jq '.by_size[0]'
+      cellbed simulate datacentre/examples/leaf-spine.toml --dry-run
     """
-    from cellbed.datacentre.file import read_simulation
-    from cellbed.experiments import simulation
-    from cellbed.support.worker_pool import processors
+    from cellbed_datacentre.file import read_simulation
 
     described = read_simulation(file)
     first = described.file.seed if seed is None else seed
@@ -71,19 +67,20 @@ def simulate(
     if dry_run:
         _show(described, chosen, as_json)
         return
+    from cellbed.extension.files import inputs
+    from cellbed.extension.reports import html
+    from cellbed_datacentre import folder as results
+    from cellbed_datacentre.report import show
+
     with _Terminal(described.flows * seeds, seeds) as terminal:
-        folder = simulation.simulate(described, chosen, out, jobs or processors(), terminal.progress)
+        folder = results.simulate(described, chosen, out, jobs or processors(), terminal.progress)
     summary = inputs.json_value(folder / "summary.json")
     if as_json:
         print(json.dumps({"folder": str(folder), **summary}, indent=1, ensure_ascii=False))
     else:
-        from cellbed.report.simulation import show
-
         show(summary)
         print(folder / "report.html")
     if open_ != "no":
-        from cellbed.report import html
-
         html.open_page(folder / "report.html", open_, quiet=as_json)
 
 

@@ -10,18 +10,32 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from cellbed.archive import find_file, obstacle
-from cellbed.datacentre.cells import Radio
-from cellbed.datacentre.transports import MOBILE_USERS, PS, AnyTransport, simulated
-from cellbed.scenario.fields import Chance, quantity
-from cellbed.scenario.json_schema import schema_of
-from cellbed.scenario.problems import Problem, ScenarioError
-from cellbed.scenario.reader import TablesError, read, report, tables, validated
-from cellbed.scenario.table import PlainOr, Table, written
-from cellbed.support import flow_files
-from cellbed.support.flow_files import PACKET, FlowFileError, Sizes
-from cellbed.support.near_names import did_you_mean
-from cellbed.support.units import BIT_RATE, DURATION, SIZE, UnitError
+from cellbed.extension.files import (
+    BIT_RATE,
+    DURATION,
+    SIZE,
+    Chance,
+    FileKind,
+    PlainOr,
+    Problem,
+    ScenarioError,
+    Table,
+    TablesError,
+    UnitError,
+    did_you_mean,
+    find_file,
+    flow_files,
+    obstacle,
+    quantity,
+    read,
+    report,
+    schema_of,
+    tables,
+    validated,
+    written,
+)
+from cellbed_datacentre.cells import Radio
+from cellbed_datacentre.transports import MOBILE_USERS, PS, AnyTransport, simulated
 
 Rate = Annotated[int, quantity(BIT_RATE, "1 Mbit/s", "10000 Gbit/s")]
 Delay = Annotated[int, quantity(DURATION, "0 s", "10 s")]
@@ -223,7 +237,7 @@ class SizesFile(Table):
         description="Unit of the file's sizes: packets of 1460 bytes (default for three columns), or bytes (for two).",
     )
 
-    def points(self, folder: Path) -> Sizes:
+    def points(self, folder: Path) -> flow_files.Sizes:
         """Return the distribution. Raises UnitError, FlowFileError."""
         return flow_files.read_sizes(_found(self.file, folder), self.grain(folder))
 
@@ -231,7 +245,7 @@ class SizesFile(Table):
         """Return the bytes of which every flow has a multiple. Raises as above."""
         if self.unit is None:
             return flow_files.unit_of(_found(self.file, folder))
-        return PACKET if self.unit == "packets" else 1
+        return flow_files.PACKET if self.unit == "packets" else 1
 
 
 class DiscreteSizes(Table):
@@ -241,13 +255,13 @@ class DiscreteSizes(Table):
     sizes: list[Size] = Field(min_length=1, description="Sizes of flows.", examples=[["4380 B", "1022 kB"]])
     shares: list[Chance] = Field(min_length=1, description="Share of the flows of each size.", examples=[[0.9, 0.1]])
 
-    def points(self, folder: Path) -> Sizes:
+    def points(self, folder: Path) -> flow_files.Sizes:
         """Return the distribution. Raises UnitError."""
         if len(self.sizes) != len(self.shares):
             raise UnitError(f"{len(self.sizes)} sizes and {len(self.shares)} shares: write a share for each size")
         if abs(sum(self.shares) - 1) > 1e-9:
             raise UnitError(f"the shares add up to {sum(self.shares):g}: write shares that add up to 1")
-        found: Sizes = []
+        found: flow_files.Sizes = []
         below = 0.0
         for size, share in sorted(zip(self.sizes, self.shares, strict=True)):
             found += [(size, below), (size, below := below + share)]
@@ -264,7 +278,7 @@ class LogNormalSizes(Table):
     least: Size = Field(written("100 B"), description="Smallest size.")
     most: Size = Field(written("2 MB"), description="Largest size.")
 
-    def points(self, folder: Path) -> Sizes:
+    def points(self, folder: Path) -> flow_files.Sizes:
         """Return the distribution. Raises UnitError."""
         if self.least >= self.most:
             raise UnitError("'least' must be below 'most': write a smaller one")
@@ -352,7 +366,7 @@ class Traffic(Table):
                 return {"trace": flow_files.read_trace(path, len(hosts), users)}
             place = ("traffic", "sizes")
             points, grain = self._sizes(folder)
-        except (UnitError, FlowFileError) as error:
+        except (UnitError, flow_files.FlowFileError) as error:
             raise TablesError([Problem(place, str(error))]) from None
         return {
             "flows": self.flows,
@@ -376,7 +390,7 @@ class Traffic(Table):
             raise TablesError([Problem(("traffic", "pattern", "host"), text)])
         return {"kind": pattern.kind, "host": hosts.index(pattern.host), "share": pattern.share}
 
-    def _sizes(self, folder: Path) -> tuple[Sizes, int]:
+    def _sizes(self, folder: Path) -> tuple[flow_files.Sizes, int]:
         sizes: Any = self.sizes
         if not isinstance(sizes, str):
             return sizes.points(folder), sizes.grain(folder) if isinstance(sizes, SizesFile) else 1
@@ -454,9 +468,9 @@ class Described:
 
 def read_simulation(path: Path) -> Described:
     """Return the simulation in a file. Raises ScenarioError with every problem and its line."""
-    text = read(path, "simulation")
+    text = read(path, SIMULATION)
     try:
-        return described(tables(text, str(path), "simulation"), path.parent, text, str(path))
+        return described(tables(text, str(path), SIMULATION), path.parent, text, str(path))
     except TablesError as error:
         raise ScenarioError(report(str(path), text, error)) from None
 
@@ -502,3 +516,7 @@ def described(data: Mapping[str, Any], folder: Path, text: str | None = None, so
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema of simulation files."""
     return schema_of(SimulationFile, "cellbed simulation")
+
+
+_KEYS = ("topology", "traffic", "radio")
+SIMULATION = FileKind("simulation", json_schema, _KEYS, "[topology]", "cellbed simulate")

@@ -1,6 +1,6 @@
 """The radio table of a simulation file: a cell whose central unit is a host of the data centre.
 
-A key that a file leaves out has the simulator's default (``crates/fabric/src/ran``), which its description
+A key that a file leaves out has the simulator's default (``datacentre/crates/fabric/src/ran``), which its description
 quotes.
 """
 
@@ -12,15 +12,22 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from cellbed.archive import find_file, obstacle
-from cellbed.datacentre.transports import PS, simulated
-from cellbed.scenario.fields import Chance, quantity
-from cellbed.scenario.problems import Problem
-from cellbed.scenario.reader import TablesError
-from cellbed.scenario.table import PlainOr, Table
-from cellbed.support.flow_files import FlowFileError, rows_of
-from cellbed.support.near_names import did_you_mean
-from cellbed.support.units import BIT_RATE, DURATION, SIZE
+from cellbed.extension.files import (
+    BIT_RATE,
+    DURATION,
+    SIZE,
+    Chance,
+    PlainOr,
+    Problem,
+    Table,
+    TablesError,
+    did_you_mean,
+    find_file,
+    flow_files,
+    obstacle,
+    quantity,
+)
+from cellbed_datacentre.transports import PS, simulated
 
 Cqi = Annotated[int, Field(ge=1, le=15)]
 
@@ -206,17 +213,19 @@ def _reports(name: str, folder: Path) -> list[int]:
     try:
         if path is None:
             text = obstacle(name, folder, "file of channel qualities")
-            raise FlowFileError(f"{text}: write a path relative to the simulation file")
+            raise flow_files.FlowFileError(f"{text}: write a path relative to the simulation file")
         found = []
-        for line, words in rows_of(path):
+        for line, words in flow_files.rows_of(path):
             for word in words:
                 if not (word.isdecimal() and word.isascii() and len(word) <= 2 and int(word) <= 15):
                     shown = ascii(word[:20])
-                    raise FlowFileError(f"{path}:{line}: {shown} is not a whole number to 15: write channel qualities")
+                    raise flow_files.FlowFileError(
+                        f"{path}:{line}: {shown} is not a whole number to 15: write channel qualities"
+                    )
                 found.append(int(word))
         if not any(found):
             shown = "no channel quality above 0: nothing can be sent" if found else "empty"
-            raise FlowFileError(f"{path}: {shown}: write channel qualities, 0 to 15")
-    except FlowFileError as error:
+            raise flow_files.FlowFileError(f"{path}: {shown}: write channel qualities, 0 to 15")
+    except flow_files.FlowFileError as error:
         raise TablesError([Problem(("radio", "cqi", "files"), str(error))]) from None
     return found

@@ -10,20 +10,15 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cellbed.archive.soundness import sha256
-from cellbed.archive.unfinished import unfinished_beside
-from cellbed.datacentre.file import Described
-from cellbed.datacentre.simulation import Simulation, run
-from cellbed.measure.repetitions import mean_interval
-from cellbed.report import simulation as page
-from cellbed.runformat.folder import write_json
-from cellbed.support.errors import CellbedError
-from cellbed.support.parquet_stream import write_rows
+import polars as pl
 
-if TYPE_CHECKING:
-    import polars as pl
+from cellbed.extension.files import CellbedError, sha256, unfinished_beside, write_json, write_rows
+from cellbed.extension.reports import mean_interval
+from cellbed_datacentre import report
+from cellbed_datacentre.file import Described
+from cellbed_datacentre.simulation import Simulation, run
 
 Progress = Callable[[int, int], None]
 """Called ten times a second with the numbers of finished flows, over all seeds, and of finished seeds."""
@@ -49,7 +44,7 @@ def simulate(described: Described, seeds: Sequence[int], out: Path, jobs: int, p
             out.mkdir(parents=True, exist_ok=True)
             with unfinished_beside(out / name) as unfinished:
                 fill(unfinished, described, seeds, jobs, progress)
-                page.write(unfinished)
+                report.write(unfinished)
                 return _named(unfinished, f"{name}-{datetime.now():%Y%m%d-%H%M%S}")  # noqa: TID251
     finally:
         if fresh:
@@ -60,12 +55,8 @@ def simulate(described: Described, seeds: Sequence[int], out: Path, jobs: int, p
 @contextlib.contextmanager
 def writing(folder: Path) -> Iterator[None]:
     """Makes CellbedError of errors that writing to a folder raises."""
-    import polars as pl
-
     try:
         yield
-    except InterruptedError:
-        raise
     except (OSError, pl.exceptions.ComputeError) as error:  # Polars' error of a full disk
         reason = getattr(error, "strerror", None) or str(error).rpartition("IO error: ")[2].partition(" (os error")[0]
         reason = "not a folder" if isinstance(error, FileExistsError) else reason
@@ -87,8 +78,6 @@ def _named(folder: Path, stem: str) -> Path:
 def fill(folder: Path, described: Described, seeds: Sequence[int], jobs: int, progress: Progress) -> None:
     """Run a simulation as `simulate` does, and write all but the report into an empty folder. What `progress` raises
     ends it."""
-    import polars as pl
-
     parts = folder / "parts"
     parts.mkdir()
     files = {seed: parts / f"{seed}.parquet" for seed in seeds}
@@ -145,15 +134,11 @@ def _simulations(
 
 
 def _with_seed(seed: int, table: pl.DataFrame) -> pl.DataFrame:
-    import polars as pl
-
     return table.select(pl.lit(seed, pl.Int64).alias("seed"), pl.all())
 
 
 def _summary(simulation: Simulation, planned: int) -> dict[str, Any]:
     """Return the figures of one seed, of so many flows."""
-    import polars as pl
-
     flows = simulation.flows
     return {
         "seed": simulation.seed,

@@ -1,6 +1,6 @@
 """The transport table of a simulation file: kinds of transports with their constants.
 
-A constant that a file leaves out has the simulator's default (``crates/fabric/src/transport``), which its
+A constant that a file leaves out has the simulator's default (``datacentre/crates/fabric/src/transport``), which its
 description quotes.
 """
 
@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from cellbed import _core
-from cellbed.scenario.fields import quantity
-from cellbed.scenario.table import Table
-from cellbed.support.units import DURATION
+from cellbed.extension.files import DURATION, Table, quantity
+from cellbed_datacentre import _core
 
 PS = 1000
 """Picoseconds of a nanosecond."""

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cellbed import _core
-from cellbed.support.errors import CellbedError
+from cellbed import CellbedError
+from cellbed_datacentre import _core
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from cellbed.datacentre.file import AnyTopology, Described
+    from cellbed_datacentre.file import AnyTopology, Described
 
 CLASSES = ((10 << 10, "≤ 10 KiB"), (100 << 10, "10–100 KiB"), (1 << 20, "0.1–1 MiB"), (2**63, "> 1 MiB"))
 """Classes of flows by size: the largest of each in bytes, and its name."""
@@ -90,9 +90,8 @@ def simulate(
     Raises ScenarioError for a malformed description, SimulationError for a seed out of range and for a description that
     the simulator refuses.
     """
-    from cellbed.datacentre.file import described, read_simulation
-    from cellbed.scenario.problems import ScenarioError
-    from cellbed.scenario.reader import TablesError
+    from cellbed.extension.files import ScenarioError, TablesError
+    from cellbed_datacentre.file import described, read_simulation
 
     if seed is not None:
         try:

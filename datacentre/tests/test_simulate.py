@@ -19,19 +19,21 @@ import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
+import cellbed_datacentre
 from any_text import many, value_or_line, value_or_sentence, words
-from cellbed.datacentre import Simulation, SimulationError, simulate
-from cellbed.datacentre.file import json_schema, read_simulation
-from cellbed.datacentre.simulation import by_size
-from cellbed.datacentre.transports import MOBILE_USERS, AnyTransport
 from cellbed.scenario import ScenarioError
 from cellbed.support.flow_files import FlowFileError, lognormal, mean_bytes, read_sizes, read_trace
-from in_process import cellbed, completions
+from cellbed_datacentre import Simulation, SimulationError, simulate
+from cellbed_datacentre.file import json_schema, read_simulation
+from cellbed_datacentre.simulation import by_size
+from cellbed_datacentre.transports import MOBILE_USERS, AnyTransport
+from hostile_files import KINDS, opened
+from in_process import cellbed, completions, each_in_one_process
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 TRANSPORTS = [table.__name__ for table in get_args(AnyTransport)]
 EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
-SHARED = ROOT.parent / "shared" / "flow-sizes"
+SHARED = ROOT.parents[1] / "shared" / "flow-sizes"
 GOOD: dict[str, Any] = {
     "name": "small",
     "seed": 3,
@@ -158,7 +160,7 @@ def test_any_graph_of_hosts_and_switches_is_simulated(tmp_path: Path) -> None:
 
 
 DEFS = json_schema()["$defs"]
-KINDS = {table["properties"]["kind"]["const"]: table for name, table in DEFS.items() if name in TRANSPORTS}
+TABLES = {table["properties"]["kind"]["const"]: table for name, table in DEFS.items() if name in TRANSPORTS}
 
 
 def value_of(field: dict[str, Any]) -> Any:
@@ -169,9 +171,9 @@ def value_of(field: dict[str, Any]) -> Any:
     return {"integer": 8, "number": 0.5, "boolean": True}[kind]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TABLES)
 def test_the_simulator_has_every_constant_of_a_transport(tmp_path: Path, kind: str) -> None:
-    properties = KINDS[kind]["properties"]
+    properties = TABLES[kind]["properties"]
     transport = {key: value_of(field) for key, field in properties.items() if key != "kind"} | {"kind": kind}
     found = simulate(write(tmp_path, transport=transport, traffic=GOOD["traffic"] | {"flows": 50}))
     assert found.flows["fct_s"].null_count() == 0
@@ -258,9 +260,25 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     assert (done.returncode, "file: not a folder; choose" in done.stderr) == (2, True)
 
 
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=() if kind == "pipe" else pytest.mark.slow) for kind in KINDS]
+)
+def test_a_hostile_file_is_one_error(kind: str, tmp_path: Path) -> None:
+    KINDS[kind](tmp_path / "FILE")
+    path = write(tmp_path, traffic=GOOD["traffic"] | {"sizes": "FILE"})
+    commands = [("simulate", each, "--dry-run") for each in ("FILE", path)]
+    found = each_in_one_process(tmp_path, commands)
+    assert [shown[0] for shown in found] == ["2", "2"], found
+
+
+def test_files_of_others_are_opened_by_one_module() -> None:
+    # These are tables that the same command has just written.
+    assert set(opened(Path(cellbed_datacentre.__file__).parent)) == {"folder.py"}
+
+
 @pytest.mark.parametrize("verb", ["run", "sweep", "simulate"])
 def test_a_file_of_another_kind_is_one_hint(tmp_path: Path, verb: str) -> None:
-    scenario = ROOT / "scenarios" / "cell-lte.toml"
+    scenario = ROOT.parent / "scenarios" / "cell-lte.toml"
     path, line, kind, right = (
         (scenario, 12, "scenario", "run") if verb == "simulate" else (EXAMPLES[0], 12, "simulation", "simulate")
     )
@@ -278,7 +296,7 @@ def test_dry_run_and_schema_describe_a_file(tmp_path: Path) -> None:
     assert "300 flows" in cellbed("simulate", write(tmp_path), "--dry-run", cwd=tmp_path).stdout
     assert json.loads(cellbed("schema", "simulation").stdout) == json_schema()
     assert "--seeds" in completions("cellbed simulate --", tmp_path)
-    page = (ROOT / "docs" / "reference" / "simulation-file.md").read_text()
+    page = (ROOT / "docs" / "simulation-file.md").read_text()
     for table in [json_schema(), *json_schema()["$defs"].values()]:
         for key, field in table["properties"].items():
             assert f"`{key}`" in page, key
@@ -397,8 +415,8 @@ def test_a_sweep_of_simulations_compares_transports_on_the_same_flows(tmp_path: 
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ({}, ":1: scenario: write one of the two"),
-        ({"simulation": "small.toml", "scenario": "x.toml"}, "scenario: write one of the two"),
+        ({}, ':1: scenario: write one file of trials, scenario = "FILE" or simulation = "FILE"'),
+        ({"simulation": "small.toml", "scenario": "x.toml"}, "scenario: write one file of trials"),
         ({"simulation": "small.toml", "vary_start": False}, ":3: vary_start: a simulation has no mobile link"),
         ({"simulation": "none.toml"}, ":2: simulation: none.toml: no such file"),
         (
@@ -419,6 +437,30 @@ def test_mistakes_in_a_sweep_of_simulations_are_reported(
     Path("sweep.toml").write_text(tomli_w.dumps({"name": "s"} | content))
     done = cellbed("sweep", "sweep.toml", "--dry-run", cwd=tmp_path)
     assert (done.returncode, problem in done.stderr) == (2, True), done.stderr
+
+
+SIMULATION = 'name = "fabric"\nsimulation = "{}"\nrepetitions = 1\n[expect]\n{}\n'
+
+
+def test_sweeps_of_simulations_have_the_measures_of_flows(tmp_path: Path) -> None:
+    file, example = tmp_path / "fabric.toml", ROOT / "examples" / "leaf-spine.toml"
+    for keys, text in (
+        ('slowdown_p99 = "> 1"', ""),
+        ('all.slowdown_p99 = "> 1"\n"≤ 10 KiB".fct_p99_s = "< 1 s"', ""),
+        ('slowdown_p9 = "> 1"', "fabric.toml:5: expect.slowdown_p9: there is no measure 'slowdown_p9': did you mean"),
+        ('p99_latency = "< 1 s"', "expect.p99_latency: there is no measure 'p99_latency'"),
+        ('"≤ 10".finished = "> 1"', "there is no application"),
+    ):
+        file.write_text(SIMULATION.format(example, keys))
+        done = cellbed("sweep", file, "--dry-run")
+        assert (done.returncode, text in done.stderr) == (2 if text else 0, True), done.stderr
+
+
+def test_the_schema_of_sweeps_has_simulations() -> None:
+    jsonschema = pytest.importorskip("jsonschema", reason="the package jsonschema is missing: pip install cellbed[dev]")
+    validator = jsonschema.Draft202012Validator(json.loads(cellbed("schema", "sweep").stdout))
+    validator.validate({"name": "s", "simulation": "b"})
+    assert not validator.is_valid({"name": "s", "scenario": "b", "simulation": "b"})
 
 
 # ---- flow sizes and traces

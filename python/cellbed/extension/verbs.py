@@ -1,0 +1,5 @@
+"""Verbs: common options, progress and processors."""
+
+from cellbed.cli.report import Open as Open
+from cellbed.support.status_line import StatusLine as StatusLine
+from cellbed.support.worker_pool import processors as processors
