@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 MODULE = "python/cellbed/testbed/nodes/copies.py"
-ROOMS = re.compile(r"python/cellbed/testbed/(nodes|migration|programs|proof)/")
+ROOMS = re.compile(r"python/(cellbed/testbed/(nodes|migration|programs|proof)/|cellbed_node/agent)")
 JOINED = re.compile(
     r"/proc/(\{[^}]*\}|%\w|\$\w+|\$\{\w+\}|self|thread-self)/(root|cwd)\b"
     r"|/proc/self/fd/\{[^}]*\}/"

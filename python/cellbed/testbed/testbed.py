@@ -24,9 +24,10 @@ from cellbed.testbed.links.emulator import Emulator
 from cellbed.testbed.machine import cgroups
 from cellbed.testbed.machine.certificates import PROGRAM
 from cellbed.testbed.machine.flows import compile_sampler
-from cellbed.testbed.machine.process import Place, find
+from cellbed.testbed.machine.process import Place
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record
 from cellbed.testbed.nodes.backend import Backend, Limits, Setup
+from cellbed_node.processes import find
 
 if TYPE_CHECKING:
     from cellbed.scenario import Scenario

@@ -17,8 +17,8 @@ from cellbed.archive.unfinished import unfinished_beside
 from cellbed.support.errors import CellbedError
 from cellbed.support.temporary import temporary_folder
 from cellbed.support.user_folders import cache_folder
-from cellbed.testbed.machine.process import find
-from cellbed.testbed.nodes.agent import BOOTSTRAP
+from cellbed_node.agent import BOOTSTRAP
+from cellbed_node.processes import find
 
 SUITE = "bookworm"
 PACKAGES = ("python3", "iproute2", "procps", "busybox-static")
