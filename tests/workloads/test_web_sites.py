@@ -25,10 +25,11 @@ import pytest
 from cellbed.archive import Archive
 from cellbed.scenario import ScenarioError, parse
 from cellbed.testbed.machine import process as machine
-from cellbed.workloads.browsing import PROGRAMS
-from cellbed.workloads.web import mahimahi, warc
-from cellbed.workloads.web.matcher import Matcher
-from cellbed.workloads.web.site import Exchange, Replies, SiteError, split
+from cellbed.workloads.web import mahimahi
+from cellbed_node.browsing import PROGRAMS
+from cellbed_node.web import warc
+from cellbed_node.web.matcher import Matcher
+from cellbed_node.web.site import Exchange, Replies, SiteError, split
 from descendants import descendants, words
 from in_process import cellbed
 from run_commands import free_port

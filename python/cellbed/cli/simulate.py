@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cellbed.cli.report import Open
-from cellbed.support import inputs
 from cellbed.support.status_line import StatusLine
+from cellbed_node import inputs
 
 if TYPE_CHECKING:
     from cellbed.datacentre.file import Described

@@ -20,7 +20,7 @@ from cellbed.report import simulation as page
 from cellbed.runformat.folder import write_json
 from cellbed.support.errors import CellbedError
 from cellbed.support.parquet_stream import write_rows
-from cellbed.support.temporary import remove_tree
+from cellbed_node.temporary import remove_tree
 
 if TYPE_CHECKING:
     import polars as pl

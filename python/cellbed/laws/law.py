@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Literal
 
 from cellbed import _core
-from cellbed.support import inputs
 from cellbed.support.bounded import run_bounded
 from cellbed.support.errors import CellbedError
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.user_folders import cache_folder
 from cellbed.support.whole_files import write_whole
+from cellbed_node import inputs
 
 CONGESTION_SETTING = "net.ipv4.tcp_congestion_control"
 """The kernel's setting of a network namespace."""

@@ -18,8 +18,8 @@ import polars as pl
 from cellbed.measure.run_folder import MeasureError, applications_of, clocks, read_records, read_run
 from cellbed.runformat.description import Description
 from cellbed.runformat.spans import HANDSHAKE, Place
-from cellbed.runformat.telemetry import APPLICATION, HEADER, LARGEST_BODY, LARGEST_RECORD, SUFFIX, identifiers
-from cellbed.support import inputs
+from cellbed_node import inputs
+from cellbed_node.exports import APPLICATION, HEADER, LARGEST_BODY, LARGEST_RECORD, SUFFIX, identifiers
 
 MOST_STEPS = 1 << 24
 """Steps of reading the spans of a run: some 20 for a span."""

@@ -13,8 +13,8 @@ from cellbed.datacentre.simulation import CLASSES, by_size
 from cellbed.measure.run_folder import replace
 from cellbed.report import formats, html, plot
 from cellbed.report.figures import COLOURS
-from cellbed.support import inputs
 from cellbed.support.readable import duration_unit
+from cellbed_node import inputs
 
 if TYPE_CHECKING:
     import polars as pl

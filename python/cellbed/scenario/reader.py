@@ -18,8 +18,8 @@ from cellbed.scenario.nodes import inherits
 from cellbed.scenario.problems import MOST, Problem, ScenarioError, problems
 from cellbed.scenario.table import Path as KeyPath
 from cellbed.scenario.table import Table
-from cellbed.support import inputs
 from cellbed.support.units import DURATION
+from cellbed_node import inputs
 
 T = TypeVar("T", bound=Table)
 

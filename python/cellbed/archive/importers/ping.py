@@ -16,8 +16,8 @@ from cellbed.archive.errors import TraceError
 from cellbed.archive.importers.header import dated
 from cellbed.archive.importers.wording import counted, in_quotes, seconds
 from cellbed.archive.importers.written import UNANSWERED, in_order, write_series
-from cellbed.support import inputs
-from cellbed.support.left_out import LeftOut
+from cellbed_node import inputs
+from cellbed_node.left_out import LeftOut
 
 _USUAL_INTERVAL_NS = 1_000_000_000
 _LONGEST_LINE = 4096

@@ -34,12 +34,12 @@ from cellbed.experiments.evaluation.table import Table, table
 from cellbed.recordings import TrainPlan, read_recording
 from cellbed.recordings.saturation import idle_warnings
 from cellbed.runformat.folder import write_json
-from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
 from cellbed.support.status_line import StatusLine
-from cellbed.support.temporary import remove_tree
 from cellbed.support.whole_files import write_whole
 from cellbed.support.worker_pool import WorkerPool
+from cellbed_node import inputs
+from cellbed_node.temporary import remove_tree
 
 MOBILE = ("walking", "driving")
 LEAD_NS = 10_000_000_000

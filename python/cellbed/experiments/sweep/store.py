@@ -22,12 +22,12 @@ from cellbed.measure.rows import APPLICATION_COLUMNS, FLOW_MEASURES, PART, TRIAL
 from cellbed.measure.verdicts import VERDICT_LIST, VERDICTS, Verdict, judge_point
 from cellbed.runformat.folder import write_json
 from cellbed.scenario.expectations import MEASURES
-from cellbed.support import inputs
 from cellbed.support.errors import CellbedError, printable
 from cellbed.support.limits import OWN
-from cellbed.support.temporary import remove_tree
 from cellbed.support.whole_files import write_whole
 from cellbed.testbed.machine.state import process_start
+from cellbed_node import inputs
+from cellbed_node.temporary import remove_tree
 
 if TYPE_CHECKING:
     import polars as pl

@@ -31,9 +31,9 @@ from cellbed.scenario.reader import TablesError, as_stated, place, report, table
 from cellbed.scenario.recorded import RecordedLink
 from cellbed.scenario.table import Path as KeyPath
 from cellbed.scenario.table import Table
-from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
 from cellbed.support.units import DURATION
+from cellbed_node import inputs
 
 KEY_DIGITS = 16
 

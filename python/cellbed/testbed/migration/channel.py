@@ -21,11 +21,12 @@ from collections.abc import Generator, Mapping, Sequence
 from ipaddress import IPv4Address
 from typing import Any
 
-from cellbed.testbed.machine.process import kill, sockets_at, spawn
+from cellbed.testbed.machine.process import sockets_at, spawn
 from cellbed.testbed.machine.state import RUN_VARIABLE
 from cellbed.testbed.migration.strategy import MigrationError, Steps
 from cellbed.testbed.migration.transfer import PATIENCE_S, STALL_S, prepare
 from cellbed.testbed.nodes.backend import Backend
+from cellbed_node.processes import kill
 
 _PROGRAM = "cellbed.testbed.migration.transfer"
 _ATTACH_FILTER = 26

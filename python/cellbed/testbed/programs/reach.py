@@ -22,14 +22,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from cellbed.runformat import folder
-from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
 from cellbed.support.near_names import did_you_mean
 from cellbed.testbed.links.live import LiveError, label, live
 from cellbed.testbed.machine.peers import user_of, waiting
-from cellbed.testbed.machine.process import Place, Running, kill
+from cellbed.testbed.machine.process import Place
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record
 from cellbed.testbed.nodes.backend import Backend
+from cellbed_node import inputs
+from cellbed_node.processes import Running, kill
 
 if TYPE_CHECKING:
     from cellbed.testbed.testbed import Testbed

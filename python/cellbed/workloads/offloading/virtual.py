@@ -15,11 +15,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
-from cellbed.workloads import lifecycle
 from cellbed.workloads.cache import silent
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.offloading import kind
-from cellbed.workloads.offloading.endpoint import Displayed, Endpoint, Inputs, OffloadedRequest, Settings
 from cellbed.workloads.virtual.client import Client
 from cellbed.workloads.virtual.model import (
     Draw,
@@ -31,6 +29,8 @@ from cellbed.workloads.virtual.model import (
     nanoseconds,
 )
 from cellbed.workloads.virtual.world import TURNAROUND_NS, Host, Program, Socket, World
+from cellbed_node import lifecycle
+from cellbed_node.offloading.endpoint import Displayed, Endpoint, Inputs, OffloadedRequest, Settings
 
 if TYPE_CHECKING:
     import polars as pl
@@ -205,7 +205,7 @@ class _Service:
 
 
 class _Timed:
-    """Inputs whose pre-processing takes time on a program; see :class:`cellbed.workloads.offloading.endpoint.Inputs`.
+    """Inputs whose pre-processing takes time on a program; see :class:`cellbed_node.offloading.endpoint.Inputs`.
 
     known: gets the name of the input of each payload.
     """

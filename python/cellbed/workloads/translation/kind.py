@@ -7,7 +7,7 @@ from cellbed.workloads.translation import marian, sentences
 KIND = Kind(
     name="translation",
     client="cellbed.workloads.translation.sentences",
-    task="cellbed.workloads.translation.translator",
+    task="cellbed_node.translation.translator",
     bank=lambda table, cache, note: sentences.data_bank(cache, count=table.sentences, note=note),
     model=lambda table, cache, note: marian.seeded_model(cache, note=note),
     seeded=Caution(marian.NOTE, marian.NOTE_DETAIL),

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cellbed.support import inputs
-from cellbed.support.left_out import LeftOut, shortened
-from cellbed.workloads.web.site import (
+from cellbed_node import inputs
+from cellbed_node.left_out import LeftOut, shortened
+from cellbed_node.web.site import (
     Exchange,
     Headers,
     Site,

@@ -7,10 +7,10 @@ Fields by number (Mahimahi's ``http_record.proto``): of a file 1 address, 2 port
 from collections.abc import Iterator
 from pathlib import Path
 
-from cellbed.support import inputs
-from cellbed.support.left_out import LeftOut
-from cellbed.workloads.web import warc
-from cellbed.workloads.web.site import Exchange, Message, Site, SiteError, exchange, header
+from cellbed_node import inputs
+from cellbed_node.left_out import LeftOut
+from cellbed_node.web import warc
+from cellbed_node.web.site import Exchange, Message, Site, SiteError, exchange, header
 
 _SCHEMES = ("http", "https")
 
