@@ -156,7 +156,7 @@ Capacity = TraceSource | ConstantRate | Unlimited
 
 
 # A number alone, or with what can only be meant as a unit of bit rate; "5g" may be a mistyped trace.
-_LIKE_A_RATE = re.compile(r"\s*[+-]?[0-9]+(\.[0-9]+)?\s*([km]|[kmg]?b(its?|ps)?(/s|/sec)?)?\s*", re.IGNORECASE)
+_LIKE_A_RATE = re.compile(r"\s*[+-]?[0-9]+([.,][0-9]+)?\s*([km]|[kmg]?b(its?|ps)?(/s|/sec)?)?\s*", re.IGNORECASE)
 
 
 def _read_capacity(text: str, folder: Path) -> Capacity:
