@@ -19,7 +19,13 @@ def workload(kind: str) -> Workload:
 
 def virtual_model(kind: str) -> Model | None:
     """Return the model of a kind in virtual time, if it has one (:mod:`cellbed.workloads.virtual.model`)."""
-    if kind not in KINDS or find_spec(module := f"{KINDS[kind]}.virtual") is None:
+    if kind not in KINDS:
+        return None
+    if (offloading := getattr(workload(kind), "KIND", None)) is not None:
+        from cellbed.workloads.offloading.virtual import Offloading
+
+        return Offloading(offloading)
+    if find_spec(module := f"{KINDS[kind]}.virtual") is None:
         return None
     found: Model = importlib.import_module(module).VIRTUAL
     return found
