@@ -15,17 +15,7 @@ from typing import Any, TypeVar
 
 from cellbed.support import inputs
 from cellbed.support.left_out import LeftOut, shortened
-from cellbed.workloads.web.site import (
-    Exchange,
-    Headers,
-    Site,
-    SiteError,
-    begins_page,
-    cleaned,
-    exchange,
-    header,
-    split,
-)
+from cellbed.workloads.web.site import Exchange, Headers, Site, SiteError, begins_page, cleaned, exchange, header, split
 
 T = TypeVar("T")
 _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+")
