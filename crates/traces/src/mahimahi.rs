@@ -10,8 +10,8 @@ use crate::series::{Imported, Opportunities, Part};
 
 const NANOS_PER_MILLI: i64 = 1_000_000;
 
-/// Reads a trace as a stream. Its last timestamp is its duration. Single lines that [`cellbed_link::Trace::parse`] would
-/// refuse are left out: of two in the wrong order the later one, unless it fits the line before both.
+/// Reads a trace as a stream. Its last timestamp is its duration. Lines that [`cellbed_link::Trace::parse`] refuses are
+/// left out, unless they are half of all: of two in the wrong order the later one, unless it fits the line before both.
 pub fn mahimahi(source: impl Read, part: Part, folder: &Path) -> Result<Imported> {
     let mut series = Opportunities::create(part, folder)?;
     let mut left_out = LeftOut::default();
