@@ -50,3 +50,8 @@ def test_every_command_has_examples_and_writes_to_out() -> None:
 @pytest.mark.parametrize("group", ["link", "log", "mahimahi", "traces"])
 def test_completion_is_installed_by_the_main_command_alone(group: str) -> None:
     assert "--install-completion" not in cellbed(group, "--help").stdout
+
+
+@pytest.mark.parametrize("group", ["link", "log"])
+def test_help_of_a_group_has_examples(group: str) -> None:
+    assert f"Examples:\n    cellbed {group} " in cellbed(group, "--help").stdout

@@ -249,6 +249,14 @@ def test_a_damaged_file_of_mm_webrecord_is_left_out_and_named(tmp_path: Path) ->
         mahimahi.read(tmp_path / "other")
 
 
+def test_a_number_in_place_of_a_text_in_mahimahis_folder_is_left_out(tmp_path: Path) -> None:
+    write_mahimahi(tmp_path / "recorded")
+    odd = tmp_path / "recorded" / "save.5"
+    odd.write_bytes(odd.read_bytes() + b"\x08" + b"\xff" * 8 + b"\x7f")
+    site = mahimahi.read(tmp_path / "recorded")
+    assert site.left_out.named == ["save.5: not a whole file of mm-webrecord"]
+
+
 def test_requests_match_as_with_mahimahi() -> None:
     def made(url: str, agent: str, method: str = "GET") -> Exchange:
         origin, target = split(url)

@@ -18,7 +18,8 @@ from cellbed.support.errors import CellbedError
 from cellbed_node.prctl import die_with_parent
 from cellbed_node.processes import Running, kill, last_line
 
-_MOST_SOCKETS = 64
+_MOST_SOCKETS = 253
+"""Descriptors of a message (``SCM_MAX_FD`` of Linux)."""
 _PASSES = 100
 """How often processes are looked for that have begun meanwhile."""
 

@@ -63,7 +63,7 @@ class Restored:
     root: its first process. home: the folder in which it began, as it sees it.
     """
 
-    def __init__(self, holder: subprocess.Popen[bytes], root: int, home: str) -> None:
+    def __init__(self, holder: Running, root: int, home: str) -> None:
         self._holder, self.root, self.home = holder, root, home
         self.pid = holder.pid
         self.stdin: IO[bytes] | None = None
@@ -211,7 +211,7 @@ class Checkpoint(Strategy):
                 helper.close()  # the copy first
         self.after_restore(failed=True)
         if self._dump is not None:
-            self._dump.close_input()
+            self._dump.request_stop()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._dump.process.wait(_PATIENCE_S)
         for name in self._arriving[1]:

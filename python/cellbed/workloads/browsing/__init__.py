@@ -1,4 +1,4 @@
-"""What the kinds share whose client is a browser: the servers of its pages."""
+"""Servers of the kinds whose client is a browser."""
 
 PACKAGES = {"nginx": "nginx-light", "caddy": "caddy"}
 """Servers of pages, with the packages that have them."""

@@ -8,14 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from cellbed.scenario.applications import (
-    RATE_IF_NEEDED,
-    TELEMETRY_KEY,
-    Groups,
-    Key,
-    Load,
-    Wait,
-)
+from cellbed.scenario.applications import RATE_IF_NEEDED, TELEMETRY_KEY, Groups, Key, Load, Wait
 from cellbed.scenario.fields import BODY_FILE, plainly, quantity, refusal
 from cellbed.scenario.nodes import Name
 from cellbed.scenario.roles import Role

@@ -23,16 +23,7 @@ from cellbed.workloads.http import kind
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.virtual import tls
 from cellbed.workloads.virtual.client import Client
-from cellbed.workloads.virtual.model import (
-    FEWEST,
-    Draw,
-    Packets,
-    Sample,
-    Sampling,
-    Setting,
-    answered,
-    nanoseconds,
-)
+from cellbed.workloads.virtual.model import FEWEST, Draw, Packets, Sample, Sampling, Setting, answered, nanoseconds
 from cellbed.workloads.virtual.tls import Handshake
 from cellbed.workloads.virtual.world import SECOND, TURNAROUND_NS, Host, SendBuffer, Socket, World, names
 from cellbed_node import lifecycle

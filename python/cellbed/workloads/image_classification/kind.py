@@ -13,5 +13,6 @@ KIND = Kind(
     seeded=Caution(mobilenet.NOTE, mobilenet.NOTE_DETAIL),
     data=Caution(photographs.NOTE),
     measures=(Measure("bytes_up", "photograph sent", "B"),),
+    profile=("5 /s", 20),
 )
 prepare, processes, describe = KIND.prepare, KIND.processes, KIND.describe

@@ -75,7 +75,7 @@ class Kind:
     the service computes. bank: makes the data bank of a table. model: makes or finds the model that is used where the
     table has none; seeded: what a report says of it if its weights come from a seed. options: of the task, beside its
     model. data: what a report says of the data bank. displayed: the client displays replies
-    (:class:`cellbed_node.offloading.endpoint.Displayed`).
+    (:class:`cellbed_node.offloading.endpoint.Displayed`). profile: rate and seconds of the run that measures a profile.
     """
 
     name: str
@@ -88,6 +88,7 @@ class Kind:
     data: Caution
     measures: tuple[Measure, ...]
     displayed: bool = False
+    profile: tuple[str, int]
 
     def prepare(self, table: Any, cache: Path, note: Note = silent) -> None:
         """Build the data bank and the model under ``cache`` where they are missing, or check the user's model.

@@ -15,5 +15,6 @@ KIND = Kind(
     data=Caution(scenes.NOTE),
     measures=(Measure("bytes_up", "photograph sent", "B"), Measure("bytes_down", "mask received", "B")),
     displayed=True,
+    profile=("1 /s", 30),
 )
 prepare, processes, describe = KIND.prepare, KIND.processes, KIND.describe
