@@ -194,9 +194,9 @@ OWN = {
     "shell/mahimahi/install.py": "commands that `cellbed mahimahi install` may have written",
     "shell/mahimahi/traces.py": "a descriptor of memory, or a file of which the kind was checked",
     "support/processes.py": "files of the kernel",
-    "support/temporary.py": "a folder of ours, to lock it",
+    "../cellbed_node/temporary.py": "a folder of ours, to lock it",
     "support/standard_streams.py": "descriptors that the caller has closed",
-    "testbed/nodes/agent.py": "a single file of the standard library, on another machine",
+    "../cellbed_node/agent.py": "a single file of the standard library, on another machine",
     "testbed/machine/cgroups.py": "files of the kernel",
     "testbed/nodes/container.py": "files of a folder that only this run writes",
     "testbed/nodes/copies.py": "below the root of a node, by openat2",
@@ -210,19 +210,20 @@ OWN = {
     "testbed/migration/state_sockets.py": "a file that this run has written",
     "testbed/programs/pressure.py": "files of the kernel",
     "testbed/clean.py": "files of the kernel",
-    "testbed/machine/state.py": "records, opened as `support/inputs.py` does, and only where this user alone can write",
+    "testbed/machine/state.py": "records, opened as `inputs.py` does, and only where this user alone can write",
     "testbed/nodes/vm_image.py": "files of a package that was verified",
     "support/whole_files.py": "output",
     "workloads/browsing/virtual.py": "a connection in virtual time",
-    "workloads/lifecycle.py": "the configuration that the supervisor writes for this process",
+    "../cellbed_node/lifecycle.py": "the configuration that the supervisor writes for this process",
     "workloads/image_classification/photographs.py": "the photograph of an installed package",
 }
 
 
 def test_files_of_others_are_opened_by_one_module() -> None:
-    found = opened(Path(cellbed_package.__file__).parent)
+    package = Path(cellbed_package.__file__).parent
+    found = opened(package, package.parent / "cellbed_node")
     missing = [line for name, lines in found.items() if name not in OWN for line in lines]
-    assert not missing, f"open these with cellbed.support.inputs, or state here why not: {missing}"
+    assert not missing, f"open these with cellbed_node.inputs, or state here why not: {missing}"
     assert set(OWN) <= set(found), f"exceptions without a use: {set(OWN) - set(found)}"
 
 

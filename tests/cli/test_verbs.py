@@ -74,3 +74,8 @@ def test_what_a_missing_sibling_has_is_one_error_with_the_command_that_installs_
         done = cellbed(*words, cwd=tmp_path)
         assert done.returncode == 2
         assert done.stderr == f"{what}install it with: pip install 'cellbed[datacentre]'\n"
+
+
+@pytest.mark.parametrize("group", ["link", "log"])
+def test_help_of_a_group_has_examples(group: str) -> None:
+    assert f"Examples:\n    cellbed {group} " in cellbed(group, "--help").stdout

@@ -22,9 +22,13 @@ LINT = [sys.executable, str(ROOT / "scripts" / "node_paths.py")]
         'Path(f"/proc/self/fd/{root}/etc")',
         'Path("/proc", str(pid), "root") / path',
         'std::fs::read(format!("/proc/{pid}/root/etc/passwd"))',
+        "shutil.rmtree(folder, ignore_errors=True)",
+        "held.callback(shutil.rmtree, folder)",
+        "shutil.copytree(one, other)",
+        "with tempfile.TemporaryDirectory() as folder:",
     ],
 )
-def test_a_path_below_the_root_of_a_process_is_found(tmp_path: Path, line: str) -> None:
+def test_a_path_below_the_root_of_a_process_and_a_recursive_removal_are_found(tmp_path: Path, line: str) -> None:
     (tmp_path / "x.py").write_text(f"x = 1\n{line}\n")
     done = subprocess.run([*LINT, tmp_path / "x.py"], capture_output=True, text=True, check=False)
     assert done.returncode == 1

@@ -54,11 +54,11 @@ HARMLESS = (
 """Parts of calls that read the kernel's files, files of the package or of the system, or memory."""
 
 
-def opened(package: Path) -> dict[str, list[str]]:
-    """Calls in the modules of a package that open files of others without :mod:`cellbed.support.inputs`."""
+def opened(*packages: Path) -> dict[str, list[str]]:
+    """Calls in the modules of packages that open files of others without :mod:`cellbed_node.inputs`, by module."""
     found: dict[str, list[str]] = {}
-    for path in package.rglob("*.py"):
-        name, text = str(path.relative_to(package)), path.read_text()
+    for path in (path for package in packages for path in package.rglob("*.py")):
+        name, text = os.path.relpath(path, packages[0]), path.read_text()
         for call in (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)):
             called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
             if called not in READERS | OPENERS:
@@ -67,6 +67,6 @@ def opened(package: Path) -> dict[str, list[str]]:
             modes = [each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
             writes = any(re.fullmatch(r"[wax]b?\+?b?|r\+b", mode) for mode in modes) or "os.O_WRONLY" in source
             reads = called in READERS or (called in OPENERS and not writes and not re.match(r"read_text\(", source))
-            if reads and not any(part in source for part in HARMLESS) and name != "support/inputs.py":
+            if reads and not any(part in source for part in HARMLESS) and path.name != "inputs.py":
                 found.setdefault(name, []).append(f"{name}:{call.lineno}: {source[:80]}")
     return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -14,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from cellbed.extension.files import CellbedError, sha256, unfinished_beside, write_json, write_rows
+from cellbed.extension.files import CellbedError, remove_tree, sha256, unfinished_beside, write_json, write_rows
 from cellbed.extension.reports import mean_interval
 from cellbed_datacentre import report
 from cellbed_datacentre.file import Described
@@ -93,7 +92,7 @@ def fill(folder: Path, described: Described, seeds: Sequence[int], jobs: int, pr
                 tables.setdefault(f"radio-{name}", {})[seed] = _with_seed(seed, table)
             summaries[seed] = _summary(simulation, described.flows)
     write_rows(pl.scan_parquet(list(files.values())), folder / "flows.parquet", "zstd")
-    shutil.rmtree(parts)
+    remove_tree(parts)
     for name, each in tables.items():
         pl.concat([each[seed] for seed in seeds if seed in each]).write_parquet(folder / f"{name}.parquet")
     if described.text is not None:

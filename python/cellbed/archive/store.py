@@ -12,7 +12,6 @@ import errno
 import math
 import os
 import re
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from cellbed.archive.errors import TraceError
 from cellbed.archive.series import PARTS, Part, Series
 from cellbed.archive.unfinished import discard, exchange, locked, sweep, unfinished
 from cellbed.support import user_folders
+from cellbed_node.temporary import remove_tree
 
 if TYPE_CHECKING:
     import polars as pl
@@ -258,7 +258,7 @@ def _complete(draft: Draft, name: str) -> Entry:
     known |= {draft.site.file} if draft.site is not None else set()
     for path in draft.folder.iterdir():
         if path.name not in known:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            remove_tree(path) if path.is_dir() else path.unlink()
     return Entry(
         name=name,
         about=draft.about,

@@ -10,12 +10,11 @@ import contextlib
 import errno
 import fcntl
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from cellbed.support import user_folders
-from cellbed.support.temporary import hold, remove_left
+from cellbed_node.temporary import hold, remove_left, remove_tree
 
 _PREFIX = ".unfinished-"
 _EXCHANGE = 2
@@ -40,7 +39,7 @@ def unfinished(archive: Path) -> Iterator[Path]:
             sweep(archive)
             folder = archive / f"{_PREFIX}{os.urandom(8).hex()}"
             # Before it is made: an interrupt can come right after.
-            held.callback(shutil.rmtree, folder, ignore_errors=True)
+            held.callback(remove_tree, folder, ignore_errors=True)
             folder.mkdir()
             held.callback(os.close, hold(folder))
         yield folder
@@ -56,7 +55,7 @@ def unfinished_beside(place: Path) -> Iterator[Path]:
     remove_left(each for each in place.parent.iterdir() if each.name.startswith(stem) and _is_mark(each.name, stem))
     folder = place.with_name(f"{stem}{os.urandom(8).hex()}")
     with contextlib.ExitStack() as held:
-        held.callback(shutil.rmtree, folder, ignore_errors=True)
+        held.callback(remove_tree, folder, ignore_errors=True)
         folder.mkdir()
         held.callback(os.close, hold(folder))
         yield folder
@@ -77,7 +76,7 @@ def discard(archive: Path, folder: Path) -> None:
     taken = archive / f"{_PREFIX}{os.urandom(8).hex()}"
     with locked(archive):
         folder.rename(taken)
-    shutil.rmtree(taken, ignore_errors=True)
+    remove_tree(taken, ignore_errors=True)
 
 
 def exchange(one: Path, other: Path) -> None:

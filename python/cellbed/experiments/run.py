@@ -60,6 +60,7 @@ from cellbed.testbed.testbed import Testbed, together_beyond_machine
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.program.kind import commands as server_commands
 from cellbed.workloads.registry import workload
+from cellbed_node.temporary import remove_tree
 
 if TYPE_CHECKING:
     from cellbed.measure.meter import Meter
@@ -157,7 +158,7 @@ def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: L
         journal.note(state.status, str(error or scenario.name))
         if state.t0_ns is None and (state.status == "interrupted" or not state.proof):
             # No request was sent and no proof failed: the folder would only be in the way.
-            shutil.rmtree(path)
+            remove_tree(path)
             return Outcome(None, state.status, error)
         if error is not None:
             state.warnings.append(f"the run failed: {error}")
@@ -196,8 +197,9 @@ def _drive(
         flows = sampler.flows if sampler is not None else None
         names: dict[Law | str, str] = {law: stack.enter_context(loaded(law, flows)) for law in scenario.laws}
         state.laws = {names[law]: law for law in scenario.laws}
-        # What `cellbed exec` has started.
-        stack.callback(kill_marked, record.identifier)
+        # What `cellbed exec` has started, and what programs have detached from themselves.
+        held, networks = stack.enter_context(contextlib.ExitStack()), set[int]()
+        stack.callback(kill_marked, record.identifier, networks)
         config = plan.emulator_config(
             raw, control_path(record), options.packet_log_bytes, lambda control: names.get(control, name_of(control))
         )
@@ -213,6 +215,9 @@ def _drive(
             )
         )
         emulator = bed.emulator
+        for name in bed.nodes:
+            network = held.enter_context(Path(emulator.namespace(name)).open("rb"))
+            networks.add(os.fstat(network.fileno()).st_ino)
         announce_nodes(path, bed)
         stack.callback((path / LIVE).unlink, missing_ok=True)
         journal.note("nodes up", f"{len(bed.nodes)} nodes", nodes=list(bed.nodes))

@@ -19,7 +19,6 @@ from cellbed.scenario.table import PlainOr as PlainOr
 from cellbed.scenario.table import Table as Table
 from cellbed.scenario.table import written as written
 from cellbed.support import flow_files as flow_files
-from cellbed.support import inputs as inputs
 from cellbed.support.errors import CellbedError as CellbedError
 from cellbed.support.extensions import FileKind as FileKind
 from cellbed.support.near_names import did_you_mean as did_you_mean
@@ -28,3 +27,5 @@ from cellbed.support.units import BIT_RATE as BIT_RATE
 from cellbed.support.units import DURATION as DURATION
 from cellbed.support.units import SIZE as SIZE
 from cellbed.support.units import UnitError as UnitError
+from cellbed_node import inputs as inputs
+from cellbed_node.temporary import remove_tree as remove_tree

@@ -15,8 +15,8 @@ from cellbed.measure.factors import RESULT_COLUMNS
 from cellbed.runformat.description import Description
 from cellbed.runformat.spans import PLACES
 from cellbed.scenario.expectations import MEASURES
-from cellbed.support import inputs
 from cellbed.support.limits import OWN
+from cellbed_node import inputs
 
 if TYPE_CHECKING:
     import polars as pl

@@ -14,7 +14,7 @@ from cellbed.measure.run_folder import read_run
 from cellbed.report import plot
 from cellbed.report.figures import COLOURS, DASHES
 from cellbed.report.plot import Drawing
-from cellbed.support import inputs
+from cellbed_node import inputs
 
 if TYPE_CHECKING:
     import polars as pl

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from cellbed.support.errors import CellbedError
+from cellbed_node.temporary import remove_tree
 
 RESERVE = Path("raw", "reserve")
 """A file in the folder of an unfinished run. It is removed before ``run.json`` is written for the last time, so that a
@@ -34,7 +34,7 @@ def create(parent: Path, name: str, now: datetime) -> Path:
                 raise CellbedError(f"{parent} is not a folder; choose another place with --out") from None
             number += 1
         except OSError as error:
-            shutil.rmtree(path, ignore_errors=True)
+            remove_tree(path, ignore_errors=True)
             raise CellbedError(f"cannot write to {parent}: {error.strerror}; choose another place with --out") from None
 
 

@@ -19,9 +19,10 @@ from cellbed.scenario.nodes import inherits
 from cellbed.scenario.problems import MOST, Problem, ScenarioError, problems
 from cellbed.scenario.table import Path as KeyPath
 from cellbed.scenario.table import Table
-from cellbed.support import extensions, inputs
+from cellbed.support import extensions
 from cellbed.support.extensions import FileKind
 from cellbed.support.units import DURATION
+from cellbed_node import inputs
 
 T = TypeVar("T", bound=Table)
 

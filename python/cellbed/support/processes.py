@@ -3,18 +3,59 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import select
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 _RUN_GROUP = re.compile(rb"/((?:run|testbed)-[0-9]+-[0-9a-f]{6})(?:/|$)", re.MULTILINE)
+_READER = """
+import sys
+for name in sys.argv[1:]:
+    try:
+        content = open(f"/proc/{name}/environ", "rb", buffering=0).read(4 << 20)
+    except OSError:
+        content = b""
+    print(content.hex(), flush=True)
+"""
+_PATIENCE_S, _LONGEST_S = 1.0, 10.0
+"""Time limits for one process, and for all."""
 
 
 def environments(run: str = "") -> Iterator[tuple[Path, list[bytes]]]:
     """Yield the folder below ``/proc`` and the variables of each readable process, except in the control groups of runs
-    other than `run`: a node there that is short of processor time would make the read wait for minutes."""
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            groups = set(_RUN_GROUP.findall((process / "cgroup").read_bytes()))
-            if groups <= {run.encode()}:
-                yield process, (process / "environ").read_bytes().split(b"\0")
+    other than `run`: a node there that is short of processor time would make the read wait for minutes.
+
+    A process that has the kernel wait for a file system of its own (FUSE) while it holds the lock of its memory makes
+    the reader wait, also for SIGKILL. So another program reads, and is left behind with that process.
+    """
+    left = [each for each in Path("/proc").glob("[0-9]*") if _is_of_no_other(each, run)]
+    end = time.monotonic() + _LONGEST_S
+    while left and time.monotonic() < end:
+        command = [sys.executable, "-I", "-S", "-c", _READER, *(each.name for each in left)]
+        try:
+            reader = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        except OSError:  # no more processes are allowed
+            return
+        assert reader.stdout is not None
+        with reader.stdout as output:
+            poll, rest = select.poll(), b""
+            poll.register(output, select.POLLIN)
+            while poll.poll(_PATIENCE_S * 1e3) and (data := os.read(output.fileno(), 1 << 16)):
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    yield left.pop(0), bytes.fromhex(line.decode()).split(b"\0")
+        reader.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            reader.wait(_PATIENCE_S)
+        del left[:1]
+
+
+def _is_of_no_other(process: Path, run: str) -> bool:
+    with contextlib.suppress(OSError):
+        return {*_RUN_GROUP.findall((process / "cgroup").read_bytes())} <= {run.encode()}
+    return False

@@ -8,20 +8,20 @@ import signal
 import stat
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from cellbed.archive import TraceError, open_archive
 from cellbed.archive.unfinished import sweep_cache
 from cellbed.runformat import folder
-from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
 from cellbed.support.processes import environments
-from cellbed.support.temporary import hold, remove_tree, sweep_temporary
 from cellbed.testbed.machine import cgroups
 from cellbed.testbed.machine.privilege import COMPILED_HELPER, NETWORK_HELPER, is_granted
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record, read_records
 from cellbed.testbed.nodes.container import remove_export
+from cellbed_node import inputs
+from cellbed_node.temporary import hold, remove_tree, sweep_temporary
 
 _STARTING_S = 60
 """A run whose record lies in another folder of state may still be about to lock a group this young."""
@@ -126,23 +126,31 @@ def _remove_export(record: Record) -> list[str]:
     return [f"removed the container {name} of {record.engine}"] if remove_export(record.engine, name) else []
 
 
-def kill_marked(identifier: str) -> int:
+def kill_marked(identifier: str, networks: Collection[int] = ()) -> int:
     """Kill the processes that carry the run's mark in their environment; returns how many there were.
+
+    networks: inodes of network namespaces, held by the caller, whose processes are killed before any is read.
 
     Some write their title over it (PostgreSQL's): then those in a network of the run with a working folder of it.
     """
     mark = f"{RUN_VARIABLE}={identifier}".encode()
     killed: set[int] = set()
+
+    def kill(path: Path) -> None:
+        if path.name != str(os.getpid()):
+            os.kill(int(path.name), signal.SIGKILL)
+            killed.add(int(path.name))
+
     # Twice: a process may have been forking while the first pass went by.
     for _ in range(2):
+        for path in Path("/proc").glob("[0-9]*") if networks else ():
+            with contextlib.suppress(OSError):
+                if (path / "ns/net").stat().st_ino in networks:
+                    kill(path)
         for path, variables in environments(identifier):
-            process = int(path.name)
-            if process == os.getpid():
-                continue
             with contextlib.suppress(OSError):
                 if mark in variables or _lives_in(path, f"cellbed-{identifier}"):
-                    os.kill(process, signal.SIGKILL)
-                    killed.add(process)
+                    kill(path)
         if not killed:
             break
         time.sleep(0.02)

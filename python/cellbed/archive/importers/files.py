@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,6 +12,7 @@ from cellbed.archive.errors import TraceError
 from cellbed.archive.importers.format import direction_of
 from cellbed.archive.importers.options import Options
 from cellbed.archive.series import Part, Series
+from cellbed_node.temporary import remove_tree
 
 _READING = ".reading"
 
@@ -28,7 +28,7 @@ def scratch(draft: Draft) -> Iterator[Draft]:
     try:
         yield replace(draft, folder=folder, parts={}, history=[], notes=[])
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder, ignore_errors=True)
 
 
 def settle(made: Draft, draft: Draft) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import re
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from cellbed.archive.sources.source import Imported, Recording, Source, digest, 
 from cellbed.archive.sources.unpack import is_archive, unpack
 from cellbed.archive.unfinished import downloads_folder, locked, unfinished
 from cellbed.support.errors import CellbedError
+from cellbed_node.temporary import remove_tree
 
 if TYPE_CHECKING:
     from cellbed.archive.draft import Draft
@@ -83,7 +83,7 @@ def fetch(
             "make room, or set XDG_CACHE_HOME to another folder"
         ) from error
     if not options.given:
-        shutil.rmtree(folder / source.name, ignore_errors=True)
+        remove_tree(folder / source.name, ignore_errors=True)
     return work.fetched
 
 

@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self, TypeVar
 
 from cellbed.experiments.evaluation.network import Network
-from cellbed.workloads import machine
 from cellbed.workloads.browsing.virtual import Browser, Files
 from cellbed.workloads.video import player as video
-from cellbed.workloads.video.load import Chunk
 from cellbed.workloads.video.virtual import play
 from cellbed.workloads.virtual.world import Program, World
 from cellbed.workloads.web import pages as web
-from cellbed.workloads.web.loading import PageObject
 from cellbed.workloads.web.virtual import Page
+from cellbed_node import machine
+from cellbed_node.video.load import Chunk
+from cellbed_node.web.loading import PageObject
 
 T = TypeVar("T")
 

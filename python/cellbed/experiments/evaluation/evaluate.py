@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import as_completed
 from dataclasses import asdict, dataclass
@@ -35,11 +34,12 @@ from cellbed.experiments.evaluation.table import Table, table
 from cellbed.recordings import TrainPlan, read_recording
 from cellbed.recordings.saturation import idle_warnings
 from cellbed.runformat.folder import write_json
-from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
 from cellbed.support.status_line import StatusLine
 from cellbed.support.whole_files import write_whole
 from cellbed.support.worker_pool import WorkerPool
+from cellbed_node import inputs
+from cellbed_node.temporary import remove_tree
 
 MOBILE = ("walking", "driving")
 LEAD_NS = 10_000_000_000
@@ -190,7 +190,7 @@ def _networks(plan: Plan, folder: Path, profile: str, number: int) -> tuple[list
     calibration = calibrate_virtually(calibrated.uplink, calibrated.downlink, plan.seed)
     light, heavy = (reference(profile, seed, device) for device in (LIGHT_DEVICE, HEAVY_DEVICE))
     replays = folder / "replays" / f"{profile}-{number + 1}"
-    shutil.rmtree(replays, ignore_errors=True)
+    remove_tree(replays, ignore_errors=True)
     found, warnings = [reference(profile, seed).at(LEAD_NS)], list[str]()
     recorded: list[tuple[TrainPlan, Path]] = []
     for name in plan.methods:
@@ -202,7 +202,7 @@ def _networks(plan: Plan, folder: Path, profile: str, number: int) -> tuple[list
         path = next((path for each, path in recorded if each == trains), None)
         if path is None:
             path = folder / "recordings" / f"{profile}-{number + 1}{'abcdefgh'[len(recorded)]}"
-            shutil.rmtree(path, ignore_errors=True)
+            remove_tree(path, ignore_errors=True)
             path.parent.mkdir(exist_ok=True)
             record(light, heavy, calibration, trains, LEAD_NS + plan.course_ns, path)
             recorded.append((trains, path))

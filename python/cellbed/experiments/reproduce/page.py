@@ -28,7 +28,7 @@ from cellbed.reproduction import (
     statements,
 )
 from cellbed.runformat.spans import PLACES
-from cellbed.support import inputs
+from cellbed_node import inputs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

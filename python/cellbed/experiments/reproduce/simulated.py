@@ -15,10 +15,10 @@ from cellbed.experiments.reproduce.page import Result
 from cellbed.experiments.sweep.runner import words
 from cellbed.reproduction import Data, SimulatedPublication, Trials
 from cellbed.runformat.folder import write_json
-from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
 from cellbed.support.status_line import StatusLine
 from cellbed.support.worker_pool import WorkerPool, processors
+from cellbed_node import inputs
 
 FORMAT = 3
 """Of the files with measures: another one makes every simulation run again."""

@@ -23,13 +23,13 @@ from cellbed.experiments.sweep.store import DATASET, results_in
 from cellbed.experiments.sweep.trials import Plan
 from cellbed.reproduction import MEAN, Input, Role, Swept, SweptPublication, Trials
 from cellbed.scenario.reader import with_values
-from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
-from cellbed.support.temporary import temporary_folder
 from cellbed.support.units import DURATION, SIZE
 from cellbed.support.whole_files import write_whole
 from cellbed.testbed.testbed import machine, refusal_to_nodes
 from cellbed.workloads.registry import virtual_model
+from cellbed_node import inputs
+from cellbed_node.temporary import temporary_folder
 
 SEGMENT = 1448
 """Bytes of a TCP segment over IPv4 with time stamps in an MTU of 1500 bytes."""

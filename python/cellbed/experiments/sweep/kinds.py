@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from cellbed.scenario.expectations import Expectations
 from cellbed.scenario.problems import Problem
 from cellbed.scenario.table import Path as KeyPath
-from cellbed.support import inputs
 from cellbed.support.extensions import FileKind
+from cellbed_node import inputs
 
 if TYPE_CHECKING:
     from cellbed.experiments.sweep.file import SweepFile

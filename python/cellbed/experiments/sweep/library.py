@@ -18,10 +18,10 @@ from cellbed.experiments.sweep.virtual import measure_profiles
 from cellbed.library import Run, RunError, load
 from cellbed.measure.factors import Factor, Statistic, Study
 from cellbed.measure.verdicts import read_verdicts
-from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.cgroups import Enforcement
 from cellbed.testbed.testbed import obstacles
+from cellbed_node import inputs
 
 if TYPE_CHECKING:
     import polars as pl

@@ -11,7 +11,7 @@ import fcntl
 import io
 import os
 import secrets
-import shutil
+import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 from cellbed.measure.rows import APPLICATION_COLUMNS, PART, TRIAL_COLUMNS
 from cellbed.measure.verdicts import VERDICT_LIST, VERDICTS, Verdict, judge_point
 from cellbed.runformat.folder import write_json
-from cellbed.support import inputs
-from cellbed.support.errors import CellbedError
+from cellbed.support.errors import CellbedError, printable
 from cellbed.support.limits import OWN
-from cellbed.support.temporary import remove_tree
 from cellbed.support.whole_files import write_whole
 from cellbed.testbed.machine.state import process_start
+from cellbed_node import inputs
+from cellbed_node.temporary import remove_tree
 
 if TYPE_CHECKING:
     import polars as pl
@@ -143,7 +143,11 @@ class Store:
         for key in set(plan.distinct) - set(self.results):
             if (found := next((path for each in others if (path := each / "trials" / key).is_dir()), None)) is not None:
                 begun = self.folder / "trials" / f".{key}"
-                shutil.copytree(found, begun, copy_function=os.link)
+                # Neither following links nor recursive in Python: programs of nodes have made the files.
+                command = ["cp", "--archive", "--link", "--", f"{found}/.", str(begun)]
+                done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+                if done.returncode != 0:
+                    raise CellbedError(f"{found}: cannot be adopted: {printable(done.stderr.strip()[-200:])}")
                 begun.rename(self.folder / "trials" / key)
         self.results = results_in(self.folder)
 

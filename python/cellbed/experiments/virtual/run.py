@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -35,6 +34,7 @@ from cellbed.workloads.registry import samplings, virtual_model, workload
 from cellbed.workloads.virtual.client import Client
 from cellbed.workloads.virtual.model import Load, Setting
 from cellbed.workloads.virtual.world import SECOND, World, window_in
+from cellbed_node.temporary import remove_tree
 
 _RECEIVE_BUFFER = 6 << 20
 """Bytes: the largest of ``tcp_rmem``."""
@@ -137,7 +137,7 @@ def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: L
     if path is None:
         return Outcome(None, state.status, error)
     if state.t0_ns is None:
-        shutil.rmtree(path)
+        remove_tree(path)
         return Outcome(None, state.status, error)
     if error is not None:
         state.warnings.append(f"the run failed: {error}")

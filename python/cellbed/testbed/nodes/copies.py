@@ -13,13 +13,13 @@ import os
 import shutil
 import stat
 import struct
-import subprocess
 import tarfile
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path, PurePath, PurePosixPath
 
 from cellbed.support.errors import CellbedError
+from cellbed_node.temporary import remove_tree
 
 MOST_FILES = 1_000_000
 MOST_BYTES = 16 << 30
@@ -30,6 +30,9 @@ _RESOLVE = 0x02 | 0x10
 _MOST_ATTEMPTS = 1000
 """The kernel gives up resolving ``..`` when some folder of the machine is renamed meanwhile (``EAGAIN``)."""
 _MOST_LINKS = 40
+_REMOVAL_S = 60.0
+_LONGEST_NAME = 200
+"""Characters of a name in an error."""
 _OF_THE_KERNEL = frozenset(
     {
         *(0x9FA0, 0x62656572, 0x27E0EB, 0x63677270, 0x64626720, 0x74726163, 0x73636673, 0xCAFE4A11, 0x62656570),
@@ -74,15 +77,17 @@ def new_folder(parent: int, name: str) -> Iterator[int]:
             yield folder
         finally:
             with contextlib.suppress(OSError):  # the node has ended
-                for each in names_in(folder):
-                    remove(folder, each)
+                _remove_tree(folder)
                 remove(parent, name)
 
 
 def names_in(folder: int) -> list[str]:
-    """Return the names of the files in a folder. Errors: ``OSError``."""
+    """Return the names of the files in a folder. Errors: ``OSError``, also of more than :data:`MOST_FILES`."""
     with os.scandir(folder) as entries:
-        return [each.name for each in entries]
+        names = [each.name for each in islice(entries, MOST_FILES + 1)]
+    if len(names) > MOST_FILES:
+        raise OSError(f"a folder has more than {MOST_FILES:,} files")
+    return names
 
 
 def remove(folder: int, name: str) -> None:
@@ -91,9 +96,13 @@ def remove(folder: int, name: str) -> None:
         os.unlink(name, dir_fd=folder)
     except FileNotFoundError:
         pass
-    except OSError:  # a folder; shutil.rmtree is recursive, and a program may have made a deep one
-        command = ["rm", "-rf", "--", f"/proc/self/fd/{folder}/{name}"]
-        subprocess.run(command, pass_fds=[folder], stderr=subprocess.DEVNULL, check=False)
+    except OSError:  # a folder
+        _remove_tree(folder, name)
+
+
+def _remove_tree(folder: int, name: str = "") -> None:
+    """Remove a file in a folder with all in it, or all in the folder, in bounded time: a program may add files."""
+    remove_tree(f"/proc/self/fd/{folder}/{name}", ignore_errors=True, pass_fds=[folder], timeout=_REMOVAL_S)
 
 
 def copy(source: tuple[str, PurePath], target: tuple[str, PurePath]) -> None:
@@ -247,10 +256,11 @@ def _noted(part: PurePath, problems: list[str] | None = None) -> Iterator[None]:
         yield
     except OSError as error:
         name = str(part) if str(part).isprintable() else ascii(str(part))
+        name = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
         text = (f"{name}: " if part.parts else "") + (error.strerror or str(error))
         if problems is None:
             raise OSError(text) from error
-        problems.append(text)
+        problems[-1:] = ["", text] if problems else [text]  # of the others only the count is of use
 
 
 def _copy_link(entry: int, root: int, path: PurePath) -> None:

@@ -20,15 +20,16 @@ from ipaddress import ip_interface
 from pathlib import Path
 from typing import IO, Any
 
-from cellbed.support import inputs
-from cellbed.support.prctl import die_with_parent, make_no_devices
 from cellbed.testbed.machine.cgroups import Sample
-from cellbed.testbed.machine.process import ProgramError, end, kill, last_line, run
+from cellbed.testbed.machine.process import ProgramError, end, run
 from cellbed.testbed.machine.state import RUN_VARIABLE
-from cellbed.testbed.nodes.agent import CHUNK
 from cellbed.testbed.nodes.agent_hub import LARGEST_MESSAGE
 from cellbed.testbed.nodes.backend import Backend, Clock, Setup, Stream
 from cellbed.testbed.nodes.copies import MOST_BYTES
+from cellbed_node import inputs
+from cellbed_node.agent import CHUNK
+from cellbed_node.prctl import die_with_parent, make_no_devices
+from cellbed_node.processes import kill, last_line
 
 READY_S = 120.0
 """How long a machine may take until its agent answers."""
@@ -238,7 +239,8 @@ class RemoteNode(Backend):
             self._run('exec tar -C "$1" -c .', source, to=archive)
             archive.seek(0)
             # The machine chooses what the archive contains: no device, no owner, no program that runs as another user.
-            command = ["tar", "--no-same-owner", "--no-same-permissions", "-C", str(target), "-x"]
+            options = ["--no-same-owner", "--no-same-permissions", "-C", str(target), "-x"]
+            command = ["timeout", "--verbose", str(_UNPACK_S), "tar", *options]  # it may have very many names
             done = subprocess.run(command, stdin=archive, capture_output=True, preexec_fn=make_no_devices)
         if done.returncode:
             raise OSError(f"{source} on {self.name}: {last_line(done.stderr)}")
@@ -334,6 +336,7 @@ class RemoteGroup:
 
 
 # A FIFO would not end.
+_UNPACK_S = 600
 _CHECK = '[ ! -e "$1" ] || [ -f "$1" ] || { echo "not a regular file" >&2; exit 1; }'
 _HUB = (sys.executable, "-P", "-m", "cellbed.testbed.nodes.agent_hub")
 

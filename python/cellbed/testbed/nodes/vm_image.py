@@ -15,10 +15,10 @@ from pathlib import Path
 
 from cellbed.archive.unfinished import unfinished_beside
 from cellbed.support.errors import CellbedError
-from cellbed.support.temporary import temporary_folder
 from cellbed.support.user_folders import cache_folder
-from cellbed.testbed.machine.process import find
-from cellbed.testbed.nodes.agent import BOOTSTRAP
+from cellbed_node.agent import BOOTSTRAP
+from cellbed_node.processes import find
+from cellbed_node.temporary import remove_tree, temporary_folder
 
 SUITE = "bookworm"
 PACKAGES = ("python3", "iproute2", "procps", "busybox-static")
@@ -151,7 +151,7 @@ def build(note: Callable[[str], None], packages: Iterable[str] = (), suite: str 
             old = unfinished / "old"
             place.rename(old)
         unfinished.rename(place)
-    shutil.rmtree(place / "old", ignore_errors=True)  # path of this machine: of the cache
+    remove_tree(place / "old", ignore_errors=True)
     return place
 
 
