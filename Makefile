@@ -6,7 +6,7 @@ export PATH := $(CURDIR)/$(VENV):$(PATH)
 # Set as in many containers, it has each of the hundreds of commands that the tests start compile all of cellbed anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup setup-test demo test test-rust test-python test-slow lint lint-rust lint-python bench recorder clean
+.PHONY: help setup setup-test demo test test-core test-rust test-python test-slow lint lint-rust lint-python bench recorder clean
 
 help:  ## say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -31,6 +31,11 @@ test-rust: lint-rust
 # Most tests wait in real time, so that two processors serve four processes. A file stays in one process with its fixtures.
 test-python: lint-python
 	$(VENV)/pytest -q -m "not slow" --numprocesses=4 --dist=loadfile
+
+test-core:  ## the tests of the core alone
+	@scripts/setup.sh core
+	PROPTEST_RNG_SEED=1 cargo test --quiet --lib --bins --tests
+	$(VENV)/pytest -q -m "not slow" --numprocesses=4 --dist=loadfile tests
 
 test-slow: setup-test  ## the tests that take long, and property tests with new seeds
 	PROPTEST_CASES=4096 cargo test --workspace --release --quiet
@@ -57,7 +62,7 @@ bench: setup-test  ## figures beside peers and baselines measured in the same ru
 	$(VENV)/python benches/emulator_targets.py
 	$(VENV)/python benches/start_up.py
 	$(VENV)/python benches/link_python.py
-	$(VENV)/python benches/fabric_instructions.py
+	$(VENV)/python datacentre/benches/fabric_instructions.py
 	$(VENV)/python benches/fast_link.py
 
 recorder: export RUSTFLAGS = -C target-feature=+crt-static
@@ -68,5 +73,5 @@ recorder:  ## the recorder as one program that needs nothing installed
 clean:  ## remove what was built here, and what killed runs left
 	-@test -x $(VENV)/cellbed && $(VENV)/cellbed clean
 	rm -rf target .venv build web/node_modules python/cellbed/workloads/video/players .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	rm -f python/cellbed/_core*.so python/cellbed/testbed/cellbed-* python/cellbed/report/assets/uPlot*
+	rm -f python/cellbed/_core*.so datacentre/python/cellbed_datacentre/_core*.so python/cellbed/testbed/cellbed-* python/cellbed/report/assets/uPlot*
 	find . -name __pycache__ -prune -exec rm -rf {} +

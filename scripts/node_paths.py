@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 MODULE = "python/cellbed/testbed/nodes/copies.py"
-ROOMS = re.compile(r"python/cellbed/testbed/(nodes|migration|programs|proof)/")
+ROOMS = re.compile(r"python/(cellbed/testbed/(nodes|migration|programs|proof)/|cellbed_node/agent)")
 JOINED = re.compile(
     r"/proc/(\{[^}]*\}|%\w|\$\w+|\$\{\w+\}|self|thread-self)/(root|cwd)\b"
     r"|/proc/self/fd/\{[^}]*\}/"
@@ -34,7 +34,7 @@ def lines(path: str, text: str) -> Iterator[tuple[int, str]]:
             yield number, f"a path below the root of a process or a descriptor; open it with {Path(MODULE).name}"
         if ROOMS.match(path) and TREES.search(line):
             yield number, f"a tree is walked by path; use {Path(MODULE).name}, or dir_fd"
-        if RECURSIVE.search(line) and not path.endswith("support/temporary.py"):
+        if RECURSIVE.search(line) and not path.endswith("cellbed_node/temporary.py"):
             yield number, "a recursive function for trees; use remove_tree or temporary_folder, or cp(1)"
 
 

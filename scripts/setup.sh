@@ -3,13 +3,18 @@
 # libraries in JavaScript, and what an ordinary user needs to be allowed. Asks nothing; safe to run again.
 #
 #   scripts/setup.sh demo     what `make demo` needs
-#   scripts/setup.sh test     the same, the siblings of the core, and what the tests need
+#   scripts/setup.sh core     the same and what the tests of the core need
+#   scripts/setup.sh test     the same and the siblings of the core, with what their tests need
 set -euo pipefail
 cd "$(dirname "$0")/.."
 purpose=${1:-demo}
-parts=(.)
-if [ "$purpose" = test ]; then parts+=(papers); fi
-venv=.venv
+case $purpose in
+    demo) compiled=(.) pure=() pins=demo ;;
+    core) compiled=(.) pure=() pins=test ;;
+    *) compiled=(. datacentre) pure=(papers) pins=test ;;
+esac
+parts=("${compiled[@]}" "${pure[@]}")
+root=$PWD venv=.venv
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -32,7 +37,7 @@ need gcc cc gcc
 [ -e /usr/include/stdio.h ] || missing+=(libc6-dev)
 need mosquitto mosquitto
 need nftables nft
-if [ "$purpose" = test ]; then
+if [ $pins = test ]; then
     need clang clang # congestion control laws for the kernel
     need chromium chromium chromium-browser google-chrome
     need iperf3 iperf3
@@ -94,7 +99,7 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 
 # Strategies of migration: what post-copy needs of an account that may not exceed the kernel's limits.
-if [ "$purpose" = test ] && [ "$(id -u)" -eq 0 ]; then
+if [ $pins = test ] && [ "$(id -u)" -eq 0 ]; then
     [ -e /opt/criu ] || scripts/criu.sh >&2 || say "no CRIU; tests of migrations by it will skip"
     [ "$(cat /proc/sys/fs/pipe-max-size)" -ge 4194304 ] || echo 4194304 > /proc/sys/fs/pipe-max-size || true
 fi
@@ -125,22 +130,22 @@ install_pinned() { # install_pinned NAME: the packages of requirements/NAME.txt,
 }
 # What is edited while this compiles is compiled by the next run: stamps have the state of the begin.
 touch "$venv/.compiling"
-wanted=$(cat "${parts[@]/%//pyproject.toml}" "requirements/$purpose.txt" | sha256sum)
+wanted=$(cat "${parts[@]/%//pyproject.toml}" "requirements/$pins.txt" | sha256sum)
 if [ "$(cat "$venv/.installed-$purpose" 2>/dev/null)" != "$wanted" ]; then
     say "installing Python packages and compiling; this takes a few minutes the first time"
-    install_pinned "$purpose"
+    install_pinned $pins
     for part in "${parts[@]}"; do
         "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e "$part"
     done
     printf '%s\n' "$wanted" > "$venv/.installed-$purpose"
 else
-    newest=$(find crates Cargo.toml Cargo.lock \( -name target -prune \) -o \
-        \( -name '*.rs' -o -name 'Cargo.*' \) -newer "$venv/.compiled" -print -quit 2>/dev/null || echo none)
-    if [ -n "$newest" ]; then
+    newest=$(find "${compiled[@]/%//crates}" Cargo.toml Cargo.lock \( -name target -prune \) -o \
+        \( -name '*.rs' -o -name 'Cargo.*' \) -newer "$venv/.compiled-$purpose" -print -quit 2>/dev/null || echo none)
+    for part in ${newest:+"${compiled[@]}"}; do
         say "compiling"
-        output=$(VIRTUAL_ENV="$PWD/$venv" "$venv/bin/maturin" develop --release --skip-install 2>&1) ||
+        output=$(cd "$part" && VIRTUAL_ENV="$root/$venv" "$root/$venv/bin/maturin" develop --release --skip-install 2>&1) ||
             { say "$output"; exit 1; }
-    fi
+    done
 fi
 helper() { # helper NAME PACKAGE "CRATES" FLAG...: the program NAME beside the Python code that starts it
     local path=python/cellbed/testbed/$1 name=$1 package=$2 crates=$3
@@ -156,7 +161,7 @@ helper() { # helper NAME PACKAGE "CRATES" FLAG...: the program NAME beside the P
 helper cellbed-net cellbed-nethelper "crates/nethelper crates/netdev"
 # The first process of containers, which have no libraries that it could rely on.
 helper cellbed-init cellbed-init crates/init -C target-feature=+crt-static
-mv "$venv/.compiling" "$venv/.compiled"
+mv "$venv/.compiling" "$venv/.compiled-$purpose"
 
 fetch() { # fetch SET FILE: libraries in JavaScript, unless FILE is there
     if [ -e "$2" ]; then return; fi
@@ -166,7 +171,7 @@ fetch() { # fetch SET FILE: libraries in JavaScript, unless FILE is there
     "$venv/bin/python" scripts/fetch_assets.py "$1"
 }
 fetch report python/cellbed/report/assets/uPlot.iife.min.js
-if [ "$purpose" = test ]; then fetch players python/cellbed/workloads/video/players/hls.min.js; fi
+if [ $pins = test ]; then fetch players python/cellbed/workloads/video/players/hls.min.js; fi
 
 # An ordinary user may not open the TUN device or divide control groups everywhere; with sudo at hand, allow it now.
 if [ "$(id -u)" -ne 0 ] && ! "$venv/bin/cellbed" doctor >/dev/null 2>&1; then
@@ -178,7 +183,7 @@ if [ "$(id -u)" -ne 0 ] && ! "$venv/bin/cellbed" doctor >/dev/null 2>&1; then
     fi
 fi
 
-if [ "$purpose" = test ] &&
+if [ $pins = test ] &&
     ! "$venv/bin/python" -c 'from cellbed.testbed.nodes.vm_image import image; image()' >/dev/null 2>&1; then
     say "building the image of virtual machines, once; this takes a minute"
     "$venv/bin/cellbed" vm build >/dev/null || say "tests with virtual machines will skip"

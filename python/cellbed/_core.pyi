@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from os import PathLike
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,27 +128,11 @@ def share_cell(
 def queue_disciplines() -> str:
     """Return the tables of all queue disciplines with all keys and defaults of the path model, as a list in JSON."""
 
-def transports() -> str:
-    """Return all transports of data centres as a list in JSON: ``table``, with all keys and defaults, and
-    ``mobile_users``, whether the transport reaches those of a radio cell."""
-
 def congestion_controls() -> list[str]:
     """Return the names of the congestion control laws of a path's TCP."""
 
 def load_law(name: str, path: str | PathLike[str]) -> None:
     """Load a congestion control law under a name, in place of an earlier one. Raises ValueError for another file."""
-
-def simulate(description: str, progress: Callable[[int], None] | None = None) -> dict[str, Any]:
-    """Run flows between the hosts of a data centre in virtual time; :func:`cellbed.datacentre.simulate` is its face.
-
-    description: JSON of ``Description`` (crates/fabric/src/description.rs). progress: called some times a
-    second with the number of finished flows; its exceptions end the run.
-
-    Returns ``flows``, ``ports`` and ``tables`` (by name): columns by name, see ``crates/bindings/src/fabric.rs``;
-    ``packet_hops`` and ``end_ps``.
-
-    Errors: :class:`ValueError` for a malformed description.
-    """
 
 class TraceFormatError(ValueError):
     """A trace that was refused: ``FILE:LINE: reason``."""

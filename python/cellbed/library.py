@@ -16,8 +16,8 @@ from cellbed.scenario import Scenario as CheckedScenario
 from cellbed.scenario import parse, read
 from cellbed.scenario.problems import ScenarioError
 from cellbed.scenario.reader import with_values
-from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
+from cellbed_node import inputs
 
 if TYPE_CHECKING:
     import polars as pl

@@ -21,8 +21,10 @@ from cellbed.importing import Choices, read_compose, read_manifests, write
 from cellbed.recordings.importing import recognise
 from cellbed.support.errors import CellbedError
 from cellbed.support.flow_files import mean_bytes, read_sizes, read_trace
-from cellbed.workloads.web import har, mahimahi, warc
-from cellbed.workloads.web.site import Site
+from cellbed.workloads.web import har, mahimahi
+from cellbed.workloads.web.archived import write_warc
+from cellbed_node.web import warc
+from cellbed_node.web.site import Site
 from field_faults import json_faults, leaves, line_faults, sample, word_faults
 from site_examples import BODIES
 from site_examples import har as har_example
@@ -188,7 +190,7 @@ def test_fields_of_hars(tmp_path: Path, count: int | None) -> None:
 @pytest.mark.parametrize("count", COUNTS)
 def test_lines_of_warc_files(tmp_path: Path, count: int | None) -> None:
     path, again = tmp_path / "x.warc", tmp_path / "y.warc"
-    warc.write(path, read_har(tmp_path, har_example()))
+    write_warc(path, read_har(tmp_path, har_example()))
     content = path.read_bytes()
     urls = list(BODIES)
     record, faults = -1, []

@@ -80,6 +80,16 @@ def test_a_trace_of_mahimahi_is_the_same_trace(tmp_path: Path, draft: Draft) -> 
     assert len(step.of["walk.up"]) == 64
 
 
+@pytest.mark.parametrize("odd", ["x", "2.5", "-3", "4294967296", "99999999", "0"])
+@pytest.mark.parametrize("at", [2, 3])
+def test_an_odd_line_of_a_trace_is_left_out_and_named(tmp_path: Path, draft: Draft, odd: str, at: int) -> None:
+    lines = ["1", "2", "3", "4", "5", "6"]
+    lines[at] = odd
+    written(draft, file(tmp_path, "walk.up", "\n".join(lines).encode()))
+    assert times(draft, "uplink") == [number * MS for number in (1, 2, 3, 4, 5, 6) if number != at + 1]
+    assert f"1 line is left out: line {at + 1}: " in " ".join(draft.notes)
+
+
 def test_names_of_files_give_their_directions(tmp_path: Path, draft: Draft) -> None:
     up, down = file(tmp_path, "a.down", b"5\n"), file(tmp_path, "a.up", b"6\n")
     written(draft, up, down)

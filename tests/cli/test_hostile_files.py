@@ -2,52 +2,19 @@
 
 from __future__ import annotations
 
-import ast
 import json
-import os
-import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import cellbed as cellbed_package
+from hostile_files import KINDS, opened
 from in_process import cellbed, each_in_one_process
 from predicted_runs import make_run
-
-
-def _socket(path: Path) -> None:
-    import socket
-
-    with socket.socket(socket.AF_UNIX) as made:
-        folder = os.open(path.parent, os.O_RDONLY)
-        made.bind(f"/proc/self/fd/{folder}/{path.name}")
-        os.close(folder)
-
-
-def _sparse(path: Path) -> None:
-    with path.open("wb") as file:
-        file.truncate(60 << 30)
-
-
-KINDS: dict[str, Callable[[Path], object]] = {
-    "pipe": os.mkfifo,
-    "device": lambda path: path.symlink_to("/dev/zero"),
-    "kernel": lambda path: path.symlink_to("/proc/self/mem"),
-    "sparse": _sparse,
-    "folder": Path.mkdir,
-    "socket": _socket,
-    "loop": lambda path: path.symlink_to(path.name),
-    "nothing": lambda path: path.symlink_to("absent"),
-    "empty": Path.touch,
-    "bytes": lambda path: path.write_bytes(bytes(range(256)) * 40),
-    "deep": lambda path: path.write_bytes(b"[" * 200_000 + b"\n"),
-    "keys": lambda path: path.write_text('{"time_ns": 1, "event": "x", "format": 1, "name": ["\\u001b[2J\\u202e"]}\n'),
-    "numbers": lambda path: path.write_text(f"{'9' * 5000}\n1e999\n-1\nNaN\n"),
-}
 
 
 def _remove(path: Path) -> None:
@@ -96,7 +63,7 @@ def test_every_kind_of_file_in_a_folder_of_a_run(run: Path, verb: tuple[str, ...
 COMMANDS = [
     ("run", "FILE", "--dry-run"), ("run", "FILE", "--virtual", "--dry-run"), ("run", "named.toml", "--dry-run"),
     ("sweep", "FILE", "--dry-run"), ("sweep", "sweep.toml", "--dry-run"), ("sweep", "report", "swept"),
-    ("simulate", "FILE", "--dry-run"), ("simulate", "flows.toml", "--dry-run"), ("log", "show", "FILE"),
+    ("log", "show", "FILE"),
     ("import", "compose", "FILE"), ("import", "kube", "FILE"), ("import", "compose", "extends.yaml"),
     ("import", "compose", "include.yaml"), ("import", "compose", "env.yaml"),
     ("import", "compose", "web.yaml", "--env-file", "FILE"), ("traces", "add", "FILE", "--name", "x"),
@@ -112,7 +79,6 @@ def _write_files(folder: Path) -> None:
             '"lte-suburban.up"', '"FILE"'),
         "sweep.toml": 'name = "s"\nscenario = "FILE"\n[factors.x]\nkey = "seed"\nlevels = [1, 2]\n',
         "swept/sweep.toml": 'name = "s"\nscenario = "x.toml"\n[factors.x]\nkey = "seed"\nlevels = [1, 2]\n',
-        "flows.toml": 'name = "f"\n[workload]\nsizes = "FILE"\n',
         "extends.yaml": service + "    extends: {file: FILE, service: web}\n",
         "include.yaml": f"include: [FILE]\n{service}",
         "env.yaml": service + "    env_file: FILE\n",
@@ -213,24 +179,11 @@ def test_an_error_does_not_quote_a_whole_value(tmp_path: Path) -> None:
     assert len(done.stderr) < 10_000
 
 
-OPENERS = {"open", "read_text", "read_bytes"}
-READERS = {
-    *("read_parquet", "scan_parquet", "read_csv", "scan_csv", "read_ndjson", "scan_ndjson", "loadtxt", "memmap"),
-    *("parse_trace", "parse_light_rows", "parse_latency_offsets", "import_series"),
-}
-"""Functions of libraries and of the core that open files themselves."""
-HARMLESS = (
-    "/proc/", "/sys/", "'/dev/", "os.devnull", "__file__", "__package__", "PAGE", "HERE", "RESOLV_CONF",
-    "_CONGESTION_CONTROLS", "Path(setting)", "NETWORK_USERS", "BytesIO", "inputs.", "fileobj=",
-    "webbrowser", "O_PATH", "read_csv(file,",
-)  # fmt: skip
-"""Parts of calls that read the kernel's files, files of the package or of the system, or memory."""
 OWN = {
     "archive/sources/download.py": "a download, and the part that it writes",
     "doctor/changes.py": "programs and settings of this machine, as root",
     "doctor/kernel.py": "tries devices",
     "doctor/machine.py": "files of the kernel and of the system",
-    "experiments/simulation.py": "tables that the same command has just written",
     "experiments/sweep/store.py": "a lock, which it makes",
     "laws/kernel.py": "a control group of ours",
     "measure/packets.py": "a file that was opened and measured before it is mapped",
@@ -240,10 +193,10 @@ OWN = {
     "shell/helper.py": "a file that the helper writes into a folder of ours",
     "shell/mahimahi/install.py": "commands that `cellbed mahimahi install` may have written",
     "shell/mahimahi/traces.py": "a descriptor of memory, or a file of which the kind was checked",
-    "support/bounded.py": "files of the kernel",
-    "support/temporary.py": "a folder of ours, to lock it",
+    "support/processes.py": "files of the kernel",
+    "../cellbed_node/temporary.py": "a folder of ours, to lock it",
     "support/standard_streams.py": "descriptors that the caller has closed",
-    "testbed/nodes/agent.py": "a single file of the standard library, on another machine",
+    "../cellbed_node/agent.py": "a single file of the standard library, on another machine",
     "testbed/machine/cgroups.py": "files of the kernel",
     "testbed/nodes/container.py": "files of a folder that only this run writes",
     "testbed/nodes/copies.py": "below the root of a node, by openat2",
@@ -257,43 +210,31 @@ OWN = {
     "testbed/migration/state_sockets.py": "a file that this run has written",
     "testbed/programs/pressure.py": "files of the kernel",
     "testbed/clean.py": "files of the kernel",
-    "testbed/machine/state.py": "records, opened as `support/inputs.py` does, and only where this user alone can write",
+    "testbed/machine/state.py": "records, opened as `inputs.py` does, and only where this user alone can write",
     "testbed/nodes/vm_image.py": "files of a package that was verified",
     "support/whole_files.py": "output",
     "workloads/browsing/virtual.py": "a connection in virtual time",
-    "workloads/lifecycle.py": "the configuration that the supervisor writes for this process",
+    "../cellbed_node/lifecycle.py": "the configuration that the supervisor writes for this process",
     "workloads/image_classification/photographs.py": "the photograph of an installed package",
 }
 
 
-def _sources() -> Iterator[tuple[str, str]]:
-    """Path in its package and text of each module, of siblings too."""
-    for package in (Path(cellbed_package.__file__).parent, Path(__file__).parents[2] / "papers/python/cellbed_papers"):
-        for path in package.rglob("*.py"):
-            yield str(path.relative_to(package)), path.read_text()
-
-
 def test_files_of_others_are_opened_by_one_module() -> None:
-    found: dict[str, list[str]] = {}
-    for name, text in _sources():
-        for call in (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)):
-            called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-            if called not in READERS | OPENERS:
-                continue
-            source = ast.unparse(call)
-            modes = [each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
-            writes = any(re.fullmatch(r"[wax]b?\+?b?|r\+b", mode) for mode in modes) or "os.O_WRONLY" in source
-            reads = called in READERS or (called in OPENERS and not writes and not re.match(r"read_text\(", source))
-            if reads and not any(part in source for part in HARMLESS) and name != "support/inputs.py":
-                found.setdefault(name, []).append(f"{name}:{call.lineno}: {source[:80]}")
+    package = Path(cellbed_package.__file__).parent
+    found = opened(package, package.parent / "cellbed_node")
     missing = [line for name, lines in found.items() if name not in OWN for line in lines]
-    assert not missing, f"open these with cellbed.support.inputs, or state here why not: {missing}"
+    assert not missing, f"open these with cellbed_node.inputs, or state here why not: {missing}"
     assert set(OWN) <= set(found), f"exceptions without a use: {set(OWN) - set(found)}"
 
 
 def test_only_modules_that_draw_write_past_the_escaping_streams() -> None:
+    package = Path(cellbed_package.__file__).parent
     drawing = ("x1b", "rich_proxied_file", 'draw(f"', "drawn.write")
-    found = {name for name, text in _sources() if any(mark in text.replace("\\\\x1b", "x1b") for mark in drawing)}
+    found = {
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if any(mark in path.read_text().replace("\\\\x1b", "x1b") for mark in drawing)
+    }
     assert found == {
         *("cli/logs.py", "cli/progress.py", "measure/meter.py"),
         *("support/standard_streams.py", "support/status_line.py"),

@@ -1,15 +1,15 @@
 """The command line answers a verb that does not exist by the one that was meant; all verbs have one form."""
 
 from collections.abc import Iterator
-from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 
-from cellbed import CellbedError
-from cellbed.cli import verbs
 from cellbed.cli.main import app
+from cellbed.cli.verbs import SIBLINGS
+from cellbed.support import extensions
 from in_process import cellbed
 
 
@@ -28,15 +28,6 @@ def test_a_verb_that_does_not_exist_is_answered_by_the_nearest(words: list[str],
     assert answer in done.stderr
 
 
-def test_a_verb_of_a_sibling_that_is_not_installed_is_one_error_with_the_command_that_installs_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(verbs.SIBLINGS, "doctor", "clinic")
-    done = cellbed("doctor", "--help")
-    assert (done.returncode, done.stdout) == (CellbedError.exit_code, "")
-    assert done.stderr == "error: cellbed doctor is not installed; install it with: pip install 'cellbed[clinic]'\n"
-
-
 def commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
     """Every command that does something, by its words."""
     inner = getattr(command, "list_commands", None)
@@ -44,8 +35,9 @@ def commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, A
         yield " ".join(words), command
         return
     context = typer.Context(command, info_name="cellbed")
-    missing = {*verbs.SIBLINGS} - {*entry_points(group="cellbed.verbs").names} if not words else ()
-    for name in (each for each in inner(context) if each not in missing):
+    for name in inner(context):
+        if not words and name in SIBLINGS and name not in extensions.entries("verbs"):
+            continue
         yield from commands(command.resolve_command(context, [name])[1], (*words, name))
 
 
@@ -63,3 +55,28 @@ def test_every_command_has_examples_and_writes_to_out() -> None:
 @pytest.mark.parametrize("group", ["link", "log", "mahimahi", "traces"])
 def test_completion_is_installed_by_the_main_command_alone(group: str) -> None:
     assert "--install-completion" not in cellbed(group, "--help").stdout
+
+
+def test_what_a_missing_sibling_has_is_one_error_with_the_command_that_installs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = {group: dict(extensions.entries(group)) for group in ("verbs", "files", "trials")}
+    for name in (*SIBLINGS, *extensions.FILES):
+        for entries in own.values():
+            entries.pop(name, None)
+    monkeypatch.setattr(extensions, "entries", own.__getitem__)
+    (tmp_path / "sweep.toml").write_text('name = "s"\nsimulation = "x.toml"\n')
+    for words, what in (
+        (["simulate", "x.toml"], "error: cellbed simulate is not installed; "),
+        (["schema", "simulation"], "error: cellbed schema simulation is not installed; "),
+        (["sweep", "sweep.toml"], "error: sweep.toml:2: simulation: this kind of trials is not installed; "),
+    ):
+        done = cellbed(*words, cwd=tmp_path)
+        assert done.returncode == 2
+        assert done.stderr == f"{what}install it with: pip install 'cellbed[datacentre]'\n"
+    assert cellbed("reproduce", "x").stderr.endswith("pip install 'cellbed[papers]'\n")
+
+
+@pytest.mark.parametrize("group", ["link", "log"])
+def test_help_of_a_group_has_examples(group: str) -> None:
+    assert f"Examples:\n    cellbed {group} " in cellbed(group, "--help").stdout

@@ -322,20 +322,3 @@ def test_wrong_expectations_of_a_sweep_are_errors_of_their_lines(
     assert done.returncode == 2
     assert words.format(len(whole.splitlines())) in done.stderr
     assert done.stderr.count("\n") == 1
-
-
-SIMULATION = 'name = "fabric"\nsimulation = "{}"\nrepetitions = 1\n[expect]\n{}\n'
-
-
-def test_sweeps_of_simulations_have_the_measures_of_flows(tmp_path: Path) -> None:
-    file, example = tmp_path / "fabric.toml", Path(__file__).parents[2] / "examples" / "leaf-spine.toml"
-    for keys, words in (
-        ('slowdown_p99 = "> 1"', ""),
-        ('all.slowdown_p99 = "> 1"\n"≤ 10 KiB".fct_p99_s = "< 1 s"', ""),
-        ('slowdown_p9 = "> 1"', "fabric.toml:5: expect.slowdown_p9: there is no measure 'slowdown_p9': did you mean"),
-        ('p99_latency = "< 1 s"', "expect.p99_latency: there is no measure 'p99_latency'"),
-        ('"≤ 10".finished = "> 1"', "there is no application"),
-    ):
-        file.write_text(SIMULATION.format(example, keys))
-        done = cellbed("sweep", file, "--dry-run")
-        assert (done.returncode, words in done.stderr) == (2 if words else 0, True), done.stderr

@@ -271,14 +271,12 @@ def test_the_schema_accepts_what_the_reader_accepts() -> None:
     validator = jsonschema.Draft202012Validator(json_schema())
     for text in (
         sweep_text(),
-        'name = "s"\nsimulation = "base.toml"\n',
         sweep_text({}, vary_start=False, design="one-at-a-time"),
         sweep_text({"a": {"range": [1, 2]}}, design={"kind": "latin-hypercube", "points": 3}),
         sweep_text({"a": {"levels": {"x": 1, "y": {"kind": "droptail"}}}}, vary_start=["links.mobile.start"]),
     ):
         validator.validate(parse_sweep(text, "s").model_dump(mode="json", exclude_unset=True))
     assert not validator.is_valid({"name": "s"})
-    assert not validator.is_valid({"name": "s", "scenario": "b", "simulation": "b"})
     assert not validator.is_valid({"name": "s", "scenario": "b", "factor": {}})
     assert json.loads(cellbed("schema", "sweep").stdout) == json_schema()
 

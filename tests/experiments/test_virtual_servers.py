@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from cellbed.experiments.virtual import profile as profiles
-from cellbed.testbed.machine.process import find
+from cellbed_node.processes import find
 from in_process import cellbed
 
 NGINX = find("nginx")

@@ -18,7 +18,7 @@ from cellbed.importing import Choices, ImportedFileError, Written, read_compose,
 from cellbed.importing.documents import documents
 from cellbed.importing.variables import interpolate, variables_of
 from cellbed.support.errors import CellbedError
-from cellbed.testbed.machine.process import find
+from cellbed_node.processes import find
 from in_process import cellbed
 
 SHOP = """

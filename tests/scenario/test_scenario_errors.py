@@ -67,6 +67,7 @@ MISTAKES = {
     ),
     "duration as number": Mistake('"60 s"', "60", 2, "duration", ("60 has no unit", "'60 s'")),
     "unknown unit": Mistake('"60 s"', '"60 sec"', 2, "duration", ("unknown unit", "'60 s'")),
+    "decimal comma": Mistake('"12 Mbit/s"', '"12,5 Mbit/s"', 15, "links.mobile.up", ("comma", "'12.5 Mbit/s'")),
     "negative delay": Mistake('"10 ms"', '"-10 ms"', 17, "links.mobile.base_delay", ("negative", "'10 ms'")),
     "cell without users": Mistake(
         "[nodes.edge]", "[cells.macro]\n[nodes.edge]", 10, "cells.macro", ("no group of nodes",)

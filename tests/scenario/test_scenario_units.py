@@ -57,6 +57,7 @@ def test_meaning(kind: Quantity, text: str, value: float) -> None:
         (SIZE, "0.5 B", "not a whole number of bytes"),
         (BIT_RATE, "12 Mbps", "write '12 Mbit/s'"),
         (BIT_RATE, "12 MB/s", "unknown unit"),
+        (BIT_RATE, "12,5 Mbit/s", "decimal comma: write a point, as in '12.5 Mbit/s'"),
         (FREQUENCY, "2 Hz", "write '2 /s'"),
         (FREQUENCY, "2", "'2' has no unit: write '2 /s' or '2 /min'"),
     ],

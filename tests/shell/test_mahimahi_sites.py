@@ -11,7 +11,8 @@ import pytest
 
 from cellbed.testbed.machine import certificates
 from cellbed.testbed.machine import process as machine
-from cellbed.workloads.web import har, mahimahi, warc
+from cellbed.workloads.web import har, mahimahi
+from cellbed.workloads.web.archived import write_warc
 from shell_world import INTERNET, ORDINARY_USER, World, missing, open_world, without_remark
 from site_examples import ADDRESSES, BODIES, PAGE
 from site_examples import har as example
@@ -80,7 +81,7 @@ def test_a_folder_is_replayed_at_its_addresses_to_any_program_in_any_shells(worl
 
 def test_a_warc_file_is_replayed_and_the_status_is_the_commands(world: World) -> None:
     (world.folder / "x.har").write_text(json.dumps(example()))
-    warc.write(world.folder / "x.warc.gz", har.read(world.folder / "x.har"))
+    write_warc(world.folder / "x.warc.gz", har.read(world.folder / "x.har"))
     command = ["curl", "-s", "--compressed", "-A", "Tester/1.0", "https://www.shop.test/a.css"]
     done = run(world, "mm-webreplay", str(world.folder / "x.warc.gz"), *command)
     assert done.stdout.encode() == BODIES["https://www.shop.test/a.css"][1], done.stderr

@@ -95,7 +95,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
 from in_process import cellbed
-from cellbed.support import inputs
+from cellbed_node import inputs
 inputs.PATIENCE = 0.5
 for words in json.loads(sys.argv[3]):
     try:

@@ -21,8 +21,8 @@ from cellbed.experiments.virtual.profile import Profile
 from cellbed.measure.packets import MAGIC, read_packets
 from cellbed.measure.summary import ApplicationSummary, Summary
 from cellbed.scenario import parse
-from cellbed.support.temporary import temporary_folder
 from cellbed.testbed.plan import make_plan
+from cellbed_node.temporary import temporary_folder
 
 SECOND = 1_000_000_000
 PORT = 40_000

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cellbed.support.prctl import die_with_parent
 from cellbed.testbed.machine.process import Process
 from cellbed.testbed.programs.unmodified import Command
+from cellbed_node.prctl import die_with_parent
 
 PATIENCE = 60.0  # seconds until a test gives up; nothing is asserted about it
 

@@ -21,10 +21,10 @@ import pytest
 from cellbed.testbed.machine.peers import Admission
 from cellbed.testbed.machine.process import Place
 from cellbed.testbed.nodes import remote
-from cellbed.testbed.nodes.agent import CHUNK, FIRST_FORWARDED, HEADER, LARGEST_MESSAGE, WINDOW
 from cellbed.testbed.nodes.backend import Setup
 from cellbed.testbed.nodes.remote import NodeError, RemoteNode
 from cellbed.testbed.programs.reports import SPANS, ReportSockets
+from cellbed_node.agent import CHUNK, FIRST_FORWARDED, HEADER, LARGEST_MESSAGE, WINDOW
 
 HELLO = {"machine": "Linux 6.1 x86_64", "cpus": 2, "connection": ["198.18.0.1", "1", "198.18.0.2", "2"]}
 FRAME = HEADER.size

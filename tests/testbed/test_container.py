@@ -25,13 +25,13 @@ from cellbed.scenario.nodes import ContainerBackend
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.clean import clean
 from cellbed.testbed.machine.cgroups import LimitsError, open_groups
-from cellbed.testbed.machine.process import Running, find, kill
 from cellbed.testbed.machine.state import Record, records
 from cellbed.testbed.nodes.backend import Backend, Limits
 from cellbed.testbed.nodes.container import INIT, INSIDE, RUNTIME, ContainerError, find_image
 from cellbed.testbed.plan import Node
 from cellbed.testbed.proof.limits import Limited, prove_limits
 from cellbed.testbed.testbed import Testbed
+from cellbed_node.processes import Running, find, kill
 from emulator_process import EDGE, line_of_two
 from run_commands import run
 from scenario_text import NODES

@@ -16,9 +16,9 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from cellbed.support.errors import CellbedError
-from cellbed.support.temporary import remove_tree
 from cellbed.testbed.nodes import copies
 from cellbed.testbed.nodes.copies import MOST_BYTES, copy, new_folder, opened, pack, read, remove, unpack
+from cellbed_node.temporary import remove_tree
 
 NAMES = [f"file{number}" for number in range(300)]
 # Replaces the folder ARGV[1]/d by a link to ARGV[2] and back, without end.

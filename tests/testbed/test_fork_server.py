@@ -26,7 +26,7 @@ pytestmark = pytest.mark.needs_tun
 NODES = ("endpoint", "edge")
 PROGRAM = """
 import sys
-from cellbed.workloads import lifecycle
+from cellbed_node import lifecycle
 
 def main(config):
     lifecycle.announce("ready", name=config["name"])

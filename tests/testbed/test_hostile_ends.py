@@ -24,12 +24,12 @@ import in_process
 from cellbed.archive.unfinished import discard
 from cellbed.experiments.sweep.store import Store
 from cellbed.support.errors import CellbedError
-from cellbed.support.temporary import remove_left, remove_tree, temporary_folder
 from cellbed.testbed.machine.peers import Admission
 from cellbed.testbed.migration.state_sockets import StateSockets
 from cellbed.testbed.nodes import copies
 from cellbed.testbed.programs.reach import Guests
 from cellbed.testbed.programs.reports import SPANS, ReportSockets
+from cellbed_node.temporary import remove_left, remove_tree, temporary_folder
 
 HERE = Admission(["/proc/self/ns/net"])
 DEPTH = 1050

@@ -20,8 +20,8 @@ import pytest
 
 from cellbed.scenario import ScenarioError, parse
 from cellbed.testbed.machine import conntrack
-from cellbed.testbed.machine.process import find
 from cellbed.testbed.programs.balancing import Redirection, rules
+from cellbed_node.processes import find
 from in_process import run_apart
 from moving_services import Place, events, standing, wait_for
 from test_standing import nothing_of

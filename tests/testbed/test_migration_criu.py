@@ -20,11 +20,11 @@ from pathlib import Path
 import pytest
 
 from cellbed.scenario import ScenarioError, parse
-from cellbed.testbed.machine.process import find
 from cellbed.testbed.migration.checkpoint import names_in_use
 from cellbed.testbed.migration.criu import CriuError, find_criu, moved_addresses, refusal
 from cellbed.testbed.migration.post_copy import PostCopy
 from cellbed.testbed.migration.stop_and_copy import StopAndCopy
+from cellbed_node.processes import find
 from descendants import descendants
 from in_process import run_apart
 from moving_services import Place, events, standing, wait_for

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from cellbed.testbed.machine.process import find
+from cellbed_node.processes import find
 from in_process import run_apart
 from test_migration_criu import needs_criu
 

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from cellbed.scenario import Scenario, ScenarioError, parse
-from cellbed.testbed.machine.process import find, signal_inhabitants
+from cellbed.testbed.machine.process import signal_inhabitants
 from cellbed.testbed.testbed import obstacles
+from cellbed_node.processes import find
 from moving_services import Place, events, standing, wait_for
 from remote_world import Machine, leftovers, machine, skip_without_vm
 from test_container import LACKING, import_image

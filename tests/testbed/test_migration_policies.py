@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cellbed.testbed.machine.process import find
+from cellbed_node.processes import find
 from in_process import run_apart
 
 SERVER = """

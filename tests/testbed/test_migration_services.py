@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cellbed.testbed.machine.process import find
+from cellbed_node.processes import find
 from moving_services import Place, events, standing, wait_for
 from test_migration_criu import NODES, files_of, lacking, left_of_moves, link, needs_criu
 from test_standing import nothing_of

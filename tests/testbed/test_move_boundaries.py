@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from cellbed.testbed.machine.process import find
 from cellbed.testbed.migration.channel import accept_only
+from cellbed_node.processes import find
 from moving_services import Place, standing
 from remote_world import machine, skip_without_vm
 from test_migration import NODES, files

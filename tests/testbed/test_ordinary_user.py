@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cellbed.runformat.telemetry import HEADER
+from cellbed_node.exports import HEADER
 from scenario_text import NODES
 from shell_world import ORDINARY_USER, World, cellbed, missing
 

@@ -17,10 +17,10 @@ import pytest
 import shell_world
 from cellbed.testbed.machine import certificates
 from cellbed.testbed.machine.peers import Admission
-from cellbed.testbed.machine.process import find
 from cellbed.testbed.migration.state_sockets import StateError, StateSockets
 from cellbed.testbed.programs.reach import Guests
 from cellbed.testbed.programs.reports import REQUESTS, ReportSockets
+from cellbed_node.processes import find
 from scenario_text import NODES
 from shell_world import ORDINARY_USER, World, missing, next_line, wait_until
 

@@ -11,7 +11,7 @@ import pytest
 
 import cellbed
 import own_programs
-from cellbed.testbed.machine.process import find
+from cellbed_node.processes import find
 from in_process import cellbed as in_process
 from run_commands import needs_limits, only_folder
 from run_commands import run as run_cellbed

@@ -15,13 +15,14 @@ from typing import Any
 
 import pytest
 
-from cellbed.testbed.machine.process import ProgramError, Running
-from cellbed.testbed.nodes.agent import use_of
+from cellbed.testbed.machine.process import ProgramError
 from cellbed.testbed.nodes.backend import Clock
 from cellbed.testbed.nodes.copies import copy, read
 from cellbed.testbed.programs import unmodified
 from cellbed.testbed.programs.supervise import Supervisor
 from cellbed.testbed.programs.unmodified import Command, Ready, Stop, UnmodifiedProgram
+from cellbed_node.agent import use_of
+from cellbed_node.processes import Running
 from run_commands import free_port, has_ended
 from shell_world import wait_until
 

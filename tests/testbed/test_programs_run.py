@@ -11,7 +11,7 @@ import pytest
 
 from cellbed.measure.connections import PARTS
 from cellbed.scenario import ScenarioError, parse
-from cellbed.testbed.machine.process import find
+from cellbed_node.processes import find
 from in_process import cellbed as in_process
 from in_process import run_apart
 from run_commands import needs_limits

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from cellbed.runformat.folder import write_json
 from cellbed.support.errors import CellbedError
-from cellbed.support.temporary import temporary_folder
 from cellbed.testbed.machine.state import Record, parse_record
+from cellbed_node.temporary import temporary_folder
 from in_process import cellbed
 from run_commands import needs_limits
 from shell_world import wait_until
@@ -97,7 +97,7 @@ def test_runs_in_another_pid_namespace_are_live(live: Path) -> None:
 
 
 TEMPORARY = """
-from cellbed.support.temporary import temporary_folder
+from cellbed_node.temporary import temporary_folder
 with temporary_folder() as folder:
     print(folder, flush=True)
     input()

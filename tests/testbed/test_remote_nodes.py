@@ -30,13 +30,13 @@ from cellbed.testbed.clean import clean
 from cellbed.testbed.machine import cgroups, privilege
 from cellbed.testbed.machine.peers import Admission
 from cellbed.testbed.nodes import vm, vm_image
-from cellbed.testbed.nodes.agent import WINDOW, Wire
 from cellbed.testbed.nodes.agent_hub import estimate, probe
 from cellbed.testbed.nodes.host import HostNode
 from cellbed.testbed.programs import reports
 from cellbed.testbed.proof.limits import Limited, prove_limits
 from cellbed.testbed.testbed import Testbed
-from cellbed.workloads.offloading.broker import find_mosquitto
+from cellbed_node.agent import WINDOW, Wire
+from cellbed_node.offloading.broker import find_mosquitto
 from in_process import cellbed
 from remote_world import (
     DISK,

@@ -12,9 +12,9 @@ import polars as pl
 import pytest
 
 from cellbed.scenario import ScenarioError, parse
-from cellbed.testbed.machine.process import find
 from cellbed.testbed.plan import make_plan
 from cellbed.testbed.programs.balancing import rules
+from cellbed_node.processes import find
 from in_process import run_apart
 from test_sites import prediction
 

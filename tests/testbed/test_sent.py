@@ -21,14 +21,14 @@ from cellbed.testbed.programs.sent import SentPrograms, shifted, write_archive
     "module",
     [
         *(f"cellbed.workloads.{name}" for name in ("http.load", "websocket.load", "offloading.broker")),
-        *("cellbed.workloads.offloading.service", "cellbed.testbed.programs.telemetry"),
+        *("cellbed_node.offloading.service", "cellbed.testbed.programs.telemetry"),
     ],
 )
 def test_the_archive_has_all_that_programs_import(module: str, tmp_path: Path) -> None:
-    write_archive(tmp_path / "cellbed.zip")
+    write_archive(tmp_path / "cellbed_node.zip")
     # -S: without the packages that are installed here.
     command = [sys.executable, "-S", "-P", "-c", f"import {module}"]
-    environment = {"PYTHONPATH": "cellbed.zip", "PATH": os.defpath}
+    environment = {"PYTHONPATH": "cellbed_node.zip", "PATH": os.defpath}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -53,9 +53,9 @@ def test_only_declared_files_are_sent_and_those_beside_the_configuration_come_ba
     config.write_text(json.dumps(settings))
     node = SimpleNamespace(name="pi-0", copy_in=copy_in, spawn=lambda *_, **__: None, output=lambda _: b"")
     programs = SentPrograms(raw)
-    process = Process("app.pi-0.load", "pi-0", "cellbed.workloads.http.load", config, reads=(str(bank),))
+    process = Process("app.pi-0.load", "pi-0", "cellbed_node.http.load", config, reads=(str(bank),))
     programs.start(process, cast(Backend, node), errors=None)
-    assert copied.keys() == {"cellbed.zip", config.name, "cache-bank"}
+    assert copied.keys() == {"cellbed_node.zip", config.name, "cache-bank"}
     sent = json.loads(copied[config.name])
     assert sent == settings | {"record": "app.pi-0.requests.jsonl", "options": {"inputs": "cache-bank"}}
 

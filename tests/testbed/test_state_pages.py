@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cellbed import state
 from cellbed.state import Pages
-from cellbed.testbed.machine.process import find
+from cellbed_node.processes import find
 from moving_services import standing
 
 PAGES = 600

@@ -20,9 +20,9 @@ from cellbed.testbed import testbed
 from cellbed.testbed.machine import process as machine
 from cellbed.testbed.plan import make_plan
 from cellbed.testbed.programs.unmodified import Command
-from cellbed.workloads.browsing import PROGRAMS
 from cellbed.workloads.call.kind import processes
-from cellbed.workloads.call.readings import BEARABLE, measures, strains
+from cellbed_node.browsing import PROGRAMS
+from cellbed_node.call.readings import BEARABLE, measures, strains
 from descendants import descendants, words
 from in_process import cellbed
 from run_commands import command

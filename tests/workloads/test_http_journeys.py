@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from any_text import ODD_TEXT, many
 from cellbed.scenario import ScenarioError, parse
-from cellbed.workloads.http import journeys
-from cellbed.workloads.http.journeys import Journey, Step, User
-from cellbed.workloads.http.messages import SPLITTERS
+from cellbed_node.http import journeys
+from cellbed_node.http.journeys import Journey, Step, User
+from cellbed_node.http.messages import SPLITTERS
 from test_workload_http import SCENARIO, Load
 
 MS = 1_000_000

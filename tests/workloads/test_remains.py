@@ -15,7 +15,7 @@ import test_call
 import test_video
 import test_vision
 import test_web
-from cellbed.workloads.offloading.broker import find_mosquitto
+from cellbed_node.offloading.broker import find_mosquitto
 from descendants import descendants, words
 from run_commands import command, processes_of
 

@@ -116,7 +116,7 @@ def disturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, dict
     identifier = wait_for_phase(process, "running for")
     programs = {pid: command_line(pid) for pid in processes_of(identifier)}
     (emulator,) = [pid for pid, line in programs.items() if b"import emulate" in line]
-    services = [pid for pid, line in programs.items() if b"cellbed.workloads.offloading.service" in line]
+    services = [pid for pid, line in programs.items() if b"cellbed_node.offloading.service" in line]
     worker = next(pid for service in services for pid in children_of(service))
     os.kill(worker, signal.SIGKILL)
     os.kill(emulator, signal.SIGSTOP)

@@ -12,7 +12,7 @@ import pytest
 
 from cellbed.experiments.virtual import profile
 from cellbed.measure.summary import Summary
-from cellbed.testbed.machine.process import find
+from cellbed_node.processes import find
 from in_process import cellbed
 
 ROOT = Path(__file__).parents[2]

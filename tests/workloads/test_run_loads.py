@@ -14,7 +14,7 @@ import tomli_w
 
 from cellbed.measure.rows import measured
 from cellbed.measure.summary import Summary
-from cellbed.testbed.machine.process import find
+from cellbed_node.processes import find
 from in_process import cellbed
 from scenario_text import NODES
 from test_workload_websocket import GREETER

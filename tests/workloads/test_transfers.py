@@ -19,9 +19,10 @@ from cellbed.scenario import ScenarioError, parse
 from cellbed.support.flow_files import PUBLISHED, draw, published
 from cellbed.testbed import testbed
 from cellbed.testbed.machine import certificates
-from cellbed.testbed.machine.process import find
 from cellbed.workloads.kind import Deployment
-from cellbed.workloads.transfers import kind, udp
+from cellbed.workloads.transfers import kind
+from cellbed_node.processes import find
+from cellbed_node.transfers import udp
 from in_process import cellbed
 from run_commands import free_port
 from scenario_text import NODES

@@ -12,9 +12,10 @@ import polars as pl
 import pytest
 
 from cellbed.scenario import ScenarioError, load
-from cellbed.workloads.offloading.broker import find_mosquitto
-from cellbed.workloads.offloading.task import ModelError, check
-from cellbed.workloads.translation import marian, sentences, translator
+from cellbed.workloads.translation import marian, sentences
+from cellbed_node.offloading.broker import find_mosquitto
+from cellbed_node.offloading.task import ModelError, check
+from cellbed_node.translation import translator
 from in_process import cellbed
 
 TINY = marian.Shape(layers=1, width=16, heads=2, feed_forward=32, vocabulary=400)
@@ -97,7 +98,7 @@ def test_a_model_of_the_users_own_needs_no_sentencepiece(tiny: Path, tmp_path: P
             (tmp_path / file.name).symlink_to(file)
     task = translator.load(str(tmp_path))
     assert len(task.compute(task.decode(b"The bridge")).split()) > 1
-    assert check("cellbed.workloads.translation.translator", model=str(tmp_path)) is None
+    assert check("cellbed_node.translation.translator", model=str(tmp_path)) is None
 
 
 def test_what_is_no_model_is_a_clear_error(tiny: Path, tmp_path: Path) -> None:
@@ -105,7 +106,7 @@ def test_what_is_no_model_is_a_clear_error(tiny: Path, tmp_path: Path) -> None:
         translator.load(str(tmp_path))
     (tmp_path / "model.bin").write_bytes(b"no model")
     with pytest.raises(ModelError, match="CTranslate2 cannot load this model"):
-        check("cellbed.workloads.translation.translator", model=str(tmp_path))
+        check("cellbed_node.translation.translator", model=str(tmp_path))
     scenario = tmp_path / "scenario.toml"
     scenario.write_text(OFFLOADED + 'model = "model.bin"')
     with pytest.raises(ScenarioError, match=r"'model\.bin' is not a folder"):

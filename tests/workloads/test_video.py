@@ -24,10 +24,10 @@ from cellbed.testbed import testbed
 from cellbed.testbed.machine import process as machine
 from cellbed.workloads.cache import silent
 from cellbed.workloads.video import kind, renditions
-from cellbed.workloads.video.playback import Loaded, Playback, Wanted, qoe
 from cellbed.workloads.video.player import Player
 from cellbed.workloads.video.renditions import LADDER
 from cellbed.workloads.video.table import LIBRARIES, Video
+from cellbed_node.video.playback import Loaded, Playback, Wanted, qoe
 from descendants import descendants, words
 from in_process import cellbed
 from scenario_text import NODES

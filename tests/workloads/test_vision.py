@@ -22,13 +22,15 @@ from cellbed.scenario import ScenarioError, parse
 from cellbed.support.errors import CellbedError
 from cellbed.testbed import testbed
 from cellbed.workloads.image_classification import photographs
-from cellbed.workloads.offloading.broker import find_mosquitto
-from cellbed.workloads.offloading.endpoint import OffloadedRequest
-from cellbed.workloads.offloading.task import ModelError
-from cellbed.workloads.plates import frames, reader
+from cellbed.workloads.plates import frames
 from cellbed.workloads.plates import kind as plates
-from cellbed.workloads.segmentation import person, scenes, screen
-from cellbed.workloads.vision import inference
+from cellbed.workloads.segmentation import scenes
+from cellbed_node.offloading.broker import find_mosquitto
+from cellbed_node.offloading.endpoint import OffloadedRequest
+from cellbed_node.offloading.task import ModelError
+from cellbed_node.plates import reader
+from cellbed_node.segmentation import person, screen
+from cellbed_node.vision import inference
 from in_process import cellbed
 from scenario_text import NODES
 

@@ -18,12 +18,12 @@ import pytest
 from cellbed.scenario import ScenarioError, parse
 from cellbed.testbed import testbed
 from cellbed.testbed.machine import process as machine
-from cellbed.workloads.browsing import PROGRAMS
-from cellbed.workloads.browsing.browser import Browser
-from cellbed.workloads.browsing.netlog import NetLog
 from cellbed.workloads.browsing.origins import installed
-from cellbed.workloads.lifecycle import WorkloadError
 from cellbed.workloads.web.pages import hosts, pages, write
+from cellbed_node.browsing import PROGRAMS
+from cellbed_node.browsing.browser import Browser
+from cellbed_node.browsing.netlog import NetLog
+from cellbed_node.lifecycle import WorkloadError
 from descendants import descendants, words
 from in_process import cellbed
 from scenario_text import NODES
@@ -289,7 +289,7 @@ def test_the_browser_of_a_run_is_sandboxed_and_none_outlives_it(tmp_path: Path, 
 def test_a_browser_that_cannot_have_a_sandbox_runs_without_and_says_so(tmp_path: Path) -> None:
     script = f"""
 from pathlib import Path
-from cellbed.workloads.browsing.browser import Browser
+from cellbed_node.browsing.browser import Browser
 from cellbed.workloads.browsing.origins import installed
 browser = Browser(installed(), [], Path({str(tmp_path)!r}), lambda *_: None)
 print(Path(f"/proc/{{browser.process.pid}}/cmdline").read_text(), flush=True)

@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
-from cellbed.workloads.web import har, warc
-from cellbed.workloads.web.site import Exchange, Site, SiteError
+from cellbed.workloads.web import har
+from cellbed.workloads.web.archived import write_warc
+from cellbed_node.web import warc
+from cellbed_node.web.site import Exchange, Site, SiteError
 from in_process import cellbed
 
 PAGE = "https://shop.test/"
@@ -176,7 +178,7 @@ def test_the_page_is_the_first_document_of_the_har_or_none(tmp_path: Path) -> No
         site = read_har(tmp_path, beacon, *of_page, pages=[{"id": "p1"}])
         with pytest.raises(SiteError, match=f"no reply of its page {PAGE}"):
             _ = site.page
-        warc.write(tmp_path / "x.warc.gz", site)
+        write_warc(tmp_path / "x.warc.gz", site)
         with pytest.raises(SiteError, match=f"no reply of its page {PAGE}"):
             _ = warc.read(tmp_path / "x.warc.gz").page
     with pytest.raises(SiteError, match="no reply of its page"):

@@ -25,10 +25,11 @@ import pytest
 from cellbed.archive import Archive
 from cellbed.scenario import ScenarioError, parse
 from cellbed.testbed.machine import process as machine
-from cellbed.workloads.browsing import PROGRAMS
-from cellbed.workloads.web import mahimahi, warc
-from cellbed.workloads.web.matcher import Matcher
-from cellbed.workloads.web.site import Exchange, Replies, SiteError, split
+from cellbed.workloads.web import mahimahi
+from cellbed_node.browsing import PROGRAMS
+from cellbed_node.web import warc
+from cellbed_node.web.matcher import Matcher
+from cellbed_node.web.site import Exchange, Replies, SiteError, split
 from descendants import descendants, words
 from in_process import cellbed
 from run_commands import free_port
@@ -246,6 +247,14 @@ def test_a_damaged_file_of_mm_webrecord_is_left_out_and_named(tmp_path: Path) ->
     (tmp_path / "other" / "notes.txt").write_text("x")
     with pytest.raises(SiteError, match=r"no file of it is whole \(notes\.txt: not a whole file"):
         mahimahi.read(tmp_path / "other")
+
+
+def test_a_number_in_place_of_a_text_in_mahimahis_folder_is_left_out(tmp_path: Path) -> None:
+    write_mahimahi(tmp_path / "recorded")
+    odd = tmp_path / "recorded" / "save.5"
+    odd.write_bytes(odd.read_bytes() + b"\x08" + b"\xff" * 8 + b"\x7f")
+    site = mahimahi.read(tmp_path / "recorded")
+    assert site.left_out.named == ["save.5: not a whole file of mm-webrecord"]
 
 
 def test_requests_match_as_with_mahimahi() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cellbed.workloads.arrivals import NANOSECONDS, Arrivals, in_flight, schedule
+from cellbed_node.arrivals import NANOSECONDS, Arrivals, in_flight, schedule
 
 rates = st.floats(min_value=0.1, max_value=2000)
 durations = st.integers(min_value=1, max_value=20 * NANOSECONDS)

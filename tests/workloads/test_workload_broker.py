@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from cellbed.workloads.lifecycle import WorkloadError
-from cellbed.workloads.offloading import broker
+from cellbed_node.lifecycle import WorkloadError
+from cellbed_node.offloading import broker
 
 
 def test_the_configuration_listens_where_it_should_and_sends_at_once() -> None:

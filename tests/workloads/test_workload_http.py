@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from cellbed.scenario import ScenarioError, parse
-from cellbed.testbed.machine.process import find
 from cellbed.workloads.http import kind as http
 from cellbed.workloads.kind import Deployment
+from cellbed_node.processes import find
 from run_commands import free_port
 from scenario_text import NODES
 from workload_program import PATIENCE, Program

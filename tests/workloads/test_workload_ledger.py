@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cellbed.workloads.ledger import Ledger, Request
+from cellbed_node.ledger import Ledger, Request
 
 TIMEOUT = 100
 

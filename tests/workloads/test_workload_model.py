@@ -15,8 +15,8 @@ from PIL import Image
 from cellbed.support.errors import CellbedError
 from cellbed.workloads.image_classification import kind as image_classification
 from cellbed.workloads.image_classification import mobilenet
-from cellbed.workloads.image_classification.classifier import Classifier, load, load_onnx_runtime
-from cellbed.workloads.offloading.task import ModelError
+from cellbed_node.image_classification.classifier import Classifier, load, load_onnx_runtime
+from cellbed_node.offloading.task import ModelError
 
 
 @pytest.fixture(scope="module")

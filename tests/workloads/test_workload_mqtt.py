@@ -9,8 +9,8 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cellbed.workloads.offloading.mqtt import Connection, PacketOffsets, PacketSocket
-from cellbed.workloads.tcp import tcp_info
+from cellbed_node.offloading.mqtt import Connection, PacketOffsets, PacketSocket
+from cellbed_node.tcp import tcp_info
 from run_commands import free_port
 
 

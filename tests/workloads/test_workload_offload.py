@@ -24,8 +24,8 @@ from cellbed.testbed.machine.process import Process
 from cellbed.testbed.programs.unmodified import Command
 from cellbed.workloads.image_classification import kind as image_classification
 from cellbed.workloads.kind import Deployment
-from cellbed.workloads.offloading.broker import find_mosquitto
-from cellbed.workloads.offloading.mqtt import request_properties
+from cellbed_node.offloading.broker import find_mosquitto
+from cellbed_node.offloading.mqtt import request_properties
 from run_commands import free_port, has_ended
 from shell_world import wait_until
 from workload_program import PATIENCE, Program

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from cellbed.support.errors import CellbedError
-from cellbed.workloads.image_classification import jpeg, photographs
+from cellbed.workloads.image_classification import photographs
 from cellbed.workloads.image_classification.photographs import data_bank
-from cellbed.workloads.offloading.endpoint import UnusableInputError
+from cellbed_node.image_classification import jpeg
+from cellbed_node.offloading.endpoint import UnusableInputError
 
 
 @pytest.fixture(scope="module")

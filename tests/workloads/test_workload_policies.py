@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cellbed.workloads.policies import Aimd, Policy, policy
+from cellbed_node.policies import Aimd, Policy, policy
 
 MS = 1_000_000
 

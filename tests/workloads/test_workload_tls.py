@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cellbed.testbed.machine import certificates
-from cellbed.testbed.machine.process import find
+from cellbed_node.processes import find
 from test_workload_http import OK, _server
 from test_workload_websocket import load
 

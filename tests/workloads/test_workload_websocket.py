@@ -17,11 +17,11 @@ from websockets.sync.server import ServerConnection, serve
 
 from any_text import many
 from cellbed.scenario import ScenarioError, parse
-from cellbed.support.prctl import die_with_parent
 from cellbed.workloads.http import kind as http
-from cellbed.workloads.http.messages import PREFIX, SPLITTERS
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.websocket import kind as websocket
+from cellbed_node.http.messages import PREFIX, SPLITTERS
+from cellbed_node.prctl import die_with_parent
 from test_workload_http import SCENARIO, SECOND, Node, _server, _toml
 from workload_program import Program
 

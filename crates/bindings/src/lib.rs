@@ -5,7 +5,6 @@ mod arrivals;
 mod calibration;
 mod cell;
 mod columns;
-mod fabric;
 mod imports;
 mod link;
 mod path;
@@ -27,8 +26,6 @@ mod _core {
     use super::calibration::{calibrate, calibrate_virtually, saturate_virtually};
     #[pymodule_export]
     use super::cell::share_cell;
-    #[pymodule_export]
-    use super::fabric::{simulate, transports};
     #[pymodule_export]
     use super::imports::import_series;
     #[pymodule_export]

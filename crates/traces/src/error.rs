@@ -92,6 +92,28 @@ pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{number} {noun}")
 }
 
+/// Parts of a file that are left out, and the first of them with the reason.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LeftOut {
+    pub count: u64,
+    pub first: String,
+}
+
+impl LeftOut {
+    pub(crate) fn add(&mut self, place: impl fmt::Display, reason: &str) {
+        if self.count == 0 {
+            self.first = format!("{place}: {reason}");
+        }
+        self.count += 1;
+    }
+
+    /// Returns a sentence for users; one, many: the noun and its verb.
+    pub(crate) fn note(&self, one: &str, many: &str) -> Option<String> {
+        let parts = counted(self.count, one, many);
+        (self.count > 0).then(|| format!("{parts} left out: {}", self.first))
+    }
+}
+
 /// A span in seconds with as many decimals as it needs, at most three.
 pub(crate) struct Seconds(pub i64);
 

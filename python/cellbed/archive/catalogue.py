@@ -11,7 +11,7 @@ from cellbed.archive.files import find_file, obstacle
 from cellbed.archive.series import ENDINGS, Part
 from cellbed.archive.soundness import sha256
 from cellbed.archive.store import Archive, open_archive
-from cellbed.support import inputs
+from cellbed_node import inputs
 
 if TYPE_CHECKING:
     from cellbed._core import Trace

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from cellbed.archive.errors import TraceError
-from cellbed.support import inputs
+from cellbed_node import inputs
 
 if TYPE_CHECKING:
     from cellbed.archive.entry import Entry

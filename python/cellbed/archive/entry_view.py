@@ -13,8 +13,8 @@ from rich.text import Text
 
 from cellbed.archive.entry import Entry, SiteSummary, StoredSeries
 from cellbed.archive.series import ENDINGS, Content, Part
-from cellbed.support.left_out import shortened
 from cellbed.support.readable import date_words, duration_unit, duration_words, rate_unit, significant
+from cellbed_node.left_out import shortened
 
 _IN_HEADING: Final = ("origin", "technology", "band", "operator", "place", "date", "mobility", "obstacle")
 

@@ -3,7 +3,7 @@
 import stat
 from pathlib import Path
 
-from cellbed.support import inputs
+from cellbed_node import inputs
 
 
 def find_file(text: str, folder: Path) -> Path | None:

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from cellbed.archive.errors import TraceError
 from cellbed.archive.files import find_file, obstacle
 from cellbed.archive.soundness import sha256
-from cellbed.support import inputs
+from cellbed_node import inputs
 
 Rows = list[tuple[int, int, list[int]]]
 """Time, base delay and delivery opportunities of each packet train, ns (Sentosa et al., NSDI 2025, §4.2)."""

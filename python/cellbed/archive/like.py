@@ -9,7 +9,7 @@ from cellbed.archive.errors import TraceError
 from cellbed.archive.generation.recorded import Like, Recorded, times
 from cellbed.archive.series import ENDINGS, Part
 from cellbed.archive.store import open_archive
-from cellbed.support import inputs
+from cellbed_node import inputs
 
 
 def like(name: str, folder: Path) -> Like:

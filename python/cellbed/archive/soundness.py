@@ -10,7 +10,7 @@ from typing import Any
 
 from cellbed.archive.errors import TraceError
 from cellbed.archive.series import Content, Series
-from cellbed.support import inputs
+from cellbed_node import inputs
 
 LATEST_NS = 10 * 365 * 24 * 3600 * 10**9
 """No recording is longer than ten years: a larger time is one in another unit."""

@@ -24,7 +24,7 @@ from cellbed.archive.errors import TraceError
 from cellbed.archive.series import PARTS, Part, Series
 from cellbed.archive.unfinished import discard, exchange, locked, sweep, unfinished
 from cellbed.support import user_folders
-from cellbed.support.temporary import remove_tree
+from cellbed_node.temporary import remove_tree
 
 if TYPE_CHECKING:
     import polars as pl

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cellbed.support import user_folders
-from cellbed.support.temporary import hold, remove_left, remove_tree
+from cellbed_node.temporary import hold, remove_left, remove_tree
 
 _PREFIX = ".unfinished-"
 _EXCHANGE = 2

@@ -12,7 +12,13 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
-    help="Show and change the links of live runs, testbeds and shells.",
+    help="""Show and change the links of live runs, testbeds and shells.
+
+    \b
+    Examples:
+      cellbed link ls
+      cellbed link set mobile-0 rate="5 Mbit/s"
+    """,
 )
 
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]

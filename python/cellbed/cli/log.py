@@ -14,7 +14,16 @@ if TYPE_CHECKING:
     from cellbed.measure.packetlog.log import DirectionFigures
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="Show or convert the packet log of a run."
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    help="""Show or convert the packet log of a run.
+
+    \b
+    Examples:
+      cellbed log show runs/offload-lte-20250101-120000
+      cellbed log convert runs/offload-lte-20250101-120000 --to parquet
+    """,
 )
 
 _Log = Annotated[Path, typer.Argument(help="A run's folder, or a packet log.", metavar="RUN|FILE")]

@@ -36,7 +36,7 @@ def record(context: typer.Context) -> None:
 
 def _with_plan(arguments: list[str], files: ExitStack) -> list[str]:
     """Return the arguments with a file of the plan in place of ``--for``; it is removed with `files`."""
-    from cellbed.support.temporary import temporary_folder
+    from cellbed_node.temporary import temporary_folder
 
     found: list[str] = []
     rest = iter(arguments)

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from cellbed.cli.checking import Check, JUnit
-from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
+from cellbed_node import inputs
 
 
 def run(

@@ -1,17 +1,21 @@
-"""``cellbed schema``: the JSON Schemas of scenarios, sweeps, simulations and recordings."""
+"""``cellbed schema``: the JSON Schemas of scenarios, sweeps, recordings, and files of siblings."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from cellbed.support import extensions
+
+if TYPE_CHECKING:
+    Kind = str
+else:
+    Kind = Literal[("scenario", "sweep", "recording", *extensions.FILES)]
+
 
 def schema(
-    what: Annotated[
-        Literal["scenario", "sweep", "simulation", "recording"],
-        typer.Argument(help="Schema of scenario, sweep or simulation files, or of recording.json."),
-    ] = "scenario",
+    what: Annotated[Kind, typer.Argument(help="Schema of such files; of a recording, of recording.json.")] = "scenario",
 ) -> None:
     """Print the JSON Schema of a kind of file, for editors and other programs.
 
@@ -24,13 +28,5 @@ def schema(
     """
     import json
 
-    if what == "recording":
-        from cellbed.recordings.description import json_schema
-    elif what == "sweep":
-        from cellbed.experiments.sweep.file import json_schema
-    elif what == "simulation":
-        from cellbed.datacentre.file import json_schema
-    else:
-        from cellbed.scenario.json_schema import json_schema
-
-    print(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+    kind = extensions.load("files", what, f"cellbed schema {what}", extensions.FILES.get(what, ""))
+    print(json.dumps(kind.json_schema(), indent=2, ensure_ascii=False))

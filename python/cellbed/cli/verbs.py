@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import importlib
 import keyword
-from importlib.metadata import entry_points
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from cellbed.support.errors import CellbedError
+from cellbed.support import extensions
 
-SIBLINGS = {"reproduce": "papers", "evaluate": "papers"}
+SIBLINGS = {"evaluate": "papers", "reproduce": "papers", "simulate": "datacentre"}
 """The verbs of other distributions, with the extra of cellbed that installs each one's. They are entry points of the
 group ``cellbed.verbs``: name of the verb, module."""
 
@@ -53,10 +52,7 @@ def _load(package: str, verb: str) -> Any:
     """Return the command of a verb, its module imported."""
     word = verb.replace("-", "_") + "_" * keyword.iskeyword(verb)
     if (extra := SIBLINGS.get(verb)) is not None:
-        found = next(iter(entry_points(group="cellbed.verbs", name=verb)), None)
-        if found is None:
-            raise CellbedError(f"cellbed {verb} is not installed; install it with: pip install 'cellbed[{extra}]'")
-        module = found.load()
+        module = extensions.load("verbs", verb, f"cellbed {verb}", extra)
     else:
         module = importlib.import_module(f"{package}.{word}")
     group: Any = getattr(module, "app", None)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from cellbed.support.left_out import LeftOut
-    from cellbed.workloads.web.site import Site
+    from cellbed_node.left_out import LeftOut
+    from cellbed_node.web.site import Site
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="Record, import and show sites."
@@ -46,9 +46,9 @@ def record(
       cellbed web record https://example.org/ --name example
       cellbed web record https://example.org/ -o example.warc.gz
     """
-    from cellbed.support.left_out import LeftOut
     from cellbed.workloads.web.record import record
-    from cellbed.workloads.web.site import Site
+    from cellbed_node.left_out import LeftOut
+    from cellbed_node.web.site import Site
 
     name = _entry_name(url, name, replace, out)
     made = record(url, sandboxed=not no_sandbox)
@@ -76,7 +76,8 @@ def import_(
       cellbed web import example.org.har --name example
       cellbed web import recorded/ -o example.warc.gz
     """
-    from cellbed.workloads.web import har, mahimahi, warc
+    from cellbed.workloads.web import har, mahimahi
+    from cellbed_node.web import warc
 
     if recording.is_dir():
         site = mahimahi.read(recording)
@@ -99,7 +100,8 @@ def show(
       cellbed web show example
       cellbed web show example.warc.gz
     """
-    from cellbed.workloads.web import archived, warc
+    from cellbed.workloads.web import archived
+    from cellbed_node.web import warc
 
     _summarise(warc.read(archived.find(site)))
 
@@ -124,12 +126,12 @@ def _entry_name(url: str, name: str | None, replace: bool, out: Path | None) -> 
 
 
 def _keep(site: Site, made: str, name: str | None, replace: bool, out: Path | None) -> None:
-    from cellbed.workloads.web import archived, warc
+    from cellbed.workloads.web import archived
 
     if name is not None:
         archived.keep(site, name, made, replace=replace)
     elif out is not None:
-        warc.write(out, site)
+        archived.write_warc(out, site)
     _summarise(site)
     if name is not None:
         print(f"added {name}: `cellbed traces show {name}`")
@@ -141,7 +143,7 @@ def _summarise(site: Site) -> None:
     from cellbed.archive.entry_view import site_summary
     from cellbed.support.console import Console
     from cellbed.workloads.web import archived
-    from cellbed.workloads.web.site import SiteError
+    from cellbed_node.web.site import SiteError
 
     Console().print(site_summary(archived.summary(site)))
     try:

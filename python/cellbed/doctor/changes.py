@@ -19,11 +19,11 @@ from pathlib import Path
 from cellbed.doctor.kernel import RESTRICTIONS, restricted_namespaces, setting_path
 from cellbed.doctor.limits import VERSION_1, systemd_delegates, version_1, version_2
 from cellbed.doctor.machine import Machine
-from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine import privilege
 from cellbed.testbed.machine.cgroups import ASIDE
 from cellbed.testbed.machine.privilege import COMPILED_HELPER, NETWORK_HELPER, NETWORK_USERS
+from cellbed_node import inputs
 
 ALLOWED = "net.ipv4.tcp_allowed_congestion_control"
 SYSCTL_FILE = "/etc/sysctl.d/60-cellbed.conf"

@@ -14,12 +14,12 @@ import tomli_w
 from cellbed.laws.law import KERNEL_CONTROLS, Law, name_of, shipped
 from cellbed.measure.repetitions import mean_interval
 from cellbed.scenario.fields import CONGESTION_CONTROL
-from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.units import BIT_RATE, DURATION, UnitError
 from cellbed.support.whole_files import write_whole
 from cellbed.testbed.testbed import available_congestion_controls, congestion_problem
+from cellbed_node import inputs
 
 if TYPE_CHECKING:
     import polars as pl

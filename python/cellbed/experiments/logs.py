@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 from typing import IO
 
-from cellbed.support import inputs
 from cellbed.support.near_names import did_you_mean
 from cellbed.testbed.links.live import LiveError
 from cellbed.testbed.machine.state import Record
+from cellbed_node import inputs
 
 _SUFFIXES = (".log", ".out", ".err")
 _PAUSE_S = 0.1

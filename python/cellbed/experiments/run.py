@@ -23,7 +23,6 @@ from cellbed.runformat.flows import FILE as FLOWS
 from cellbed.scenario import Scenario
 from cellbed.scenario.templates import CERTIFICATE
 from cellbed.support.errors import CellbedError, OperatingSystemError
-from cellbed.support.temporary import remove_tree
 from cellbed.support.user_folders import cache_folder
 from cellbed.testbed.clean import clean, close, kill_marked
 from cellbed.testbed.links.emulator import Emulator, EmulatorError
@@ -61,6 +60,7 @@ from cellbed.testbed.testbed import Testbed, together_beyond_machine
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.program.kind import commands as server_commands
 from cellbed.workloads.registry import workload
+from cellbed_node.temporary import remove_tree
 
 if TYPE_CHECKING:
     from cellbed.measure.meter import Meter

@@ -1,12 +1,34 @@
-"""Files of users: checks, errors, units, and output that appears whole."""
+"""Files of users: tables, checks, schemas and errors, files that they name, and output that appears whole."""
 
+from cellbed.archive import find_file as find_file
+from cellbed.archive import obstacle as obstacle
+from cellbed.archive.soundness import sha256 as sha256
+from cellbed.archive.unfinished import unfinished_beside as unfinished_beside
 from cellbed.runformat.folder import write_json as write_json
+from cellbed.scenario.fields import Chance as Chance
+from cellbed.scenario.fields import quantity as quantity
+from cellbed.scenario.json_schema import schema_of as schema_of
+from cellbed.scenario.problems import Problem as Problem
+from cellbed.scenario.problems import ScenarioError as ScenarioError
+from cellbed.scenario.reader import TablesError as TablesError
+from cellbed.scenario.reader import read as read
+from cellbed.scenario.reader import report as report
+from cellbed.scenario.reader import tables as tables
+from cellbed.scenario.reader import validated as validated
 from cellbed.scenario.reader import with_values as with_values
+from cellbed.scenario.table import PlainOr as PlainOr
+from cellbed.scenario.table import Table as Table
+from cellbed.scenario.table import written as written
 from cellbed.support import flow_files as flow_files
-from cellbed.support import inputs as inputs
+from cellbed.support.errors import CellbedError as CellbedError
+from cellbed.support.extensions import FileKind as FileKind
 from cellbed.support.near_names import did_you_mean as did_you_mean
-from cellbed.support.temporary import remove_tree as remove_tree
-from cellbed.support.temporary import temporary_folder as temporary_folder
+from cellbed.support.parquet_stream import write_rows as write_rows
+from cellbed.support.units import BIT_RATE as BIT_RATE
 from cellbed.support.units import DURATION as DURATION
 from cellbed.support.units import SIZE as SIZE
+from cellbed.support.units import UnitError as UnitError
 from cellbed.support.whole_files import write_whole as write_whole
+from cellbed_node import inputs as inputs
+from cellbed_node.temporary import remove_tree as remove_tree
+from cellbed_node.temporary import temporary_folder as temporary_folder

@@ -2,8 +2,12 @@
 
 from cellbed.measure.repetitions import Interval as Interval
 from cellbed.measure.repetitions import mean_interval as mean_interval
+from cellbed.measure.run_folder import replace as replace
 from cellbed.report import formats as formats
 from cellbed.report import html as html
 from cellbed.report import plot as plot
+from cellbed.report.figures import COLOURS as COLOURS
+from cellbed.report.terminal import new_console as new_console
 from cellbed.runformat.spans import PLACES as PLACES
 from cellbed.support.console import Console as Console
+from cellbed.support.readable import duration_unit as duration_unit

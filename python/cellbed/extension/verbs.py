@@ -1,5 +1,6 @@
-"""Verbs: progress and processors."""
+"""Verbs: common options, progress and processors."""
 
+from cellbed.cli.report import Open as Open
 from cellbed.cli.sweep import Terminal as Terminal
 from cellbed.support.status_line import StatusLine as StatusLine
 from cellbed.support.worker_pool import WorkerPool as WorkerPool

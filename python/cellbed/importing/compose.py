@@ -9,17 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cellbed.importing.documents import (
-    Items,
-    Map,
-    Place,
-    Reset,
-    as_text,
-    check_size,
-    documents,
-    read_text,
-    size_of,
-)
+from cellbed.importing.documents import Items, Map, Place, Reset, as_text, check_size, documents, read_text, size_of
 from cellbed.importing.services import (
     MOST_SERVICES,
     Imported,

@@ -14,8 +14,8 @@ from typing import Any
 
 import yaml
 
-from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
+from cellbed_node import inputs
 
 _LARGEST = 1 << 20
 """Bytes of a file."""

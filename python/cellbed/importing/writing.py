@@ -23,7 +23,7 @@ from cellbed.support.errors import CellbedError, printable
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.units import SIZE
 from cellbed.support.whole_files import write_whole
-from cellbed.testbed.machine.process import find
+from cellbed_node.processes import find
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from cellbed.laws.law import FOLDER, Law, LawError, kernel_object, kernel_version
-from cellbed.support import inputs
+from cellbed_node import inputs
 
 _LIBRARY = "libbpf.so.1"
 _PLACEHOLDER = b"@cellbed-law@".ljust(16, b"\0")

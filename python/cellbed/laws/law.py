@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,12 +16,12 @@ from pathlib import Path
 from typing import Literal
 
 from cellbed import _core
-from cellbed.support import inputs
 from cellbed.support.bounded import run_bounded
 from cellbed.support.errors import CellbedError
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.user_folders import cache_folder
 from cellbed.support.whole_files import write_whole
+from cellbed_node import inputs
 
 CONGESTION_SETTING = "net.ipv4.tcp_congestion_control"
 """The kernel's setting of a network namespace."""
@@ -34,8 +33,6 @@ _NAME = re.compile("[a-z][a-z0-9-]{0,31}")
 _MOST_BYTES = 1 << 20
 _PATIENCE_S = 60
 _COMPILER_MEMORY = 2 << 30
-_SYMBOLS, _VARIABLE = 2, 1
-"""Of ELF: SHT_SYMTAB, STT_OBJECT."""
 _NO_WINDOW = 3
 """Status of the trial of a law that set a window of 0."""
 _TRIAL = f"""\
@@ -185,24 +182,12 @@ def _without_folders(text: str, blamed: Path) -> str:
 
 
 def _variables(path: Path) -> Iterator[str]:
-    """Yield the names of the variables in the data sections of an object (64-bit ELF of this machine or BPF)."""
-    content = inputs.content(path)
-    (table,) = struct.unpack_from("<Q", content, 40)
-    size, count, names = struct.unpack_from("<HHH", content, 58)
-    sections = [struct.unpack_from("<IIQQQQIIQQ", content, table + size * n) for n in range(count)]
-
-    def text(section: int, offset: int) -> str:
-        begin = sections[section][4] + offset
-        return content[begin : content.index(0, begin)].decode(errors="replace")
-
-    for _, kind, _, _, offset, length, strings, *_ in sections:
-        if kind != _SYMBOLS:
-            continue
-        for name, info, _, section, _, _ in struct.iter_unpack("<IBBHQQ", content[offset : offset + length]):
-            place = text(names, sections[section][0]) if 0 < section < count else ""
-            if info & 15 == _VARIABLE and re.fullmatch(r"\.t?(data|bss)(\..*)?", place) and "rel.ro" not in place:
-                # Compilers name static variables of functions 'name.0' and 'function.name'.
-                yield next(part for part in reversed(text(strings, name).split(".")) if not part.isdigit())
+    """Yield the names of the variables in the data sections of an object of this machine or BPF."""
+    for line in _run([_compiler("nm"), "--format=sysv", str(path)], path).decode(errors="replace").splitlines():
+        name, *fields = [field.strip() for field in line.split("|")]
+        if "OBJECT" in fields and re.fullmatch(r"\.t?(data|bss)(\.(?!rel\.ro).*)?", fields[-1]):
+            # Compilers name static variables of functions 'name.0' and 'function.name'.
+            yield next(part for part in reversed(name.split(".")) if not part.isdigit())
 
 
 def name_of(control: Law | str) -> str:

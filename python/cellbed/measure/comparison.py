@@ -32,7 +32,7 @@ from cellbed.measure.summary import QUANTILES, ApplicationSummary, Summary, late
 from cellbed.runformat.changes import manual_warning
 from cellbed.runformat.description import Description
 from cellbed.runformat.spans import Span
-from cellbed.support import inputs
+from cellbed_node import inputs
 
 AUTOCORRELATED = (
     "one run is one draw of everything that is random, and its requests are autocorrelated: these intervals cover "

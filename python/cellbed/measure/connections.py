@@ -20,18 +20,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cellbed.measure.packets import (
-    RECORD,
-    TCP,
-    UDP,
-    Crossings,
-    Integers,
-    Places,
-    crossings,
-    home,
-    packet_parts,
-    places,
-)
+from cellbed.measure.packets import RECORD, TCP, UDP, Crossings, Integers, Places, crossings, home, packet_parts, places
 from cellbed.measure.run_folder import applications_of, clocks
 from cellbed.measure.services import divide_connections
 from cellbed.measure.streams import LEAST_FULL, NEVER, OPTIONS, cut, next_open

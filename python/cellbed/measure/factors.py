@@ -79,7 +79,7 @@ def refusal(rows: pl.DataFrame, measure: str) -> str | None:
     requests; else None."""
     import polars as pl
 
-    if not {"refused", "requests"} <= set(rows.columns):  # of simulations
+    if not {"refused", "requests"} <= set(rows.columns):
         return None
     missing = rows.filter(pl.col(measure).is_null(), pl.col("refused").is_not_null()).sort("requests")
     why = reasons(missing["refused"][0], measure) if len(missing) else ""

@@ -17,10 +17,10 @@ import polars as pl
 from cellbed.measure.run_folder import applications_of
 from cellbed.measure.statistics import Samples
 from cellbed.runformat.description import ProgramMeasures
-from cellbed.support import inputs
 from cellbed.support.errors import printable
-from cellbed.support.interruption import time_limit
 from cellbed.support.units import MEASURE_NAME, unit_of_name
+from cellbed_node import inputs
+from cellbed_node.time_limit import time_limit
 
 MOST_MEASURES = 200
 MOST_VALUES = 1_000_000

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cellbed.measure.run_folder import MeasureError
-from cellbed.support import inputs
+from cellbed_node import inputs
 
 MAGIC = b"cellbed packets1"
 TCP, UDP = 6, 17

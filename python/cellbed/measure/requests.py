@@ -48,7 +48,7 @@ _REQUEST = {
         {"cwnd": pl.Int64, "rtt_us": pl.Int64, "retransmits": pl.Int64, "receive_window_limited_us": pl.Int64}
     ),
 }
-"""The client's record of a request of any kind; see :class:`cellbed.workloads.ledger.Request`."""
+"""The client's record of a request of any kind; see :class:`cellbed_node.ledger.Request`."""
 _MESSAGE = {
     "request": pl.Int64,
     "endpoint": pl.String,

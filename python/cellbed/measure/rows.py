@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cellbed.datacentre.simulation import ALL
 from cellbed.measure.factors import RESULT_COLUMNS
 from cellbed.runformat.description import Description
 from cellbed.runformat.spans import PLACES
 from cellbed.scenario.expectations import MEASURES
-from cellbed.support import inputs
 from cellbed.support.limits import OWN
+from cellbed_node import inputs
 
 if TYPE_CHECKING:
     import polars as pl
@@ -43,12 +42,6 @@ TRIAL_COLUMNS = {
 APPLICATION_COLUMNS = {"app": "String", "refused": "String", "units": "String", "kind": "String"}
 """Columns of an application; those of measures follow its kind."""
 _QUANTILES = {"p01": 0.01, "p50": 0.5, "p90": 0.9, "p99": 0.99}
-FLOW_MEASURES = (
-    *("finished", "unfinished", "dropped", "marked"),
-    *(f"fct_{name}_s" for name in ("mean", "p50", "p99")),
-    *(f"slowdown_{name}" for name in ("mean", "p50", "p99")),
-)
-"""Columns of measures of a dataset of simulations."""
 PART = "part_"
 _ENDS = {"s": "_s", "Mbit/s": "_mbit_s", "B": "_bytes"}
 """Ends of the names of measures, by their unit."""
@@ -56,10 +49,9 @@ _PROBLEMS = 3
 """Of own measures, that `refused` has."""
 
 
-def is_taken(name: str, *, simulated: bool) -> bool:
+def is_taken(name: str, measures: Sequence[str]) -> bool:
     """Return whether a factor cannot have this name: the dataset, or a table of its results, has such a column.
-    simulated: of a dataset of simulations."""
-    measures = FLOW_MEASURES if simulated else MEASURES
+    measures: of the dataset."""
     return name in {*TRIAL_COLUMNS, *APPLICATION_COLUMNS, *measures, *RESULT_COLUMNS} or name.startswith((PART, OWN))
 
 
@@ -72,9 +64,6 @@ def measured(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
     Parts are those of requests all of whose parts are known. Errors: :class:`MeasureError`.
     """
     import polars as pl
-
-    if not (run / "run.json").is_file():
-        return flows_of(run), []
 
     from cellbed.measure import Summary
     from cellbed.measure.flows import around_outages, recoveries
@@ -162,26 +151,6 @@ def own_columns(own: Sequence[OwnMeasure]) -> dict[str, Any]:
     found = single | of_series
     units = {name: unit for name, (_, unit) in found.items() if unit}
     return {name: value for name, (value, _) in found.items()} | ({"units": json.dumps(units)} if units else {})
-
-
-def flows_of(folder: Path) -> list[dict[str, Any]]:
-    """Return the measures of a simulation with one seed: those of all flows, then of each class of sizes that has
-    flows. Packets dropped and marked, and unfinished flows, are those of the whole simulation."""
-    (run,) = inputs.json_value(folder / "summary.json")["runs"]
-    whole = {name: float(sum(tier[name] for tier in run["ports"])) for name in ("dropped", "marked")}
-    whole["unfinished"] = float(run["unfinished"])
-    return [
-        {
-            "app": row["size"],
-            "kind": "flows",
-            "finished": float(row["count"]),
-            **(whole if row["size"] == ALL else {}),
-            **{f"fct_{name}_s": row[f"fct_s_{name}"] for name in ("mean", "p50", "p99")},
-            **{key: value for key, value in row.items() if key.startswith("slowdown_")},
-        }
-        for row in run["by_size"]
-        if row["count"] or row["size"] == ALL
-    ]
 
 
 def measures(requests: pl.DataFrame, application: Description, measured_s: float) -> dict[str, float | None]:

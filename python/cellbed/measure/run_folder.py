@@ -5,9 +5,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
 from cellbed.support.whole_files import write_whole
+from cellbed_node import inputs
 
 if TYPE_CHECKING:
     import polars as pl

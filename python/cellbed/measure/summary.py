@@ -40,8 +40,8 @@ from cellbed.measure.verdicts import Verdict
 from cellbed.runformat.changes import manual_warning
 from cellbed.runformat.description import REPORTED_MEASURE, Description, Measure
 from cellbed.runformat.events import read_events
-from cellbed.support import inputs
 from cellbed.support.readable import alike
+from cellbed_node import inputs
 
 FORMAT: Final = 4
 QUANTILES = (0.5, 0.9, 0.99)

@@ -18,8 +18,9 @@ import polars as pl
 from cellbed.measure.run_folder import MeasureError, applications_of, clocks, read_records, read_run
 from cellbed.runformat.description import Description
 from cellbed.runformat.spans import HANDSHAKE, Place
-from cellbed.runformat.telemetry import APPLICATION, HEADER, LARGEST_BODY, LARGEST_RECORD, SUFFIX, identifiers
-from cellbed.support import inputs
+from cellbed.support.protobuf import fields
+from cellbed_node import inputs
+from cellbed_node.exports import APPLICATION, HEADER, LARGEST_BODY, LARGEST_RECORD, SUFFIX, identifiers
 
 MOST_STEPS = 1 << 24
 """Steps of reading the spans of a run: some 20 for a span."""
@@ -237,33 +238,25 @@ class _Reader:
         self.room -= 4
         try:
             for _, group in self._fields(body, 1):
-                fields = list(self._fields(group, 1, 2))
-                resource = self._attributes(self._resource, b"".join(each for number, each in fields if number == 1))[1]
+                parts = list(self._fields(group, 1, 2))
+                resource = self._attributes(self._resource, b"".join(each for number, each in parts if number == 1))[1]
                 app, service = (resource.get(key) for key in (APPLICATION, "service.name"))
                 about = (node, str(app) if app else None, _readable(str(service or "")))
-                for scope in (each for number, each in fields if number == 2):
+                for scope in (each for number, each in parts if number == 2):
                     for _, content in self._fields(scope, 2):
                         if (row := self._row(content, limits)) is not None:
                             yield (*about, *row)
-        except (ValueError, IndexError):
+        except ValueError:
             self.lost["an export that is malformed"] += 1
 
     def _fields(self, message: bytes, *numbers: int) -> Iterator[tuple[int, bytes]]:
-        """Yield the fields of these numbers, with their content. Raises ValueError or IndexError."""
-        at = 0
-        while at < len(message) and self.room > 0:
+        """Yield the fields of these numbers, with their content. Raises ValueError."""
+        for number, content in fields(message):
             self.room -= 4
-            key, at = _integer(message, at)
-            if key & 7 == 2:
-                length, at = _integer(message, at)
-                end = at + length
-            else:
-                end = _integer(message, at)[1] if key & 7 == 0 else at + {1: 8, 5: 4}.get(key & 7, len(message))
-            if end > len(message):
-                raise ValueError("cut short")
-            if key & 7 == 2 and key >> 3 in numbers:
-                yield key >> 3, message[at:end]
-            at = end
+            if self.room <= 0:
+                return
+            if number in numbers and isinstance(content, bytes):
+                yield number, content
 
     def _attributes(self, kind: Any, content: bytes) -> tuple[Any, dict[str, str | int]]:
         """Return a message, empty if it is malformed or too large, and its attributes."""
@@ -313,17 +306,6 @@ def _peer(url: str) -> tuple[str | None, int | None]:
         return host, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
     except ValueError:
         return None, None
-
-
-def _integer(message: bytes, at: int) -> tuple[int, int]:
-    """Return an integer of protobuf at a place, and the place behind it."""
-    value = shift = 0
-    while True:
-        byte = message[at]
-        value |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 128 or shift > 63:
-            return value, at
 
 
 def _readable(text: str) -> str:

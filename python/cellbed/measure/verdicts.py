@@ -13,10 +13,10 @@ from pydantic import TypeAdapter
 
 from cellbed.measure.factors import reasons
 from cellbed.measure.run_folder import MeasureError
-from cellbed.support import inputs
 from cellbed.support.limits import Limit
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.units import BIT_RATE, DURATION, FREQUENCY, SIZE
+from cellbed_node import inputs
 
 VERDICTS = "expectations.json"
 """File of the verdicts in the folder of a sweep."""

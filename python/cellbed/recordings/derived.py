@@ -19,8 +19,9 @@ from cellbed.recordings.recording import FILES, Recording, read_recording, write
 from cellbed.recordings.saturation import opportunities
 from cellbed.recordings.series import fixed_delay
 from cellbed.recordings.tool_files import heavy_text, light_text, offsets_text
-from cellbed.support import inputs, user_folders
+from cellbed.support import user_folders
 from cellbed.support.ways import Way
+from cellbed_node import inputs
 
 Method = Literal["cellreplay", "saturation", "conditional"]
 """How a recording is replayed.

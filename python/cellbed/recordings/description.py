@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
+from cellbed.support.extensions import FileKind
 from cellbed.support.ways import WAYS
 
 FORMAT: Final = "cellbed-recording"
@@ -283,3 +284,6 @@ class Description(Part):
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of `recording.json`."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Description.model_json_schema()}
+
+
+RECORDING = FileKind("recording", json_schema)

@@ -27,8 +27,8 @@ from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.packets import COLUMNS
 from cellbed.recordings.recording import Recording
 from cellbed.recordings.tool_files import NAMES
-from cellbed.support import inputs
 from cellbed.support.ways import WAYS, Way
+from cellbed_node import inputs
 
 _MS = 1_000_000
 _PACKET_BYTES = 1400

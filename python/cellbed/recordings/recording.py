@@ -15,8 +15,8 @@ from cellbed.archive.unfinished import unfinished_beside
 from cellbed.recordings.description import FORMAT, VERSION, Description, Workload
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.packets import check_packets, count, empty
-from cellbed.support import inputs
 from cellbed.support.ways import Way
+from cellbed_node import inputs
 
 DESCRIPTION = "recording.json"
 JOURNAL = "journal"

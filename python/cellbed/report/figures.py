@@ -15,7 +15,7 @@ from cellbed.report import pages, playback, plot
 from cellbed.report.formats import duration, mark, share
 from cellbed.report.plot import Drawing
 from cellbed.runformat.spans import PLACES, Place, Span
-from cellbed.support import inputs
+from cellbed_node import inputs
 
 if TYPE_CHECKING:
     import polars as pl

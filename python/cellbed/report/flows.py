@@ -14,7 +14,7 @@ from cellbed.measure.run_folder import read_run
 from cellbed.report import plot
 from cellbed.report.figures import COLOURS, DASHES
 from cellbed.report.plot import Drawing
-from cellbed.support import inputs
+from cellbed_node import inputs
 
 if TYPE_CHECKING:
     import polars as pl
@@ -136,8 +136,6 @@ def of_sweep(study: Study, folder: Path) -> dict[str, dict[str, Drawing]]:
     used = study.trials.filter(pl.col("status").is_in(study.statuses)).drop_nulls("folder")
     for trial in used.unique("folder", maintain_order=True).iter_rows(named=True):
         run = folder / trial["folder"]
-        if not (run / "run.json").is_file():
-            continue  # a simulation, whose table of flows is another
         flows = transfers(_table(run, "flows"))
         if not len(flows):
             continue

@@ -13,7 +13,7 @@ from cellbed.report import connections, formats, origin, plot, ranking, waterfal
 from cellbed.report.chart_library import chart_library, embedded, style
 from cellbed.runformat.events import read_events
 from cellbed.runformat.spans import PLACES
-from cellbed.support import inputs
+from cellbed_node import inputs
 
 if TYPE_CHECKING:
     import jinja2

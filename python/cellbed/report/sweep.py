@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
-from cellbed.measure import collect
 from cellbed.measure.factors import Study, refusal
 from cellbed.measure.run_folder import MeasureError, replace
 from cellbed.measure.statistics import CONFIDENCE, PRACTICAL
-from cellbed.report import factor_figures, figures, flows, formats, html, plot, simulation
+from cellbed.report import factor_figures, figures, formats, html, plot
 from cellbed.report.chart_library import AssetError
 from cellbed.report.figures import Ending
 from cellbed.report.plot import Drawing
@@ -33,8 +32,6 @@ _THROUGHPUTS = ("throughput_up_mbit_s", "throughput_down_mbit_s")
 CONNECTION_MEASURES = (*_THROUGHPUTS, "round_trip_p50_s", "fairness")
 """The same for applications without known requests, after the measures that their programs wrote."""
 _MOST_OWN = 6
-FLOW_MEASURES = ("fct_p50_s", "slowdown_mean", "slowdown_p99")
-"""The same for simulations."""
 _SHOWN = 30
 """Rows of a table that are shown before the fold, and on the terminal."""
 
@@ -53,6 +50,13 @@ def usual_measures(study: Study) -> tuple[str, ...]:
     return tuple(name for name in mean if name not in idle | empty)
 
 
+class Trials(Protocol):
+    """The kind of a sweep's trials (:class:`cellbed.experiments.sweep.kinds.TrialKind`)."""
+
+    def write_page(self, folder: Path) -> None: ...
+    def drawings(self, study: Study, folder: Path) -> Mapping[str, Mapping[str, Drawing]]: ...
+
+
 @dataclass(frozen=True)
 class SweepReport:
     """The contents of a report.
@@ -68,6 +72,7 @@ class SweepReport:
     folder: Path
     study: Study
     planned: tuple[int, int]
+    kind: Trials
     measures: Sequence[str] = MEASURES
     predicted: bool = False
     expectations: Sequence[Verdict] = ()
@@ -148,13 +153,13 @@ class SweepReport:
         ]
 
     @cached_property
-    def _of_flows(self) -> dict[str, dict[str, Drawing]]:
-        return flows.of_sweep(self.study, self.folder)
+    def _drawings(self) -> Mapping[str, Mapping[str, Drawing]]:
+        return self.kind.drawings(self.study, self.folder)
 
     def write_figures(self, folder: Path, ending: Ending) -> list[Path]:
         """Write each figure; returns their files."""
         drawings = {each.name: partial(each.draw, self.study.trials) for each in self.figures()}
-        for app, found in self._of_flows.items():
+        for app, found in self._drawings.items():
             drawings |= {f"{app}-{name}": partial(figures.together, [drawing]) for name, drawing in found.items()}
         return figures.save(drawings, folder, ending)
 
@@ -172,7 +177,7 @@ class SweepReport:
             figures=drawn,
             flows={
                 app: {name: plot.element(name, partial(figures.together, [each])) for name, each in found.items()}
-                for app, found in self._of_flows.items()
+                for app, found in self._drawings.items()
             },
             links=self._links(page),
             shown=_SHOWN,
@@ -205,42 +210,28 @@ class SweepReport:
         found: dict[int, list[dict[str, Any]]] = {}
         for row in self._runs.iter_rows(named=True):
             run = self.folder / row["folder"] if row["folder"] else None
-            report = None if run is None else _page(run) if self.predicted else _run_report(run)
+            report = None if run is None else self._page(run)
             href = None if report is None else quote(os.path.relpath(report.resolve(), page.resolve().parent))
             found.setdefault(row["point"], []).append(
                 {"repetition": row["repetition"], "status": row["status"], "href": href}
             )
         return found
 
+    def _page(self, trial: Path) -> Path | None:
+        """Return the page of a trial, made where it is missing; None where the trial has too little for one."""
+        page = trial / "report.html"
+        if not page.is_file() and not self.predicted:
+            try:
+                self.kind.write_page(trial)
+            except AssetError:
+                raise
+            except CellbedError:
+                return None
+        return page if page.is_file() else None
+
 
 def _applications(study: Study) -> list[tuple[str, str]]:
     return list(study.trials.select("app", "kind").unique(maintain_order=True).iter_rows())
-
-
-def _page(run: Path) -> Path | None:
-    """Return the page of a run, if there is one."""
-    page = run / "report.html"
-    return page if page.is_file() else None
-
-
-def _run_report(run: Path) -> Path | None:
-    """Return the page of a run, made where it is missing; None where the run has too little for one."""
-    page = run / "report.html"
-    if not page.is_file():
-        try:
-            if not (run / "run.json").is_file():
-                if not (run / "flows.parquet").is_file():
-                    return None
-                simulation.write(run)
-                return page
-            if not (run / "summary.json").is_file():
-                collect(run)
-            html.write(run)
-        except AssetError:
-            raise
-        except CellbedError:
-            return None
-    return page
 
 
 def _save(content: bytes, path: Path) -> None:

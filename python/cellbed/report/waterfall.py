@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cellbed.measure.run_folder import MeasureError
 from cellbed.report import plot
-from cellbed.support import inputs
+from cellbed_node import inputs
 
 if TYPE_CHECKING:
     import polars as pl

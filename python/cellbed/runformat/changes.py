@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cellbed.runformat.stages import difference
-from cellbed.support import inputs
+from cellbed_node import inputs
 
 CHANGES = "changes.jsonl"
 """In the raw folder of a run: the emulator's record of every change by command."""

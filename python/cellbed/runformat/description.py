@@ -6,9 +6,9 @@ from typing import Literal
 
 from cellbed.runformat.spans import Span
 from cellbed.support.limits import Limit
+from cellbed_node.ledger import Status
 
 ColumnType = Literal["integer", "text"]
-Status = Literal["ok", "late", "failed", "timed-out", "lost", "skipped"]
 ANSWERED: tuple[Status, ...] = ("ok", "late")
 """Outcomes with a good reply; only these requests have a latency."""
 REPORTED_COLUMNS: dict[str, ColumnType] = {"step": "text", "begin_ns": "integer", "trace": "text", "span": "text"}
@@ -67,7 +67,7 @@ class Description:
     services: names of the spans that its services have reported (:mod:`cellbed.testbed.programs.reports`). own:
     measures that its programs write. reported: its programs report its requests, whose connections are found in the
     packet log; else cellbed sends them. traced: they have identifiers of OpenTelemetry
-    (:func:`cellbed.runformat.telemetry.identifiers`). own_connections: each request has a connection or flow of its
+    (:func:`cellbed_node.exports.identifiers`). own_connections: each request has a connection or flow of its
     own, whose packets are its. consists_of: name of the application whose requests are those of which its own
     consist, such as the objects of a page: the parts of its requests are those on the critical path. bearable: limits
     of the measures that its programs write, each with a name in words; beyond one the machine disturbed the run.

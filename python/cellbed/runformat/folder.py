@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cellbed.support.errors import CellbedError
-from cellbed.support.temporary import remove_tree
+from cellbed_node.temporary import remove_tree
 
 RESERVE = Path("raw", "reserve")
 """A file in the folder of an unfinished run. It is removed before ``run.json`` is written for the last time, so that a

@@ -11,17 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field
 
 from cellbed.scenario.fields import quantity
-from cellbed.scenario.loads import (
-    ARRIVALS_FORM,
-    WITH_RATE,
-    Aimd,
-    Arrivals,
-    Closed,
-    Halve,
-    Rate,
-    RatePolicy,
-    Recorded,
-)
+from cellbed.scenario.loads import ARRIVALS_FORM, WITH_RATE, Aimd, Arrivals, Closed, Halve, Rate, RatePolicy, Recorded
 from cellbed.scenario.nodes import Name, NodeGroup
 from cellbed.scenario.roles import OF_TCP, AnyRole, Role
 from cellbed.scenario.table import Table, written

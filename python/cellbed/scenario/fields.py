@@ -11,14 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
-    ValidationInfo,
-    WithJsonSchema,
-)
+from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo, WithJsonSchema
 from pydantic_core import PydanticCustomError, core_schema
 
 from cellbed.archive import ARCHIVE, TraceError, TraceSource, find_file, find_folder, obstacle, open_archive, resolve
@@ -156,7 +149,7 @@ Capacity = TraceSource | ConstantRate | Unlimited
 
 
 # A number alone, or with what can only be meant as a unit of bit rate; "5g" may be a mistyped trace.
-_LIKE_A_RATE = re.compile(r"\s*[+-]?[0-9]+(\.[0-9]+)?\s*([km]|[kmg]?b(its?|ps)?(/s|/sec)?)?\s*", re.IGNORECASE)
+_LIKE_A_RATE = re.compile(r"\s*[+-]?[0-9]+([.,][0-9]+)?\s*([km]|[kmg]?b(its?|ps)?(/s|/sec)?)?\s*", re.IGNORECASE)
 
 
 def _read_capacity(text: str, folder: Path) -> Capacity:

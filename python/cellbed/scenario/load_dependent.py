@@ -12,8 +12,8 @@ from cellbed.archive import TraceError, TraceSource, resolve
 from cellbed.archive.light_rows import Offsets, RecordedFile, Rows, latency_offsets, light_rows
 from cellbed.scenario.fields import TextField, quantity
 from cellbed.scenario.table import Table, written
-from cellbed.support import inputs
 from cellbed.support.units import DURATION, SIZE
+from cellbed_node import inputs
 
 _IDLE = Annotated[int, quantity(DURATION, "0 s", "1 h")]
 

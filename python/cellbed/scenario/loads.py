@@ -1,6 +1,6 @@
 """When the requests of a load are sent (arrivals), and what an endpoint does while replies take long (policies).
 
-`Table.stage` gives what the load generator reads: tables of `cellbed.workloads.arrivals` and of `policies` there.
+`Table.stage` gives what the load generator reads: tables of `cellbed_node.arrivals` and of `policies` there.
 """
 
 from decimal import Decimal

@@ -7,19 +7,22 @@ import stat
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from cellbed.archive import TraceError, TraceSource
+from cellbed.scenario.json_schema import json_schema
 from cellbed.scenario.load_dependent import Replay
 from cellbed.scenario.model import Scenario
 from cellbed.scenario.nodes import inherits
 from cellbed.scenario.problems import MOST, Problem, ScenarioError, problems
 from cellbed.scenario.table import Path as KeyPath
 from cellbed.scenario.table import Table
-from cellbed.support import inputs
+from cellbed.support import extensions
+from cellbed.support.extensions import FileKind
 from cellbed.support.units import DURATION
+from cellbed_node import inputs
 
 T = TypeVar("T", bound=Table)
 
@@ -29,19 +32,8 @@ _DEEPEST = 16
 """Levels of tables and lists in a scenario; the schema has fewer. Each level of a key costs time and memory again."""
 
 
-class _Kind(NamedTuple):
-    """A kind of file: keys of its top level that no other kind has, an example, and the command for it."""
-
-    keys: tuple[str, ...]
-    example: str
-    command: str
-
-
-_KINDS = {
-    "scenario": _Kind(("nodes", "links", "cells", "workload", "apps", "faults"), "[links.mobile]", "cellbed run"),
-    "sweep": _Kind(("factors", "scenario", "repetitions", "design"), "[factors.NAME]", "cellbed sweep"),
-    "simulation": _Kind(("topology", "traffic", "radio"), "[topology]", "cellbed simulate"),
-}
+_KEYS = ("nodes", "links", "cells", "workload", "apps", "faults")
+SCENARIO = FileKind("scenario", json_schema, _KEYS, "[links.mobile]", "cellbed run")
 
 
 def load(path: Path | str) -> Scenario:
@@ -57,19 +49,16 @@ def load_text(text: str, path: Path) -> Scenario:
     return parse(text, source=str(path), folder=path.parent)
 
 
-def read(path: Path | str, kind: str = "scenario") -> str:
-    """Return the text of a scenario file, or of a pipe, which can be read only once. Raises ScenarioError.
-
-    kind: of the file, a key of `_KINDS`.
-    """
+def read(path: Path | str, kind: FileKind = SCENARIO) -> str:
+    """Return the text of a file of a kind, or of a pipe, which can be read only once. Raises ScenarioError."""
     path = Path(path)
     try:
-        return _content(path, kind).decode("utf-8-sig")
+        return _content(path, kind.name).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise ScenarioError(f"{path}:{line}: not UTF-8 text: save the file as UTF-8") from error
     except FileNotFoundError as error:
-        raise ScenarioError(f"{path}: no such file: give the path of a {kind} file{_neighbour(path)}") from error
+        raise ScenarioError(f"{path}: no such file: give the path of a {kind.name} file{_neighbour(path)}") from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ScenarioError(f"{path}: cannot read this file: {reason}") from error
@@ -101,27 +90,27 @@ def refuse(text: str, source: str, found: list[Problem]) -> None:
         raise ScenarioError(report(source, text, TablesError(found)))
 
 
-def tables(text: str, source: str, kind: str = "scenario") -> dict[str, Any]:
+def tables(text: str, source: str, kind: FileKind = SCENARIO) -> dict[str, Any]:
     """Return the tables of a file's ``text``, not yet checked. Raises ScenarioError."""
     from cellbed._core import toml_longest_key
 
     parts, line = toml_longest_key(text)
     if parts > _DEEPEST:
-        raise ScenarioError(f"{source}:{line}: key of more than {_DEEPEST} parts: no key of a {kind} has so many")
+        raise ScenarioError(f"{source}:{line}: key of more than {_DEEPEST} parts: no key of a {kind.name} has so many")
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ScenarioError(_malformed(source, text, error, kind)) from error
     except (ValueError, RecursionError) as error:  # a number of thousands of digits; thousands of open brackets
-        raise ScenarioError(f"{source}:1: value too long or too deeply nested for a {kind}: remove it") from error
+        raise ScenarioError(f"{source}:1: value too long or too deeply nested for a {kind.name}: remove it") from error
     if _is_deeper(data, _DEEPEST):
-        raise ScenarioError(f"{source}:1: tables or lists nested more than {_DEEPEST} deep: not a {kind}")
-    if not data.keys() & set(_KINDS[kind].keys):
-        for other, (keys, _, command) in _KINDS.items():
-            if found := data.keys() & set(keys):
+        raise ScenarioError(f"{source}:1: tables or lists nested more than {_DEEPEST} deep: not a {kind.name}")
+    if not data.keys() & set(kind.keys):
+        for other in (entry.load() for entry in extensions.entries("files").values()):
+            if found := data.keys() & set(other.keys):
                 line = place(text, [(key,) for key in data if key in found])[0]
-                hint = f"run `{command} {source}`, or give a {kind} file"
-                raise ScenarioError(f"{source}:{line}: a {other}, not a {kind}: {hint}")
+                hint = f"run `{other.command} {source}`, or give a {kind.name} file"
+                raise ScenarioError(f"{source}:{line}: a {other.name}, not a {kind.name}: {hint}")
     return data
 
 
@@ -275,15 +264,16 @@ def _line(path: Sequence[str | int], positions: Mapping[str, tuple[int, int]]) -
     return positions[keys[known]][0] if known else None
 
 
-def _malformed(source: str, text: str, error: tomllib.TOMLDecodeError, kind: str) -> str:
+def _malformed(source: str, text: str, error: tomllib.TOMLDecodeError, kind: FileKind) -> str:
     """tomllib's message with its position in front, and the remedy for the commonest mistakes."""
     message = str(error)
     place = re.search(r" \(at line (\d+), column (\d+)\)$", message)
     line = int(place[1]) if place else text.count("\n") + 1
-    keys, example, _ = _KINDS[kind]
-    if re.search(rf"^[ \t]*(\[+[ \t]*({'|'.join(keys)})\b|({'|'.join(keys)})[ \t]*=)", text, re.M) is None:
+    keys = "|".join(kind.keys)
+    if re.search(rf"^[ \t]*(\[+[ \t]*({keys})\b|({keys})[ \t]*=)", text, re.M) is None:
         # Any file may be given as a scenario, and its contents must not be shown in the error.
-        return f"{source}:{line}: not TOML, and not a {kind}: no table such as {example}: give a {kind} file"
+        name = kind.name
+        return f"{source}:{line}: not TOML, and not a {name}: no table such as {kind.example}: give a {name} file"
     reason = message[: place.start()] if place else message.removesuffix(" (at end of document)")
     written = (text.split("\n")[line - 1 : line] or [""])[0].strip()
     if len(written) > 80 or not written.isprintable():

@@ -15,8 +15,8 @@ from pydantic_core import PydanticCustomError, core_schema
 from cellbed.archive import find_file, obstacle
 from cellbed.scenario.fields import TextField, refusal
 from cellbed.scenario.table import Table
-from cellbed.support import inputs
 from cellbed.support.units import DURATION, UnitError
+from cellbed_node import inputs
 
 Points = tuple[tuple[int, Any], ...]
 """Pairs of a time in ns and a value, in order of time."""

@@ -1,22 +1,21 @@
 """Names in braces in the texts of a scenario, filled in for each node: ``http://{server.address}:8080``."""
 
-import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from cellbed.support.near_names import did_you_mean
+from cellbed_node.templates import PART
 
 CERTIFICATE = ("server.certificate", "server.key")
 """Files with the certificate of an application's servers, and its key."""
 NAMES = ("server.address", "client.address", *CERTIFICATE, "node.name", "node.address", "seed", "duration_s")
 """What a text can contain beside ``APP.address``, the address of the server of an application."""
-_PART = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
 def problem(text: str, applications: Collection[str]) -> str | None:
     """Return the problem of the names in a text, with its remedy. applications: names of those that have a
     server."""
     names = [*NAMES, *(f"{name}.address" for name in applications)]
-    for part in _PART.finditer(text):
+    for part in PART.finditer(text):
         if part[0] in ("{", "}"):
             return f"single '{part[0]}' in '{text}': write '{part[0] * 2}' for a brace"
         if part[1] is not None and part[1] not in names:
@@ -27,9 +26,4 @@ def problem(text: str, applications: Collection[str]) -> str | None:
 
 def without(text: str, names: Collection[str]) -> str:
     """Return the text without some names, which are filled in later."""
-    return _PART.sub(lambda part: "" if part[1] in names else part[0], text)
-
-
-def fill(text: str, values: Mapping[str, str]) -> str:
-    """Return the text with each name replaced by its value; doubled braces become single ones."""
-    return _PART.sub(lambda part: values[part[1]] if part[1] is not None else part[0][0], text)
+    return PART.sub(lambda part: "" if part[1] in names else part[0], text)

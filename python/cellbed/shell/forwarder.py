@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import os
 import resource
 import socket
 import struct
@@ -22,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cellbed.shell import agent
-from cellbed.testbed.machine.process import Place
+from cellbed.testbed.machine.process import Place, sockets_at
 
 CONNECT_S = 30.0
 IDLE_S = 120.0
@@ -217,27 +216,6 @@ def open_ports(ports: Sequence[dict[str, Any]]) -> Iterator[socket.socket]:
         yield one
 
 
-def open_ports_at(place: Place, ports: Sequence[dict[str, Any]]) -> Iterator[socket.socket]:
-    """Open the same ports at another place; the process must have one thread. Errors: ``OSError``."""
-    here, there = socket.socketpair()
-    with here, there:
-        child = os.fork()
-        if child == 0:
-            try:
-                place.enter()
-                opened = list(open_ports(ports))
-                socket.send_fds(there, [b"opened"], [one.fileno() for one in opened])
-            except OSError as error:
-                there.send(str(error).encode())
-            finally:
-                os._exit(0)
-        message, descriptors, _, _ = socket.recv_fds(here, 4096, len(ports))
-        os.waitpid(child, 0)
-    if not descriptors:
-        raise OSError(message.decode(errors="replace"))
-    yield from (socket.socket(fileno=descriptor) for descriptor in descriptors)
-
-
 def main() -> None:
     """Read the task, open the ports, go to where connections begin, serve."""
     task = agent.read_task()
@@ -246,7 +224,8 @@ def main() -> None:
     listen, connect = (Place(**task[key]) if task[key] else None for key in ("listen", "connect"))
     opened: list[socket.socket] = []
     try:
-        opened.extend(open_ports_at(listen, task["ports"]) if listen else open_ports(task["ports"]))
+        ports = open_ports(task["ports"])
+        opened.extend(sockets_at(listen, lambda: list(ports)) if listen else ports)
     except OSError as error:
         agent.report(_NAMES.get(error.errno or 0, "refused"), error.strerror or str(error), port=len(opened))
         return

@@ -14,9 +14,10 @@ import time
 
 from cellbed.support.bounded import run_bounded
 from cellbed.support.errors import CellbedError
-from cellbed.support.prctl import die_with_parent
-from cellbed.support.temporary import temporary_folder
-from cellbed.testbed.machine.process import Place, find
+from cellbed.testbed.machine.process import Place
+from cellbed_node.prctl import die_with_parent
+from cellbed_node.processes import find
+from cellbed_node.temporary import temporary_folder
 
 DEVICE = "host0"
 NETWORK = "100.127.128.0/24"

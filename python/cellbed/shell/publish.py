@@ -17,7 +17,8 @@ from typing import Literal
 from cellbed.shell import agent
 from cellbed.shell.addresses import Pair
 from cellbed.support.errors import CellbedError
-from cellbed.testbed.machine.process import Place, ProgramError, find, run
+from cellbed.testbed.machine.process import Place, ProgramError, run
+from cellbed_node.processes import find
 
 
 class PublishError(CellbedError):

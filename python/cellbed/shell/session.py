@@ -25,7 +25,6 @@ from cellbed.shell.meter import VARIABLE as METER_VARIABLE
 from cellbed.shell.meter import MeterError, ShellMeter, shared_terminal, start_meter
 from cellbed.shell.publish import Published, start_forwarder, translate
 from cellbed.support.errors import CellbedError
-from cellbed.support.temporary import temporary_folder
 from cellbed.support.whole_files import write_whole
 from cellbed.testbed.links.emulator import Emulator
 from cellbed.testbed.links.live import control_path
@@ -33,6 +32,7 @@ from cellbed.testbed.machine.privilege import user_name
 from cellbed.testbed.machine.process import Place, end
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record
 from cellbed.testbed.testbed import Testbed
+from cellbed_node.temporary import temporary_folder
 
 DEPTH_VARIABLE = "CELLBED_SHELL"
 """In the command's environment: 1 in a shell, 2 in a shell inside a shell, and so on."""

@@ -8,7 +8,7 @@ from typing import Literal
 
 from cellbed.shell import helper
 from cellbed.testbed.machine.privilege import is_granted, may_configure_network
-from cellbed.testbed.machine.process import find
+from cellbed_node.processes import find
 
 GRANT = "sudo cellbed grant USER --network"
 

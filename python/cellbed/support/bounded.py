@@ -11,9 +11,9 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cellbed.support.prctl import die_with_parent
 from cellbed.support.processes import environments
-from cellbed.support.temporary import temporary_folder
+from cellbed_node.prctl import die_with_parent
+from cellbed_node.temporary import temporary_folder
 
 _MEMORY = 4 << 30
 _WRITTEN = 64 << 20

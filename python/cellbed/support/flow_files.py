@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
 from cellbed.support.units import UnitError
+from cellbed_node import inputs
 
 PACKET = 1460
 """Bytes of data in a full packet, and the unit of flow-size files: the simulator rounds a size drawn from such a file

@@ -72,6 +72,8 @@ class Quantity:
         """Return the value of ``text`` in base units, an int where `whole`. Raises UnitError."""
         match = _QUANTITY.fullmatch(text.strip())
         if match is None:
+            if _QUANTITY.fullmatch(pointed := text.strip().replace(",", ".")):
+                raise UnitError(f"{_shown(text)} has a decimal comma: write a point, as in '{pointed}'")
             raise UnitError(f"{_shown(text)} is not a {self.name}: write {self.remedy()}")
         sign, number, unit = match.groups()
         unit = unit.replace("\N{GREEK SMALL LETTER MU}", "µ")

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from cellbed.support.temporary import temporary_folder
+from cellbed_node.temporary import temporary_folder
 
 PATIENCE = 10.0
 """Seconds that a program has to open the other end of a pipe."""

@@ -14,14 +14,14 @@ from pathlib import Path
 from cellbed.archive import TraceError, open_archive
 from cellbed.archive.unfinished import sweep_cache
 from cellbed.runformat import folder
-from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
 from cellbed.support.processes import environments
-from cellbed.support.temporary import hold, remove_tree, sweep_temporary
 from cellbed.testbed.machine import cgroups
 from cellbed.testbed.machine.privilege import COMPILED_HELPER, NETWORK_HELPER, is_granted
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record, read_records
 from cellbed.testbed.nodes.container import remove_export
+from cellbed_node import inputs
+from cellbed_node.temporary import hold, remove_tree, sweep_temporary
 
 _STARTING_S = 60
 """A run whose record lies in another folder of state may still be about to lock a group this young."""

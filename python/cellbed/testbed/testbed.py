@@ -18,15 +18,16 @@ from cellbed.laws.kernel import compiled_for_programs
 from cellbed.laws.law import Law, LawError
 from cellbed.support.errors import CellbedError
 from cellbed.support.near_names import did_you_mean
-from cellbed.support.temporary import remove_tree
 from cellbed.support.units import SIZE
 from cellbed.testbed.links.emulator import Emulator
 from cellbed.testbed.machine import cgroups
 from cellbed.testbed.machine.certificates import PROGRAM
 from cellbed.testbed.machine.flows import compile_sampler
-from cellbed.testbed.machine.process import Place, find
+from cellbed.testbed.machine.process import Place
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record
 from cellbed.testbed.nodes.backend import Backend, Limits, Setup
+from cellbed_node.processes import find
+from cellbed_node.temporary import remove_tree
 
 if TYPE_CHECKING:
     from cellbed.scenario import Scenario

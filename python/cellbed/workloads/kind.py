@@ -94,7 +94,7 @@ class Deployment:
 
     def load(self, raw: Path, index: int, seed: int) -> dict[str, Any]:
         """Return the configuration of the load generator of client `index`, as far as it is that of every kind
-        (:class:`cellbed.workloads.generator.Settings`)."""
+        (:class:`cellbed_node.generator.Settings`)."""
         node, arrivals = self.clients[index], self.table.arrivals
         return {
             "endpoint": node.name,

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from cellbed.scenario.applications import KINDS
 from cellbed.support.errors import CellbedError
 from cellbed.workloads.kind import Workload
+from cellbed.workloads.offloading.kind import Kind
 from cellbed.workloads.virtual.model import Model, Sampling
 
 
@@ -19,7 +20,13 @@ def workload(kind: str) -> Workload:
 
 def virtual_model(kind: str) -> Model | None:
     """Return the model of a kind in virtual time, if it has one (:mod:`cellbed.workloads.virtual.model`)."""
-    if kind not in KINDS or find_spec(module := f"{KINDS[kind]}.virtual") is None:
+    if kind not in KINDS:
+        return None
+    if isinstance(offloading := getattr(workload(kind), "KIND", None), Kind):
+        from cellbed.workloads.offloading.virtual import Offloading
+
+        return Offloading(offloading)
+    if find_spec(module := f"{KINDS[kind]}.virtual") is None:
         return None
     found: Model = importlib.import_module(module).VIRTUAL
     return found

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cellbed.workloads import generator, lifecycle, machine
-from cellbed.workloads.generator import Generator
-from cellbed.workloads.ledger import Request
-from cellbed.workloads.udp import CountingDatagrams
+from cellbed_node import generator, lifecycle, machine
+from cellbed_node.generator import Generator
+from cellbed_node.ledger import Request
+from cellbed_node.udp import CountingDatagrams
 
 NUMBER = 8
 

@@ -4,8 +4,8 @@ import socket
 import threading
 from typing import Any
 
-from cellbed.workloads import lifecycle
-from cellbed.workloads.lifecycle import announce
+from cellbed_node import lifecycle
+from cellbed_node.lifecycle import announce
 
 
 def main(config: dict[str, Any]) -> None:

@@ -24,9 +24,9 @@ pub enum Scheduler {
     },
     /// The user with the highest rate in the slot (max-CQI).
     MaxRate {},
-    /// The user whose remaining bytes take the least time at its rate in the slot: minimum remaining flow size, as in
-    /// pDCell (Algorithm 1). Remaining are the bytes in its queue, and those to come if the caller
-    /// [knows](crate::Cell::arrived) them.
+    /// The user whose remaining bytes take the least time at its rate in the slot: minimum remaining flow size
+    /// (Fiandrino et al., ICDCN 2019, Algorithm 1). Remaining are the bytes in its queue, and those to come if the
+    /// caller [knows](crate::Cell::arrived) them.
     ShortestRemaining {},
     /// The users of the lowest number of priority, in turn.
     Priority {},

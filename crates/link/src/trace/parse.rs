@@ -16,9 +16,9 @@ impl Trace {
     /// and a missing last one are accepted, anything else is an error that names the line.
     pub fn parse(reader: impl Read) -> Result<Self, TraceError> {
         let mut builder = Builder::default();
-        each_timestamp(reader, |value| {
-            builder.push(value);
-            Ok::<(), TraceError>(())
+        each_timestamp(reader, |number, read| {
+            read.and_then(|value| builder.push(value))
+                .map_err(|reason| TraceError::at(number, reason))
         })?;
         builder.finish()
     }
@@ -30,55 +30,25 @@ impl Trace {
         for (index, value) in millis.into_iter().enumerate() {
             u32::try_from(value)
                 .map_err(|_| not_a_timestamp(&value.to_string()))
-                .and_then(|value| {
-                    in_order(builder.millis.last().copied(), value)?;
-                    builder.push(value);
-                    Ok(())
-                })
+                .and_then(|value| builder.push(value))
                 .map_err(|reason| TraceError::at(index + 1, reason))?;
         }
         builder.finish()
     }
 }
 
-/// Hands every timestamp of a trace, in ms, to `take` as it is read, and returns the last one: for traces that are not
-/// to be held in memory. The rules are those of [`Trace::parse`]; `take` can end it with an error.
+/// Hands the timestamp of each line, in ms and in any order, or why it has none, to `take` with the number of the line:
+/// for traces that are not to be held in memory. `take` can end it with an error.
 pub fn each_timestamp<E: From<TraceError>>(
     reader: impl Read,
-    mut take: impl FnMut(u32) -> Result<(), E>,
-) -> Result<u32, E> {
-    let mut last = None;
+    mut take: impl FnMut(usize, Result<u32, String>) -> Result<(), E>,
+) -> Result<(), E> {
     each_line(reader, LONGEST_LINE, |number, line| {
-        let at_line = |reason| TraceError::at(number, reason);
-        let Some(value) = timestamp(line).map_err(at_line)? else {
-            return Ok(());
-        };
-        in_order(last, value).map_err(at_line)?;
-        last = Some(value);
-        take(value)
-    })?;
-    Ok(has_length(last)?)
-}
-
-fn in_order(last: Option<u32>, value: u32) -> Result<(), String> {
-    match last {
-        Some(previous) if value < previous => Err(format!(
-            "{value} ms comes after {previous} ms; timestamps never decrease"
-        )),
-        _ => Ok(()),
-    }
-}
-
-fn has_length(last: Option<u32>) -> Result<u32, TraceError> {
-    match last {
-        None => Err(TraceError::whole(
-            "the trace holds no timestamp; a trace needs at least one, in milliseconds, above 0",
-        )),
-        Some(0) => Err(TraceError::whole(
-            "every timestamp of the trace is 0; the last one is the length of the trace and must be above 0",
-        )),
-        Some(last) => Ok(last),
-    }
+        match timestamp(line).transpose() {
+            Some(read) => take(number, read),
+            None => Ok(()),
+        }
+    })
 }
 
 #[derive(Default)]
@@ -89,21 +59,38 @@ struct Builder {
 }
 
 impl Builder {
-    /// The next timestamp, which is not before the last one.
-    fn push(&mut self, value: u32) {
+    /// Adds a timestamp. Errors if it is before the last one.
+    fn push(&mut self, value: u32) -> Result<(), String> {
         self.count += 1;
-        if self.millis.last() == Some(&value) {
-            if let Some(last) = self.cumulative.last_mut() {
-                *last = self.count;
+        match self.millis.last() {
+            Some(&last) if value < last => {
+                return Err(format!(
+                    "{value} ms comes after {last} ms; timestamps never decrease"
+                ));
             }
-        } else {
-            self.millis.push(value);
-            self.cumulative.push(self.count);
+            Some(&last) if value == last => {
+                self.cumulative.pop();
+            }
+            _ => self.millis.push(value),
         }
+        self.cumulative.push(self.count);
+        Ok(())
     }
 
     fn finish(mut self) -> Result<Trace, TraceError> {
-        has_length(self.millis.last().copied())?;
+        match self.millis.last() {
+            None => {
+                return Err(TraceError::whole(
+                    "the trace holds no timestamp; a trace needs at least one, in milliseconds, above 0",
+                ));
+            }
+            Some(0) => {
+                return Err(TraceError::whole(
+                    "every timestamp of the trace is 0; the last one is the length of the trace and must be above 0",
+                ));
+            }
+            Some(_) => {}
+        }
         self.millis.shrink_to_fit();
         self.cumulative.shrink_to_fit();
         Ok(Trace {

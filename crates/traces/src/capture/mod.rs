@@ -14,9 +14,9 @@ use std::path::Path;
 pub use flows::{Flow, Flows, Way};
 use serde::Deserialize;
 
-use crate::error::{ImportError, Place, Result, Seconds, counted};
+use crate::error::{ImportError, LeftOut, Place, Result, Seconds, counted};
 use crate::series::{Imported, Opportunities, Part, Written};
-use packets::{LeftOut, Packet, Survey, each_packet};
+use packets::{Packet, Survey, each_packet};
 
 /// Bytes of IP that an opportunity carries.
 const OPPORTUNITY_BYTES: u64 = 1500;
@@ -86,8 +86,9 @@ pub fn capture(mut source: impl Read + Seek, request: &Request, folder: &Path) -
     let mut notes = vec![chosen.told(&flows)];
     notes.extend(told_of_device(&chosen, device, request, &parts));
     notes.extend(clock.told());
-    notes.extend(told_of_left_out(&survey.left_out));
-    notes.extend(told_of_left_out(&clock.left_out));
+    for left_out in [&survey.left_out, &clock.left_out] {
+        notes.extend(left_out.note("packet is", "packets are"));
+    }
     notes.extend(survey.told());
     let mut done = Imported {
         notes,
@@ -262,13 +263,6 @@ impl Arrivals {
     }
 }
 
-fn told_of_left_out(left_out: &LeftOut) -> Option<String> {
-    (left_out.count > 0).then(|| {
-        let packets = counted(left_out.count, "packet is", "packets are");
-        format!("{packets} left out: {}", left_out.first)
-    })
-}
-
 /// Stamps of packets as times since the first of them that never run backwards. A packet is passed on with the next
 /// one, so that a single odd stamp can be left out.
 #[derive(Default)]
@@ -311,7 +305,7 @@ impl Clock {
                 format!("{reason}: the clock was set, or another capture begins: split the file");
             return Err(ImportError::at(Place::Packet(number), reason));
         }
-        self.left_out.add(number, &reason);
+        self.left_out.add(Place::Packet(number), &reason);
         Ok(None)
     }
 

@@ -9,7 +9,7 @@ use pcap_parser::{LegacyPcapReader, PcapBlockOwned, PcapError, PcapNGReader};
 
 use super::claims::{LARGEST_PACKET, Layout};
 use super::link_layer::LinkType;
-use crate::error::{ImportError, Place, Result};
+use crate::error::{ImportError, LeftOut, Place, Result};
 
 /// Bytes of a capture in memory; more where a block is larger.
 const BUFFER: usize = 1 << 20;
@@ -54,22 +54,6 @@ pub(super) struct Survey {
     /// Packets whose length on the wire was lost, so that the IP header's counts.
     pub short: u64,
     pub left_out: LeftOut,
-}
-
-/// Packets that are left out, and the first of them with the reason.
-#[derive(Clone, Debug, Default)]
-pub(super) struct LeftOut {
-    pub count: u64,
-    pub first: String,
-}
-
-impl LeftOut {
-    pub(super) fn add(&mut self, number: u64, reason: &str) {
-        if self.count == 0 {
-            self.first = format!("{}: {reason}", Place::Packet(number));
-        }
-        self.count += 1;
-    }
 }
 
 #[derive(Clone, Copy)]
@@ -258,7 +242,7 @@ fn block_read(
                     "it is of interface {}, which the capture does not describe with a possible unit of time",
                     packet.if_id
                 );
-                survey.left_out.add(survey.packets, &reason);
+                survey.left_out.add(Place::Packet(survey.packets), &reason);
                 return Ok(None);
             };
             let ticks = (u128::from(packet.ts_high) << 32) | u128::from(packet.ts_low);
@@ -292,7 +276,7 @@ fn frame(
 ) -> Result<()> {
     let number = survey.packets;
     let mut leave_out = |reason: String| {
-        survey.left_out.add(number, &reason);
+        survey.left_out.add(Place::Packet(number), &reason);
         Ok(())
     };
     let Some(kind) = LinkType::of(link) else {

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cellbed.datacentre.simulation import run_content
 from cellbed.extension.files import flow_files
 from cellbed.extension.reports import Interval, formats, mean_interval, plot
+from cellbed_datacentre import run_content
 from cellbed_papers.publication import (
     NEAR,
     Answer,

@@ -12,7 +12,7 @@ from cellbed.archive.errors import TraceError
 from cellbed.archive.importers.format import direction_of
 from cellbed.archive.importers.options import Options
 from cellbed.archive.series import Part, Series
-from cellbed.support.temporary import remove_tree
+from cellbed_node.temporary import remove_tree
 
 _READING = ".reading"
 

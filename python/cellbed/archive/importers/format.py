@@ -14,7 +14,7 @@ from cellbed.archive.errors import TraceError
 from cellbed.archive.importers.header import dated
 from cellbed.archive.importers.options import Options
 from cellbed.archive.series import Content, Part, Series
-from cellbed.support import inputs
+from cellbed_node import inputs
 
 Progress = Callable[[int], None]
 """Called every few MiB with the number of bytes read since the last call."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cellbed.archive.describing import is_date
 from cellbed.archive.draft import Draft
-from cellbed.support import inputs
+from cellbed_node import inputs
 
 _HEAD = 1 << 14
 _LINE = re.compile(r"#\s*(started|place)\s*:\s*(\S.{0,199})")

@@ -22,8 +22,8 @@ from cellbed.archive.importers.header import dated
 from cellbed.archive.importers.wording import in_quotes
 from cellbed.archive.importers.written import in_order, write_series
 from cellbed.archive.series import Part
-from cellbed.support import inputs
-from cellbed.support.left_out import LeftOut
+from cellbed_node import inputs
+from cellbed_node.left_out import LeftOut
 
 End = Literal["client", "server"]
 

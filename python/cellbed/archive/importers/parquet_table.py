@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from cellbed.archive.errors import TraceError
 from cellbed.archive.importers.column_names import Column, Mapped
 from cellbed.archive.importers.table import Table, moment_ns, whole_ns
-from cellbed.support import inputs
+from cellbed_node import inputs
 
 if TYPE_CHECKING:
     import polars as pl

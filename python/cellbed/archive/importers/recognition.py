@@ -16,8 +16,8 @@ from cellbed.archive.importers.formats import CAPTURE, IPERF3, MAHIMAHI, PING
 from cellbed.archive.importers.options import Options
 from cellbed.archive.importers.tables import CSV, PARQUET
 from cellbed.archive.soundness import sha256
-from cellbed.support import inputs
 from cellbed.support.near_names import did_you_mean
+from cellbed_node import inputs
 
 FORMATS: tuple[Format, ...] = (MAHIMAHI, CAPTURE, IPERF3, PING, CSV, PARQUET)
 """The formats that are read here; recordings of two workloads are added by :mod:`cellbed.recordings.importing`."""

@@ -15,7 +15,7 @@ from cellbed.archive.importers.options import Options
 from cellbed.archive.importers.wording import counted, in_quotes, seconds
 from cellbed.archive.importers.written import UNANSWERED, in_order, require_most, write_series
 from cellbed.archive.series import Part
-from cellbed.support.left_out import LeftOut
+from cellbed_node.left_out import LeftOut
 
 if TYPE_CHECKING:
     import polars as pl

@@ -15,7 +15,7 @@ from cellbed.archive.importers.header import describe_by_comments
 from cellbed.archive.importers.options import Options
 from cellbed.archive.importers.table import write_table
 from cellbed.archive.series import Part
-from cellbed.support import inputs
+from cellbed_node import inputs
 
 _OPTIONS = frozenset({"direction", "columns", "missing", "duration_ns"})
 

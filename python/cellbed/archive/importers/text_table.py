@@ -19,7 +19,7 @@ from cellbed.archive.importers.column_names import Column, Mapped
 from cellbed.archive.importers.format import Progress
 from cellbed.archive.importers.table import MOMENT, Table, moment_ns, whole_ns
 from cellbed.archive.importers.wording import counted
-from cellbed.support import inputs
+from cellbed_node import inputs
 
 if TYPE_CHECKING:
     from _csv import Reader

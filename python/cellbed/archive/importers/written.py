@@ -11,8 +11,8 @@ from cellbed.archive.errors import TraceError
 from cellbed.archive.importers.wording import seconds
 from cellbed.archive.series import Content, Part, Series
 from cellbed.archive.soundness import HIGHEST_BIT_S, LATEST_NS, LONGEST_TRIP_NS
-from cellbed.support.left_out import LeftOut
 from cellbed.support.readable import rate_words
+from cellbed_node.left_out import LeftOut
 
 if TYPE_CHECKING:
     import numpy as np

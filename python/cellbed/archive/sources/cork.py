@@ -19,7 +19,7 @@ from cellbed.archive.sources.source import (
     put_rate,
     put_round_trips,
 )
-from cellbed.support import inputs
+from cellbed_node import inputs
 
 _SECOND = 1_000_000_000
 _CLOCK_STEP_NS = 2 * _SECOND

@@ -16,7 +16,7 @@ from cellbed.archive.sources.source import Imported, Recording, Source, digest, 
 from cellbed.archive.sources.unpack import is_archive, unpack
 from cellbed.archive.unfinished import downloads_folder, locked, unfinished
 from cellbed.support.errors import CellbedError
-from cellbed.support.temporary import remove_tree
+from cellbed_node.temporary import remove_tree
 
 if TYPE_CHECKING:
     from cellbed.archive.draft import Draft

@@ -11,7 +11,7 @@ from cellbed.archive.draft import Draft
 from cellbed.archive.entry import About
 from cellbed.archive.errors import TraceError
 from cellbed.archive.sources.source import Recording, Source, git_files, named, published, put_rate
-from cellbed.support import inputs
+from cellbed_node import inputs
 
 _SECOND = 1_000_000_000
 _COMMIT = "35aaf2857550c7f4c736fe9b01e894253a777e4e"

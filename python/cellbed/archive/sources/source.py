@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Literal
 from cellbed.archive.errors import TraceError
 from cellbed.archive.series import Content, Part, Series
 from cellbed.archive.store import valid_name
-from cellbed.support import inputs
 from cellbed.support.ways import Way
+from cellbed_node import inputs
 
 if TYPE_CHECKING:
     import polars as pl

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, field_validator, model_validator
 
 from cellbed.measure.rows import is_taken
 from cellbed.scenario.expectations import Expect
@@ -15,7 +16,12 @@ from cellbed.scenario.json_schema import schema_of
 from cellbed.scenario.problems import Problem, ScenarioError, as_toml
 from cellbed.scenario.reader import TablesError, read, report, tables, validated
 from cellbed.scenario.table import Table, written
+from cellbed.support import extensions
+from cellbed.support.extensions import FileKind
 from cellbed.support.units import BIT_RATE, DURATION, FREQUENCY, SIZE, Quantity, UnitError
+
+if TYPE_CHECKING:
+    from cellbed.experiments.sweep.kinds import TrialKind
 
 NAME = "^[A-Za-z][A-Za-z0-9_-]{0,63}$"
 _KEY = r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$"
@@ -169,21 +175,12 @@ def _quantity(ends: list[str]) -> Quantity:
 
 
 class SweepFile(Table):
-    """A sweep: a scenario or a simulation at the points of a design, each several times."""
+    """A sweep: a scenario, or another kind of trials, at the points of a design, each several times."""
 
     name: str = Field(
         pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
         description="Name of the sweep, also of its folder.",
         examples=["load-and-place"],
-    )
-    scenario: str | None = Field(
-        None,
-        min_length=1,
-        description="Scenario file, relative to this file. Factors change keys of it.",
-        examples=["offload-lte.toml"],
-    )
-    simulation: str | None = Field(
-        None, min_length=1, description="Simulation file instead of a scenario.", examples=["leaf-spine.toml"]
     )
     repetitions: int = Field(
         5, ge=1, le=_MOST, description="Trials of each point, each with another seed and another offset of the traces."
@@ -214,20 +211,31 @@ class SweepFile(Table):
             return None
         return [self.vary_start] if isinstance(self.vary_start, str) else list(self.vary_start or [])
 
+    @property
+    def files(self) -> dict[str, str]:
+        """The file of its trials by their kind: one."""
+        return {name: file for name in extensions.entries("trials") if (file := getattr(self, name)) is not None}
+
+    @cached_property
+    def kind(self) -> TrialKind:
+        """The kind of its trials."""
+        (name,) = self.files
+        made: TrialKind = extensions.entries("trials")[name].load()(self)
+        return made
+
     def misfits(self) -> list[Problem]:
         """Conflicts between keys."""
         found = []
-        if (self.scenario is None) == (self.simulation is None):
-            text = 'write one of the two, scenario = "FILE" or simulation = "FILE"'
-            found.append(Problem(("scenario",), text))
-        if self.simulation is not None and self.vary_start is not None:
-            found.append(Problem(("vary_start",), "a simulation has no mobile link: remove this key"))
+        if alone := len(self.files) != 1:
+            text = " or ".join(f'{name} = "FILE"' for name in extensions.entries("trials"))
+            found.append(Problem(("scenario",), f"write one file of trials, {text}"))
+        measures = () if alone else self.kind.measures
         set_by: dict[str, str] = {}
         hypercube = isinstance(self.design, LatinHypercube)
         combinations = 1
         for name, factor in self.factors.items():
             path = ("factors", name)
-            if is_taken(name, simulated=self.simulation is not None):
+            if is_taken(name, measures):
                 found.append(Problem(path, "the dataset has a column of this name: choose another one"))
             if factor.range is not None and not hypercube:
                 text = 'a range needs design = { kind = "latin-hypercube", points = 20 }: or write levels'
@@ -252,14 +260,17 @@ class SweepFile(Table):
 
 def read_sweep(path: Path) -> SweepFile:
     """Return the sweep file at a path. Raises ScenarioError with every problem and its line."""
-    return parse_sweep(read(path, "sweep"), str(path))
+    return parse_sweep(read(path, SWEEP), str(path))
 
 
 def parse_sweep(text: str, source: str) -> SweepFile:
     """Return the sweep file with this text; `source` names it in errors."""
-    data = tables(text, source, "sweep")
+    data = tables(text, source, SWEEP)
     try:
-        sweep = validated(SweepFile, data, {})
+        for name in data.keys() & extensions.FILES.keys() - extensions.entries("trials").keys():
+            remedy = f"install it with: pip install 'cellbed[{extensions.FILES[name]}]'"
+            raise TablesError([Problem((name,), f"this kind of trials is not installed; {remedy}")])
+        sweep = validated(_model(), data, {})
         if found := sweep.misfits():
             raise TablesError(found)
     except TablesError as error:
@@ -267,7 +278,23 @@ def parse_sweep(text: str, source: str) -> SweepFile:
     return sweep
 
 
+@cache
+def _model() -> type[SweepFile]:
+    """Return the sweep file with a key for each kind of trials."""
+    text = "{} file, relative to this file. Factors change keys of it."
+    keys: dict[str, Any] = {
+        name: (str | None, Field(None, min_length=1, description=text.format(name.capitalize())))
+        for name in extensions.entries("trials")
+    }
+    return create_model("SweepFile", __base__=SweepFile, __doc__=SweepFile.__doc__, **keys)
+
+
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema of sweep files."""
-    one = [{"required": ["scenario"]}, {"required": ["simulation"]}]
-    return schema_of(SweepFile, "cellbed sweep") | {"oneOf": one}
+    one = [{"required": [name]} for name in extensions.entries("trials")]
+    return schema_of(_model(), "cellbed sweep") | {"oneOf": one}
+
+
+SWEEP = FileKind(
+    "sweep", json_schema, ("factors", "scenario", "repetitions", "design"), "[factors.NAME]", "cellbed sweep"
+)

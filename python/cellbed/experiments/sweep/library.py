@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import html
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -14,15 +14,14 @@ from cellbed.experiments.sweep import runner, trials
 from cellbed.experiments.sweep.design import points
 from cellbed.experiments.sweep.file import LatinHypercube, SweepFile, label, read_sweep
 from cellbed.experiments.sweep.store import DATASET, SWEEP_FILE, Result, Store, results_in
-from cellbed.experiments.sweep.virtual import VirtualPool, measure_profiles
+from cellbed.experiments.sweep.virtual import measure_profiles
 from cellbed.library import Run, RunError, load
 from cellbed.measure.factors import Factor, Statistic, Study
 from cellbed.measure.verdicts import read_verdicts
-from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
-from cellbed.support.worker_pool import processors
 from cellbed.testbed.machine.cgroups import Enforcement
 from cellbed.testbed.testbed import obstacles
+from cellbed_node import inputs
 
 if TYPE_CHECKING:
     import polars as pl
@@ -162,14 +161,15 @@ class Sweep:
     ) -> SweepReport:
         """Return the report, as ``cellbed sweep report`` shows it; its `write` writes the page. measures: columns of
         the dataset. Errors: :class:`CellbedError` for an unknown measure, and where no trial has a result."""
-        from cellbed.report.sweep import FLOW_MEASURES, SweepReport, usual_measures
+        from cellbed.report.sweep import SweepReport
 
         study = self.study(statistic=statistic, half_width=half_width, disturbed=disturbed)
         planned = len(self.points), self.file.repetitions
-        usual = usual_measures(study) if self.file.simulation is None else FLOW_MEASURES
+        kind = self.file.kind
         name = f"{self.name}, predicted" if self.predicted else self.name
         judged = read_verdicts(self.path)
-        return SweepReport(name, self.path, study, planned, tuple(measures) or usual, self.predicted, judged)
+        chosen = tuple(measures) or kind.usual_measures(study)
+        return SweepReport(name, self.path, study, planned, kind, chosen, self.predicted, judged)
 
     def _chosen(self, study: Study, measure: str, app: str | None) -> str:
         """Return the application; checks the measure, too."""
@@ -258,24 +258,15 @@ class Execution:
         :func:`cellbed.experiments.sweep.trials.plan`. Errors: :class:`CellbedError` with all problems."""
         here = partial(obstacles, running=running, limits=self.limits)
         plan = trials.plan(file, (lambda scenario: []) if self.virtual else here, apart=apart)
-        if plan.simulated and self.virtual:
-            raise CellbedError("a simulation is in virtual time already: leave out --virtual")
+        if self.virtual and plan.sweep.kind.virtual:
+            raise CellbedError(f"a {plan.sweep.kind.file.name} is in virtual time already: leave out --virtual")
         # A predicted trial takes as long as its report.
         predicted = [replace(trial, planned_s=0.0) for trial in plan.trials]
         return replace(plan, trials=predicted) if self.virtual else plan
 
-    @contextlib.contextmanager
-    def executor(self, plan: Plan, held: int | None = None) -> Iterator[Executor]:
+    def executor(self, plan: Plan, held: int | None = None) -> AbstractContextManager[Executor]:
         """Return what runs the trials. held: an open file that runs on this machine keep open."""
-        if plan.simulated:
-            with VirtualPool.of_flows(self.jobs or processors()) as flows:
-                yield flows
-        elif self.virtual:
-            width = self.jobs or processors()
-            with VirtualPool.of_runs(width, limits=bool(self.limits), profile=self.profile) as predictions:
-                yield predictions
-        else:
-            yield runner.LocalPool(self.jobs or runner.processors_for(plan), limits=self.limits, held=held)
+        return plan.sweep.kind.executor(self, plan, held)
 
     def run(
         self,

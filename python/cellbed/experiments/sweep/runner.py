@@ -16,7 +16,6 @@ from cellbed.experiments.child import ChildRun
 from cellbed.experiments.sweep.store import Result, Store, verdicts
 from cellbed.experiments.sweep.trials import Plan, Trial
 from cellbed.library import RunError
-from cellbed.measure.rows import measured
 from cellbed.measure.verdicts import Verdict
 from cellbed.support.errors import CellbedError, OperatingSystemError
 from cellbed.support.worker_pool import processors
@@ -327,7 +326,7 @@ class Runner:
         if outcome.status != "complete" or outcome.folder is None:
             return failed
         try:
-            rows, reasons = measured(outcome.folder)
+            rows, reasons = self._plan.sweep.kind.rows(outcome.folder)
         except CellbedError as error:
             return replace(failed, reason=outcome.error or str(error))
         except OSError as error:

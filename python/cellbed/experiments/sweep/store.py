@@ -18,16 +18,15 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cellbed.measure.rows import APPLICATION_COLUMNS, FLOW_MEASURES, PART, TRIAL_COLUMNS
+from cellbed.measure.rows import APPLICATION_COLUMNS, PART, TRIAL_COLUMNS
 from cellbed.measure.verdicts import VERDICT_LIST, VERDICTS, Verdict, judge_point
 from cellbed.runformat.folder import write_json
-from cellbed.scenario.expectations import MEASURES
-from cellbed.support import inputs
 from cellbed.support.errors import CellbedError, printable
 from cellbed.support.limits import OWN
-from cellbed.support.temporary import remove_tree
 from cellbed.support.whole_files import write_whole
 from cellbed.testbed.machine.state import process_start
+from cellbed_node import inputs
+from cellbed_node.temporary import remove_tree
 
 if TYPE_CHECKING:
     import polars as pl
@@ -268,5 +267,5 @@ def dataset(plan: Plan, results: dict[str, Result]) -> pl.DataFrame:
     schema: dict[str, Any] = {name: getattr(pl, kind) for name, kind in TRIAL_COLUMNS.items()}
     schema |= dict.fromkeys(factors, pl.String)
     schema |= {name: getattr(pl, kind) for name, kind in APPLICATION_COLUMNS.items()}
-    schema |= dict.fromkeys(FLOW_MEASURES if plan.simulated else (*MEASURES, *parts), pl.Float64)
+    schema |= dict.fromkeys((*plan.sweep.kind.measures, *parts), pl.Float64)
     return pl.DataFrame([[row.get(name) for name in schema] for row in found], schema=schema, orient="row")

@@ -1,13 +1,11 @@
-"""Trials of a sweep in virtual time on this machine: predicted runs, and simulations."""
+"""Trials of a sweep in virtual time on this machine."""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from concurrent import futures
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from functools import partial
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -16,7 +14,6 @@ from cellbed.experiments.listener import Listener
 from cellbed.experiments.sweep.runner import Outcome
 from cellbed.experiments.sweep.trials import Plan, Trial
 from cellbed.support.errors import CellbedError
-from cellbed.support.worker_pool import WorkerPool
 
 _AHEAD = 2
 """Trials that wait for each process."""
@@ -57,19 +54,6 @@ class VirtualPool:
     ) -> None:
         self._pool, self._jobs, self._work, self._stop = pool, jobs, work, stop
         self._running: dict[Future[dict[str, Any]], tuple[Trial, float]] = {}
-
-    @classmethod
-    def of_runs(cls, jobs: int, *, limits: bool, profile: Path | None) -> Self:
-        """Scenarios, in processes. profile: of all trials; ``None`` for those of the user's cache."""
-        pool = WorkerPool(jobs, CellbedError("a process of the sweep was killed: run the same command again"))
-        measured = str(profile.absolute()) if profile is not None else None
-        return cls(pool, jobs, partial(simulate, limits=limits, profile=measured))
-
-    @classmethod
-    def of_flows(cls, jobs: int) -> Self:
-        """Simulations, in threads: the simulator releases the interpreter's lock."""
-        stop = threading.Event()
-        return cls(ThreadPoolExecutor(jobs), jobs, partial(simulate_flows, stop=stop), stop.set)
 
     def __enter__(self) -> Self:
         self._pool.__enter__()
@@ -137,26 +121,3 @@ def simulate(text: str, folder: str, out: str, *, limits: bool, profile: str | N
         "error": str(outcome.error) if outcome.error is not None else None,
         "exit_code": exit_code(outcome),
     }
-
-
-def simulate_flows(text: str, folder: str, out: str, *, stop: threading.Event) -> dict[str, Any]:
-    """Run a simulation with the seed of its file, without a page, until `stop` is set. Return the outcome."""
-    from cellbed.datacentre.file import described
-    from cellbed.experiments import simulation
-    from cellbed.scenario.reader import tables
-
-    def note(flows: int, seeds: int) -> None:
-        if stop.is_set():
-            raise InterruptedError
-
-    place = Path(out, "simulation")
-    try:
-        found = described(tables(text, "simulation.toml", "simulation"), Path(folder), text)
-        place.mkdir()
-        with simulation.writing(place):
-            simulation.fill(place, found, [found.file.seed], 1, note)
-    except InterruptedError:
-        return {"folder": None, "status": "interrupted", "error": None, "exit_code": 130}
-    except CellbedError as error:
-        return {"folder": None, "status": "failed", "error": str(error), "exit_code": error.exit_code}
-    return {"folder": str(place), "status": "complete", "error": None, "exit_code": 0}

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter
 
 from cellbed.experiments.virtual import migrations
-from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
-from cellbed.support.temporary import temporary_folder
 from cellbed.support.user_folders import cache_folder
 from cellbed.support.whole_files import write_whole
 from cellbed.workloads.registry import samplings
 from cellbed.workloads.virtual.model import FEWEST, Sampling
+from cellbed_node import inputs
+from cellbed_node.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from cellbed.experiments.listener import Listener

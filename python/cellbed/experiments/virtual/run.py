@@ -25,7 +25,6 @@ from cellbed.scenario.applications import KINDS
 from cellbed.scenario.faults import LinkFault
 from cellbed.scenario.migrations import MigrationModel
 from cellbed.support.errors import CellbedError, OperatingSystemError
-from cellbed.support.temporary import remove_tree
 from cellbed.support.user_folders import cache_folder
 from cellbed.testbed.plan import Move, Plan
 from cellbed.testbed.programs import faults
@@ -35,6 +34,7 @@ from cellbed.workloads.registry import samplings, virtual_model, workload
 from cellbed.workloads.virtual.client import Client
 from cellbed.workloads.virtual.model import Load, Setting
 from cellbed.workloads.virtual.world import SECOND, World, window_in
+from cellbed_node.temporary import remove_tree
 
 _RECEIVE_BUFFER = 6 << 20
 """Bytes: the largest of ``tcp_rmem``."""

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from cellbed.measure.packets import MAGIC, RECORD, log_files, removal_warning
 from cellbed.measure.run_folder import read_account, read_run
-from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
 from cellbed.support.near_names import did_you_mean
+from cellbed_node import inputs
 
 CHUNK = 1 << 17
 """Records that are in memory at a time (8 MiB)."""

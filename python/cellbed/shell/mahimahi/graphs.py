@@ -13,8 +13,8 @@ import polars as pl
 
 from cellbed.report import plot
 from cellbed.shell.mahimahi.log import Bins, Figures, Floats, Log, MahimahiLogError, read_log
-from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
+from cellbed_node import inputs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

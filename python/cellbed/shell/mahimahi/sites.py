@@ -14,17 +14,19 @@ from cellbed.shell.gateway import Gateway
 from cellbed.shell.link import ShellLink
 from cellbed.shell.mahimahi.arguments import read
 from cellbed.shell.mahimahi.shells import run
-from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
-from cellbed.support.left_out import shortened
-from cellbed.support.temporary import temporary_folder
 from cellbed.testbed.machine import certificates, process
 from cellbed.workloads.browsing.origins import Served, nginx, nginx_command
-from cellbed.workloads.web import mahimahi, warc
+from cellbed.workloads.web import mahimahi
 from cellbed.workloads.web import record as recording
-from cellbed.workloads.web.archived import find
+from cellbed.workloads.web.archived import find, write_warc
 from cellbed.workloads.web.replay import forwarding
-from cellbed.workloads.web.site import Origin, Site, SiteError, address
+from cellbed_node import inputs
+from cellbed_node.left_out import shortened
+from cellbed_node.processes import find as find_program
+from cellbed_node.temporary import temporary_folder
+from cellbed_node.web import warc
+from cellbed_node.web.site import Origin, Site, SiteError, address
 
 Agents = dict[str, subprocess.Popen[bytes]]
 _FIRST_ADDRESS = IPv4Address("198.18.0.1")
@@ -78,7 +80,7 @@ def webrecord(arguments: Sequence[str]) -> int:
         made = recording.read(folder)
         for url, why in made.failed.items():
             print(f"mm-webrecord: no reply: {shortened(url)}: {shortened(why)}", file=sys.stderr)
-        warc.write(target / mahimahi.SITE, Site(str(target), made.exchanges))
+        write_warc(target / mahimahi.SITE, Site(str(target), made.exchanges))
     return status
 
 
@@ -95,7 +97,7 @@ def webreplay(arguments: Sequence[str]) -> int:
     for entry in site.left_out.named:
         print(f"mm-webreplay: left out: {entry}", file=sys.stderr)
     for program in ("nginx", certificates.PROGRAM, "ip"):
-        if process.find(program) is None:
+        if find_program(program) is None:
             package = {"nginx": "nginx-light", "ip": "iproute2"}.get(program, program)
             raise SiteError(f"{program} is not installed: sudo apt install {package}")
     with _folder() as folder:
@@ -107,7 +109,7 @@ def webreplay(arguments: Sequence[str]) -> int:
         there = inputs.text(names) if names.exists() else ""
         (folder / "hosts").write_text("\n".join([*lines, there]), encoding="utf-8")
         (folder / "resolv.conf").write_text("# All names are in /etc/hosts.\n", encoding="utf-8")
-        warc.write(folder / "site.warc", site)
+        write_warc(folder / "site.warc", site)
         (folder / "site.warc").chmod(0o600)
 
         def serve(gateway: Gateway, stack: contextlib.ExitStack, agents: Agents) -> list[tuple[str, str]]:
@@ -149,7 +151,7 @@ def _serve(
     files = [str(folder / "site" / file) for file in certificates.FILES]
     (folder / "nginx.conf").write_text(nginx(served, files, http2=True), encoding="utf-8")
     pipe = subprocess.PIPE
-    command = [sys.executable, "-P", "-m", "cellbed.workloads.web.matcher", "--config", str(config)]
+    command = [sys.executable, "-P", "-m", "cellbed_node.web.matcher", "--config", str(config)]
     replies = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)
     stack.callback(_end, replies)
     assert replies.stdout is not None

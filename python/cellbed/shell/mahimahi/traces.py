@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cellbed.shell.mahimahi.arguments import MahimahiError, constant_trace, parse_rate
-from cellbed.support import inputs
+from cellbed_node import inputs
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Literal
 
 from cellbed.support.errors import CellbedError
-from cellbed.support.temporary import hold
 from cellbed.testbed.machine.privilege import user_name
+from cellbed_node.temporary import hold
 
 PERIOD_US = 10_000
 """Period of the CPU quota. The kernel's default of 100 ms lets a node burst for tens of ms and then stand still as

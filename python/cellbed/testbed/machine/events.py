@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
-from cellbed.support import inputs
-from cellbed.testbed.machine.process import Running, last_line
+from cellbed_node import inputs
+from cellbed_node.processes import Running, last_line
 
 _LONGEST_LINE, _MOST_EVENTS = 16 << 20, 10_000
 """Limits of what a process on another machine writes."""

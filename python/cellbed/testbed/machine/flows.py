@@ -13,7 +13,7 @@ from typing import BinaryIO
 from cellbed.laws.kernel import libbpf, opened
 from cellbed.laws.law import FOLDER, LawError, kernel_object
 from cellbed.runformat.flows import MAGIC
-from cellbed.support import inputs
+from cellbed_node import inputs
 
 _SOURCE = "flows.c"
 _PROGRAMS = (b"cellbed_arrival", b"cellbed_repetition")

@@ -27,7 +27,7 @@ class Admission:
     def admits(self, connection: socket.socket) -> bool:
         """Return whether a connection is from such a process."""
         if not self._namespaces:
-            return user_of(connection) == os.geteuid()
+            return peer_of(connection)[1] == os.geteuid()
         try:
             namespace = fcntl.ioctl(connection, _SIOCGSKNS)
         except OSError:  # another user's namespace
@@ -49,8 +49,3 @@ def peer_of(connection: socket.socket) -> tuple[int, int]:
     """Return the process that connected, or that listens, and its user."""
     process, user, _ = struct.unpack("iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     return process, user
-
-
-def user_of(connection: socket.socket) -> int:
-    """Return the user of the process that connected, or that listens."""
-    return peer_of(connection)[1]

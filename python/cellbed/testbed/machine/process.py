@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -13,12 +12,14 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from cellbed.support.errors import CellbedError
-from cellbed.support.prctl import die_with_parent
+from cellbed_node.prctl import die_with_parent
+from cellbed_node.processes import Running, kill, last_line
 
-_MOST_SOCKETS = 64
+_MOST_SOCKETS = 253
+"""Descriptors of a message (``SCM_MAX_FD`` of Linux)."""
 _PASSES = 100
 """How often processes are looked for that have begun meanwhile."""
 
@@ -27,34 +28,6 @@ class ProgramError(CellbedError):
     """A program did not start, failed, or ended before its time."""
 
     exit_code = 1
-
-
-class Running(Protocol):
-    """A process that was started here: the members that ``subprocess.Popen`` and other ways to start one share."""
-
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-
-    @property
-    def stdin(self) -> IO[bytes] | None:
-        """The pipe to its standard input, if there is one."""
-
-    @property
-    def stdout(self) -> IO[bytes] | None:
-        """The pipe from its standard output, if there is one."""
-
-    def poll(self) -> int | None:
-        """Return its exit status, negative for a signal, or ``None`` while it runs."""
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end. Errors: ``subprocess.TimeoutExpired``."""
-
-    def send_signal(self, number: int, /) -> None:
-        """Send a signal."""
-
-    def kill(self) -> None:
-        """Send SIGKILL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +77,7 @@ class Process:
     stage: it starts when all programs of lower stages are ready. load: it then waits for ``{"connect_ns": …}``,
     connects, writes ``{"event": "connected"}``, waits for ``{"t0_ns": …, "end_ns": …, "drain_ns": …}`` and then
     ends, with ``{"event": "done", …}`` as its last line.
-    module: of cellbed, with a ``main`` (:mod:`cellbed.workloads.lifecycle`); config: file of its configuration, JSON.
+    module: of cellbed, with a ``main`` (:mod:`cellbed_node.lifecycle`); config: file of its configuration, JSON.
     reads: paths in the configuration of what it reads; files beside `config` are those that it writes. env: variables
     on top of the environment. forked: whether it can be a fork of a process of the same program
     (:mod:`cellbed.testbed.programs.fork_server`). cgroups: as of :class:`Place`, beyond those of the node.
@@ -122,12 +95,6 @@ class Process:
     cgroups: tuple[str, ...] = ()
 
     @property
-    def program(self) -> list[str]:
-        """Its command up to the arguments of this process."""
-        # -P: a folder 'cellbed' where the command was started is none of our business.
-        return [sys.executable, "-P", "-m", self.module]
-
-    @property
     def arguments(self) -> list[str]:
         """The arguments of this process."""
         return ["--config", str(self.config)]
@@ -135,7 +102,8 @@ class Process:
     @property
     def argv(self) -> list[str]:
         """The whole command."""
-        return [*self.program, *self.arguments]
+        # -P: a folder 'cellbed' where the command was started is none of our business.
+        return [sys.executable, "-P", "-m", self.module, *self.arguments]
 
 
 def spawn(
@@ -263,19 +231,6 @@ def end(process: Running, patience: float = 1.0) -> None:
     kill(process)
 
 
-def kill(process: Running) -> None:
-    """Kill a program and, if it leads a session, its process group."""
-    if process.poll() is None:
-        process.kill()
-    try:
-        if os.getsid(0) != process.pid:
-            os.killpg(process.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
-    if process.poll() is None:
-        process.wait()
-
-
 def outlived(leader: int) -> bool:
     """Return whether processes of a group still run 50 ms after its leader has ended."""
     for _ in range(5):
@@ -311,22 +266,6 @@ def signal_inhabitants(namespace: str, number: int, spared: Collection[int]) -> 
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(process, number)
         reached |= new
-
-
-def last_line(output: bytes) -> str | None:
-    """Return the last line of a program's output that is not blank; ``None`` without one."""
-    lines = [line.strip() for line in output.decode(errors="replace").splitlines() if line.strip()]
-    return lines[-1] if lines else None
-
-
-def search_path() -> str:
-    """``PATH``, and where distributions keep programs that ordinary users seldom run, such as nginx."""
-    return os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin"
-
-
-def find(name: str) -> str | None:
-    """Path of a program on the search path."""
-    return shutil.which(name, path=search_path())
 
 
 def run(command: Sequence[str], *, text: str | None = None, place: Place | None = None) -> str:

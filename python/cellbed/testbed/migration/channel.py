@@ -19,24 +19,23 @@ import tempfile
 import time
 from collections.abc import Generator, Mapping, Sequence
 from ipaddress import IPv4Address
+from pathlib import Path
 from typing import Any
 
-from cellbed.testbed.machine.process import kill, sockets_at, spawn
+from cellbed.testbed.machine.events import EventProcess
+from cellbed.testbed.machine.process import sockets_at, spawn
 from cellbed.testbed.machine.state import RUN_VARIABLE
 from cellbed.testbed.migration.strategy import MigrationError, Steps
 from cellbed.testbed.migration.transfer import PATIENCE_S, STALL_S, prepare
 from cellbed.testbed.nodes.backend import Backend
+from cellbed_node.processes import kill
 
 _PROGRAM = "cellbed.testbed.migration.transfer"
 _ATTACH_FILTER = 26
 
 
-class Helper:
-    """A program of cellbed beside a node, in its place or the namespace before its machine: its JSON lines are read
-    without waiting.
-
-    process: the program. events: what it has printed. failure: its ``error``, or why it has ended.
-    """
+class Helper(EventProcess):
+    """A program of cellbed beside a node, in its place or the namespace before its machine."""
 
     def __init__(self, node: Backend, module: str, config: Mapping[str, Any], *, descriptors: Sequence[int] = ()):
         """Start it. module: of cellbed; config: its argument, as JSON. descriptors: it inherits them.
@@ -44,10 +43,7 @@ class Helper:
         Errors: ``OSError``.
         """
         self.name, self.node = module.rpartition(".")[2], node.name
-        self.events: list[dict[str, Any]] = []
-        self._rest = b""
-        self._ended = False
-        self.process = spawn(
+        process = spawn(
             [sys.executable, "-P", "-m", module, json.dumps(config)],
             node.place or node.setup.place,
             environment={**os.environ, RUN_VARIABLE: node.setup.run},
@@ -57,28 +53,17 @@ class Helper:
             keep_capabilities=True,
             descriptors=descriptors,
         )
+        super().__init__(process, Path(os.devnull))
 
     def command(self, **command: Any) -> None:
         """Send a command to the program. It ignores one that comes after its end."""
-        assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.write(json.dumps(command).encode() + b"\n")
-            self.process.stdin.flush()
+            self.send(command)
 
-    def close_input(self) -> None:
-        """End the program's input."""
-        assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.close()
-
-    def read(self) -> None:
+    def collect(self) -> None:
         """Take what the program has printed meanwhile. Errors: :class:`MigrationError` of its ``error``."""
-        assert self.process.stdout is not None
-        while not self._ended and select.select([self.process.stdout], [], [], 0)[0]:
-            data = os.read(self.process.stdout.fileno(), 1 << 16)
-            self._ended = not data
-            *lines, self._rest = (self._rest + data).split(b"\n")
-            self.events += map(json.loads, lines)
+        while not self.ended and select.select([self], [], [], 0)[0]:
+            self.read()
         for event in self.events:
             if "error" in event:
                 raise MigrationError(f"{self.node}: {event['error']}")
@@ -88,19 +73,19 @@ class Helper:
 
         Errors: :class:`MigrationError`, also where the program has ended without it.
         """
-        self.read()
+        self.collect()
         found = [event[key] for event in self.events if key in event]
         if found:
             self.events = [event for event in self.events if key not in event]
             return found[-1]
-        if self._ended:
+        if self.ended:
             raise MigrationError(f"{self.node}: the program '{self.name}' has ended")
         return None
 
     def close(self) -> None:
         """End the program."""
         kill(self.process)
-        self.close_input()
+        self.request_stop()
         assert self.process.stdout is not None
         self.process.stdout.close()
 
@@ -257,7 +242,7 @@ class TcpChannel:
 
     def _sent(self, sender: Helper) -> int | None:
         """Return the bytes that a sender has sent so far, if it has reported more. It may have ended after the last."""
-        sender.read()
+        sender.collect()
         found: int | None = None
         for event in sender.events:
             found = event.get("sent", found)

@@ -24,20 +24,21 @@ from typing import IO, Any, TypeVar
 from cellbed.runformat.events import Journal
 from cellbed.scenario.migrations import Migration
 from cellbed.support.errors import CellbedError
-from cellbed.support.temporary import temporary_folder
-from cellbed.testbed.machine.process import Place, Running, find, run
+from cellbed.testbed.machine.process import Place, run
 from cellbed.testbed.migration.account import Account
 from cellbed.testbed.migration.channel import Helper, TcpChannel
 from cellbed.testbed.migration.criu import VARIABLE, CriuError, find_criu, moved_addresses, refusal
 from cellbed.testbed.migration.snapshot import innermost
 from cellbed.testbed.migration.state_sockets import StateSockets
 from cellbed.testbed.migration.strategy import MigrationError, Move, Steps, Strategy
-from cellbed.testbed.nodes.agent import children, descendants, ports_in_use
 from cellbed.testbed.nodes.backend import Backend, Setup
 from cellbed.testbed.nodes.container import INIT, Executed
 from cellbed.testbed.nodes.copies import names_in, opened, read, remove
 from cellbed.testbed.nodes.namespace import NamespaceNode
 from cellbed.testbed.programs.unmodified import Command, UnmodifiedProgram
+from cellbed_node.agent import children, descendants, ports_in_use
+from cellbed_node.processes import Running, find
+from cellbed_node.temporary import temporary_folder
 
 _PROGRAM = "cellbed.testbed.migration.snapshot"
 _DUMP = ("--leave-running", "--tcp-established", "--network-lock", "skip", "--manage-cgroups=ignore", "--file-locks")
@@ -62,7 +63,7 @@ class Restored:
     root: its first process. home: the folder in which it began, as it sees it.
     """
 
-    def __init__(self, holder: subprocess.Popen[bytes], root: int, home: str) -> None:
+    def __init__(self, holder: Running, root: int, home: str) -> None:
         self._holder, self.root, self.home = holder, root, home
         self.pid = holder.pid
         self.stdin: IO[bytes] | None = None
@@ -210,7 +211,7 @@ class Checkpoint(Strategy):
                 helper.close()  # the copy first
         self.after_restore(failed=True)
         if self._dump is not None:
-            self._dump.close_input()
+            self._dump.request_stop()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._dump.process.wait(_PATIENCE_S)
         for name in self._arriving[1]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from cellbed.support.bounded import run_bounded
 from cellbed.support.errors import CellbedError
-from cellbed.testbed.machine.process import find
+from cellbed_node.processes import find
 
 LEAST = (4, 2)
 """Earlier ones cannot dump sockets of TCP on current kernels."""

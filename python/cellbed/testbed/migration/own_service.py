@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from cellbed.testbed.machine.process import Process, ProgramError, Running, kill
+from cellbed.testbed.machine.process import Process, ProgramError
 from cellbed.testbed.nodes.backend import Backend
 from cellbed.testbed.programs.supervise import Program, Supervisor
+from cellbed_node.processes import Running, kill
 
 GRACE_NS = 2_000_000_000
 """Time for each program to end."""

@@ -18,11 +18,11 @@ from cellbed.scenario.migrations import Migration, candidates, client_group
 from cellbed.scenario.policies import AnyPolicy
 from cellbed.scenario.policies.policy import HISTORY_S, MOST_REPLIES, Decide, Reply, Sample, State
 from cellbed.scenario.sites import sites_of
-from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.migration.migrations import STEP_NS, Migrations
 from cellbed.testbed.plan import Plan
 from cellbed.testbed.programs.unmodified import FOREVER_NS
+from cellbed_node import inputs
 
 EVERY_NS = 1_000_000_000
 """Between two decisions."""

@@ -17,7 +17,7 @@ from cellbed.testbed.migration.channel import Helper, connect
 from cellbed.testbed.migration.checkpoint import Checkpoint, Waiting, taken, wait
 from cellbed.testbed.migration.strategy import MigrationError, Move, Steps
 from cellbed.testbed.migration.transfer import STALL_S
-from cellbed.testbed.nodes.agent import children
+from cellbed_node.agent import children
 
 _PIPE_BYTES = 4 << 20
 """Of the pipe through which CRIU reads pages, rounded up as the kernel does. Without it CRIU fails when pages are asked

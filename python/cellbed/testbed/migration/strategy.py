@@ -12,12 +12,12 @@ from typing import Any, Protocol
 
 from cellbed.scenario.migrations import Migration
 from cellbed.support.errors import CellbedError
-from cellbed.testbed.machine.process import Running
 from cellbed.testbed.migration.account import Account, Sent
 from cellbed.testbed.migration.own_service import OwnService
 from cellbed.testbed.migration.state_sockets import StateSockets
 from cellbed.testbed.nodes.backend import Backend
 from cellbed.testbed.programs.unmodified import UnmodifiedProgram
+from cellbed_node.processes import Running
 
 Steps = Iterator[None]
 """Work in steps: a generator that yields whenever it waits, and after at most 10 ms of work. The run goes on between

@@ -136,7 +136,7 @@ def send(config: dict[str, Any]) -> None:
 
     def serve(connection: socket.socket) -> None:
         nonlocal sent_bytes
-        compress = _compressor(config["level"])
+        compress = _codec(config["level"], sends=True)
         while (taken := queue.get()) is not None:
             if failed.is_set():
                 continue  # the writer waits for a free place
@@ -187,7 +187,7 @@ def receive(config: dict[str, Any]) -> None:
         error: Exception | None = None
         try:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            expand = _expander(config["level"])
+            expand = _codec(config["level"], sends=False)
             with connection.makefile("rb") as reader:
                 while header := reader.read(_HEADER.size):
                     number, length = _HEADER.unpack(header)
@@ -227,20 +227,13 @@ def _connections(config: dict[str, Any]) -> list[socket.socket]:
     return connections
 
 
-def _compressor(level: int) -> Callable[[bytes], bytes]:
+def _codec(level: int, *, sends: bool) -> Callable[[bytes], bytes]:
+    """Return the function that compresses chunks, or expands them."""
     if not level:
         return bytes
     import zstandard
 
-    return zstandard.ZstdCompressor(level).compress
-
-
-def _expander(level: int) -> Callable[[bytes], bytes]:
-    if not level:
-        return bytes
-    import zstandard
-
-    return zstandard.ZstdDecompressor().decompress
+    return zstandard.ZstdCompressor(level).compress if sends else zstandard.ZstdDecompressor().decompress
 
 
 def report(**event: Any) -> None:

@@ -23,9 +23,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from cellbed.support.prctl import die_with_parent
 from cellbed.testbed.machine.peers import peer_of
-from cellbed.testbed.nodes import agent
+from cellbed_node import agent
+from cellbed_node.prctl import die_with_parent
 
 LARGEST_MESSAGE = 1 << 17
 MOST_FORWARDED = 256

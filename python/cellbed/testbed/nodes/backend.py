@@ -12,8 +12,9 @@ from typing import IO, Any, Literal, Protocol
 
 from cellbed.testbed.machine.cgroups import Group, Sample
 from cellbed.testbed.machine.peers import Admission
-from cellbed.testbed.machine.process import Place, Running, run
+from cellbed.testbed.machine.process import Place, run
 from cellbed.testbed.machine.state import Record
+from cellbed_node.processes import Running
 
 Stream = int | IO[Any] | None
 Strain = Literal["cpu", "memory"]
@@ -163,7 +164,7 @@ class Backend(ABC):
 
         process: id of its :class:`Running`. Called once a second: it must not wait.
         """
-        from cellbed.testbed.nodes.agent import use_of  # shells have no use for it
+        from cellbed_node.agent import use_of  # shells have no use for it
 
         return use_of(process)
 
@@ -173,7 +174,7 @@ class Backend(ABC):
 
         process: id of its :class:`Running`. It waits for the answer of another machine. Errors: :class:`CellbedError`.
         """
-        from cellbed.testbed.nodes.agent import served
+        from cellbed_node.agent import served
 
         return served(process)
 

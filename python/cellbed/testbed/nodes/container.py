@@ -24,12 +24,13 @@ from typing import IO, TYPE_CHECKING, Any
 
 from cellbed.archive.unfinished import images_folder, unfinished
 from cellbed.support.errors import CellbedError
-from cellbed.support.temporary import remove_tree
-from cellbed.testbed.machine.process import Place, find, kill, last_line, signal_inhabitants, spawn
+from cellbed.testbed.machine.process import Place, signal_inhabitants, spawn
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record
-from cellbed.testbed.nodes.agent import Disk
 from cellbed.testbed.nodes.backend import Backend, Setup, Strain, Stream
 from cellbed.testbed.nodes.copies import copy, make_folder, open_folder, opened, read, root_of
+from cellbed_node.agent import Disk
+from cellbed_node.processes import find, kill, last_line
+from cellbed_node.temporary import remove_tree
 
 if TYPE_CHECKING:
     from cellbed.scenario.nodes import ContainerBackend

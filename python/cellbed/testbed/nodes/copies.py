@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path, PurePath, PurePosixPath
 
 from cellbed.support.errors import CellbedError
-from cellbed.support.temporary import remove_tree
+from cellbed_node.temporary import remove_tree
 
 MOST_FILES = 1_000_000
 MOST_BYTES = 16 << 30

@@ -13,12 +13,13 @@ from typing import Any
 
 from cellbed.scenario.nodes import HostBackend
 from cellbed.support.errors import CellbedError
-from cellbed.support.prctl import die_with_parent
-from cellbed.testbed.machine.process import find, last_line, run
+from cellbed.testbed.machine.process import run
 from cellbed.testbed.machine.state import RUN_VARIABLE
-from cellbed.testbed.nodes.agent import BOOTSTRAP
 from cellbed.testbed.nodes.backend import Setup
 from cellbed.testbed.nodes.remote import NodeError, RemoteGroup, RemoteNode, end_of, last_line_of
+from cellbed_node.agent import BOOTSTRAP
+from cellbed_node.prctl import die_with_parent
+from cellbed_node.processes import find, last_line
 
 UDP_PORT = 47890
 """Of the tunnel, at both ends."""

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
 
-from cellbed.testbed.machine.process import Place, Running, kill, search_path, signal_inhabitants, spawn
+from cellbed.testbed.machine.process import Place, signal_inhabitants, spawn
 from cellbed.testbed.machine.state import RUN_VARIABLE
 from cellbed.testbed.nodes.backend import Backend, Setup, Stream
 from cellbed.testbed.nodes.copies import copy, open_below, open_folder, opened, read, root_of
+from cellbed_node.processes import Running, kill, search_path
 
 
 class NamespaceNode(Backend):
@@ -47,7 +48,7 @@ class NamespaceNode(Backend):
         ends with its first process, and that with this one."""
         if self.setup.disk_bytes is None:
             return
-        from cellbed.testbed.nodes.agent import Disk  # shells have no use for it
+        from cellbed_node.agent import Disk  # shells have no use for it
 
         assert self._folder is not None
         self._folder.mkdir()

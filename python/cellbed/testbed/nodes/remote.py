@@ -20,15 +20,16 @@ from ipaddress import ip_interface
 from pathlib import Path
 from typing import IO, Any
 
-from cellbed.support import inputs
-from cellbed.support.prctl import die_with_parent, make_no_devices
 from cellbed.testbed.machine.cgroups import Sample
-from cellbed.testbed.machine.process import ProgramError, end, kill, last_line, run
+from cellbed.testbed.machine.process import ProgramError, end, run
 from cellbed.testbed.machine.state import RUN_VARIABLE
-from cellbed.testbed.nodes.agent import CHUNK
 from cellbed.testbed.nodes.agent_hub import LARGEST_MESSAGE
 from cellbed.testbed.nodes.backend import Backend, Clock, Setup, Stream
 from cellbed.testbed.nodes.copies import MOST_BYTES
+from cellbed_node import inputs
+from cellbed_node.agent import CHUNK
+from cellbed_node.prctl import die_with_parent, make_no_devices
+from cellbed_node.processes import kill, last_line
 
 READY_S = 120.0
 """How long a machine may take until its agent answers."""

@@ -12,15 +12,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from cellbed.scenario.nodes import VmBackend
-from cellbed.support import inputs
 from cellbed.support.bounded import run_bounded
 from cellbed.support.user_folders import cache_folder
 from cellbed.testbed.machine.cgroups import Group, Sample
-from cellbed.testbed.machine.process import find, kill, spawn
+from cellbed.testbed.machine.process import spawn
 from cellbed.testbed.machine.state import RUN_VARIABLE, boot_identifier
 from cellbed.testbed.nodes.backend import Setup
 from cellbed.testbed.nodes.remote import NOTHING, RemoteGroup, RemoteNode
 from cellbed.testbed.nodes.vm_image import PORT, Image, ImageError, image
+from cellbed_node import inputs
+from cellbed_node.processes import find, kill
 
 QEMU = "qemu-system-x86_64"
 MEBIBYTE = 1 << 20

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from cellbed.archive.unfinished import unfinished_beside
 from cellbed.support.errors import CellbedError
-from cellbed.support.temporary import remove_tree, temporary_folder
 from cellbed.support.user_folders import cache_folder
-from cellbed.testbed.machine.process import find
-from cellbed.testbed.nodes.agent import BOOTSTRAP
+from cellbed_node.agent import BOOTSTRAP
+from cellbed_node.processes import find
+from cellbed_node.temporary import remove_tree, temporary_folder
 
 SUITE = "bookworm"
 PACKAGES = ("python3", "iproute2", "procps", "busybox-static")

@@ -16,10 +16,11 @@ from pathlib import Path
 
 from cellbed.runformat.events import Journal
 from cellbed.testbed.machine import conntrack
-from cellbed.testbed.machine.process import Place, ProgramError, find, run
+from cellbed.testbed.machine.process import Place, ProgramError, run
 from cellbed.testbed.plan import Plan
 from cellbed.testbed.programs.supervise import Supervisor
 from cellbed.testbed.testbed import Testbed
+from cellbed_node.processes import find
 
 _LIBERAL = "/proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal"
 """Else packets that come late would be outside of the window as the tracker sees it, and not be translated. Old kernels

@@ -3,12 +3,14 @@
 To load its libraries takes a Python program 0.15 s of processor time, and its fork a few milliseconds. A fork enters
 its node before anything else. CPU time and memory of the loading count for no node.
 
-The fork server reads requests from its standard input, a socket; it ends with its parent, and its forks end with it.
+The fork server, ``python -m cellbed.testbed.programs.fork_server MODULE``, reads requests from its standard input, a
+socket; it ends with its parent, and its forks end with it.
 """
 
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
 import signal
@@ -21,16 +23,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import IO
 
-from cellbed.testbed.machine.process import Place, kill, last_line
+from cellbed.testbed.machine.process import Place
+from cellbed_node import lifecycle
+from cellbed_node.prctl import die_with_parent
+from cellbed_node.processes import kill, last_line
 
-FORK_SERVER = "--fork-server"
-"""The argument with which a program becomes a fork server."""
 LARGEST_REQUEST = 1 << 16
 PATIENCE_S = 60.0
 """How long the server may take to load its program and to answer."""
 
 
-def serve() -> list[str]:
+def _serve() -> list[str]:
     """Fork a process for each request on standard input. Returns in each fork, on its node, the fork's arguments.
 
     Errors: ``OSError`` in a fork that cannot enter its node.
@@ -110,18 +113,17 @@ class ForkedProcess:
 class ForkServer:
     """The process whose forks are the processes of one program.
 
-    program: command without the arguments of the single process; it calls :func:`serve` when its argument is
-    :data:`FORK_SERVER`. environment: of the server and all forks.
+    module: of the program, with a ``main`` (:mod:`cellbed_node.lifecycle`). environment: of the server and all forks.
     """
 
-    def __init__(self, program: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(self, module: str, environment: Mapping[str, str]) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.settimeout(PATIENCE_S)
         self._asked = 0
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the server
         with theirs:
             self._process = subprocess.Popen(
-                [*program, FORK_SERVER],
+                [sys.executable, "-P", "-m", "cellbed.testbed.programs.fork_server", module],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=self._errors,
@@ -179,3 +181,19 @@ class ForkServer:
         self._socket.close()
         kill(self._process)
         self._errors.close()
+
+
+def _main(module: str) -> None:
+    """Load the program, and run its ``main`` in each fork."""
+    die_with_parent()
+    program = importlib.import_module(module)
+    try:
+        arguments = _serve()
+    except OSError as error:
+        print(error, file=sys.stderr)
+        sys.exit(1)
+    lifecycle.run(program.main, arguments)
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1])

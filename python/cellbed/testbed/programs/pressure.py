@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from cellbed.testbed.machine.contention import processor_times
-from cellbed.testbed.nodes.agent import descendants
-
-_ATTEMPTS = 5
-"""Readings of two clocks of which the closest pair counts."""
+from cellbed_node.agent import descendants
+from cellbed_node.machine import clock_ahead
 
 
 class Pressure:
@@ -91,17 +89,6 @@ class Usage:
     def cpu_ns(self, program: str) -> int:
         """Return the processor time of a program until it was last counted."""
         return sum(self._used.get(program, {}).values())
-
-
-def clock_ahead(clock: int) -> int:
-    """Return by how many ns a clock is ahead of the monotonic one."""
-    readings = []
-    for _ in range(_ATTEMPTS):
-        before = time.monotonic_ns()
-        other = time.clock_gettime_ns(clock)
-        after = time.monotonic_ns()
-        readings.append((after - before, other - (before + after) // 2))
-    return min(readings)[1]
 
 
 def _entries(folder: str) -> list[int]:

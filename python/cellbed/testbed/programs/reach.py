@@ -22,14 +22,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from cellbed.runformat import folder
-from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
 from cellbed.support.near_names import did_you_mean
 from cellbed.testbed.links.live import LiveError, label, live
-from cellbed.testbed.machine.peers import user_of, waiting
-from cellbed.testbed.machine.process import Place, Running, kill
+from cellbed.testbed.machine.peers import peer_of, waiting
+from cellbed.testbed.machine.process import Place
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record
 from cellbed.testbed.nodes.backend import Backend
+from cellbed_node import inputs
+from cellbed_node.processes import Running, kill
 
 if TYPE_CHECKING:
     from cellbed.testbed.testbed import Testbed
@@ -86,7 +87,7 @@ class Guests:
     def serve(self) -> None:
         """Start commands, pass signals on, and report exit statuses."""
         for client in waiting(self._listener):
-            if user_of(client) != os.geteuid():
+            if peer_of(client)[1] != os.geteuid():
                 client.close()
                 continue
             client.setblocking(False)
@@ -274,7 +275,7 @@ def run_as_guest(record: Record, node: str, command: Sequence[str]) -> int:
 def _connect(run: socket.socket, record: Record) -> None:
     """Connect to a live run. Errors: ``OSError``, also where the run has ended and another user has its address."""
     run.connect(_address(record.identifier))
-    if user_of(run) != os.geteuid():
+    if peer_of(run)[1] != os.geteuid():
         raise PermissionError("another user listens at its address")
 
 

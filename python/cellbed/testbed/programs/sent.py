@@ -14,14 +14,15 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from cellbed.support import inputs
-from cellbed.support.temporary import temporary_folder
-from cellbed.testbed.machine.process import Process, ProgramError, Running
+from cellbed.testbed.machine.process import Process, ProgramError
 from cellbed.testbed.nodes.backend import Backend
+from cellbed_node import inputs
+from cellbed_node.processes import Running
+from cellbed_node.temporary import temporary_folder
 
-PACKAGES = ("cellbed", "h11", "h2", "hpack", "hyperframe", "paho", "wsproto")
+PACKAGES = ("cellbed_node", "h11", "h2", "hpack", "hyperframe", "paho", "wsproto")
 """Packages that load generators, broker and services import, all of it Python."""
-ARCHIVE = "cellbed.zip"
+ARCHIVE = "cellbed_node.zip"
 _MOMENTS = ("connect_ns", "t0_ns", "end_ns")
 _IS_RECENT = "import sys; sys.exit(sys.version_info < (3, 11))"
 

@@ -19,7 +19,7 @@ from typing import IO, Any
 from cellbed.runformat.events import Journal
 from cellbed.support.errors import printable
 from cellbed.testbed.machine.events import EventProcess
-from cellbed.testbed.machine.process import Process, ProgramError, Running, end, kill, spawn
+from cellbed.testbed.machine.process import Process, ProgramError, end, spawn
 from cellbed.testbed.machine.state import RUN_VARIABLE
 from cellbed.testbed.nodes.backend import Backend, Clock
 from cellbed.testbed.programs.fork_server import ForkServer
@@ -27,6 +27,7 @@ from cellbed.testbed.programs.pressure import Pressure, Usage
 from cellbed.testbed.programs.reports import SERVE_S, ReportSockets
 from cellbed.testbed.programs.sent import SentPrograms, shifted
 from cellbed.testbed.programs.unmodified import OUTPUT_LIMIT, Command, UnmodifiedProgram
+from cellbed_node.processes import Running, kill
 
 SAMPLE_INTERVAL_NS = 100_000_000
 SAMPLED_AT_ONCE = 100
@@ -120,7 +121,7 @@ class Supervisor:
         """The latest times at which `tick` of :meth:`wait` has something to do, monotonic, by what is done."""
         self._known: dict[str, tuple[Process | Command, Backend]] = {}
         self._recoveries: list[_Recovery] = []
-        self._fork_servers: dict[tuple[str, ...], ForkServer] = {}
+        self._fork_servers: dict[str, ForkServer] = {}
         self._sent = SentPrograms(raw)
         self.problems: list[str] = []
         """Problems at the end, in sentences."""
@@ -214,9 +215,8 @@ class Supervisor:
                 if place is None:
                     started = self._sent.start(process, node, errors)
                 elif process.forked:
-                    program = tuple(process.program)
-                    server = self._fork_servers.get(program) or ForkServer(program, environment)
-                    self._fork_servers[program] = server
+                    server = self._fork_servers.get(process.module) or ForkServer(process.module, environment)
+                    self._fork_servers[process.module] = server
                     started = server.start(process.arguments, place, errors)
                 else:
                     pipe = subprocess.PIPE

@@ -1,57 +1,28 @@
-"""The receiver of OpenTelemetry's spans: OTLP over HTTP with protobuf, on the loopback of nodes.
-
-One process of cellbed, in no control group of a node, serves the sockets of all nodes of this machine. It only stores
-what it gets; :mod:`cellbed.measure.telemetry` reads it after the run. Run as ``python -m
-cellbed.testbed.programs.telemetry`` with its control socket as standard input, from which it takes the sockets until
-the end of that. A node that is another machine has a receiver of its own there (:func:`main`).
-"""
+"""OpenTelemetry in a run: the receivers of its nodes, and the variables by which programs export to them."""
 
 from __future__ import annotations
 
 import contextlib
-import gzip
-import io
 import json
 import os
-import selectors
 import socket
 import subprocess
 import sys
-import threading
-import time
-import zlib
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
 
-import h11
-
-from cellbed.runformat.telemetry import APPLICATION, HEADER, LARGEST_BODY, LARGEST_RECORD, SUFFIX
-from cellbed.support import inputs
 from cellbed.support.errors import printable
-from cellbed.testbed.machine.process import Place, Process, ProgramError, kill
+from cellbed.testbed.machine.process import Place, Process, ProgramError
 from cellbed.testbed.machine.process import listener as listening
-from cellbed.testbed.programs.pressure import clock_ahead
+from cellbed_node import inputs
+from cellbed_node.exports import APPLICATION, SUFFIX
+from cellbed_node.processes import kill
+from cellbed_node.receiver import ADDRESS, FILES, MOST_CONNECTIONS, MOST_REASONS
 
-ADDRESS = ("127.0.0.1", 4318)
 FLUSH_MS = 500
 """Interval of exports. Spans that a program has not exported when it is ended are lost."""
-MOST_CONNECTIONS = 64
-"""Of a node at the same time."""
-READ_BYTES = 1 << 16
 PATIENCE_S = 10.0
 """Time limit for storing the last exports at the end."""
-_LARGEST_MESSAGE = 1 << 16
-_MOST_REASONS = 16
-"""Of a node, why exports are lost."""
-_IGNORED = ("/v1/metrics", "/v1/logs")
-"""Paths of exports that are accepted and not kept."""
-_FOREIGN = {b"PRI ": "they came by gRPC: use http/protobuf", b"\x16\x03": "they came over TLS: use http://"}
-"""Protocols of exports that cannot be read, by their first bytes."""
-_FILES = {"record": SUFFIX, "lost": ".otlp-lost.json"}
-"""Endings of the files of a receiver on another machine."""
 
 
 class Telemetry:
@@ -79,10 +50,10 @@ class Telemetry:
         if node in self._nodes:
             return None
         self._nodes.add(node)
-        files = {name: str((self._raw / f"{node}{suffix}").absolute()) for name, suffix in _FILES.items()}
+        files = {name: str((self._raw / f"{node}{suffix}").absolute()) for name, suffix in FILES.items()}
         config = self._raw / f"{node}.otlp-receiver.json"
         config.write_text(json.dumps({"node": node, **files}), encoding="utf-8")
-        return Process(f"otlp.{node}.receiver", node, "cellbed.testbed.programs.telemetry", config.absolute(), stage=-1)
+        return Process(f"otlp.{node}.receiver", node, "cellbed_node.receiver", config.absolute(), stage=-1)
 
     def listen(self, node: str, place: Place) -> None:
         """Receive what programs of a node send. place: its namespaces. Errors: :class:`ProgramError`."""
@@ -93,7 +64,7 @@ class Telemetry:
             self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with theirs:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-P", "-m", "cellbed.testbed.programs.telemetry"],
+                    [sys.executable, "-P", "-m", "cellbed_node.receiver"],
                     stdin=theirs.fileno(),
                     env={**os.environ, **self._environment},
                     start_new_session=True,
@@ -114,13 +85,13 @@ class Telemetry:
         control, self._control = self._control, None
         refused: dict[str, dict[str, int]] = {}
         failed = []
-        for path in self._raw.glob(f"*{_FILES['lost']}"):
+        for path in self._raw.glob(f"*{FILES['lost']}"):
             # Another machine has written it.
             with contextlib.suppress(OSError, ValueError, AttributeError, TypeError):
                 for counts in inputs.json_value(path).values():
-                    first = list(counts.items())[:_MOST_REASONS]
+                    first = list(counts.items())[:MOST_REASONS]
                     its = {printable(str(reason), kept="")[:100]: int(count) for reason, count in first}
-                    refused[path.name.removesuffix(_FILES["lost"])] = its
+                    refused[path.name.removesuffix(FILES["lost"])] = its
         if control is not None and self._process is not None:
             with control:
                 control.settimeout(PATIENCE_S)
@@ -177,191 +148,3 @@ def overrides(program: str, given: Mapping[str, str]) -> list[str]:
                 "spans of it; remove the variable"
             )
     return found
-
-
-@dataclass(slots=True, eq=False)
-class _Node:
-    """A node. record: file for bodies; written: its bytes. lost: exports that were not stored, by the reason."""
-
-    name: str
-    record: IO[bytes]
-    written: int = 0
-    connections: int = 0
-    lost: Counter[str] = field(default_factory=Counter)
-
-    def lose(self, why: str) -> None:
-        """Count an export that is not stored. why: perhaps with words of the program."""
-        self.lost[why if why in self.lost or len(self.lost) < _MOST_REASONS - 1 else "for other reasons"] += 1
-
-    def store(self, body: bytes) -> int:
-        """Store the body of an export; returns the status of the reply."""
-        if self.written + HEADER.size + len(body) > LARGEST_RECORD:
-            self.lose(f"of a node only the first {LARGEST_RECORD >> 20} MiB are kept")
-            return 413
-        try:
-            self.record.write(HEADER.pack(len(body), time.monotonic_ns(), clock_ahead(time.CLOCK_REALTIME)) + body)
-            self.record.flush()
-        except OSError as error:
-            self.lose(f"they cannot be written: {error.strerror}")
-            return 500
-        self.written += HEADER.size + len(body)
-        return 200
-
-
-class _Exporter:
-    """A connection of a program that exports."""
-
-    def __init__(self, connection: socket.socket, node: _Node) -> None:
-        self.socket, self.node = connection, node
-        self._protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 14)
-        self._request: h11.Request | None = None
-        self._body = bytearray()
-
-    def read(self) -> bool:
-        """Take what has arrived; returns whether the connection stays."""
-        try:
-            data = self.socket.recv(READ_BYTES)
-        except BlockingIOError:
-            return True
-        except OSError:
-            data = b""
-        begins = self._protocol.trailing_data[0] == b"" and self._request is None
-        try:
-            if begins and (why := next((why for first, why in _FOREIGN.items() if data.startswith(first)), None)):
-                self.node.lose(why)
-                return False
-            self._protocol.receive_data(data)
-            return self._process()
-        except h11.RemoteProtocolError:
-            self.node.lose("they are no whole requests of HTTP/1.1")
-            return False
-        except (h11.LocalProtocolError, OSError):
-            return False
-
-    def _process(self) -> bool:
-        while True:
-            event = self._protocol.next_event()
-            match event:
-                case h11.Request():
-                    self._request, self._body = event, bytearray()
-                    if self._protocol.they_are_waiting_for_100_continue:
-                        self._send(h11.InformationalResponse(status_code=100, headers=[]))
-                case h11.Data():
-                    self._body += event.data
-                    if len(self._body) > LARGEST_BODY:
-                        self.node.lose(f"a body is larger than {LARGEST_BODY >> 20} MiB")
-                        self._reply(413)
-                        return False
-                case h11.EndOfMessage():
-                    self._reply(self._take())
-                    if self._protocol.our_state is not h11.DONE or self._protocol.their_state is not h11.DONE:
-                        return False
-                    self._protocol.start_next_cycle()
-                case _:
-                    return event is h11.NEED_DATA
-
-    def _take(self) -> int:
-        """Take the whole request; returns the status of the reply."""
-        assert self._request is not None
-        headers = dict(self._request.headers)
-        path = self._request.target.decode(errors="replace").partition("?")[0].rstrip("/") or "/"
-        if self._request.method != b"POST":
-            return 405
-        if path in _IGNORED:
-            return 200
-        if path != "/v1/traces":
-            self.node.lose(f"they came to {printable(path[:60], kept='')}, not to /v1/traces")
-            return 404
-        if headers.get(b"content-type", b"").split(b";")[0].strip().lower() != b"application/x-protobuf":
-            self.node.lose("they are not in protobuf (OTEL_EXPORTER_OTLP_PROTOCOL)")
-            return 415
-        body, coding = bytes(self._body), headers.get(b"content-encoding", b"identity").lower()
-        if coding == b"gzip":
-            try:
-                body = gzip.GzipFile(fileobj=io.BytesIO(body)).read(LARGEST_BODY + 1)
-            except (OSError, EOFError, zlib.error):
-                self.node.lose("a body is damaged")
-                return 400
-            if len(body) > LARGEST_BODY:
-                self.node.lose(f"a body is larger than {LARGEST_BODY >> 20} MiB")
-                return 413
-        elif coding != b"identity":
-            self.node.lose("they are compressed by another method than gzip")
-            return 415
-        return self.node.store(body)
-
-    def _reply(self, status: int) -> None:
-        headers = [("Content-Type", "application/x-protobuf"), ("Content-Length", "0")]
-        self._send(h11.Response(status_code=status, headers=headers))
-        self._send(h11.EndOfMessage())
-
-    def _send(self, event: Any) -> None:
-        # The buffer of a connection without other replies has room for it.
-        self.socket.send(self._protocol.send(event) or b"", socket.MSG_NOSIGNAL)
-
-
-def serve(control: socket.socket) -> dict[str, dict[str, int]]:
-    """Serve until the end of the control socket, and take what has arrived by then; returns what each node has lost."""
-    selector = selectors.DefaultSelector()
-    selector.register(control, selectors.EVENT_READ)
-    nodes: list[_Node] = []
-    ending = False
-    while ready := selector.select(0 if ending else None):
-        for key, _ in ready:
-            what = key.data
-            if what is None:
-                message, descriptors, _, _ = socket.recv_fds(control, _LARGEST_MESSAGE, 1)
-                if not message:
-                    ending = True
-                    selector.unregister(control)
-                    continue
-                asked = json.loads(message)
-                nodes.append(_Node(asked["node"], Path(asked["file"]).open("ab")))  # noqa: SIM115 - until the end
-                listener = socket.socket(fileno=descriptors[0])
-                listener.setblocking(False)
-                selector.register(listener, selectors.EVENT_READ, nodes[-1])
-            elif isinstance(what, _Node):
-                assert isinstance(key.fileobj, socket.socket)
-                _accept(selector, key.fileobj, what)
-            elif not what.read():
-                selector.unregister(what.socket)
-                what.socket.close()
-                what.node.connections -= 1
-    return {node.name: dict(node.lost) for node in nodes if node.lost}
-
-
-def _accept(selector: selectors.BaseSelector, listener: socket.socket, node: _Node) -> None:
-    with contextlib.suppress(OSError):
-        connection, _ = listener.accept()
-        if node.connections >= MOST_CONNECTIONS:
-            node.lose(f"more than {MOST_CONNECTIONS} connections at a time")
-            connection.close()
-            return
-        connection.setblocking(False)
-        node.connections += 1
-        selector.register(connection, selectors.EVENT_READ, _Exporter(connection, node))
-
-
-def main(config: dict[str, str]) -> None:
-    """Receive on this machine alone, until the end of standard input. config: the node; ``record``: the file of bodies;
-    ``lost``: that of what it has lost."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with socket.create_server(ADDRESS, backlog=MOST_CONNECTIONS) as listener:
-        message = json.dumps({"node": config["node"], "file": config["record"]}).encode()
-        socket.send_fds(ours, [message], [listener.fileno()])
-
-    def wait() -> None:
-        sys.stdin.read()
-        ours.shutdown(socket.SHUT_WR)
-
-    threading.Thread(target=wait, daemon=True).start()
-    print(json.dumps({"event": "ready"}), flush=True)
-    lost = serve(theirs)
-    Path(config["lost"]).write_text(json.dumps(lost), encoding="utf-8")
-
-
-if __name__ == "__main__" and sys.argv[1:]:
-    main(inputs.json_value(Path(sys.argv[-1])))
-elif __name__ == "__main__":
-    with socket.socket(fileno=os.dup(0)) as at, contextlib.suppress(OSError):  # the run was killed
-        at.send(json.dumps(serve(at)).encode())

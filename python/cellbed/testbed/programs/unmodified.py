@@ -22,11 +22,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from cellbed.support import inputs
 from cellbed.support.errors import printable
-from cellbed.support.interruption import time_limit
-from cellbed.testbed.machine.process import ProgramError, Running, end, kill, last_line, outlived
+from cellbed.testbed.machine.process import ProgramError, end, outlived
 from cellbed.testbed.nodes.backend import Backend
+from cellbed_node import inputs
+from cellbed_node.processes import Running, kill, last_line
+from cellbed_node.time_limit import time_limit
 
 Address = IPv4Address | IPv6Address
 Restart = Literal["never", "on-failure", "always"]

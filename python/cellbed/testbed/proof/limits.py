@@ -16,9 +16,9 @@ from typing import Any
 
 from cellbed.support.errors import CellbedError
 from cellbed.support.readable import alike
-from cellbed.testbed.machine.process import Running, kill
 from cellbed.testbed.nodes.backend import Backend, LimitedGroup, Strain
 from cellbed.testbed.plan import Node
+from cellbed_node.processes import Running, kill
 
 MILLISECOND = 1_000_000
 CPU_TOLERANCE = 0.10

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cellbed.testbed.machine import certificates
-from cellbed.testbed.machine.process import find, run
+from cellbed.testbed.machine.process import run
 from cellbed.testbed.programs.unmodified import Command, Ready
-from cellbed.workloads.browsing import PROGRAMS
 from cellbed.workloads.kind import Deployment, Node
+from cellbed_node.browsing import PROGRAMS
+from cellbed_node.processes import find
 
 _FIRST_PORT, _PORTS = 8443, 16
 """Of the first origin of a run, and of each application."""

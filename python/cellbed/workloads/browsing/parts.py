@@ -24,7 +24,7 @@ def spans(version: str) -> tuple[Span, ...]:
 
 
 def columns(*, secured: bool = True) -> dict[str, ColumnType]:
-    """Return the columns of the record of an :class:`~cellbed.workloads.browsing.objects.Object`. secured: over
+    """Return the columns of the record of an :class:`~cellbed_node.browsing.objects.Object`. secured: over
     TLS."""
     names = ["started_ns", "opening_ns", "first_byte_ns", "code"]
     names += ["tls_uplink_end", "tls_downlink_end"] if secured else []

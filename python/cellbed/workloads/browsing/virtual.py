@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from cellbed.workloads import machine
-from cellbed.workloads.browsing.objects import Object
 from cellbed.workloads.virtual.tls import LARGEST, OVERHEAD
 from cellbed.workloads.virtual.world import Program, SendBuffer, Socket, World
+from cellbed_node import machine
+from cellbed_node.browsing.objects import Object
 
 MOST_CONNECTIONS = 6
 """Of a browser to an origin over HTTP/1.1."""

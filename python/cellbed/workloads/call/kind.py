@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from cellbed.runformat.description import Caution, Description, Measure, ProgramMeasures
 from cellbed.runformat.spans import DATAGRAM_DOWNLINK, DATAGRAM_UPLINK, Span
+from cellbed.support.limits import Limit
 from cellbed.testbed.machine.process import Process
 from cellbed.testbed.programs.unmodified import Command, Ready
 from cellbed.workloads.browsing import origins
 from cellbed.workloads.cache import Note, silent
 from cellbed.workloads.call import RELAY
-from cellbed.workloads.call.readings import BEARABLE
 from cellbed.workloads.kind import Deployment, Node
 
 if TYPE_CHECKING:
@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 
 PORT = 3478
 """Of the relay of the first application of a run (RFC 8656); the next ones follow."""
+BEARABLE = (
+    Limit("frames that were not painted in time", "unpainted_percent", "<=", 1.0, "at most 1 %"),
+    Limit("shown frames that the page missed", "missed_percent", "<=", 1.0, "at most 1 %"),
+    Limit("time of a lower quality for lack of processor time", "cpu_limited_percent", "<=", 1.0, "at most 1 %"),
+    Limit("time to encode a frame, of that between two", "encode_percent", "<=", 100.0, "at most 100 %"),
+    Limit("time to decode a frame, of that between two", "decode_percent", "<=", 100.0, "at most 100 %"),
+)
+"""Limits that a machine which is fast enough keeps to."""
 _USER, _PASSWORD, _REALM = "cellbed", "cellbed", "cellbed.test"
 """A browser has no calls without; nobody else is in the testbed."""
 
@@ -32,7 +40,7 @@ def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> l
     started: list[Process | Command] = [_relay(deployment, node) for node in deployment.servers]
     for index, node in enumerate(deployment.clients):
         config = _settings(deployment, raw, index, seed)
-        started.append(deployment.load_generator("load", "cellbed.workloads.call.load", node, raw, config))
+        started.append(deployment.load_generator("load", "cellbed_node.call.load", node, raw, config))
     return started
 
 
@@ -55,7 +63,7 @@ def _relay(deployment: Deployment, node: Node) -> Command:
 
 
 def _settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[str, Any]:
-    """Return the configuration of end `index` (:class:`cellbed.workloads.call.load.Settings`)."""
+    """Return the configuration of end `index` (:class:`cellbed_node.call.load.Settings`)."""
     table: Call = deployment.table
     half = len(deployment.clients) // 2
     other = (index + half) % len(deployment.clients)

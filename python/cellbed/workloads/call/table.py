@@ -11,8 +11,8 @@ from cellbed.scenario.loads import Rate
 from cellbed.scenario.nodes import Name
 from cellbed.scenario.table import written
 from cellbed.support.units import BIT_RATE
-from cellbed.workloads.browsing import PROGRAMS
 from cellbed.workloads.call import RELAY
+from cellbed_node.browsing import PROGRAMS
 
 _MOST_FRAMES = 60
 """A second: pages are drawn at this rate."""

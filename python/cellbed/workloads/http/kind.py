@@ -7,12 +7,12 @@ from urllib.parse import urlsplit
 
 from cellbed.runformat.description import ColumnType, Description, Measure
 from cellbed.runformat.spans import DOWNLINK, HANDSHAKE, SERVER, UPLINK, Span
-from cellbed.scenario.templates import fill
 from cellbed.testbed.machine.process import Process
 from cellbed.testbed.programs.unmodified import Command
 from cellbed.workloads.cache import Note, silent
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.program.kind import commands, port_of
+from cellbed_node.templates import fill
 
 if TYPE_CHECKING:
     from cellbed.workloads.http.table import Http, WebLoad
@@ -25,7 +25,7 @@ def prepare(table: "Http", cache: Path, note: Note = silent) -> None:
 def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> list[Process | Command]:
     """Return the user's servers, if they are given, and the load generators of the clients; see
     :class:`cellbed.workloads.kind.Workload`."""
-    return loaded(deployment, raw, seed, "cellbed.workloads.http.load", settings)
+    return loaded(deployment, raw, seed, "cellbed_node.http.load", settings)
 
 
 def loaded(
@@ -45,7 +45,7 @@ def loaded(
 
 
 def settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[str, Any]:
-    """Return the configuration of client `index` (:class:`cellbed.workloads.http.load.Settings`)."""
+    """Return the configuration of client `index` (:class:`cellbed_node.http.load.Settings`)."""
     table: Http = deployment.table
     node, found = deployment.clients[index], connecting(deployment, raw, index, seed)
     values = found["values"]

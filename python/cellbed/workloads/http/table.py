@@ -8,21 +8,14 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from cellbed.scenario.applications import (
-    RATE_IF_NEEDED,
-    TELEMETRY_KEY,
-    Groups,
-    Key,
-    Load,
-    Wait,
-)
+from cellbed.scenario.applications import RATE_IF_NEEDED, TELEMETRY_KEY, Groups, Key, Load, Wait
 from cellbed.scenario.fields import BODY_FILE, plainly, quantity, refusal
 from cellbed.scenario.nodes import Name
 from cellbed.scenario.roles import Role
 from cellbed.scenario.table import Table, written
 from cellbed.scenario.templates import NAMES, without
 from cellbed.support.units import SIZE
-from cellbed.workloads.http.journeys import JSON_PATH
+from cellbed_node.http.journeys import JSON_PATH
 
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")]
 HeaderValue = Annotated[str, Field(pattern=r"^[!-~]([ -~]{0,4000}[!-~])?$")]
@@ -82,7 +75,7 @@ class Step(Table):
             yield "headers", value
 
     def configuration(self) -> dict[str, Any]:
-        """Return what the load generator reads (:class:`cellbed.workloads.http.journeys.Step`)."""
+        """Return what the load generator reads (:class:`cellbed_node.http.journeys.Step`)."""
         method, target = self.request
         name = self.name or f"{method.upper()} {target}"
         parts = {"headers": self.headers, "body": self.body, "think_ns": self.think, "take": self.take}
@@ -118,7 +111,7 @@ class Journey(Table):
     steps: list[Step] = Field(min_length=1, max_length=1000, description="The requests.", examples=[[{"get": "/"}]])
 
     def configuration(self) -> dict[str, Any]:
-        """Return what the load generator reads (:class:`cellbed.workloads.http.journeys.Journey`)."""
+        """Return what the load generator reads (:class:`cellbed_node.http.journeys.Journey`)."""
         return {"weight": self.weight, "steps": [step.configuration() for step in self.steps]}
 
 

@@ -19,28 +19,19 @@ import h11
 from hpack import NeverIndexedHeaderTuple
 
 from cellbed.runformat.spans import SERVICE
-from cellbed.workloads import lifecycle
-from cellbed.workloads.arrivals import schedule
 from cellbed.workloads.http import kind
-from cellbed.workloads.http.connection import REQUEST_HEADER, Exchange
-from cellbed.workloads.http.load import HttpLoad, Settings
-from cellbed.workloads.http.messages import PREFIX
 from cellbed.workloads.kind import Deployment
-from cellbed.workloads.tls import Clear
 from cellbed.workloads.virtual import tls
 from cellbed.workloads.virtual.client import Client
-from cellbed.workloads.virtual.model import (
-    FEWEST,
-    Draw,
-    Packets,
-    Sample,
-    Sampling,
-    Setting,
-    answered,
-    nanoseconds,
-)
+from cellbed.workloads.virtual.model import FEWEST, Draw, Packets, Sample, Sampling, Setting, answered, nanoseconds
 from cellbed.workloads.virtual.tls import Handshake
 from cellbed.workloads.virtual.world import SECOND, TURNAROUND_NS, Host, SendBuffer, Socket, World, names
+from cellbed_node import lifecycle
+from cellbed_node.arrivals import schedule
+from cellbed_node.http.connection import REQUEST_HEADER, Exchange
+from cellbed_node.http.load import HttpLoad, Settings
+from cellbed_node.http.messages import PREFIX
+from cellbed_node.tls import Clear
 
 if TYPE_CHECKING:
     import polars as pl

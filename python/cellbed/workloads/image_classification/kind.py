@@ -6,12 +6,13 @@ from cellbed.workloads.offloading.kind import Kind
 
 KIND = Kind(
     name="image-classification",
-    client="cellbed.workloads.image_classification.jpeg",
-    task="cellbed.workloads.image_classification.classifier",
+    client="cellbed_node.image_classification.jpeg",
+    task="cellbed_node.image_classification.classifier",
     bank=lambda table, cache, note: photographs.data_bank(cache, count=table.images, note=note),
     model=lambda table, cache, note: mobilenet.seeded_model(cache, note=note),
     seeded=Caution(mobilenet.NOTE, mobilenet.NOTE_DETAIL),
     data=Caution(photographs.NOTE),
     measures=(Measure("bytes_up", "photograph sent", "B"),),
+    profile=("5 /s", 20),
 )
 prepare, processes, describe = KIND.prepare, KIND.processes, KIND.describe

@@ -52,120 +52,87 @@ def seeded_model(cache: Path, *, seed: int = SEED, note: Note = silent) -> Path:
 
 
 def build(seed: int = SEED) -> "onnx.ModelProto":
-    """Return the model: input ``image`` float32 [1, 3, 224, 224], output ``logits`` float32 [1, 1000]."""
+    """Return the model: input ``image`` float32 [1, 3, 224, 224], output ``logits`` float32 [1, 1000].
+
+    The same seed gives the same bytes.
+    """
     import numpy
+    from onnx import TensorProto, helper, numpy_helper
 
-    graph = _Graph(seed)
-    graph.weigh("zero", numpy.float32(0))
-    graph.weigh("six", numpy.float32(6))
-    _convolution(graph, _FIRST, kernel=3, stride=2)
-    for expansion, channels, repetitions, stride in _BOTTLENECKS:
-        for repetition in range(repetitions):
-            _bottleneck(graph, expansion, channels, stride if repetition == 0 else 1)
-    _convolution(graph, _LAST)
-    graph.append("GlobalAveragePool", [graph.newest])
-    graph.append("Flatten", [graph.newest], axis=1)
-    # Not rectified after the pooling, but the mean of rectified values: as after a rectifier, see _Graph.convolution.
-    graph.weigh("classifier.weight", graph.normal((CLASSES, _LAST), 2 / _LAST))
-    graph.weigh("classifier.bias", numpy.zeros(CLASSES, numpy.float32))
-    graph.append("Gemm", [graph.newest, "classifier.weight", "classifier.bias"], output="logits", transB=1)
-    return graph.model()
+    random = numpy.random.Generator(numpy.random.PCG64(seed))
+    nodes: list[Any] = []
+    weights: list[Any] = []
 
+    def weigh(name: str, value: Any) -> str:
+        """Add a constant."""
+        weights.append(numpy_helper.from_array(numpy.asarray(value), name))
+        return name
 
-class _Graph:
-    """A network to which layers are appended. newest: name of the newest activation; channels: its channels. The same
-    seed and layers give the same bytes."""
+    def normal(shape: tuple[int, ...], variance: float) -> Any:
+        return (random.standard_normal(shape) * variance**0.5).astype(numpy.float32)
 
-    def __init__(self, seed: int) -> None:
-        """Begin with the input ``image`` of three channels."""
-        import numpy
+    def append(operator: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
+        """Append an operator; return the name of its output."""
+        newest = output or f"{operator.lower()}{len(nodes)}"
+        nodes.append(helper.make_node(operator, inputs, [newest], **attributes))
+        return newest
 
-        self._numpy = numpy
-        self._random = numpy.random.Generator(numpy.random.PCG64(seed))
-        self._nodes: list[Any] = []
-        self._weights: list[Any] = []
-        self.newest = "image"
-        self.channels = 3
-
-    def model(self) -> "onnx.ModelProto":
-        """Return the model, whose output is the newest activation."""
-        from onnx import TensorProto, helper
-
-        graph = helper.make_graph(
-            self._nodes,
-            "MobileNetV2",
-            [helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 3, SIDE, SIDE])],
-            [helper.make_tensor_value_info(self.newest, TensorProto.FLOAT, [1, CLASSES])],
-            initializer=self._weights,
-            doc_string=NOTE,
-        )
-        return helper.make_model(
-            graph,
-            opset_imports=[helper.make_opsetid("", _OPSET)],
-            ir_version=_IR_VERSION,
-            producer_name="cellbed",
-        )
-
-    def convolution(
-        self,
-        channels: int,
+    def convolve(
+        newest: str,
+        inputs: int,
+        outputs: int,
         *,
         kernel: int = 1,
         stride: int = 1,
-        depthwise: bool = False,
-        rectified_input: bool = False,
-    ) -> None:
-        """Append a convolution that keeps the size, divided by `stride`."""
-        inputs = 1 if depthwise else self.channels
-        fan_in = inputs * kernel * kernel
-        name = f"convolution{len(self._nodes)}"
+        after_relu: bool = False,
+        relu: bool = True,
+    ) -> str:
+        """Append a convolution that keeps the size, divided by `stride`; with 0 inputs a depthwise one. relu: ReLU6
+        follows."""
+        name, depthwise = f"convolution{len(nodes)}", not inputs
+        shape = (outputs, inputs or 1, kernel, kernel)
         # He et al., ICCV 2015, §2.2: variance 2 / fan-in keeps the scale behind a rectifier, 1 / fan-in elsewhere.
-        variance = (2 if rectified_input else 1) / fan_in
-        self.weigh(f"{name}.weight", self.normal((channels, inputs, kernel, kernel), variance))
-        self.weigh(f"{name}.bias", self._numpy.zeros(channels, self._numpy.float32))
-        self.append(
+        kernels = weigh(f"{name}.weight", normal(shape, (2 if after_relu else 1) / (shape[1] * kernel * kernel)))
+        bias = weigh(f"{name}.bias", numpy.zeros(outputs, numpy.float32))
+        newest = append(
             "Conv",
-            [self.newest, f"{name}.weight", f"{name}.bias"],
+            *(newest, kernels, bias),
             kernel_shape=[kernel, kernel],
             strides=[stride, stride],
             pads=[kernel // 2] * 4,
-            group=self.channels if depthwise else 1,
+            group=outputs if depthwise else 1,
         )
-        self.channels = channels
+        return append("Clip", newest, "zero", "six") if relu else newest
 
-    def normal(self, shape: tuple[int, ...], variance: float) -> Any:
-        """Return normally distributed weights."""
-        return (self._random.standard_normal(shape) * variance**0.5).astype(self._numpy.float32)
-
-    def weigh(self, name: str, value: Any) -> None:
-        """Add a constant."""
-        from onnx import numpy_helper
-
-        self._weights.append(numpy_helper.from_array(self._numpy.asarray(value), name))
-
-    def append(self, operator: str, inputs: list[str], output: str | None = None, **attributes: Any) -> None:
-        """Append an operator."""
-        from onnx import helper
-
-        self.newest = output or f"{operator.lower()}{len(self._nodes)}"
-        self._nodes.append(helper.make_node(operator, inputs, [self.newest], **attributes))
-
-
-def _bottleneck(graph: _Graph, expansion: int, channels: int, stride: int) -> None:
-    """Expand, filter depthwise, project without a rectifier; a residual where the shape stays (Figure 4(d))."""
-    entered, entered_channels = graph.newest, graph.channels
-    if expansion != 1:
-        _convolution(graph, entered_channels * expansion)
-    _convolution(graph, graph.channels, kernel=3, stride=stride, depthwise=True, rectified_input=True)
-    graph.convolution(channels, rectified_input=True)
-    if stride == 1 and entered_channels == channels:
-        graph.append("Add", [entered, graph.newest])
-
-
-def _convolution(graph: _Graph, channels: int, **options: Any) -> None:
-    """Append a convolution and ReLU6."""
-    graph.convolution(channels, **options)
-    graph.append("Clip", [graph.newest, "zero", "six"])
+    weigh("zero", numpy.float32(0))
+    weigh("six", numpy.float32(6))
+    newest, channels = convolve("image", 3, _FIRST, kernel=3, stride=2), _FIRST
+    for expansion, outputs, repetitions, first_stride in _BOTTLENECKS:
+        for repetition in range(repetitions):
+            # Expand, filter depthwise, project without a rectifier; a residual where the shape stays (Figure 4(d)).
+            entered, stride, wide = newest, 1 if repetition else first_stride, channels * expansion
+            if expansion != 1:
+                newest = convolve(newest, channels, wide)
+            newest = convolve(newest, 0, wide, kernel=3, stride=stride, after_relu=True)
+            newest = convolve(newest, wide, outputs, after_relu=True, relu=False)
+            if stride == 1 and channels == outputs:
+                newest = append("Add", entered, newest)
+            channels = outputs
+    newest = append("Flatten", append("GlobalAveragePool", convolve(newest, channels, _LAST)), axis=1)
+    # Not rectified after the pooling, but the mean of rectified values: as after a rectifier.
+    weigh("classifier.weight", normal((CLASSES, _LAST), 2 / _LAST))
+    weigh("classifier.bias", numpy.zeros(CLASSES, numpy.float32))
+    newest = append("Gemm", newest, "classifier.weight", "classifier.bias", output="logits", transB=1)
+    graph = helper.make_graph(
+        nodes,
+        "MobileNetV2",
+        [helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 3, SIDE, SIDE])],
+        [helper.make_tensor_value_info(newest, TensorProto.FLOAT, [1, CLASSES])],
+        initializer=weights,
+        doc_string=NOTE,
+    )
+    opset = helper.make_opsetid("", _OPSET)
+    return helper.make_model(graph, opset_imports=[opset], ir_version=_IR_VERSION, producer_name="cellbed")
 
 
 if __name__ == "__main__":

@@ -6,16 +6,14 @@ version of Pillow has the same bytes. Sizes are lognormal, cut off at 7 and 170 
 
 import io
 import math
-import mmap
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
-from cellbed.support import inputs
 from cellbed.workloads.cache import Note, build_folder, silent
-from cellbed.workloads.packaged import packaged
+from cellbed_node.packaged import packaged
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -53,24 +51,6 @@ def built(cache: Path, name: str, count: int, seed: int, note: Note, build: Call
         note(f"building the data bank of {count} images, once: {folder}")
         build_folder(folder, lambda temporary: build(temporary, count, seed))
     return folder
-
-
-class Images:
-    """The images of a data bank as inputs that are sent as they are (:class:`~.offloading.endpoint.Inputs`)."""
-
-    def __init__(self, folder: Path) -> None:
-        """Open the data bank in `folder`, mapped, so that many endpoints have it in memory once."""
-        self._images = {path.name: _mapped(path) for path in sorted(folder.iterdir())}
-        self.names: Sequence[str] = list(self._images)
-
-    def payload(self, name: str, scale: float = 1.0) -> bytes:
-        """Return the image of this name. No policy reduces it."""
-        return self._images[name][:]
-
-
-def _mapped(path: Path) -> mmap.mmap:
-    with inputs.opened(path) as file:
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def target_sizes(count: int, seed: int) -> list[int]:

@@ -2,7 +2,7 @@
 
 Each server node has a broker and a service with worker processes; the endpoints are dealt out to the server nodes in
 turn. Without offloading, the servers are the endpoints themselves, each its own. A kind adds a client
-(:class:`cellbed.workloads.offloading.endpoint.Inputs`) and a task (:mod:`cellbed.workloads.offloading.task`).
+(:class:`cellbed_node.offloading.endpoint.Inputs`) and a task (:mod:`cellbed_node.offloading.task`).
 """
 
 import math
@@ -18,14 +18,14 @@ from cellbed.testbed.machine.process import Process
 from cellbed.testbed.programs.unmodified import Command
 from cellbed.workloads.cache import Note, silent
 from cellbed.workloads.kind import Deployment
-from cellbed.workloads.offloading import task
-from cellbed.workloads.offloading.broker import MISSING, find_mosquitto
+from cellbed_node.offloading import task
+from cellbed_node.offloading.broker import MISSING, find_mosquitto
 
 PORT = 1883
 """MQTT's registered port."""
 
 _LOOPBACK = "127.0.0.1"
-_PACKAGE = "cellbed.workloads.offloading"
+_PACKAGE = "cellbed_node.offloading"
 
 # One thread per process: the number of processes is the degree of parallelism, and limits count what each uses.
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
@@ -75,7 +75,7 @@ class Kind:
     the service computes. bank: makes the data bank of a table. model: makes or finds the model that is used where the
     table has none; seeded: what a report says of it if its weights come from a seed. options: of the task, beside its
     model. data: what a report says of the data bank. displayed: the client displays replies
-    (:class:`cellbed.workloads.offloading.endpoint.Displayed`).
+    (:class:`cellbed_node.offloading.endpoint.Displayed`). profile: rate and seconds of the run that measures a profile.
     """
 
     name: str
@@ -88,6 +88,7 @@ class Kind:
     data: Caution
     measures: tuple[Measure, ...]
     displayed: bool = False
+    profile: tuple[str, int]
 
     def prepare(self, table: Any, cache: Path, note: Note = silent) -> None:
         """Build the data bank and the model under ``cache`` where they are missing, or check the user's model.

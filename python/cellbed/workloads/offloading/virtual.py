@@ -11,26 +11,17 @@ import json
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
-from cellbed.workloads import lifecycle
 from cellbed.workloads.cache import silent
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.offloading import kind
-from cellbed.workloads.offloading.endpoint import Displayed, Endpoint, Inputs, OffloadedRequest, Settings
 from cellbed.workloads.virtual.client import Client
-from cellbed.workloads.virtual.model import (
-    Draw,
-    Packets,
-    Sample,
-    Sampling,
-    Setting,
-    answered,
-    nanoseconds,
-)
+from cellbed.workloads.virtual.model import Draw, Model, Packets, Sample, Sampling, Setting, answered, nanoseconds
 from cellbed.workloads.virtual.world import TURNAROUND_NS, Host, Program, Socket, World
+from cellbed_node import lifecycle
+from cellbed_node.offloading.endpoint import Displayed, Endpoint, Inputs, OffloadedRequest, Settings
 
 if TYPE_CHECKING:
     import polars as pl
@@ -205,7 +196,7 @@ class _Service:
 
 
 class _Timed:
-    """Inputs whose pre-processing takes time on a program; see :class:`cellbed.workloads.offloading.endpoint.Inputs`.
+    """Inputs whose pre-processing takes time on a program; see :class:`cellbed_node.offloading.endpoint.Inputs`.
 
     known: gets the name of the input of each payload.
     """
@@ -244,19 +235,14 @@ class _TimedDisplay(_Timed):
         request.output, request.correct = sample["output"], sample["correct"]
 
 
-@dataclass(frozen=True, slots=True)
-class Offloading:
-    """See :class:`~cellbed.workloads.virtual.model.Model`. rate, seconds: of the run that measures a profile."""
+class Offloading(Model):
+    """See :class:`~cellbed.workloads.virtual.model.Model`."""
 
-    kind: kind.Kind
-    rate: str
-    seconds: int = 20
-    covers: tuple[str, ...] = ()
-    sampling: Sampling = field(init=False)
+    covers = ()
 
-    def __post_init__(self) -> None:
-        sampling = Sampling(_samples, _KEYS, self.rate, self.seconds, queued=True, files=("model", "code"))
-        object.__setattr__(self, "sampling", sampling)
+    def __init__(self, its: kind.Kind) -> None:
+        self.kind = its
+        self.sampling = Sampling(_samples, _KEYS, *its.profile, queued=True, files=("model", "code"))
 
     def problems(self, each: Deployment, deployments: Sequence[Deployment], plan: Plan) -> Iterator[str]:
         yield from ()

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from cellbed.workloads.cache import Note, silent
 from cellbed.workloads.image_classification import photographs
-from cellbed.workloads.packaged import packaged
+from cellbed_node.packaged import packaged
+from cellbed_node.plates import plain
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -32,16 +33,6 @@ _PATTERNS = ("AA 99 AAA", "AAA 9999", "AA 999 AA", "999 AAA 9")
 def data_bank(cache: Path, *, count: int, seed: int = SEED, note: Note = silent) -> Path:
     """Return the folder of ``count`` frames under ``cache``, built where it is missing. Raises CellbedError."""
     return photographs.built(cache, f"plates-{_FORMAT}", count, seed, note, _build)
-
-
-def plain(text: str) -> str:
-    """Return the letters and digits of a plate, by which readings are compared."""
-    return "".join(each for each in text.upper() if each.isascii() and each.isalnum())
-
-
-def plate_of(name: str) -> str:
-    """Return the plate of a frame by its name, such as ``"007-AB12CDE.jpg"``."""
-    return name.partition("-")[2].partition(".")[0]
 
 
 def _build(folder: Path, count: int, seed: int) -> None:

@@ -2,18 +2,19 @@
 
 from cellbed.runformat.description import Caution, Measure
 from cellbed.workloads.offloading.kind import Kind
-from cellbed.workloads.packaged import packaged
 from cellbed.workloads.plates import frames
+from cellbed_node.packaged import packaged
 
 KIND = Kind(
     name="plates",
-    client="cellbed.workloads.plates.camera",
-    task="cellbed.workloads.plates.reader",
+    client="cellbed_node.plates.camera",
+    task="cellbed_node.plates.reader",
     bank=lambda table, cache, note: frames.data_bank(cache, count=table.images, note=note),
     model=lambda table, cache, note: packaged("rapidocr_onnxruntime", "models", "vision"),
     options=lambda table: {"code": str(table.code.absolute())} if table.code is not None else {},
     data=Caution(frames.NOTE),
     measures=(Measure("bytes_up", "frame sent", "B"), Measure("correct", "plates read exactly", "share")),
     displayed=True,
+    profile=("3 /s", 30),  # most frames must be in a profile
 )
 prepare, processes, describe = KIND.prepare, KIND.processes, KIND.describe

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from cellbed.runformat.description import Description
-from cellbed.scenario.templates import fill
 from cellbed.testbed.programs.unmodified import Command, Ready, Stop
 from cellbed.workloads.cache import Note, silent
 from cellbed.workloads.kind import Deployment
+from cellbed_node.templates import fill
 
 if TYPE_CHECKING:
     from cellbed.scenario import roles

@@ -2,17 +2,19 @@
 
 from cellbed.runformat.description import Caution, Measure
 from cellbed.workloads.offloading.kind import Kind
-from cellbed.workloads.segmentation import person, scenes
+from cellbed.workloads.segmentation import scenes
+from cellbed_node.segmentation import person
 
 KIND = Kind(
     name="segmentation",
-    client="cellbed.workloads.segmentation.screen",
-    task="cellbed.workloads.vision.inference",
+    client="cellbed_node.segmentation.screen",
+    task="cellbed_node.vision.inference",
     bank=lambda table, cache, note: scenes.data_bank(cache, count=table.images, note=note),
     model=lambda table, cache, note: person.model(),
     options=lambda table: {"code": str(table.code.absolute()) if table.code is not None else person.__name__},
     data=Caution(scenes.NOTE),
     measures=(Measure("bytes_up", "photograph sent", "B"), Measure("bytes_down", "mask received", "B")),
     displayed=True,
+    profile=("1 /s", 30),
 )
 prepare, processes, describe = KIND.prepare, KIND.processes, KIND.describe

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from cellbed.workloads.cache import Note, silent
 from cellbed.workloads.image_classification import photographs
+from cellbed_node.segmentation import HEIGHT, WIDTH
 
 if TYPE_CHECKING:
     from PIL import Image
 
 SEED = 1
-WIDTH, HEIGHT = 2048, 1024
 
 NOTE = "the photographs are crops of one that Matplotlib carries, with the size of Cityscapes’ images"
 """The sentence of a report on the data."""

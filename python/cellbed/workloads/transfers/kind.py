@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cellbed.runformat.description import Caution, ColumnType, Description, Measure
 from cellbed.runformat.spans import DATAGRAM_UPLINK, DOWNLINK, SERVER, UPLINK, Span
+from cellbed.support.units import SIZE
 from cellbed.testbed.machine import certificates
 from cellbed.testbed.machine.process import Process
 from cellbed.workloads.cache import Note, silent
@@ -26,18 +27,25 @@ def prepare(table: "Transfers", cache: Path, note: Note = silent) -> None:
 
 
 def settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[str, Any]:
-    """Return the configuration of client `index` (:class:`cellbed.workloads.transfers.flows.Settings`)."""
+    """Return the configuration of client `index` (:class:`cellbed_node.transfers.flows.Settings`)."""
     table: Transfers = deployment.table
     return deployment.load(raw, index, seed) | {
         "protocol": table.protocol,
         "host": deployment.address(deployment.servers[index % len(deployment.servers)]),
         "port": PORT + deployment.number,
         "client": index,
-        "transfers": table.transfers(Random(f"{seed} {deployment.name} {index}")),
-        "drawn": bool(table.distributions),
+        "transfers": [
+            (way, size, _name(table, way, size))
+            for way, size in table.transfers(Random(f"{seed} {deployment.name} {index}"))
+        ],
         "bit_rate": table.bit_rate,
         "authorities": deployment.authorities if table.protocol == "quic" else None,
     }
+
+
+def _name(table: "Transfers", way: str, size: int) -> str:
+    """Return the name of a transfer in reports: of a drawn size, the next power of ten."""
+    return f"{way} to {SIZE.format(10 ** len(str(size - 1)))}" if table.distributions else f"{way} {SIZE.format(size)}"
 
 
 def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> list[Process]:
@@ -51,10 +59,10 @@ def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> l
             config["record"] = str(deployment.file(raw, node, "service.jsonl"))
             folder = Path(str(deployment.authorities)).parent / deployment.name
             config |= {Path(file).stem: str(folder / file) for file in certificates.FILES}
-        started.append(deployment.program("server", "cellbed.workloads.transfers.server", node, raw, config))
+        started.append(deployment.program("server", "cellbed_node.transfers.server", node, raw, config))
     for index, node in enumerate(deployment.clients):
         config = settings(deployment, raw, index, seed)
-        started.append(deployment.load_generator("load", "cellbed.workloads.transfers.load", node, raw, config))
+        started.append(deployment.load_generator("load", "cellbed_node.transfers.load", node, raw, config))
     return started
 
 

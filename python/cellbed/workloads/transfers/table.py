@@ -11,7 +11,7 @@ from cellbed.scenario.applications import RATE_IF_NEEDED, Groups, Key, Load
 from cellbed.scenario.fields import SIZES, quantity
 from cellbed.support.flow_files import FlowFileError, Sizes, draw, published, read_sizes
 from cellbed.support.units import BIT_RATE, SIZE
-from cellbed.workloads.transfers import LARGEST
+from cellbed_node.transfers import LARGEST
 
 _DRAWN = 1000
 """Transfers of a client that are drawn; after the last one they are repeated."""

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cellbed.workloads.kind import Deployment
-from cellbed.workloads.transfers import udp
-from cellbed.workloads.transfers.flows import Settings
 from cellbed.workloads.transfers.kind import settings
-from cellbed.workloads.transfers.load import generator_of
-from cellbed.workloads.transfers.server import Exchange
 from cellbed.workloads.virtual.client import Client
 from cellbed.workloads.virtual.model import Draw, Setting
 from cellbed.workloads.virtual.world import Socket
+from cellbed_node.transfers import udp
+from cellbed_node.transfers.flows import Settings
+from cellbed_node.transfers.load import generator_of
+from cellbed_node.transfers.server import Exchange
 
 if TYPE_CHECKING:
     from cellbed.testbed.plan import Plan

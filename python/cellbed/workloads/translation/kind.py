@@ -7,11 +7,12 @@ from cellbed.workloads.translation import marian, sentences
 KIND = Kind(
     name="translation",
     client="cellbed.workloads.translation.sentences",
-    task="cellbed.workloads.translation.translator",
+    task="cellbed_node.translation.translator",
     bank=lambda table, cache, note: sentences.data_bank(cache, count=table.sentences, note=note),
     model=lambda table, cache, note: marian.seeded_model(cache, note=note),
     seeded=Caution(marian.NOTE, marian.NOTE_DETAIL),
     data=Caution(sentences.NOTE),
     measures=(Measure("bytes_up", "sentence sent", "B"), Measure("bytes_down", "translation received", "B")),
+    profile=("2 /s", 60),  # sentences take different times, so most of them must be in a profile
 )
 prepare, processes, describe = KIND.prepare, KIND.processes, KIND.describe

@@ -17,6 +17,7 @@ from typing import Any
 
 from cellbed.workloads.cache import Note, build_elsewhere, build_folder, silent
 from cellbed.workloads.translation import sentences
+from cellbed_node.translation import BYTES_PER_PIECE
 
 NOTE = "seeded weights: compute is real, translations are not"
 NOTE_DETAIL = (
@@ -25,9 +26,6 @@ NOTE_DETAIL = (
 )
 
 SEED = 1
-BYTES_PER_PIECE = 4
-"""Of each piece that the model can write, so that the number of pieces determines the length of the reply."""
-
 _FORMAT = 1
 _SPECIAL = ["</s>", "<unk>"]
 _WORD_BEGINS = "\u2581"  # SentencePiece's mark; a space in the text

@@ -1,20 +1,13 @@
-"""The data bank of a translation: English sentences of 100 to 200 bytes from a grammar, and the client that sends them.
-
-Run as ``python -m cellbed.workloads.translation.sentences --config FILE.json``;
-:class:`cellbed.workloads.offloading.endpoint.Settings` describes the file.
-"""
+"""The data bank of a translation: English sentences of 100 to 200 bytes from a grammar."""
 
 import random
-from collections.abc import Sequence
 from pathlib import Path
 
-from cellbed.support import inputs
 from cellbed.workloads.cache import Note, build_file, silent
+from cellbed_node.translation import LONGEST, SHORTEST
 
 COUNT = 100
 SEED = 1
-SHORTEST, LONGEST = 100, 200  # bytes
-
 NOTE = "the sentences are synthetic, generated from a grammar"
 """What a report must say of the data."""
 
@@ -73,25 +66,3 @@ def _clause(generator: random.Random) -> str:
     if generator.random() < 0.5:
         thing = f"{draw(_QUALITIES)} {thing}"
     return f"the {person} {draw(_ACTS)} the {thing} {draw(_WHERE)} the {place} {draw(_TIMES)}".rstrip()
-
-
-class Sentences:
-    """The inputs of a translation; see :class:`cellbed.workloads.offloading.endpoint.Inputs`."""
-
-    def __init__(self, bank: Path) -> None:
-        """Read the data bank in the file `bank`."""
-        lines = inputs.text(bank).splitlines()
-        self._sentences = {f"{number:03d}": line for number, line in enumerate(lines)}
-        self.names: Sequence[str] = list(self._sentences)
-
-    def payload(self, name: str, scale: float = 1.0) -> bytes:
-        """Return the sentence of this name as it is sent: single spaces, UTF-8. No policy reduces it."""
-        return " ".join(self._sentences[name].split()).encode()
-
-
-open_inputs = Sentences
-
-if __name__ == "__main__":
-    from cellbed.workloads.offloading import endpoint
-
-    endpoint.run(open_inputs)

@@ -41,12 +41,12 @@ def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> l
     ]
     for index, node in enumerate(deployment.clients):
         config = _settings(deployment, raw, index, seed, file.name)
-        started.append(deployment.load_generator("load", "cellbed.workloads.video.load", node, raw, config))
+        started.append(deployment.load_generator("load", "cellbed_node.video.load", node, raw, config))
     return started
 
 
 def _settings(deployment: Deployment, raw: Path, index: int, seed: int, manifest: str) -> dict[str, Any]:
-    """Return the configuration of client `index` (:class:`cellbed.workloads.video.load.Settings`)."""
+    """Return the configuration of client `index` (:class:`cellbed_node.video.load.Settings`)."""
     from cellbed.workloads.video.table import LIBRARIES
 
     table: Video = deployment.table

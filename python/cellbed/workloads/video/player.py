@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from cellbed.workloads.video.playback import Stall
+from cellbed_node.video.playback import Stall
 
 SECOND = 1_000_000_000
 RULES = ("dynamic", "throughput", "bola")

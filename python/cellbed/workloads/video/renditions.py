@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
-from cellbed.support.prctl import die_with_parent
 from cellbed.workloads.cache import Note, build_file, build_folder
+from cellbed_node import inputs
+from cellbed_node.prctl import die_with_parent
 
 VERSION = 1
 """Of the generated files: a higher one makes them anew."""

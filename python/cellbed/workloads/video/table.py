@@ -14,14 +14,15 @@ from cellbed.archive import find_file
 from cellbed.scenario.applications import Application, Groups, Key, Wait
 from cellbed.scenario.fields import MANIFEST, TextField, quantity
 from cellbed.scenario.table import written
-from cellbed.support import inputs
 from cellbed.support.bounded import run_bounded
 from cellbed.support.near_names import did_you_mean
-from cellbed.support.temporary import temporary_folder
 from cellbed.support.units import DURATION, UnitError
-from cellbed.workloads.browsing import PACKAGES, PROGRAMS
+from cellbed.workloads.browsing import PACKAGES
 from cellbed.workloads.browsing.table import server_misfits
 from cellbed.workloads.video.renditions import LADDER
+from cellbed_node import inputs
+from cellbed_node.browsing import PROGRAMS
+from cellbed_node.temporary import temporary_folder
 
 HOST = "video.test"
 """Name of the server, reserved for tests (RFC 6761, §6.2)."""

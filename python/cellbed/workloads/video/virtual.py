@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cellbed.support.errors import CellbedError
-from cellbed.workloads import lifecycle, machine
 from cellbed.workloads.browsing import origins
 from cellbed.workloads.browsing.virtual import Browser, Files
 from cellbed.workloads.kind import Deployment
-from cellbed.workloads.video.load import Chunk
-from cellbed.workloads.video.playback import Loaded, Playback, Stall, Wanted
 from cellbed.workloads.video.player import RULES, Player
 from cellbed.workloads.video.renditions import CHUNK_S, LADDER
 from cellbed.workloads.virtual.model import Setting
 from cellbed.workloads.virtual.world import Program, World
 from cellbed.workloads.web.virtual import unserved
+from cellbed_node import lifecycle, machine
+from cellbed_node.video.load import Chunk
+from cellbed_node.video.playback import Loaded, Playback, Stall, Wanted
 
 if TYPE_CHECKING:
     from cellbed.testbed.plan import Plan

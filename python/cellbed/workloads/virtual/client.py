@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 
 from cellbed.support.errors import CellbedError
-from cellbed.workloads.generator import Generator
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.virtual.model import Draw
 from cellbed.workloads.virtual.world import DatagramSocket, Host, Program, Socket, World
+from cellbed_node.generator import Generator
 
 _MOST_TURNS = 100_000
 """Turns without an end after which a generator is taken to be wrong, not busy."""

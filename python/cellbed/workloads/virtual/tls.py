@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cellbed.support.errors import CellbedError
-from cellbed.workloads.tls import Records
+from cellbed_node.tls import Records
 
 if TYPE_CHECKING:
     from cellbed.workloads.virtual.world import Socket, World

@@ -26,8 +26,8 @@ from cellbed.runformat.flows import FILE as FLOWS
 from cellbed.scenario.sites import visited
 from cellbed.testbed.machine.cgroups import PERIOD_US
 from cellbed.testbed.plan import Plan
-from cellbed.workloads import machine
-from cellbed.workloads.tcp import pack_info
+from cellbed_node import machine
+from cellbed_node.tcp import pack_info
 
 if TYPE_CHECKING:
     from cellbed._core import TcpSettings

@@ -9,8 +9,8 @@ from pydantic import Field
 
 from cellbed.scenario.applications import Groups, Key
 from cellbed.scenario.fields import CODE_FILE, FILE
-from cellbed.support import inputs
 from cellbed.workloads.offloading.table import Offloading
+from cellbed_node import inputs
 
 FUNCTIONS = ("preprocess", "postprocess")
 """Of the user's Python file."""

@@ -9,8 +9,9 @@ from cellbed.archive.describing import is_date
 from cellbed.archive.entry import About, Entry, SiteOrigin, SiteSummary, Step, StoredSite
 from cellbed.archive.soundness import sha256
 from cellbed.archive.store import valid_name
-from cellbed.workloads.web import warc
-from cellbed.workloads.web.site import Site, SiteError
+from cellbed.support.whole_files import write_whole
+from cellbed_node.web import warc
+from cellbed_node.web.site import Site, SiteError
 
 
 def free_name(url: str, name: str | None, *, replace: bool) -> str:
@@ -51,7 +52,7 @@ def keep(site: Site, name: str, made: str, *, replace: bool) -> Entry:
     with archive.draft(about) as draft:
         file = draft.folder / f"{name}.warc.gz"
         with archive.writing():
-            warc.write(file, site)
+            write_warc(file, site)
         draft.site = StoredSite(**dict(contents), file=file.name, sha256=sha256(file))
         of = {source.name: sha256(source)} if source.is_file() else {}
         draft.history.append(Step(what=made, of=of, tool=f"cellbed {cellbed.__version__}"))
@@ -66,3 +67,8 @@ def find(text: str) -> Path:
     if Path(text).exists() or "." in text or "/" in text:
         return Path(text)
     raise TraceError(f"there is neither a recorded site '{text:.100}' in the archive nor a file of that name")
+
+
+def write_warc(path: Path, site: Site) -> None:
+    """Write a site as a WARC file; each record is compressed if the name ends with ``.gz``. Errors: ``OSError``."""
+    write_whole(path, lambda file: file.write_bytes(warc.encode(site, compressed=path.suffix == ".gz")))

@@ -13,19 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cellbed.support import inputs
-from cellbed.support.left_out import LeftOut, shortened
-from cellbed.workloads.web.site import (
-    Exchange,
-    Headers,
-    Site,
-    SiteError,
-    begins_page,
-    cleaned,
-    exchange,
-    header,
-    split,
-)
+from cellbed_node import inputs
+from cellbed_node.left_out import LeftOut, shortened
+from cellbed_node.web.site import Exchange, Headers, Site, SiteError, begins_page, cleaned, exchange, header, split
 
 T = TypeVar("T")
 _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+")

@@ -8,14 +8,15 @@ from urllib.parse import urlsplit
 
 from cellbed.runformat.description import ColumnType, Description, Measure
 from cellbed.runformat.spans import Span, on_path
-from cellbed.scenario.templates import fill
 from cellbed.testbed.machine.process import Process
 from cellbed.testbed.programs.unmodified import Command
 from cellbed.workloads.browsing import origins, parts
 from cellbed.workloads.cache import Note, build_folder, silent
 from cellbed.workloads.kind import Deployment, Node
 from cellbed.workloads.program.kind import commands
-from cellbed.workloads.web import pages, replay, warc
+from cellbed.workloads.web import pages, replay
+from cellbed_node.templates import fill
+from cellbed_node.web import warc
 
 if TYPE_CHECKING:
     from cellbed.workloads.web.table import Web
@@ -55,12 +56,12 @@ def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> l
         started += commands(deployment, "server", raw, seed)
     for index, node in enumerate(deployment.clients):
         config = _settings(deployment, raw, index, seed)
-        started.append(deployment.load_generator("load", "cellbed.workloads.web.load", node, raw, config))
+        started.append(deployment.load_generator("load", "cellbed_node.web.load", node, raw, config))
     return started
 
 
 def _settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[str, Any]:
-    """Return the configuration of client `index` (:class:`cellbed.workloads.web.load.Settings`)."""
+    """Return the configuration of client `index` (:class:`cellbed_node.web.load.Settings`)."""
     table: Web = deployment.table
     node, servers = deployment.clients[index], deployment.servers
     server = servers[index % len(servers)] if servers else None

@@ -4,13 +4,13 @@ Fields by number (Mahimahi's ``http_record.proto``): of a file 1 address, 2 port
 5 response; of a request or response 1 first line, 2 header (repeated), 3 body; of a header 1 name, 2 value.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
-from cellbed.support import inputs
-from cellbed.support.left_out import LeftOut
-from cellbed.workloads.web import warc
-from cellbed.workloads.web.site import Exchange, Message, Site, SiteError, exchange, header
+from cellbed.support.protobuf import content, fields
+from cellbed_node import inputs
+from cellbed_node.left_out import LeftOut
+from cellbed_node.web import warc
+from cellbed_node.web.site import Exchange, Message, Site, SiteError, exchange, header
 
 _SCHEMES = ("http", "https")
 
@@ -43,13 +43,13 @@ def read(folder: Path) -> Site:
 
 def _read(file: Path) -> Exchange:
     """Return the exchange of a file. Raises OSError, and ValueError for a file of another kind."""
-    content = inputs.content(file, inputs.share_of_memory())
+    data = inputs.content(file, inputs.share_of_memory())
     try:
-        fields = dict(_fields(content))
-        request, reply = _message(fields[4]), _message(fields[5])
-        target, scheme = request[0].split(" ")[1], _SCHEMES[int(fields[3]) - 1]
-        server = bytes(fields[1]).decode("ascii")
-        host = header(tuple(request[1]), "host") or f"{server}:{int(fields[2])}"
+        found = dict(fields(data))
+        request, reply = _message(found[4]), _message(found[5])
+        target, scheme = request[0].split(" ")[1], _SCHEMES[int(found[3]) - 1]
+        server = content(found[1]).decode("ascii")
+        host = header(tuple(request[1]), "host") or f"{server}:{int(found[2])}"
         url = target if target.startswith("http") else f"{scheme}://{host}{target}"
     except (KeyError, ValueError, TypeError, IndexError):
         raise ValueError("not a whole file of mm-webrecord") from None
@@ -59,42 +59,12 @@ def _read(file: Path) -> Exchange:
 def _message(data: bytes | int) -> Message:
     """Return a request or reply."""
     line, headers, body = "", [], b""
-    for number, value in _fields(bytes(data) if isinstance(data, bytes) else b"\xff"):
+    for number, value in fields(content(data)):
         if number == 2:
-            pair = {of: bytes(text).decode("latin-1") for of, text in _fields(bytes(value))}
+            pair = {of: content(text).decode("latin-1") for of, text in fields(content(value))}
             headers.append((pair[1], pair.get(2, "")))
         elif number == 1:
-            line = bytes(value).decode("latin-1").rstrip("\r\n")
+            line = content(value).decode("latin-1").rstrip("\r\n")
         elif number == 3:
-            body = bytes(value)
+            body = content(value)
     return line, tuple(headers), body
-
-
-def _fields(data: bytes) -> Iterator[tuple[int, bytes | int]]:
-    """Yield numbers and values of a message's fields: whole numbers, and bytes (Protocol Buffers' wire types 0 and 2).
-
-    Errors: ``ValueError``, ``IndexError``.
-    """
-    at = 0
-    while at < len(data):
-        key, at = _whole(data, at)
-        value, at = _whole(data, at)
-        if key & 7 == 0:
-            yield key >> 3, value
-        elif key & 7 == 2 and at + value <= len(data):
-            yield key >> 3, data[at : at + value]
-            at += value
-        else:
-            raise ValueError("not a field of such a file")
-
-
-def _whole(data: bytes, at: int) -> tuple[int, int]:
-    """Return the whole number at a place, and the place behind it."""
-    value, shift = 0, 0
-    while True:
-        value |= (data[at] & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if data[at - 1] < 0x80:
-            return value, at
-        if shift > 63:
-            raise ValueError("number too long")

@@ -14,17 +14,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cellbed.support import inputs
 from cellbed.support.errors import CellbedError
-from cellbed.support.prctl import die_with_parent
-from cellbed.support.temporary import temporary_folder
-from cellbed.testbed.machine.process import Place, end, find, isolated, listener
+from cellbed.testbed.machine.process import Place, end, isolated, listener
 from cellbed.testbed.programs.unmodified import listening
-from cellbed.workloads.browsing.browser import Browser, Flow, open_page, sandbox_obstacle
 from cellbed.workloads.browsing.origins import installed, pin
-from cellbed.workloads.lifecycle import WorkloadError
 from cellbed.workloads.web import tap
-from cellbed.workloads.web.site import Exchange, Origin, SiteError, cleaned, exchange, split
+from cellbed_node import inputs
+from cellbed_node.browsing.browser import Browser, Flow, open_page, sandbox_obstacle
+from cellbed_node.lifecycle import WorkloadError
+from cellbed_node.prctl import die_with_parent
+from cellbed_node.processes import find
+from cellbed_node.temporary import temporary_folder
+from cellbed_node.web.site import Exchange, Origin, SiteError, cleaned, exchange, split
 
 PROXY = "mitmdump"
 AUTHORITY = "mitmproxy-ca-cert.pem"
@@ -193,7 +194,9 @@ def _load(
         page = yield from open_page(("Page", "Network"))
         trouble = (yield "Page.navigate", page.session, {"url": url}).get("errorText")
 
-    browser = Browser(program, flags, folder, on_event, sandboxed=sandboxed, place=place)
+    browser = Browser(
+        program, flags, folder, on_event, sandboxed=sandboxed, enter=place.enter if place is not None else None
+    )
     deadline = time.monotonic() + _LOAD_S
     try:
         browser.start(navigate())

@@ -12,9 +12,9 @@ from cellbed.testbed.machine.process import Process
 from cellbed.testbed.programs.unmodified import Command
 from cellbed.workloads.browsing.origins import Served, serve
 from cellbed.workloads.kind import Deployment, Node
-from cellbed.workloads.web import warc
-from cellbed.workloads.web.matcher import ORIGIN
-from cellbed.workloads.web.site import MOST_ORIGINS, Origin
+from cellbed_node.web import warc
+from cellbed_node.web.matcher import ORIGIN
+from cellbed_node.web.site import MOST_ORIGINS, Origin
 
 _FIRST_PORT = 16_384
 
@@ -48,7 +48,7 @@ def servers(deployment: Deployment, raw: Path) -> Iterator[Process | Command]:
     for index, node in enumerate(deployment.servers):
         socket = str(deployment.scratch / f"site{deployment.number}-{index}")
         settings = {"site": str(table.site.absolute()), "socket": socket}
-        yield deployment.program("replies", "cellbed.workloads.web.matcher", node, raw, settings, ["site"])
+        yield deployment.program("replies", "cellbed_node.web.matcher", node, raw, settings, ["site"])
         group = node.name.rpartition("-")[0]
         served = [
             Served(origin.host, deployment.listening(node), port, *forwarding(socket), secured=origin.scheme == "https")

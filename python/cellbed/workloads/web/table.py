@@ -13,11 +13,12 @@ from cellbed.scenario.nodes import Name
 from cellbed.scenario.roles import Role
 from cellbed.scenario.table import written
 from cellbed.support.near_names import did_you_mean
-from cellbed.workloads.browsing import PACKAGES, PROGRAMS
+from cellbed.workloads.browsing import PACKAGES
 from cellbed.workloads.browsing.table import server_misfits
-from cellbed.workloads.web import warc
 from cellbed.workloads.web.pages import DOMAIN, hosts, pages
-from cellbed.workloads.web.site import MOST_ORIGINS, SiteError
+from cellbed_node.browsing import PROGRAMS
+from cellbed_node.web import warc
+from cellbed_node.web.site import MOST_ORIGINS, SiteError
 
 _SOURCES = ("page", "root", "site", "url")
 

@@ -14,16 +14,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cellbed.workloads import lifecycle, machine
 from cellbed.workloads.browsing import origins
 from cellbed.workloads.browsing.virtual import Browser, Files
-from cellbed.workloads.generator import Generator, Settings
 from cellbed.workloads.kind import Deployment
-from cellbed.workloads.ledger import Request
 from cellbed.workloads.virtual.client import Client
 from cellbed.workloads.virtual.model import Draw, Packets, Sampling, Setting, answered, nanoseconds
 from cellbed.workloads.web import kind, pages
-from cellbed.workloads.web.loading import PageLoad, PageObject
+from cellbed_node import lifecycle, machine
+from cellbed_node.generator import Generator, Settings
+from cellbed_node.ledger import Request
+from cellbed_node.web.loading import PageLoad, PageObject
 
 if TYPE_CHECKING:
     import polars as pl

@@ -24,11 +24,11 @@ def prepare(table: "Websocket", cache: Path, note: Note = silent) -> None:
 def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> list[Process | Command]:
     """Return the user's servers, if they are given, and the load generators of the clients; see
     :class:`cellbed.workloads.kind.Workload`."""
-    return http.loaded(deployment, raw, seed, "cellbed.workloads.websocket.load", settings)
+    return http.loaded(deployment, raw, seed, "cellbed_node.websocket.load", settings)
 
 
 def settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[str, Any]:
-    """Return the configuration of client `index` (:class:`cellbed.workloads.websocket.load.Settings`)."""
+    """Return the configuration of client `index` (:class:`cellbed_node.websocket.load.Settings`)."""
     table: Websocket = deployment.table
     return {
         **http.connecting(deployment, raw, index, seed),

@@ -16,7 +16,7 @@ from cellbed.workloads.virtual.client import Client
 from cellbed.workloads.virtual.model import Draw, Packets, Sampling, Setting, answered, nanoseconds
 from cellbed.workloads.virtual.world import TURNAROUND_NS, Socket, World
 from cellbed.workloads.websocket import kind
-from cellbed.workloads.websocket.load import Settings, WebSocketLoad
+from cellbed_node.websocket.load import Settings, WebSocketLoad
 
 if TYPE_CHECKING:
     import polars as pl

@@ -1,0 +1,208 @@
+//! The Python module `cellbed_datacentre._core`: thin, without logic. `_core.pyi` describes it to Python's tools.
+#![forbid(unsafe_code)]
+
+use std::time::{Duration, Instant};
+
+use cellbed_fabric::description::Description;
+use cellbed_fabric::transport::{AnyTransport, MobileUsers, TransportConfig};
+use cellbed_fabric::units::{FlowId, HostId, Picos};
+use cellbed_fabric::{Flow, Node, Sample, Simulation};
+use cellbed_tcp::Control;
+use numpy::IntoPyArray;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+#[pymodule]
+mod _core {
+    #[pymodule_export]
+    use super::{congestion_controls, simulate, transports};
+}
+
+/// Names of the laws of the transport `tcp`.
+#[pyfunction]
+fn congestion_controls() -> Vec<String> {
+    let laws = Control::ALL.iter().copied().filter(|law| !law.uses_ecn());
+    laws.map(Control::name).collect()
+}
+
+/// Returns all transports as a list in JSON: `table` with all keys, and whether they support `mobile_users`.
+#[pyfunction]
+fn transports() -> String {
+    let entry = |it: TransportConfig| {
+        let mobile_users = it.mobile_users() != MobileUsers::None;
+        serde_json::json!({"table": it, "mobile_users": mobile_users})
+    };
+    let entries = TransportConfig::all().into_iter().map(entry);
+    serde_json::Value::from_iter(entries).to_string()
+}
+
+/// Events between two looks at the clock. Those of a radio cell can take ten microseconds each.
+const EVENTS: u64 = 1 << 12;
+/// Time between two calls of Python.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// Flows, a row each; −1 for what has not happened.
+#[derive(Default)]
+struct Flows {
+    flow: Vec<u32>,
+    source: Vec<u32>,
+    destination: Vec<u32>,
+    user: Vec<i64>,
+    bytes: Vec<u64>,
+    start_ps: Vec<i64>,
+    end_ps: Vec<i64>,
+    acknowledged_ps: Vec<i64>,
+    ideal_ps: Vec<i64>,
+}
+
+impl Flows {
+    fn push(&mut self, id: FlowId, flow: &Flow, times: [Option<Picos>; 3]) {
+        let picos = |time: Option<Picos>| time.map_or(-1, |it| it.0 as i64);
+        self.flow.push(id.0);
+        self.source.push(flow.source.0);
+        self.destination.push(flow.destination.0);
+        self.user.push(flow.user.map_or(-1, i64::from));
+        self.bytes.push(flow.bytes);
+        self.start_ps.push(flow.start.0 as i64);
+        self.end_ps.push(picos(times[0]));
+        self.acknowledged_ps.push(picos(times[1]));
+        self.ideal_ps.push(picos(times[2]));
+    }
+
+    fn columns<'py>(self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let found = PyDict::new(py);
+        found.set_item("flow", self.flow.into_pyarray(py))?;
+        found.set_item("source", self.source.into_pyarray(py))?;
+        found.set_item("destination", self.destination.into_pyarray(py))?;
+        found.set_item("user", self.user.into_pyarray(py))?;
+        found.set_item("bytes", self.bytes.into_pyarray(py))?;
+        found.set_item("start_ps", self.start_ps.into_pyarray(py))?;
+        found.set_item("end_ps", self.end_ps.into_pyarray(py))?;
+        found.set_item("acknowledged_ps", self.acknowledged_ps.into_pyarray(py))?;
+        found.set_item("ideal_ps", self.ideal_ps.into_pyarray(py))?;
+        Ok(found)
+    }
+}
+
+/// Runs a description, JSON of [`Description`]. `progress` is called with the number of finished flows, and may raise.
+#[pyfunction]
+#[pyo3(signature = (description, progress=None))]
+fn simulate<'py>(
+    py: Python<'py>,
+    description: &str,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let (simulation, flows) = py.detach(|| {
+        let description: Description = match serde_json::from_str(description) {
+            Ok(description) => description,
+            Err(error) => {
+                return Err(PyValueError::new_err(format!(
+                    "malformed description: {error}"
+                )));
+            }
+        };
+        let mut simulation = match description.simulation() {
+            Ok(simulation) => simulation,
+            Err(error) => return Err(PyValueError::new_err(error.to_string())),
+        };
+        let mut flows = Flows::default();
+        let mut asked = Instant::now();
+        while simulation.advance(EVENTS, &mut |record| {
+            let times = [record.end, record.acknowledged, record.ideal].map(Some);
+            flows.push(record.id, &record.flow, times);
+        }) {
+            if asked.elapsed() >= INTERVAL {
+                asked = Instant::now();
+                let finished = simulation.fabric().counters().finished;
+                Python::attach(|py| {
+                    py.check_signals()?;
+                    progress
+                        .as_ref()
+                        .map_or(Ok(()), |it| it.call1(py, (finished,)).map(drop))
+                })?;
+            }
+        }
+        let fabric = simulation.fabric();
+        for (id, flow, end) in fabric.live() {
+            flows.push(id, flow, [end, None, Some(fabric.ideal(flow))]);
+        }
+        Ok((simulation, flows))
+    })?;
+    let found = PyDict::new(py);
+    found.set_item("flows", flows.columns(py)?)?;
+    found.set_item("ports", ports(py, &simulation)?)?;
+    found.set_item("queues", queues(py, &simulation)?)?;
+    let tables = PyDict::new(py);
+    for table in simulation.transport().tables() {
+        let columns = PyDict::new(py);
+        for (name, values) in table.columns {
+            columns.set_item(name, values.into_pyarray(py))?;
+        }
+        tables.set_item(table.name, columns)?;
+    }
+    found.set_item("tables", tables)?;
+    found.set_item("packet_hops", simulation.fabric().counters().packet_hops)?;
+    found.set_item("end_ps", simulation.fabric().now().0)?;
+    Ok(found)
+}
+
+/// Samples of the queues, a row for each pair of kinds of nodes and instant.
+fn queues<'py>(
+    py: Python<'py>,
+    simulation: &Simulation<AnyTransport>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let samples = simulation.samples();
+    let column = |of: &dyn Fn(&Sample) -> f64| -> Vec<f64> { samples.iter().map(of).collect() };
+    let found = PyDict::new(py);
+    let set = |name, column: Vec<f64>| found.set_item(name, column.into_pyarray(py));
+    set("from", column(&|it| f64::from(it.from)))?;
+    set("to", column(&|it| f64::from(it.to)))?;
+    set("time_s", column(&|it| it.at.as_secs_f64()))?;
+    set("mean_bytes", column(&|it| it.mean_bytes))?;
+    set("most_bytes", column(&|it| it.most_bytes as f64))?;
+    Ok(found)
+}
+
+/// A row for each direction of a link; nodes as in the description: hosts, then switches.
+fn ports<'py>(
+    py: Python<'py>,
+    simulation: &Simulation<AnyTransport>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let fabric = simulation.fabric();
+    let topology = fabric.topology();
+    let node = |node: Node| match node {
+        Node::Host(HostId(host)) => host,
+        Node::Switch(switch) => topology.hosts() + switch,
+    };
+    let (edges, counters) = (topology.edges(), || fabric.port_counters());
+    let run = fabric.now().0.max(1) as f64;
+    let found = PyDict::new(py);
+    let set = |name, column: Vec<f64>| found.set_item(name, column.into_pyarray(py));
+    set(
+        "from",
+        edges.iter().map(|it| f64::from(node(it.from))).collect(),
+    )?;
+    set(
+        "to",
+        edges.iter().map(|it| f64::from(node(it.to))).collect(),
+    )?;
+    set("rate_bit_s", edges.iter().map(|it| it.rate.bps()).collect())?;
+    set("packets", counters().map(|it| it.packets as f64).collect())?;
+    set("bytes", counters().map(|it| it.bytes as f64).collect())?;
+    set("dropped", counters().map(|it| it.dropped as f64).collect())?;
+    set(
+        "dropped_bytes",
+        counters().map(|it| it.dropped_bytes as f64).collect(),
+    )?;
+    set("marked", counters().map(|it| it.marked as f64).collect())?;
+    set(
+        "mean_queue_bytes",
+        counters().map(|it| it.byte_picos as f64 / run).collect(),
+    )?;
+    set(
+        "most_queue_bytes",
+        counters().map(|it| it.most_bytes as f64).collect(),
+    )?;
+    Ok(found)
+}

@@ -1,0 +1,23 @@
+"""The data-centre simulator, compiled."""
+
+from collections.abc import Callable
+from typing import Any
+
+def transports() -> str:
+    """Return all transports of data centres as a list in JSON: ``table``, with all keys and defaults, and
+    ``mobile_users``, whether the transport reaches those of a radio cell."""
+
+def congestion_controls() -> list[str]:
+    """Return the names of the congestion control laws of the transport ``tcp``."""
+
+def simulate(description: str, progress: Callable[[int], None] | None = None) -> dict[str, Any]:
+    """Run flows between the hosts of a data centre in virtual time; :func:`cellbed_datacentre.simulate` is its face.
+
+    description: JSON of ``Description`` (``datacentre/crates/fabric/src/description.rs``). progress: called some times
+    a second with the number of finished flows; its exceptions end the run.
+
+    Returns ``flows``, ``ports`` and ``tables`` (by name): columns by name, see ``datacentre/crates/bindings``;
+    ``packet_hops`` and ``end_ps``.
+
+    Errors: :class:`ValueError` for a malformed description.
+    """

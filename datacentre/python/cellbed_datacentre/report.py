@@ -1,0 +1,271 @@
+"""The report of a simulation of a data centre: as a self-contained page, and on the terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from cellbed.extension.files import inputs
+from cellbed.extension.reports import COLOURS, Console, duration_unit, formats, html, new_console, plot, replace
+from cellbed_datacentre.simulation import CLASSES, by_size
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Value = Mapping[str, Any]
+"""A figure over seeds: ``value``, ``low`` and ``high`` of its 95 % interval, ``seeds``."""
+Curve = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
+"""Points of a line."""
+
+_POINTS = 800
+"""Points of a curve at most."""
+_SAMPLES = 2000
+"""Samples that are drawn of a series."""
+_PORTS = 20
+"""Ports that the page lists."""
+_QUALITIES = (("1–6, QPSK", 0, 6.5), ("7–9, 16QAM", 6.5, 9.5), ("10–15, 64QAM", 9.5, 16))
+"""Classes of channel quality: name, and the mean CQI above which and up to which a user is in it. Modulations by 3GPP
+TS 36.213, table 7.2.3-1."""
+_NAMES = {"fct_s": "flow completion time", "slowdown": "slowdown"}
+
+
+def write(folder: Path) -> None:
+    """Write ``report.html`` from the tables and the summary of a simulation's folder."""
+    summary = inputs.json_value(folder / "summary.json")
+    page = html.rendered(
+        Path(__file__).with_name("simulation.html"),
+        summary=summary,
+        facts=facts(summary),
+        distributions=_distributions(folder, summary),
+        ports=_ports(folder),
+        queues=_queues(folder),
+        cells=_cells(folder),
+        statistics=(("mean", "mean"), ("p50", "median"), ("p99", "P99")),
+        shown=shown,
+        whole=lambda value: formats.number(round(value)),
+        ratio=ratio,
+        unfinished=unfinished,
+        resolved=json.dumps(summary["file"], indent=1, ensure_ascii=False),
+        tables=sorted(path.name for path in folder.glob("*.parquet")),
+        formats=formats,
+    )
+    replace(folder / "report.html", lambda path: path.write_text(page, encoding="utf-8"))
+
+
+def facts(summary: Mapping[str, Any]) -> list[str]:
+    """Return facts about what was simulated, in a few words each."""
+    file, seeds = summary["file"], summary["seeds"]
+    topology, traffic = file["topology"], file["traffic"]
+    if topology["kind"] == "leaf-spine":
+        hosts = topology["racks"] * topology["hosts_per_rack"]
+        shape = f"{hosts} hosts in {topology['racks']} racks, {topology['spines']} spines"
+    else:
+        shape = f"{len(topology['hosts'])} hosts, {len(topology['switches'])} switches"
+    pattern = traffic["pattern"] or ("to users" if file["radio"] else "all-to-all")
+    flows = [f"{formats.number(summary['flows'])} flows"]
+    flows += [f"of {traffic['trace']}"] if traffic["trace"] else [f"at load {traffic['load']:g}"]
+    flows += [] if traffic["trace"] else [pattern if isinstance(pattern, str) else pattern["kind"]]
+    return [
+        file["transport"]["kind"],
+        shape,
+        " ".join(flows),
+        f"{formats.duration(max(run['duration_s'] for run in summary['runs']))} of virtual time",
+        f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds, {seeds[0]} to {seeds[-1]}",
+        f"{formats.number(summary['packet_hops'])} packet-hops in {formats.duration(summary['elapsed_s'])}",
+    ]
+
+
+def shown(value: Value, words: Callable[[float], str]) -> str:
+    """Return a figure over seeds with its interval: ``"1.70 (1.68 to 1.72)"``."""
+    if value["value"] is None:
+        return formats.NOTHING
+    text = words(value["value"])
+    return text if value["low"] is None else f"{text} ({words(value['low'])} to {words(value['high'])})"
+
+
+def ratio(value: float) -> str:
+    """``"1.70"``, ``"22.9"``."""
+    return f"{value:.2f}" if value < 10 else f"{value:,.1f}"
+
+
+def show(summary: Mapping[str, Any], console: Console | None = None) -> None:
+    """Print the summary."""
+    from rich.table import Table
+    from rich.text import Text
+
+    console = console or new_console()
+    console.print(Text.assemble((summary["name"], "bold"), f"  {' · '.join(facts(summary))}"))
+    if summary["unfinished"]:
+        console.print(Text(unfinished(summary), style="yellow"))
+    table = Table(box=None, pad_edge=False)
+    for name in ("size", "flows", "FCT: mean", "median", "P99", "slowdown: mean", "median", "P99"):
+        table.add_column(name, justify="left" if name == "size" else "right")
+    for row in summary["by_size"]:
+        figures = [
+            shown({**row[f"{column}_{statistic}"], "low": None}, words)
+            for column, words in (("fct_s", formats.duration), ("slowdown", ratio))
+            for statistic in ("mean", "p50", "p99")
+        ]
+        table.add_row(row["size"], formats.number(row["count"]), *figures)
+    console.print(table)
+    dropped = sum(tier["dropped"]["value"] for tier in summary["ports"])
+    most = max(tier["utilisation_most"]["value"] for tier in summary["ports"])
+    busy = f"busiest port: {formats.share(most)} of the run"
+    console.print(f"packets dropped at ports: {formats.number(round(dropped))} a seed; {busy}")
+
+
+def unfinished(summary: Mapping[str, Any]) -> str:
+    """Describe the flows that did not finish, or start."""
+    share = formats.share(summary["unfinished"] / summary["flows"])
+    late = f", {formats.number(summary['not_started'])} of them did not start" if summary["not_started"] else ""
+    count = formats.number(summary["unfinished"])
+    return f"{count} flows ({share}) did not finish{late}; they are in no figure below."
+
+
+# ---- distributions
+
+
+def _distributions(folder: Path, summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Drawings of completion times and slowdowns by size, with their captions."""
+    flows = pl.scan_parquet(inputs.checked(folder / "flows.parquet")).filter(pl.col("fct_s").is_not_null())
+    counts = {row["size"]: row["count"] for row in summary["by_size"]}
+    over = f" over all {len(summary['seeds'])} seeds" if len(summary["seeds"]) > 1 else ""
+    found = []
+    unit = duration_unit(flows.select(pl.col("fct_s").median()).collect().item() or 1.0)
+    for column, label, factor in (
+        ("fct_s", f"flow completion time, {unit.name}", unit.factor),
+        ("slowdown", "slowdown", 1.0),
+    ):
+        curves, low = {}, 0
+        for edge, name in CLASSES:
+            of_class = flows.filter((pl.col("bytes") > low) & (pl.col("bytes") <= edge))
+            if counts[name] and len((curve := _ecdf(of_class, column, factor))[0]):
+                curves[name] = curve
+            low = edge
+        if curves:
+            caption = f"{_NAMES[column].capitalize()}: share of the finished flows of each size{over}."
+            found.append((_cumulative(label, curves), caption))
+    return found
+
+
+def _ecdf(flows: pl.LazyFrame, column: str, factor: float = 1.0) -> Curve:
+    """Return values in order, and the share of all that are at most so large."""
+    values = flows.select(pl.col(column).drop_nulls().sort() * factor).collect().to_series().to_numpy()
+    count = len(values)
+    ranks = np.unique(np.linspace(1, count, min(count, _POINTS)).round().astype(int)) if count else np.array([], int)
+    return values[ranks - 1], ranks / max(count, 1)
+
+
+def _cumulative(label: str, curves: Mapping[str, Curve]) -> str:
+    least = min(float(values[0]) for values, _ in curves.values())
+    most = max(float(values[-1]) for values, _ in curves.values())
+    least, most = (least / 1.3, most * 1.3) if most < 1.4 * least else (least / 1.03, most * 1.03)
+
+    def draw(axes: Axes) -> None:
+        for colour, (name, (values, shares)) in zip(COLOURS, curves.items(), strict=False):
+            axes.step(
+                np.r_[values[:1], values], np.r_[0, shares], where="post", label=name, color=colour, linewidth=1.6
+            )
+        axes.set_xscale("log")
+        plot.label_decades(axes.xaxis, least, most)
+
+    return plot.svg(label, (f"{label} (logarithmic)", "share of flows"), (least, most), (0, 1.02), draw)
+
+
+# ---- ports
+
+
+def _ports(folder: Path) -> list[dict[str, Any]]:
+    """Return the ports that dropped most, or else had the longest queues, over all seeds."""
+    return (
+        pl.scan_parquet(inputs.checked(folder / "ports.parquet"))
+        .group_by("tier", "from", "to", maintain_order=True)
+        .agg(
+            pl.col("utilisation", "mean_queue_bytes").mean(),
+            pl.col("most_queue_bytes").max(),
+            pl.col("packets", "dropped", "marked").sum(),
+        )
+        .sort("dropped", "mean_queue_bytes", descending=True, maintain_order=True)
+        .head(_PORTS)
+        .collect()
+        .to_dicts()
+    )
+
+
+def _queues(folder: Path) -> tuple[str, str] | None:
+    """Return the longest queue of each kind of port over time, of the first seed; None without samples."""
+    path = folder / "queues.parquet"
+    if not path.exists():
+        return None
+    samples = pl.read_parquet(inputs.checked(path))
+    seed = samples["seed"][0]
+    curves = {}
+    for (tier,), rows in samples.filter(seed=seed).group_by("tier", maintain_order=True):
+        step = max(1, len(rows) // _SAMPLES)
+        peaks = rows.group_by(pl.int_range(pl.len()) // step, maintain_order=True)
+        drawn = peaks.agg(pl.col("time_s").first(), pl.col("most_bytes").max())
+        curves[str(tier)] = (drawn["time_s"].to_numpy() * 1e3, drawn["most_bytes"].to_numpy() / 1e3)
+    return _over_time("time, ms", "longest queue, kB", curves), f"Longest queue of each kind of port, seed {seed}."
+
+
+def _over_time(time: str, label: str, curves: Mapping[str, Curve]) -> str:
+    last = max(float(times[-1]) for times, _ in curves.values())
+    most = max(float(values.max()) for _, values in curves.values())
+
+    def draw(axes: Axes) -> None:
+        for colour, (name, (times, values)) in zip(COLOURS, curves.items(), strict=False):
+            axes.step(times, values, where="post", label=name, color=colour, linewidth=1.2)
+
+    return plot.svg(label, (time, label), (0, last or 1), (0, 1.05 * most or 1), draw)
+
+
+# ---- radio cells
+
+
+def _cells(folder: Path) -> dict[str, Any] | None:
+    """Return the page's data of radio cells; None without."""
+    files = {name: folder / f"radio-{name}.parquet" for name in ("users", "queues")}
+    if not files["users"].exists():
+        return None
+    users = pl.read_parquet(inputs.checked(files["users"]))
+    figures = []
+    if files["queues"].exists() and len(samples := pl.read_parquet(inputs.checked(files["queues"]))):
+        figures.append(_buffer(samples))
+    counts = pl.read_parquet(inputs.checked(folder / "radio-counts.parquet")).drop("seed").sum().row(0, named=True)
+    return {"rows": _by_quality(folder, users), "figures": figures, "counts": counts}
+
+
+def _by_quality(folder: Path, users: pl.DataFrame) -> list[dict[str, Any]]:
+    """Completion times and refused packets of users by their mean channel quality, over all seeds."""
+    flows = pl.scan_parquet(inputs.checked(folder / "flows.parquet")).filter(pl.col("user").is_not_null())
+    of_users = users.lazy().select("seed", "user", "mean_cqi")
+    joined = flows.join(of_users, ["seed", "user"], "inner")
+    found = []
+    for name, above, most in _QUALITIES:
+        inside = (pl.col("mean_cqi") > above) & (pl.col("mean_cqi") <= most)
+        times = joined.filter(inside, pl.col("fct_s").is_not_null()).select("bytes", "fct_s", "slowdown").collect()
+        row: dict[str, Any] = {"quality": name, "users": len(users.filter(inside)), "flows": len(times)}
+        row |= dict.fromkeys(("mean", "p50", "p99"))
+        if len(times):
+            statistics = by_size(times).row(0, named=True)
+            row |= {key: statistics[f"fct_s_{key}"] for key in ("mean", "p50", "p99")}
+        found.append(row)
+    return found
+
+
+def _buffer(samples: pl.DataFrame) -> tuple[str, str]:
+    """Occupancy of the central unit's buffer over time, of the first seed."""
+    seed = samples["seed"][0]
+    of_seed = samples.filter(seed=seed)
+    of_seed = of_seed.gather_every(max(1, len(of_seed) // _SAMPLES))
+    curves = {
+        name: (of_seed["time_s"].to_numpy(), of_seed[column].to_numpy())
+        for column, name in (("unit_packets", "central unit"), ("forwarded_packets", "distributed unit and devices"))
+        if column in of_seed.columns
+    }
+    return _over_time("time, s", "packets that wait", curves), f"Packets that wait over time, seed {seed}."

@@ -1,0 +1,247 @@
+"""Flows between the hosts of a data centre, and to users of its radio cells, in virtual time."""
+
+from __future__ import annotations
+
+import json
+import operator
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cellbed import CellbedError
+from cellbed_datacentre import _core
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from cellbed_datacentre.file import AnyTopology, Described
+
+CLASSES = ((10 << 10, "≤ 10 KiB"), (100 << 10, "10–100 KiB"), (1 << 20, "0.1–1 MiB"), (2**63, "> 1 MiB"))
+"""Classes of flows by size: the largest of each in bytes, and its name."""
+ALL = "all"
+_QUANTILES = {"p50": 0.5, "p99": 0.99}
+_FIGURES = ("fct_s", "slowdown")
+
+Progress = Callable[[int], None]
+"""Called some times a second with the number of finished flows."""
+
+
+class SimulationError(CellbedError):
+    """A description that the simulator refuses. The text has the problem."""
+
+
+@dataclass(frozen=True, eq=False)
+class Simulation:
+    """A simulation that has ended.
+
+    flows: a row for each flow that has started, in order of its number: ``flow``, ``source``, ``destination``, ``user``
+    (null in the data centre), ``bytes``, ``start_s``, ``fct_s`` (until the last byte has arrived; null if it has not),
+    ``ideal_s`` (from the start until the sender has the last acknowledgement, on an empty path), ``slowdown`` (the same
+    of this flow, over ``ideal_s``). The last two are null for flows to users of a radio cell.
+
+    ports: a row for each direction of a link: ``tier`` (such as ``leaf to spine``), ``from``, ``to``, ``rate_bit_s``,
+    ``packets``, ``bytes`` and ``utilisation`` (of what it has sent), ``dropped``, ``dropped_bytes``, ``marked``,
+    ``mean_queue_bytes``, ``most_queue_bytes``.
+
+    queues: samples of the bytes that wait, in order of time, where the file has ``sampling``: ``tier``, ``time_s``,
+    ``mean_bytes`` over the ports of the tier, ``most_bytes`` at one of them. The interval is doubled, and every other
+    sample dropped, beyond 65,536 samples.
+
+    radio: tables of the radio cell by name; empty without. ``users``: ``user`` and ``mean_cqi``. ``queues``, while
+    something waits: ``time_s``, ``unit_packets`` and ``unit_bytes`` in the central unit, ``forwarded_packets`` in the
+    distributed unit and the devices, ``threshold_packets``. ``counts``: one row with numbers of packets at the central
+    unit and of transport blocks.
+
+    seed: of its random choices. duration_s: virtual time until the last event. packet_hops: packets that ports have
+    sent. elapsed_s: time that the simulation took.
+    """
+
+    flows: pl.DataFrame
+    ports: pl.DataFrame
+    queues: pl.DataFrame
+    radio: Mapping[str, pl.DataFrame]
+    seed: int
+    duration_s: float
+    packet_hops: int
+    elapsed_s: float
+
+    def by_size(self) -> pl.DataFrame:
+        """Statistics of the finished flows by size, see :func:`by_size`."""
+        return by_size(self.flows)
+
+    def __repr__(self) -> str:
+        return f"Simulation({len(self.flows)} flows, {self.packet_hops} packet-hops, {self.duration_s:g} s)"
+
+
+def simulate(
+    simulation: Path | str | Mapping[str, Any],
+    *,
+    seed: int | None = None,
+    folder: Path | str = ".",
+    progress: Progress | None = None,
+) -> Simulation:
+    """Run a simulation: that of a file, or of the tables that a file would have, ``{"topology": …, …}``.
+
+    seed: instead of the file's. folder: of the files that tables name. progress: may raise to end the simulation.
+
+    Raises ScenarioError for a malformed description, SimulationError for a seed out of range and for a description that
+    the simulator refuses.
+    """
+    from cellbed.extension.files import ScenarioError, TablesError
+    from cellbed_datacentre.file import described, read_simulation
+
+    if seed is not None:
+        try:
+            seed = operator.index(seed)  # also of NumPy's integers
+        except TypeError:
+            raise SimulationError(f"seed {seed!r}: write a whole number") from None
+        if not 0 <= seed < 2**63:
+            raise SimulationError(f"seed {seed}: write a whole number from 0 to 2^63 - 1")
+    if isinstance(simulation, Mapping):
+        try:
+            found = described({"name": "simulation", **simulation}, Path(folder))
+        except TablesError as error:
+            raise ScenarioError("\n".join(f"{each.key}: {each.text}" for each in error.problems)) from None
+    else:
+        found = read_simulation(Path(os.fspath(simulation)))
+    return run(found, found.file.seed if seed is None else seed, progress)
+
+
+def run_content(
+    content: Mapping[str, Any], seed: int, progress: Progress | None = None, source: str = ""
+) -> dict[str, Any]:
+    """Run a simulation that is described as the simulator reads it, and return its outcome with ``elapsed_s``.
+
+    source: name of its file in errors. Raises SimulationError.
+    """
+    began = time.perf_counter()
+    try:
+        found = _core.simulate(json.dumps({**content, "seed": seed}), progress)
+    except ValueError as error:
+        raise SimulationError(f"{source}: {error}" if source else str(error)) from None
+    return {**found, "elapsed_s": time.perf_counter() - began}
+
+
+def run(described: Described, seed: int, progress: Progress | None = None) -> Simulation:
+    """Run a simulation that has been read. Raises SimulationError."""
+    found = run_content(described.content, seed, progress, described.source)
+    duration = found["end_ps"] * 1e-12
+    return Simulation(
+        _flows(found["flows"]),
+        _ports(found["ports"], described.file.topology, duration),
+        _queues(found["queues"], described.file.topology),
+        {name: _radio(columns) for name, columns in found["tables"].items()},
+        seed,
+        duration,
+        found["packet_hops"],
+        found["elapsed_s"],
+    )
+
+
+def _flows(columns: Mapping[str, Any]) -> pl.DataFrame:
+    import polars as pl
+
+    table = pl.DataFrame(columns).sort("flow")
+    start, end = pl.col("start_ps"), pl.col("end_ps")
+    finished = pl.when(end >= 0)
+    fixed = pl.col("user") < 0
+    return table.select(
+        "flow",
+        "source",
+        "destination",
+        pl.when(pl.col("user") >= 0).then("user").alias("user"),
+        "bytes",
+        (start * 1e-12).alias("start_s"),
+        finished.then((end - start) * 1e-12).alias("fct_s"),
+        pl.when(fixed).then(pl.col("ideal_ps") * 1e-12).alias("ideal_s"),
+        pl.when(fixed & (pl.col("acknowledged_ps") >= 0))
+        .then((pl.col("acknowledged_ps") - start) / pl.col("ideal_ps"))
+        .alias("slowdown"),
+    )
+
+
+def _ports(columns: Mapping[str, Any], topology: AnyTopology, duration_s: float) -> pl.DataFrame:
+    import polars as pl
+
+    names = pl.Series(topology.node_names())
+    kinds = pl.Series(topology.node_kinds())
+    table = _frame(columns)
+    ends = {end: table[end].cast(pl.UInt32) for end in ("from", "to")}
+    tiers = kinds.gather(ends["from"]) + " to " + kinds.gather(ends["to"])
+    return table.select(
+        tiers.alias("tier"),
+        *(names.gather(numbers).alias(end) for end, numbers in ends.items()),
+        "rate_bit_s",
+        pl.col("packets", "bytes").cast(pl.Int64),
+        (pl.col("bytes") * 8 / (pl.col("rate_bit_s") * max(duration_s, 1e-12))).alias("utilisation"),
+        pl.col("dropped", "dropped_bytes", "marked").cast(pl.Int64),
+        "mean_queue_bytes",
+        pl.col("most_queue_bytes").cast(pl.Int64),
+    )
+
+
+def _queues(columns: Mapping[str, Any], topology: AnyTopology) -> pl.DataFrame:
+    import polars as pl
+
+    kinds = pl.Series(list(dict.fromkeys(topology.node_kinds())))
+    table = _frame(columns)
+    source, destination = (kinds.gather(table[end].cast(pl.UInt32)) for end in ("from", "to"))
+    return table.select(
+        (source + " to " + destination).alias("tier"), "time_s", "mean_bytes", pl.col("most_bytes").cast(pl.Int64)
+    )
+
+
+def _radio(columns: Mapping[str, Any]) -> pl.DataFrame:
+    import polars as pl
+
+    # Numbers and bytes come as floats.
+    whole = [name for name in columns if not name.endswith("_s") and not name.startswith("mean_")]
+    return _frame(columns).with_columns(pl.col(whole).cast(pl.Int64))
+
+
+def _frame(columns: Mapping[str, Any]) -> pl.DataFrame:
+    import polars as pl
+
+    return pl.DataFrame(dict(columns))
+
+
+def by_size(flows: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
+    """Statistics of finished flows by class of size (:data:`CLASSES`), first those of all flows.
+
+    Columns: ``size``, ``count``, and of ``fct_s`` (s) and ``slowdown`` each ``_mean``, ``_p50`` and ``_p99``, order
+    statistics of rank ⌈n q⌉; null for a class without flows, and a P99 of fewer than 100. Flows that have not finished
+    are left out.
+    """
+    import polars as pl
+
+    names = [name for _, name in CLASSES]
+    size = pl.lit(names[-1])
+    for edge, name in reversed(CLASSES[:-1]):
+        size = pl.when(pl.col("bytes") <= edge).then(pl.lit(name)).otherwise(size)
+    order = pl.Enum([ALL, *names])
+    statistics = [
+        statistic
+        for figure in _FIGURES
+        for statistic in (
+            pl.col(figure).mean().alias(f"{figure}_mean"),
+            *(_quantile(figure, quantile).alias(f"{figure}_{name}") for name, quantile in _QUANTILES.items()),
+        )
+    ]
+    finished = flows.lazy().filter(pl.col("fct_s").is_not_null())
+    classed = finished.with_columns(size.cast(order).alias("size"))
+    whole = finished.select(pl.lit(ALL).cast(order).alias("size"), pl.len().alias("count"), *statistics)
+    each = classed.group_by("size").agg(pl.len().alias("count"), *statistics)
+    found = pl.concat([whole, each.select(whole.collect_schema().names())]).collect()
+    rows = pl.DataFrame({"size": pl.Series([ALL, *names], dtype=order)})
+    return rows.join(found, "size", "left", maintain_order="left").with_columns(pl.col("count").fill_null(0))
+
+
+def _quantile(figure: str, quantile: float) -> pl.Expr:
+    import polars as pl
+
+    values = pl.col(figure).drop_nulls()
+    value = values.sort().get((values.len() * quantile - 1e-9).ceil().cast(pl.Int64) - 1, null_on_oob=True)
+    return pl.when(values.len() * (1 - quantile) >= 0.999).then(value)

@@ -1,0 +1,44 @@
+"""Parts of cellbed that distributions register as entry points: its own, and those of its siblings."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from cellbed.support.errors import CellbedError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+FILES = {"simulation": "datacentre"}
+"""Kinds of files of siblings, with the extra of cellbed that installs each one's."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileKind:
+    """A kind of file: an entry point of the group ``cellbed.files``.
+
+    keys: of its top level that no other kind has; none for a file that is not TOML. example: of a table. command: for
+    such a file.
+    """
+
+    name: str
+    json_schema: Callable[[], dict[str, Any]]
+    keys: tuple[str, ...] = ()
+    example: str = ""
+    command: str = ""
+
+
+@cache
+def entries(group: str) -> "dict[str, EntryPoint]":
+    """Return the entry points of the group ``cellbed.GROUP`` by name."""
+    from importlib.metadata import entry_points  # costs more than the rest of `cellbed --help`
+
+    return {each.name: each for each in sorted(entry_points(group=f"cellbed.{group}"), key=lambda each: each.name)}
+
+
+def load(group: str, name: str, what: str, extra: str) -> Any:
+    """Return an entry point, imported. Raises CellbedError with the extra that installs `what` where it is missing."""
+    if (entry := entries(group).get(name)) is None:
+        raise CellbedError(f"{what} is not installed; install it with: pip install 'cellbed[{extra}]'")
+    return entry.load()

@@ -1,0 +1,1 @@
+"""A video call between two browsers."""

@@ -1,0 +1,1 @@
+"""Load over HTTP: requests, their connections and journeys."""

@@ -1,0 +1,1 @@
+"""Photographs, and a network that classifies them."""

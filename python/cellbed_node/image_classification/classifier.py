@@ -1,0 +1,150 @@
+"""The task of image classification, in ONNX Runtime: from the bytes of a JPEG to a class."""
+
+import io
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from cellbed_node.offloading.task import ModelError
+
+# Mean and standard deviation of ImageNet's channels: what published classifiers were trained on.
+_MEAN = np.array([0.485, 0.456, 0.406], np.float32) * 255
+_DEVIATION = np.array([0.229, 0.224, 0.225], np.float32) * 255
+
+DEFAULT_SIDE = 224
+"""Side in pixels of an input whose shape leaves it open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """The input of a model. channels_first: NCHW, otherwise NHWC; height and width in pixels."""
+
+    name: str
+    channels_first: bool
+    height: int
+    width: int
+
+
+def load_onnx_runtime() -> Any:
+    """Return the module ``onnxruntime``, imported without its vendor's telemetry.
+
+    Else it writes an identifier of the device below the cache folder and, after some seconds, resolves the name of its
+    vendor's host: lookups that would be part of what is measured.
+    """
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    import onnxruntime  # noqa: TID251 - here, after the setting
+
+    return onnxruntime
+
+
+def open_session(path: Path) -> Any:
+    """Return a model in ONNX Runtime, on one thread that sleeps when it has nothing to do. Raises ModelError."""
+    if not path.is_file():
+        raise ModelError(f"{path}: no such model file")
+    onnxruntime = load_onnx_runtime()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    try:
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    # ONNX Runtime has a class for each kind of failure, and no common one.
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ModelError(f"{path}: ONNX Runtime cannot load this model: {reason}") from error
+
+
+def decode(photograph: bytes) -> Image.Image:
+    """Return a photograph in RGB. Raises ValueError for a damaged one."""
+    try:
+        with Image.open(io.BytesIO(photograph)) as image:
+            # An image can claim to be huge in a few bytes; what a camera makes is far below this.
+            if image.width * image.height > 200_000_000:
+                raise ValueError(f"{image.width} × {image.height} pixels are too many")
+            return image.convert("RGB")
+    # Pillow's decoders raise many kinds of errors for damaged files, SyntaxError and struct.error among them.
+    except Exception as error:
+        raise ValueError(f"cannot be decoded: {error}") from error
+
+
+def standardised(image: Image.Image, width: int, height: int) -> NDArray[np.float32]:
+    """Return an image resized and with the mean and standard deviation of ImageNet's: float32 [height, width, 3]."""
+    pixels = image.resize((width, height), Image.Resampling.BILINEAR)
+    found: NDArray[np.float32] = (np.asarray(pixels, np.float32) - _MEAN) / _DEVIATION
+    return found
+
+
+class Network:
+    """A model in ONNX Runtime with one image as its input."""
+
+    def __init__(self, path: Path) -> None:
+        """Load the model. Raises ModelError."""
+        self._session = open_session(path)
+        self.input = _input(path, [(each.name, each.type, each.shape) for each in self._session.get_inputs()])
+        self._output = self._session.get_outputs()[0].name
+
+    def scores(self, image: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the score of each class."""
+        found: NDArray[np.float32] = self._session.run([self._output], {self.input.name: image})[0]
+        return found
+
+
+class Classifier:
+    """A network and the preparation of its input."""
+
+    def __init__(self, path: Path) -> None:
+        """Load the model. Raises ModelError."""
+        self._network = Network(path)
+        self.input = self._network.input
+
+    def decode(self, photograph: bytes) -> NDArray[np.float32]:
+        """Return the photograph as the model's input: decoded, resized, normalised. Raises ValueError for a damaged
+        one."""
+        array = standardised(decode(photograph), self.input.width, self.input.height)
+        if self.input.channels_first:
+            array = np.ascontiguousarray(array.transpose(2, 0, 1))
+        return array[np.newaxis]
+
+    def compute(self, image: NDArray[np.float32]) -> str:
+        """Return the class with the highest score, such as ``"class 417"``."""
+        return f"class {int(np.argmax(self._network.scores(image)))}"
+
+
+def load(model: str) -> Classifier:
+    """Return the classifier of a model file after it has classified a grey image. Raises ModelError."""
+    classifier = Classifier(Path(model))
+    grey = Image.new("RGB", (classifier.input.width, classifier.input.height), (128, 128, 128))
+    buffer = io.BytesIO()
+    grey.save(buffer, "JPEG")
+    try:
+        classifier.compute(classifier.decode(buffer.getvalue()))
+    except Exception as error:
+        raise ModelError(f"the model cannot classify a grey image: {str(error).strip().splitlines()[0]}") from error
+    return classifier
+
+
+def _input(path: Path, inputs: list[tuple[str, str, list[Any]]]) -> Input:
+    """inputs: of the model, each with name, type and shape."""
+    needed = "needed is one float32 input [1, 3, height, width] or [1, height, width, 3]"
+    if len(inputs) != 1:
+        names = ", ".join(name for name, *_ in inputs) or "none"
+        raise ModelError(f"{path}: the model has {len(inputs)} inputs ({names}); {needed}")
+    ((name, kind, sizes),) = inputs
+    shape = [int(size) if not isinstance(size, str) and size is not None and size > 0 else None for size in sizes]
+    shown = f"{kind} [{', '.join(str(size) for size in sizes)}]"
+    refused = ModelError(f"{path}: the model's input '{name}' is {shown}; {needed}")
+    if kind != "tensor(float)" or len(shape) != 4 or shape[0] not in (1, None):
+        raise refused
+    if shape[1] == 3:
+        channels_first, (height, width) = True, shape[2:]
+    elif shape[3] == 3:
+        channels_first, (height, width) = False, shape[1:3]
+    else:
+        raise refused
+    return Input(name, channels_first, height or DEFAULT_SIDE, width or DEFAULT_SIDE)

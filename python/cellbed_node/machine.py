@@ -1,0 +1,80 @@
+"""The machine as clients need it: its clock and its sockets. A virtual run has others (`replaced`)."""
+
+import errno
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_RECEIVE_BUFFER = 4 << 20
+"""Of a UDP socket, bytes, as far as the kernel grants it: what it drops looks like loss."""
+now_ns: Callable[[], int] = time.monotonic_ns
+_ATTEMPTS = 5
+"""Readings of two clocks of which the closest pair counts."""
+
+
+def clock_ahead(clock: int) -> int:
+    """Return by how many ns a clock is ahead of the monotonic one."""
+    readings = []
+    for _ in range(_ATTEMPTS):
+        before = time.monotonic_ns()
+        other = time.clock_gettime_ns(clock)
+        after = time.monotonic_ns()
+        readings.append((after - before, other - (before + after) // 2))
+    return min(readings)[1]
+
+
+def connect(host: str, port: int) -> Any:
+    """Return a TCP socket that connects to an address in the background; it becomes writable when that has ended.
+
+    Errors: ``OSError`` where it fails at once.
+    """
+    found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    found.setblocking(False)
+    # Messages are written whole: Nagle's algorithm could only hold back the tail of each.
+    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    code = found.connect_ex((host, port))
+    if code not in (0, errno.EINPROGRESS):
+        found.close()
+        raise OSError(code, os.strerror(code))
+    return found
+
+
+def datagrams(host: str, port: int, local_port: int = 0) -> Any:
+    """Return a UDP socket for datagrams to and from one address. local_port: 0 for one that is free. Errors:
+    ``OSError``."""
+    found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
+    found.setblocking(False)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
+    try:
+        if local_port:
+            found.bind(("", local_port))
+        found.connect((host, port))
+    except OSError:
+        found.close()
+        raise
+    return found
+
+
+def resolve(host: str, port: int) -> str:
+    """Return the address of a host by its name. Errors: ``OSError``."""
+    return str(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4][0])
+
+
+@contextmanager
+def replaced(
+    clock: Callable[[], int],
+    connecting: Callable[[str, int], Any],
+    opening: Callable[..., Any],
+    resolving: Callable[[str, int], str],
+) -> Iterator[None]:
+    """Give all clients of this process another clock and other sockets. connecting: of TCP; opening: of UDP."""
+    global now_ns, connect, datagrams, resolve
+    before = now_ns, connect, datagrams, resolve
+    now_ns, connect, datagrams, resolve = clock, connecting, opening, resolving  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        now_ns, connect, datagrams, resolve = before

@@ -1,0 +1,1 @@
+"""Tasks that endpoints send to a service: over MQTT, through a broker."""

@@ -1,0 +1,85 @@
+"""The MQTT broker Mosquitto on a remote node.
+
+Run as ``python -m cellbed_node.offloading.broker --config FILE.json``; :func:`main` describes the file.
+"""
+
+import os
+import pwd
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+from cellbed_node import lifecycle
+from cellbed_node.lifecycle import WorkloadError
+from cellbed_node.prctl import die_with_parent
+from cellbed_node.processes import find
+
+MISSING = "the MQTT broker Mosquitto is not installed: sudo apt install mosquitto"
+_CHECK_S = 0.01
+_CONFIGURATION = """\
+# Written by cellbed for one run.
+{listeners}
+allow_anonymous true
+persistence false
+
+# Nagle's algorithm against delayed acknowledgements would add 40 ms to each message, and to nothing else.
+set_tcp_nodelay true
+
+# A full queue drops QoS 0 messages without a word. These limits are out of reach; 0, "no limit", loses all messages
+# in some versions.
+max_inflight_messages 65535
+max_queued_messages 1000000
+
+# No messages of the broker's own.
+sys_interval 0
+
+log_dest stderr
+log_timestamp_format %Y-%m-%dT%H:%M:%S
+{user}"""
+
+
+def configuration(addresses: list[str], port: int, user: str | None) -> str:
+    """Mosquitto's configuration file. user: as whom to run when started as root."""
+    return _CONFIGURATION.format(
+        listeners="\n".join(f"listener {port} {address}" for address in addresses),
+        # Started as root Mosquitto becomes the user 'mosquitto', who may not read a run's folder.
+        user=f"user {user}\n" if user else "",
+    )
+
+
+def find_mosquitto() -> str | None:
+    """Path of the broker's program, also where an ordinary user's search path does not lead."""
+    return find("mosquitto")
+
+
+def main(config: dict[str, Any]) -> None:
+    """Become the broker, and announce when it listens. config: ``addresses``, ``port``, and ``configuration``: path of
+    its file, which is written.
+
+    A shell stays that ends the broker with standard input, and that ends with it. Errors: :class:`WorkloadError` where
+    Mosquitto is not installed.
+    """
+    program = find_mosquitto()
+    if program is None:
+        raise WorkloadError(MISSING)
+    user = pwd.getpwuid(0).pw_name if os.geteuid() == 0 else None
+    Path(config["configuration"]).write_text(configuration(config["addresses"], config["port"], user), encoding="utf-8")
+    broker = os.getpid()
+    if os.fork():
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(2, 1)
+        os.execv(program, [program, "-c", config["configuration"]])
+    die_with_parent()
+    while os.getppid() == broker:
+        try:
+            socket.create_connection((config["addresses"][0], config["port"])).close()
+        except OSError:
+            time.sleep(_CHECK_S)
+            continue
+        lifecycle.announce("ready")
+        os.execv("/bin/sh", ["sh", "-c", 'while read -r _; do :; done; kill "$0"', str(broker)])
+
+
+if __name__ == "__main__":
+    lifecycle.run(main)

@@ -1,0 +1,270 @@
+"""The service of every kind that offloads over MQTT: takes requests from the broker and hands them to worker processes.
+
+Run as ``python -m cellbed_node.offloading.service --config FILE.json``; :class:`Settings` describes the file. The
+dispatcher holds one queue, first in first out, and gives its head to whichever worker is free: no request waits behind
+a slow one while another worker idles.
+"""
+
+import contextlib
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from paho.mqtt.client import MQTTMessage
+
+from cellbed_node import lifecycle
+from cellbed_node.lifecycle import WorkloadError, announce
+from cellbed_node.offloading import worker
+from cellbed_node.offloading.mqtt import REPLY_ERROR, SECOND, Connection, reply_properties
+from cellbed_node.offloading.task import Task
+
+_LAST_PATIENCE_S = 0.5
+"""Who ends the programs of a run gives them a second."""
+_MOST_DEATHS = 3
+"""Workers that may die in a row without a single answer in between."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The service's configuration.
+
+    task: module of what the workers do, and options: of its function ``load`` (:mod:`.task`). record:
+    the file of its log; most_queued_bytes: payloads waiting for a worker.
+    """
+
+    node: str
+    broker_host: str
+    broker_port: int
+    request_topic: str
+    task: str
+    options: dict[str, Any]
+    workers: int
+    record: str
+    most_queued_bytes: int = 64 << 20
+
+
+@dataclass(slots=True)
+class _Request:
+    job: worker.Job
+    received_ns: int
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Endpoint and number, if the correlation data has them."""
+        endpoint, _, number = self.job.correlation.decode("utf-8", "replace").rpartition("/")
+        return {"request": int(number) if number.isdecimal() else None, "endpoint": endpoint or None}
+
+
+@dataclass(slots=True)
+class _Worker:
+    number: int
+    pid: int
+    channel: socket.socket
+    ready: bool = False
+    request: _Request | None = None
+    rest: bytes = field(default=b"")
+
+    def fileno(self) -> int:
+        return self.channel.fileno()
+
+
+class Service:
+    """The dispatcher's event loop."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        # What the module imports is loaded once for all workers, and shared by them.
+        self._load: Callable[[], Task] = partial(importlib.import_module(settings.task).load, **settings.options)
+        self._record = lifecycle.open_record(Path(settings.record))
+        self._queue: deque[_Request] = deque()
+        self._queued_bytes = 0
+        self._deaths = 0
+        self._ready = False
+        self._counts = {"received": 0, "answered": 0, "errors": 0}
+        self._connection = Connection(
+            settings.broker_host,
+            settings.broker_port,
+            f"{settings.node}-service",
+            topic=settings.request_topic,
+            on_message=self._received,
+        )
+        self._commands = lifecycle.Commands()
+        self._workers = [self._fork(number) for number in range(settings.workers)]
+
+    def run(self) -> None:
+        """Serve until standard input ends. Raises WorkloadError when the workers cannot."""
+        try:
+            while not self._commands.closed:
+                self._turn()
+            self._hear_the_last()
+        finally:
+            self._connection.close()
+            for each in self._workers:
+                each.channel.close()
+            self._record.close()
+        announce("done", **self._counts)
+
+    def _turn(self) -> None:
+        connection = self._connection
+        wake = connection.wake_ns
+        patience = max(0, wake - time.monotonic_ns()) / SECOND if wake is not None else None
+        readers: list[Any] = [self._commands, *self._workers, *connection.readers]
+        readable, writable, _ = select.select(readers, connection.writers, [], patience)
+        connection.drive(readable, writable)
+        for each in list(self._workers):
+            if each in readable:
+                self._hear(each)
+        if self._commands in readable:
+            self._commands.read()
+        self._dispatch()
+        if not self._ready and connection.ready and all(each.ready for each in self._workers):
+            self._ready = True
+            announce("ready")
+
+    def _hear_the_last(self) -> None:
+        """Log what workers have just done: a reply may be sent before its worker reports it."""
+        until = time.monotonic() + _LAST_PATIENCE_S
+        while busy := [each for each in self._workers if each.request is not None]:
+            readable, _, _ = select.select(busy, [], [], max(0.0, until - time.monotonic()))
+            if not readable:
+                return
+            for each in readable:
+                self._hear(each)
+
+    def _received(self, message: MQTTMessage) -> None:
+        now = time.monotonic_ns()
+        self._counts["received"] += 1
+        topic = getattr(message.properties, "ResponseTopic", "")
+        correlation = getattr(message.properties, "CorrelationData", b"")
+        request = _Request(worker.Job(topic, correlation, bytes(message.payload)), now)
+        if not topic:
+            self._log(request, error="the request has no response topic")
+        elif self._queued_bytes + len(message.payload) > self._settings.most_queued_bytes:
+            self._refuse(request, "the service's queue is full")
+        else:
+            self._queue.append(request)
+            self._queued_bytes += len(message.payload)
+
+    def _refuse(self, request: _Request, error: str) -> None:
+        reply = (REPLY_ERROR + error).encode()
+        self._connection.publish(request.job.response_topic, reply, reply_properties(request.job.correlation))
+        self._log(request, error=error)
+
+    def _dispatch(self) -> None:
+        for each in self._workers:
+            if not self._queue:
+                return
+            if each.ready and each.request is None:
+                request = self._queue.popleft()
+                self._queued_bytes -= len(request.job.payload)
+                each.request = request
+                # A worker that has died will say so through its channel in the next turn.
+                with contextlib.suppress(OSError):
+                    request.job.write(each.channel)
+
+    def _hear(self, each: _Worker) -> None:
+        try:
+            chunk = each.channel.recv(65536)
+        except ConnectionError:
+            chunk = b""
+        if not chunk:
+            self._bury(each)
+            return
+        *lines, each.rest = (each.rest + chunk).split(b"\n")
+        for message in map(json.loads, lines):
+            if "failed" in message:
+                raise WorkloadError(message["failed"])
+            if "ready" in message:
+                each.ready = True
+            elif each.request is not None:
+                self._deaths = 0
+                self._log(each.request, worker=each.number, **message)
+                each.request = None
+
+    def _bury(self, each: _Worker) -> None:
+        """A worker has died: say so, log what it had, and fork another."""
+        _, status = os.waitpid(each.pid, 0)
+        each.channel.close()
+        code = os.waitstatus_to_exitcode(status)
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+        hint = "; is the node's memory limit too small?" if code == -signal.SIGKILL else ""
+        trouble = f"worker {each.number} of {self._settings.node} {how}{hint}"
+        self._deaths += 1
+        if not each.ready or self._deaths > _MOST_DEATHS:
+            raise WorkloadError(trouble)
+        print(f"{trouble}; starting another", file=sys.stderr, flush=True)
+        announce("died", at_ns=time.monotonic_ns(), what=trouble)
+        if each.request is not None:
+            self._refuse(each.request, trouble)
+        self._workers[each.number] = self._fork(each.number)
+
+    def _fork(self, number: int) -> _Worker:
+        ours, theirs = socket.socketpair()
+        # A fork is safe because this process has one thread: runtimes that start one when they are imported are
+        # imported by the workers alone, in ``load``.
+        pid = os.fork()
+        if pid == 0:
+            _become_worker(theirs, number, self._settings, self._load)
+        theirs.close()
+        return _Worker(number, pid, ours)
+
+    def _log(self, request: _Request, **fields: Any) -> None:
+        self._counts["errors" if "error" in fields else "answered"] += 1
+        line: dict[str, Any] = {
+            **request.identity,
+            "received_ns": request.received_ns,
+            "dequeued_ns": None,
+            "compute_start_ns": None,
+            "compute_end_ns": None,
+            "reply_sent_ns": None,
+            "output": None,
+            "worker": None,
+            "error": None,
+            **fields,
+        }
+        self._record.write(json.dumps(line, separators=(",", ":")) + "\n")
+
+
+def _become_worker(channel: socket.socket, number: int, settings: Settings, load: Callable[[], Task]) -> None:
+    """The rest of a forked worker's life."""
+    status = 1
+    try:
+        # A copy of the dispatcher's sockets would keep them open after its end.
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(2, 1)
+        os.closerange(3, channel.fileno())
+        os.closerange(channel.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
+        worker.main(
+            channel,
+            f"{settings.node}-worker-{number}",
+            (settings.broker_host, settings.broker_port),
+            load,
+        )
+        status = 0
+    except SystemExit:
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def main(config: dict[str, Any]) -> None:
+    """Run a service with the configuration of :class:`Settings`."""
+    Service(Settings(**config)).run()
+
+
+if __name__ == "__main__":
+    lifecycle.run(main)

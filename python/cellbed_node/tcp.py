@@ -1,0 +1,83 @@
+"""TCP connections of load generators: opened without blocking, counted byte by byte, with the kernel's view of each.
+
+A packet log has sequence numbers, so the offset of a message in its connection's byte stream finds its packets.
+"""
+
+import socket
+import struct
+
+from cellbed_node import machine
+
+# struct tcp_info of linux/tcp.h (tcp(7), TCP_INFO): eight one-byte fields, then 24 of 32 bits, then mixed ones; these
+# are the positions of those we keep.
+_FIELDS = struct.Struct("=8B24I4Q6I4Q")
+_RTT, _CWND, _TOTAL_RETRANSMITS = 8 + 15, 8 + 18, 8 + 23
+_RECEIVE_WINDOW_LIMITED = 8 + 24 + 4 + 6 + 2
+
+
+class CountingSocket:
+    """A connected TCP socket that counts the bytes that pass.
+
+    sent, received: bytes so far, which is the offset of the next byte in its stream. refused_ns: :meth:`full_ns` at the
+    newest send.
+    """
+
+    def __init__(self, connected: socket.socket) -> None:
+        self.tcp = connected
+        self.sent = self.received = 0
+        self.local_port: int = connected.getsockname()[1]
+        self.remote_port: int = connected.getpeername()[1]
+        self.refused_ns = 0
+        self._full_since: int | None = None
+
+    def recv(self, buffer_size: int) -> bytes:
+        data = self.tcp.recv(buffer_size)
+        self.received += len(data)
+        return data
+
+    def send(self, buffer: bytes | bytearray | memoryview) -> int:
+        begin = machine.now_ns()
+        self.refused_ns = self.full_ns(begin)
+        self._full_since = begin
+        count = self.tcp.send(buffer)  # raises BlockingIOError where nothing fits
+        self._full_since = begin if count < len(buffer) else None
+        self.sent += count
+        return count
+
+    def full_ns(self, now: int) -> int:
+        """For how long TCP's send buffer has refused bytes of the program by `now`, since the connection opened."""
+        return self.refused_ns + (0 if self._full_since is None else now - self._full_since)
+
+    def close(self) -> None:
+        self.tcp.close()
+
+    def fileno(self) -> int:
+        return self.tcp.fileno()
+
+    def setblocking(self, flag: bool) -> None:
+        self.tcp.setblocking(flag)
+
+
+def tcp_info(connection: socket.socket) -> dict[str, int] | None:
+    """State of the sender: ``cwnd`` in segments, smoothed ``rtt_us``, ``retransmits`` (segments, since it opened),
+    ``receive_window_limited_us`` (for how long the receiver's window kept it from sending, likewise; Linux 4.10).
+
+    None where the connection is gone.
+    """
+    try:
+        fields = _FIELDS.unpack(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _FIELDS.size))
+    except (OSError, struct.error):
+        return None
+    return {
+        "cwnd": fields[_CWND],
+        "rtt_us": fields[_RTT],
+        "retransmits": fields[_TOTAL_RETRANSMITS],
+        "receive_window_limited_us": fields[_RECEIVE_WINDOW_LIMITED],
+    }
+
+
+def pack_info(cwnd: int, rtt_us: int, retransmits: int) -> bytes:
+    """Return what the kernel would give :func:`tcp_info` for this state."""
+    fields = [0] * len(_FIELDS.unpack(bytes(_FIELDS.size)))
+    fields[_CWND], fields[_RTT], fields[_TOTAL_RETRANSMITS] = cwnd, rtt_us, retransmits
+    return _FIELDS.pack(*fields)

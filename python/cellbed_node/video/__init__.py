@@ -1,0 +1,1 @@
+"""Videos that a player in a browser plays."""

@@ -1,0 +1,1 @@
+"""Pages that a browser loads, and the servers of recorded sites."""
