@@ -18,7 +18,7 @@ import pytest
 from cellbed.laws.kernel import loaded
 from cellbed.laws.law import LawError, kernel_version, read, shipped
 from cellbed.support.errors import CellbedError
-from cellbed.testbed.machine import process as machine
+from cellbed_node.processes import find as find_program
 from law_examples import fixed
 from run_commands import command, needs_limits, only_folder, run
 from scenario_text import NODES
@@ -190,7 +190,7 @@ congestion_control = """
 @pytest.mark.parametrize("law", shipped())
 def test_unmodified_programs_run_under_each_law(tmp_path: Path, law: str) -> None:
     for program in ("curl", "iperf3", "nginx", "openssl"):
-        if machine.find(program) is None:
+        if find_program(program) is None:
             pytest.skip(f"{program} is not installed")
     (tmp_path / "x.toml").write_text(f'name = "programs"\n{PROGRAMS}"{law}"\n')
     done = run("run", tmp_path / "x.toml", "--out", tmp_path / "runs")

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from cellbed.testbed.machine import certificates
-from cellbed.testbed.machine import process as machine
 from cellbed.workloads.web import har, mahimahi
 from cellbed.workloads.web.archived import write_warc
+from cellbed_node.processes import find as find_program
 from shell_world import INTERNET, ORDINARY_USER, World, missing, open_world, without_remark
 from site_examples import ADDRESSES, BODIES, PAGE
 from site_examples import har as example
@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.needs_tun,
     pytest.mark.skipif(missing() is not None, reason=str(missing())),
     *(
-        pytest.mark.skipif(machine.find(program) is None, reason=f"{program} is not installed")
+        pytest.mark.skipif(find_program(program) is None, reason=f"{program} is not installed")
         for program in ("nginx", "curl", "openssl")
     ),
 ]
@@ -101,7 +101,7 @@ def test_a_bad_recording_is_an_error_before_the_command_starts(world: World) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(machine.find("mitmdump") is None, reason="mitmproxy is not installed")
+@pytest.mark.skipif(find_program("mitmdump") is None, reason="mitmproxy is not installed")
 @pytest.mark.parametrize("user", [0, ORDINARY_USER])
 def test_a_program_is_recorded_and_replayed(world: World, user: int) -> None:
     authority = world.folder / "certificates" / certificates.AUTHORITY

@@ -24,7 +24,7 @@ import pytest
 from cellbed import spans as cellbed_spans
 from cellbed.runformat.events import read_events
 from cellbed.scenario.nodes import VmBackend
-from cellbed.support import errors, temporary
+from cellbed.support import errors
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.clean import clean
 from cellbed.testbed.machine import cgroups, privilege
@@ -35,6 +35,8 @@ from cellbed.testbed.nodes.host import HostNode
 from cellbed.testbed.programs import reports
 from cellbed.testbed.proof.limits import Limited, prove_limits
 from cellbed.testbed.testbed import Testbed
+from cellbed_node import errors as node_errors
+from cellbed_node import temporary
 from cellbed_node.agent import WINDOW, Wire
 from cellbed_node.offloading.broker import find_mosquitto
 from in_process import cellbed
@@ -362,7 +364,7 @@ print("enforced")
 @pytest.mark.parametrize("bed", [SLOW_VM], indirect=True, scope="module")
 def test_limits_are_enforced_by_control_groups_of_version_2(bed: Testbed) -> None:
     at = node(bed)
-    for module in (cgroups, errors, privilege, temporary):
+    for module in (cgroups, errors, node_errors, privilege, temporary):
         assert module.__file__ is not None
         at.copy_in(Path(module.__file__), f"library/{module.__name__.replace('.', '/')}.py")
     process = at.spawn(

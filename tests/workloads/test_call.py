@@ -17,12 +17,12 @@ import pytest
 from cellbed.experiments.description import deployments
 from cellbed.scenario import ScenarioError, parse
 from cellbed.testbed import testbed
-from cellbed.testbed.machine import process as machine
 from cellbed.testbed.plan import make_plan
 from cellbed.testbed.programs.unmodified import Command
-from cellbed.workloads.call.kind import processes
+from cellbed.workloads.call.kind import BEARABLE, processes
 from cellbed_node.browsing import PROGRAMS
-from cellbed_node.call.readings import BEARABLE, measures, strains
+from cellbed_node.call.readings import measures, strains
+from cellbed_node.processes import find as find_program
 from descendants import descendants, words
 from in_process import cellbed
 from run_commands import command
@@ -31,8 +31,8 @@ from scenario_text import NODES
 NAMED = f'name = "call"\nduration = "6 s"\nseed = 3\n{NODES.replace("cpus", "count = 2" + chr(10) + "cpus", 1)}\n'
 APP = '[apps.call]\nkind = "call"\nserver = "edge"\n'
 SMALL = 'width = 320\nheight = 180\nrate = "10 /s"\nbit_rate = "300 kbit/s"\ntimeout = "30 s"\ndrain = "30 s"\n'
-needs_browser = pytest.mark.skipif(not any(map(machine.find, PROGRAMS)), reason="chromium is not installed")
-needs_relay = pytest.mark.skipif(machine.find("turnserver") is None, reason="coturn is not installed")
+needs_browser = pytest.mark.skipif(not any(map(find_program, PROGRAMS)), reason="chromium is not installed")
+needs_relay = pytest.mark.skipif(find_program("turnserver") is None, reason="coturn is not installed")
 
 
 def real(function):  # type: ignore[no-untyped-def]

@@ -32,9 +32,10 @@ from cellbed.measure.telemetry import arrange, read_traces
 from cellbed.runformat.description import Description
 from cellbed.runformat.spans import REPORTED
 from cellbed.testbed.machine.process import Place
-from cellbed.testbed.programs import telemetry as receiver
-from cellbed.testbed.programs.telemetry import MOST_CONNECTIONS, Telemetry, environment, overrides
+from cellbed.testbed.programs.telemetry import Telemetry, environment, overrides
+from cellbed_node import receiver
 from cellbed_node.exports import HEADER, LARGEST_BODY
+from cellbed_node.receiver import MOST_CONNECTIONS
 
 HERE = Place("/proc/self/ns/net")
 PROTOBUF = {"Content-Type": "application/x-protobuf"}

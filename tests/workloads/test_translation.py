@@ -16,6 +16,7 @@ from cellbed.workloads.translation import marian, sentences
 from cellbed_node.offloading.broker import find_mosquitto
 from cellbed_node.offloading.task import ModelError, check
 from cellbed_node.translation import translator
+from cellbed_node.translation.sentences import Sentences
 from in_process import cellbed
 
 TINY = marian.Shape(layers=1, width=16, heads=2, feed_forward=32, vocabulary=400)
@@ -63,7 +64,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_sentences_have_their_size_and_differ(tmp_path: Path) -> None:
     notes: list[str] = []
-    bank = sentences.Sentences(sentences.data_bank(tmp_path, count=200, note=notes.append))
+    bank = Sentences(sentences.data_bank(tmp_path, count=200, note=notes.append))
     payloads = [bank.payload(name) for name in bank.names]
     assert len(set(payloads)) == 200
     assert all(100 <= len(payload) <= 200 for payload in payloads)

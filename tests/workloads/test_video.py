@@ -21,12 +21,12 @@ from cellbed.measure.own import SCHEMA
 from cellbed.scenario import ScenarioError, parse
 from cellbed.support.errors import CellbedError
 from cellbed.testbed import testbed
-from cellbed.testbed.machine import process as machine
 from cellbed.workloads.cache import silent
 from cellbed.workloads.video import kind, renditions
 from cellbed.workloads.video.player import Player
 from cellbed.workloads.video.renditions import LADDER
 from cellbed.workloads.video.table import LIBRARIES, Video
+from cellbed_node.processes import find as find_program
 from cellbed_node.video.playback import Loaded, Playback, Wanted, qoe
 from descendants import descendants, words
 from in_process import cellbed
@@ -36,7 +36,7 @@ from test_web import needs_browser, needs_caddy, needs_nginx, needs_openssl
 HEAD = 'name = "video"\nduration = "11 s"\nseed = 3\n'
 APP = '[apps.video]\nkind = "video"\nserver = "edge"\nlength = "8 s"\nrenditions = ["720p"]\n'
 SECOND = 1_000_000_000
-needs_ffmpeg = pytest.mark.skipif(machine.find("ffmpeg") is None, reason="ffmpeg is not installed")
+needs_ffmpeg = pytest.mark.skipif(find_program("ffmpeg") is None, reason="ffmpeg is not installed")
 needs_players = pytest.mark.skipif(
     not all(file.is_file() for file in LIBRARIES.values()),
     reason="the players are missing: python scripts/fetch_assets.py players",

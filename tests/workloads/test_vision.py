@@ -28,7 +28,7 @@ from cellbed.workloads.segmentation import scenes
 from cellbed_node.offloading.broker import find_mosquitto
 from cellbed_node.offloading.endpoint import OffloadedRequest
 from cellbed_node.offloading.task import ModelError
-from cellbed_node.plates import reader
+from cellbed_node.plates import plate_of, reader
 from cellbed_node.segmentation import person, screen
 from cellbed_node.vision import inference
 from in_process import cellbed
@@ -120,8 +120,8 @@ def test_a_mask_is_displayed_and_what_is_none_is_an_error(tmp_path: Path) -> Non
 def test_frames_have_their_size_and_differ(tmp_path: Path) -> None:
     bank = frames.data_bank(tmp_path, count=4)
     files = sorted(bank.iterdir())
-    assert len({frames.plate_of(file.name) for file in files}) == 4
-    assert all(6 <= len(frames.plate_of(file.name)) <= 7 for file in files)
+    assert len({plate_of(file.name) for file in files}) == 4
+    assert all(6 <= len(plate_of(file.name)) <= 7 for file in files)
     assert all(frames.SMALLEST <= file.stat().st_size <= frames.LARGEST for file in files)
     assert len({file.stat().st_size for file in files}) > 1
     assert _frame(1) == _frame(1)
@@ -235,7 +235,7 @@ def test_parts_of_a_request_end_with_its_display(run: Path) -> None:
     assert masks["output"].str.contains(r"^256 × 144, \d+\.\d% marked$").all()
     assert (masks["part_display"] > plates["part_display"].max()).all()
     assert plates["bytes_up"].is_between(frames.SMALLEST, frames.LARGEST).all()
-    read = plates["input"].map_elements(frames.plate_of, pl.String) == plates["output"]
+    read = plates["input"].map_elements(plate_of, pl.String) == plates["output"]
     assert read.to_list() == plates["correct"].cast(pl.Boolean).to_list()
     assert set(own["output"]) == {"3 channels"}
     assert (own["correct"] == 0).all()

@@ -17,13 +17,13 @@ import pytest
 
 from cellbed.scenario import ScenarioError, parse
 from cellbed.testbed import testbed
-from cellbed.testbed.machine import process as machine
 from cellbed.workloads.browsing.origins import installed
 from cellbed.workloads.web.pages import hosts, pages, write
 from cellbed_node.browsing import PROGRAMS
 from cellbed_node.browsing.browser import Browser
 from cellbed_node.browsing.netlog import NetLog
 from cellbed_node.lifecycle import WorkloadError
+from cellbed_node.processes import find as find_program
 from descendants import descendants, words
 from in_process import cellbed
 from scenario_text import NODES
@@ -38,10 +38,10 @@ SITE = {
     "a.css": "h1{color:red}/*" + "x" * 50_000 + "*/",
     "b.png": "no picture " * 2000,
 }
-needs_browser = pytest.mark.skipif(not any(map(machine.find, PROGRAMS)), reason="chromium is not installed")
-needs_nginx = pytest.mark.skipif(machine.find("nginx") is None, reason="nginx is not installed")
-needs_caddy = pytest.mark.skipif(machine.find("caddy") is None, reason="caddy is not installed")
-needs_openssl = pytest.mark.skipif(machine.find("openssl") is None, reason="openssl is not installed")
+needs_browser = pytest.mark.skipif(not any(map(find_program, PROGRAMS)), reason="chromium is not installed")
+needs_nginx = pytest.mark.skipif(find_program("nginx") is None, reason="nginx is not installed")
+needs_caddy = pytest.mark.skipif(find_program("caddy") is None, reason="caddy is not installed")
+needs_openssl = pytest.mark.skipif(find_program("openssl") is None, reason="openssl is not installed")
 
 
 def real(function):  # type: ignore[no-untyped-def]
@@ -203,7 +203,7 @@ def test_a_page_is_measured_and_every_object_is_found_in_the_packet_log(tmp_path
     ],
 )
 def test_versions_servers_and_a_warm_cache(tmp_path: Path, keys: str, protocol: str) -> None:
-    if "caddy" in keys and machine.find("caddy") is None:
+    if "caddy" in keys and find_program("caddy") is None:
         pytest.skip("caddy is not installed")
     _site(tmp_path)
     loads, objects = _requests(_run(tmp_path, f'{NAMED}{APP}root = "site"\narrivals = "closed"\n{keys}{PATIENT}'))

@@ -24,9 +24,9 @@ import pytest
 
 from cellbed.archive import Archive
 from cellbed.scenario import ScenarioError, parse
-from cellbed.testbed.machine import process as machine
 from cellbed.workloads.web import mahimahi
 from cellbed_node.browsing import PROGRAMS
+from cellbed_node.processes import find as find_program
 from cellbed_node.web import warc
 from cellbed_node.web.matcher import Matcher
 from cellbed_node.web.site import Exchange, Replies, SiteError, split
@@ -40,9 +40,9 @@ from site_examples import mahimahi as write_mahimahi
 
 NAMED = f'name = "web"\nduration = "6 s"\nseed = 3\n{NODES}\n'
 APP = '[apps.web]\nkind = "web"\nserver = "edge"\narrivals = "closed"\ntimeout = "5 min"\ndrain = "5 min"\n'
-needs_browser = pytest.mark.skipif(not any(map(machine.find, PROGRAMS)), reason="chromium is not installed")
-needs_nginx = pytest.mark.skipif(machine.find("nginx") is None, reason="nginx is not installed")
-needs_proxy = pytest.mark.skipif(machine.find("mitmdump") is None, reason="mitmproxy is not installed")
+needs_browser = pytest.mark.skipif(not any(map(find_program, PROGRAMS)), reason="chromium is not installed")
+needs_nginx = pytest.mark.skipif(find_program("nginx") is None, reason="nginx is not installed")
+needs_proxy = pytest.mark.skipif(find_program("mitmdump") is None, reason="mitmproxy is not installed")
 
 
 def _imported(folder: Path, **changes: object) -> Path:
@@ -127,7 +127,7 @@ def test_other_tools_read_our_warc_files(tmp_path: Path) -> None:
 
 
 def test_warc_files_of_wget_are_read(tmp_path: Path) -> None:
-    if machine.find("wget") is None:
+    if find_program("wget") is None:
         pytest.skip("wget is not installed")
     (tmp_path / "www").mkdir()
     (tmp_path / "www" / "index.html").write_text("<h1>x</h1><img src=b.png>")
@@ -384,7 +384,7 @@ def test_a_site_is_replayed_with_origins_at_different_distances(tmp_path: Path) 
 @needs_browser
 @pytest.mark.parametrize(("keys", "protocol"), [('version = "1.1"\n', "http/1.1"), ('version = "3"\n', "h3")])
 def test_versions_of_a_replay_by_caddy(tmp_path: Path, keys: str, protocol: str) -> None:
-    if machine.find("caddy") is None:
+    if find_program("caddy") is None:
         pytest.skip("caddy is not installed")
     _imported(tmp_path)
     loads, objects, said = _replayed(tmp_path, f'software = "caddy"\n{keys}')

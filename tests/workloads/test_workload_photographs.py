@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from cellbed.support.errors import CellbedError
-from cellbed.workloads.image_classification import photographs
 from cellbed.workloads.image_classification.photographs import data_bank
 from cellbed_node.image_classification import jpeg
+from cellbed_node.image_classification.images import Images
 from cellbed_node.offloading.endpoint import UnusableInputError
 
 
@@ -33,7 +33,7 @@ def _photograph(level: int = 128) -> bytes:
 def test_the_bank_has_the_sizes_that_were_asked_for(cache: Path) -> None:
     said: list[str] = []
     bank = data_bank(cache, note=said.append)
-    images = photographs.Images(bank)
+    images = Images(bank)
     contents = [images.payload(name) for name in images.names]
     sizes = [len(content) for content in contents]
     assert len(sizes) == 100
@@ -56,7 +56,7 @@ def test_the_bank_has_the_sizes_that_were_asked_for(cache: Path) -> None:
 
 
 def _build(folder: Path) -> dict[str, bytes]:
-    images = photographs.Images(data_bank(folder, count=5))
+    images = Images(data_bank(folder, count=5))
     return {name: images.payload(name) for name in images.names}
 
 
