@@ -20,8 +20,8 @@ from cellbed.testbed.programs.sent import SentPrograms, shifted, write_archive
 @pytest.mark.parametrize(
     "module",
     [
-        *(f"cellbed.workloads.{name}" for name in ("http.load", "websocket.load", "offloading.broker")),
-        *("cellbed_node.offloading.service", "cellbed.testbed.programs.telemetry"),
+        f"cellbed_node.{name}"
+        for name in ("http.load", "websocket.load", "offloading.broker", "offloading.service", "receiver")
     ],
 )
 def test_the_archive_has_all_that_programs_import(module: str, tmp_path: Path) -> None:

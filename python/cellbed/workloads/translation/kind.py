@@ -6,7 +6,7 @@ from cellbed.workloads.translation import marian, sentences
 
 KIND = Kind(
     name="translation",
-    client="cellbed.workloads.translation.sentences",
+    client="cellbed_node.translation.sentences",
     task="cellbed_node.translation.translator",
     bank=lambda table, cache, note: sentences.data_bank(cache, count=table.sentences, note=note),
     model=lambda table, cache, note: marian.seeded_model(cache, note=note),
