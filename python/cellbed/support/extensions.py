@@ -32,7 +32,7 @@ class FileKind:
 @cache
 def entries(group: str) -> "dict[str, EntryPoint]":
     """Return the entry points of the group ``cellbed.GROUP`` by name."""
-    from importlib.metadata import entry_points  # costs more than the rest of `cellbed --help`
+    from importlib.metadata import entry_points  # `cellbed --help` does without it
 
     return {each.name: each for each in sorted(entry_points(group=f"cellbed.{group}"), key=lambda each: each.name)}
 
