@@ -69,10 +69,15 @@ def remove_left(folders: Iterable[Path]) -> list[Path]:
 
 def remove_tree(folder: Path | str, *, ignore_errors: bool = False, **options: Any) -> None:
     """Remove a folder with what programs have left in it, also folders that their owner may not enter: at any depth
-    (``shutil.rmtree`` is recursive), and without following links. options: of ``subprocess.run``.
+    (``shutil.rmtree`` is recursive), and without following links. options: of ``subprocess.run``; with them another
+    program removes it in any case.
 
     Errors: ``OSError``.
     """
+    if not options:
+        with contextlib.suppress(OSError, RecursionError):
+            shutil.rmtree(folder)
+            return
     script = 'test "$(id -u)" = 0 || chmod -R u+rwX -- "$1" 2>&-; exec rm -rf -- "$1"'
     command, output = ["sh", "-c", script, "sh", str(folder)], subprocess.DEVNULL
     with contextlib.suppress(*[OSError] * ignore_errors):

@@ -151,7 +151,7 @@ def test_pairs_of_files_are_entries_of_their_own(archive: Archive, tmp_path: Pat
     files = sorted(map(str, tmp_path.glob("*.up"))) + sorted(map(str, tmp_path.glob("*.down")))
     done = CliRunner().invoke(app, ["traces", "add", *files, "--tech", "4g", "--json"])
     assert done.exit_code == 2
-    assert f"{tmp_path / 'car.up'}:2: " in done.stderr
+    assert f"{tmp_path / 'car.up'}: line 1: " in done.stderr
     assert "1 of 4 recordings were not added" in done.stderr
     parts = {entry["name"]: list(entry["parts"]) for entry in json.loads(done.stdout)}
     assert parts == {"walk-1": ["uplink", "downlink"], "bus": ["uplink"], "tram": ["downlink"]}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,16 +33,9 @@ def main(config):
         raise ValueError(f"asked to crash: {line.strip()}")
     lifecycle.announce("done")
 
-lifecycle.run(main)
+if __name__ == "__main__":
+    lifecycle.run(main)
 """
-
-
-class Script(Process):
-    """A program whose module is a file."""
-
-    @property
-    def program(self) -> list[str]:
-        return [sys.executable, "-P", self.module]
 
 
 @pytest.fixture
@@ -74,7 +66,8 @@ def start(supervisor: Supervisor, folder: Path, place: Place, name: str, program
     """Start a fork called `name` of the program."""
     (folder / "program.py").write_text(program)
     (folder / f"{name}.json").write_text(f'{{"name": "{name}"}}')
-    script = Script(name, name, str(folder / "program.py"), folder / f"{name}.json", forked=True)
+    path = {"PYTHONPATH": str(folder)}
+    script = Process(name, name, "program", folder / f"{name}.json", env=path, forked=True)
     return supervisor.start(script, NamespaceNode(Setup(name, place)))
 
 

@@ -44,7 +44,7 @@ ready = {{ port = 8080 }}
     [
         (b"emulate()", "the emulator did not answer within"),
         (b"http.load", "http-load did not end within the drain"),
-        (b"programs.telemetry", "the receiver of OpenTelemetry failed"),
+        (b"cellbed_node.receiver", "the receiver of OpenTelemetry failed"),
         (b"http.server", "web.edge-0.server was killed, since it had not ended"),
     ],
 )

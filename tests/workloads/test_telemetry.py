@@ -32,6 +32,7 @@ from cellbed.measure.telemetry import arrange, read_traces
 from cellbed.runformat.description import Description
 from cellbed.runformat.spans import REPORTED
 from cellbed.testbed.machine.process import Place
+from cellbed.testbed.programs import telemetry as telemetry_of_runs
 from cellbed.testbed.programs.telemetry import Telemetry, environment, overrides
 from cellbed_node import receiver
 from cellbed_node.exports import HEADER, LARGEST_BODY
@@ -93,7 +94,8 @@ class Received:
 @pytest.fixture
 def received(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Received]:
     with socket.create_server(("127.0.0.1", 0)) as free:
-        monkeypatch.setattr(receiver, "ADDRESS", free.getsockname())
+        for module in (receiver, telemetry_of_runs):
+            monkeypatch.setattr(module, "ADDRESS", free.getsockname())
     monkeypatch.setattr(Place, "enter", lambda self, **_: None)
     found = Received(tmp_path)
     yield found

@@ -92,7 +92,7 @@ class Run:
         self.until(lambda: self.process.poll() is not None or "schedule started" in self.events(folder / "runs"))
         self.folder = only_folder(folder / "runs")
         self.children = descendants(self.process.pid)
-        (self.receiver,) = (pid for pid, line in self.children.items() if b"programs.telemetry" in line)
+        (self.receiver,) = (pid for pid, line in self.children.items() if b"cellbed_node.receiver" in line)
 
     @staticmethod
     def events(runs: Path) -> str:
