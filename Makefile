@@ -39,7 +39,7 @@ test-core:  ## the tests of the core alone
 
 test-slow: setup-test  ## the tests that take long, and property tests with new seeds
 	PROPTEST_CASES=4096 cargo test --workspace --release --quiet
-	$(VENV)/pytest -q -m "slow or hypothesis" --hypothesis-profile=explore
+	$(VENV)/pytest -q -m "slow or hypothesis" --hypothesis-profile=explore --cov=cellbed --cov=cellbed_node --cov-report=term:skip-covered
 
 lint: setup-test lint-rust lint-python  ## format, lint and type checks
 
@@ -54,7 +54,8 @@ lint-python:
 	$(VENV)/python scripts/doc_comments.py
 	$(VENV)/python scripts/node_paths.py
 	$(VENV)/lint-imports --no-logo --no-cache > /dev/null || $(VENV)/lint-imports --no-logo --no-cache
-	shellcheck scripts/*.sh .ci/run
+	$(VENV)/typos
+	shellcheck scripts/*.sh .ci/*
 
 bench: setup-test  ## figures beside peers and baselines measured in the same run; about an hour
 	$(VENV)/python benches/comparison.py

@@ -243,7 +243,8 @@ def test_what_the_applications_lost_is_reported(run: Path) -> None:
     assert crash["during_lost"] + crash["during_late"] >= 10
     # On a busy machine a time without late requests may not come before the next fault; then the run is disturbed.
     assert (crash["recovered_s"] or 0) > 0 or summary["disturbances"]
-    assert handover["during_late"] > 0
+    # So can a server that is back only after the handover.
+    assert handover["during_late"] > 0 or summary["disturbances"]
     # A pause that the machine begins or ends late can be too short to delay anything; then the run is disturbed.
     for late in [outage] + [pause] * all("pause" not in each for each in summary["disturbances"]):
         assert late["during_late"] > 0
