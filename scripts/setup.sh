@@ -126,7 +126,7 @@ fi
 # pip finds the build back end's program `maturin` here.
 export PATH="$PWD/$venv/bin:$PATH"
 install_pinned() { # install_pinned NAME: the packages of requirements/NAME.txt, which has the hashes of their files
-    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "requirements/$1.txt"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-compile -r "requirements/$1.txt"
 }
 # What is edited while this compiles is compiled by the next run: stamps have the state of the begin.
 touch "$venv/.compiling"
@@ -147,20 +147,21 @@ else
             { say "$output"; exit 1; }
     done
 fi
-helper() { # helper NAME PACKAGE "CRATES" FLAG...: the program NAME beside the Python code that starts it
-    local path=python/cellbed/testbed/$1 name=$1 package=$2 crates=$3
+helper() { # helper NAME "CRATES" VERB OPTION...: compile the program NAME beside the Python code that starts it
+    local path=python/cellbed/testbed/$1 name=$1 crates=$2 verb=$3
     shift 3
     # shellcheck disable=SC2086 # several crates
     if [ -x "$path" ] && [ -z "$(find $crates Cargo.lock -newer "$path" -print -quit)" ]; then return; fi
-    output=$(cargo rustc --quiet --release -p "$package" --bin "$name" -- -C strip=symbols "$@" 2>&1) ||
+    output=$(cargo "$verb" --quiet --release --bin "$name" "$@" 2>&1) ||
         { say "$output"; exit 1; }
     install -m 755 "target/release/$name" "$path"
     touch -r "$venv/.compiling" "$path"
 }
 # The network helper, which `cellbed grant USER --network` installs from here.
-helper cellbed-net cellbed-nethelper "crates/nethelper crates/netdev"
+# Both packages: so that its libraries have the features with which they were compiled for the module.
+helper cellbed-net "crates/nethelper crates/netdev" build -p cellbed-bindings -p cellbed-nethelper
 # The first process of containers, which have no libraries that it could rely on.
-helper cellbed-init cellbed-init crates/init -C target-feature=+crt-static
+helper cellbed-init crates/init rustc -p cellbed-init -- -C target-feature=+crt-static
 mv "$venv/.compiling" "$venv/.compiled-$purpose"
 
 fetch() { # fetch SET FILE: libraries in JavaScript, unless FILE is there
