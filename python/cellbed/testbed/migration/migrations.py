@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import pkgutil
 import time
@@ -35,13 +36,15 @@ STEP_NS = 2_000_000
 
 @dataclass
 class _Active:
-    """A migration that is under way. done: called with its account at its end. phase: that has begun, and when, ns."""
+    """A migration that is under way. done: called with its account at its end. is_undone: whether it has failed, and is
+    being undone."""
 
     number: int
     table: Migration
     done: Callable[[dict[str, Any]], None]
     account: Account
     steps: Generator[None, None, None] = field(init=False)
+    is_undone: bool = False
 
 
 class Asked:
@@ -161,12 +164,7 @@ class Migrations:
             self._due.remove(each)
             self.begin(each[1])
         for active in list(self._active.values()):
-            try:
-                next(active.steps)
-            except StopIteration:
-                self._end(active, None)
-            except (CellbedError, OSError) as error:
-                self._end(active, error)
+            self._advance(active, functools.partial(next, active.steps))
         self._set_alarm()
 
     def take_ended(self) -> bool:
@@ -178,17 +176,23 @@ class Migrations:
         """Undo what is under way: the services stay where they are."""
         for active in list(self._active.values()):
             self.cancel(active.table.app, "the run ended before")
+            while active.table.app in self._active:
+                time.sleep(STEP_NS / 1e9)
+                self._advance(active, functools.partial(next, active.steps))
         self.states.close()
 
     def cancel(self, app: str, why: str = "cancelled") -> None:
         """Undo the migration of an application that is under way."""
-        if (active := self._active.get(app)) is not None:
-            try:
-                active.steps.throw(MigrationError(why))
-            except StopIteration:  # the source was ending already
-                self._end(active, None)
-            except (CellbedError, OSError) as error:
-                self._end(active, error)
+        if (active := self._active.get(app)) is not None and not active.is_undone:
+            self._advance(active, lambda: active.steps.throw(MigrationError(why)))
+
+    def _advance(self, active: _Active, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except StopIteration:  # of one that was cancelled, too: the source was ending already
+            self._end(active, None)
+        except (CellbedError, OSError) as error:
+            self._end(active, error)
 
     def _set_alarm(self) -> None:
         if self._active:
@@ -233,7 +237,7 @@ class Migrations:
                 yield
             if not move.has_left:
                 move.program.crash("migration")
-        except BaseException:
+        except BaseException as error:
             if move.has_left and switched:
                 move.program.crash("migration")
                 self._arrive(move)
@@ -243,7 +247,12 @@ class Migrations:
                 self._dismiss(move.started)
             if switched:
                 self._balancing.redirect(table.app, before, forget=True)
-            strategy.undo(move)
+            active.is_undone = True
+            for _ in strategy.undo(move):
+                if isinstance(error, Exception):
+                    yield
+                else:  # Ctrl-C waits for the end
+                    time.sleep(STEP_NS / 1e9)
             raise
         finally:
             account |= {"bytes": move.channel.sent_bytes, **({"facts": move.facts} if move.facts else {})}
