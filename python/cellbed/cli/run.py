@@ -103,17 +103,18 @@ def run(
             raise lacking
         return
     from cellbed.cli.progress import listener
-    from cellbed.experiments.run import Options, exit_code, finish
-    from cellbed.experiments.run import run as execute
+    from cellbed.experiments.real_run import Options
+    from cellbed.experiments.real_run import run as execute
+    from cellbed.experiments.run import exit_code, finish
 
     with listener() as terminal:
         if virtual:
             from cellbed.experiments.virtual import run as prediction
 
             options = prediction.Options(out, scenario.parent, limits=not no_limits, profile=profile)
-            outcome = prediction.run(text, loaded, plan, options, terminal)
+            outcome = prediction.run(text, plan, options, terminal)
         else:
-            outcome = execute(text, loaded, plan, Options(out, limits=not no_limits, meter=meter), terminal)
+            outcome = execute(text, plan, Options(out, limits=not no_limits, meter=meter), terminal)
         reported = finish(outcome, terminal)
     if outcome.folder is not None and reported:
         from cellbed.report.terminal import show

@@ -49,7 +49,7 @@ def up(
     if not no_limits:
         enter_delegated_scope()
     from cellbed.cli.progress import listener
-    from cellbed.experiments.run import Options
+    from cellbed.experiments.real_run import Options
     from cellbed.experiments.standing import up as bring_up
     from cellbed.scenario import load_text, read
     from cellbed.support.errors import CellbedError

@@ -24,7 +24,7 @@ from cellbed.testbed.machine.state import Record
 from cellbed.testbed.programs.reach import ask, nodes_of
 
 if TYPE_CHECKING:
-    from cellbed.experiments.run import Options
+    from cellbed.experiments.real_run import Options
     from cellbed.measure.packetlog.capture import Captured
     from cellbed.scenario import Scenario
     from cellbed.testbed.plan import Plan
@@ -117,7 +117,7 @@ class _Reports(Listener):
 
 def _serve(text: str, scenario: Scenario, plan: Plan, options: Options, pipe: IO[bytes]) -> NoReturn:
     """The background process."""
-    from cellbed.experiments.run import run  # slow, and `up` alone needs it
+    from cellbed.experiments.real_run import run  # slow, and `up` alone needs it
 
     status = 1
     reports = _Reports(pipe)
@@ -126,7 +126,7 @@ def _serve(text: str, scenario: Scenario, plan: Plan, options: Options, pipe: IO
         nothing = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(nothing, descriptor)
-        outcome = run(text, scenario, plan, replace(options, on_up=reports.up), reports)
+        outcome = run(text, plan, replace(options, on_up=reports.up), reports)
         if outcome.error is not None:
             status = outcome.error.exit_code
             reports.send("error", str(outcome.error), exit_code=status)

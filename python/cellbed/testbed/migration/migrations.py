@@ -8,7 +8,7 @@ import os
 import pkgutil
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from cellbed.laws.law import Law, name_of
@@ -20,7 +20,7 @@ from cellbed.testbed.machine.process import Process
 from cellbed.testbed.migration.account import Account
 from cellbed.testbed.migration.channel import TcpChannel
 from cellbed.testbed.migration.own_service import OwnService
-from cellbed.testbed.migration.state_sockets import VARIABLE, StateSockets
+from cellbed.testbed.migration.state_sockets import StateSockets
 from cellbed.testbed.migration.strategy import MigrationError, Move, Strategy
 from cellbed.testbed.nodes.backend import Backend
 from cellbed.testbed.nodes.copies import new_folder, opened
@@ -84,26 +84,21 @@ class Migrations:
         servers: Callable[[str, str], Sequence[Process | Command]],
         names: Mapping[Law | str, str],
         is_down: Callable[[str], bool],
+        states: StateSockets,
     ) -> None:
         """servers: returns the programs of an application's server on a node. names: of laws in the kernel. is_down:
-        whether a fault has a node crashed."""
+        whether a fault has a node crashed. states: where programs exchange their state."""
         self._plan, self._nodes, self._supervisor = plan, bed.nodes, supervisor
         self._balancing, self._journal, self._servers = balancing, journal, servers
         self._names, self._is_down = names, is_down
         self._folder = bed.sockets.parent
-        self.states = StateSockets(bed.sockets)
+        self.states = states
         self._due: list[tuple[int, Migration]] = []
         self._active: dict[str, _Active] = {}
         self.accounts: list[dict[str, Any]] = []
         self.places: dict[str, str] = {}
         self.failures: list[str] = []
         self._has_ended = False
-
-    def with_state(self, command: Command) -> Command:
-        """Return a server with the socket at which it can pass its state on, if it can move."""
-        node = self._nodes[command.node]
-        path = node.show_socket(str(self.states.listen(command.name, node.admission)))
-        return replace(command, environment={VARIABLE: path, **command.environment})
 
     def schedule(self, t0_ns: int) -> None:
         """Plan the migrations of a schedule that starts at monotonic time `t0_ns`."""
