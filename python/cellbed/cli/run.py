@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from cellbed.cli.checking import Check, JUnit
+from cellbed.cli.verbose import Verbose
 from cellbed.support.errors import CellbedError
 from cellbed_node import inputs
 
@@ -45,6 +46,7 @@ def run(
     check_expectations: Check = False,
     junit: JUnit = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan or the summary as JSON.")] = False,
+    verbose: Verbose = False,
 ) -> None:
     """Run a scenario and report where the time of each request went.
 

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from cellbed.cli.verbose import Verbose
+
 
 def up(
     scenario: Annotated[Path, typer.Argument(help="The scenario file (TOML).", metavar="FILE")],
@@ -30,6 +32,7 @@ def up(
         str,
         typer.Option(metavar="SIZE", help="Most that the packet log takes: beyond it the oldest packets are removed."),
     ] = "1 GiB",
+    verbose: Verbose = False,
 ) -> None:
     """Bring up nodes, links and services of a scenario, and leave them standing in the background.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -59,6 +60,7 @@ GRACE_NS = 3_000_000_000
 """How long after the drain a load generator may take to write its last records."""
 RESTART_NS = 20_000_000
 """Time from a restart of links to the begin of their schedules."""
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,10 @@ def run(text: str, plan: Plan, options: Options, listener: Listener) -> Outcome:
 
 
 class RealRun(Run):
-    """A run in real time. Its phases set the attributes that later ones use."""
+    """A run in real time. Its phases set the attributes that later ones use.
+
+    t0_ns, end_ns: begin and end of the schedule.
+    """
 
     record: Record
     journal: Journal
@@ -108,6 +113,8 @@ class RealRun(Run):
     migrations: Migrations
     policies: Policies
     guests: Guests
+    t0_ns: int
+    end_ns: int
 
     def __init__(self, text: str, plan: Plan, options: Options, listener: Listener, interruption: Interruption) -> None:
         super().__init__(text, plan, listener, limits=options.limits)
@@ -118,17 +125,6 @@ class RealRun(Run):
         self._counts: dict[AnyProgram, dict[str, int]] = {}
         self._finished: set[AnyProgram] = set()
         self._is_warm, self._is_draining = not plan.scenario.skip, False
-
-    @property
-    def t0_ns(self) -> int:
-        """Return when the schedule starts, after :meth:`start`."""
-        assert self.state.t0_ns is not None
-        return self.state.t0_ns
-
-    @property
-    def end_ns(self) -> int:
-        """Return when the schedule ends, after :meth:`start`."""
-        return self.t0_ns + self.plan.scenario.duration
 
     def prepare(self) -> None:
         plan, scenario, options = self.plan, self.plan.scenario, self.options
@@ -143,6 +139,7 @@ class RealRun(Run):
         path = self.create_folder(options.out)
         self.journal = Journal(path)
         self.record = Record.create("run" if options.standing is None else "testbed", path, options.standing)
+        self.log.run = self.record.identifier
         self.closing.callback(close, self.record)
         self.write_scenario()
 
@@ -205,6 +202,8 @@ class RealRun(Run):
 
         state.proof += prove_limits(limited, len(os.sched_getaffinity(0)), progress)
         state.proof += prove_links(plan, self.bed.emulator, progress)
+        for proof in state.proof:
+            _log.info(f"measured: {proof}")
         failed = [proof for proof in state.proof if not proof.ok]
         if failed:
             raise ProofError(failed, contention())
@@ -289,7 +288,8 @@ class RealRun(Run):
             supervisor.wait(lambda: False, t0_ns - RESTART_NS)
         emulator.restart_links(t0_ns)
         state.counted_before = emulator.counters()
-        state.t0_ns = self.journal.t0_ns = t0_ns
+        state.t0_ns = self.journal.t0_ns = self.t0_ns = t0_ns
+        self.end_ns = t0_ns + self.plan.scenario.duration
         state.know_nodes(self.bed.nodes)
         state.first_request_s = _since_command(t0_ns)
         self.describe()
@@ -435,6 +435,9 @@ class RealRun(Run):
         for node in self.bed.nodes.values():
             if isinstance(node.group, cgroups.Group):
                 node.group.lift_cpu_limit()
+        for name, count in _memory_kills(self.bed).items():
+            if kills := count - self._kills_before.get(name, 0):
+                _log.warning(f"{name}: {kills} processes were killed at its memory limit")
         self.supervisor.stop()
         self.state.warnings += self.supervisor.problems
         for program in self.supervisor.programs:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import os
 import shutil
 import sys
+import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cellbed.experiments.description import RunState, describe
-from cellbed.experiments.listener import Listener
-from cellbed.runformat import folder
+from cellbed.experiments.listener import Listener, Logged
+from cellbed.runformat import folder, log
 from cellbed.support.errors import CellbedError, OperatingSystemError
 from cellbed.testbed.machine.signals import hang_ups_ignored
 from cellbed.testbed.plan import Plan
@@ -28,8 +33,11 @@ UNMET = 5
 """The same of a run that does not meet an expectation."""
 EARLY_NS = 100_000_000
 """How much before the end of the schedule a run has ended early."""
+MOST_PLANNED = 200
+"""Nodes, and directions of links, in the log."""
 FULL_BYTES = 1 << 16
 """A disk with less than this free is full."""
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -55,7 +63,8 @@ class Run(ABC):
 
     def __init__(self, text: str, plan: Plan, listener: Listener, *, limits: bool) -> None:
         """text: content of the scenario's file. limits: whether CPU and memory limits apply."""
-        self.text, self.plan, self.listener, self.limits = text, plan, listener, limits
+        self.text, self.plan, self.listener, self.limits = text, plan, Logged(listener), limits
+        self.log = log.RunLog()
         self.state = RunState()
         self.started = datetime.now(UTC)  # noqa: TID251 - the date of the run
         self.path: Path | None = None
@@ -101,15 +110,20 @@ class Run(ABC):
 
     def execute(self) -> Outcome:
         """Run all phases. Errors end the run and are in its outcome; Ctrl-C ends it and keeps what was measured."""
+        with log.recording(self.log):
+            return self._execute()
+
+    def _execute(self) -> Outcome:
         error: CellbedError | None = None
         try:
             self.listener.phase("preparing the workload")
-            self.prepare()
+            self._time(self.prepare)
+            self._log_plan()
             try:
                 for phase in (self.bring_up, self.prove, self.start, self.watch):
-                    phase()
+                    self._time(phase)
             finally:
-                self.stop()
+                self._time(self.stop)
             self.state.status = "complete"
         except KeyboardInterrupt:
             self.state.status = self.interrupted()
@@ -117,7 +131,34 @@ class Run(ABC):
             self.state.status, error = "failed", problem
         except OSError as problem:
             self.state.status, error = "failed", OperatingSystemError(problem, self.path or self.out)
+        except Exception:
+            _log.exception("the run ended by an unexpected error")
+            raise
         return self.conclude(error)
+
+    def _time(self, phase: Callable[[], None]) -> None:
+        name, began = phase.__name__.replace("_", " "), time.monotonic()
+        _log.info(f"phase begins: {name}")
+        try:
+            phase()
+        except BaseException:
+            _log.debug(f"the place of the error in phase {name}", exc_info=True)
+            raise
+        finally:
+            _log.info(f"phase ended: {name}, after {time.monotonic() - began:.3f} s")
+
+    def _log_plan(self) -> None:
+        plan = self.plan
+        _log.info(f"run of {plan.scenario.name} in {self.path}, version {version('cellbed')}, limits {self.limits}")
+        for node in plan.nodes[:MOST_PLANNED]:
+            limits = f"{node.cpus} CPUs, {node.memory_bytes} bytes of memory"
+            _log.info(f"node {node.name}: {node.backend.kind}, {limits}, {node.ipv4}")
+        for direction in plan.directions[:MOST_PLANNED]:
+            _log.info(f"link {direction.name}: {direction.description}")
+            for at_ns, text in direction.described_changes:
+                _log.info(f"link {direction.name} changes at {at_ns / 1e9:g} s: {text}")
+        for name, application in plan.scenario.applications.items():
+            _log.info(f"application {name}: {application}, servers {[node.name for node in plan.servers[name]]}")
 
     def interrupted(self) -> str:
         """Return the status of the run after Ctrl-C."""
@@ -126,11 +167,19 @@ class Run(ABC):
     def conclude(self, error: CellbedError | None) -> Outcome:
         """Describe a run that measured something; remove the folder of another one."""
         path, state = self.path, self.state
+        for text in [*state.deaths, *state.warnings]:
+            _log.warning(text)
+        if error is not None:
+            _log.error(f"the run failed: {error}")
         if path is None:
             return Outcome(None, state.status, error)
         if state.t0_ns is None and (state.status == "interrupted" or not state.proof):
-            # No request was sent and no proof failed: the folder would only be in the way.
-            remove_tree(path)
+            # No request was sent and no proof failed: the folder would only be in the way, unless it is asked for.
+            if error is not None and log.VARIABLE in os.environ:
+                self.listener.note(f"the log of the failed run: {path / log.FILE}")
+                folder.release_reserve(path)
+            else:
+                remove_tree(path)
             return Outcome(None, state.status, error)
         if error is not None:
             state.warnings.append(f"the run failed: {error}")
@@ -139,6 +188,7 @@ class Run(ABC):
                 state.warnings.append(f"the disk with {path} was full when the run ended")
                 self.listener.note(state.warnings[-1])
         folder.release_reserve(path)
+        _log.info(f"status: {state.status}")
         try:
             self.describe()
         except OSError as problem:
@@ -150,6 +200,8 @@ class Run(ABC):
     def create_folder(self, parent: Path) -> Path:
         """Create the run's folder."""
         self.path = folder.create(parent, self.plan.scenario.name, self.started.astimezone())
+        self.log.run = self.path.name
+        self.log.write_into(self.path)
         return self.path
 
     def write_scenario(self) -> None:
