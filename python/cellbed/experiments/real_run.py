@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from cellbed.experiments.description import cautions, notes
 from cellbed.experiments.listener import Listener
@@ -53,6 +53,9 @@ from cellbed.testbed.proof.links import prove_links
 from cellbed.testbed.testbed import Testbed, together_beyond_machine
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.registry import workload
+
+if TYPE_CHECKING:
+    from cellbed.measure.meter import Meter
 
 QUIET_S = 10.0
 """Longest silence of the proof."""
@@ -120,6 +123,7 @@ class RealRun(Run):
         super().__init__(text, plan, listener, limits=options.limits)
         self.options, self.interruption = options, interruption
         self._sampler: Sampler | None = None
+        self._meter: Meter | None = None
         self._kills_before: dict[str, int] = {}
         self._loads: list[AnyProgram] = []
         self._counts: dict[AnyProgram, dict[str, int]] = {}
@@ -368,28 +372,18 @@ class RealRun(Run):
 
     def _follow(self) -> None:
         """Wait for the load generators, at most until the end of the drain, and watch that everything stays alive."""
-        show_links: Callable[[], None] = lambda: None  # noqa: E731
         if self.options.meter:
             from cellbed.measure.meter import Meter
 
-            meter = Meter(lambda: self.bed.emulator.command({"do": "status"}, "status"), since_now=True)
-
-            def show_links() -> None:
-                if (readings := meter.read(time.monotonic_ns())) is not None:
-                    self.listener.links(readings)
-
-        def tick() -> None:
-            self._follow_programs()
-            show_links()
-
+            self._meter = Meter(lambda: self.bed.emulator.command({"do": "status"}, "status"), since_now=True)
         drain_ns = max((each.table.drain for each in self.servers.deployed), default=0)
         deadline_ns = self.end_ns + drain_ns + GRACE_NS if self._loads else self.end_ns
-        if not self.supervisor.wait(self._loads_are_done, deadline_ns, tick):
+        if not self.supervisor.wait(self._loads_are_done, deadline_ns, self._follow_programs):
             if late := ", ".join(load.name for load in self._loads if load not in self._finished):
                 self.state.warnings.append(f"{late} did not end within the drain; its last records may be missing")
         elif (now_ns := time.monotonic_ns()) < self.end_ns - EARLY_NS:
             self.note_early_end(now_ns - self.t0_ns)
-        tick()
+        self._follow_programs()
 
     def _loads_are_done(self) -> bool:
         for load in self._loads:
@@ -420,6 +414,8 @@ class RealRun(Run):
             for name, value in count.items():
                 total[name] = total.get(name, 0) + value
         self.listener.progress((time.monotonic_ns() - t0_ns) / 1e9, (self.end_ns - t0_ns) / 1e9, total)
+        if self._meter is not None and (readings := self._meter.read(time.monotonic_ns())) is not None:
+            self.listener.links(readings)
 
     def interrupted(self) -> str:
         is_complete = self.options.standing is not None and self.state.t0_ns is not None

@@ -76,7 +76,7 @@ class RunLog(logging.Handler):
     def _write(self) -> None:
         if self._path is None:
             return
-        with contextlib.suppress(OSError), self._path.open("ab") as file:
+        with contextlib.suppress(OSError), self._path.open("a", encoding="utf-8") as file:
             while self._waiting:
                 os.write(file.fileno(), self._waiting[0])
                 self._waiting.popleft()
