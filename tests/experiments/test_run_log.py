@@ -34,7 +34,7 @@ def test_a_program_that_is_missing_is_explained_by_the_log_which_is_kept_if_aske
         "link mobile-0.uplink: 20 Mbit/s",
         "phase ended: bring up, after ",
         "program web.edge-0.server on edge-0: sh -c 'no-such-program --x'",
-        "ended with status 127: sh: 1: no-such-program: not found",
+        "ended with status 127; its output ended: sh: 1: no-such-program: not found",
         "error   the run failed: web.edge-0.server on edge-0 ended with status 127 before it was ready",
     ):
         assert any(part in line for line in lines), part

@@ -431,9 +431,8 @@ class RealRun(Run):
         for node in self.bed.nodes.values():
             if isinstance(node.group, cgroups.Group):
                 node.group.lift_cpu_limit()
-        for name, count in _memory_kills(self.bed).items():
-            if kills := count - self._kills_before.get(name, 0):
-                _log.warning(f"{name}: {kills} processes were killed at its memory limit")
+        for name, node in self.bed.nodes.items():
+            _log.info(f"node {name}, at first {self._kills_before.get(name, 0)} kills for memory: {node.sample()}")
         self.supervisor.stop()
         self.state.warnings += self.supervisor.problems
         for program in self.supervisor.programs:

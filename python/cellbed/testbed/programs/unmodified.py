@@ -290,13 +290,10 @@ class UnmodifiedProgram:
     def failure(self) -> ProgramError:
         """Return the failure, with the last line of its output."""
         paths = [path for path in (self.log, self._out) if path.exists()]
-        file = next((path for path in paths if path.stat().st_size), self.log)
-        return ProgramError(f"{self.name} on {self.node} {self._reason}{self._last_words()}\n  its output: {file}")
-
-    def _last_words(self) -> str:
-        paths = [path for path in (self.log, self._out) if path.exists()]
         line = next(filter(None, (last_line(_tail(path)) for path in paths)), None)
-        return f": {line}" if line else ", without any output"
+        file = next((path for path in paths if path.stat().st_size), self.log)
+        detail = f": {line}" if line else ", without any output"
+        return ProgramError(f"{self.name} on {self.node} {self._reason}{detail}\n  its output: {file}")
 
     def request_stop(self) -> None:
         """Send the stop signal once, since programs may handle a second one differently. No restart follows."""
@@ -416,7 +413,8 @@ class UnmodifiedProgram:
         self._note_overrun(status)
         self._note("program ended", status=status)
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
-        _log.info(f"program {self.name} {how}{self._last_words()}")
+        ends = [_tail(path)[-500:].decode(errors="replace") for path in (self.log, self._out) if path.exists()]
+        _log.info(f"program {self.name} {how}; its output ended: {' | '.join(ends)}")
         restart = self.command.restart
         again = restart == "always" or (restart == "on-failure" and status not in self.command.status)
         if self._stopping:
