@@ -12,6 +12,7 @@ import pytest
 from cellbed.experiments.listener import Listener
 from cellbed.experiments.real_run import Options, RealRun
 from cellbed.experiments.run import Outcome, Run
+from cellbed.experiments.servers import Servers
 from cellbed.experiments.virtual import run as prediction
 from cellbed.experiments.virtual.profile import Profile
 from cellbed.runformat.events import read_events
@@ -111,6 +112,24 @@ def test_a_started_run_is_described_and_its_schedule_can_be_watched_to_the_end(t
         assert not (run.folder / "raw" / "state0").exists()
     assert [event["event"] for event in read_events(run.folder)][-1] != "program started"
     assert (run.folder / "raw" / "web.endpoint-0.requests.jsonl").read_text().count("\n") > 0
+
+
+@pytest.mark.needs_tun
+def test_the_registry_has_the_programs_of_a_server_also_where_it_has_never_been(tmp_path: Path) -> None:
+    with real_run(tmp_path) as run:
+        run.prepare()
+        run.bring_up()
+        try:
+            servers = Servers(run.plan, run.bed, run.record, run.raw, run.names, run.state, is_standing=False)
+            for each in servers.deployed:
+                servers.processes(each, loads=True)
+            (here,), receivers = servers.on("web", "edge-0")
+            assert (here.name, receivers) == ("web.edge-0.server", [])
+            (there,), _ = servers.on("web", "endpoint-0")
+            assert (there.name, there.node) == ("web.endpoint-0.server", "endpoint-0")
+            assert servers.on("web", "endpoint-0")[0] == [there]
+        finally:
+            run.stop()
 
 
 def test_each_phase_of_a_prediction_leaves_what_the_next_one_needs(tmp_path: Path) -> None:

@@ -74,5 +74,5 @@ def up(
         out, limits=not no_limits, standing=name, loads=start, proof=not no_proof, packet_log_bytes=log_bytes
     )
     with listener() as reports:
-        folder = bring_up(text, loaded, make_plan(loaded), options, reports)
+        folder = bring_up(text, make_plan(loaded), options, reports)
     print(f"{name} is up; its folder: {folder}")
