@@ -184,7 +184,7 @@ OWN = {
     "doctor/changes.py": "programs and settings of this machine, as root",
     "doctor/kernel.py": "tries devices",
     "doctor/machine.py": "files of the kernel and of the system",
-    "experiments/run.py": "a namespace, a file of the kernel",
+    "experiments/real_run.py": "a namespace, a file of the kernel",
     "experiments/sweep/store.py": "a lock, which it makes",
     "laws/kernel.py": "a control group of ours",
     "measure/packets.py": "a file that was opened and measured before it is mapped",

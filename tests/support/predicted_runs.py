@@ -209,7 +209,7 @@ def _predicted(text: str) -> Path:
         patch.delenv("XDG_CACHE_HOME", raising=False)  # a test may have its own, without photographs
         scenario = parse(text, source="the scenario", folder=folder)
         options = prediction.Options(folder, folder, profile=folder / "profile.json")
-        outcome = prediction.run(text, scenario, make_plan(scenario), options, Listener())
+        outcome = prediction.run(text, make_plan(scenario), options, Listener())
     assert outcome.folder is not None, outcome.error
     return outcome.folder
 

@@ -20,10 +20,12 @@ from pathlib import Path
 import pytest
 
 from cellbed.scenario import ScenarioError, parse
+from cellbed.testbed.migration import checkpoint
 from cellbed.testbed.migration.checkpoint import names_in_use
 from cellbed.testbed.migration.criu import CriuError, find_criu, moved_addresses, refusal
 from cellbed.testbed.migration.post_copy import PostCopy
 from cellbed.testbed.migration.stop_and_copy import StopAndCopy
+from cellbed.testbed.migration.strategy import MigrationError
 from cellbed_node.processes import find
 from descendants import descendants
 from in_process import run_apart
@@ -557,6 +559,29 @@ def environment(process: str) -> str:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{process}/environ").read_text(errors="replace")
     return ""
+
+
+_WAITS = "import ctypes, os, time; ctypes.CDLL(None).vfork() or (print(flush=True), time.sleep(60), os._exit(0))"
+"""The kernel holds the parent of a vfork uninterruptibly until the child ends, as one that waits for a disk."""
+
+
+def test_a_process_that_does_not_stop_fails_the_move_and_the_run_goes_on_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(checkpoint, "_STOP_S", 0.05)
+    stopped: list[int] = []
+    with subprocess.Popen([sys.executable, "-c", _WAITS], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            steps = checkpoint.stop(process.pid, stopped)
+            next(steps)  # the run goes on between two steps
+            with pytest.raises(MigrationError, match=f"process {process.pid} does not stop within 0.05 s: state D"):
+                list(steps)
+            assert process.pid in stopped  # they continue
+        finally:
+            for each in stopped:
+                os.kill(each, signal.SIGKILL)
 
 
 def test_names_in_use_are_those_that_a_process_has_open(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from cellbed.cli.checking import Check, JUnit
+from cellbed.cli.verbose import Verbose
 from cellbed.support.errors import CellbedError
 from cellbed_node import inputs
 
@@ -45,6 +46,7 @@ def run(
     check_expectations: Check = False,
     junit: JUnit = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan or the summary as JSON.")] = False,
+    verbose: Verbose = False,
 ) -> None:
     """Run a scenario and report where the time of each request went.
 
@@ -103,17 +105,18 @@ def run(
             raise lacking
         return
     from cellbed.cli.progress import listener
-    from cellbed.experiments.run import Options, exit_code, finish
-    from cellbed.experiments.run import run as execute
+    from cellbed.experiments.real_run import Options
+    from cellbed.experiments.real_run import run as execute
+    from cellbed.experiments.run import exit_code, finish
 
     with listener() as terminal:
         if virtual:
             from cellbed.experiments.virtual import run as prediction
 
             options = prediction.Options(out, scenario.parent, limits=not no_limits, profile=profile)
-            outcome = prediction.run(text, loaded, plan, options, terminal)
+            outcome = prediction.run(text, plan, options, terminal)
         else:
-            outcome = execute(text, loaded, plan, Options(out, limits=not no_limits, meter=meter), terminal)
+            outcome = execute(text, plan, Options(out, limits=not no_limits, meter=meter), terminal)
         reported = finish(outcome, terminal)
     if outcome.folder is not None and reported:
         from cellbed.report.terminal import show

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from cellbed.cli.verbose import Verbose
+
 
 def up(
     scenario: Annotated[Path, typer.Argument(help="The scenario file (TOML).", metavar="FILE")],
@@ -30,6 +32,7 @@ def up(
         str,
         typer.Option(metavar="SIZE", help="Most that the packet log takes: beyond it the oldest packets are removed."),
     ] = "1 GiB",
+    verbose: Verbose = False,
 ) -> None:
     """Bring up nodes, links and services of a scenario, and leave them standing in the background.
 
@@ -49,7 +52,7 @@ def up(
     if not no_limits:
         enter_delegated_scope()
     from cellbed.cli.progress import listener
-    from cellbed.experiments.run import Options
+    from cellbed.experiments.real_run import Options
     from cellbed.experiments.standing import up as bring_up
     from cellbed.scenario import load_text, read
     from cellbed.support.errors import CellbedError
@@ -71,5 +74,5 @@ def up(
         out, limits=not no_limits, standing=name, loads=start, proof=not no_proof, packet_log_bytes=log_bytes
     )
     with listener() as reports:
-        folder = bring_up(text, loaded, make_plan(loaded), options, reports)
+        folder = bring_up(text, make_plan(loaded), options, reports)
     print(f"{name} is up; its folder: {folder}")

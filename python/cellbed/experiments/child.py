@@ -203,7 +203,8 @@ def main() -> None:
 
 
 def _outcome(asked: dict[str, str], limits: Enforcement) -> dict[str, Any]:
-    from cellbed.experiments.run import Options, exit_code, finish, run
+    from cellbed.experiments.real_run import Options, run
+    from cellbed.experiments.run import exit_code, finish
     from cellbed.scenario import load_text
     from cellbed.testbed.plan import make_plan
     from cellbed.testbed.testbed import check
@@ -215,10 +216,10 @@ def _outcome(asked: dict[str, str], limits: Enforcement) -> dict[str, Any]:
         from cellbed.experiments.virtual import run as virtual
 
         options = virtual.Options(Path(asked["out"]), path.parent, bool(limits), Path(profile) if profile else None)
-        outcome = virtual.run(asked["text"], scenario, plan, options, _Printer())
+        outcome = virtual.run(asked["text"], plan, options, _Printer())
     else:
         check(scenario, asked["text"], str(path), running=True, limits=limits)
-        outcome = run(asked["text"], scenario, plan, Options(Path(asked["out"]), bool(limits)), _Printer())
+        outcome = run(asked["text"], plan, Options(Path(asked["out"]), bool(limits)), _Printer())
     finish(outcome, _Printer())
     found = {"folder": None, "status": outcome.status, "disturbed": outcome.disturbed, "exit_code": exit_code(outcome)}
     if outcome.folder is not None:

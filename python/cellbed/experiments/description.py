@@ -15,7 +15,6 @@ from cellbed.laws.law import Law, name_of
 from cellbed.runformat import folder
 from cellbed.runformat.description import REPORTED_COLUMNS, REPORTED_MEASURE, Description, ProgramMeasures
 from cellbed.runformat.spans import REPORTED, divided, proxied
-from cellbed.scenario import Scenario
 from cellbed.scenario.applications import Application
 from cellbed.scenario.core import CoreRoundTrips
 from cellbed.scenario.roles import LineMeasures
@@ -85,8 +84,9 @@ def _since(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     return {"dropped": dropped, **{what: after[what] - before.get(what, 0) for what in _COUNTED}}
 
 
-def describe(path: Path, scenario: Scenario, plan: Plan, state: RunState, started: datetime, *, limits: bool) -> None:
+def describe(path: Path, plan: Plan, state: RunState, started: datetime, *, limits: bool) -> None:
     """Write ``run.json`` into the run's folder."""
+    scenario = plan.scenario
     folder.write_json(
         path / "run.json",
         {

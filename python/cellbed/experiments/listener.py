@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -23,3 +24,21 @@ class Listener:
 
     def links(self, readings: Sequence[Reading]) -> None:
         """Take the current state of the links; called only if requested."""
+
+
+class Logged(Listener):
+    """A listener whose phases and notes are logged, too."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener, self._log = listener, logging.getLogger(__name__)
+        self.progress, self.links = listener.progress, listener.links  # type: ignore[method-assign]
+
+    def phase(self, text: str) -> None:
+        """Log and show the phase."""
+        self._log.info(text)
+        self._listener.phase(text)
+
+    def note(self, text: str) -> None:
+        """Log and show the note."""
+        self._log.info(text)
+        self._listener.note(text)

@@ -24,9 +24,8 @@ from cellbed.testbed.machine.state import Record
 from cellbed.testbed.programs.reach import ask, nodes_of
 
 if TYPE_CHECKING:
-    from cellbed.experiments.run import Options
+    from cellbed.experiments.real_run import Options
     from cellbed.measure.packetlog.capture import Captured
-    from cellbed.scenario import Scenario
     from cellbed.testbed.plan import Plan
 
 LOG = "testbed.log"
@@ -43,7 +42,7 @@ class UpError(CellbedError):
         self.exit_code = exit_code
 
 
-def up(text: str, scenario: Scenario, plan: Plan, options: Options, listener: Listener) -> Path:
+def up(text: str, plan: Plan, options: Options, listener: Listener) -> Path:
     """Bring up a planned scenario in a background process, and return its folder once the schedule has started.
 
     options: `standing` is its name. The process outlives its caller and the terminal; Ctrl-C until it is up ends it.
@@ -53,7 +52,7 @@ def up(text: str, scenario: Scenario, plan: Plan, options: Options, listener: Li
     process = os.fork()
     if process == 0:
         os.close(reader)
-        _serve(text, scenario, plan, options, os.fdopen(writer, "wb", 0))
+        _serve(text, plan, options, os.fdopen(writer, "wb", 0))
     os.close(writer)
     before = signal.getsignal(signal.SIGINT)
     interrupted = False
@@ -115,9 +114,9 @@ class _Reports(Listener):
         self.send("note", text)
 
 
-def _serve(text: str, scenario: Scenario, plan: Plan, options: Options, pipe: IO[bytes]) -> NoReturn:
+def _serve(text: str, plan: Plan, options: Options, pipe: IO[bytes]) -> NoReturn:
     """The background process."""
-    from cellbed.experiments.run import run  # slow, and `up` alone needs it
+    from cellbed.experiments.real_run import run  # slow, and `up` alone needs it
 
     status = 1
     reports = _Reports(pipe)
@@ -126,7 +125,7 @@ def _serve(text: str, scenario: Scenario, plan: Plan, options: Options, pipe: IO
         nothing = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(nothing, descriptor)
-        outcome = run(text, scenario, plan, replace(options, on_up=reports.up), reports)
+        outcome = run(text, plan, replace(options, on_up=reports.up), reports)
         if outcome.error is not None:
             status = outcome.error.exit_code
             reports.send("error", str(outcome.error), exit_code=status)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from cellbed.runformat.stages import difference
 from cellbed_node import inputs
 
 FILE = "events.jsonl"
+_log = logging.getLogger(__name__)
 
 
 class Journal:
@@ -38,7 +40,8 @@ class Journal:
         return journal
 
     def note(self, event: str, what: str, time_ns: int | None = None, **more: Any) -> None:
-        """Append an event, of now unless `time_ns` is given. A full disk does not end a run: see ``lost``."""
+        """Append and log an event, of now unless `time_ns` is given. A full disk does not end a run: see ``lost``."""
+        _log.info(", ".join([f"{event}: {what}", *(f"{key} {value}" for key, value in more.items())]))
         now = time.monotonic_ns() if time_ns is None else time_ns
         at_s = None if self.t0_ns is None else round((now - self.t0_ns) / 1e9, 6)
         line = {"time_ns": now, "at_s": at_s, "event": event, "what": what, **more}
@@ -48,6 +51,7 @@ class Journal:
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
         except OSError as error:
             self.lost = error.strerror or str(error)
+            _log.warning(f"events.jsonl lacks this event: {self.lost}")
 
     def note_changes(self) -> None:
         """Append the changes of links by hand since the last call, as the emulator has recorded them."""

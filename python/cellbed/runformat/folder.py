@@ -50,7 +50,7 @@ def is_unstarted(path: Path) -> bool:
     """
     names = {entry.name.removesuffix(".tmp") for entry in path.iterdir()}
     described = {"run.json", "scenario.toml", "scenario.resolved.json", "environment.json"}
-    return "raw" in names <= {"raw", "events.jsonl", "live.json", *described}
+    return "raw" in names <= {"raw", "run.log", "events.jsonl", "live.json", *described}
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -110,7 +110,7 @@ def simulate(text: str, folder: str, out: str, *, limits: bool, profile: str | N
     try:
         scenario = load_text(text, Path(folder, "scenario.toml"))
         options = Options(Path(out), Path(folder), limits, Path(profile) if profile is not None else None)
-        outcome = run(text, scenario, make_plan(scenario), options, Listener())
+        outcome = run(text, make_plan(scenario), options, Listener())
         if outcome.folder is not None:
             collect(outcome, outcome.folder)
     except CellbedError as error:

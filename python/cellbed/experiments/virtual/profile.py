@@ -198,7 +198,7 @@ def measured(text: str, scenario: Scenario, folder: Path, listener: Listener, *,
 
     Errors: :class:`CellbedError` where it cannot run here.
     """
-    from cellbed.experiments.run import Options, run
+    from cellbed.experiments.real_run import Options, run
     from cellbed.scenario.reader import parse
     from cellbed.testbed.plan import make_plan
     from cellbed.testbed.testbed import check
@@ -215,7 +215,7 @@ def measured(text: str, scenario: Scenario, folder: Path, listener: Listener, *,
     seconds = short.duration // 10**9
     listener.note(f"measuring what the programs take, once, for {seconds} s: {place}")
     with temporary_folder() as parent:
-        outcome = run(changed, short, make_plan(short), Options(parent, limits=limits, proof=False), listener)
+        outcome = run(changed, make_plan(short), Options(parent, limits=limits, proof=False), listener)
         if outcome.error is not None:
             raise outcome.error
         if outcome.folder is None or outcome.status != "complete":

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cellbed.experiments.description import RunState, cautions, deployments, describe, notes
+from cellbed.experiments.description import cautions, deployments, notes
 from cellbed.experiments.listener import Listener
-from cellbed.experiments.run import EARLY_NS, Outcome, ended_early
+from cellbed.experiments.run import EARLY_NS, Outcome, Run
 from cellbed.experiments.virtual import migrations
 from cellbed.experiments.virtual import profile as profiles
 from cellbed.experiments.virtual.profile import Profile
@@ -20,11 +18,10 @@ from cellbed.laws.law import KERNEL_CONTROLS, Law
 from cellbed.runformat import folder
 from cellbed.runformat.events import Journal
 from cellbed.runformat.flows import recorded
-from cellbed.scenario import Scenario
 from cellbed.scenario.applications import KINDS
 from cellbed.scenario.faults import LinkFault
 from cellbed.scenario.migrations import MigrationModel
-from cellbed.support.errors import CellbedError, OperatingSystemError
+from cellbed.support.errors import CellbedError
 from cellbed.support.user_folders import cache_folder
 from cellbed.testbed.plan import Move, Plan
 from cellbed.testbed.programs import faults
@@ -34,7 +31,6 @@ from cellbed.workloads.registry import samplings, virtual_model, workload
 from cellbed.workloads.virtual.client import Client
 from cellbed.workloads.virtual.model import Load, Setting
 from cellbed.workloads.virtual.world import SECOND, World, window_in
-from cellbed_node.temporary import remove_tree
 
 _RECEIVE_BUFFER = 6 << 20
 """Bytes: the largest of ``tcp_rmem``."""
@@ -93,159 +89,162 @@ def check(plan: Plan) -> None:
         )
 
 
-def run(text: str, scenario: Scenario, plan: Plan, options: Options, listener: Listener) -> Outcome:
+def run(text: str, plan: Plan, options: Options, listener: Listener) -> Outcome:
     """Simulate a planned scenario, whose file contains `text`.
 
     Errors: :class:`CellbedError` for what keeps the run from starting; a run that fails later returns its outcome.
     """
     check(plan)
     if options.profile is None:
-        migrations.models(scenario, {})
-    path: Path | None = None
-    state = RunState(clock="virtual")
-    started = datetime.now(UTC)  # noqa: TID251 - the date of the run
-    error: CellbedError | None = None
-    try:
-        listener.phase("preparing the workload")
+        migrations.models(plan.scenario, {})
+    return VirtualRun(text, plan, options, listener).execute()
+
+
+class VirtualRun(Run):
+    """A run in virtual time. Its phases set the attributes that later ones use."""
+
+    journal: Journal
+    profile: Profile
+    models: Sequence[MigrationModel]
+    names: dict[Law | str, Any]
+    world: World
+    moves: migrations.Migrations
+
+    def __init__(self, text: str, plan: Plan, options: Options, listener: Listener) -> None:
+        super().__init__(text, plan, listener, limits=options.limits)
+        self.options, self.out, self.state.clock = options, options.out, "virtual"
+        self._loads: list[Load] = []
+        self._clients: list[Client] = []
+        self._counted: list[Sequence[tuple[int, ...]]] = []
+
+    def prepare(self) -> None:
+        plan, scenario, options, state = self.plan, self.plan.scenario, self.options, self.state
         state.notes += notes(plan)
         for caution in cautions(plan):
-            listener.note(caution)
+            self.listener.note(caution)
         measured = samplings()
         for application in scenario.applications.values():
             if application.kind in measured:
-                workload(application.kind).prepare(application, cache_folder(), listener.note)
+                workload(application.kind).prepare(application, cache_folder(), self.listener.note)
         if options.profile is not None:
             profile = profiles.checked(profiles.read(options.profile), scenario)
         else:
-            profile = profiles.measured(text, scenario, options.folder, listener, limits=options.limits)
-        models = migrations.models(scenario, profile.migrations, profile.source)
-        path = folder.create(options.out, scenario.name, started.astimezone())
-        (path / "scenario.toml").write_text(text, encoding="utf-8")
-        folder.write_json(path / "scenario.resolved.json", scenario.resolved())
+            profile = profiles.measured(self.text, scenario, options.folder, self.listener, limits=self.limits)
+        self.profile = profile
+        self.models = migrations.models(scenario, profile.migrations, profile.source)
+        path = self.create_folder(options.out)
+        self.write_scenario()
         folder.write_json(path / "environment.json", environment(plan) | {"nodes": []})
         if profile.applications or profile.migrations:
             profile.write(path / profiles.FILE)
             state.notes.append(profile.quality)
-        _drive(path, scenario, plan, profile, models, options, listener, state)
-        state.status = "complete"
-    except KeyboardInterrupt:
-        state.status = "interrupted"
-    except CellbedError as problem:
-        state.status, error = "failed", problem
-    except OSError as problem:
-        state.status, error = "failed", OperatingSystemError(problem, path or options.out)
-    if path is None:
-        return Outcome(None, state.status, error)
-    if state.t0_ns is None:
-        remove_tree(path)
-        return Outcome(None, state.status, error)
-    if error is not None:
-        state.warnings.append(f"the run failed: {error}")
-    folder.release_reserve(path)
-    describe(path, scenario, plan, state, started, limits=options.limits)
-    return Outcome(path, state.status, error)
 
+    def bring_up(self) -> None:
+        plan, scenario, transport, state = self.plan, self.plan.scenario, self.plan.scenario.transport, self.state
+        self.journal = Journal(self.folder)
+        control = host_congestion_control()
+        if control not in KERNEL_CONTROLS and not all(scenario.control_of(group) for group in scenario.nodes):
+            state.warnings.append(f"TCP {control} has no model here: CUBIC was simulated in its place")
+        tcp = (
+            KERNEL_CONTROLS.get(control, "cubic"),
+            True,
+            transport.slow_start_after_idle is not False,
+            transport.initial_window or _INITIAL_WINDOW,
+            window_in(transport.receive_buffer or _RECEIVE_BUFFER),
+            1448,
+            transport.send_buffer or _SEND_BUFFER,
+            transport.pacing,
+        )
+        self.names = names = {law: law.load() for law in scenario.laws} | KERNEL_CONTROLS
+        state.laws = {recorded(name): law for law, name in names.items() if law != name}
+        try:
+            limits = self.limits and not self.profile.limited
+            self.world = World.of_plan(plan, tcp, names, self.raw, limits=limits)
+        except ValueError as problem:
+            raise NoModelError(f"{scenario.name}: cannot be simulated: {problem}") from None
+        state.services = self.profile.services
+        self.held.callback(self.world.network.finish)
+        self.held.enter_context(self.world.entered())
 
-def _drive(
-    path: Path,
-    scenario: Scenario,
-    plan: Plan,
-    profile: Profile,
-    models: Sequence[MigrationModel],
-    options: Options,
-    listener: Listener,
-    state: RunState,
-) -> None:
-    raw, journal = path / "raw", Journal(path)
-    control = host_congestion_control()
-    if control not in KERNEL_CONTROLS and not all(scenario.control_of(group) for group in scenario.nodes):
-        state.warnings.append(f"TCP {control} has no model here: CUBIC was simulated in its place")
-    idle = scenario.transport.slow_start_after_idle is not False
-    tcp = (
-        KERNEL_CONTROLS.get(control, "cubic"),
-        True,
-        idle,
-        scenario.transport.initial_window or _INITIAL_WINDOW,
-        window_in(scenario.transport.receive_buffer or _RECEIVE_BUFFER),
-        1448,
-        scenario.transport.send_buffer or _SEND_BUFFER,
-        scenario.transport.pacing,
-    )
-    names = {law: law.load() for law in scenario.laws} | KERNEL_CONTROLS
-    state.laws = {recorded(name): law for law, name in names.items() if law != name}
-    try:
-        world = World.of_plan(plan, tcp, names, raw, limits=options.limits and not profile.limited)
-    except ValueError as problem:
-        raise NoModelError(f"{scenario.name}: cannot be simulated: {problem}") from None
-    state.services = profile.services
-    with contextlib.ExitStack() as stack:
-        stack.callback(world.network.finish)
-        stack.enter_context(world.entered())
-        setting = Setting(world, raw, scenario.seed, profile.applications, journal, stack, cache_folder())
+    def start(self) -> None:
+        world, scenario, journal = self.world, self.plan.scenario, self.journal
+        self._connect()
+        t0_ns = start_after(world.now_ns)
+        world.run(t0_ns)
+        world.restart(t0_ns)
+        for group in scenario.nodes:
+            moving = [world.hosts[node.name] for node in self.plan.nodes_of_group(group)]
+            for handover in scenario.nodes[group].route:
+                world.at(t0_ns + handover.enters, lambda moving=moving: world.moved(moving))  # type: ignore[misc]
+        self._counted = [world.network.counted()]
+        if scenario.skip:
+            world.at(t0_ns + scenario.skip, lambda: self._counted.append(world.network.counted()))
+        self.state.t0_ns = journal.t0_ns = t0_ns
+        journal.note("schedule started", scenario.name, t0_ns)
+        noted: list[LinkFault | Move] = [fault for fault in scenario.faults if isinstance(fault, LinkFault)]
+        noted += self.plan.moves
+        for number, fault in enumerate(noted):
+            for event, at_ns in (("began", fault.at), ("ended", fault.at + fault.length)):
+                faults.note(journal, event, number, fault, t0_ns + at_ns)
+        self.moves = migrations.Migrations(world, self.plan, journal, self.models, self.names)
+        self.moves.schedule(t0_ns)
+        self.state.migrations = self.moves.accounts
+        for load in self._loads:
+            load.start(t0_ns)
+
+    def _connect(self) -> None:
+        """Make the loads, and connect the load generators."""
+        world = self.world
+        setting = Setting(
+            world, self.raw, self.plan.scenario.seed, self.profile.applications, self.journal, self.held, cache_folder()
+        )
         loads: list[Load] = []
-        for each in deployments(plan):
+        for each in deployments(self.plan):
             model = virtual_model(each.table.kind)
             assert model is not None  # by `check`
             loads += model.loads(each, setting)
         # Generators first, whose requests go on until the end of the schedule.
-        clients = [load for load in loads if isinstance(load, Client)]
-        loads = [*clients, *(load for load in loads if not isinstance(load, Client))]
+        self._clients = clients = [load for load in loads if isinstance(load, Client)]
+        self._loads = [*clients, *(load for load in loads if not isinstance(load, Client))]
         for number, client in enumerate(clients):
             world.at(number * CONNECT_EVERY_NS, client.prepare)
         patience_ns = max((client.generator.patience_ns for client in clients), default=0) + SECOND
         world.run(patience_ns, lambda: all(client.is_ready for client in clients))
         if late := next((client for client in clients if not client.is_ready), None):
             raise CellbedError(late.generator.trouble)
-        t0_ns = start_after(world.now_ns)
-        world.run(t0_ns)
-        world.restart(t0_ns)
-        for group in scenario.nodes:
-            moving = [world.hosts[node.name] for node in plan.nodes_of_group(group)]
-            for handover in scenario.nodes[group].route:
-                world.at(t0_ns + handover.enters, lambda moving=moving: world.moved(moving))  # type: ignore[misc]
-        counted = [world.network.counted()]
-        if scenario.skip:
-            world.at(t0_ns + scenario.skip, lambda: counted.append(world.network.counted()))
-        state.t0_ns = journal.t0_ns = t0_ns
-        journal.note("schedule started", scenario.name, t0_ns)
-        noted: list[LinkFault | Move] = [fault for fault in scenario.faults if isinstance(fault, LinkFault)]
-        noted += plan.moves
-        for number, fault in enumerate(noted):
-            for event, at_ns in (("began", fault.at), ("ended", fault.at + fault.length)):
-                faults.note(journal, event, number, fault, t0_ns + at_ns)
-        moves = migrations.Migrations(world, plan, journal, models, names)
-        moves.schedule(t0_ns)
-        state.migrations = moves.accounts
-        for load in loads:
-            load.start(t0_ns)
-        end_ns = t0_ns + scenario.duration
+
+    def watch(self) -> None:
+        self.listener.phase(f"simulating {self.plan.scenario.duration / SECOND:g} s")
+        try:
+            self._simulate()
+        finally:
+            self.moves.close()
+            for load in self._loads:
+                load.finish()
+            self.state.emulator = _account(self.plan, self.world, self._counted[-1])
+            self.state.warnings += [warning for load in self._loads for warning in load.warnings]
+
+    def _simulate(self) -> None:
+        duration, loads, clients, t0_ns = self.plan.scenario.duration, self._loads, self._clients, self.state.t0_ns
+        assert t0_ns is not None
+        end_ns = t0_ns + duration
 
         def over() -> bool:
             return all(load.over for load in loads)
 
-        listener.phase(f"simulating {scenario.duration / SECOND:g} s")
-        step = max(1, round(scenario.duration * _PROGRESS))
-        try:
-            for until in itertools.count(t0_ns + step, step):
-                world.run(until, over)
-                if failed := next((load.failure for load in loads if load.failure is not None), None):
-                    raise failed
-                total = _total([client.generator.counts() for client in clients])
-                listener.progress((until - t0_ns) / SECOND, scenario.duration / SECOND, total)
-                if (until >= end_ns or not clients) and over():
-                    break
-            if loads and not clients and world.now_ns < end_ns - EARLY_NS:
-                state.duration_ns = world.now_ns - t0_ns
-                state.notes.append(ended_early(state.duration_ns, scenario.duration))
-                listener.note(state.notes[-1])
-            else:
-                journal.note("drain", "no more requests are sent", end_ns)
-        finally:
-            moves.close()
-            for load in loads:
-                load.finish()
-            state.emulator = _account(plan, world, counted[-1])
-            state.warnings += [warning for load in loads for warning in load.warnings]
+        step = max(1, round(duration * _PROGRESS))
+        for until in itertools.count(t0_ns + step, step):
+            self.world.run(until, over)
+            if failed := next((load.failure for load in loads if load.failure is not None), None):
+                raise failed
+            total = _total([client.generator.counts() for client in clients])
+            self.listener.progress((until - t0_ns) / SECOND, duration / SECOND, total)
+            if (until >= end_ns or not clients) and over():
+                break
+        if loads and not clients and self.world.now_ns < end_ns - EARLY_NS:
+            self.note_early_end(self.world.now_ns - t0_ns)
+        else:
+            self.journal.note("drain", "no more requests are sent", end_ns)
 
 
 def _total(counts: list[dict[str, int]]) -> dict[str, int]:

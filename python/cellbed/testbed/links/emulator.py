@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from typing import IO, Any
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.contention import contention
 from cellbed.testbed.machine.events import EventProcess
+
+_log = logging.getLogger(__name__)
 
 
 class EmulatorError(CellbedError):
@@ -202,6 +205,8 @@ class Emulator:
         return EmulatorError(f"the emulator ended unexpectedly (exit status {status}){detail}")
 
     def _close(self) -> None:
+        if self._process.stdin is not None and not self._process.stdin.closed:
+            _log.info(f"emulator ended: process {self.pid}, status {self._process.returncode}")
         for stream in (self._process.stdin, self._process.stdout, self._channel.errors):
             if stream is not None and not isinstance(stream, Path):
                 with contextlib.suppress(OSError):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -18,6 +20,7 @@ from cellbed.support.errors import CellbedError
 from cellbed_node.prctl import die_with_parent
 from cellbed_node.processes import Running, kill, last_line
 
+_log = logging.getLogger(__name__)
 _MOST_SOCKETS = 253
 """Descriptors of a message (``SCM_MAX_FD`` of Linux)."""
 _PASSES = 100
@@ -133,6 +136,7 @@ def spawn(
     # What goes wrong between fork and exec reaches the caller through this pipe: subprocess itself only reports that
     # something did.
     heard, told = os.pipe()
+    _log.debug(f"starting {shlex.join(command)} in {place.network_namespace}")
 
     def enter() -> None:
         # Python ignores SIGPIPE, and the supervisor may hold others back: programs start with the default.

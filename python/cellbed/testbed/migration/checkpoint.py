@@ -15,6 +15,7 @@ import os
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict
@@ -24,7 +25,7 @@ from typing import IO, Any, TypeVar
 from cellbed.runformat.events import Journal
 from cellbed.scenario.migrations import Migration
 from cellbed.support.errors import CellbedError
-from cellbed.testbed.machine.process import Place, run
+from cellbed.testbed.machine.process import Place, spawn
 from cellbed.testbed.migration.account import Account
 from cellbed.testbed.migration.channel import Helper, TcpChannel
 from cellbed.testbed.migration.criu import VARIABLE, CriuError, find_criu, moved_addresses, refusal
@@ -37,7 +38,7 @@ from cellbed.testbed.nodes.copies import names_in, opened, read, remove
 from cellbed.testbed.nodes.namespace import NamespaceNode
 from cellbed.testbed.programs.unmodified import Command, UnmodifiedProgram
 from cellbed_node.agent import children, descendants, ports_in_use
-from cellbed_node.processes import Running, find
+from cellbed_node.processes import Running, find, kill
 from cellbed_node.temporary import temporary_folder
 
 _PROGRAM = "cellbed.testbed.migration.snapshot"
@@ -45,6 +46,8 @@ _DUMP = ("--leave-running", "--tcp-established", "--network-lock", "skip", "--ma
 _RESTORE = ("--tcp-established", "--manage-cgroups=ignore", "--file-locks")
 _PATIENCE_S = 60.0
 """Of an end of CRIU that must be awaited, since the program would be damaged without it."""
+_STOP_S = 10.0
+"""Of a process, until it stops."""
 _PROBE_S = 20.0
 _LONGEST_LOG = 64 << 20
 _PIDFD_GETFD = 438
@@ -156,9 +159,9 @@ class Checkpoint(Strategy):
         yield from move.channel.prepare(saved, arrived)
         begin_ns = time.monotonic_ns()
         with move.phase("snapshot") as found:
-            _filter(move, move.source, _LOCKED)
+            yield from _filter(move, move.source, _LOCKED)
             yield  # what is in the queue of a listening socket is accepted
-            self._stopped = stop(root)
+            yield from stop(root, self._stopped)
             yield from self._dumped(dump, images, "dump", tracking)
             files = images / "files.img"
             moves = dict(zip(move.source_addresses, move.target_addresses, strict=True))
@@ -175,7 +178,7 @@ class Checkpoint(Strategy):
         with move.phase("restore"):
             options = [*_RESTORE, *(yield from self.before_restore())]
             # Restored sockets announce themselves, and clients would reset connections from an unknown address.
-            _filter(move, move.target, _LOCKED)
+            yield from _filter(move, move.target, _LOCKED)
             holder.command(options=options)
             if (yield from wait(holder, "done")):
                 why = _log(f"/proc/self/fd/{arrived}", "restore")
@@ -184,7 +187,7 @@ class Checkpoint(Strategy):
             self.after_restore()
             move.adopt(restored)
             move.switch(established=True)
-            _filter(move, move.target, ())
+            yield from _filter(move, move.target, ())
             for each in descendants(restored.root):
                 os.kill(each, signal.SIGCONT)
         move.facts["stood_still_s"] = (time.monotonic_ns() - begin_ns) / 1e9
@@ -200,27 +203,28 @@ class Checkpoint(Strategy):
             yield
         for socket_there in sockets:
             socket_there.close()
-        _filter(move, move.source, _SILENT)
+        yield from _filter(move, move.source, _SILENT)
         for name in names:  # or those that end there would be back with the program
             remove(folder, name)
         self._close()
 
-    def undo(self, move: Move) -> None:
+    def undo(self, move: Move) -> Steps:
         for helper in self.helpers:
             if helper is not self._dump:
                 helper.close()  # the copy first
         self.after_restore(failed=True)
         if self._dump is not None:
             self._dump.request_stop()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._dump.process.wait(_PATIENCE_S)
+            deadline = time.monotonic() + _PATIENCE_S
+            while self._dump.process.poll() is None and time.monotonic() < deadline:
+                yield
         for name in self._arriving[1]:
             remove(self._arriving[0], name)
         self._close()
         if self._stopped:
             with contextlib.suppress(CellbedError):
-                _filter(move, move.source, ())
-                _filter(move, move.target, ())
+                yield from _filter(move, move.source, ())
+                yield from _filter(move, move.target, ())
         for each in self._stopped:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(each, signal.SIGCONT)
@@ -318,17 +322,22 @@ def root_of(process: Running) -> int:
     return process.pid
 
 
-def stop(root: int) -> list[int]:
-    """Stop a process and its children, and wait until they are; return all of them."""
-    stopped: list[int] = []
+def stop(root: int, stopped: list[int]) -> Steps:
+    """Stop a process and its children, and wait until they are. stopped: all to which the signal was sent.
+
+    Errors: :class:`MigrationError` of a process that does not stop, as one that waits for a disk.
+    """
+    deadline = time.monotonic() + _STOP_S
     while new := [each for each in descendants(root) if each not in stopped]:
         for process in new:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGSTOP)
         stopped += new
-        while not all(_state(process) in f"{_ENDED}T" for process in new):
-            time.sleep(0.0005)
-    return stopped
+        while running := [process for process in new if _state(process) not in f"{_ENDED}T"]:
+            if time.monotonic() > deadline:
+                state = _state(running[0])
+                raise MigrationError(f"process {running[0]} does not stop within {_STOP_S:g} s: state {state}")
+            yield
 
 
 _ENDED = "ZX"
@@ -437,8 +446,11 @@ _SILENT = ("output {} flags & rst == rst {} sport",)
 """And afterwards at the source: what was under way to it resets no connection that has moved."""
 
 
-def _filter(move: Move, node: Backend, dropped: Sequence[str]) -> None:
-    """Replace the packet filter of a node for the ports of the program. dropped: none for no filter."""
+def _filter(move: Move, node: Backend, dropped: Sequence[str]) -> Steps:
+    """Replace the packet filter of a node for the ports of the program. dropped: none for no filter.
+
+    Errors: :class:`MigrationError`.
+    """
     name = "inet cellbed_" + move.app.replace("-", "_")
     chains = []
     for number, each in enumerate(dropped):
@@ -451,7 +463,35 @@ def _filter(move: Move, node: Backend, dropped: Sequence[str]) -> None:
         chains.append(f"chain c{number} {{ type filter hook {hook} priority -300; {''.join(rules)}}}\n")
     again = f"table {name} {{\n{''.join(chains)}}}\n" if chains else ""
     if move.ports or move.udp_ports:
-        run(["nft", "-f", "-"], text=f"table {name}\ndelete table {name}\n{again}", place=node.place)
+        yield from _nft(f"table {name}\ndelete table {name}\n{again}", node)
+
+
+def _nft(rules: str, node: Backend) -> Steps:
+    assert node.place is not None  # CRIU moves between nodes of this machine
+    with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as errors:
+        source.write(rules.encode())
+        source.seek(0)
+        try:
+            process = spawn(
+                ["nft", "-f", "-"],
+                node.place,
+                keep_capabilities=True,
+                stdin=source,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise MigrationError(f"cannot run nft: {error}") from error
+        try:
+            deadline = time.monotonic() + _PATIENCE_S
+            while process.poll() is None and time.monotonic() < deadline:
+                yield
+        finally:
+            kill(process)
+        if process.returncode != 0:
+            errors.seek(0)
+            why = errors.read().decode(errors="replace").strip().splitlines()
+            raise MigrationError(f"nft -f -: {why[0] if why else f'exit status {process.returncode}'}")
 
 
 def _log(folder: str, verb: str) -> str:
@@ -522,7 +562,8 @@ def _try(strategy: Checkpoint, folder: Path) -> None:
         if move.started is None or move.started.process is None or move.started.process.poll() is not None:
             raise MigrationError("the restored program has ended")
     except BaseException:
-        strategy.undo(move)
+        for _ in strategy.undo(move):
+            time.sleep(0.002)
         raise
     finally:
         program.crash()

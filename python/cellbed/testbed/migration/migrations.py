@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import pkgutil
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from cellbed.laws.law import Law, name_of
@@ -19,7 +20,7 @@ from cellbed.testbed.machine.process import Process
 from cellbed.testbed.migration.account import Account
 from cellbed.testbed.migration.channel import TcpChannel
 from cellbed.testbed.migration.own_service import OwnService
-from cellbed.testbed.migration.state_sockets import VARIABLE, StateSockets
+from cellbed.testbed.migration.state_sockets import StateSockets
 from cellbed.testbed.migration.strategy import MigrationError, Move, Strategy
 from cellbed.testbed.nodes.backend import Backend
 from cellbed.testbed.nodes.copies import new_folder, opened
@@ -35,13 +36,15 @@ STEP_NS = 2_000_000
 
 @dataclass
 class _Active:
-    """A migration that is under way. done: called with its account at its end. phase: that has begun, and when, ns."""
+    """A migration that is under way. done: called with its account at its end. is_undone: whether it has failed, and is
+    being undone."""
 
     number: int
     table: Migration
     done: Callable[[dict[str, Any]], None]
     account: Account
     steps: Generator[None, None, None] = field(init=False)
+    is_undone: bool = False
 
 
 class Asked:
@@ -81,26 +84,21 @@ class Migrations:
         servers: Callable[[str, str], Sequence[Process | Command]],
         names: Mapping[Law | str, str],
         is_down: Callable[[str], bool],
+        states: StateSockets,
     ) -> None:
         """servers: returns the programs of an application's server on a node. names: of laws in the kernel. is_down:
-        whether a fault has a node crashed."""
+        whether a fault has a node crashed. states: where programs exchange their state."""
         self._plan, self._nodes, self._supervisor = plan, bed.nodes, supervisor
         self._balancing, self._journal, self._servers = balancing, journal, servers
         self._names, self._is_down = names, is_down
         self._folder = bed.sockets.parent
-        self.states = StateSockets(bed.sockets)
+        self.states = states
         self._due: list[tuple[int, Migration]] = []
         self._active: dict[str, _Active] = {}
         self.accounts: list[dict[str, Any]] = []
         self.places: dict[str, str] = {}
         self.failures: list[str] = []
         self._has_ended = False
-
-    def with_state(self, command: Command) -> Command:
-        """Return a server with the socket at which it can pass its state on, if it can move."""
-        node = self._nodes[command.node]
-        path = node.show_socket(str(self.states.listen(command.name, node.admission)))
-        return replace(command, environment={VARIABLE: path, **command.environment})
 
     def schedule(self, t0_ns: int) -> None:
         """Plan the migrations of a schedule that starts at monotonic time `t0_ns`."""
@@ -161,12 +159,7 @@ class Migrations:
             self._due.remove(each)
             self.begin(each[1])
         for active in list(self._active.values()):
-            try:
-                next(active.steps)
-            except StopIteration:
-                self._end(active, None)
-            except (CellbedError, OSError) as error:
-                self._end(active, error)
+            self._advance(active, functools.partial(next, active.steps))
         self._set_alarm()
 
     def take_ended(self) -> bool:
@@ -178,17 +171,23 @@ class Migrations:
         """Undo what is under way: the services stay where they are."""
         for active in list(self._active.values()):
             self.cancel(active.table.app, "the run ended before")
+            while active.table.app in self._active:
+                time.sleep(STEP_NS / 1e9)
+                self._advance(active, functools.partial(next, active.steps))
         self.states.close()
 
     def cancel(self, app: str, why: str = "cancelled") -> None:
         """Undo the migration of an application that is under way."""
-        if (active := self._active.get(app)) is not None:
-            try:
-                active.steps.throw(MigrationError(why))
-            except StopIteration:  # the source was ending already
-                self._end(active, None)
-            except (CellbedError, OSError) as error:
-                self._end(active, error)
+        if (active := self._active.get(app)) is not None and not active.is_undone:
+            self._advance(active, lambda: active.steps.throw(MigrationError(why)))
+
+    def _advance(self, active: _Active, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except StopIteration:  # of one that was cancelled, too: the source was ending already
+            self._end(active, None)
+        except (CellbedError, OSError) as error:
+            self._end(active, error)
 
     def _set_alarm(self) -> None:
         if self._active:
@@ -233,7 +232,7 @@ class Migrations:
                 yield
             if not move.has_left:
                 move.program.crash("migration")
-        except BaseException:
+        except BaseException as error:
             if move.has_left and switched:
                 move.program.crash("migration")
                 self._arrive(move)
@@ -243,7 +242,12 @@ class Migrations:
                 self._dismiss(move.started)
             if switched:
                 self._balancing.redirect(table.app, before, forget=True)
-            strategy.undo(move)
+            active.is_undone = True
+            for _ in strategy.undo(move):
+                if isinstance(error, Exception):
+                    yield
+                else:  # Ctrl-C waits for the end
+                    time.sleep(STEP_NS / 1e9)
             raise
         finally:
             account |= {"bytes": move.channel.sent_bytes, **({"facts": move.facts} if move.facts else {})}

@@ -53,8 +53,9 @@ class StateTransfer(Strategy):
         with move.phase("drain"):
             yield from move.leave()
 
-    def undo(self, move: Move) -> None:
+    def undo(self, move: Move) -> Steps:
         move.states.forget(move.program.name)
+        yield from ()
 
 
 def is_last(size: int, before: int) -> bool:

@@ -158,8 +158,9 @@ class Strategy(ABC):
         An error of any kind, thrown by a step or into it, means that the migration has failed; :meth:`undo` follows.
         """
 
-    def undo(self, move: Move) -> None:  # noqa: B027
-        """Let the program at the source serve again after a failure, if the strategy has stopped it; it must not wait.
+    def undo(self, move: Move) -> Steps:
+        """Let the program at the source serve again after a failure, if the strategy has stopped it.
 
         What was started at the target, the redirection and the files of the move are undone by the caller.
         """
+        yield from ()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import logging
 import math
 import os
 import select
 import selectors
+import shlex
 import subprocess
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -29,6 +31,7 @@ from cellbed.testbed.programs.sent import SentPrograms, shifted
 from cellbed.testbed.programs.unmodified import OUTPUT_LIMIT, Command, UnmodifiedProgram
 from cellbed_node.processes import Running, kill
 
+_log = logging.getLogger(__name__)
 SAMPLE_INTERVAL_NS = 100_000_000
 SAMPLED_AT_ONCE = 100
 """Nodes in a sample of that interval: with more of them it is longer, since each costs 0.2 ms of processor time."""
@@ -175,6 +178,7 @@ class Supervisor:
 
     def make(self, command: Command, node: Backend) -> UnmodifiedProgram:
         """Return a program that has not started, and is not supervised before :meth:`take`."""
+        _log.info(f"program {command.name} on {command.node}: {shlex.join(command.command) or 'of the image'}")
         program = UnmodifiedProgram(
             command,
             node,
@@ -208,6 +212,7 @@ class Supervisor:
         """
         place = node.place and replace(node.place, cgroups=(*node.place.cgroups, *process.cgroups))
         log = self._raw / f"{process.name}.log"
+        _log.info(f"program {process.name} on {process.node}: {shlex.join(process.argv)}")
         environment = {**os.environ, **process.env, RUN_VARIABLE: self._run}
         started: Running
         with log.open("ab") as errors:
@@ -407,6 +412,9 @@ class Supervisor:
             while not program.ended and select.select([program], [], [], 0)[0]:
                 program.read()
             self.problems += [f"{program.name}: {note}" for note in program.notes]
+        for program in self.programs:
+            how = "ended before" if program.process is None else f"status {program.process.poll()}"
+            _log.info(f"program {program.name}: {how}, {self._usage.cpu_ns(program.name) / 1e9:.3f} s of CPU")
         self.problems += self._sent.collect()
         for server in self._fork_servers.values():
             server.close()

@@ -8,6 +8,7 @@ only.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import shlex
@@ -28,6 +29,8 @@ from cellbed.testbed.nodes.backend import Backend
 from cellbed_node import inputs
 from cellbed_node.processes import Running, kill, last_line
 from cellbed_node.time_limit import time_limit
+
+_log = logging.getLogger(__name__)
 
 Address = IPv4Address | IPv6Address
 Restart = Literal["never", "on-failure", "always"]
@@ -410,6 +413,8 @@ class UnmodifiedProgram:
         self._note_overrun(status)
         self._note("program ended", status=status)
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        ends = [_tail(path)[-500:].decode(errors="replace") for path in (self.log, self._out) if path.exists()]
+        _log.info(f"program {self.name} {how}; its output ended: {' | '.join(ends)}")
         restart = self.command.restart
         again = restart == "always" or (restart == "on-failure" and status not in self.command.status)
         if self._stopping:
@@ -421,6 +426,7 @@ class UnmodifiedProgram:
             self.restarts += 1
             pause = min(FIRST_PAUSE_NS << min(self.restarts - 1, 16), LAST_PAUSE_NS)
             self._restart_ns = now_ns + pause
+            _log.warning(f"{self.name} {how}: it is started again in {pause / 1e9:g} s (restart = '{restart}')")
         elif self.command.load and status in self.command.status:
             self._note_done()
         elif self.command.load or self.command.vital:

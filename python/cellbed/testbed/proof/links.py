@@ -5,6 +5,7 @@ Random values are compared with their range; unpredictable ones are reported as 
 
 from __future__ import annotations
 
+import logging
 import statistics
 import time
 from bisect import bisect_right
@@ -33,6 +34,7 @@ DELAY_TOLERANCE_NS = 2 * MILLISECOND
 to a timer at the median, well below what a wrong setting would give."""
 RATE_TOLERANCE = 0.05
 IDLE_PROBES = 12
+_log = logging.getLogger(__name__)
 ATTEMPTS = 5
 IDLE_SPACING_NS = 8 * MILLISECOND
 WINDOW_NS = 250 * MILLISECOND
@@ -105,8 +107,10 @@ def prove_links(plan: Plan, emulator: Emulator, progress: Callable[[str], object
             before = proofs.get(proof.what)
             if proof.what not in settled and (before is None or before.ok or proof.is_settled):
                 proofs[proof.what] = proof
-        if all(proof.is_settled for proof in proofs.values()):
+        if not (spoiled := [proof for proof in proofs.values() if not proof.is_settled]):
             break
+        for proof in spoiled:
+            _log.info(f"measured again after attempt {attempt + 1} of {ATTEMPTS}: {proof}")
     order = [f"{direction.name} {what}" for direction in plan.directions for what in ("delay", "rate")]
     return [proofs[what] for what in order if what in proofs]
 

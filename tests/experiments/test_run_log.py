@@ -1,0 +1,99 @@
+"""``run.log``: what the folder of a run contains about its course and its failure."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cellbed.runformat import log
+from cellbed.support.errors import CellbedError
+from run_commands import only_folder, run
+from small_scenario import SCENARIO, WEB
+
+FAILING = WEB.replace("python3 -m http.server --protocol HTTP/1.1 8080", "sh -c 'no-such-program --x'")
+
+
+def scenario(folder: Path, text: str) -> Path:
+    path = folder / "failing.toml"
+    path.write_text(SCENARIO + text)
+    return path
+
+
+@pytest.mark.needs_tun
+def test_a_program_that_is_missing_is_explained_by_the_log_which_is_kept_if_asked_for(tmp_path: Path) -> None:
+    path = scenario(tmp_path, FAILING)
+    done = run("run", path, "--out", tmp_path / "out", "--no-limits", env={log.VARIABLE: "info"})
+    assert done.returncode == 1
+    lines = (only_folder(tmp_path / "out") / log.FILE).read_text().splitlines()
+    assert len({line.split()[3] for line in lines[10:]}) == 1  # the identifier
+    for part in (
+        "link mobile-0.uplink: 20 Mbit/s",
+        "phase ended: bring up, after ",
+        "program web.edge-0.server on edge-0: sh -c 'no-such-program --x'",
+        "ended with status 127; its output ended: sh: 1: no-such-program: not found",
+        "error   the run failed: web.edge-0.server on edge-0 ended with status 127 before it was ready",
+    ):
+        assert any(part in line for line in lines), part
+
+
+def test_a_run_that_fails_early_leaves_no_folder_unless_asked_for(tmp_path: Path) -> None:
+    run("run", scenario(tmp_path, FAILING), "--out", tmp_path / "out", "--no-limits")
+    assert not list((tmp_path / "out").glob("failing*"))
+
+
+def test_an_unknown_level_is_an_error_that_names_the_levels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(log.VARIABLE, "loud")
+    with pytest.raises(CellbedError, match="CELLBED_LOG='loud': expected one of debug, info, warning, error"):
+        log.RunLog()
+
+
+def test_lines_before_the_folder_are_kept_and_names_of_others_are_escaped(tmp_path: Path) -> None:
+    logger = logging.getLogger("cellbed.test")
+    here = log.RunLog()
+    with log.recording(here):
+        logger.info("before")
+        here.write_into(tmp_path)
+        logger.info("\x1b[2J" + "x" * 100_000 + "\nsecond line")
+    logger.info("after")
+    first, second = (tmp_path / log.FILE).read_text().splitlines()
+    assert first.endswith("before")
+    assert "\\u001b[2J" in second
+    assert second.endswith("second line")
+    assert len(second) < 2 * log.LONGEST_LINE
+
+
+def test_a_flood_of_lines_leaves_room_for_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "LARGEST", 10_000)
+    here = log.RunLog()
+    here.write_into(tmp_path)
+    with log.recording(here):
+        for number in range(1000):
+            logging.getLogger("cellbed.test").info("line %d", number)
+        logging.getLogger("cellbed.test").error("why it failed")
+    text = (tmp_path / log.FILE).read_text()
+    assert len(text) < 21_000
+    assert text.count("left out") == 1
+    assert text.endswith("why it failed\n")
+
+
+def test_lines_wait_while_the_disk_is_full(tmp_path: Path) -> None:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", tmp_path], check=False).returncode:
+        pytest.skip("needs the right to mount")
+    try:
+        here = log.RunLog()
+        here.write_into(tmp_path)
+        filling = os.open(tmp_path / "filling", os.O_WRONLY | os.O_CREAT)
+        while os.statvfs(tmp_path).f_bavail:
+            os.write(filling, bytes(4096))
+        with log.recording(here):
+            logging.getLogger("cellbed.test").error("why it failed")
+            os.ftruncate(filling, 0)
+            logging.getLogger("cellbed.test").info("the end")
+        os.close(filling)
+        assert [line.split()[-1] for line in (tmp_path / log.FILE).read_text().splitlines()] == ["failed", "end"]
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
