@@ -74,6 +74,8 @@ def remove_tree(folder: Path | str, *, ignore_errors: bool = False, **options: A
 
     Errors: ``OSError``.
     """
+    if not os.path.lexists(folder):
+        return
     if not options:
         with contextlib.suppress(OSError, RecursionError):
             shutil.rmtree(folder)
