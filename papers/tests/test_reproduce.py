@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from cellbed.experiments.sweep.trials import Plan
 from cellbed.measure.repetitions import Interval
 from cellbed.scenario.reader import with_values
 from cellbed.support.errors import CellbedError
+from cellbed.support.extensions import entries
 from cellbed_papers.publication import Data, Input, Trials, Unit, evaluate, magnitude
 from cellbed_papers.publications.thesis import ONE_WAY_MS
 from cellbed_papers.publications.thesis import PUBLICATION as THESIS
@@ -340,6 +341,15 @@ def test_a_very_short_reproduction_from_traces_to_page(tmp_path: Path) -> None:
         assert Execution().run(plan, tmp_path / "other", Quiet(), 0, [folder]).ran == 0
 
 
+@pytest.fixture
+def new_entries() -> Iterator[None]:
+    """Distributions are looked for anew, as in a process of its own."""
+    entries.cache_clear()
+    yield
+    entries.cache_clear()
+
+
+@pytest.mark.usefixtures("new_entries")
 def test_a_publication_of_another_distribution_is_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "paper.py").write_text(
         "from dataclasses import replace\n"

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 QUIET_S = 10.0
 """Longest silence of the proof."""
 GRACE_NS = 3_000_000_000
-"""How long after the drain a load generator may take to write its last records."""
+"""Time after the drain for a load generator to write its last records."""
 RESTART_NS = 20_000_000
 """Time from a restart of links to the begin of their schedules."""
 _log = logging.getLogger(__name__)
@@ -227,8 +227,8 @@ class RealRun(Run):
             self.listener.phase(f"starting {what}" if options.loads else f"starting the services, no loads, of {what}")
         self._supervise()
         spans = self._start_programs()
-        t0_ns = self._start_links()
-        self._start_schedule(t0_ns, spans)
+        self._start_links()
+        self._start_schedule(spans)
 
     def _supervise(self) -> None:
         """Make what starts, watches and moves programs, and what ends it in order."""
@@ -279,8 +279,8 @@ class RealRun(Run):
         self.balancing.step()
         return spans
 
-    def _start_links(self) -> int:
-        """Connect the load generators and restart the links; return when their schedules start."""
+    def _start_links(self) -> None:
+        """Connect the load generators, restart the links, and determine when the schedule starts and ends."""
         emulator, supervisor, state = self.bed.emulator, self.supervisor, self.state
         t0_ns = time.monotonic_ns() + RESTART_NS
         if any(isinstance(load, Program) for load in self._loads):
@@ -297,11 +297,11 @@ class RealRun(Run):
         state.know_nodes(self.bed.nodes)
         state.first_request_s = _since_command(t0_ns)
         self.describe()
-        return t0_ns
 
-    def _start_schedule(self, t0_ns: int, spans: Mapping[str, Deployment]) -> None:
+    def _start_schedule(self, spans: Mapping[str, Deployment]) -> None:
         """Start samples, loads, faults, migrations and policies. spans: applications of the load generators."""
-        bed, journal, is_standing = self.bed, self.journal, self.options.standing is not None
+        bed, journal, t0_ns = self.bed, self.journal, self.t0_ns
+        is_standing = self.options.standing is not None
         # Nothing is measured in a testbed without a load: it should cost little while it stands.
         interval_ns = HOST_INTERVAL_NS if is_standing and not self._loads else SAMPLE_INTERVAL_NS
         own = [os.getpid(), bed.emulator.pid, *self.servers.telemetry.pids]

@@ -22,6 +22,7 @@ from cellbed.scenario.table import written as written
 from cellbed.support import flow_files as flow_files
 from cellbed.support.errors import CellbedError as CellbedError
 from cellbed.support.extensions import FileKind as FileKind
+from cellbed.support.extensions import entries as entries
 from cellbed.support.near_names import did_you_mean as did_you_mean
 from cellbed.support.parquet_stream import write_rows as write_rows
 from cellbed.support.units import BIT_RATE as BIT_RATE

@@ -83,7 +83,7 @@ class RunLog(logging.Handler):
 
 
 is_verbose = False
-"""Whether runs of this process print their log."""
+"""True if runs of this process print their log."""
 
 
 @contextlib.contextmanager

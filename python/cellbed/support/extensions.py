@@ -40,5 +40,10 @@ def entries(group: str) -> "dict[str, EntryPoint]":
 def load(group: str, name: str, what: str, extra: str) -> Any:
     """Return an entry point, imported. Raises CellbedError with the extra that installs `what` where it is missing."""
     if (entry := entries(group).get(name)) is None:
-        raise CellbedError(f"{what} is not installed; install it with: pip install 'cellbed[{extra}]'")
+        raise CellbedError(f"{what} is not installed; {remedy(extra)}")
     return entry.load()
+
+
+def remedy(extra: str) -> str:
+    """Return how to install an extra of cellbed."""
+    return f"install it with: pip install 'cellbed[{extra}]'"

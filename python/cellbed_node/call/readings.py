@@ -109,7 +109,7 @@ def measures(
 def strains(
     samples: Sequence[Sample], interval_ms: float, due: int, painted: int, unread: int
 ) -> dict[str, dict[str, Any]]:
-    """Return totals by which a call shows the machine rather than the network . Pure.
+    """Return totals by which a call shows the machine rather than the network. Pure.
 
     interval_ms: of frames; due: frames that should have been painted; painted: those that were; unread: shown frames
     that the page missed.

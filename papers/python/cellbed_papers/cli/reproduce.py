@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from cellbed.extension.files import entries
+
 if TYPE_CHECKING:
     from cellbed_papers.reproduce.page import Result
     from cellbed_papers.reproduce.simulated import Simulations
     from cellbed_papers.reproduce.swept import Sweeps
 
-PUBLICATIONS = "cellbed.publications"
-"""The group of entry points: name of the publication, module with a `PUBLICATION`."""
+PUBLICATIONS = "publications"
+"""The group of entry points, below `cellbed.`: name of the publication, module with a `PUBLICATION`."""
 _HELP = """{made.title}.
 
 The experiments and claims of {made.citation}. The same command continues after any stop. Exit status: 0 every trial has
@@ -35,10 +36,10 @@ class _Publications(TyperGroup):
     """A command for each publication."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return sorted(entry_points(group=PUBLICATIONS).names)
+        return list(entries(PUBLICATIONS))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in self.list_commands(ctx):
+        if cmd_name not in entries(PUBLICATIONS):
             return None
         from cellbed_papers.publication import SweptPublication
 
@@ -64,8 +65,7 @@ def reproduce() -> None:
 
 
 def _load(name: str) -> Any:
-    point, *_ = entry_points(group=PUBLICATIONS, name=name)
-    return point.load().PUBLICATION
+    return entries(PUBLICATIONS)[name].load().PUBLICATION
 
 
 _Short = Annotated[bool, typer.Option("--short", help="At most about ten minutes on two idle processors.")]

@@ -268,7 +268,7 @@ def parse_sweep(text: str, source: str) -> SweepFile:
     data = tables(text, source, SWEEP)
     try:
         for name in data.keys() & extensions.FILES.keys() - extensions.entries("trials").keys():
-            remedy = f"install it with: pip install 'cellbed[{extensions.FILES[name]}]'"
+            remedy = extensions.remedy(extensions.FILES[name])
             raise TablesError([Problem((name,), f"this kind of trials is not installed; {remedy}")])
         sweep = validated(_model(), data, {})
         if found := sweep.misfits():

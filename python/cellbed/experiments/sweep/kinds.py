@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cellbed.report.plot import Drawing
 
 Lacks = Callable[[Any], list[Problem]]
-"""What a file of the point needs and the machine that is to run it lacks."""
+"""Returns a problem for each need of a point's file that the machine which runs it lacks."""
 
 
 @dataclass(frozen=True, slots=True)
