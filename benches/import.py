@@ -92,7 +92,7 @@ def csv() -> Iterator[bytes]:
         yield b"%d,%.3f,%.2f\n" % (n * 10, chance.random() * 100, 20 + chance.random())
 
 
-def ping() -> Iterator[bytes]:
+def ping_output() -> Iterator[bytes]:
     """Five a second, with stamps."""
     for n in range(2**32):
         yield b"[%d.%06d] 64 bytes from 192.0.2.1: icmp_seq=%d ttl=57 time=2%d.%d ms\n" % (
@@ -131,7 +131,7 @@ KINDS: dict[str, tuple[str, Callable[[], Iterator[bytes]], bytes, dict[str, str]
     "mahimahi": ("big.up", mahimahi, b"", {}),
     "pcap": ("big.pcap", capture, b"", {}),
     "csv": ("big.csv", csv, b"", {}),
-    "ping": ("big.txt", ping, b"", {}),
+    "ping": ("big.txt", ping_output, b"", {}),
     "iperf3": ("big.json", iperf3, b'],"end":{}}', {}),
     "parquet": ("big.parquet", lambda: iter(()), b"", {}),
 }

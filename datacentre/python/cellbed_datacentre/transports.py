@@ -27,7 +27,7 @@ else:
     Control = Literal[tuple(_core.congestion_controls())]
 
 
-def simulated(table: Table) -> dict[str, Any]:
+def to_simulator(table: Table) -> dict[str, Any]:
     """Return a table as the simulator reads it: times in ps, without keys that were left out."""
     return {
         f"{key.removesuffix('_ns')}_ps" if key.endswith("_ns") else key: value * PS if key.endswith("_ns") else value

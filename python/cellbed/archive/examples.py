@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from cellbed.archive.randomness import exponential, reflected
+from cellbed.archive.randomness import exponential, reflect
 from cellbed.archive.series import ENDINGS, Content, Part, Series
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _deliveries(model: Example, uniform: Callable[[], float]) -> Iterator[float]
         while (time := time + exponential(uniform) / opportunities_per_second) <= end:
             yield time
         step = (model.mean - rate) * TICK / model.reversion + volatility * math.sqrt(TICK) * _normal(uniform)
-        rate = reflected(rate + step, model.low, model.high)
+        rate = reflect(rate + step, model.low, model.high)
 
 
 def _normal(uniform: Callable[[], float]) -> float:

@@ -126,10 +126,10 @@ def run(
         else:
             show(outcome.folder)
     if check_expectations:
-        from cellbed.measure.verdicts import unmeasured
+        from cellbed.measure.verdicts import verdicts_without_run
 
         why = str(outcome.error or "the run was interrupted")
-        verdicts = outcome.verdicts or unmeasured(loaded.expectations(), why)
+        verdicts = outcome.verdicts or verdicts_without_run(loaded.expectations(), why)
         conclude(verdicts, junit, loaded.name, shown=reported and bool(outcome.verdicts), as_json=as_json)
     if outcome.error is not None:
         print(f"error: {outcome.error}", file=sys.stderr)

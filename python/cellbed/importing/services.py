@@ -233,7 +233,7 @@ _PART_OF_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(h|ms|m|s|us|µs|ns)")
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
 
-def sized(keys: Keys, key: str, units: Mapping[str, int]) -> int | None:
+def parse_size(keys: Keys, key: str, units: Mapping[str, int]) -> int | None:
     """Return a size in bytes, with one of these units."""
     text = keys.text(key)
     if text is None:

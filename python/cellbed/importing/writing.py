@@ -91,7 +91,7 @@ class Written:
         }
 
 
-def placed(texts: Iterable[str]) -> dict[str, NodeClass]:
+def parse_classes(texts: Iterable[str]) -> dict[str, NodeClass]:
     """Return the class of each service, from ``NAME=CLASS``. Errors: :class:`CellbedError`."""
     found: dict[str, NodeClass] = {}
     for text in texts:
@@ -102,7 +102,7 @@ def placed(texts: Iterable[str]) -> dict[str, NodeClass]:
     return found
 
 
-def mapped(texts: Iterable[str]) -> dict[str, str]:
+def parse_images(texts: Iterable[str]) -> dict[str, str]:
     """Return the image of this machine for an image of the file, from ``IMAGE=LOCAL``. Errors:
     :class:`CellbedError`."""
     found = {}

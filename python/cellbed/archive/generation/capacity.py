@@ -74,7 +74,7 @@ def opportunities(capacity: Capacity, grain: Grain, stream: Stream) -> Iterator[
         into = mark - (ends[piece] - bits[piece])
         at = start[piece] + -(-into * length[piece] // bits[piece])
         if grain.scattered:
-            at = _scattered(at, start[piece], before, stream, batch)
+            at = _scatter(at, start[piece], before, stream, batch)
         before = int(at[-1])
         yield np.minimum(-(-at // grain.slot_ns) * grain.slot_ns, capacity.end_ns)
 
@@ -92,7 +92,7 @@ def _pieces(capacity: Capacity) -> tuple[Int64, Int64, Int64]:
     return start, short, capacity.bit_s[row] // 1000 * short // 1_000_000
 
 
-def _scattered(at: Int64, floor: Int64, before: int, stream: Stream, batch: Int64) -> Int64:
+def _scatter(at: Int64, floor: Int64, before: int, stream: Stream, batch: Int64) -> Int64:
     """Return each batch anywhere between the one before, or the start of its spell, and its own time."""
     import numpy as np
 

@@ -11,7 +11,7 @@ from cellbed.archive.draft import Draft
 from cellbed.archive.errors import TraceError
 from cellbed.archive.importers import iperf3, ping
 from cellbed.archive.importers.files import each_file
-from cellbed.archive.importers.format import Progress, read_by_core, reading
+from cellbed.archive.importers.format import Progress, read_by_core, report_errors
 from cellbed.archive.importers.header import describe_by_ping
 from cellbed.archive.importers.options import Options
 from cellbed.support.ways import WAYS
@@ -89,7 +89,7 @@ class Iperf3:
         if options.device not in (None, "client", "server"):
             raise TraceError(f"--device '{options.device:.40}': for a report of iperf3 write client or server")
         for path, own, _ in each_file(paths, draft, options):
-            with reading(path, progress):
+            with report_errors(path, progress):
                 iperf3.read(path, "server" if options.device == "server" else "client", options.part(), own)
 
 
@@ -116,7 +116,7 @@ class Ping:
     def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
         """Read the round-trip times; null without a reply."""
         for path, own, _ in each_file(paths, draft, options):
-            with reading(path, progress):
+            with report_errors(path, progress):
                 ping.read(path, options.interval_ns, own)
             describe_by_ping(own, path)
 

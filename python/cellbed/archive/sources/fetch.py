@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from cellbed import __version__
 from cellbed.archive.errors import TraceError
 from cellbed.archive.sources.download import GoneError, Report, State, download
-from cellbed.archive.sources.source import Imported, Recording, Source, digest, reading
+from cellbed.archive.sources.source import Imported, Recording, Source, digest, name_table_in_errors
 from cellbed.archive.sources.unpack import is_archive, unpack
-from cellbed.archive.unfinished import downloads_folder, locked, unfinished
+from cellbed.archive.unfinished import downloads_folder, lock, make_unfinished
 from cellbed.support.errors import CellbedError
 from cellbed_node.temporary import remove_tree
 
@@ -75,7 +75,7 @@ def fetch(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Of two processes with one data set the second one waits, and finds the entries of the first.
-        with locked(folder / source.name), unfinished(folder) as unpacked:
+        with lock(folder / source.name), make_unfinished(folder) as unpacked:
             work.convert(list(work.roots(unpacked)))
     except OSError as error:
         raise TraceError(
@@ -109,7 +109,7 @@ class _Fetching:
 
     def roots(self, unpacked: Path) -> Iterator[_Root]:
         """Return the data set's files, those of archives unpacked into separate folders in ``unpacked``."""
-        given = [_existing(path) for path in self.options.given]
+        given = [_require_folder(path) for path in self.options.given]
         plain = unpacked / "files"
         hashes = {}
         for number, path in enumerate(given or self._downloaded()):
@@ -203,14 +203,14 @@ class _Fetching:
             asked = Options(direction=recording.fill.direction)
             self.recognise(paths, recording.fill.format).read(paths, draft, asked)
         else:
-            with reading(recording.of):
+            with name_table_in_errors(recording.of):
                 recording.fill(draft)
 
     def _step(self, root: _Root, recording: Recording) -> Step:
         from cellbed.archive.entry import Step
 
         how = {"source": self.source.name, "file": recording.of}
-        return Step(what="fetched", how=how, of=_made_of(root, recording), tool=f"cellbed {__version__}")
+        return Step(what="fetched", how=how, of=_source_files(root, recording), tool=f"cellbed {__version__}")
 
     def _nothing(self) -> str:
         fetched, name = self.fetched, self.source.name
@@ -236,7 +236,7 @@ def _without_file(why: str, of: str) -> str:
     return why.removeprefix(f"{of}: ")
 
 
-def _made_of(root: _Root, recording: Recording) -> dict[str, str]:
+def _source_files(root: _Root, recording: Recording) -> dict[str, str]:
     """Of what is in a folder, the archive or the files that a recording is made of."""
     if len(root.of) == 1:
         return root.of
@@ -246,7 +246,7 @@ def _made_of(root: _Root, recording: Recording) -> dict[str, str]:
     return {name: hash for name, hash in root.of.items() if f"{recording.of} ".startswith(f"{name} ")}
 
 
-def _existing(path: Path) -> Path:
+def _require_folder(path: Path) -> Path:
     if not path.exists():
         raise TraceError(f"there is no file or folder {path}")
     return path.absolute()
