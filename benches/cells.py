@@ -143,7 +143,7 @@ def saturate(users: int, scheduler: str, seconds: float) -> tuple[NDArray[Any], 
 
 
 def full_queue_span(log: NDArray[Any], zero: int) -> tuple[int, int]:
-    """The time in which all users that are served have packets waiting, whenever their senders could run, ns."""
+    """The span, ns, while all served users have packets waiting."""
     served = [log[log["direction"] == user] for user in np.unique(log["direction"])]
     # Proportional fair has forgotten who came late after some times its window of 1 s.
     begin = max(zero, *(int(mine["arrived"].min()) for mine in served)) + SETTLE_NS

@@ -110,7 +110,7 @@ def flood(shell: Shell, link: Link, seconds: float, folder: Path) -> Figures:
 
 
 def delay(shell: Shell, link: Link, seconds: float, folder: Path) -> Figures:
-    """How far the one-way delay of sparse datagrams, 200 a second at random times, is from what was asked; µs."""
+    """How far the one-way delay of sparse datagrams, 200 a second at random times, is from the requested delay; µs."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
         receiver.bind(("0.0.0.0", 0))
         count = int(200 * max(seconds, 2))

@@ -31,7 +31,7 @@ Draws = NDArray[np.float64]
 
 
 def draw(name: str, shape: tuple[int, ...], random: np.random.Generator) -> Draws:
-    """Return values of a distribution; all are positive but those of t."""
+    """Return values of a distribution; only values of t may be negative."""
     match name.split():
         case ["normal"]:
             return random.normal(10, 2, shape)
@@ -65,19 +65,19 @@ def coverage(bounds: tuple[Draws, Draws], truth: float) -> float:
 
 
 def mean_coverage(name: str, n: int, simulations: int) -> float:
-    """Return that of the interval of the mean."""
+    """Return the coverage of the interval of the mean."""
     samples = draw(name, (simulations, n), np.random.default_rng(SEED))
     return coverage(mean_bounds(samples, -math.inf if name == "t 3" else 0), MEANS[name])
 
 
 def median_coverage(name: str, n: int, simulations: int) -> float:
-    """Return that of the interval of the median; nan where the repetitions do not support one."""
+    """Return the coverage of the interval of the median; nan where the repetitions do not support one."""
     samples = draw(name, (simulations, n), np.random.default_rng(SEED))
     return coverage(quantile_bounds(samples, 0.5), MEDIANS[name]) if n >= 5 else math.nan
 
 
 def coverage_of_pairs(name: str, n: int, simulations: int) -> float:
-    """Return that of the mean difference of pairs without an effect."""
+    """Return the coverage of the mean difference of pairs without an effect."""
     random = np.random.default_rng(SEED)
     return coverage(mean_bounds(draw(name, (simulations, n), random) - draw(name, (simulations, n), random)), 0)
 
@@ -91,13 +91,13 @@ def _proportional(name: str, n: int, simulations: int) -> tuple[Draws, Draws]:
 
 
 def difference_coverage(name: str, n: int, simulations: int) -> float:
-    """Return that of the mean difference of pairs where the factor multiplies."""
+    """Return the coverage of the mean difference of pairs where the factor multiplies."""
     first, second = _proportional(name, n, simulations)
     return coverage(mean_bounds(second - first), 0.5 * math.exp(0.005) * MEANS[name])
 
 
 def ratio_coverage(name: str, n: int, simulations: int) -> float:
-    """Return that of the ratio of pairs where the factor multiplies; as :func:`paired_ratio`."""
+    """Return the coverage of the ratio of pairs where the factor multiplies."""
     first, second = _proportional(name, n, simulations)
     return coverage(mean_bounds(np.log(second / first)), math.log(1.5))
 
@@ -281,7 +281,7 @@ COMPARED: dict[str, tuple[bool, Pairs]] = {
 
 def detection_shares(name: str, n: int, simulations: int, seed: int, factor: float = 1.0) -> list[float]:
     """Return the share of pairs called different by each percentile, and request by request where they are paired.
-    factor: by which the second run is slower."""
+    factor: slowdown of the second run."""
     random, (paired, draw_pair) = np.random.default_rng([seed, n]), COMPARED[name]
     counts = np.zeros(len(QUANTILES) + paired)
     for _ in range(simulations):

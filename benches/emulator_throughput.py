@@ -142,7 +142,7 @@ def far_cases() -> dict[str, Case]:
         return measure
 
     found = {f"TCP {law}": real("-C", law) for law in ("cubic", "bbr")}
-    # iperf3 counts the losses of omitted seconds of UDP as those of the others.
+    # iperf3 also counts UDP losses of omitted seconds.
     found |= {"UDP": real("-u", "-b", str(FAR_RATE), omitted=0)}
     return found | {"virtual cubic": virtual("cubic"), "virtual bbr": virtual("bbr")}
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cellbed.archive.randomness import Float64
 
 LAGS_NS = 10_000_000_000
-"""Up to which lag autocorrelations are compared."""
+"""The largest lag of the compared autocorrelations."""
 
 
 @dataclass(frozen=True, slots=True)

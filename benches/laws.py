@@ -199,7 +199,7 @@ def results(comparison: Comparison, folder: Path) -> pl.DataFrame:
 
 
 def convergence(trial: Path, seconds: int) -> float | None:
-    """Return the first second from which on the flows of a trial share evenly; ``None``: never."""
+    """Return the second when the flows of a trial begin to share evenly for good; ``None``: never."""
     packets = read_packets(trial / "raw" / "packets.bin")
     data = packets[(packets["source_port"] == 5201) & (packets["payload"] > 1000) & (packets["drop"] == 0)]
     data = data[data["direction"] == data["direction"].min()]

@@ -50,7 +50,7 @@ def arma(random: Random) -> Runs:
 
 
 def markov_runs(random: Random) -> Runs:
-    """Latencies whose level is that of a Markov chain with two to four states."""
+    """Latencies whose level follows a Markov chain with two to four states."""
     count = random.integers(2, 5)
     leave = 1 / np.array([draw_log_uniform(random, 3, 300) for _ in range(count)])
     levels = np.array([draw_log_uniform(random, 1, 20) for _ in range(count)])

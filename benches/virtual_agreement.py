@@ -323,7 +323,7 @@ def page(rows: Iterable[dict[str, Any]], missing: Sequence[str]) -> str:
         text += f"* {name}: near in {shares} (aim {aim:.0%})\n"
     text += f"* left out: {', '.join(missing)}\n" if missing else ""
     headings = ["cell", "requests", *(f"{name}, ms: again, predicted" for name in QUANTILES)]
-    headings += ["load of the machine; share of time in which programs waited for processors", "disturbed runs"]
+    headings += ["load of the machine; share of time that programs waited for processors", "disturbed runs"]
     failed = [row for row in rows if "failed" in row]
     lines = [headings, ["---"] * len(headings), *(columns(row) for row in [*done, *failed])]
     return text + "\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines)
@@ -389,7 +389,7 @@ def scenario(cell: Cell, trace: tuple[Path, Path], rates: tuple[float, float], f
 
 
 def write_files(cell: Cell, folder: Path) -> str:
-    """Write the files of a server; return the one that it needs beside its body. Those of Go are built."""
+    """Write the files of a server; return the one that it needs beside its body. Go programs are built."""
     for file, content in FILES.items():
         (folder / file).write_text(content.replace(" HTTP2", " http2" * (cell.protocol == "2")))
     (folder / "body").write_bytes(bytes(cell.body))

@@ -50,7 +50,7 @@ class GaussMarkovCqi(Table):
         None, description="Standard deviation, in steps of the CQI. Default: 2."
     )
     memory: Annotated[int, quantity(DURATION, "1 ms", "1000 s")] | None = Field(
-        None, description="Time after which the correlation is 1/e. Default: '100 ms'.", examples=["100 ms"]
+        None, description="Time until the correlation falls to 1/e. Default: '100 ms'.", examples=["100 ms"]
     )
 
 
@@ -76,7 +76,7 @@ class ProportionalFair(Table):
 
 
 class Readings(Table):
-    """Choices where the paper on pDCell is open, on which its figures may depend."""
+    """Choices where the paper on pDCell is open; its figures may depend on them."""
 
     first_threshold: Literal["active", "equal"] | None = Field(
         None,

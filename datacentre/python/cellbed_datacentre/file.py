@@ -242,7 +242,7 @@ class SizesFile(Table):
         return flow_files.read_sizes(_resolve_file(self.file, folder), self.grain(folder))
 
     def grain(self, folder: Path) -> int:
-        """Return the bytes of which every flow has a multiple. Raises as above."""
+        """Return the bytes that divide the size of every flow. Raises as above."""
         if self.unit is None:
             return flow_files.unit_of(_resolve_file(self.file, folder))
         return flow_files.PACKET if self.unit == "packets" else 1

@@ -83,7 +83,7 @@ def simulate(
     folder: Path | str = ".",
     progress: Progress | None = None,
 ) -> Simulation:
-    """Run a simulation: that of a file, or of the tables that a file would have, ``{"topology": …, …}``.
+    """Run the simulation of a file, or of the tables that a file would have, ``{"topology": …, …}``.
 
     seed: instead of the file's. folder: of the files that tables name. progress: may raise to end the simulation.
 

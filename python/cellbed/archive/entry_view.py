@@ -158,7 +158,7 @@ def _figures(entry: Entry, parts: Sequence[Part], rows: Sequence[_Row]) -> Table
 
 
 def _format_duration(seconds: float) -> str:
-    """Return a duration, in seconds too, in which cuts and starts are written."""
+    """Return a duration, also in seconds, the unit of cuts and starts."""
     words = duration_words(seconds)
     return words if words.endswith("s") else f"{words} ({seconds:,.0f} s)"
 

@@ -38,7 +38,7 @@ class Example:
     """One direction of a synthetic link.
 
     mean, deviation, low, high: bit/s, of the rate over time outside outages; the rate stays within low and high.
-    reversion: seconds in which the rate forgets where it was (time constant).
+    reversion: time constant of the rate's return to its mean, seconds.
     outage_rate: outages per second. escape_rate: 1/s, the inverse of their mean duration.
     placed_outage: (start, duration) in seconds of an outage that is certain, or None.
     duration: seconds. source: where the range is published; the other figures are chosen to fit it.

@@ -33,7 +33,7 @@ class Query:
     """A query; ``None`` means any.
 
     name: part of the name. technology, mobility: the value, in any case. minimum_mean: bit/s of any direction. where:
-    conditions ``COLUMN OP VALUE``, all of which must hold. sort: a column. descending: the largest first.
+    conditions ``COLUMN OP VALUE``, which must all hold. sort: a column. descending: the largest first.
     """
 
     name: str | None = None

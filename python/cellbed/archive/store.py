@@ -149,7 +149,7 @@ class Archive:
             raise TraceError(_explain_taken(name))
 
     def require_valid(self, name: str) -> None:
-        """Raise TraceError if the name is invalid or that of a built-in example."""
+        """Raise TraceError if the name is invalid or names a built-in example."""
         if NAME.fullmatch(name) is None:
             raise TraceError(
                 f"{name!r:.60} is not a valid name: use at most 100 small letters, digits, '-', '_' and '+': "

@@ -17,9 +17,7 @@ from cellbed_node import inputs
 
 def run(
     scenario: Annotated[Path, typer.Argument(help="The scenario file (TOML).", metavar="FILE")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder in which the run's folder is created.")] = Path(
-        "runs"
-    ),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Parent of the run's folder.")] = Path("runs"),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print nodes, links and limits, then exit.")] = False,
     no_limits: Annotated[
         bool, typer.Option("--no-limits", help="Run without CPU and memory limits; the report says so.")

@@ -12,7 +12,7 @@ from cellbed.laws.kernel import load_law
 from cellbed.laws.law import LawError, load_shipped
 
 OLDEST = (5, 15)
-"""The oldest kernel we know to work: that of Ubuntu 22.04."""
+"""The oldest kernel known to work, from Ubuntu 22.04."""
 RESTRICTIONS = {
     "kernel.unprivileged_userns_clone": ("0", "1", "the kernel refuses user namespaces to ordinary users"),
     "user.max_user_namespaces": ("0", "15000", "the kernel allows no user namespaces"),

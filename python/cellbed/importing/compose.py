@@ -72,7 +72,7 @@ class _Project:
         self._read_files: dict[tuple[Path, bool | None], Any] = {}
         self.root = self._root(paths)
         self.services: dict[str, Keys] = {}
-        """The table of each service, with what it extends; included ones are there, too."""
+        """The table of each service, merged with the services it extends; included services are present."""
         self.folders: dict[str, Path] = {}
         self.resources: dict[str, dict[str, tuple[Keys, Path]]] = {"volumes": {}, "configs": {}, "secrets": {}}
         self._include()
@@ -167,7 +167,7 @@ class _Project:
         return merged
 
     def count(self, values: int, place: Place) -> None:
-        """Count values of services beyond those of the file. Raises ImportedFileError for too many."""
+        """Count values of services beyond the file's own values. Raises ImportedFileError for too many."""
         self.size = check_size(self.size + values, place)
 
     def environment(self, path: Path, place: Place, *, raw: bool) -> dict[str, str]:
@@ -218,7 +218,7 @@ class _Project:
         return found
 
     def _relate(self, services: list[Service], aliases: dict[str, list[str]]) -> None:
-        """Add what a service has by what others say of it."""
+        """Add the keys that other services set for a service."""
         used = {name for service in services for name in service.after}
         after = {service.name: set(service.after) for service in services}
         while free := [name for name, names in after.items() if not names & set(after)]:

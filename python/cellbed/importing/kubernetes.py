@@ -305,7 +305,7 @@ def _common_volumes(containers: list[Keys]) -> set[str]:
 
 
 def _copy(keys: Keys) -> Keys:
-    """Return the same mapping, read without an effect on what is left."""
+    """Return the same mapping; reading it marks no key as used."""
     return Keys(keys.value, keys.path, keys.place, [])
 
 

@@ -1,4 +1,4 @@
-"""Services of a Compose file or of manifests, independent of the format, and a list of what could not be mapped."""
+"""Services of a Compose file or of manifests, independent of the format, and a list of unmapped keys."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Service:
     """One container, or equal ones.
 
     entrypoint, command: None for the image's own. templates: variables of the environment whose values have names in
-    braces, which the scenario fills in. folder: working directory. ports: TCP ports on which it listens, as
+    braces, which the scenario fills in. folder: working directory. ports: TCP ports it listens on, as
     far as the input contains them. offers: whether others use it: it publishes ports, others depend on it, or a Service
     selects it. uses: whether it is a client. files: contents of files in the container by their paths. ready: the
     scenario's table. after: services that are ready before it starts. memory: bytes. build: the command that builds its
@@ -102,7 +102,7 @@ class Imported:
 
 
 def literal(text: str) -> str:
-    """Return the text for a value of the scenario in which names in braces are replaced."""
+    """Return the text as a scenario's value, where names in braces are replaced."""
     return text.replace("{", "{{").replace("}", "}}")
 
 

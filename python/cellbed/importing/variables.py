@@ -133,7 +133,7 @@ def interpolate_document(value: Any, variables: Mapping[str, str], unset: Unset,
 def variables_of(path: Path, variables: Mapping[str, str], *, raw: bool = False) -> dict[str, str]:
     """Return the variables of a file with lines ``NAME=VALUE``.
 
-    variables: those that values can refer to, besides those of earlier lines; a name without a value has the value of
+    variables: referable by values, besides variables of earlier lines; a name without a value has the value of
     the same name there. raw: values are taken as they are. Raises ImportedFileError.
     """
     text, found, at, size = read_text(path), dict[str, str](), 0, 0

@@ -139,7 +139,7 @@ def apply_tcp(tcp: ProgramTcp, group: Path) -> Iterator[None]:
 def open_object(content: bytes, blamed: Path, denied: str) -> Iterator[tuple[int, Callable[[], None]]]:
     """Open an object of libbpf; the context has it, and the function that loads it into the kernel.
 
-    blamed: the file of which errors speak. denied: the error where this user may not load it. Errors:
+    blamed: the file that errors name. denied: the error where this user may not load it. Errors:
     :class:`LawError`.
     """
     if not Path("/sys/kernel/btf/vmlinux").exists():

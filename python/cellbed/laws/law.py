@@ -143,7 +143,7 @@ class Law:
 def kernel_object(source: str, blamed: Path, options: Sequence[str] = ()) -> Path:
     """Return the object (BPF) of a source in this folder for this kernel, from the user's cache.
 
-    blamed: the file of which errors speak. Errors: :class:`LawError`.
+    blamed: the file that errors name. Errors: :class:`LawError`.
     """
     return _compile(_compiler("clang"), FOLDER / source, blamed, [*options, "-target", "bpf", "-g", "-c"])
 
@@ -203,7 +203,7 @@ def load_shipped() -> dict[str, Law]:
 
 
 def find(text: str, folder: Path) -> Law:
-    """Return a shipped law by name, or that of a header by its path from a folder. Errors: :class:`LawError`."""
+    """Return a shipped law by name, or a header's law by its path from a folder. Errors: :class:`LawError`."""
     if text.endswith(".h"):
         return read(folder / text)
     try:

@@ -29,7 +29,7 @@ class CellUser:
     """A user of a cell while the schedule ran and it was in the cell.
 
     packets: that left its queue. queueing_*: of these packets, service included; ``None`` where they are too few.
-    share: of the time in which the cell served its users; ``None`` where unknown.
+    share: of the cell's time of service; ``None`` if unknown.
     """
 
     direction: str

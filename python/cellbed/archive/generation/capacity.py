@@ -42,7 +42,7 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Grain:
-    """The pattern in which a scheduler grants a rate.
+    """The pattern of a scheduler's grants at a rate.
 
     slot_ns: what a slot carries is there at its end; 1 for no slots. quarters: four times how many opportunities come
     together, on the average: 6 for one and two by turns. scattered: whether each batch comes at a random place between

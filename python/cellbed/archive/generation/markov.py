@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 BLOCK = 20
-"""Ticks in which the regime stays."""
+"""Ticks between changes of the regime."""
 
 REGIMES, LEVELS = 6, 8
 _OF_EACH = 8

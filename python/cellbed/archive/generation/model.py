@@ -15,7 +15,7 @@ from cellbed.archive.series import Content, Part
 
 SECOND_NS: Final = 1_000_000_000
 LONGEST_NS: Final = 31 * 24 * 3600 * SECOND_NS
-"""Of what is generated."""
+"""The longest series that can be generated."""
 
 SLOT_LTE: Final = Grain(1_000_000)
 """Slots of 15 and 30 kHz subcarrier spacing (3GPP TS 38.211, table 4.3.2-1; LTE's subframe is as the first)."""
@@ -43,7 +43,7 @@ class Model:
     """A generator with its parameters.
 
     about: fields of an entry's `About`. cited: published and own parameters. settings: parameters as a user writes
-    them. like: the recording to which it is fitted.
+    them. like: the recording that the model is fitted to.
     """
 
     name: str

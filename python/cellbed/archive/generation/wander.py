@@ -21,7 +21,7 @@ class Wander:
     """One direction.
 
     mean, deviation, low, high: bit/s, of the rate outside outages; the deviation is that without bounds. memory_ns:
-    time constant with which the rate forgets. outages: per second. outage_ns: their mean length.
+    time constant of the rate's return to its mean. outages: per second. outage_ns: their mean length.
     """
 
     mean: float

@@ -80,7 +80,7 @@ class Iperf3:
     passes = 1
 
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
-        """Return the first key of an iperf3 report in a file in which a line begins like JSON."""
+        """Return the first key of an iperf3 report in a file with a line that begins like JSON."""
         found = _IPERF3_KEY.search(head) if _JSON_LINE.search(head) else None
         return f"its JSON has {found[0].decode()}" if found else None
 
@@ -109,7 +109,7 @@ class Ping:
     passes = 1
 
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
-        """Return the part of a reply, or of the first line, by which the output is recognised."""
+        """Return the part of a reply, or of the first line, that identifies the output."""
         found = _REPLY.search(head) or _FIRST_LINE.search(head)
         return f"it has '{found[0].decode(errors='replace').strip()[-40:]}'" if found else None
 

@@ -120,7 +120,7 @@ def read(path: Path, device: End, only: Part | None, draft: Draft) -> None:
     chosen: dict[Part, tuple[End, bool, list[tuple[str, list[_Half]]]]] = {}
     ends: tuple[End, End] = ("client", "server")
     for part in ("uplink", "downlink"):
-        # What an end received is preferred to what the other one sent.
+        # Received rates are preferred to sent rates.
         for author, sends in ((author, sends) for sends in (False, True) for author in ends):
             is_of_part = (sends == (author == device)) == (part == "uplink")
             if is_of_part and part not in chosen and (halves := test.halves(author, sends)):

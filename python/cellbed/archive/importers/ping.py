@@ -22,7 +22,7 @@ from cellbed_node.left_out import LeftOut
 _USUAL_INTERVAL_NS = 1_000_000_000
 _LONGEST_LINE = 4096
 _WINDOW = 4096
-"""Numbers by which an answer may be behind others after so many; a later one counts as lost."""
+"""The largest lag of an answer behind others, in numbers; a later answer counts as lost."""
 _MOST_MISSING = 1 << 20
 _MISSING_PER_LINE = 16
 """Probes known only by missing numbers may be so many, and as many for each line: a long outage is possible, but a file

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 HEAD = 1 << 16
-"""Bytes at the beginning of a file by which its layout is known."""
+"""Bytes at the beginning of a file that show its layout."""
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "blanks"}
 _LONGEST_CELL = 1 << 20
 _LONGEST_LINE = 1 << 24
@@ -40,7 +40,7 @@ _NUMERIC = re.compile(r"[+-]?[0-9][0-9.,:/-]*([ T].*)?")
 """A number, a date or a time of day, also of a form that is not read, such as with a unit."""
 _FLOAT = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _MORE_PLACES = 9
-"""Decimals of a time that are regarded beyond those of a nanosecond."""
+"""Decimals of a time that are read beyond nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ def _row(path: Path, shape: Layout, number: int) -> tuple[int, list[str]]:
 
 
 def _close_quotes(line: str) -> str:
-    """Return a line in which no quote stays open, which would reach to the end of the file."""
+    """Return a line without an open quote, which would reach to the end of the file."""
     return line if line.count('"') % 2 == 0 else line.replace('"', "")
 
 

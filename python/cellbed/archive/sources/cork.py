@@ -89,7 +89,7 @@ def _describe_recording(
 
 
 def _fill(draft: Draft, path: Path) -> None:
-    """DL_bitrate is in kbit/s. UL_bitrate is that of acknowledgements and requests, no measure of the uplink."""
+    """DL_bitrate is in kbit/s. UL_bitrate counts acknowledgements and requests, and does not measure the uplink."""
     import polars as pl
 
     table = pl.read_csv(inputs.checked(path), null_values=["-", ""], infer_schema=False, truncate_ragged_lines=True)

@@ -108,7 +108,7 @@ class _Fetching:
     passed: list[str] = field(default_factory=list)
 
     def roots(self, unpacked: Path) -> Iterator[_Root]:
-        """Return the data set's files, those of archives unpacked into separate folders in ``unpacked``."""
+        """Return the data set's files. Archives are unpacked into separate folders in ``unpacked``."""
         given = [_require_folder(path) for path in self.options.given]
         plain = unpacked / "files"
         hashes = {}
@@ -138,7 +138,7 @@ class _Fetching:
             yield _Root(plain, hashes)
 
     def convert(self, roots: Sequence[_Root]) -> None:
-        """Make entries of what is wanted. Raises TraceError when there is none."""
+        """Make entries of the wanted recordings. Raises TraceError if none matches."""
         options, fetched = self.options, self.fetched
         for root in roots:
             for recording in self.source.convert(root.folder):
@@ -237,7 +237,7 @@ def _without_file(why: str, of: str) -> str:
 
 
 def _source_files(root: _Root, recording: Recording) -> dict[str, str]:
-    """Of what is in a folder, the archive or the files that a recording is made of."""
+    """Return the archive, or the files in a folder, that contain a recording."""
     if len(root.of) == 1:
         return root.of
     if isinstance(recording.fill, Imported):

@@ -111,7 +111,7 @@ class Recording:
 
 
 Convert = Callable[[Path], Iterator[Recording]]
-"""From the folder of a data set's unpacked files to what they can become; other files are ignored."""
+"""Return the recordings in a folder of unpacked files; other files are ignored."""
 
 
 @dataclass(frozen=True, slots=True)

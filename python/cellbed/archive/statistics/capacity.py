@@ -22,7 +22,7 @@ MOST_STEPS: Final = 4000
 _MOST_BINS: Final = 1 << 26
 """Bins of a scale, which bounds memory: a series of more than 7 days has no rates over 10 ms."""
 _LONG_BATCHING_MS: Final = 5
-"""Silence from which on a burst after it counts to the share of batched opportunities."""
+"""The least silence before a burst that counts as batched."""
 _LONGEST_BATCHING_MS: Final = 2000
 """Longer silences before a burst count as that."""
 _MS: Final = 10**6
