@@ -135,8 +135,8 @@ def test_nodes_have_the_hardware_of_the_thesis_or_the_page_names_what_the_machin
     assert [(nodes[name]["cpus"], nodes[name]["memory"]) for name in ("endpoint", "edge")] == [
         (2, "4 GB"), (4, "16 GB"),  # table 6.2
     ]  # fmt: skip
-    assert swept.fitting(nodes, processors=4, memory=16_000) == {}
-    small = swept.fitting(nodes, processors=2, memory=8_000)
+    assert swept.fit_nodes(nodes, processors=4, memory=16_000) == {}
+    small = swept.fit_nodes(nodes, processors=2, memory=8_000)
     assert small == {"nodes.edge.cpus": 2.0, "nodes.edge.memory": "8000 MiB"}
     scenario = with_values(dict(THESIS.scenario), small)
     one = THESIS.experiments[0]

@@ -99,7 +99,7 @@ def test_a_machine_without_tun(tmp_path: Path) -> None:
     ],
 )
 def test_settings_that_forbid_user_namespaces(tmp_path: Path, files: dict[str, str], names: list[str]) -> None:
-    assert kernel.restricted_namespaces(machine(tmp_path, files)) == names
+    assert kernel.namespace_restrictions(machine(tmp_path, files)) == names
 
 
 @pytest.mark.parametrize(

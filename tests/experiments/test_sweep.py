@@ -28,7 +28,7 @@ from cellbed.experiments.sweep.runner import Outcome, Progress, Runner, Width
 from cellbed.experiments.sweep.store import Result, Store
 from cellbed.experiments.sweep.trials import Plan, Trial, plan
 from cellbed.measure import collect
-from cellbed.measure.rows import MEASURES, measured
+from cellbed.measure.rows import MEASURES, measure
 from cellbed.scenario import Scenario, ScenarioError, parse
 from cellbed.support.errors import CellbedError
 from cellbed.support.units import DURATION
@@ -513,7 +513,7 @@ def test_the_number_at_once_falls_with_disturbance_and_recovers(most: int, event
 def test_measures_of_a_run_are_those_of_its_summary(tmp_path: Path) -> None:
     make_run(tmp_path, duration=30, outages=((25, 60),))
     summary = collect(tmp_path)
-    ((row,), disturbances) = measured(tmp_path)
+    ((row,), disturbances) = measure(tmp_path)
     assert disturbances == summary.disturbances
     (application,) = summary.applications
     assert set(MEASURES) < set(row)

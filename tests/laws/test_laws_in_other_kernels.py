@@ -61,7 +61,7 @@ def program(monkeypatch: pytest.MonkeyPatch) -> bytes:
             archive.write(path, Path("cellbed") / path.relative_to(package))
         for place, version in VERSIONS.items():
             monkeypatch.setattr(law, "kernel_version", lambda version=version: version)
-            for name, each in law.shipped().items():
+            for name, each in law.load_shipped().items():
                 archive.write(each.compiled("kernel"), f"{name}-{place}.o")
     code = f"content = {content.getvalue()!r}\n{PROGRAM}".encode()
     loop = f"s = b''\nwhile len(s) < {len(code)}: s += f.read(65536)\nexec(s)"
@@ -100,4 +100,4 @@ def test_every_law_carries_data_in_the_kernel_of_debian(
     assert answer, (tmp_path / "console").read_text(errors="replace")[-2000:]
     release, found = json.loads(answer)
     assert (suite == "bookworm") == release.startswith("6.1."), release
-    assert found == dict.fromkeys(law.shipped(), "carries data"), release
+    assert found == dict.fromkeys(law.load_shipped(), "carries data"), release

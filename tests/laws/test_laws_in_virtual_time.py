@@ -8,7 +8,7 @@ from pathlib import Path as File
 import polars as pl
 import pytest
 
-from cellbed.laws.law import shipped
+from cellbed.laws.law import load_shipped
 from cellbed.link import Link
 from cellbed.path import Path, Tcp
 from in_process import cellbed
@@ -30,7 +30,7 @@ def test_header_takes_as_long_as_the_law_of_the_simulator(header: str, own: str)
     assert downloads(header) == pytest.approx(downloads(own), rel=0.05)
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", load_shipped())
 def test_law_completes_downloads(name: str) -> None:
     assert 10_000_000 * 8 / 20e6 < downloads(name)[-1] < 2 * 10_000_000 * 8 / 20e6
 

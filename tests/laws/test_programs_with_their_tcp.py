@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from cellbed.laws.kernel import ProgramTcp, chosen
+from cellbed.laws.kernel import ProgramTcp, apply_tcp
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine import cgroups
 from cellbed.testbed.programs.environment import host_congestion_control
@@ -29,7 +29,7 @@ def reason() -> str | None:
         return "no control groups of version 2"
     try:
         parent.mkdir(parents=True)
-        with chosen(ProgramTcp("reno", None, None), parent):
+        with apply_tcp(ProgramTcp("reno", None, None), parent):
             return None
     except (CellbedError, OSError) as error:
         return str(error).splitlines()[0]

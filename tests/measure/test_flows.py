@@ -11,7 +11,7 @@ import pytest
 
 import cellbed as library
 from cellbed.laws.law import LawError, kernel_version, read
-from cellbed.measure.flows import BIN_S, around_outages, binned, recoveries, transfers
+from cellbed.measure.flows import BIN_S, around_outages, bin_flows, recoveries, transfers
 from cellbed.measure.outages import Outage
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.flows import sampled
@@ -123,7 +123,7 @@ def test_recovery_ends_with_the_first_second_at_nine_tenths_of_the_rate_before()
     # 2 s at 10 Mbit/s, an outage of 2 s, 1 s at 5 Mbit/s, then all of it.
     flows = flows_of([10.0] * 10 + [0.0] * 10 + [5.0] * 5 + [10.0] * 10)
     outage = Outage("mobile", "endpoint", "downlink", 2.0, 2.0)
-    assert binned(flows)["throughput_mbit_s"][:11].to_list() == pytest.approx([10.0] * 10 + [0.0])
+    assert bin_flows(flows)["throughput_mbit_s"][:11].to_list() == pytest.approx([10.0] * 10 + [0.0])
     (row,) = recoveries(around_outages(flows, [outage])).to_dicts()
     assert (row["begin_s"], row["end_s"]) == (2.0, 4.0)
     assert row["recovery_s"] == pytest.approx(0.8)  # one bin at 5 Mbit/s and four at 10: 9 Mbit/s

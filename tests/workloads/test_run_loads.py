@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 import tomli_w
 
-from cellbed.measure.rows import measured
+from cellbed.measure.rows import measure
 from cellbed.measure.summary import Summary
 from cellbed_node.processes import find
 from in_process import cellbed
@@ -239,7 +239,7 @@ def test_messages_of_a_streamed_reply_are_measured_apart_from_the_pauses_of_the_
     assert measures["between messages"].requests == len(later)
     assert measures["time to first byte"].least < requests["latency_s"].min()  # type: ignore[operator]
     assert "between messages" in cellbed("report", folder).stdout
-    (row,) = (each for each in measured(folder)[0] if each["app"] == app)
+    (row,) = (each for each in measure(folder)[0] if each["app"] == app)
     assert row["between_messages_p50_s"] == measures["between messages"].median
     assert row["first_byte_p99_s"] is None  # too few requests
 

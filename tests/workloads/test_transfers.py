@@ -16,7 +16,7 @@ import pytest
 
 from cellbed.measure.packets import read_packets
 from cellbed.scenario import ScenarioError, parse
-from cellbed.support.flow_files import PUBLISHED, draw, published
+from cellbed.support.flow_files import PUBLISHED, draw, load_published
 from cellbed.testbed import testbed
 from cellbed.testbed.machine import certificates
 from cellbed.workloads.kind import Deployment
@@ -93,13 +93,13 @@ def test_drawn_sizes_have_the_distribution_and_are_named_by_powers_of_ten(tmp_pa
 
 
 def test_published_distributions_have_the_published_figures() -> None:
-    files = published("ftp-ngmn")
+    files = load_published("ftp-ngmn")
     draws = [draw(files, (number + 0.5) / 1000) for number in range(1000)]
     # The cut at 5 MB takes 0.4 % of the flows.
     assert np.mean(draws) == pytest.approx(2e6, rel=0.01)
     assert np.std(draws) == pytest.approx(0.722e6, rel=0.05)
     assert max(draws) <= 5e6
-    flows = published("campus")
+    flows = load_published("campus")
     shares = [
         np.mean([draw(flows, (number + 0.5) / 10_000) <= size for number in range(10_000)]) for size in (128, 10**5)
     ]

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 import polars as pl
 import pytest
 
-from cellbed.measure.disturbance import overtaxed
+from cellbed.measure.disturbance import overload_reasons
 from cellbed.measure.own import SCHEMA
 from cellbed.scenario import ScenarioError, parse
 from cellbed.support.errors import CellbedError
@@ -228,7 +228,7 @@ def test_frames_that_were_not_decoded_in_time_disturb_a_run() -> None:
     application = kind.describe({"version": "2", "protocol": "dash", "renditions": ["2160p"]})
     row = ("workload", "endpoint-0", "workload.endpoint-0.client", "dropped_frames_percent", "%", None, None)
     for dropped, expected in ((4.9, []), (12.0, ["endpoint-0: frames that came too late to be shown: 12 %"])):
-        found = list(overtaxed([application], pl.DataFrame([(*row, dropped)], schema=SCHEMA, orient="row")))
+        found = list(overload_reasons([application], pl.DataFrame([(*row, dropped)], schema=SCHEMA, orient="row")))
         assert len(found) == len(expected)
         assert all(text in each for text, each in zip(expected, found, strict=True))
 

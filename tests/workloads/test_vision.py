@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 from PIL import Image
 
 from cellbed.measure import Summary
-from cellbed.measure.rows import measured
+from cellbed.measure.rows import measure
 from cellbed.scenario import ScenarioError, parse
 from cellbed.support.errors import CellbedError
 from cellbed.testbed import testbed
@@ -242,7 +242,7 @@ def test_parts_of_a_request_end_with_its_display(run: Path) -> None:
 
 
 def test_the_share_of_plates_read_is_a_measure(run: Path) -> None:
-    rows = {row["app"]: row for row in measured(run)[0]}
+    rows = {row["app"]: row for row in measure(run)[0]}
     summaries = {each.name: each.measures[-1] for each in Summary.read(run).applications}
     assert rows["own"]["correct_share"] == 0
     assert rows["plates"]["correct_share"] == summaries["plates"].mean
