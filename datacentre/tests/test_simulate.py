@@ -1,7 +1,5 @@
 """Simulations of data centres: files, results, folders, reports, interruption."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import signal

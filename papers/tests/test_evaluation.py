@@ -1,7 +1,5 @@
 """`cellbed evaluate replay`: statistics, applications, table, and the loop from end to end in virtual time."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Reproductions of publications: their sweeps, claims, paragraphs and page, and a real one that is very short."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

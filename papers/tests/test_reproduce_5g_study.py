@@ -1,7 +1,5 @@
 """The reproduction of the 5G study's congestion control and applications."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars as pl

@@ -1,7 +1,5 @@
 """The reproduction of COSM-IC's transport protocols."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

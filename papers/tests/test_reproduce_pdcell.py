@@ -1,7 +1,5 @@
 """The reproduction of pDCell: its settings, claims, figures and page, and a very small one that is simulated."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """``cellbed traces`` on the archive: what a user sees of it, and what a script reads."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Files of others of every kind, for every command that reads files: an answer or one error, never a wait."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What commands write, and where: files, terminals, and what is neither."""
 
-from __future__ import annotations
-
 import os
 import signal
 import stat

@@ -1,7 +1,5 @@
 """``run.log``: what the folder of a run contains about its course and its failure."""
 
-from __future__ import annotations
-
 import logging
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Sweeps: the file, points, seeds and keys of trials, and what a pool does with them. No run is started here."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """Runs in virtual time: ``cellbed run --virtual`` and what its folder contains."""
 
-from __future__ import annotations
-
 import html
 import json
 import os

@@ -1,7 +1,5 @@
 """Migrations in virtual time: their phases, what clients notice, and parameters from a real run."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

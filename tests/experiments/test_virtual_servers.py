@@ -1,7 +1,5 @@
 """Predictions of servers that differ: how they write their replies is read from the profile's run."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Scenarios from Compose files and Kubernetes manifests: what is mapped, what is listed, what is refused."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A Compose application and a Kubernetes manifest of local images, brought up over an emulated link."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars as pl

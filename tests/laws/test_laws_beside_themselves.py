@@ -4,8 +4,6 @@ The expected figures are from the authors' unmodified code over the same link in
 has all of them): Copa's classes of genericCC, and Linux's tcp_vegas.c.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

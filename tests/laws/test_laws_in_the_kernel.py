@@ -1,7 +1,5 @@
 """Laws in the kernel: loaded for a run, and gone with it."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

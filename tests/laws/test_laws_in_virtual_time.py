@@ -1,7 +1,5 @@
 """Laws in virtual time: beside the simulator's own, and of each node."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path as File
 

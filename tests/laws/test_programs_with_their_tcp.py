@@ -1,7 +1,5 @@
 """Settings of TCP of single programs: on one node, in the kernel and in virtual time."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Flows over time: sampled in virtual time and in the kernel, measured and drawn."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

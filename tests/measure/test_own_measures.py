@@ -1,7 +1,5 @@
 """Measures that programs write: their files and lines, hostile ones too, and what becomes of them in predicted runs."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """The packet log in other programs' formats: what they read back is what the log says."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Calibration: of links in virtual time and over real sockets, as a table and figures."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Recordings for other programs and out of theirs: exports are whole, the public tool's files go through unchanged."""
 
-from __future__ import annotations
-
 import doctest
 import json
 import resource

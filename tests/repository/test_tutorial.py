@@ -1,7 +1,5 @@
 """The tutorial's commands, extracted from its page, produce its figure."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

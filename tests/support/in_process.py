@@ -3,8 +3,6 @@
 A process of its own costs half a second. It is for what only a process has: signals, pipes, terminals, imports.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Container nodes: what programs find there, their limits, how they end, and that nothing is left of them."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Faults on schedule, with real programs: what happens to nodes, links and requests, and what is reported."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

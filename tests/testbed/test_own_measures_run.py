@@ -1,7 +1,5 @@
 """Programs that measure themselves, in real runs and a real sweep: iperf3, an encoder, a learner and a game."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a scenario asks of its links reaches the emulator: stages in order, changes by stage, everything seeded."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

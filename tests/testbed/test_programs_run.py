@@ -1,7 +1,5 @@
 """Real programs over emulated links: iperf3, nginx with curl, and Redis, measured by cellbed and by themselves."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

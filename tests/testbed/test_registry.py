@@ -1,7 +1,5 @@
 """The registry of live runs: what `cellbed clean` does with records, and what no record can have it do."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """Sites: nodes that share a switch and a core link; endpoints that move from site to site, and who serves them."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Calls between two Chromiums through coturn: keys, readings, real calls, a relay that dies, and what is left."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

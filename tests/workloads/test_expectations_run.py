@@ -1,7 +1,5 @@
 """A CI that must fail and does: servers that answer half of their requests with an error, are too slow, or end."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

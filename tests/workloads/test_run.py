@@ -1,7 +1,5 @@
 """A run from the command line to its folder: what a user sees, and what is left when it is disturbed."""
 
-from __future__ import annotations
-
 import html
 import json
 import os

@@ -1,7 +1,5 @@
 """A run that loads unmodified HTTP servers, and one whose service reports spans."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

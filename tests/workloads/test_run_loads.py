@@ -1,7 +1,5 @@
 """A run with loads beyond plain requests over HTTP: TLS, streamed replies, journeys, gRPC, WebSockets."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Two node groups with their own links and two applications in one run."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

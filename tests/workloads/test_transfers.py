@@ -1,7 +1,5 @@
 """Transfers over TCP, UDP and QUIC: on loopback, in virtual time, and in real runs."""
 
-from __future__ import annotations
-
 import json
 import socket
 import struct

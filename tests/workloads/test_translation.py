@@ -1,7 +1,5 @@
 """The translation of sentences: data bank, seeded model, and a run with and without offloading."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Videos that Chromium plays from nginx: renditions, errors, measures, real runs, and what is left after them."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Segmentation and licence plates: trained and seeded networks, data banks, the user's own network, and runs."""
 
-from __future__ import annotations
-
 import importlib.util
 import io
 import os

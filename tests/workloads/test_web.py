@@ -1,7 +1,5 @@
 """Pages that Chromium loads from nginx and Caddy: generated files, errors, real runs, and what is left after them."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Imports of HARs and WARC files of others: odd entries are left out by name, the others are read rightly."""
 
-from __future__ import annotations
-
 import base64
 import copy
 import gzip

@@ -1,7 +1,5 @@
 """Recorded sites: HARs, WARC files and Mahimahi's folders, matching, replay to a browser, and recording."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import json
