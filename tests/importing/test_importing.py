@@ -585,7 +585,7 @@ def test_unknown_services_to_place_are_an_error(shop: Path) -> None:
 
 
 def test_a_second_application_is_added_to_a_scenario(shop: Path) -> None:
-    done = cellbed("import", "compose", "compose.yaml", "-o", "shop.toml", "--up", "3 Mbit/s", cwd=shop, status=0)
+    cellbed("import", "compose", "compose.yaml", "-o", "shop.toml", "--up", "3 Mbit/s", cwd=shop, status=0)
     before = (shop / "shop.toml").read_text()
     (shop / "book.yaml").write_text(GUESTBOOK)
     cellbed("import", "kube", "book.yaml", "-o", "shop.toml", "--add", cwd=shop, status=0)

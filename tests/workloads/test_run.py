@@ -388,7 +388,7 @@ def test_connections_open_at_one_place_of_a_trace_in_runs_and_predictions(tmp_pa
     (tmp_path / "gap.up").write_text("".join(f"{at}\n" for at in range(900, 2001)))
     scenario = write_scenario(tmp_path, duration="5 s")
     scenario.write_text(scenario.read_text().replace("lte-suburban.up", "gap.up"))
-    done = cellbed("run", scenario, "--no-limits", "--out", tmp_path / "real", status=0)
+    cellbed("run", scenario, "--no-limits", "--out", tmp_path / "real", status=0)
     real = only_folder(tmp_path / "real")
     cellbed("run", scenario, "--no-limits", "--virtual", "--profile", real, "--out", tmp_path / "predicted", status=0)
     for folder in (real, only_folder(tmp_path / "predicted")):

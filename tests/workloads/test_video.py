@@ -376,7 +376,7 @@ def test_a_video_is_predicted_without_browser_and_encoder(tmp_path: Path) -> Non
     app = APP.replace('"8 s"', '"40 s"').replace('["720p"]', '["720p", "1080p"]') + 'abr = "throughput"\n'
     text = HEAD.replace('"11 s"', '"60 s"') + NODES + app
     (tmp_path / "x.toml").write_text(text)
-    done = cellbed("run", tmp_path / "x.toml", "--virtual", "--out", tmp_path / "runs", status=0)
+    cellbed("run", tmp_path / "x.toml", "--virtual", "--out", tmp_path / "runs", status=0)
     (run,) = (tmp_path / "runs").iterdir()
     measures, _ = _measures(run)
     chunks = pl.read_parquet(run / "requests.parquet").sort("chunk")
