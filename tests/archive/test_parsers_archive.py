@@ -1,7 +1,5 @@
 """Parsers of the archive give a value or one line with the fault, for any text."""
 
-from __future__ import annotations
-
 import copy
 import io
 import tomllib

@@ -1,7 +1,5 @@
 """Pictures of traces: as data, as files, and on the terminal."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

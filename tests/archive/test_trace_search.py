@@ -1,7 +1,5 @@
 """Questions to the archive's table of entries: the answer is what the words mean, and a condition does nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Final
 

@@ -1,7 +1,5 @@
 """`cellbed doctor` and `cellbed grant`: what is said of machines of several kinds, and what is changed on this one."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

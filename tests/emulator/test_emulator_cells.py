@@ -1,7 +1,5 @@
 """Users of a radio cell in the emulator, with real sockets."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import itertools

@@ -1,7 +1,5 @@
 """Expectations of predicted runs and of sweeps: verdicts, exit statuses and JUnit XML."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Every shipped law compiles, fills a link and withstands any input."""
 
-from __future__ import annotations
-
 import multiprocessing
 import shutil
 import signal

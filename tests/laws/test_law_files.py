@@ -1,7 +1,5 @@
 """Laws as files: found, read, compiled, and refused with one error."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import tempfile

@@ -1,7 +1,5 @@
 """The oldest supported kernel and Debian's newest one load every shipped law, in virtual machines."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Laws in the kernel: loaded for a run, and gone with it."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -147,8 +145,7 @@ kind = "program"
 client = {{ on = "edge", command = {json.dumps(["python3", "-c", ASK])} }}
 """
     )
-    done = run("run", tmp_path / "laws.toml", "--out", tmp_path / "runs")
-    assert done.returncode == 0, done.stderr
+    done = run("run", tmp_path / "laws.toml", "--out", tmp_path / "runs", status=0)
     assert "TCP mine" in done.stdout
     folder = only_folder(tmp_path / "runs")
     control, *settings = (folder / "raw/endpoint.endpoint-0.client.out").read_text().split()
@@ -193,8 +190,7 @@ def test_unmodified_programs_run_under_each_law(tmp_path: Path, law: str) -> Non
         if find_program(program) is None:
             pytest.skip(f"{program} is not installed")
     (tmp_path / "x.toml").write_text(f'name = "programs"\n{PROGRAMS}"{law}"\n')
-    done = run("run", tmp_path / "x.toml", "--out", tmp_path / "runs")
-    assert done.returncode == 0, done.stderr
+    run("run", tmp_path / "x.toml", "--out", tmp_path / "runs", status=0)
     folder = only_folder(tmp_path / "runs")
     assert "ok" in pl.read_parquet(folder / "requests.parquet").filter(app="page")["status"].to_list()
     flows = pl.read_parquet(folder / "connections.parquet")
@@ -206,8 +202,7 @@ def test_run_with_a_law_that_does_not_compile_is_refused_at_its_line(tmp_path: P
     fixed(tmp_path / "mine.h", ack="no_such_function();")
     text = f'name = "laws"\nduration = "1 s"\n{NODES}\n[transport]\ncongestion_control = "./mine.h"\n'
     (tmp_path / "laws.toml").write_text(text)
-    done = run("run", tmp_path / "laws.toml", "--out", tmp_path / "runs")
-    assert done.returncode == 2
+    done = run("run", tmp_path / "laws.toml", "--out", tmp_path / "runs", status=2)
     line = text.splitlines().index('congestion_control = "./mine.h"') + 1
     assert f"laws.toml:{line}" in done.stderr
     assert "no_such_function" in done.stderr

@@ -1,7 +1,5 @@
 """When a run is called disturbed: the judgement over numbers, and samples of a real machine."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Flows over time: sampled in virtual time and in the kernel, measured and drawn."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -58,8 +56,7 @@ def scenario(folder: Path, law: str, options: str, *, seconds: int, queue: str =
 
 def predicted(folder: Path, *, law: str, options: str, seconds: int, more: str = "") -> Path:
     path = scenario(folder, law, options, seconds=seconds, more=more)
-    done = cellbed("run", path, "--virtual", "--out", folder / "runs")
-    assert done.returncode == 0, done.stderr
+    cellbed("run", path, "--virtual", "--out", folder / "runs", status=0)
     return only_folder(folder / "runs")
 
 
@@ -101,8 +98,7 @@ def test_report_shows_flows_and_their_recovery_from_an_outage(tmp_path: Path) ->
     page = (folder / "report.html").read_text()
     assert "Flows over time" in page
     assert "Recovery after outages" in page
-    done = cellbed("report", folder, "--figures", tmp_path / "figures", "--format", "png")
-    assert done.returncode == 0, done.stderr
+    cellbed("report", folder, "--figures", tmp_path / "figures", "--format", "png", status=0)
     assert (tmp_path / "figures" / "flows.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -160,8 +156,7 @@ needs_sampling = pytest.mark.skipif((why := obstacle()) is not None, reason=str(
 def test_samples_of_the_kernel_are_those_of_iperf3(tmp_path: Path, law: str) -> None:
     # An upload: iperf3 reads its sender's TCP_INFO at the end of each interval.
     path = scenario(tmp_path, law, "-t 5 --json", seconds=8)
-    done = run("run", path, "--out", tmp_path / "runs")
-    assert done.returncode == 0, done.stderr
+    run("run", path, "--out", tmp_path / "runs", status=0)
     folder = only_folder(tmp_path / "runs")
     flow = transfers(library.load(folder).flows)
     assert flow.select("app", "sender", "receiver", "receiver_port", "law").unique().rows() == [

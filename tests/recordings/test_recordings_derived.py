@@ -1,7 +1,5 @@
 """Series derived from recordings: the recorded network comes out again, also after loss and queueing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The report of a sweep: intervals, effects, page, table, figures. Datasets are made by code."""
 
-from __future__ import annotations
-
 import ast
 import json
 import math

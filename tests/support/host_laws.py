@@ -1,7 +1,5 @@
 """Congestion control laws as functions of this process, and a bottleneck in which they are tried."""
 
-from __future__ import annotations
-
 import ctypes
 from collections import deque
 from dataclasses import dataclass

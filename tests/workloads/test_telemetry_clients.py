@@ -1,8 +1,6 @@
 """Clients with automatic instrumentation of OpenTelemetry, compared with their own clocks and with that of their
 server."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Segmentation and licence plates: trained and seeded networks, data banks, the user's own network, and runs."""
 
-from __future__ import annotations
-
 import importlib.util
 import io
 import os
@@ -195,8 +193,7 @@ def test_without_a_package_a_dry_run_names_the_line_and_the_remedy(
 ) -> None:
     monkeypatch.setattr(testbed, "find_spec", lambda name: None if name == missing else object())
     (tmp_path / "x.toml").write_text(f'{NAMED}[apps.vision]\nkind = "{kind}"\n{KEYS}')
-    done = cellbed("run", tmp_path / "x.toml", "--dry-run")
-    assert done.returncode == 2
+    done = cellbed("run", tmp_path / "x.toml", "--dry-run", status=2)
     assert "apps.vision.kind" in done.stderr
     assert missing.replace("_", "-") in done.stderr
     assert ".venv/bin/pip install --no-deps -r requirements/vision.txt" in " ".join(done.stderr.split())
@@ -217,8 +214,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     own = {"masks": "images = 3\n", "plates": "images = 3\n", "own": 'model = "own.onnx"\ncode = "own.py"\n'}
     apps = "".join(f'[apps.{name}]\nkind = "{kind}"\n{KEYS}{own[name]}' for name, kind in kinds.items())
     (here / "x.toml").write_text(NAMED + apps + '[expect.plates]\ncorrect_share = ">= 0 %"\n')
-    done = cellbed("run", here / "x.toml", "--no-limits", "--out", here / "runs")
-    assert done.returncode == 0, done.stderr
+    done = cellbed("run", here / "x.toml", "--no-limits", "--out", here / "runs", status=0)
     assert "plates read exactly: " in done.stdout
     (found,) = (here / "runs").iterdir()
     return found
@@ -254,8 +250,9 @@ def test_the_share_of_plates_read_is_a_measure(run: Path) -> None:
 
 
 def test_a_prediction_draws_displays_and_readings_from_the_run(run: Path) -> None:
-    done = cellbed("run", run.parents[1] / "x.toml", "--virtual", "--profile", run, "--out", run.parents[1] / "virtual")
-    assert done.returncode == 0, done.stderr
+    cellbed(
+        "run", run.parents[1] / "x.toml", "--virtual", "--profile", run, "--out", run.parents[1] / "virtual", status=0
+    )
     (found,) = (run.parents[1] / "virtual").iterdir()
     real, virtual = (pl.read_parquet(folder / "requests.parquet") for folder in (run, found))
     assert set(virtual["status"]) == {"ok"}
