@@ -287,7 +287,9 @@ from pathlib import Path
 from cellbed_node.browsing.browser import Browser
 from cellbed.workloads.browsing.origins import installed
 browser = Browser(installed(), [], Path({str(tmp_path)!r}), lambda *_: None)
-print(Path(f"/proc/{{browser.process.pid}}/cmdline").read_text(), flush=True)
+while not (line := Path(f"/proc/{{browser.process.pid}}/cmdline").read_text()):
+    assert browser.process.poll() is None
+print(line, flush=True)
 browser.close()
 """
     command = ["unshare", "--map-root-user", sys.executable, "-P", "-c", script]

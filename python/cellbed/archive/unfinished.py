@@ -53,11 +53,16 @@ def make_unfinished_beside(place: Path) -> Iterator[Path]:
     """
     stem = f".{place.name[:100]}."
     remove_left(each for each in place.parent.iterdir() if each.name.startswith(stem) and _is_mark(each.name, stem))
-    folder = place.with_name(f"{stem}{os.urandom(8).hex()}")
     with contextlib.ExitStack() as held:
-        held.callback(remove_tree, folder, ignore_errors=True)
-        folder.mkdir()
-        held.callback(os.close, hold(folder))
+        while True:
+            folder = place.with_name(f"{stem}{os.urandom(8).hex()}")
+            held.callback(remove_tree, folder, ignore_errors=True)
+            folder.mkdir()
+            with contextlib.suppress(BlockingIOError, FileNotFoundError):
+                held.callback(os.close, hold(folder))
+                if folder.exists():
+                    break
+            # Another process removed the folder as a remain, before it was held.
         yield folder
 
 
