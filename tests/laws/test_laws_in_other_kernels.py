@@ -27,7 +27,7 @@ import io, json, os, socket, subprocess, sys, threading, zipfile
 from pathlib import Path
 zipfile.ZipFile(io.BytesIO(content)).extractall("/run/cellbed")
 sys.path.insert(0, "/run/cellbed")
-from cellbed.laws.kernel import loaded
+from cellbed.laws.kernel import load_law
 from cellbed.laws.law import Law, kernel_version, shipped
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 place = 3 if kernel_version() >= (6, 10) else 1
@@ -35,7 +35,7 @@ Law.compiled = lambda law, target: Path(f"/run/cellbed/{{law.name}}-{{place}}.o"
 found = {{}}
 for name, law in shipped().items():
     try:
-        with loaded(law) as control, socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as client:
+        with load_law(law) as control, socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as client:
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode())
             client.connect(server.getsockname())
             threading.Thread(target=client.sendall, args=[bytes({SIZE})], daemon=True).start()

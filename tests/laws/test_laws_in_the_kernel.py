@@ -74,9 +74,9 @@ def test_law_is_loaded_twice_under_different_names_and_unloaded(tmp_path: Path) 
 HOLD = """
 import sys, time
 from pathlib import Path
-from cellbed.laws.kernel import loaded
+from cellbed.laws.kernel import load_law
 from cellbed.laws.law import read
-with loaded(read(Path(sys.argv[1]))):
+with load_law(read(Path(sys.argv[1]))):
     print("loaded", flush=True)
     time.sleep(3600)
 """

@@ -198,14 +198,14 @@ def environment(more: Path = PAGE) -> "jinja2.Environment":
             "memory",
             "number",
             "machine",
-            "added",
+            "describe_added",
             "cell",
             "around",
             "migration",
             "migration_as_seen",
-            "served",
+            "describe_server",
             "mark",
-            "measured",
+            "format_verdict",
         ]
     }
     made.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
