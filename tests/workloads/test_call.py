@@ -195,7 +195,7 @@ def ask(method, question):
         kind, size = struct.unpack_from("!HH", answer, at)
         found[kind] = answer[at + 4 : at + 4 + size]
         at += 4 + size + -size % 4
-    if known and found.get(9, b"")[:4] == b"\\0\\0\\4\\x26":  # 438: ask again with the nonce of the reply (RFC 8489, 9.2.5)
+    if known and found.get(9, b"")[:4] == b"\\0\\0\\4\\x26":  # 438 (RFC 8489): again, with the reply's nonce
         known[0x15] = found[0x15]
         return ask(method, question)
     return found
