@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cellbed import _core
-from cellbed.laws.law import find, shipped
+from cellbed.laws.law import find, load_shipped
 from cellbed.link import Link
 
 Int64 = npt.NDArray[np.int64]
@@ -58,7 +58,7 @@ class Tcp:
 def settings(tcp: Tcp) -> tuple[str, bool, bool, int, int, int, int, bool]:
     """Return the settings as the network in virtual time takes them."""
     control = tcp.control
-    if control.endswith(".h") or control in shipped():
+    if control.endswith(".h") or control in load_shipped():
         control = find(control, pathlib.Path()).load()
     return (control, *astuple(tcp)[1:])
 

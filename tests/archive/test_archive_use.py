@@ -1,7 +1,5 @@
 """Entries of the archive are used by name wherever a trace is, and the documentation can be followed to the letter."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Parsers of any text of a user or a file give a value or one sentence with the fault."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

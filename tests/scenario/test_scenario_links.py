@@ -1,7 +1,5 @@
 """A link can do all that the path model can, in each direction, and change while the workload runs."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """Copies between this machine and a node: programs of the node cannot lead them to other files, nor hold them up."""
 
-from __future__ import annotations
-
 import io
 import os
 import socket

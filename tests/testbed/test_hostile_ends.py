@@ -1,7 +1,5 @@
 """Programs that make the end of a run, its loop or its clean-up wait, or leave trees that Python cannot walk."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Running programs that CRIU moves to other nodes, with their memory and connections."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

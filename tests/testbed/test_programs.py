@@ -1,7 +1,5 @@
 """Unmodified programs: readiness, restarts, exit statuses, output and files; each on a node that is this machine."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """Programs of cellbed that are sent to other machines: the archive, and the paths of their configuration."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -37,7 +37,7 @@ _NAMES = {"fct_s": "flow completion time", "slowdown": "slowdown"}
 def write(folder: Path) -> None:
     """Write ``report.html`` from the tables and the summary of a simulation's folder."""
     summary = inputs.json_value(folder / "summary.json")
-    page = html.rendered(
+    page = html.fill_template(
         Path(__file__).with_name("simulation.html"),
         summary=summary,
         facts=facts(summary),
@@ -46,10 +46,10 @@ def write(folder: Path) -> None:
         queues=_queues(folder),
         cells=_cells(folder),
         statistics=(("mean", "mean"), ("p50", "median"), ("p99", "P99")),
-        shown=shown,
+        shown=format_value,
         whole=lambda value: formats.number(round(value)),
         ratio=ratio,
-        unfinished=unfinished,
+        unfinished=describe_unfinished,
         resolved=json.dumps(summary["file"], indent=1, ensure_ascii=False),
         tables=sorted(path.name for path in folder.glob("*.parquet")),
         formats=formats,
@@ -80,7 +80,7 @@ def facts(summary: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def shown(value: Value, words: Callable[[float], str]) -> str:
+def format_value(value: Value, words: Callable[[float], str]) -> str:
     """Return a figure over seeds with its interval: ``"1.70 (1.68 to 1.72)"``."""
     if value["value"] is None:
         return formats.NOTHING
@@ -101,13 +101,13 @@ def show(summary: Mapping[str, Any], console: Console | None = None) -> None:
     console = console or new_console()
     console.print(Text.assemble((summary["name"], "bold"), f"  {' · '.join(facts(summary))}"))
     if summary["unfinished"]:
-        console.print(Text(unfinished(summary), style="yellow"))
+        console.print(Text(describe_unfinished(summary), style="yellow"))
     table = Table(box=None, pad_edge=False)
     for name in ("size", "flows", "FCT: mean", "median", "P99", "slowdown: mean", "median", "P99"):
         table.add_column(name, justify="left" if name == "size" else "right")
     for row in summary["by_size"]:
         figures = [
-            shown({**row[f"{column}_{statistic}"], "low": None}, words)
+            format_value({**row[f"{column}_{statistic}"], "low": None}, words)
             for column, words in (("fct_s", formats.duration), ("slowdown", ratio))
             for statistic in ("mean", "p50", "p99")
         ]
@@ -119,7 +119,7 @@ def show(summary: Mapping[str, Any], console: Console | None = None) -> None:
     console.print(f"packets dropped at ports: {formats.number(round(dropped))} a seed; {busy}")
 
 
-def unfinished(summary: Mapping[str, Any]) -> str:
+def describe_unfinished(summary: Mapping[str, Any]) -> str:
     """Describe the flows that did not finish, or start."""
     share = formats.share(summary["unfinished"] / summary["flows"])
     late = f", {formats.number(summary['not_started'])} of them did not start" if summary["not_started"] else ""

@@ -81,7 +81,7 @@ _ROUND_TRIPS: Final[tuple[_Row, ...]] = (
 
 def show(entry: Entry, warnings: Sequence[str]) -> RenderableType:
     """Return an entry as lines and tables: origin, figures, warnings, use."""
-    shown: list[RenderableType] = [Text("\n".join(_opening(entry)))]
+    shown: list[RenderableType] = [Text("\n".join(_opening_lines(entry)))]
     ways = [part for part in ENDINGS.values() if part in entry.parts]
     if ways:
         shown.append(_figures(entry, ways, _CAPACITY))
@@ -89,7 +89,7 @@ def show(entry: Entry, warnings: Sequence[str]) -> RenderableType:
         shown.append(_figures(entry, ["round-trip"], _ROUND_TRIPS))
     if entry.site is not None:
         shown.append(site_summary(entry.site))
-    shown.append(Text("\n".join(_closing(entry, warnings))))
+    shown.append(Text("\n".join(_closing_lines(entry, warnings))))
     return Group(*shown)
 
 
@@ -116,7 +116,7 @@ def uses(entry: Entry) -> list[str]:
     return [*([", ".join(mobile)] if mobile else []), *([core] if "round-trip" in entry.parts else []), *site]
 
 
-def _opening(entry: Entry) -> Iterator[str]:
+def _opening_lines(entry: Entry) -> Iterator[str]:
     about = entry.about.model_dump(exclude_none=True)
     if "date" in about:
         about["date"] = date_words(about["date"])
@@ -124,18 +124,18 @@ def _opening(entry: Entry) -> Iterator[str]:
     for key, value in about.items():
         yield f"{key}: {value}"
     for step in entry.history:
-        how = ", ".join(f"{key} {_shown(value)}" for key, value in step.how.items())
+        how = ", ".join(f"{key} {_format_argument(value)}" for key, value in step.how.items())
         of = " and ".join(f"{name} ({digest[:12]}…)" for name, digest in step.of.items())
         yield " ".join(["history:", step.what, *([how] if how else []), *(["of " + of] if of else [])])
 
 
-def _shown(value: Any) -> str:
+def _format_argument(value: Any) -> str:
     """Return an argument of a step: a table's entries as ``(uplink b539…, downlink 77ab…)``, not as Python writes
     them."""
     if isinstance(value, Mapping):
-        return "(" + ", ".join(f"{key} {_shown(each)}" for key, each in value.items()) + ")"
+        return "(" + ", ".join(f"{key} {_format_argument(each)}" for key, each in value.items()) + ")"
     if isinstance(value, list | tuple):
-        return "(" + ", ".join(map(_shown, value)) + ")"
+        return "(" + ", ".join(map(_format_argument, value)) + ")"
     if isinstance(value, bool):
         return "yes" if value else "no"
     text = str(value)
@@ -149,7 +149,7 @@ def _figures(entry: Entry, parts: Sequence[Part], rows: Sequence[_Row]) -> Table
         table.add_column(part, justify="right", no_wrap=True)
     held = [entry.parts[part] for part in parts]
     table.add_row("holds", *(f"{each.rows:,} {rows_word(each)}" for each in held))
-    table.add_row("duration", *(_lasting(each.duration_ns / 1e9) for each in held))
+    table.add_row("duration", *(_format_duration(each.duration_ns / 1e9) for each in held))
     for heading, keys, written in rows:
         cells = [_cell(each.statistics or {}, keys, written) for each in held]
         if any(cells):
@@ -157,8 +157,8 @@ def _figures(entry: Entry, parts: Sequence[Part], rows: Sequence[_Row]) -> Table
     return table
 
 
-def _lasting(seconds: float) -> str:
-    """Return a duration, in seconds too, in which cuts and starts are written."""
+def _format_duration(seconds: float) -> str:
+    """Return a duration, also in seconds, the unit of cuts and starts."""
     words = duration_words(seconds)
     return words if words.endswith("s") else f"{words} ({seconds:,.0f} s)"
 
@@ -175,7 +175,7 @@ def _cell(figures: Mapping[str, Any], keys: tuple[str, ...], written: Callable[[
     return "" if all(value is None for value in values) else written(values)
 
 
-def _closing(entry: Entry, warnings: Sequence[str]) -> Iterator[str]:
+def _closing_lines(entry: Entry, warnings: Sequence[str]) -> Iterator[str]:
     if warnings:
         yield ""
     for warning in warnings:

@@ -22,7 +22,7 @@ def find_folder(text: str, folder: Path) -> Path | None:
 
 def obstacle(text: str, folder: Path, wanted: str) -> str:
     """Why ``text`` names no regular file, in words. wanted: the expected kind, such as "trace file"."""
-    shown = _shown(text)
+    shown = _quote(text)
     path = place_of(text, folder)
     try:
         mode = path.stat().st_mode if path else None
@@ -52,6 +52,6 @@ def _mode(path: Path | None) -> int | None:
         return None
 
 
-def _shown(text: str) -> str:
+def _quote(text: str) -> str:
     short = text if len(text) <= 200 else text[:197] + "…"
     return f"'{short}'" if short.isprintable() else ascii(short)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from cellbed.laws.law import KERNEL_CONTROLS, Law, name_of, shipped
+from cellbed.laws.law import KERNEL_CONTROLS, Law, load_shipped, name_of
 from cellbed.measure.repetitions import mean_interval
 from cellbed.scenario.fields import CONGESTION_CONTROL
 from cellbed.support.errors import CellbedError
@@ -141,7 +141,7 @@ def _laws(texts: Sequence[str], beside: Path, virtual: bool) -> dict[str, str]:
             raise CellbedError(f"not a law: {error}") from error
         known = (*(kernel or ()), *KERNEL_CONTROLS)
         if isinstance(control, str) and control not in known:
-            names = [*known, *shipped(), *(f"./{each.name}" for each in sorted(beside.glob("*.h")))]
+            names = [*known, *load_shipped(), *(f"./{each.name}" for each in sorted(beside.glob("*.h")))]
             raise CellbedError(f"there is no law '{control}': {did_you_mean(control, names)}see `cellbed cc ls`")
         if isinstance(control, Law):
             control.compiled("host" if virtual else "kernel")

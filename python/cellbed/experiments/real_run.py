@@ -15,7 +15,7 @@ from cellbed.experiments.description import cautions, notes
 from cellbed.experiments.listener import Listener
 from cellbed.experiments.run import EARLY_NS, Outcome, Run
 from cellbed.experiments.servers import Servers
-from cellbed.laws.kernel import loaded
+from cellbed.laws.kernel import load_law
 from cellbed.laws.law import Law, name_of
 from cellbed.runformat import folder
 from cellbed.runformat.events import Journal
@@ -154,7 +154,7 @@ class RealRun(Run):
         if plan.scenario.transport.series:
             self._sampler = held.enter_context(sampled(raw / FLOWS))
         flows = self._sampler.flows if self._sampler is not None else None
-        names: dict[Law | str, str] = {law: held.enter_context(loaded(law, flows)) for law in plan.scenario.laws}
+        names: dict[Law | str, str] = {law: held.enter_context(load_law(law, flows)) for law in plan.scenario.laws}
         self.names = names
         self.state.laws = {names[law]: law for law in plan.scenario.laws}
         # What `cellbed exec` has started, and what programs have detached from themselves.

@@ -3,7 +3,7 @@
 from cellbed.archive import find_file as find_file
 from cellbed.archive import obstacle as obstacle
 from cellbed.archive.soundness import sha256 as sha256
-from cellbed.archive.unfinished import unfinished_beside as unfinished_beside
+from cellbed.archive.unfinished import make_unfinished_beside as make_unfinished_beside
 from cellbed.runformat.folder import write_json as write_json
 from cellbed.scenario.fields import Chance as Chance
 from cellbed.scenario.fields import quantity as quantity

@@ -11,7 +11,7 @@ from cellbed.recordings.conditional import conditional_plan as conditional_plan
 from cellbed.recordings.derived import write_replay_files as write_replay_files
 from cellbed.recordings.description import Adaptive as Adaptive
 from cellbed.recordings.description import Calibration as Calibration
-from cellbed.recordings.series import fixed_delay as fixed_delay
+from cellbed.recordings.series import base_delay as base_delay
 from cellbed.recordings.tool_files import heavy_text as heavy_text
 from cellbed.recordings.virtual import record_virtually as record_virtually
 from cellbed.scenario.radio import PROFILES as PROFILES

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cellbed.laws.kernel import loaded
+from cellbed.laws.kernel import load_law
 from cellbed.laws.law import CONGESTION_SETTING, Law
 from cellbed.shell import agent, helper, resolver, wayout
 from cellbed.shell.addresses import has_ipv6_way_out
@@ -150,7 +150,7 @@ def _set_up(link: ShellLink, way: wayout.WayOut, packet_log: Path | None, stack:
 
 def _set_congestion_control(around: _Surroundings, control: Law | str, stack: contextlib.ExitStack) -> None:
     """Set the congestion control of the shell's namespace, in which a process does it."""
-    name = stack.enter_context(loaded(control)) if isinstance(control, Law) else control
+    name = stack.enter_context(load_law(control)) if isinstance(control, Law) else control
     setting = f"/proc/sys/{CONGESTION_SETTING.replace('.', '/')}"
     process = around.gateway.spawn(
         ["/bin/sh", "-c", 'printf %s "$0" > "$1"', name, setting], environment=dict(os.environ), binds=()

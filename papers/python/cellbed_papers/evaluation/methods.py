@@ -19,11 +19,11 @@ from cellbed.extension.recorded import (
     Train,
     TrainPlan,
     Way,
+    base_delay,
     bottleneck_stage,
     calibrated_idle,
     calibrated_queue,
     conditional_plan,
-    fixed_delay,
     heavy_text,
     queue_config,
     replayed,
@@ -67,7 +67,7 @@ def paper_plan(calibration: Calibration, mobile: bool) -> TrainPlan:
     nothing but that trains must be light: in a dip of the signal they would queue, and half the waiting be taken for
     base delay.
     """
-    up, down = (_calibrated(calibration, way) for way in WAYS)
+    up, down = (_require_calibration(calibration, way) for way in WAYS)
     gaps = [MOBILE_GAP_NS if mobile else STATIONARY_GAP_NS]
     for each in (up, down):
         gaps.append(each.least_gap_ns or 0)
@@ -79,7 +79,7 @@ def paper_plan(calibration: Calibration, mobile: bool) -> TrainPlan:
 
 def _saturation(recording: Recording, way: Way, folder: Path) -> list[Stage]:
     """Half the least round-trip time, then what saturation got (Netravali et al., "Mahimahi", ATC 2015)."""
-    delay = fixed_delay(recording)
+    delay = base_delay(recording)
     if delay is None:
         raise CellbedError("no train of the recording was answered: its round-trip time is not known")
     trace = folder / f"{way}.trace"
@@ -95,7 +95,7 @@ def _conditional_plan(calibration: Calibration, mobile: bool) -> TrainPlan:
     return conditional_plan()
 
 
-def _derived(method: Literal["cellreplay", "conditional"]) -> Callable[[Recording, Way, Path], list[Stage]]:
+def _derive(method: Literal["cellreplay", "conditional"]) -> Callable[[Recording, Way, Path], list[Stage]]:
     """As ``kind = "recording"`` replays a recording."""
 
     def direction(recording: Recording, way: Way, folder: Path) -> list[Stage]:
@@ -109,7 +109,7 @@ def _derived(method: Literal["cellreplay", "conditional"]) -> Callable[[Recordin
     return direction
 
 
-def _calibrated(calibration: Calibration | None, way: Way) -> Any:
+def _require_calibration(calibration: Calibration | None, way: Way) -> Any:
     found = getattr(calibration.directions, way) if calibration else None
     if found is None:
         raise CellbedError(f"the recording's {way} was not calibrated: there is no telling which trains suit it")
@@ -120,8 +120,8 @@ METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         Method("saturation", paper_plan, _saturation),
-        Method("cellreplay", paper_plan, _derived("cellreplay")),
-        Method("conditional", _conditional_plan, _derived("conditional")),
+        Method("cellreplay", paper_plan, _derive("cellreplay")),
+        Method("conditional", _conditional_plan, _derive("conditional")),
     )
 }
 """Every method by its name."""

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any
 
-from cellbed.archive.unfinished import images_folder, unfinished
+from cellbed.archive.unfinished import images_folder, make_unfinished
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.process import Place, signal_inhabitants, spawn
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record
@@ -129,7 +129,7 @@ def unpacked(image: Image, record: Record) -> tuple[Path, int]:
             os.utime(place)
             return place / "root", held
         _remove_unused(place.parent)
-        with unfinished(place.parent) as folder:
+        with make_unfinished(place.parent) as folder:
             _unpack(image, folder / "root", record)
             try:
                 folder.rename(place)
