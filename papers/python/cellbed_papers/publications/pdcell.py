@@ -711,7 +711,7 @@ _DIFFERENCES = (
     "0.6 of the mean capacity of the cell.",
     "The paper's CQI traces are not public. Ours is a Gauss-Markov process around a mean of each user.",
     "The paper's simulator of the mobile network is not public. Rules and constants are as printed; where the paper is "
-    "silent or contradicts itself, the choice is ours (docs/explanation/pdcell.md). Three were made after first "
+    "silent or contradicts itself, the choice is ours (datacentre/docs/pdcell.md). Three were made after first "
     "results had been seen, and favour the paper's claims; the same page compares them with the other readings.",
     "A flow ends when its last byte is at the user.",
 )
