@@ -89,7 +89,7 @@ def reflect(value: float, low: float, high: float) -> float:
     return value
 
 
-def interpolate_document(ordered: Sequence[float], rank: float) -> float:
+def interpolate(ordered: Sequence[float], rank: float) -> float:
     """Return the quantile function of a sample at a rank from 0 to 1, linear between its order statistics."""
     place = rank * (len(ordered) - 1)
     below = min(int(place), len(ordered) - 1)

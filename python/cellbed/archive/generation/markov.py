@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from cellbed.archive.generation.capacity import OPPORTUNITY_BITS, Capacity, Grain, opportunities
 from cellbed.archive.generation.recorded import OUTAGE_NS, TICK_NS, Recorded, between_outages
-from cellbed.archive.randomness import Stream, interpolate_document
+from cellbed.archive.randomness import Stream, interpolate
 
 if TYPE_CHECKING:
     import numpy as np
@@ -71,12 +71,12 @@ class Markov:
             chain, tick = self.levels[regime], tick + 1
             level = _draw(chain[min(level, len(chain) - 1)], stream)
             at.append(now)
-            rates.append(interpolate_document(self.rates[regime], (level + stream.uniform()) / len(chain)))
+            rates.append(interpolate(self.rates[regime], (level + stream.uniform()) / len(chain)))
             now += TICK_NS
             if self.outages and stream.uniform() < self.outage_chance[regime]:
                 at.append(now)
                 rates.append(0.0)
-                now += int(interpolate_document(self.outages, stream.uniform()))
+                now += int(interpolate(self.outages, stream.uniform()))
         inside = np.array(at) < duration_ns
         return Capacity(np.array(at)[inside], np.array(rates)[inside].astype(np.int64), duration_ns)
 
