@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Check the licences of all Python packages in the environment; print each package whose licence is not allowed."""
 
+import re
 import sys
 from importlib.metadata import Distribution, distributions
 
 # Licences that permit use and redistribution beside code under Apache-2.0. The MPL applies to its own files alone.
-ALLOWED = ("apache", "bsd", "isc", "mit", "mozilla public", "mpl", "psf", "python software foundation", "zlib")
+ALLOWED = re.compile(
+    r"\b(apache|0?bsd|cc0|isc|mit|mozilla public|mpl|psf|python software foundation|zlib)\b", re.IGNORECASE
+)
 
 
 def licence(package: Distribution) -> str:
@@ -16,10 +19,15 @@ def licence(package: Distribution) -> str:
     return next((text for text in texts if text), "none named")
 
 
+def is_allowed(text: str) -> bool:
+    """Return whether a choice of the licence exists whose parts are all allowed."""
+    return any(all(map(ALLOWED.search, choice.split(" AND "))) for choice in text.split(" OR "))
+
+
 def main() -> int:
     """Return 1 if a licence is not allowed."""
     packages = sorted(distributions(), key=lambda package: package.name.lower())
-    refused = [package for package in packages if not any(word in licence(package).lower() for word in ALLOWED)]
+    refused = [package for package in packages if not is_allowed(licence(package))]
     for package in refused:
         print(f"{package.name} {package.version}: licence not allowed: {licence(package)[:200]}")
     print(f"{len(packages)} Python packages checked, {len(refused)} refused")
