@@ -85,7 +85,7 @@ def _become(user: int, group: int) -> None:
     os.setresgid(group, group, group)
     _call("prctl", _KEEP_CAPABILITIES, 1, 0, 0, 0)
     os.setresuid(user, user, user)
-    permitted = _permitted_capabilities()
+    permitted = _capabilities()
     words = [permitted & 0xFFFFFFFF] * 3 + [permitted >> 32] * 3  # effective, permitted, inheritable
     _call("capset", struct.pack("=Ii", _CAPABILITIES_VERSION, 0), struct.pack("=6I", *words))
     for number in range(permitted.bit_length()):
@@ -93,7 +93,7 @@ def _become(user: int, group: int) -> None:
             _call("prctl", _AMBIENT, _RAISE, number, 0, 0)
 
 
-def _permitted_capabilities() -> int:
+def _capabilities() -> int:
     """Return the capabilities that this process may have, as bits."""
     return int(_status("self", "CapPrm"), 16)
 
@@ -155,9 +155,7 @@ def _dump(config: dict[str, Any]) -> None:
         connection.settimeout(None)
         options += ["--lazy-pages", "--ps-socket", str(connection.fileno())]
     user = int(_status(config["process"], "Uid"))
-    if (
-        user and not _permitted_capabilities() >> _SYS_RESOURCE & 1
-    ):  # without it the limits of others cannot be read (prlimit(2))
+    if user and not _capabilities() >> _SYS_RESOURCE & 1:  # without it the limits of others cannot be read (prlimit(2))
         tool.user = user, int(_status(config["process"], "Gid"))
     if config["inside"] is not None:
         _enter(config["inside"], ("ipc",))  # CRIU dumps that of the program, if it is another one
