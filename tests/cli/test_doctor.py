@@ -165,7 +165,7 @@ def test_strategies_of_migration_are_listed_with_what_the_others_need(
     if Machine().find("nft") is None:
         pytest.skip("nft is not installed")
     monkeypatch.setenv("CELLBED_CRIU", "/nowhere/criu")
-    caches = find_criu, checkpoint._lacking
+    caches = find_criu, checkpoint._find_obstacle
     for each in caches:
         each.cache_clear()
     check = software.migrations(Machine())

@@ -12,7 +12,7 @@ from cellbed.laws.law import LawError, kernel_version, read
 from cellbed.measure.flows import BIN_S, around_outages, bin_flows, recoveries, transfers
 from cellbed.measure.outages import Outage
 from cellbed.support.errors import CellbedError
-from cellbed.testbed.machine.flows import sampled
+from cellbed.testbed.machine.flows import sample_flows
 from in_process import cellbed
 from law_examples import fixed
 from run_commands import needs_limits, only_folder, run
@@ -139,7 +139,7 @@ def test_law_that_shows_too_much_is_refused(tmp_path: Path) -> None:
 def obstacle() -> str | None:
     """Return why flows cannot be sampled in this kernel, or ``None``."""
     try:
-        with sampled(Path(os.devnull)):
+        with sample_flows(Path(os.devnull)):
             return None
     except CellbedError as error:
         return str(error).splitlines()[0]

@@ -31,7 +31,7 @@ from cellbed.extension.files import (
     report,
     schema_of,
     tables,
-    validated,
+    validate,
     written,
 )
 from cellbed_datacentre.cells import Radio
@@ -477,7 +477,7 @@ def read_simulation(path: Path) -> Described:
 
 def describe(data: Mapping[str, Any], folder: Path, text: str | None = None, source: str = "") -> Described:
     """Return the simulation of a file's tables; files are relative to `folder`. Raises TablesError."""
-    file = validated(SimulationFile, dict(data), {"folder": folder})
+    file = validate(SimulationFile, dict(data), {"folder": folder})
     found = [*file.topology.problems(), *file.traffic.problems()]
     if file.radio is not None and file.traffic.pattern is not None:
         text = "with a radio cell the flows go to its users: remove this key; 'share' of [radio] sets how many do"

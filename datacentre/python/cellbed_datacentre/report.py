@@ -132,7 +132,7 @@ def describe_unfinished(summary: Mapping[str, Any]) -> str:
 
 def _distributions(folder: Path, summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Drawings of completion times and slowdowns by size, with their captions."""
-    flows = pl.scan_parquet(inputs.checked(folder / "flows.parquet")).filter(pl.col("fct_s").is_not_null())
+    flows = pl.scan_parquet(inputs.check(folder / "flows.parquet")).filter(pl.col("fct_s").is_not_null())
     counts = {row["size"]: row["count"] for row in summary["by_size"]}
     over = f" over all {len(summary['seeds'])} seeds" if len(summary["seeds"]) > 1 else ""
     found = []
@@ -183,7 +183,7 @@ def _cumulative(label: str, curves: Mapping[str, Curve]) -> str:
 def _ports(folder: Path) -> list[dict[str, Any]]:
     """Return the ports that dropped most, or else had the longest queues, over all seeds."""
     return (
-        pl.scan_parquet(inputs.checked(folder / "ports.parquet"))
+        pl.scan_parquet(inputs.check(folder / "ports.parquet"))
         .group_by("tier", "from", "to", maintain_order=True)
         .agg(
             pl.col("utilisation", "mean_queue_bytes").mean(),
@@ -202,7 +202,7 @@ def _queues(folder: Path) -> tuple[str, str] | None:
     path = folder / "queues.parquet"
     if not path.exists():
         return None
-    samples = pl.read_parquet(inputs.checked(path))
+    samples = pl.read_parquet(inputs.check(path))
     seed = samples["seed"][0]
     curves = {}
     for (tier,), rows in samples.filter(seed=seed).group_by("tier", maintain_order=True):
@@ -232,17 +232,17 @@ def _cells(folder: Path) -> dict[str, Any] | None:
     files = {name: folder / f"radio-{name}.parquet" for name in ("users", "queues")}
     if not files["users"].exists():
         return None
-    users = pl.read_parquet(inputs.checked(files["users"]))
+    users = pl.read_parquet(inputs.check(files["users"]))
     figures = []
-    if files["queues"].exists() and len(samples := pl.read_parquet(inputs.checked(files["queues"]))):
+    if files["queues"].exists() and len(samples := pl.read_parquet(inputs.check(files["queues"]))):
         figures.append(_buffer(samples))
-    counts = pl.read_parquet(inputs.checked(folder / "radio-counts.parquet")).drop("seed").sum().row(0, named=True)
+    counts = pl.read_parquet(inputs.check(folder / "radio-counts.parquet")).drop("seed").sum().row(0, named=True)
     return {"rows": _by_quality(folder, users), "figures": figures, "counts": counts}
 
 
 def _by_quality(folder: Path, users: pl.DataFrame) -> list[dict[str, Any]]:
     """Completion times and refused packets of users by their mean channel quality, over all seeds."""
-    flows = pl.scan_parquet(inputs.checked(folder / "flows.parquet")).filter(pl.col("user").is_not_null())
+    flows = pl.scan_parquet(inputs.check(folder / "flows.parquet")).filter(pl.col("user").is_not_null())
     of_users = users.lazy().select("seed", "user", "mean_cqi")
     joined = flows.join(of_users, ["seed", "user"], "inner")
     found = []

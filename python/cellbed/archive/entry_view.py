@@ -14,7 +14,7 @@ from rich.text import Text
 from cellbed.archive.entry import Entry, SiteSummary, StoredSeries
 from cellbed.archive.series import ENDINGS, Content, Part
 from cellbed.support.readable import date_words, duration_unit, duration_words, rate_unit, significant
-from cellbed_node.left_out import shortened
+from cellbed_node.left_out import shorten
 
 _IN_HEADING: Final = ("origin", "technology", "band", "operator", "place", "date", "mobility", "obstacle")
 
@@ -100,10 +100,10 @@ def site_summary(site: SiteSummary) -> RenderableType:
         table.add_column(name, justify="right")
     for each in (*site.origins[:_MOST_ORIGINS], site.total):
         addresses = " ".join(each.addresses[:_MOST_ADDRESSES])
-        table.add_row(shortened(each.origin), addresses, f"{each.objects:,}", f"{each.bytes:,}")
+        table.add_row(shorten(each.origin), addresses, f"{each.objects:,}", f"{each.bytes:,}")
     if len(site.origins) > _MOST_ORIGINS:
         table.caption = f"only the first {_MOST_ORIGINS} origins are shown"
-    return Group(table, *([Text(f"page: {shortened(site.page)}")] if site.page is not None else []))
+    return Group(table, *([Text(f"page: {shorten(site.page)}")] if site.page is not None else []))
 
 
 def uses(entry: Entry) -> list[str]:

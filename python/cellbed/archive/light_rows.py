@@ -63,13 +63,13 @@ def latency_offsets(text: str, folder: Path) -> RecordedFile[Offsets]:
 def _parse_rows(path: Path) -> Rows:
     from cellbed._core import parse_light_rows
 
-    return parse_light_rows(inputs.checked(path))
+    return parse_light_rows(inputs.check(path))
 
 
 def _parse_offsets(path: Path) -> Offsets:
     from cellbed._core import parse_latency_offsets
 
-    return parse_latency_offsets(inputs.checked(path))
+    return parse_latency_offsets(inputs.check(path))
 
 
 def _find_file(text: str, folder: Path, what: str) -> Path:

@@ -14,7 +14,7 @@ from cellbed.scenario.reader import TablesError as TablesError
 from cellbed.scenario.reader import read as read
 from cellbed.scenario.reader import report as report
 from cellbed.scenario.reader import tables as tables
-from cellbed.scenario.reader import validated as validated
+from cellbed.scenario.reader import validate as validate
 from cellbed.scenario.reader import with_values as with_values
 from cellbed.scenario.table import PlainOr as PlainOr
 from cellbed.scenario.table import Table as Table

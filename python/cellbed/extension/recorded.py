@@ -15,9 +15,9 @@ from cellbed.recordings.series import base_delay as base_delay
 from cellbed.recordings.tool_files import heavy_text as heavy_text
 from cellbed.recordings.virtual import record_virtually as record_virtually
 from cellbed.scenario.radio import PROFILES as PROFILES
-from cellbed.scenario.recorded import calibrated_idle as calibrated_idle
-from cellbed.scenario.recorded import calibrated_queue as calibrated_queue
-from cellbed.scenario.recorded import replayed as replayed
+from cellbed.scenario.recorded import calibration_idle as calibration_idle
+from cellbed.scenario.recorded import calibration_queue as calibration_queue
+from cellbed.scenario.recorded import load_replay as load_replay
 from cellbed.support.ways import WAYS as WAYS
 from cellbed.support.ways import Way as Way
 from cellbed.testbed.links.stages import MTU as MTU

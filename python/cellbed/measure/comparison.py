@@ -229,8 +229,8 @@ def compare(runs: list[Path]) -> Comparison:
         raise MeasureError("comparing needs at least two run folders")
     descriptions = [read_run(run) for run in runs]
     summaries = [_summary(run) for run in runs]
-    tables = [pl.read_parquet(inputs.checked(run / "requests.parquet")).sort("intended_ns", "endpoint") for run in runs]
-    measured = [pl.read_parquet(inputs.checked(run / "measures.parquet")) for run in runs]
+    tables = [pl.read_parquet(inputs.check(run / "requests.parquet")).sort("intended_ns", "endpoint") for run in runs]
+    measured = [pl.read_parquet(inputs.check(run / "measures.parquet")) for run in runs]
     names = _names(runs)
     in_runs = [{each.name: each for each in applications_of(description)} for description in descriptions]
     shared = [name for name in in_runs[0] if all(name in each for each in in_runs)]
@@ -478,7 +478,7 @@ def _trial(run: Path) -> tuple[str, str] | None:
     if not (folder / "trial.json").is_file() or not dataset.is_file():
         return None
     try:
-        rows = pl.read_parquet(inputs.checked(dataset)).filter(key=folder.name)
+        rows = pl.read_parquet(inputs.check(dataset)).filter(key=folder.name)
         levels = rows.select(pl.col(pl.String).exclude(*_NO_LEVELS))
         return ", ".join(map(str, levels.row(0))), f"repetition {rows['repetition'][0]}"
     except (OSError, IndexError, pl.exceptions.PolarsError):  # of another version, or without this trial

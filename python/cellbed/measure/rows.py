@@ -74,8 +74,8 @@ def measure(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
     from cellbed.measure.summary import of
 
     description, summary = read_run(run), Summary.read(run)
-    requests = pl.read_parquet(inputs.checked(run / "requests.parquet"))
-    sampled, links = (pl.read_parquet(inputs.checked(run / f"{name}.parquet")) for name in ("flows", "links"))
+    requests = pl.read_parquet(inputs.check(run / "requests.parquet"))
+    sampled, links = (pl.read_parquet(inputs.check(run / f"{name}.parquet")) for name in ("flows", "links"))
     recovered = recoveries(around_outages(sampled, find_outages(description, links)))
     lateness = ((description.get("emulator") or {}).get("lateness_ns") or {}).get("p99")
     machine = {

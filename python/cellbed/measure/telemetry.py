@@ -210,7 +210,7 @@ def _read(raw: Path, monotonic_ahead: Mapping[str, int]) -> tuple[pl.DataFrame, 
 def _bodies(path: Path) -> Iterator[tuple[int, int, bytes]]:
     """Yield the stored bodies: when each arrived, by how much the wall clock was ahead, its bytes."""
     try:
-        with inputs.opened(path) as file:
+        with inputs.open_file(path) as file:
             while len(header := file.read(HEADER.size)) == HEADER.size and file.tell() <= LARGEST_RECORD:
                 length, arrived, ahead = HEADER.unpack(header)
                 if length > LARGEST_BODY:

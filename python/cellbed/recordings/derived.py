@@ -128,7 +128,7 @@ def _key(folder: Path, stem: str) -> str:
     digest = hashlib.sha256(repr((cellbed.__version__, _REVISION, stem)).encode())
     for name in FILES:
         try:
-            with inputs.opened(folder / name) as file:
+            with inputs.open_file(folder / name) as file:
                 digest.update(hashlib.file_digest(file, "sha256").digest())
         except OSError:
             digest.update(b"-")  # reading the recording says what is wrong

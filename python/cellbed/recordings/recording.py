@@ -150,7 +150,7 @@ def _packets(path: Path, counted: bool) -> pl.DataFrame:
 
 def _parquet(path: Path) -> pl.DataFrame:
     try:
-        return pl.read_parquet(inputs.opened(path))
+        return pl.read_parquet(inputs.open_file(path))
     except FileNotFoundError:
         raise RecordingError(f"{path}: missing, though {DESCRIPTION} counts its packets") from None
     except OSError as error:

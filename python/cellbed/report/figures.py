@@ -114,7 +114,7 @@ def read_tables(run: Path) -> list[pl.DataFrame]:
 
     try:
         names = ("requests", "links", "nodes", "disturbance", "measures", "flows")
-        return [pl.read_parquet(inputs.checked(run / f"{name}.parquet")) for name in names]
+        return [pl.read_parquet(inputs.check(run / f"{name}.parquet")) for name in names]
     except (OSError, pl.exceptions.PolarsError) as error:
         raise MeasureError(f"{run}: {str(error).splitlines()[0]}; `cellbed report {run}` rebuilds it") from None
 

@@ -172,6 +172,6 @@ def _table(run: Path, name: str) -> pl.DataFrame:
     import polars as pl
 
     try:
-        return pl.read_parquet(inputs.checked(run / f"{name}.parquet"))
+        return pl.read_parquet(inputs.check(run / f"{name}.parquet"))
     except OSError:
         return pl.DataFrame(schema=SCHEMA)

@@ -22,7 +22,7 @@ from cellbed.shell.foreground import Foreground, Interrupted, end_inhabitants, h
 from cellbed.shell.gateway import Gateway
 from cellbed.shell.link import ShellLink
 from cellbed.shell.meter import VARIABLE as METER_VARIABLE
-from cellbed.shell.meter import MeterError, ShellMeter, shared_terminal, start_meter
+from cellbed.shell.meter import MeterError, ShellMeter, find_terminal, start_meter
 from cellbed.shell.publish import Published, start_forwarder, translate
 from cellbed.support.errors import CellbedError
 from cellbed.support.whole_files import write_whole
@@ -115,7 +115,7 @@ def run_shell(
                     around.files = serve(around.gateway, stack, around.agents)
                 if publish:
                     _publish(around, publish, way, stack)
-                with _metering(around, meter):
+                with _run_meter(around, meter):
                     status = _run(
                         around, command, environment or (lambda _: {}), seconds, Foreground(hanging_up=hanging_up)
                     )
@@ -251,7 +251,7 @@ def _answer_names(around: _Surroundings, stack: contextlib.ExitStack) -> None:
 
 
 @contextlib.contextmanager
-def _metering(around: _Surroundings, meter: ShellMeter | None) -> Iterator[None]:
+def _run_meter(around: _Surroundings, meter: ShellMeter | None) -> Iterator[None]:
     if meter is None:
         yield
         return
@@ -261,7 +261,7 @@ def _metering(around: _Surroundings, meter: ShellMeter | None) -> Iterator[None]
         _say(str(error))
         yield
         return
-    around.metered = shared_terminal(meter.descriptor)
+    around.metered = find_terminal(meter.descriptor)
     try:
         yield
     finally:

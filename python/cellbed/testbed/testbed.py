@@ -64,11 +64,11 @@ def check(scenario: Scenario, text: str, source: str, *, running: bool, limits: 
     from cellbed.scenario.reader import refuse
 
     refuse(text, source, obstacles(scenario, running=running, limits=limits))
-    if running and (forbidden := list(_forbidden(limits))):
+    if running and (forbidden := list(_find_missing_rights(limits))):
         raise CellbedError("\n".join(forbidden))
 
 
-def _forbidden(limits: cgroups.Enforcement) -> Iterator[str]:
+def _find_missing_rights(limits: cgroups.Enforcement) -> Iterator[str]:
     """Return all that a run needs and this user may not do."""
     try:
         os.close(os.open("/dev/net/tun", os.O_RDWR))

@@ -21,12 +21,12 @@ from cellbed.extension.recorded import (
     Way,
     base_delay,
     bottleneck_stage,
-    calibrated_idle,
-    calibrated_queue,
+    calibration_idle,
+    calibration_queue,
     conditional_plan,
     heavy_text,
+    load_replay,
     queue_config,
-    replayed,
     saturation,
     write_replay_files,
 )
@@ -85,7 +85,7 @@ def _saturation(recording: Recording, way: Way, folder: Path) -> list[Stage]:
     trace = folder / f"{way}.trace"
     trace.write_text(heavy_text(saturation.opportunities(recording, way, MTU)), encoding="utf-8")
     schedule = {"kind": "trace", "path": str(trace), "looped": True, "offset_ns": 0}
-    queue = queue_config(calibrated_queue(recording.description, way), 0)
+    queue = queue_config(calibration_queue(recording.description, way), 0)
     bottleneck = {"kind": "bottleneck", "schedule": schedule, "queue": queue, "mahimahi": True}
     return [{"kind": "delay", "fixed_ns": delay}, bottleneck]
 
@@ -101,9 +101,9 @@ def _derive(method: Literal["cellreplay", "conditional"]) -> Callable[[Recording
     def direction(recording: Recording, way: Way, folder: Path) -> list[Stage]:
         description = recording.description
         files = write_replay_files(recording, way, method, folder)
-        idle = calibrated_idle(description, way, folder) if method == "cellreplay" else 0
-        capacity = replayed(files, way, description.packet_bytes, idle)
-        parameters = Parameters(capacity, calibrated_queue(description, way))
+        idle = calibration_idle(description, way, folder) if method == "cellreplay" else 0
+        capacity = load_replay(files, way, description.packet_bytes, idle)
+        parameters = Parameters(capacity, calibration_queue(description, way))
         return [bottleneck_stage(parameters, Playing(), lambda _: WAYS.index(way))]
 
     return direction

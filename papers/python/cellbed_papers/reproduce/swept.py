@@ -254,7 +254,7 @@ def _poorest(trace: str, duration_ns: float) -> int:
     import numpy as np
 
     path = resolve(trace, Path()).path
-    stamps = np.loadtxt(inputs.checked(path), comments="#", ndmin=1)
+    stamps = np.loadtxt(inputs.check(path), comments="#", ndmin=1)
     length = int(duration_ns / 1e6)
     poor = 2 * length // 3
     begins = np.arange(0, max(1, int(stamps[-1]) - poor), 500)
@@ -269,7 +269,7 @@ def collect(folder: Path) -> Trials:
     """
     import polars as pl
 
-    table = pl.read_parquet(inputs.checked(folder / DATASET)).filter(~pl.col("app").str.contains(":"))
+    table = pl.read_parquet(inputs.check(folder / DATASET)).filter(~pl.col("app").str.contains(":"))
     rows = [_of_requests(folder / each, app) for each, app in table.select("folder", "app").iter_rows()]
     more = pl.DataFrame(rows, infer_schema_length=None) if rows else pl.DataFrame()
     return Trials(pl.concat([table, more], how="horizontal"))
@@ -280,7 +280,7 @@ def _of_requests(run_folder: Path, app: str) -> dict[str, float | None]:
     import polars as pl
 
     try:
-        requests = pl.read_parquet(inputs.checked(run_folder / "requests.parquet"))
+        requests = pl.read_parquet(inputs.check(run_folder / "requests.parquet"))
     except OSError:
         return {"bytes_up_p50": None}
     requests = requests.filter(pl.col("status") != "skipped", pl.col("app") == app)

@@ -73,7 +73,7 @@ def read_by_core(path: Path, draft: Draft, request: dict[str, Any], progress: Pr
     from cellbed._core import TraceFormatError, import_series
 
     try:
-        done = json.loads(import_series(inputs.checked(path), draft.folder, json.dumps(request), progress))
+        done = json.loads(import_series(inputs.check(path), draft.folder, json.dumps(request), progress))
     except TraceFormatError as error:
         raise TraceError(str(error)) from None
     except OSError as error:

@@ -59,5 +59,5 @@ def _say(draft: Draft, **values: str) -> None:
 
 
 def _head(path: Path) -> str:
-    with inputs.opened(path) as file:
+    with inputs.open_file(path) as file:
         return file.read(_HEAD).removeprefix(b"\xef\xbb\xbf").decode("utf-8", errors="replace")

@@ -138,7 +138,7 @@ def read(path: Path, device: End, only: Part | None, draft: Draft) -> None:
 
 
 def _is_stream(path: Path) -> bool:
-    with inputs.opened(path) as file:
+    with inputs.open_file(path) as file:
         key = _FIRST_KEY.search(file.read(_HEAD))
     return key is not None and key[1] == b"event"
 
@@ -200,7 +200,7 @@ def _add_lines(test: _Test, text: str, begin: int, end: int) -> None:
 
 def _events(path: Path) -> _Test:
     test = _Test()
-    with inputs.opened(path) as file:
+    with inputs.open_file(path) as file:
         for number, line in enumerate(iter(lambda: file.readline(_LONGEST_EVENT), b""), 1):
             text, place = _clean(line).strip(), f"line {number}"
             try:

@@ -67,7 +67,7 @@ def _scan(path: Path) -> tuple[pl.LazyFrame, pl.Schema]:
     import polars as pl
 
     try:
-        frame = pl.scan_parquet(inputs.checked(path))
+        frame = pl.scan_parquet(inputs.check(path))
         return frame, frame.collect_schema()
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from None

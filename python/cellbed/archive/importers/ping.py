@@ -224,13 +224,13 @@ def read(path: Path, interval_ns: int | None, draft: Draft) -> None:
 
     interval_ns: between probes without stamps; left out, a second.
     """
-    with inputs.opened(path) as file:
+    with inputs.open_file(path) as file:
         answers = [line for line in file.read(_HEAD).split(b"\n") if _NUMBER.search(line)]
     stamped = 2 * sum(_stamp(line)[0] is not None for line in answers) > len(answers)
     output = _Output(path, stamped, interval_ns or _USUAL_INTERVAL_NS)
     place = str(path)
     try:
-        with inputs.opened(path) as file:
+        with inputs.open_file(path) as file:
             for number, line in enumerate(iter(lambda: file.readline(_LONGEST_LINE + 2), b""), 1):
                 place = f"{path}: line {number}"
                 if len(line) > _LONGEST_LINE + 1:

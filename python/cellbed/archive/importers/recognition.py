@@ -140,7 +140,7 @@ def _require_readable(path: Path, *, allow_folder: bool) -> None:
 def _head(path: Path) -> bytes:
     if path.is_dir():
         return b""
-    with inputs.opened(path) as file:
+    with inputs.open_file(path) as file:
         return file.read(_HEAD)
 
 

@@ -38,7 +38,7 @@ class Csv:
     def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
         """Read the columns that are mapped, or whose names are known."""
         for path, own, asked in each_file(paths, draft, options):
-            with inputs.opened(path) as file:
+            with inputs.open_file(path) as file:
                 shape = text_table.layout(file.read(text_table.HEAD))
             if shape is None:
                 why = "its first lines are not table rows with cells between commas, semicolons or tabs"

@@ -151,7 +151,7 @@ def read(path: Path, shape: Layout, mapped: Mapped, progress: Progress | None) -
 def _rows(path: Path, shape: Layout) -> Iterator[tuple[Reader, io.BufferedReader]]:
     """Yield a reader of the rows after the head, and the file. Raises TraceError for what is no row."""
     csv.field_size_limit(_LONGEST_CELL)
-    with inputs.opened(path) as file, io.TextIOWrapper(file, "utf-8-sig", errors="replace", newline="") as text:
+    with inputs.open_file(path) as file, io.TextIOWrapper(file, "utf-8-sig", errors="replace", newline="") as text:
         lines = map(_close_quotes, iter(partial(text.readline, _LONGEST_LINE), ""))
         reader = csv.reader(lines, delimiter=shape.delimiter, skipinitialspace=True)
         try:

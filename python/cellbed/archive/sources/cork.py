@@ -92,7 +92,7 @@ def _fill(draft: Draft, path: Path) -> None:
     """DL_bitrate is in kbit/s. UL_bitrate counts acknowledgements and requests, and does not measure the uplink."""
     import polars as pl
 
-    table = pl.read_csv(inputs.checked(path), null_values=["-", ""], infer_schema=False, truncate_ragged_lines=True)
+    table = pl.read_csv(inputs.check(path), null_values=["-", ""], infer_schema=False, truncate_ragged_lines=True)
     pings = pl.col("PINGAVG") if "PINGAVG" in table.columns else pl.lit(None)
     rows = table.select(
         at_ns=pl.col("Timestamp").str.to_datetime(_STAMP, time_unit="ns").cast(pl.Int64),

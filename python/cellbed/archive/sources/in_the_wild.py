@@ -47,7 +47,7 @@ def _fill(path: Path, draft: Draft) -> None:
     """A line holds a time in s and a rate in Mbit/s."""
     import polars as pl
 
-    file = inputs.checked(path)
+    file = inputs.check(path)
     lines = pl.read_csv(
         file, has_header=False, new_columns=["line"], separator="\x1f", quote_char=None, infer_schema=False
     )

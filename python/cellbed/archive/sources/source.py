@@ -49,7 +49,7 @@ def digest(path: Path, algorithm: Algorithm) -> str:
     else:  # against accidents of transport only: the address is HTTPS
         state = hashlib.new("md5" if algorithm == "md5" else "sha1", usedforsecurity=False)
         state.update(b"blob %d\0" % path.stat().st_size if algorithm == "git-blob" else b"")
-    with inputs.opened(path) as file:
+    with inputs.open_file(path) as file:
         while piece := file.read(1 << 20):
             state.update(piece)
     return state.hexdigest()

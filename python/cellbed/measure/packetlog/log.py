@@ -178,7 +178,7 @@ def _records(path: Path) -> tuple[int, int]:
 
 def _open_log(path: Path) -> Any:
     try:
-        return inputs.opened(path)
+        return inputs.open_file(path)
     except FileNotFoundError:
         raise LogError(f"{path}: there is no such file; give a run's folder or a packet log") from None
     except OSError as error:

@@ -75,7 +75,7 @@ class Sampler:
 
 
 @contextlib.contextmanager
-def sampled(path: Path) -> Iterator[Sampler]:
+def sample_flows(path: Path) -> Iterator[Sampler]:
     """Write samples of TCP flows to a file; the context has the sampler. Errors: :class:`LawError`, ``OSError``."""
     library = libbpf()
     with contextlib.ExitStack() as stack:
