@@ -1,6 +1,6 @@
 //! The journal: everything as it happens, in blocks that are whole or not at all.
 //!
-//! A block is its length and a hash, four bytes each, and its entries; all numbers are little-endian. What follows the
+//! A block is its length and a hash, four bytes each, and its entries; all numbers are big-endian. What follows the
 //! last whole block was being written when the recorder died, and is ignored.
 
 use std::fs::File;
@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use super::description::Head;
 use super::entry::Entry;
 use super::error::RecordingError;
-use super::field::{Field, Fields};
+use crate::field::{Field, Reader};
 
 /// The journal's name in the recording's directory.
 const NAME: &str = "journal";
 
-const MAGIC: &[u8; 16] = b"cellbed journal2";
+const MAGIC: &[u8; 16] = b"cellbed journal3";
 
 /// A block is written when it has so many bytes.
 const BLOCK: usize = 1 << 18;
@@ -86,7 +86,7 @@ impl JournalWriter {
         let head = [self.block.len() as u32, hash(&self.block)];
         let mut framed: Vec<u8> = head
             .iter()
-            .flat_map(|number| number.to_le_bytes())
+            .flat_map(|number| number.to_be_bytes())
             .collect();
         framed.append(&mut self.block);
         self.block = framed;
@@ -164,9 +164,9 @@ impl Iterator for JournalReader {
             self.block = next_block(&mut self.input)?;
             self.position = 0;
         }
-        let mut fields = Fields::new(&self.block[self.position..]);
-        let entry = Entry::take(&mut fields)?;
-        self.position = self.block.len() - fields.left();
+        let mut reader = Reader::new(&self.block[self.position..]);
+        let entry = Entry::take(&mut reader).ok()?;
+        self.position = self.block.len() - reader.left();
         Some(entry)
     }
 }
@@ -180,8 +180,11 @@ fn is_ours(file: &File) -> bool {
 fn next_block(input: &mut impl Read) -> Option<Vec<u8>> {
     let mut head = [0; 8];
     input.read_exact(&mut head).ok()?;
-    let mut fields = Fields::new(&head);
-    let (length, expected) = (u32::take(&mut fields)? as usize, u32::take(&mut fields)?);
+    let mut reader = Reader::new(&head);
+    let (length, expected) = (
+        u32::take(&mut reader).ok()? as usize,
+        u32::take(&mut reader).ok()?,
+    );
     if length > LONGEST {
         return None;
     }

@@ -1,11 +1,13 @@
-//! Numbers in front of the rest of a message.
+//! Fields of a message or of an entry of the journal, one behind the other, big-endian.
 
-use super::{Malformed, SessionId};
+use cellbed_link::Time;
+
+use crate::wire::{Malformed, SessionId};
 
 const SHORT: Malformed = Malformed("it ends too soon");
 
-/// A value of fixed length on the wire.
-pub(super) trait Field: Sized {
+/// A value of fixed length.
+pub(crate) trait Field: Sized {
     fn put(&self, out: &mut Vec<u8>);
     fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed>;
 }
@@ -36,6 +38,26 @@ impl<const N: usize> Field for [u8; N] {
     }
 }
 
+impl Field for bool {
+    fn put(&self, out: &mut Vec<u8>) {
+        u8::from(*self).put(out);
+    }
+
+    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(reader.u8()? != 0)
+    }
+}
+
+impl Field for Time {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.as_nanos().put(out);
+    }
+
+    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        reader.take().map(Self::from_nanos)
+    }
+}
+
 impl Field for SessionId {
     fn put(&self, out: &mut Vec<u8>) {
         self.0.put(out);
@@ -46,42 +68,54 @@ impl Field for SessionId {
     }
 }
 
-/// Structs as their fields, in the order that is written here.
+/// Encode structs as their fields in the order of this list; a field behind `but` is not encoded.
 macro_rules! fields {
-    ($($name:ident { $($field:ident),* })*) => {$(
+    ($($name:ident { $($field:ident),* } $(but $none:ident)?;)*) => {$(
         impl Field for $name {
             fn put(&self, out: &mut Vec<u8>) {
                 $(self.$field.put(out);)*
             }
 
             fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-                Ok(Self { $($field: Field::take(reader)?),* })
+                Ok(Self { $($field: Field::take(reader)?,)* $($none: None)? })
             }
         }
     )*};
 }
-pub(super) use fields;
+pub(crate) use fields;
 
 /// Takes fields off the front of a message.
-pub(super) struct Reader<'a>(&'a [u8]);
+pub(crate) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(message: &'a [u8]) -> Self {
+    pub(crate) fn new(message: &'a [u8]) -> Self {
         Self(message)
     }
 
-    pub(super) fn bytes<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+    /// Return the number of bytes left.
+    pub(crate) fn left(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Take the next `length` bytes.
+    pub(crate) fn slice(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
+        let (slice, rest) = self.0.split_at_checked(length).ok_or(SHORT)?;
+        self.0 = rest;
+        Ok(slice)
+    }
+
+    pub(crate) fn bytes<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let (field, rest) = self.0.split_first_chunk().ok_or(SHORT)?;
         self.0 = rest;
         Ok(*field)
     }
 
-    pub(super) fn u8(&mut self) -> Result<u8, Malformed> {
+    pub(crate) fn u8(&mut self) -> Result<u8, Malformed> {
         Ok(u8::from_be_bytes(self.bytes()?))
     }
 
     /// A number in the fewest groups of seven bits, the low ones first (LEB128).
-    pub(super) fn variable(&mut self) -> Result<u64, Malformed> {
+    pub(crate) fn variable(&mut self) -> Result<u64, Malformed> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let group = self.u8()?;
@@ -98,27 +132,27 @@ impl<'a> Reader<'a> {
     }
 
     /// As [`Reader::variable`], with the sign in the lowest bit.
-    pub(super) fn signed(&mut self) -> Result<i64, Malformed> {
+    pub(crate) fn signed(&mut self) -> Result<i64, Malformed> {
         let folded = self.variable()?;
         Ok((folded >> 1) as i64 ^ -((folded & 1) as i64))
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Takes a field of the type that is wanted.
-    pub(super) fn take<T: Field>(&mut self) -> Result<T, Malformed> {
+    pub(crate) fn take<T: Field>(&mut self) -> Result<T, Malformed> {
         T::take(self)
     }
 
     /// All that is left.
-    pub(super) fn rest(self) -> &'a [u8] {
+    pub(crate) fn rest(self) -> &'a [u8] {
         self.0
     }
 
     /// Everything has been read.
-    pub(super) fn end(self) -> Result<(), Malformed> {
+    pub(crate) fn end(self) -> Result<(), Malformed> {
         if self.0.is_empty() {
             Ok(())
         } else {
@@ -128,7 +162,7 @@ impl<'a> Reader<'a> {
 }
 
 /// Write the value that [`Reader::variable`] reads.
-pub(super) fn put_variable(out: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn put_variable(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -137,7 +171,7 @@ pub(super) fn put_variable(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Write the value that [`Reader::signed`] reads.
-pub(super) fn put_signed(out: &mut Vec<u8>, value: i64) {
+pub(crate) fn put_signed(out: &mut Vec<u8>, value: i64) {
     put_variable(out, ((value << 1) ^ (value >> 63)) as u64);
 }
 
