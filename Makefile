@@ -6,7 +6,7 @@ export PATH := $(CURDIR)/$(VENV):$(PATH)
 # Set as in many containers, it has each of the hundreds of commands that the tests start compile all of cellbed anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup setup-test demo test test-core test-rust test-python test-slow lint lint-rust lint-python bench recorder clean
+.PHONY: help setup setup-test demo test test-core test-rust test-python test-slow audit lint lint-rust lint-python bench recorder clean
 
 help:  ## say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -56,6 +56,10 @@ lint-python:
 	$(VENV)/lint-imports --no-logo --no-cache > /dev/null || $(VENV)/lint-imports --no-logo --no-cache
 	$(VENV)/typos
 	shellcheck scripts/*.sh .ci/*
+
+audit:  ## licences and sources of all dependencies
+	cargo deny check --hide-inclusion-graph licenses bans sources
+	$(VENV)/python scripts/licences.py
 
 bench: setup-test  ## figures beside peers and baselines measured in the same run; about an hour
 	$(VENV)/python benches/comparison.py

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from emulator_nodes import bottleneck, inside, running
+from emulator_nodes import bottleneck, inside, start_emulator
 from numpy.typing import NDArray
 
 from cellbed import Cell
@@ -85,7 +85,7 @@ def cell(users: int, scheduler: str, *, faster: bool, folder: Path) -> dict[str,
 
 def send(config: dict[str, Any], flows: Flows, seconds: float, folder: Path) -> tuple[NDArray[Any], int]:
     """What left the users' queues, and the start, ns."""
-    with running(config) as emulator:
+    with start_emulator(config) as emulator:
         sink = subprocess.Popen(
             [sys.executable, "-ISc", SINK], preexec_fn=inside(emulator, "edge"), stdout=subprocess.PIPE
         )
@@ -115,7 +115,7 @@ def jain(values: NDArray[Any]) -> float:
     return float(values.sum() ** 2 / (len(values) * (values**2).sum()))
 
 
-def expected_shares(users: int, scheduler: str) -> NDArray[Any]:
+def fair_shares(users: int, scheduler: str) -> NDArray[Any]:
     """Mbit/s of each saturated user."""
     number = np.arange(users)
     rates = RATE / 1e6 * (1 + number % 2)
@@ -123,7 +123,7 @@ def expected_shares(users: int, scheduler: str) -> NDArray[Any]:
     return np.asarray(np.where(chosen, rates / chosen.sum(), 0.0))
 
 
-def saturated(users: int, scheduler: str, seconds: float) -> tuple[NDArray[Any], NDArray[Any]]:
+def saturate(users: int, scheduler: str, seconds: float) -> tuple[NDArray[Any], NDArray[Any]]:
     """Mbit/s of each user, and the closed form."""
     # Above the highest share.
     each = 2.5 * RATE / users * 2
@@ -136,14 +136,14 @@ def saturated(users: int, scheduler: str, seconds: float) -> tuple[NDArray[Any],
         folder = Path(name)
         config = cell(users, scheduler, faster=True, folder=folder)
         log, zero = send(config, flows, seconds, folder)
-    begin, end = waiting(log, zero)
+    begin, end = full_queue_span(log, zero)
     kept = log[(log["released"] >= begin) & (log["released"] < end)]
     sent = np.bincount(kept["direction"], kept["bytes"], users)
-    return sent * 8e3 / (end - begin), expected_shares(users, scheduler)
+    return sent * 8e3 / (end - begin), fair_shares(users, scheduler)
 
 
-def waiting(log: NDArray[Any], zero: int) -> tuple[int, int]:
-    """The time in which all users that are served have packets waiting, whenever their senders could run, ns."""
+def full_queue_span(log: NDArray[Any], zero: int) -> tuple[int, int]:
+    """The span, ns, while all served users have packets waiting."""
     served = [log[log["direction"] == user] for user in np.unique(log["direction"])]
     # Proportional fair has forgotten who came late after some times its window of 1 s.
     begin = max(zero, *(int(mine["arrived"].min()) for mine in served)) + SETTLE_NS
@@ -225,7 +225,7 @@ def main() -> None:
     print(f"{given.users} saturated users, Mbit/s (measured / closed form)")
     print(f"{'scheduler':20}{'cell':>18}{'largest error':>15}{'Jain':>16}")
     for scheduler in ("round-robin", "proportional-fair", "max-rate", "priority"):
-        got, expected = saturated(given.users, scheduler, given.seconds)
+        got, expected = saturate(given.users, scheduler, given.seconds)
         error = np.abs(got - expected).max() / expected.max()
         total = f"{got.sum():.3f} / {expected.sum():.3f}"
         print(f"{scheduler:20}{total:>18}{error:>15.2%}{f'{jain(got):.4f} / {jain(expected):.4f}':>16}", flush=True)

@@ -41,7 +41,7 @@ class NotMeasuredError(Exception):
 
 
 @contextlib.contextmanager
-def running(shell: Shell, link: Link, program: str, arguments: list[object], folder: Path) -> Iterator[int]:
+def run_behind_link(shell: Shell, link: Link, program: str, arguments: list[object], folder: Path) -> Iterator[int]:
     """A program behind a link; the process that was started for it. All of it is ended afterwards."""
     process = shell.start(link, behind(program, *arguments), folder)
     try:
@@ -61,7 +61,7 @@ def running(shell: Shell, link: Link, program: str, arguments: list[object], fol
         process.wait()
 
 
-def _failed(folder: Path, what: str) -> NotMeasuredError:
+def _failure(folder: Path, what: str) -> NotMeasuredError:
     lines = (folder / "errors").read_text(errors="replace").strip().splitlines()
     return NotMeasuredError(f"{what}: {lines[0] if lines else 'no word why'}")
 
@@ -71,9 +71,9 @@ def one_flow(shell: Shell, link: Link, seconds: float, folder: Path) -> Figures:
     assert link.rate is not None
     sink = TcpSink()
     try:
-        with running(shell, link, TCP, [shell.far_end, sink.port, link.window], folder) as root:
+        with run_behind_link(shell, link, TCP, [shell.far_end, sink.port, link.window], folder) as root:
             if not sink.connected.wait(15):
-                raise _failed(folder, "no connection")
+                raise _failure(folder, "no connection")
             time.sleep(1.5)
             pids = family(root, TCP)
             begin = Reading.now(pids, sink.received)
@@ -93,11 +93,11 @@ def flood(shell: Shell, link: Link, seconds: float, folder: Path) -> Figures:
     """64-byte datagrams as fast as they go."""
     sink = DatagramSink()
     try:
-        with running(shell, link, DATAGRAMS, [shell.far_end, sink.port, seconds + 15], folder) as root:
+        with run_behind_link(shell, link, DATAGRAMS, [shell.far_end, sink.port, seconds + 15], folder) as root:
             deadline = time.monotonic() + 15
             while not sink.received:
                 if time.monotonic() > deadline:
-                    raise _failed(folder, "no datagram")
+                    raise _failure(folder, "no datagram")
                 time.sleep(0.02)
             time.sleep(0.5)
             pids = family(root, DATAGRAMS)
@@ -110,15 +110,15 @@ def flood(shell: Shell, link: Link, seconds: float, folder: Path) -> Figures:
 
 
 def delay(shell: Shell, link: Link, seconds: float, folder: Path) -> Figures:
-    """How far the one-way delay of sparse datagrams, 200 a second at random times, is from what was asked; µs."""
+    """How far the one-way delay of sparse datagrams, 200 a second at random times, is from the requested delay; µs."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
         receiver.bind(("0.0.0.0", 0))
         count = int(200 * max(seconds, 2))
         arguments = [shell.far_end, receiver.getsockname()[1], count, int(seconds)]
-        with running(shell, link, STAMPS, arguments, folder):
+        with run_behind_link(shell, link, STAMPS, arguments, folder):
             delays = one_way_delays(receiver, count)
     if len(delays) < count // 2:
-        raise _failed(folder, f"only {len(delays)} of {count} datagrams came")
+        raise _failure(folder, f"only {len(delays)} of {count} datagrams came")
     asked = link.delay_ms * 1_000_000 if shell.name != "plain veth" else 0
     errors = sorted((one_way - asked) / 1000 for one_way in delays)
     return {
@@ -134,7 +134,7 @@ IDLE = "import time; time.sleep(60)"
 
 def idle(shell: Shell, link: Link, seconds: float, folder: Path) -> Figures:
     """A link that nobody uses."""
-    with running(shell, link, IDLE, [], folder) as root:
+    with run_behind_link(shell, link, IDLE, [], folder) as root:
         time.sleep(2)
         pids = family(root, IDLE)
         begin = Reading.now(pids, 0)

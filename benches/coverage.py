@@ -23,7 +23,7 @@ from scipy.signal import lfilter
 from scipy.stats import norm
 
 from cellbed.measure.repetitions import mean_bounds, quantile_bounds
-from cellbed.measure.statistics import label, needed, paired_median, percentile_difference, percentiles
+from cellbed.measure.statistics import label, median_of_pairs, percentile_difference, percentiles, smallest_sample
 
 SEED = 1
 REPETITIONS = (3, 5, 10, 20)
@@ -31,7 +31,7 @@ Draws = NDArray[np.float64]
 
 
 def draw(name: str, shape: tuple[int, ...], random: np.random.Generator) -> Draws:
-    """Return values of a distribution; all are positive but those of t."""
+    """Return values of a distribution; only values of t may be negative."""
     match name.split():
         case ["normal"]:
             return random.normal(10, 2, shape)
@@ -59,27 +59,27 @@ MEDIANS = {"normal": 10.0, "uniform": 0.5, "gamma 2": 1.67834699, "exponential":
 PAIRS = ("normal", "exponential", "log-normal 0.5", "log-normal 1")
 
 
-def covered(bounds: tuple[Draws, Draws], truth: float) -> float:
+def coverage(bounds: tuple[Draws, Draws], truth: float) -> float:
     """Return the share of intervals that hold the true value."""
     return float(((bounds[0] <= truth) & (truth <= bounds[1])).mean())
 
 
 def mean_coverage(name: str, n: int, simulations: int) -> float:
-    """Return that of the interval of the mean."""
+    """Return the coverage of the interval of the mean."""
     samples = draw(name, (simulations, n), np.random.default_rng(SEED))
-    return covered(mean_bounds(samples, -math.inf if name == "t 3" else 0), MEANS[name])
+    return coverage(mean_bounds(samples, -math.inf if name == "t 3" else 0), MEANS[name])
 
 
 def median_coverage(name: str, n: int, simulations: int) -> float:
-    """Return that of the interval of the median; nan where the repetitions do not support one."""
+    """Return the coverage of the interval of the median; nan where the repetitions do not support one."""
     samples = draw(name, (simulations, n), np.random.default_rng(SEED))
-    return covered(quantile_bounds(samples, 0.5), MEDIANS[name]) if n >= 5 else math.nan
+    return coverage(quantile_bounds(samples, 0.5), MEDIANS[name]) if n >= 5 else math.nan
 
 
-def paired_coverage(name: str, n: int, simulations: int) -> float:
-    """Return that of the mean difference of pairs without an effect."""
+def coverage_of_pairs(name: str, n: int, simulations: int) -> float:
+    """Return the coverage of the mean difference of pairs without an effect."""
     random = np.random.default_rng(SEED)
-    return covered(mean_bounds(draw(name, (simulations, n), random) - draw(name, (simulations, n), random)), 0)
+    return coverage(mean_bounds(draw(name, (simulations, n), random) - draw(name, (simulations, n), random)), 0)
 
 
 def _proportional(name: str, n: int, simulations: int) -> tuple[Draws, Draws]:
@@ -91,15 +91,15 @@ def _proportional(name: str, n: int, simulations: int) -> tuple[Draws, Draws]:
 
 
 def difference_coverage(name: str, n: int, simulations: int) -> float:
-    """Return that of the mean difference of pairs where the factor multiplies."""
+    """Return the coverage of the mean difference of pairs where the factor multiplies."""
     first, second = _proportional(name, n, simulations)
-    return covered(mean_bounds(second - first), 0.5 * math.exp(0.005) * MEANS[name])
+    return coverage(mean_bounds(second - first), 0.5 * math.exp(0.005) * MEANS[name])
 
 
 def ratio_coverage(name: str, n: int, simulations: int) -> float:
-    """Return that of the ratio of pairs where the factor multiplies; as :func:`paired_ratio`."""
+    """Return the coverage of the ratio of pairs where the factor multiplies."""
     first, second = _proportional(name, n, simulations)
-    return covered(mean_bounds(np.log(second / first)), math.log(1.5))
+    return coverage(mean_bounds(np.log(second / first)), math.log(1.5))
 
 
 Series = Callable[[int, np.random.Generator], Draws]
@@ -118,7 +118,7 @@ def queue(load: float) -> Series:
     return draw_run
 
 
-def correlated(slow: float, correlation: float) -> Series:
+def correlate(slow: float, correlation: float) -> Series:
     """Log-normal latencies; `slow`: share of the variance of their logarithms that is an AR(1) process."""
 
     def draw_run(n: int, random: np.random.Generator) -> Draws:
@@ -178,13 +178,13 @@ def _quantile_of(series: Series) -> Callable[[float], float]:
 
 
 RUNS: dict[str, tuple[Series, Callable[[float], float]]] = {
-    "independent": (correlated(0, 0), lambda q: math.exp(norm.ppf(q))),
+    "independent": (correlate(0, 0), lambda q: math.exp(norm.ppf(q))),
     "M/M/1, load 0.5": (queue(0.5), lambda q: -math.log(1 - q) / 0.5),
     "M/M/1, load 0.8": (queue(0.8), lambda q: -math.log(1 - q) / 0.2),
-    "AR(1), 0.9": (correlated(1, 0.9), lambda q: math.exp(norm.ppf(q))),
+    "AR(1), 0.9": (correlate(1, 0.9), lambda q: math.exp(norm.ppf(q))),
     "outage, 5 %": (outage(0.05), cache(_quantile_of(outage(0.05)))),
     "outage, 15 %": (outage(0.15), cache(_quantile_of(outage(0.15)))),
-    "weak slow part": (correlated(0.05, 0.98), lambda q: math.exp(norm.ppf(q))),
+    "weak slow part": (correlate(0.05, 0.98), lambda q: math.exp(norm.ppf(q))),
     "Pareto, 1.2": (pareto(1.2), lambda q: (1 - q) ** (-1 / 1.2)),
     "bimodal": (bimodal(0.7), cache(_quantile_of(bimodal(0.7)))),
     "periodic, 50": (periodic(50), cache(_quantile_of(periodic(50)))),
@@ -263,7 +263,7 @@ def _pair(common: Series, own: Series, paired: bool = True) -> Pairs:
 
 def _part(scale: float, correlation: float) -> Series:
     """A log-normal factor of a latency with a deviation, an AR(1) process."""
-    return lambda n, random: correlated(1, correlation)(n, random) ** scale
+    return lambda n, random: correlate(1, correlation)(n, random) ** scale
 
 
 COMPARED: dict[str, tuple[bool, Pairs]] = {
@@ -279,32 +279,32 @@ COMPARED: dict[str, tuple[bool, Pairs]] = {
 """Pairs of equal runs, and whether they are of the same requests."""
 
 
-def found_shares(name: str, n: int, simulations: int, seed: int, factor: float = 1.0) -> list[float]:
+def detection_shares(name: str, n: int, simulations: int, seed: int, factor: float = 1.0) -> list[float]:
     """Return the share of pairs called different by each percentile, and request by request where they are paired.
-    factor: by which the second run is slower."""
+    factor: slowdown of the second run."""
     random, (paired, draw_pair) = np.random.default_rng([seed, n]), COMPARED[name]
     counts = np.zeros(len(QUANTILES) + paired)
     for _ in range(simulations):
         first, second = draw_pair(n, random)
-        supported = [quantile for quantile in QUANTILES if n >= needed(quantile)]
+        supported = [quantile for quantile in QUANTILES if n >= smallest_sample(quantile)]
         found = [percentile_difference(first, factor * second, quantile, paired=paired) for quantile in supported]
         found += [(0, -math.inf, math.inf)] * (len(QUANTILES) - len(supported))
-        found += [paired_median(first, factor * second)] * paired
+        found += [median_of_pairs(first, factor * second)] * paired
         counts += [low > 0 or high < 0 for _, low, high in found]
     return list(counts / simulations)
 
 
 def false_positives(name: str, n: int, simulations: int, seed: int = SEED) -> list[float]:
     """Return the shares of pairs of equal runs that are called different."""
-    return found_shares(name, n, simulations, seed)
+    return detection_shares(name, n, simulations, seed)
 
 
 def power(name: str, n: int, simulations: int, seed: int = SEED) -> list[float]:
     """Return the shares of pairs of runs that are called different, where the second is a fifth slower."""
-    return found_shares(name, n, simulations, seed, 1.2)
+    return detection_shares(name, n, simulations, seed, 1.2)
 
 
-def compared_tables(simulations: int, seed: int) -> None:
+def print_comparisons(simulations: int, seed: int) -> None:
     """Print false positives and power of comparisons of two runs."""
     for heading, shares, most in (
         ("equal runs called different", false_positives, 0.07),
@@ -320,7 +320,7 @@ def compared_tables(simulations: int, seed: int) -> None:
             print(line, flush=True)
 
 
-def repeated_power(name: str, repetitions: int, factor: float, simulations: int, seed: int = SEED) -> float:
+def power_of_repetitions(name: str, repetitions: int, factor: float, simulations: int, seed: int = SEED) -> float:
     """Return the share of comparisons of repeated runs, of 500 requests each, that find a setting `factor` slower by
     the medians of the runs."""
     random, (_, draw_pair) = np.random.default_rng([seed, repetitions]), COMPARED[name]
@@ -330,13 +330,13 @@ def repeated_power(name: str, repetitions: int, factor: float, simulations: int,
     return float(((low > 0) | (high < 0)).mean())
 
 
-def repeated_table(simulations: int, seed: int) -> None:
+def print_power_of_repetitions(simulations: int, seed: int) -> None:
     """Print the power of comparisons of repeated runs."""
     columns = [(repetitions, factor) for factor in (1.0, 1.1, 1.2) for repetitions in (3, 5, 10)]
     print(f"\nrepeated runs called different, %, {simulations} comparisons; repetitions × factor:")
     print(f"{'':26}" + "".join(f"{f'{repetitions} × {factor}':>10}" for repetitions, factor in columns))
     for name in ("own parts only", "common trace", "common queue", "common outage"):
-        found = (repeated_power(name, repetitions, factor, simulations, seed) for repetitions, factor in columns)
+        found = (power_of_repetitions(name, repetitions, factor, simulations, seed) for repetitions, factor in columns)
         print(f"{name:26}" + "".join(f"{each * 100:>10.0f}" for each in found), flush=True)
 
 
@@ -362,7 +362,7 @@ def main() -> None:
     for heading, coverage, names in (
         ("mean over repetitions", mean_coverage, MEANS),
         ("median over repetitions", median_coverage, MEDIANS),
-        ("mean difference of pairs, no effect", paired_coverage, MEANS),
+        ("mean difference of pairs, no effect", coverage_of_pairs, MEANS),
         ("mean difference of pairs, × 1.5", difference_coverage, PAIRS),
         ("ratio of pairs, × 1.5", ratio_coverage, PAIRS),
     ):
@@ -370,8 +370,8 @@ def main() -> None:
         table(heading, "distribution", columns, list(names))
     within_tables(max(1, simulations // 50), options.seed)
     family_table(max(1, simulations // 1000), options.seed)
-    compared_tables(max(1, simulations // 500), options.seed)
-    repeated_table(max(1, simulations // 500), options.seed)
+    print_comparisons(max(1, simulations // 500), options.seed)
+    print_power_of_repetitions(max(1, simulations // 500), options.seed)
 
 
 if __name__ == "__main__":

@@ -107,7 +107,7 @@ def begun(folder: Path) -> list[Path]:
     return list(folder.glob("*/events.jsonl"))
 
 
-def measured(scenario: Path, condition: str, folder: Path) -> Summary:
+def measure(scenario: Path, condition: str, folder: Path) -> Summary:
     """The summary of a run under a condition."""
     burning = loops(condition)
     try:
@@ -143,7 +143,7 @@ def main() -> None:
                 scenario.write_text(HEAD.format(name=name, seconds=options.seconds) + LOADS[name])
                 for condition in CONDITIONS:
                     folder = place / f"{name}-{number}-{CONDITIONS.index(condition)}"
-                    found[name][condition].append(measured(scenario, condition, folder))
+                    found[name][condition].append(measure(scenario, condition, folder))
                     print(f"round {number + 1}, {name}, {condition}: done", file=sys.stderr, flush=True)
     rows = [row(name, condition, found[name]) for name in options.only for condition in CONDITIONS]
     if options.json:

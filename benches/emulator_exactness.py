@@ -29,11 +29,11 @@ from emulator_nodes import (
     configuration,
     connect_by_veth,
     cpu_seconds,
-    fixed,
+    delay_stage,
     inside,
     quantiles,
-    running,
-    traced,
+    start_emulator,
+    trace_stages,
     write_trace,
 )
 
@@ -96,7 +96,7 @@ def delay_error(load: int = 0, over_veth: bool = False) -> Case:
 
     def measure(seconds: float) -> Figures:
         flow = datagrams(200, 200 * 8 * 10**9 // INTERVAL_NS, seconds)
-        with running(configuration([fixed(DELAY_NS / 1e6)])) as emulator:
+        with start_emulator(configuration([delay_stage(DELAY_NS / 1e6)])) as emulator:
             if over_veth:
                 connect_by_veth(emulator, True)
                 for node, peer in (("endpoint", "edge"), ("edge", "endpoint")):
@@ -126,7 +126,7 @@ def release_error(stages: Stages, bit_rate: int) -> Case:
     def measure(seconds: float) -> Figures:
         flow = datagrams(1500, bit_rate * 11 // 10, seconds)
         with tempfile.TemporaryDirectory() as folder:
-            with running(configuration(stages, Path(folder))) as emulator:
+            with start_emulator(configuration(stages, Path(folder))) as emulator:
                 busy, begin = cpu_seconds(emulator.pid), time.monotonic()
                 with bare_timer(1_000_000, seconds) as bare:
                     [seen] = emulator.probe([flow], seconds + 30)
@@ -167,6 +167,6 @@ def delay_cases() -> dict[str, Case]:
 def release_cases(folder: Path) -> dict[str, Case]:
     cases: dict[str, Case] = {}
     for megabits in (12, 100):
-        stages = traced(write_trace(folder, megabits * 10**6), 64_000_000)
+        stages = trace_stages(write_trace(folder, megabits * 10**6), 64_000_000)
         cases[f"release, {megabits} Mbit/s"] = release_error(stages, megabits * 10**6)
     return cases

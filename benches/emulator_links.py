@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from emulator_nodes import Case, Figures, bottleneck, configuration, cpu_seconds, fixed, inside, running
+from emulator_nodes import Case, Figures, bottleneck, configuration, cpu_seconds, delay_stage, inside, start_emulator
 from emulator_throughput import PAYLOAD_SHARE
 
 SERVER = "100.64.64.2"
@@ -26,7 +26,7 @@ WINDOW = 200_000
 def links(count: int) -> dict[str, Any]:
     """So many links, each to a node of its own, around one server."""
     nodes = [("server", SERVER)] + [(f"n{i}", f"100.64.{i // 250}.{i % 250 + 2}") for i in range(count)]
-    stages = [*bottleneck(BIT_RATE), fixed(10)]
+    stages = [*bottleneck(BIT_RATE), delay_stage(10)]
     windows = {
         f"net.ipv4.tcp_{name}": f"4096 {WINDOW} {WINDOW}" if name == "rmem" else f"4096 16384 {WINDOW}"
         for name in ("rmem", "wmem")
@@ -55,7 +55,7 @@ def brought_up(count: int) -> Case:
 
     def measure(_: float) -> Figures:
         begin = time.monotonic()
-        with running(links(count)) as emulator:
+        with start_emulator(links(count)) as emulator:
             up = time.monotonic() - begin
             status = Path(f"/proc/{emulator.pid}/status").read_text()
             resident = int(status.split("VmRSS:")[1].split()[0]) / 1024
@@ -70,7 +70,7 @@ def brought_up(count: int) -> Case:
     return measure
 
 
-def loaded(count: int, seconds: float) -> Figures:
+def load_links(count: int, seconds: float) -> Figures:
     """So many links with one TCP flow each: shares of the rate asked for, the emulator's cost, lateness in µs."""
     program = [sys.executable, str(Path(__file__).with_name("link_load.py"))]
 
@@ -79,7 +79,7 @@ def loaded(count: int, seconds: float) -> Figures:
             [*program, *arguments], preexec_fn=inside(emulator, node, True), stdout=subprocess.PIPE, text=True
         )
 
-    with running(links(count)) as emulator:
+    with start_emulator(links(count)) as emulator:
         receiver = start("server", "receive", emulator.namespace("server"), SERVER, str(count), str(seconds))
         assert receiver.stdout is not None
         receiver.stdout.readline()
@@ -111,7 +111,7 @@ def most_loaded(first: int = 16, step: int = 8) -> Case:
 
     def measure(seconds: float) -> Figures:
         def full(count: int) -> Figures | None:
-            figures = loaded(count, seconds)
+            figures = load_links(count, seconds)
             return figures if figures["of_asked"] >= FULL and figures["least"] >= FULL_EACH else None
 
         return search(full, first, step)

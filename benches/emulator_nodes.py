@@ -104,7 +104,7 @@ def write_trace(folder: Path, bit_rate: int) -> Path:
     return path
 
 
-def traced(path: Path, queue_bytes: int) -> Stages:
+def trace_stages(path: Path, queue_bytes: int) -> Stages:
     """A bottleneck that plays a trace."""
     return [
         {
@@ -115,12 +115,12 @@ def traced(path: Path, queue_bytes: int) -> Stages:
     ]
 
 
-def fixed(milliseconds: float) -> dict[str, Any]:
+def delay_stage(milliseconds: float) -> dict[str, Any]:
     return {"kind": "delay", "fixed_ns": round(milliseconds * 1e6)}
 
 
 @contextlib.contextmanager
-def running(config: dict[str, Any]) -> Iterator[Emulator]:
+def start_emulator(config: dict[str, Any]) -> Iterator[Emulator]:
     emulator = Emulator.start(config)
     try:
         yield emulator

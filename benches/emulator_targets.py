@@ -29,10 +29,10 @@ from emulator_nodes import (
     configuration,
     connect_by_veth,
     cpu_seconds,
-    fixed,
+    delay_stage,
     inside,
-    running,
-    traced,
+    start_emulator,
+    trace_stages,
     write_trace,
 )
 from emulator_throughput import PAYLOAD_SHARE, one_flow
@@ -81,7 +81,7 @@ def flow_over(stages: Stages, bit_rate: int, back: Stages | None = None, **chang
                 "net.ipv4.tcp_rmem": f"4096 131072 {window}",
                 "net.ipv4.tcp_wmem": f"4096 131072 {window}",
             }
-        with running(config) as emulator:
+        with start_emulator(config) as emulator:
             result = one_flow(emulator, ADDRESSES["edge"], seconds)
         result["asked"] = bit_rate / 1e6
         result["of_asked"] = result["goodput"] / PAYLOAD_SHARE / result["asked"]
@@ -95,9 +95,9 @@ def trace_cases(folder: Path, **changes: Any) -> dict[str, Case]:
     for delay in (0, 20):
         for gigabits in (0.1, 0.5, 1, 2, 4, 10):
             rate = round(gigabits * 1e9)
-            stages = traced(write_trace(folder, rate), max(8_000_000, rate // 40))
+            stages = trace_stages(write_trace(folder, rate), max(8_000_000, rate // 40))
             if delay:
-                stages.append(fixed(delay))
+                stages.append(delay_stage(delay))
             cases[f"trace, {gigabits:g} Gbit/s" + (f", {delay} ms" if delay else "")] = flow_over(
                 stages, rate, **changes
             )
@@ -106,12 +106,12 @@ def trace_cases(folder: Path, **changes: Any) -> dict[str, Case]:
 
 def chain_case() -> dict[str, Case]:
     """Loss (of nothing), rate and delay, eight times after one another; the way back has delay alone."""
-    one = [{"kind": "loss", "probability": 0.0, "seed": 1}, *bottleneck(10**9, 25_000_000), fixed(0.1)]
-    return {"24 stages, 1 Gbit/s": flow_over(one * 8, 10**9, back=[fixed(0.8)])}
+    one = [{"kind": "loss", "probability": 0.0, "seed": 1}, *bottleneck(10**9, 25_000_000), delay_stage(0.1)]
+    return {"24 stages, 1 Gbit/s": flow_over(one * 8, 10**9, back=[delay_stage(0.8)])}
 
 
 def veth_case(seconds: float) -> Figures:
-    with running(configuration([])) as emulator:
+    with start_emulator(configuration([])) as emulator:
         connect_by_veth(emulator, True)
         return one_flow(emulator, VETH_ADDRESSES["edge"], seconds)
 
@@ -120,7 +120,7 @@ def datagrams(over_veth: bool) -> Case:
     """Small datagrams as fast as a program sends them: how many a second arrive, and are read, at the other end."""
 
     def measure(seconds: float) -> Figures:
-        with running(configuration([])) as emulator:
+        with start_emulator(configuration([])) as emulator:
             if over_veth:
                 connect_by_veth(emulator, True)
             address = (VETH_ADDRESSES if over_veth else ADDRESSES)["edge"]
@@ -131,7 +131,7 @@ def datagrams(over_veth: bool) -> Case:
             )
             assert reader.stdout is not None
             reader.stdout.readline()
-            busy, begin, before = cpu_seconds(emulator.pid), time.monotonic(), received(emulator)
+            busy, begin, before = cpu_seconds(emulator.pid), time.monotonic(), receive_counts(emulator)
             done = subprocess.run(
                 [sys.executable, "-c", SEND_UDP, address, str(seconds)],
                 preexec_fn=inside(emulator, "endpoint"),
@@ -139,7 +139,7 @@ def datagrams(over_veth: bool) -> Case:
                 check=True,
             )
             time.sleep(0.3)
-            arrived, read = (now - then for now, then in zip(received(emulator), before, strict=True))
+            arrived, read = (now - then for now, then in zip(receive_counts(emulator), before, strict=True))
             span = time.monotonic() - begin - 0.3
             reader.kill()
             reader.communicate()
@@ -153,7 +153,7 @@ def datagrams(over_veth: bool) -> Case:
     return measure
 
 
-def received(emulator: Emulator) -> tuple[int, int]:
+def receive_counts(emulator: Emulator) -> tuple[int, int]:
     """Datagrams that reached the receiving socket, those included that found its buffer full; those read."""
     text = subprocess.run(
         ["cat", "/proc/self/net/snmp"],
@@ -168,16 +168,16 @@ def received(emulator: Emulator) -> tuple[int, int]:
 
 
 def idle(seconds: float) -> Figures:
-    with running(configuration([fixed(20)])) as emulator:
+    with start_emulator(configuration([delay_stage(20)])) as emulator:
         time.sleep(0.5)
         busy, begin = cpu_seconds(emulator.pid), time.monotonic()
         time.sleep(seconds)
         return {"cpu": (cpu_seconds(emulator.pid) - busy) / (time.monotonic() - begin)}
 
 
-def logged(folder: Path) -> dict[str, Case]:
+def logging_cases(folder: Path) -> dict[str, Case]:
     """1 Gbit/s of a trace without and with the files of a run."""
-    stages = traced(write_trace(folder, 10**9), 25_000_000)
+    stages = trace_stages(write_trace(folder, 10**9), 25_000_000)
     files = {"series": str(folder / "series.bin"), "packet_log": str(folder / "packets.bin")}
     return {
         "1 Gbit/s, no log": flow_over(stages, 10**9),
@@ -190,11 +190,11 @@ def modes(folder: Path) -> dict[str, Case]:
     trace = write_trace(folder, 10**8)
     loss = {"kind": "loss", "probability": 0.0005, "seed": 1}
     links = {
-        "drop-tail of 375 kB": [*traced(trace, 375_000), fixed(20)],
-        "loss of 0.05 %": [loss, *traced(trace, 8_000_000), fixed(20)],
+        "drop-tail of 375 kB": [*trace_stages(trace, 375_000), delay_stage(20)],
+        "loss of 0.05 %": [loss, *trace_stages(trace, 8_000_000), delay_stage(20)],
     }
     return {
-        f"100 Mbit/s, {name}, {mode}": flow_over(stages, 10**8, back=[fixed(20)], offload=mode == "fast")
+        f"100 Mbit/s, {name}, {mode}": flow_over(stages, 10**8, back=[delay_stage(20)], offload=mode == "fast")
         for name, stages in links.items()
         for mode in ("fast", "reference")
     }
@@ -205,7 +205,7 @@ def groups(folder: Path) -> dict[str, dict[str, Case]]:
         "trace": {"veth": veth_case} | trace_cases(folder),
         "reference": {f"{name}, per segment": case for name, case in trace_cases(folder, offload=False).items()},
         "modes": modes(folder),
-        "log": logged(folder),
+        "log": logging_cases(folder),
         "chain": chain_case(),
         "datagrams": {"64-byte datagrams": datagrams(False), "64-byte datagrams, veth": datagrams(True)},
         "idle": {"idle": idle},

@@ -31,9 +31,9 @@ from emulator_nodes import (
     configuration,
     connect_by_veth,
     cpu_seconds,
-    fixed,
+    delay_stage,
     inside,
-    running,
+    start_emulator,
 )
 
 from cellbed.link import Link
@@ -90,7 +90,7 @@ def flow_cases(folder: File) -> dict[str, Case]:
 
     def veth(offload: bool) -> Case:
         def measure(seconds: float) -> dict[str, float]:
-            with running(configuration([])) as emulator:
+            with start_emulator(configuration([])) as emulator:
                 connect_by_veth(emulator, offload)
                 return one_flow(emulator, VETH_ADDRESSES["edge"], seconds)
 
@@ -98,7 +98,7 @@ def flow_cases(folder: File) -> dict[str, Case]:
 
     def emulated(bit_rate: int | None, log: bool = False) -> Case:
         def measure(seconds: float) -> dict[str, float]:
-            with running(configuration(bottleneck(bit_rate), folder if log else None)) as emulator:
+            with start_emulator(configuration(bottleneck(bit_rate), folder if log else None)) as emulator:
                 result = one_flow(emulator, ADDRESSES["edge"], seconds)
                 if bit_rate:
                     result["asked"] = bit_rate / 1e6
@@ -117,14 +117,14 @@ def flow_cases(folder: File) -> dict[str, Case]:
 
 def far_cases() -> dict[str, Case]:
     """The cases of the far link."""
-    config = configuration([*bottleneck(FAR_RATE, FAR_BYTES), fixed(FAR_TRIP_MS / 2)])
+    config = configuration([*bottleneck(FAR_RATE, FAR_BYTES), delay_stage(FAR_TRIP_MS / 2)])
     for vertex in config["vertices"]:
         window = f"4096 131072 {4 * FAR_BYTES}"
         vertex["sysctls"] |= {"net.ipv4.tcp_rmem": window, "net.ipv4.tcp_wmem": window}
 
     def real(*options: str, omitted: int = 5) -> Case:
         def measure(seconds: float) -> dict[str, float]:
-            with running(config) as emulator:
+            with start_emulator(config) as emulator:
                 return one_flow(emulator, ADDRESSES["edge"], seconds, omitted, options)
 
         return measure
@@ -142,7 +142,7 @@ def far_cases() -> dict[str, Case]:
         return measure
 
     found = {f"TCP {law}": real("-C", law) for law in ("cubic", "bbr")}
-    # iperf3 counts the losses of omitted seconds of UDP as those of the others.
+    # iperf3 also counts UDP losses of omitted seconds.
     found |= {"UDP": real("-u", "-b", str(FAR_RATE), omitted=0)}
     return found | {"virtual cubic": virtual("cubic"), "virtual bbr": virtual("bbr")}
 

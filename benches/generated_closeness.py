@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cellbed.archive.randomness import Float64
 
 LAGS_NS = 10_000_000_000
-"""Up to which lag autocorrelations are compared."""
+"""The largest lag of the compared autocorrelations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def halves(recorded: Recorded) -> tuple[Recorded, Recorded]:
     return Recorded(at[at <= middle], middle), Recorded(at[at > middle] - middle, recorded.duration_ns - middle)
 
 
-def generated(recorded: Recorded, seed: int) -> Recorded:
+def generate_like(recorded: Recorded, seed: int) -> Recorded:
     """Return a series like a recording, as long as it."""
     import numpy as np
 
@@ -138,7 +138,7 @@ def main() -> None:
     print("recording, KS: series / halves, W / mean, autocorrelation, outages per minute, opportunities in a busy ms")
     for name in arguments.names:
         for part, recorded in like(name, Path.cwd()).parts.items():
-            found = [closeness(recorded, generated(recorded, seed)) for seed in range(1, arguments.seeds + 1)]
+            found = [closeness(recorded, generate_like(recorded, seed)) for seed in range(1, arguments.seeds + 1)]
 
             def mean(of: Callable[[Distance], float], found: list[Closeness] = found) -> float:
                 return statistics.fmean(of(each.fitted) for each in found)

@@ -6,8 +6,7 @@ Each server of `virtual_agreement.py` that speaks HTTP/2 and is installed gets a
 streams, over a new connection of `cellbed shell` with 15 ms of delay each way. A line has the server, the body, the
 largest DATA frame, the median piece (bytes of a reply between two pieces of others), whether the end of a reply is a
 frame of its own, and the first pieces: number of the stream, then H for a header or the bytes. --chain: each request
-depends exclusively on the one before (RFC 7540, §5.3), as those of Chromium of one importance do. Results are in
-docs/how-to/predict.md.
+depends exclusively on the one before (RFC 7540, §5.3), as requests of equal importance in Chromium do.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Each file is made here, about as large as asked, and imported in a process of it
 own; interleaved with that, the same bytes are only read, and hashed as an import does it. CPU time counts besides the
 time that passes, since the machine may be shared. Then `cellbed traces add` takes it, which also checks the series,
 makes their statistics and hashes them; its memory is printed, too. The targets: 200 MB/s for Mahimahi's text; 100 MB
-for any import but that of Parquet, which Polars holds in memory.
+for any import but Parquet, which Polars holds in memory.
 
     python benches/import.py [--size MB] [--rounds N] [--only FORMAT] [--json]
 """
@@ -76,7 +76,7 @@ def mahimahi() -> Iterator[bytes]:
 
 
 def capture() -> Iterator[bytes]:
-    """A flow over raw IP, of which the first 64 bytes of each packet were kept."""
+    """A flow over raw IP with the first 64 bytes of each packet."""
     yield struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 64, 101)
     ip = struct.pack(">BBHHHBBH4B4B", 0x45, 0, 1500, 0, 0, 57, 17, 0, 192, 0, 2, 1, 10, 0, 0, 2)
     packet = (ip + struct.pack(">HHHH", 5201, 4000, 1480, 0)).ljust(64, b"\0")
@@ -92,7 +92,7 @@ def csv() -> Iterator[bytes]:
         yield b"%d,%.3f,%.2f\n" % (n * 10, chance.random() * 100, 20 + chance.random())
 
 
-def ping() -> Iterator[bytes]:
+def ping_output() -> Iterator[bytes]:
     """Five a second, with stamps."""
     for n in range(2**32):
         yield b"[%d.%06d] 64 bytes from 192.0.2.1: icmp_seq=%d ttl=57 time=2%d.%d ms\n" % (
@@ -114,7 +114,7 @@ def iperf3() -> Iterator[bytes]:
 
 
 def parquet(path: Path, size: int) -> None:
-    """A row each 10 ms in one row group; numbers in which a compressor finds nothing."""
+    """A row each 10 ms in one row group, with incompressible numbers."""
     import numpy as np
     import polars as pl
 
@@ -131,7 +131,7 @@ KINDS: dict[str, tuple[str, Callable[[], Iterator[bytes]], bytes, dict[str, str]
     "mahimahi": ("big.up", mahimahi, b"", {}),
     "pcap": ("big.pcap", capture, b"", {}),
     "csv": ("big.csv", csv, b"", {}),
-    "ping": ("big.txt", ping, b"", {}),
+    "ping": ("big.txt", ping_output, b"", {}),
     "iperf3": ("big.json", iperf3, b'],"end":{}}', {}),
     "parquet": ("big.parquet", lambda: iter(()), b"", {}),
 }

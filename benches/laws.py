@@ -33,8 +33,8 @@ import polars as pl
 
 from cellbed.experiments.laws import Comparison
 from cellbed.experiments.sweep.library import Sweep
-from cellbed.laws.kernel import loaded
-from cellbed.laws.law import Law, shipped
+from cellbed.laws.kernel import load_law
+from cellbed.laws.law import Law, load_shipped
 from cellbed.measure.packets import read_packets
 
 CONVERGED, WINDOW_S = 0.9, 5
@@ -108,7 +108,7 @@ AUTHORS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--links", nargs="+", default=["20 Mbit/s"])
-    parser.add_argument("--laws", nargs="+", default=["reno", "cubic", "bbr", *shipped()])
+    parser.add_argument("--laws", nargs="+", default=["reno", "cubic", "bbr", *load_shipped()])
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=20)
     parser.add_argument("--flows", nargs="+", type=int, default=[1])
@@ -118,7 +118,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     if asked.cpu:
-        show_cpu([shipped()[name] for name in asked.laws if name in shipped()])
+        show_cpu([load_shipped()[name] for name in asked.laws if name in load_shipped()])
         return
     if asked.authors:
         asked.laws, asked.flows, asked.virtual = [name for name in asked.laws if name in AUTHORS], [1, 2, 4], True
@@ -199,7 +199,7 @@ def results(comparison: Comparison, folder: Path) -> pl.DataFrame:
 
 
 def convergence(trial: Path, seconds: int) -> float | None:
-    """Return the first second from which on the flows of a trial share evenly; ``None``: never."""
+    """Return the second when the flows of a trial begin to share evenly for good; ``None``: never."""
     packets = read_packets(trial / "raw" / "packets.bin")
     data = packets[(packets["source_port"] == 5201) & (packets["payload"] > 1000) & (packets["drop"] == 0)]
     data = data[data["direction"] == data["direction"].min()]
@@ -255,7 +255,7 @@ def cpu_ns(law: Law) -> float:
 
     The programs' statistics are in /proc/self/fdinfo. The one that runs most often does so once per acknowledgement.
     """
-    with loaded(law) as name, socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as client:
+    with load_law(law) as name, socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as client:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
         client.connect(server.getsockname())
         sender = threading.Thread(target=client.sendall, args=[bytes(CPU_BYTES)], daemon=True)

@@ -19,7 +19,7 @@ Runs = Callable[[int, int, np.random.Generator], Draws]
 Random = np.random.Generator
 
 
-def between(random: Random, low: float, high: float) -> float:
+def draw_log_uniform(random: Random, low: float, high: float) -> float:
     """Return a number that is uniform on a logarithmic scale."""
     return float(np.exp(random.uniform(np.log(low), np.log(high))))
 
@@ -40,8 +40,8 @@ def arma(random: Random) -> Runs:
     """Log-normal latencies of an ARMA process with up to three poles of modulus up to 0.99."""
     denominator = np.ones(1)
     for _ in range(random.integers(1, 3)):
-        pole = 1 - between(random, 0.01, 1)
-        angle = random.choice([0, 0, 0, np.pi, between(random, 0.02, np.pi)])
+        pole = 1 - draw_log_uniform(random, 0.01, 1)
+        angle = random.choice([0, 0, 0, np.pi, draw_log_uniform(random, 0.02, np.pi)])
         conjugates = [pole * np.exp(1j * angle), pole * np.exp(-1j * angle)][: 1 if angle in {0, np.pi} else 2]
         denominator = np.convolve(denominator, np.poly(conjugates).real)
     process = gaussian(denominator, np.append(1, random.uniform(-0.9, 0.9, random.integers(3))))
@@ -49,11 +49,11 @@ def arma(random: Random) -> Runs:
     return lambda runs, n, random: np.exp(deviation * process(runs, n, random))
 
 
-def modulated(random: Random) -> Runs:
-    """Latencies whose level is that of a Markov chain with two to four states."""
+def markov_runs(random: Random) -> Runs:
+    """Latencies whose level follows a Markov chain with two to four states."""
     count = random.integers(2, 5)
-    leave = 1 / np.array([between(random, 3, 300) for _ in range(count)])
-    levels = np.array([between(random, 1, 20) for _ in range(count)])
+    leave = 1 / np.array([draw_log_uniform(random, 3, 300) for _ in range(count)])
+    levels = np.array([draw_log_uniform(random, 1, 20) for _ in range(count)])
     deviation, stationary = random.uniform(0.1, 0.6), 1 / leave / (1 / leave).sum()
 
     def draw(runs: int, n: int, random: Random) -> Draws:
@@ -71,7 +71,8 @@ def single_server(random: Random) -> Runs:
     """Sojourn times of a queue with Poisson arrivals and a heavy-tailed service, after 5,000 requests."""
     load, shape, burn = random.uniform(0.3, 0.85), random.integers(3), 5000
     # Of log-normal, Pareto and bimodal service: the deviation, the tail, the mean of the slow tenth.
-    value = (lambda: random.uniform(0.3, 1.5), lambda: random.uniform(2.2, 4), lambda: between(random, 3, 30))[shape]()
+    draws = (lambda: random.uniform(0.3, 1.5), lambda: random.uniform(2.2, 4), lambda: draw_log_uniform(random, 3, 30))
+    value = draws[shape]()
 
     def service(random: Random, size: tuple[int, ...]) -> Draws:
         """Return times with a mean of 1."""
@@ -91,7 +92,7 @@ def single_server(random: Random) -> Runs:
 
 def periodic(random: Random) -> Runs:
     """Latencies over a cyclic trace, a sine or pulses, from a random offset."""
-    period, height = between(random, 8, 1000), random.uniform(0.3, 1.5)
+    period, height = draw_log_uniform(random, 8, 1000), random.uniform(0.3, 1.5)
     duty, deviation = random.choice([0, random.uniform(0.05, 0.5)]), random.uniform(0.1, 0.6)
 
     def draw(runs: int, n: int, random: Random) -> Draws:
@@ -104,8 +105,8 @@ def periodic(random: Random) -> Runs:
 
 def regimes(random: Random) -> Runs:
     """Latencies with outages that begin at random; the first request of an outage waits longest."""
-    share, length = between(random, 0.02, 0.4), between(random, 5, 300)
-    level, deviation = between(random, 2, 40), random.uniform(0.1, 0.5)
+    share, length = draw_log_uniform(random, 0.02, 0.4), draw_log_uniform(random, 5, 300)
+    level, deviation = draw_log_uniform(random, 2, 40), random.uniform(0.1, 0.5)
 
     def draw(runs: int, n: int, random: Random) -> Draws:
         out = random.random(runs) < share
@@ -124,8 +125,8 @@ def regimes(random: Random) -> Runs:
 
 def outages(random: Random) -> Runs:
     """Latencies with as many outages in each run, at random places, that a share of its requests meets."""
-    share, count = between(random, 0.02, 0.4), random.integers(1, 7)
-    level, deviation = between(random, 2, 40), random.uniform(0.1, 0.5)
+    share, count = draw_log_uniform(random, 0.02, 0.4), random.integers(1, 7)
+    level, deviation = draw_log_uniform(random, 2, 40), random.uniform(0.1, 0.5)
 
     def draw(runs: int, n: int, random: Random) -> Draws:
         length, waits = max(1, round(share * n / count)), np.zeros((runs, n))
@@ -139,7 +140,11 @@ def outages(random: Random) -> Runs:
 
 def weak_slow(random: Random) -> Runs:
     """Log-normal latencies: independent but for a small share of the variance, which is a slow AR(1) process."""
-    share, correlation, deviation = between(random, 0.01, 0.5), 1 - between(random, 0.004, 0.05), random.uniform(0.2, 1)
+    share, correlation, deviation = (
+        draw_log_uniform(random, 0.01, 0.5),
+        1 - draw_log_uniform(random, 0.004, 0.05),
+        random.uniform(0.2, 1),
+    )
     process = gaussian(np.array([1, -correlation]), np.ones(1))
     return lambda runs, n, random: np.exp(
         deviation * (np.sqrt(share) * process(runs, n, random) + np.sqrt(1 - share) * random.normal(size=(runs, n)))
@@ -162,7 +167,7 @@ def long_range(random: Random) -> Runs:
 
 def volatile(random: Random) -> Runs:
     """Latencies with a tail whose size is a slow process; the median hardly depends on it."""
-    correlation, swing, size = 1 - between(random, 0.01, 0.5), random.uniform(0.3, 1.2), random.uniform(0.1, 1)
+    correlation, swing, size = 1 - draw_log_uniform(random, 0.01, 0.5), random.uniform(0.3, 1.2), random.uniform(0.1, 1)
     process = gaussian(np.array([1, -correlation]), np.ones(1))
     return lambda runs, n, random: (
         noise(random, 0.2, (runs, n))
@@ -172,7 +177,11 @@ def volatile(random: Random) -> Runs:
 
 def independent(random: Random) -> Runs:
     """Independent latencies, some rounded so coarsely that many are equal."""
-    shape, tail, grid = random.integers(4), random.uniform(1.2, 4), random.choice([0, between(random, 0.02, 0.5)])
+    shape, tail, grid = (
+        random.integers(4),
+        random.uniform(1.2, 4),
+        random.choice([0, draw_log_uniform(random, 0.02, 0.5)]),
+    )
 
     def draw(runs: int, n: int, random: Random) -> Draws:
         size = (runs, n)
@@ -190,7 +199,7 @@ def independent(random: Random) -> Runs:
 
 
 KINDS: tuple[Callable[[Random], Runs], ...] = (
-    arma, modulated, single_server, periodic, regimes, outages, weak_slow, long_range, volatile, independent,
+    arma, markov_runs, single_server, periodic, regimes, outages, weak_slow, long_range, volatile, independent,
 )  # fmt: skip
 
 
@@ -214,7 +223,7 @@ def family(seed: int, each: int, low: int = 60, high: int = 20_000) -> Iterator[
         for number in range(each):
             name = f"{kind.__name__} {seed}.{number}"
             random = np.random.default_rng(zlib.crc32(name.encode()))
-            yield Process(name, kind(random), round(between(random, low, high)))
+            yield Process(name, kind(random), round(draw_log_uniform(random, low, high)))
 
 
 def quantiles(process: Process, of: tuple[float, ...]) -> Draws:

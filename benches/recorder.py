@@ -17,14 +17,14 @@ import tempfile
 from pathlib import Path
 
 import polars as pl
-from emulator_nodes import VETH_ADDRESSES, configuration, connect_by_veth, inside, running
+from emulator_nodes import VETH_ADDRESSES, configuration, connect_by_veth, inside, start_emulator
 
 from cellbed.testbed.links.emulator import Emulator
 
 RECORD = [sys.executable, "-m", "cellbed", "record"]
 
 
-def recorded(emulator: Emulator, folder: Path, name: str, *arguments: str) -> dict[str, pl.DataFrame]:
+def record(emulator: Emulator, folder: Path, name: str, *arguments: str) -> dict[str, pl.DataFrame]:
     """The tables of a recording from endpoint to edge."""
     secret = folder / "secret"
     if not secret.exists():
@@ -84,14 +84,14 @@ def saturation(emulator: Emulator, folder: Path, asked: float, seconds: float) -
             "--duration",
             str(seconds),
         ]
-        table = recorded(emulator, folder, name, *options)[f"heavy-{way}"]
+        table = record(emulator, folder, name, *options)[f"heavy-{way}"]
         sent, arrived, lost = rates(table)
         print(f"{way:<9} asked {asked:.1f}  sent {sent:.2f}  arrived {arrived:.2f} Gbit/s  lost {100 * lost:.2f} %")
 
 
 def spread(emulator: Emulator, folder: Path, seconds: float) -> None:
     options = ["--only", "light", "--light-train", "100:100", "--gap", "50 ms", "--duration", str(seconds)]
-    for stem, table in recorded(emulator, folder, "trains", *options).items():
+    for stem, table in record(emulator, folder, "trains", *options).items():
         whole = (
             table.drop_nulls("arrived_ns")
             .group_by("train")
@@ -113,7 +113,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--rates", type=float, nargs="*", default=[1.0, 2.0, 2.5, 3.0], help="Gbit/s")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as scratch, running(configuration([])) as emulator:
+    with tempfile.TemporaryDirectory() as scratch, start_emulator(configuration([])) as emulator:
         connect_by_veth(emulator, offload=True)
         for rate in arguments.rates:
             saturation(emulator, Path(scratch), rate, arguments.seconds)

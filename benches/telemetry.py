@@ -39,7 +39,7 @@ print((time.process_time() - begun) / int(sys.argv[1]))
 """
 
 
-def received(folder: Path, spans: int) -> tuple[float, float, float]:
+def span_costs(folder: Path, spans: int) -> tuple[float, float, float]:
     """Seconds of processor time of a span: in the program without export and with it, and in the receiver."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, socket.create_server(("127.0.0.1", 0)) as listener:
@@ -70,7 +70,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             raw = Path(folder, "raw")
             raw.mkdir()
-            times = received(raw, asked.spans)
+            times = span_costs(raw, asked.spans)
             assert raw.joinpath("bench.otlp").stat().st_size > 50 * asked.spans, "spans did not arrive"
             begun = time.process_time()
             found = read_traces(Path(folder), {"applications": [], "nodes": []})

@@ -23,7 +23,7 @@ LASTS = 20 * SECOND
 ROUNDS = 3
 
 
-def _generated(gbit: float) -> Generated:
+def _generate_rates(gbit: float) -> Generated:
     rate = gbit * 1e9
     course = Wander(rate, 0.1 * rate, 0.5 * rate, 1.5 * rate, 2 * SECOND).capacity(LASTS, Stream(1, "bench"))
     return of_capacity(course, Content.OPPORTUNITIES, Grain(125_000), 1, "bench")
@@ -48,7 +48,7 @@ def main() -> None:
     """Print a line for each rate."""
     print(f"{'':24}{'rows':>12}{'of real time':>14}{'of writing':>12}")
     with tempfile.TemporaryDirectory() as folder:
-        cases = {f"wander, {gbit:g} Gbit/s": _generated(gbit) for gbit in (0.1, 1, 10)}
+        cases = {f"wander, {gbit:g} Gbit/s": _generate_rates(gbit) for gbit in (0.1, 1, 10)}
         cases["radio, midband-good"] = RadioLink("midband-good").saturated("downlink", LASTS, 1)
         for name, generated in cases.items():
             making, writing, rows = _took(generated, Path(folder))

@@ -278,7 +278,7 @@ def main() -> None:
         if is_done or not all(word in cell.name for word in asked.only):
             continue
         try:
-            row = compared(cell, traces[cell.trace], rates[cell.trace], keep, asked.seconds, asked.profile)
+            row = compare_cell(cell, traces[cell.trace], rates[cell.trace], keep, asked.seconds, asked.profile)
         except (RuntimeError, CellbedError) as error:
             row = {"cell": cell.name, "failed": str(error)}
         known[cell.name] = row
@@ -323,7 +323,7 @@ def page(rows: Iterable[dict[str, Any]], missing: Sequence[str]) -> str:
         text += f"* {name}: near in {shares} (aim {aim:.0%})\n"
     text += f"* left out: {', '.join(missing)}\n" if missing else ""
     headings = ["cell", "requests", *(f"{name}, ms: again, predicted" for name in QUANTILES)]
-    headings += ["load of the machine; share of time in which programs waited for processors", "disturbed runs"]
+    headings += ["load of the machine; share of time that programs waited for processors", "disturbed runs"]
     failed = [row for row in rows if "failed" in row]
     lines = [headings, ["---"] * len(headings), *(columns(row) for row in [*done, *failed])]
     return text + "\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines)
@@ -342,7 +342,7 @@ def files(name: str, keep: Path) -> tuple[Path, Path]:
         if name == "agreement-slow":
             model = Model(name, citation="", cited="", make=SLOW)
             generate.keep(open_archive(), model, Order("wander", 1, 120 * 10**9), name, True, lambda *_: None)
-        cellbed("traces", "export", name, "--format", "mahimahi", "--out", str(folder))
+        run_cellbed("traces", "export", name, "--format", "mahimahi", "--out", str(folder))
     (up,), (down,) = folder.glob("*.up"), folder.glob("*.down")
     return up, down
 
@@ -389,7 +389,7 @@ def scenario(cell: Cell, trace: tuple[Path, Path], rates: tuple[float, float], f
 
 
 def write_files(cell: Cell, folder: Path) -> str:
-    """Write the files of a server; return the one that it needs beside its body. Those of Go are built."""
+    """Write the files of a server; return the one that it needs beside its body. Go programs are built."""
     for file, content in FILES.items():
         (folder / file).write_text(content.replace(" HTTP2", " http2" * (cell.protocol == "2")))
     (folder / "body").write_bytes(bytes(cell.body))
@@ -416,7 +416,7 @@ def command(cell: Cell) -> list[str]:
     }.get(cell.server, [program, "server.py", cell.server])
 
 
-def compared(
+def compare_cell(
     cell: Cell, trace: tuple[Path, Path], rates: tuple[float, float], keep: Path, seconds: int, profile: str
 ) -> dict[str, Any]:
     """Return the result of a cell, run as far as it has not been run. Raises RuntimeError."""
@@ -465,14 +465,14 @@ def run(folder: Path, *options: str) -> Path:
     """Return the folder of a run of the scenario in a folder. Raises RuntimeError."""
     runs = folder / "runs"
     before = set(runs.glob("*"))
-    output = cellbed("run", str(folder / "scenario.toml"), "--out", str(runs), *options)
+    output = run_cellbed("run", str(folder / "scenario.toml"), "--out", str(runs), *options)
     made = set(runs.glob("*")) - before
     if len(made) != 1:
         raise RuntimeError(output)
     return made.pop()
 
 
-def cellbed(*words: str) -> str:
+def run_cellbed(*words: str) -> str:
     """Return the output of a command of cellbed. Raises RuntimeError."""
     command = [sys.executable, "-P", "-m", "cellbed", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

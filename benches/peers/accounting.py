@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 
-def _children() -> dict[int, list[int]]:
+def _child_ids() -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -31,7 +31,7 @@ def _split(root: int, program: str) -> tuple[list[int], list[int]]:
 
     A shell's own command line names the program too, so only a process without children counts as that program.
     """
-    children = _children()
+    children = _child_ids()
     of_emulator, of_traffic, waiting = [], [], [root]
     while waiting:
         pid = waiting.pop()

@@ -145,7 +145,7 @@ class Outcome:
     packet_hops: int = 0
 
 
-def measured(command: list[str], output: Path) -> tuple[float, float]:
+def measure(command: list[str], output: Path) -> tuple[float, float]:
     """Runs a command; its processor time (s) and peak memory (MB).
 
     The memory is read while it runs: what the kernel reports afterwards includes this process, of which it is a fork.
@@ -185,7 +185,7 @@ def random_trace(sizes: Path, seed: int, flows: int, load: float, path: Path, ra
     path.write_text("".join(f"{n} {b} {s} {d} {t:.6f}\n" for n, (b, s, d, t) in enumerate(rows)))
 
 
-def moved(trace: Path, repeat: int, path: Path) -> None:
+def shift_starts(trace: Path, repeat: int, path: Path) -> None:
     """Writes the trace with starts that are later by up to 2 ns."""
     random = np.random.default_rng(repeat)
     rows = (line.rsplit(maxsplit=1) for line in trace.read_text().splitlines())
@@ -200,7 +200,7 @@ def reference(binary: Path, trace: Path, settings: dict[str, Any], folder: Path)
     (folder / "reference.trace").write_text("".join(lines))
     settings = BASE | settings | {"num_flow": len(flows), "flow_trace": folder / "reference.trace"}
     (folder / "reference.conf").write_text("".join(f"{key}: {value}\n" for key, value in settings.items()))
-    seconds, megabytes = measured([str(binary), "1", str(folder / "reference.conf")], folder / "reference.out")
+    seconds, megabytes = measure([str(binary), "1", str(folder / "reference.conf")], folder / "reference.out")
     sizes, times = {}, {}
     for line in (folder / "reference.out").read_text().splitlines():
         fields = line.split()
@@ -222,7 +222,7 @@ def ours(
     (folder / "ours.json").write_text(json.dumps(description))
     out = folder / "flows"
     command = [str(binary), str(folder / "ours.json"), f"traffic.file={trace}", f"flows={out}"]
-    seconds, megabytes = measured(command, folder / "ours.out")
+    seconds, megabytes = measure(command, folder / "ours.out")
     hops = int((folder / "ours.out").read_text().split(" packet-hops")[0].rsplit(" ", 1)[-1])
     rows = [[int(field) for field in line.split()] for line in out.read_text().splitlines()]
     sizes = {row[0]: row[1] for row in rows}
@@ -318,7 +318,7 @@ def main() -> None:
             for trace in traces:
                 for repeat in range(1, options.repeats):
                     trace.append(folder / f"{trace[0].name}-{repeat}")
-                    moved(trace[0], repeat, trace[-1])
+                    shift_starts(trace[0], repeat, trace[-1])
             print(f"\n{label}, traces: {len(traces)}; runs of each: {options.repeats}; network {options.network}\n")
             print("| transport | class | flows | mean: reference | ours | | p99: reference | ours | | |")
             print("|---|---|---|---|---|---|---|---|---|---|", flush=True)

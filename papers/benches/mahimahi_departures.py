@@ -120,7 +120,7 @@ def plan(trace: Path, seconds: float, seed: int) -> list[tuple[float, int]]:
     return packets
 
 
-def replayed(original: list[str], trace: Path, queue: Queue, until: int) -> list[str]:
+def replay(original: list[str], trace: Path, queue: Queue, until: int) -> list[str]:
     """Our log for the arrivals in the original's, up to the ms `until`."""
     base = next(int(line.split(":")[1]) for line in original if line.startswith("# base timestamp:"))
     arrivals = [line.split() for line in original if not line.startswith("# ") and line.split()[1] == "+"]
@@ -146,7 +146,7 @@ def replayed(original: list[str], trace: Path, queue: Queue, until: int) -> list
     return [f"{int(stamp) + base} {rest}" for stamp, rest in (line.split(" ", 1) for line in lines)]
 
 
-def compared(mode: str, trace: Path, queue: Queue, path: Path, keep: Path | None, *, complete: bool) -> Row:
+def compare(mode: str, trace: Path, queue: Queue, path: Path, keep: Path | None, *, complete: bool) -> Row:
     """Compare the log at `path` with ours.
 
     complete: whether its last millisecond is whole. keep: where both are kept.
@@ -155,7 +155,7 @@ def compared(mode: str, trace: Path, queue: Queue, path: Path, keep: Path | None
     events = [line for line in original if not line.startswith("# ")]
     last = int(events[-1].split()[0]) - (not complete)
     events = [line for line in events if int(line.split()[0]) <= last]
-    ours = replayed(original, trace, queue, last)
+    ours = replay(original, trace, queue, last)
     if keep:
         head = [line for line in original if line.startswith("# ")]
         for whose, lines in (("original", events), ("ours", ours)):
@@ -217,7 +217,7 @@ def virtual(program: Path, folder: Path, trace: Path, queue: Queue, options: arg
     repeat = "once" if queue.once else "looped"
     command = [program, trace, log, queue.kind, queue.arguments, repeat, str(end), str(SEED)]
     subprocess.run(list(map(str, command)), input=arrivals, text=True, check=True)
-    row = compared("virtual", trace, queue, log, options.logs, complete=True)
+    row = compare("virtual", trace, queue, log, options.logs, complete=True)
     log.unlink()
     return row
 
@@ -251,7 +251,7 @@ def live(
     if done.returncode != 0 and not queue.once:
         sys.exit(f"mm-link failed: {done.stderr.strip()}")
     ways = zip(("uplink", "downlink"), traces, strict=True)
-    return [compared(mode, trace, queue, place / f"{name}.log", options.logs, complete=False) for name, trace in ways]
+    return [compare(mode, trace, queue, place / f"{name}.log", options.logs, complete=False) for name, trace in ways]
 
 
 def main() -> None:
@@ -291,7 +291,7 @@ def _virtual(options: argparse.Namespace, queues: list[Queue], folder: Path) -> 
     program = build(Path(source), folder)
     for trace in options.traces:
         for queue in queues:
-            yield _shown(virtual(program, folder, trace.resolve(), queue, options), options)
+            yield _print_row(virtual(program, folder, trace.resolve(), queue, options), options)
 
 
 def _prefix(mode: str, folder: Path) -> Path | None:
@@ -327,10 +327,10 @@ def _live(mode: str, options: argparse.Namespace, queues: list[Queue], folder: P
             if queue.live or mode == "ours"
         ]
         for future in futures:
-            yield from (_shown(row, options) for row in future.result())
+            yield from (_print_row(row, options) for row in future.result())
 
 
-def _shown(row: Row, options: argparse.Namespace) -> Row:
+def _print_row(row: Row, options: argparse.Namespace) -> Row:
     if not options.json:
         told = f"{row.mode:8} {row.trace:24} {row.queue:17} {row.lines:8} lines {row.departures:7} departures"
         ours = f" (ours: {row.our_departures} departures, {row.our_drops} dropped)" if row.differences else ""

@@ -23,7 +23,7 @@ OURS = "import sys; from cellbed.shell.mahimahi import graphs; sys.exit(graphs.{
 def run(command: list[str], log: bytes) -> tuple[dict[str, float], float]:
     """The statistics by their wording, and the seconds that it took.
 
-    Errors: :class:`SystemExit` with what the program says.
+    Errors: :class:`SystemExit` with the program's message.
     """
     begin = time.monotonic()
     done = subprocess.run(command, input=log, capture_output=True, check=False)

@@ -39,7 +39,7 @@ def absorb(listener: socket.socket) -> None:
         listener.recv(2048)
 
 
-def listen() -> socket.socket:
+def open_receiver() -> socket.socket:
     """A socket that something takes datagrams from."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     listener.bind(("0.0.0.0", PORT))
@@ -49,7 +49,7 @@ def listen() -> socket.socket:
 def inside(folder: Path) -> None:
     """Say hello, so that the other side learns the address, then send."""
     gateway = os.environ["MAHIMAHI_BASE"]
-    listener = listen()
+    listener = open_receiver()
     listener.sendto(bytes(32), (gateway, PORT))
     threading.Thread(target=absorb, args=(listener,), daemon=True).start()
     send(folder / "uplink.plan", (gateway, PORT))
@@ -57,7 +57,7 @@ def inside(folder: Path) -> None:
 
 def outside(folder: Path, shell: list[str]) -> int:
     """Start the shell, wait for the hello, then send."""
-    listener = listen()
+    listener = open_receiver()
     with subprocess.Popen([*shell, sys.executable, __file__, "inside", str(folder)]) as process:
         listener.settimeout(60)
         _, address = listener.recvfrom(2048)

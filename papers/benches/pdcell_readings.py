@@ -6,7 +6,7 @@ Prints the assertions of `cellbed reproduce pdcell` with each variant of a part 
 of each setting: percentiles of the flow completion time (FCT), those of flows of at most 10 KB by the user's channel,
 and the share of packets that the central unit refuses.
 
-* readings: each reading (docs/explanation/pdcell.md) is replaced alone, then all of them;
+* readings: each reading (datacentre/docs/pdcell.md) is replaced alone, then all of them;
 * batches: the paper-like load, a batch, with 0.2, 0.5 and 1 times so many flows;
 * bounds: Fig. 10b if there were no other flows than those of at most 10 KB, and if each of these were alone in the
   cell: what a scheduler could gain.

@@ -75,7 +75,7 @@ def one_size(model: Model) -> None:
         state["compensation"], state["sizes"] = state["compensation"][-1:], state["sizes"][-1:]
 
 
-def blocking(model: Model) -> None:
+def block_on_retransmission(model: Model) -> None:
     """Packets that are sent again hold up those behind them."""
     for size in (size for state in model["states"] for size in state["sizes"]):
         size["usual_ns"] = max(over for _, over in size["samples_ns"])
@@ -98,7 +98,7 @@ def no_warm_up(model: Model) -> None:
     model["warm_up"]["curves"] = []
 
 
-def saturated(model: Model) -> None:
+def saturate(model: Model) -> None:
     """Everything that saturation got behind each first packet."""
     no_trains(model)
     no_warm_up(model)
@@ -109,11 +109,11 @@ VARIANTS: dict[str, Callable[[Model], None]] = {
     "one state of idleness": one_state,
     "mean delays": means,
     "one packet size": one_size,
-    "who is sent again blocks": blocking,
+    "who is sent again blocks": block_on_retransmission,
     "trains of one length": one_length,
     "no trains": no_trains,
     "no warm-up": no_warm_up,
-    "neither": saturated,
+    "neither": saturate,
     "trend of medians over 1 s": whole,
     "trains into each other": whole,
 }
@@ -142,10 +142,10 @@ def variant(name: str) -> Method:
     """A method by its name, one of its readings, or ours as a variant."""
     if name in READINGS:
         return read(READINGS[name])
-    return varied(name) if name in VARIANTS else METHODS[name]
+    return vary(name) if name in VARIANTS else METHODS[name]
 
 
-def crowded_plan() -> TrainPlan:
+def crowd_plan() -> TrainPlan:
     """Trains that the next ones run into: of 25 packets after 20 ms, of 400 after 240 ms."""
     plan = conditional_plan()
     shorter = {25: 20_000_000, 400: 240_000_000}
@@ -159,11 +159,11 @@ def crowded_plan() -> TrainPlan:
 
 DRIFTS = {"trend of medians over 1 s": Drift(quantile=0.5, widths=(SECOND,))}
 """Variants in how the trend of the delays is found."""
-PLANS = {"trains into each other": crowded_plan()}
+PLANS = {"trains into each other": crowd_plan()}
 """Variants in the trains of the recording."""
 
 
-def varied(name: str) -> Method:
+def vary(name: str) -> Method:
     """The conditional method as a variant."""
     method, change = METHODS["conditional"], VARIANTS[name]
     if name in PLANS:
@@ -179,7 +179,7 @@ def varied(name: str) -> Method:
     return replace(method, direction=direction)
 
 
-def measured(network: Network, seconds: int, seed: int) -> Samples:
+def measure(network: Network, seconds: int, seed: int) -> Samples:
     """What the applications take on a network until its recording ends."""
     path = Path(*network.links())
     end, found = (seconds - 8) * SECOND, Samples()
@@ -230,7 +230,7 @@ def loads(network: Network, end: int, chance: random.Random) -> Iterator[tuple[s
                     return
 
 
-def compared(samples: Samples, truth: Samples) -> dict[str, float]:
+def errors(samples: Samples, truth: Samples) -> dict[str, float]:
     """Errors in per cent: signed of round trips and of each length and size, mean absolute of each kind."""
 
     def off(key: tuple[str, str], summary: Callable[[list[float]], Any] = np.mean) -> float:
@@ -263,7 +263,7 @@ def main() -> None:
         truth, replays = Samples(), {name: Samples() for name in variants}
         for seed in range(arguments.seeds):
             with tempfile.TemporaryDirectory() as scratch:
-                pool(truth, measured(reference(profile, seed), arguments.seconds, seed))
+                pool(truth, measure(reference(profile, seed), arguments.seconds, seed))
                 light, heavy = (reference(profile, seed, device) for device in (LIGHT_DEVICE, HEAVY_DEVICE))
                 later = light.at(arguments.seconds * SECOND)
                 calibration = calibrate_virtually(later.uplink, later.downlink, seed)
@@ -276,8 +276,8 @@ def main() -> None:
                         record(light, heavy, calibration, plan, arguments.seconds * SECOND, folder)
                         recordings[key] = read_recording(folder)
                     replayed = method.network(recordings[key], Folder(scratch, f"{name} replayed"))
-                    pool(replays[name], measured(replayed, arguments.seconds, seed))
-        results[profile] = {name: compared(samples, truth) for name, samples in replays.items()}
+                    pool(replays[name], measure(replayed, arguments.seconds, seed))
+        results[profile] = {name: errors(samples, truth) for name, samples in replays.items()}
         if not arguments.json:
             tell(profile, results[profile])
     if arguments.json:

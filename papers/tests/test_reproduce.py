@@ -1,7 +1,5 @@
 """Reproductions of publications: their sweeps, claims, paragraphs and page, and a real one that is very short."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -135,8 +133,8 @@ def test_nodes_have_the_hardware_of_the_thesis_or_the_page_names_what_the_machin
     assert [(nodes[name]["cpus"], nodes[name]["memory"]) for name in ("endpoint", "edge")] == [
         (2, "4 GB"), (4, "16 GB"),  # table 6.2
     ]  # fmt: skip
-    assert swept.fitting(nodes, processors=4, memory=16_000) == {}
-    small = swept.fitting(nodes, processors=2, memory=8_000)
+    assert swept.fit_nodes(nodes, processors=4, memory=16_000) == {}
+    small = swept.fit_nodes(nodes, processors=2, memory=8_000)
     assert small == {"nodes.edge.cpus": 2.0, "nodes.edge.memory": "8000 MiB"}
     scenario = with_values(dict(THESIS.scenario), small)
     one = THESIS.experiments[0]
@@ -284,16 +282,14 @@ def test_recordings_are_found_by_their_names(tmp_path: Path) -> None:
 
 
 def test_the_command_plans_and_refuses(tmp_path: Path) -> None:
-    done = cellbed("reproduce", "thesis", "--experiment", "e3", "--short", "--dry-run", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = cellbed("reproduce", "thesis", "--experiment", "e3", "--short", "--dry-run", cwd=tmp_path, status=0)
     assert "E3: 4 points, 12 trials to run" in done.stdout
     assert "5g.up: stand-in: " in done.stdout
     assert "lte-2016" not in done.stdout, "no chosen experiment plays it"
     assert not list(tmp_path.iterdir())
     done = cellbed("reproduce", "thesis", "-e", "E9", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (2, "error: --experiment E9: not one of E1, E2, E3, E4, 6G\n")
-    done = cellbed("reproduce", "thesis", "--traces", "none", cwd=tmp_path)
-    assert done.returncode == 2
+    done = cellbed("reproduce", "thesis", "--traces", "none", cwd=tmp_path, status=2)
     assert done.stderr.startswith("error: --traces none: not a folder: ")
 
 

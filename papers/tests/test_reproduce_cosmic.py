@@ -1,7 +1,5 @@
 """The reproduction of COSM-IC's transport protocols."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -87,8 +85,7 @@ def test_experiments_are_sweeps_with_a_model_in_virtual_time(tmp_path: Path) -> 
     }
     mobile = [trial.tables["links"]["mobile"] for _, plan in sweeps.plans for trial in plan.trials]
     assert {each["base_delay"] for each in mobile} == {"0 ms"}, "the 112 ms of Table I are those of the core"
-    done = cellbed("reproduce", "cosmic", "--virtual", "--short", "--dry-run", cwd=tmp_path)
-    assert done.returncode == 0
+    done = cellbed("reproduce", "cosmic", "--virtual", "--short", "--dry-run", cwd=tmp_path, status=0)
     assert "file: 2 points" in done.stdout
 
 
@@ -98,8 +95,7 @@ def test_a_short_reproduction_takes_about_ten_minutes(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_short_prediction_has_the_findings_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = cellbed("reproduce", "cosmic", "--virtual", "--short", "-e", "file", "--json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = cellbed("reproduce", "cosmic", "--virtual", "--short", "-e", "file", "--json", cwd=tmp_path, status=0)
     found = {each["key"]: each for each in json.loads(done.stdout)["claims"]}
     # From the handshake to the last byte, nothing that iperf3 exchanges beside it.
     assert 3 * 0.112 < found["file-bbr-125"]["value"] < found["file-cubic-125"]["value"]
@@ -110,12 +106,10 @@ def test_a_short_prediction_has_the_findings_of_a_file(tmp_path: Path, monkeypat
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Sweeps, "run", interrupted)
-    done = cellbed("reproduce", "cosmic", "--virtual", "--short", "--json", cwd=tmp_path)
-    assert done.returncode == 130
+    done = cellbed("reproduce", "cosmic", "--virtual", "--short", "--json", cwd=tmp_path, status=130)
     assert '"file-cubic-over-bbr-125"' in done.stdout
     assert page.is_file()
-    done = cellbed("reproduce", "cosmic", "--virtual", "--short", "-o", "nothing", cwd=tmp_path)
-    assert done.returncode == 130
+    done = cellbed("reproduce", "cosmic", "--virtual", "--short", "-o", "nothing", cwd=tmp_path, status=130)
     assert not (tmp_path / "nothing/cosmic-short-virtual/report.html").exists()
 
 

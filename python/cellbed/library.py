@@ -224,7 +224,7 @@ class Run:
 
         path = self.path / f"{name}.parquet"
         try:
-            return pl.read_parquet(inputs.checked(path))
+            return pl.read_parquet(inputs.check(path))
         except FileNotFoundError:
             text = f"{path}: missing; `cellbed report {self.path}` makes the tables from the raw files"
             raise MeasureError(text) from None
@@ -232,7 +232,7 @@ class Run:
             raise MeasureError(f"{path}: not a table: {str(error).splitlines()[0]}") from None
 
     def __repr__(self) -> str:
-        return f"<Run {str(self.path)!r}: {self.summary.status}, {_counted(self.summary)}>"
+        return f"<Run {str(self.path)!r}: {self.summary.status}, {_count_requests(self.summary)}>"
 
     def _repr_html_(self) -> str:
         summary = self.summary
@@ -249,7 +249,7 @@ class Run:
         return f"<p>{title}{notes}</p><table><tr>{head}</tr>{''.join(rows)}</table>"
 
 
-def _counted(summary: Summary) -> str:
+def _count_requests(summary: Summary) -> str:
     total = sum(each.requests.total for each in summary.applications)
     return f"{total} request{'s' * (total != 1)}"
 

@@ -86,10 +86,10 @@ class Link:
             outage=None if outage is None else [list(pair) for pair in outage],
         )
         later = [(time_of(change.get("at", "0 s")), _settings(**_without_at(change))) for change in changes]
-        made = _made(settings, [each for _, each in later], Playing(time_of(start), loop), seed, mahimahi)
+        made = _make_stages(settings, [each for _, each in later], Playing(time_of(start), loop), seed, mahimahi)
         after, found = list(made), []
         for at, each in sorted(later, key=lambda change: change[0]):
-            for index, to in _changed(after, each):
+            for index, to in _apply_settings(after, each):
                 after[index] = to
                 found.append((at, index, to))
         self._begin(made, found)
@@ -202,7 +202,7 @@ class Link:
         settings = _settings(
             rate=rate, queue=queue, delay=delay, loss=loss, duplication=duplication, corruption=corruption
         )
-        for index, to in _changed(self._latest, settings):
+        for index, to in _apply_settings(self._latest, settings):
             self.change_stage(at, index, to)
 
     def change_stage(self, at: str | int, stage: int, to: Mapping[str, Any]) -> None:
@@ -211,7 +211,7 @@ class Link:
         self._latest[stage] = dict(to)
 
 
-def _changed(stages: Sequence[Stage], settings: Settings) -> list[tuple[int, Stage]]:
+def _apply_settings(stages: Sequence[Stage], settings: Settings) -> list[tuple[int, Stage]]:
     try:
         return changed(stages, settings, "the link")
     except CellbedError as error:
@@ -229,7 +229,9 @@ def _without_at(change: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in change.items() if key != "at"}
 
 
-def _made(settings: Settings, later: Sequence[Settings], playing: Playing, seed: int, mahimahi: bool) -> list[Stage]:
+def _make_stages(
+    settings: Settings, later: Sequence[Settings], playing: Playing, seed: int, mahimahi: bool
+) -> list[Stage]:
     """Return the stages that have an effect at the start or later; each other one would cost every packet time."""
     parameters = Parameters(
         capacity=Unlimited() if settings.rate is None else settings.rate,

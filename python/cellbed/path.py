@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cellbed import _core
-from cellbed.laws.law import find, shipped
+from cellbed.laws.law import find, load_shipped
 from cellbed.link import Link
 
 Int64 = npt.NDArray[np.int64]
@@ -58,7 +58,7 @@ class Tcp:
 def settings(tcp: Tcp) -> tuple[str, bool, bool, int, int, int, int, bool]:
     """Return the settings as the network in virtual time takes them."""
     control = tcp.control
-    if control.endswith(".h") or control in shipped():
+    if control.endswith(".h") or control in load_shipped():
         control = find(control, pathlib.Path()).load()
     return (control, *astuple(tcp)[1:])
 
@@ -123,7 +123,7 @@ class Path:
     """
 
     def __init__(self, uplink: Link, downlink: Link, *, turnaround: int = 0) -> None:
-        self._model = _core.Path(_described(uplink), _described(downlink), turnaround)
+        self._model = _core.Path(_as_json(uplink), _as_json(downlink), turnaround)
 
     def copy(self) -> Self:
         """Return a path in the same state."""
@@ -191,5 +191,5 @@ def _check_packets(**lengths: int) -> None:
             raise ValueError(f"{name} is {length} bytes: a packet has 1 to {_LARGEST}")
 
 
-def _described(link: Link) -> tuple[str, list[tuple[int, int, str]]]:
+def _as_json(link: Link) -> tuple[str, list[tuple[int, int, str]]]:
     return json.dumps(link.stages), [(at, index, json.dumps(to)) for at, index, to in link.changes]

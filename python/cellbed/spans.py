@@ -103,7 +103,7 @@ def request(name: str, intended_ns: int | None = None) -> Iterator[None]:
         report_request(name, begin_ns, time.monotonic_ns(), outcome, intended_ns)
 
 
-def _of_locust(
+def _report_locust(
     request_type: str, name: str, response_time: float, exception: object = None, start_time: float = 0, **_: Any
 ) -> None:
     """Report a request of Locust. response_time: ms; start_time: by the wall clock, s, which a request that the user
@@ -120,4 +120,4 @@ def _of_locust(
 _locust = sys.modules.get("locust")
 if _locust is not None and not hasattr(_locust, "cellbed_reports"):
     _locust.cellbed_reports = True  # type: ignore[attr-defined]
-    _locust.events.request.add_listener(_of_locust)
+    _locust.events.request.add_listener(_report_locust)

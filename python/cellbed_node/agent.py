@@ -286,11 +286,11 @@ def descendants(process: int) -> list[int]:
     """Return a process and all that descend from it."""
     found = [process]
     for each in found:
-        found += children(each)
+        found += list_children(each)
     return found
 
 
-def children(process: int) -> list[int]:
+def list_children(process: int) -> list[int]:
     """Return the children of a process, in order of their begin; none if it has ended."""
     found: list[int] = []
     with contextlib.suppress(OSError):
@@ -319,7 +319,7 @@ _ESTABLISHED, _LISTENING, _WITHOUT_PEER = "01", "0A", "07"
 """States of sockets (include/net/tcp_states.h): TCP that listens is served, and UDP without a peer."""
 
 
-def served(process: int) -> tuple[list[int], list[int], int]:
+def find_served(process: int) -> tuple[list[int], list[int], int]:
     """Return the TCP and the UDP ports that a process, or one that descends from it, serves, and the number of TCP
     connections to them in its network."""
     links: set[str] = set()
@@ -535,7 +535,7 @@ class Agent:
 
     def _do_served(self, message: dict[str, Any]) -> tuple[list[int], list[int], int]:
         process = next((each for each, number in self._running.items() if number == message["number"]), 0)
-        return served(process)
+        return find_served(process)
 
     def _do_listen(self, message: dict[str, Any]) -> str:
         """Make a socket whose connections are forwarded to the hub's socket with the number in the message."""

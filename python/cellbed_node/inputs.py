@@ -35,7 +35,7 @@ def kind_of(mode: int) -> str:
     return next((name for matches, name in _KINDS if matches(mode)), "file")
 
 
-def checked(path: Path, *, pipe: bool = False) -> Path:
+def check(path: Path, *, pipe: bool = False) -> Path:
     """Return the path of a regular file, for libraries that open files themselves. Raises OSError for other kinds.
 
     The null device counts as an empty file. pipe: a pipe is accepted, too.
@@ -44,9 +44,9 @@ def checked(path: Path, *, pipe: bool = False) -> Path:
     return path
 
 
-def opened(path: Path, *, pipe: bool = False) -> BufferedReader:
-    """Open a file that `checked` accepts. Reading one that blocks, such as the kernel's log, fails instead."""
-    checked(path, pipe=pipe)  # before it is opened: opening a device can have effects
+def open_file(path: Path, *, pipe: bool = False) -> BufferedReader:
+    """Open a file that `check` accepts. Reading one that blocks, such as the kernel's log, fails instead."""
+    check(path, pipe=pipe)  # before it is opened: opening a device can have effects
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb")
     try:
         _check(path, os.fstat(file.fileno()), pipe)
@@ -57,17 +57,17 @@ def opened(path: Path, *, pipe: bool = False) -> BufferedReader:
 
 
 def sha256(path: Path) -> str:
-    """Return the hexadecimal digest of the bytes of a file that `opened` opens. Raises OSError."""
-    with opened(path) as file:
+    """Return the hexadecimal digest of the bytes of a file that `open_file` opens. Raises OSError."""
+    with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def pieces(path: Path, most: int, *, pipe: bool = False) -> Iterator[bytes]:
-    """Yield the content of a file that `checked` accepts in pieces.
+    """Yield the content of a file that `check` accepts in pieces.
 
     Raises OSError, also for more than `most` bytes, and for a pipe that gives nothing within `PATIENCE`.
     """
-    with opened(path, pipe=pipe) as file:
+    with open_file(path, pipe=pipe) as file:
         poll = select.poll()
         poll.register(file, select.POLLIN)
         size, read = os.fstat(file.fileno()).st_size, 0

@@ -24,7 +24,7 @@ class LeftOut:
         """Count an entry, and keep its name and the reason if it is one of the first."""
         self.count += 1
         if len(self.named) < _MOST_NAMED:
-            self.named.append(f"{shortened(name)}: {shortened(why)}")
+            self.named.append(f"{shorten(name)}: {shorten(why)}")
 
     def add_all(self, entries: Sequence[T], describe: Callable[[T], tuple[object, object]]) -> None:
         """Add entries with the names and reasons that `describe` returns for the first ones."""
@@ -39,7 +39,7 @@ class LeftOut:
         return f"{self.count} {one if self.count == 1 else many} left out: {'; '.join(self.named[:3])}{more}"
 
 
-def shortened(text: object) -> str:
+def shorten(text: object) -> str:
     """Return the first characters of a text of others, without control characters."""
     text = str(text)
     return printable(text[:_LONGEST] + "…" * (len(text) > _LONGEST), kept="")

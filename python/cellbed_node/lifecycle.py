@@ -32,7 +32,7 @@ def run(main: Callable[[dict[str, Any]], None], arguments: list[str] | None = No
     """
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _terminated)
+    signal.signal(signal.SIGTERM, _terminate)
     try:
         config = _configuration(sys.argv[1:] if arguments is None else arguments)
     except (OSError, ValueError) as error:
@@ -97,7 +97,7 @@ class Commands:
         return commands
 
 
-async def stopped() -> None:
+async def wait_for_stop() -> None:
     """Wait until standard input has ended, in a program with an event loop."""
     import asyncio
 
@@ -121,5 +121,5 @@ def _configuration(arguments: list[str]) -> dict[str, Any]:
     return config
 
 
-def _terminated(_signal: int, _frame: FrameType | None) -> NoReturn:
+def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
     sys.exit(0)

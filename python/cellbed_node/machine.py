@@ -64,7 +64,7 @@ def resolve(host: str, port: int) -> str:
 
 
 @contextmanager
-def replaced(
+def replace_machine(
     clock: Callable[[], int],
     connecting: Callable[[str, int], Any],
     opening: Callable[..., Any],

@@ -6,7 +6,7 @@ from pathlib import Path
 from cellbed_node.errors import CellbedError
 
 
-def packaged(package: str, name: str, requirements: str = "demo") -> Path:
+def package_path(package: str, name: str, requirements: str = "demo") -> Path:
     """Return the path of a file or folder in a package, which is not imported, as that may take long.
 
     requirements: name of the file in ``requirements/`` that pins it. Raises CellbedError where it is missing.

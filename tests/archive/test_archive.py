@@ -1,7 +1,5 @@
 """The archive of traces: entries appear whole, are found by name, and what is damaged is named."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """Entries of the archive are used by name wherever a trace is, and the documentation can be followed to the letter."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
@@ -22,7 +20,7 @@ from cellbed.cli.main import app
 from cellbed.recordings import write_recording
 from cellbed.scenario import load
 from cellbed.shell.mahimahi.arguments import MahimahiError
-from cellbed.shell.mahimahi.traces import replayed
+from cellbed.shell.mahimahi.traces import find_trace
 from cellbed.shell.options import OptionError, Recorded, parse_link
 from recording_examples import calibrated, walk
 from scenario_text import GOOD
@@ -85,13 +83,13 @@ def test_mm_link_takes_a_name_where_there_is_no_such_file(
 ) -> None:
     add(archive, "walk", seconds=2)
     monkeypatch.chdir(tmp_path)
-    assert replayed("walk.up").duration_s == 2
+    assert find_trace("walk.up").duration_s == 2
     (tmp_path / "walk.up").write_text("7\n")
-    assert replayed("walk.up").duration_s == 0.007
+    assert find_trace("walk.up").duration_s == 0.007
     with pytest.raises(MahimahiError, match="'walk' has no downlink"):
-        replayed("walk.down")
+        find_trace("walk.down")
     with pytest.raises(MahimahiError, match=r"walk2\.up: cannot read the trace: No such file"):
-        replayed("walk2.up")
+        find_trace("walk2.up")
 
 
 def test_the_documentation_can_be_followed_to_the_letter(bare_archive: Archive, tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Each field of a file of others replaced, one at a time: an import has a result without it, or ends with one error."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

@@ -1,7 +1,5 @@
 """Recordings of other programs become series: what is recognised, what is made of it, what is said of it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

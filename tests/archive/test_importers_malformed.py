@@ -3,8 +3,6 @@
 The files are made here: hand-written ones for each format, and seeded mutations of good ones.
 """
 
-from __future__ import annotations
-
 import io
 import random
 import shutil

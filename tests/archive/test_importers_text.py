@@ -1,7 +1,5 @@
 """Readers of text of other programs: tables, reports of iperf3, and output of ping."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Public data sets: each one's documented layout becomes entries that a scenario can name."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

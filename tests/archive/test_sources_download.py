@@ -1,7 +1,5 @@
 """Downloads: repeated and checked; from a server on the loopback that misbehaves in the ways servers do."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Archives that nobody vouches for: what is in them comes out, and nothing else happens."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import tarfile

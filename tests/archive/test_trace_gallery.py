@@ -1,7 +1,5 @@
 """Pictures of traces: as data, as files, and on the terminal."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence
@@ -22,7 +20,7 @@ from cellbed.archive.entry import About, Entry
 from cellbed.archive.series import Content, Series
 from cellbed.cli.main import app
 from cellbed.report.gallery.pictures import SEVERAL, Panel, PictureError, comparison, draw, fill, portrait, sentence
-from cellbed.report.gallery.read import analysed
+from cellbed.report.gallery.read import analyse_entry
 from cellbed.report.gallery.terminal import words
 from cellbed.report.plot import of_place
 from cellbed.support.readable import date_words, duration_words, rate_words
@@ -63,7 +61,7 @@ def drawn(panel: Panel) -> Axes:
 
 def test_every_panel_has_axes_with_units(archive: Archive) -> None:
     entry = add_link(archive, "walk", outage=(20, 21))
-    picture = portrait("walk", entry.about, analysed(archive, "walk"))
+    picture = portrait("walk", entry.about, analyse_entry(archive, "walk"))
     rates, outages, distribution = map(drawn, picture.panels)
     assert [axes.get_xlabel() for axes in (rates, outages, distribution)] == [
         *["time since the start, s"] * 2, "rate, Mbit/s",
@@ -80,7 +78,7 @@ def test_every_panel_has_axes_with_units(archive: Archive) -> None:
 
 def test_delay_is_drawn_over_time_as_distribution_and_by_hour(archive: Archive) -> None:
     entry = add_trips(archive, "ping", date="2026-04-01T22:00")
-    picture = portrait("ping", entry.about, analysed(archive, "ping"))
+    picture = portrait("ping", entry.about, analyse_entry(archive, "ping"))
     over_time, distribution, hours = map(drawn, picture.panels)
     assert over_time.get_xlabel() == "time since the start, h"
     assert [line.get_label() for line in over_time.lines] == ["Round-trip time", "lost"]
@@ -91,7 +89,7 @@ def test_delay_is_drawn_over_time_as_distribution_and_by_hour(archive: Archive) 
 
 def test_the_same_picture_is_the_same_file(archive: Archive) -> None:
     entry = add_link(archive, "walk", technology="5g", place="<Delft> & $x$")
-    picture = portrait("walk", entry.about, analysed(archive, "walk"))
+    picture = portrait("walk", entry.about, analyse_entry(archive, "walk"))
     content = draw(picture, "svg")
     assert content == draw(picture, "svg")
     for word in ("rate, Mbit/s", "time since the start, s", "share at most that, %", "Uplink", "&lt;Delft&gt;", "$x$"):
@@ -100,7 +98,9 @@ def test_the_same_picture_is_the_same_file(archive: Archive) -> None:
 
 def test_a_png_has_the_colours_of_both_directions(archive: Archive, tmp_path: Path) -> None:
     add_link(archive, "walk", outage=(5,))
-    (tmp_path / "a.png").write_bytes(draw(portrait("walk", About(origin="recorded"), analysed(archive, "walk")), "png"))
+    (tmp_path / "a.png").write_bytes(
+        draw(portrait("walk", About(origin="recorded"), analyse_entry(archive, "walk")), "png")
+    )
     pixels = np.asarray(Image.open(tmp_path / "a.png").convert("RGB")).reshape(-1, 3)
     for colour in (of_place("uplink")[1], of_place("downlink")[1]):
         wanted = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)])
@@ -111,7 +111,7 @@ def test_entries_are_compared_on_the_same_axes(archive: Archive) -> None:
     for name in ("one", "three"):
         add_link(archive, name)
     add_trips(archive, "ping")
-    entries = {name: analysed(archive, name) for name in ("one", "three", "ping")}
+    entries = {name: analyse_entry(archive, name) for name in ("one", "three", "ping")}
     picture = comparison(entries)
     titles = [panel.title for panel in picture.panels]
     assert len([title for title in titles if title.startswith("Uplink")]) == 3

@@ -1,7 +1,5 @@
 """Tables that fit where they are printed: the list of the archive, and the plan of a run."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re

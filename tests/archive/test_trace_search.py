@@ -1,7 +1,5 @@
 """Questions to the archive's table of entries: the answer is what the words mean, and a condition does nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -9,14 +7,14 @@ import pytest
 
 from cellbed.archive import TraceError
 from cellbed.archive.index import frame_of
-from cellbed.archive.search import Query, found
+from cellbed.archive.search import Query, search
 
 Value = str | int | float | bool | None
 
 
 def names_of(rows: Sequence[Mapping[str, Value]], query: Query) -> list[str]:
     """The names of the rows that answer a query, in its order."""
-    return found(frame_of(map(dict, rows)), query)["name"].to_list()
+    return search(frame_of(map(dict, rows)), query)["name"].to_list()
 
 
 ONE: Final = [{"name": "walk", "place": "Delft", "uplink_mean_bit_s": 12e6, "recording": False}]

@@ -1,7 +1,5 @@
 """Warnings about traces, and the time of day at which they begin."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

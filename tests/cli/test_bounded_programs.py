@@ -1,7 +1,5 @@
 """External programs with a limit of time: nothing of them is left, whichever part of cellbed runs them."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import tempfile

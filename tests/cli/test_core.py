@@ -1,7 +1,5 @@
 """What Python sees of the Rust parts besides the emulator: traces and positions in TOML files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

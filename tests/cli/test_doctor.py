@@ -1,7 +1,5 @@
 """`cellbed doctor` and `cellbed grant`: what is said of machines of several kinds, and what is changed on this one."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -99,7 +97,7 @@ def test_a_machine_without_tun(tmp_path: Path) -> None:
     ],
 )
 def test_settings_that_forbid_user_namespaces(tmp_path: Path, files: dict[str, str], names: list[str]) -> None:
-    assert kernel.restricted_namespaces(machine(tmp_path, files)) == names
+    assert kernel.namespace_restrictions(machine(tmp_path, files)) == names
 
 
 @pytest.mark.parametrize(
@@ -167,7 +165,7 @@ def test_strategies_of_migration_are_listed_with_what_the_others_need(
     if Machine().find("nft") is None:
         pytest.skip("nft is not installed")
     monkeypatch.setenv("CELLBED_CRIU", "/nowhere/criu")
-    caches = find_criu, checkpoint._lacking
+    caches = find_criu, checkpoint._find_obstacle
     for each in caches:
         each.cache_clear()
     check = software.migrations(Machine())

@@ -1,7 +1,5 @@
 """What errors say."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

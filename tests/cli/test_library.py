@@ -1,7 +1,5 @@
 """`cellbed.Link`: a direction of a link in virtual time, over arrays."""
 
-from __future__ import annotations
-
 import doctest
 import itertools
 import threading

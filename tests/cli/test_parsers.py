@@ -1,7 +1,5 @@
 """Parsers of any text of a user or a file give a value or one sentence with the fault."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
@@ -25,7 +23,7 @@ from cellbed.shell.mahimahi import arguments
 from cellbed.shell.mahimahi.arguments import constant_trace, parse_rate
 from cellbed.shell.mahimahi.log import read_log
 from cellbed.shell.mahimahi.queues import TYPES, parse_queue
-from cellbed.shell.mahimahi.traces import replayed
+from cellbed.shell.mahimahi.traces import find_trace
 from cellbed.shell.options import EachWay, parse_link
 from predicted_runs import make_run
 
@@ -69,7 +67,7 @@ TEXTS: dict[str, tuple[st.SearchStrategy[Any], Callable[[Any], object]]] = {
     "published port": (words(":", "/", "tcp", "udp", "127.0.0.1", "[::1]", "80", "65536", "*"), publish.parse),
     "number": (words(*NUMBERS, "e", "_"), lambda text: arguments.number(text, "the delay", "usage", most=100)),
     "queue": (QUEUES, lambda it: parse_queue(*it, "--uplink-queue", 1)),
-    "trace": (ODD_TEXT | words("/", ".", "12mbit"), replayed),
+    "trace": (ODD_TEXT | words("/", ".", "12mbit"), find_trace),
 }
 
 

@@ -1,7 +1,5 @@
 """What is drawn while a run goes on, on a terminal and in a pipe."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re

@@ -1,7 +1,5 @@
 """`cellbed.Scenario`, `cellbed.run` and `cellbed.load`: scenarios and runs from Python."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import threading

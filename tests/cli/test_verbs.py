@@ -23,8 +23,7 @@ from in_process import cellbed
     ],
 )
 def test_a_verb_that_does_not_exist_is_answered_by_the_nearest(words: list[str], answer: str) -> None:
-    done = cellbed(*words)
-    assert done.returncode == 2
+    done = cellbed(*words, status=2)
     assert answer in done.stderr
 
 
@@ -71,8 +70,7 @@ def test_what_a_missing_sibling_has_is_one_error_with_the_command_that_installs_
         (["schema", "simulation"], "error: cellbed schema simulation is not installed; "),
         (["sweep", "sweep.toml"], "error: sweep.toml:2: simulation: this kind of trials is not installed; "),
     ):
-        done = cellbed(*words, cwd=tmp_path)
-        assert done.returncode == 2
+        done = cellbed(*words, cwd=tmp_path, status=2)
         assert done.stderr == f"{what}install it with: pip install 'cellbed[datacentre]'\n"
     assert cellbed("reproduce", "x").stderr.endswith("pip install 'cellbed[papers]'\n")
 

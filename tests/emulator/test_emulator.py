@@ -1,7 +1,5 @@
 """The emulator with real namespaces, devices and sockets."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Changes while the emulator runs: from the configuration, by command, over the control socket."""
 
-from __future__ import annotations
-
 import json
 import socket
 import stat

@@ -1,7 +1,5 @@
 """What the path model does to packets, seen by real receivers: marks, damage, second copies."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Super-packets on a real path: what programs, the packet log and a capture see."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Programs on both sides of a proxy at the tower: what they send arrives, and ends as it would without a proxy."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

@@ -1,7 +1,5 @@
 """Queues that tell flows apart, with real flows, and where packets may be lost beside the path model."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The log in the words of mm-link, against one written by hand and against the rules, played line by line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The meter: what it reads from an emulator, and where it draws it."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty

@@ -1,7 +1,5 @@
 """Expectations of predicted runs and of sweeps: verdicts, exit statuses and JUnit XML."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import asdict
@@ -15,7 +13,7 @@ import pytest
 import cellbed as library
 from cellbed.experiments.run import Outcome, exit_code
 from cellbed.experiments.virtual import profile as profiles
-from cellbed.measure.verdicts import judge, judge_point, unmeasured
+from cellbed.measure.verdicts import judge, judge_point, verdicts_without_run
 from cellbed.report import formats, junit
 from cellbed.support.errors import CellbedError
 from cellbed.support.limits import Limit
@@ -141,7 +139,7 @@ def test_an_application_without_a_good_reply_fails_the_run(tmp_path: Path, profi
 
 
 def test_the_status_of_a_failed_or_disturbed_run_has_precedence() -> None:
-    unmet = unmeasured({"web": (Limit("requests", "requests", ">", 1.0, "> 1"),)}, "why")
+    unmet = verdicts_without_run({"web": (Limit("requests", "requests", ">", 1.0, "> 1"),)}, "why")
     outcome = Outcome(None, "complete", verdicts=unmet)
     assert [exit_code(outcome), exit_code(outcome, check=True)] == [0, 5]
     outcome.disturbed = True
@@ -230,7 +228,7 @@ def test_each_repetition_of_a_point_must_meet_an_expectation() -> None:
 
 
 def test_junit_has_no_character_that_xml_excludes(tmp_path: Path) -> None:
-    (verdict,) = unmeasured({"web": (P99,)}, "it ended with \x1b[31m\ufffe<&>\ud800")
+    (verdict,) = verdicts_without_run({"web": (P99,)}, "it ended with \x1b[31m\ufffe<&>\ud800")
     junit.write(tmp_path / "x.xml", "n\x00", [verdict])
     root = ElementTree.parse(tmp_path / "x.xml").getroot()
     assert root.attrib == {"name": "n\\u0000", "tests": "1", "failures": "1", "errors": "0"}

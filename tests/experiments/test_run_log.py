@@ -1,7 +1,5 @@
 """``run.log``: what the folder of a run contains about its course and its failure."""
 
-from __future__ import annotations
-
 import logging
 import os
 import subprocess
@@ -26,8 +24,7 @@ def scenario(folder: Path, text: str) -> Path:
 @pytest.mark.needs_tun
 def test_a_program_that_is_missing_is_explained_by_the_log_which_is_kept_if_asked_for(tmp_path: Path) -> None:
     path = scenario(tmp_path, FAILING)
-    done = run("run", path, "--out", tmp_path / "out", "--no-limits", env={log.VARIABLE: "info"})
-    assert done.returncode == 1
+    run("run", path, "--out", tmp_path / "out", "--no-limits", env={log.VARIABLE: "info"}, status=1)
     lines = (only_folder(tmp_path / "out") / log.FILE).read_text().splitlines()
     assert len({line.split()[3] for line in lines[10:]}) == 1  # the identifier
     for part in (

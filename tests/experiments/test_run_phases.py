@@ -1,7 +1,5 @@
 """The phases of a run, each alone, and the ladder that calls them in order."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Sweeps: the file, points, seeds and keys of trials, and what a pool does with them. No run is started here."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -28,7 +26,7 @@ from cellbed.experiments.sweep.runner import Outcome, Progress, Runner, Width
 from cellbed.experiments.sweep.store import Result, Store
 from cellbed.experiments.sweep.trials import Plan, Trial, plan
 from cellbed.measure import collect
-from cellbed.measure.rows import MEASURES, measured
+from cellbed.measure.rows import MEASURES, measure
 from cellbed.scenario import Scenario, ScenarioError, parse
 from cellbed.support.errors import CellbedError
 from cellbed.support.units import DURATION
@@ -256,8 +254,7 @@ def test_levels_that_exceed_the_machine_are_errors_before_the_sweep_starts(tmp_p
     cpus = len(os.sched_getaffinity(0))
     file = write_sweep(tmp_path, sweep_text({"cpus": {"key": "nodes.edge.cpus", "levels": [1, cpus, cpus + 6]}}))
     for more in (["--dry-run"], []):
-        done = cellbed("sweep", file.name, *more, cwd=tmp_path)
-        assert done.returncode == 2
+        done = cellbed("sweep", file.name, *more, cwd=tmp_path, status=2)
         (error,) = done.stderr.splitlines()
         assert "factors.cpus.levels[2]: nodes.edge.cpus: " in error
         assert f"{cpus + 6} CPUs, but this machine has {cpus}" in error
@@ -513,7 +510,7 @@ def test_the_number_at_once_falls_with_disturbance_and_recovers(most: int, event
 def test_measures_of_a_run_are_those_of_its_summary(tmp_path: Path) -> None:
     make_run(tmp_path, duration=30, outages=((25, 60),))
     summary = collect(tmp_path)
-    ((row,), disturbances) = measured(tmp_path)
+    ((row,), disturbances) = measure(tmp_path)
     assert disturbances == summary.disturbances
     (application,) = summary.applications
     assert set(MEASURES) < set(row)

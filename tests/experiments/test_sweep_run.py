@@ -1,7 +1,5 @@
 """Sweeps of real runs: killed, interrupted, continued, extended."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import signal

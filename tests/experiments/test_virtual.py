@@ -1,7 +1,5 @@
 """Runs in virtual time: ``cellbed run --virtual`` and what its folder contains."""
 
-from __future__ import annotations
-
 import html
 import json
 import os
@@ -112,8 +110,7 @@ def predict(
     scenario = folder / "scenario.toml"
     scenario.write_text(HEAD.format(count=count, duration=duration).replace("lte-suburban.down", down) + text)
     before = set(folder.glob("virtual-*"))
-    done = cellbed("run", scenario, "--virtual", "--profile", profile, "--out", folder)
-    assert done.returncode == 0, done.stderr
+    done = cellbed("run", scenario, "--virtual", "--profile", profile, "--out", folder, status=0)
     (made,) = set(folder.glob("virtual-*")) - before
     assert "predicted" in done.stdout
     return made
@@ -174,8 +171,7 @@ def overload(folder: Path, profile: Path) -> Path:
     scenario = folder / "scenario.toml"
     # More than twice of what the link carries.
     scenario.write_text(text.format(count=1, duration="5 s").replace("VERSION", "2"))
-    done = cellbed("run", scenario, "--virtual", "--profile", profile, "--out", folder)
-    assert done.returncode == 0, done.stderr
+    cellbed("run", scenario, "--virtual", "--profile", profile, "--out", folder, status=0)
     return next(folder.glob("virtual-*"))
 
 
@@ -321,8 +317,7 @@ def test_bodies_of_requests_over_http2_wait_only_for_windows_that_the_server_gra
         text = HEAD.replace("lte-suburban.up", link).format(count=1, duration="6 s") + post
         (folder / "scenario.toml").write_text(text)
         asked = ("--virtual", "--profile", folder / "profile.json", "--out", folder)
-        done = cellbed("run", folder / "scenario.toml", *asked)
-        assert done.returncode == 0, done.stderr
+        cellbed("run", folder / "scenario.toml", *asked, status=0)
         return requests(next(folder.glob("virtual-*")))["latency_s"].median()  # type: ignore[return-value]
 
     small, large = (1 << 16) - 1, 1 << 20
@@ -350,8 +345,7 @@ def test_a_prediction_is_compared_with_other_runs(translated: Path, profile: Pat
     (real / "run.json").write_text(json.dumps(described(translated) | {"clock": "real"}))
     done = cellbed("report", real)
     assert "predicted" not in done.stdout
-    done = cellbed("compare", real, translated, "--out", tmp_path / "page.html")
-    assert done.returncode == 0, done.stderr
+    done = cellbed("compare", real, translated, "--out", tmp_path / "page.html", status=0)
     assert "in virtual time" in done.stdout
 
 
@@ -446,8 +440,7 @@ def test_ping_and_iperf3_carry_what_the_real_ones_do(tmp_path: Path) -> None:
     scenario = tmp_path / "scenario.toml"
     scenario.write_text(HEAD.format(count=1, duration="20 s") + PROGRAMS)
     # Without a profile: none is needed.
-    done = cellbed("run", scenario, "--virtual", "--out", tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = cellbed("run", scenario, "--virtual", "--out", tmp_path, status=0)
     assert "the run ended then" in done.stderr
     (run,) = tmp_path.glob("virtual-*")
     printed = {path.name: path.read_text() for path in (run / "raw").glob("*.out")}
@@ -548,8 +541,9 @@ def test_a_profile_of_a_disturbed_or_lossy_run_is_not_kept(translated: Path, tmp
     assert f"--profile {refused}" in str(caught.value)
     # A user who accepts it sees that in each prediction.
     (tmp_path / "scenario.toml").write_text(HEAD.format(count=1, duration="2 s") + TRANSLATION)
-    done = cellbed("run", tmp_path / "scenario.toml", "--virtual", "--profile", refused, "--out", tmp_path / "runs")
-    assert done.returncode == 0, done.stderr
+    done = cellbed(
+        "run", tmp_path / "scenario.toml", "--virtual", "--profile", refused, "--out", tmp_path / "runs", status=0
+    )
     (run,) = (tmp_path / "runs").iterdir()
     quality = f"{len(profile.applications['workload'])} requests of 'workload'; 2 requests of 'workload' got no reply"
     (note,) = described(run)["notes"]
@@ -571,14 +565,12 @@ def test_the_speed_of_a_node_divides_the_times_of_its_servers(profile: Path, tmp
     text = HEAD.replace("[nodes.edge]", "[nodes.edge]\nspeed = 20").format(count=1, duration="3 s") + TRANSLATION
     (tmp_path / "scenario.toml").write_text(text)
     asked = ("--virtual", "--profile", profile, "--out", tmp_path)
-    done = cellbed("run", tmp_path / "scenario.toml", *asked)
-    assert done.returncode == 0, done.stderr
+    done = cellbed("run", tmp_path / "scenario.toml", *asked, status=0)
     assert "the measured times of servers and pre-processing on edge are divided by 20" in done.stdout
     found = requests(next(tmp_path.glob("virtual-*")))
     assert found["part_inference"].unique().to_list() == [0.001]  # of 20 ms
     assert found["part_preprocessing"].min() >= 0.001  # type: ignore[operator]
-    real = cellbed("run", tmp_path / "scenario.toml")
-    assert real.returncode == 2
+    real = cellbed("run", tmp_path / "scenario.toml", status=2)
     assert "nodes.edge.speed: programs run as fast as this machine: predict it with --virtual" in real.stderr
 
 
@@ -598,8 +590,7 @@ def test_endpoints_share_a_cell(profile: Path, tmp_path: Path) -> None:
     scenario = HEAD.replace('memory = "512 MiB"\n\n[nodes.edge]', 'memory = "512 MiB"\ncell = "macro"\n\n[nodes.edge]')
     path = tmp_path / "cell.toml"
     path.write_text(scenario.format(count=4, duration="3 s") + text)
-    done = cellbed("run", path, "--virtual", "--profile", profile, "--out", tmp_path)
-    assert done.returncode == 0, done.stderr
+    cellbed("run", path, "--virtual", "--profile", profile, "--out", tmp_path, status=0)
     (run,) = tmp_path.glob("virtual-*")
     served = {cell["name"]: cell["users"] for cell in described(run)["emulator"]["cells"]}
     assert len(served["macro.uplink"]) == 4
@@ -621,8 +612,7 @@ def test_a_sweep_in_virtual_time_continues_and_has_common_random_numbers(profile
     (tmp_path / "scenario.toml").write_text(HEAD.format(count=1, duration="2 s") + TRANSLATION)
     (tmp_path / "sweep.toml").write_text(SWEEP)
     asked = ("sweep", tmp_path / "sweep.toml", "--virtual", "--profile", profile, "--out", tmp_path, "--jobs", "1")
-    done = cellbed(*asked, "--json")
-    assert done.returncode == 0, done.stderr
+    done = cellbed(*asked, "--json", status=0)
     assert json.loads(done.stdout)["complete"] == 4
     rows = pl.read_parquet(tmp_path / "rates-virtual" / "trials.parquet")
     assert (rows["latency_p50_s"] > 0.04).all()

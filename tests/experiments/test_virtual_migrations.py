@@ -1,7 +1,5 @@
 """Migrations in virtual time: their phases, what clients notice, and parameters from a real run."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path
@@ -69,8 +67,7 @@ def predict(folder: Path, rest: str, duration: str = "12 s") -> tuple[dict[str, 
     if not profile.exists():
         profiles.Profile("the test", {"shop": [SERVED] * 20}).write(profile)
     (folder / "moves.toml").write_text(SCENARIO.replace("12 s", duration) + rest)
-    done = cellbed("run", folder / "moves.toml", "--virtual", "--profile", profile, "--out", folder / "runs")
-    assert done.returncode == 0, done.stderr
+    done = cellbed("run", folder / "moves.toml", "--virtual", "--profile", profile, "--out", folder / "runs", status=0)
     (run,) = (folder / "runs").iterdir()
     assert "predicted" in done.stdout
     (move,) = json.loads((run / "summary.json").read_text())["migrations"]
@@ -198,7 +195,6 @@ def test_a_migration_without_its_parameters_is_refused(tmp_path: Path, rest: str
     profiles.Profile("the run R", {"shop": [SERVED] * 20}, migrations=known).write(tmp_path / "profile.json")
     (tmp_path / "moves.toml").write_text(SCENARIO + rest)
     words = ("--virtual", "--profile", tmp_path / "profile.json")
-    done = cellbed("run", tmp_path / "moves.toml", *words, "--out", tmp_path / "runs")
-    assert done.returncode == 2
+    done = cellbed("run", tmp_path / "moves.toml", *words, "--out", tmp_path / "runs", status=2)
     assert message in done.stderr
     assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").iterdir())

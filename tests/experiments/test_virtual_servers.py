@@ -1,7 +1,5 @@
 """Predictions of servers that differ: how they write their replies is read from the profile's run."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any
@@ -112,8 +110,7 @@ def run(folder: Path, text: str, *options: str | Path, **values: object) -> Path
     (folder / "prompt.py").write_text(PROMPT)
     (folder / "scenario.toml").write_text(text % ({"nginx": NGINX, "python": sys.executable} | values))
     out = folder / ("predicted" if options else "real")
-    done = cellbed("run", folder / "scenario.toml", "--out", out, *options)
-    assert done.returncode == 0, done.stderr
+    cellbed("run", folder / "scenario.toml", "--out", out, *options, status=0)
     (made,) = out.iterdir()
     return made
 

@@ -1,7 +1,5 @@
 """Scenarios from Compose files and Kubernetes manifests: what is mapped, what is listed, what is refused."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -509,15 +507,13 @@ def test_any_text_is_a_scenario_or_one_error(kind: str, edits: Any, tmp_path: Pa
 
 
 def test_the_command_prints_a_scenario_and_what_is_not_mapped(shop: Path) -> None:
-    done = cellbed("import", "compose", "compose.yaml", "--place", "queue=cloud", cwd=shop)
-    assert done.returncode == 0
+    done = cellbed("import", "compose", "compose.yaml", "--place", "queue=cloud", cwd=shop, status=0)
     assert tomllib.loads(done.stdout)["nodes"]["queue"]["class"] == "cloud"
     assert "core link of its own" not in done.stderr
     assert "balance" in tomllib.loads(done.stdout)["apps"]["web"]
     line = SHOP[: SHOP.index("privileged")].count("\n") + 1
     assert f"compose.yaml:{line}: not mapped: services.api.privileged" in done.stderr
-    out = cellbed("import", "compose", "compose.yaml", "-o", "shop.toml", "--strict", "--json", cwd=shop)
-    assert out.returncode == 1
+    out = cellbed("import", "compose", "compose.yaml", "-o", "shop.toml", "--strict", "--json", cwd=shop, status=1)
     assert json.loads(out.stdout)["scenario"] == (shop / "shop.toml").read_text()
     assert json.loads(out.stdout)["services"]["web"] == {"nodes": "web", "class": "edge"}
     assert "nodes.web.backend.image: " in cellbed("run", "shop.toml", "--dry-run", cwd=shop).stderr
@@ -546,8 +542,7 @@ def test_a_folder_of_manifests_is_imported(tmp_path: Path) -> None:
     for name in ("a.yaml", "b.yml"):
         pod = "{apiVersion: v1, kind: Pod, metadata: {name: NAME}, spec: {containers: [{name: x, image: i}]}}"
         (tmp_path / "manifests" / name).write_text(pod.replace("NAME", name[0]))
-    done = cellbed("import", "kube", "manifests/", "--json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = cellbed("import", "kube", "manifests/", "--json", cwd=tmp_path, status=0)
     assert set(json.loads(done.stdout)["services"]) == {"a", "b"}
 
 
@@ -567,8 +562,7 @@ def test_a_folder_of_manifests_is_imported(tmp_path: Path) -> None:
 )
 def test_a_wrong_option_is_one_error_and_leaves_no_file(words: list[str], message: str, shop: Path) -> None:
     before = {path.name for path in shop.iterdir()}
-    done = cellbed("import", "compose", "compose.yaml", "--out", "shop.toml", *words, cwd=shop)
-    assert done.returncode == 2
+    done = cellbed("import", "compose", "compose.yaml", "--out", "shop.toml", *words, cwd=shop, status=2)
     assert done.stderr.startswith("error: ")
     assert message in done.stderr
     assert {path.name for path in shop.iterdir()} == before
@@ -591,12 +585,10 @@ def test_unknown_services_to_place_are_an_error(shop: Path) -> None:
 
 
 def test_a_second_application_is_added_to_a_scenario(shop: Path) -> None:
-    done = cellbed("import", "compose", "compose.yaml", "-o", "shop.toml", "--up", "3 Mbit/s", cwd=shop)
-    assert done.returncode == 0, done.stderr
+    cellbed("import", "compose", "compose.yaml", "-o", "shop.toml", "--up", "3 Mbit/s", cwd=shop, status=0)
     before = (shop / "shop.toml").read_text()
     (shop / "book.yaml").write_text(GUESTBOOK)
-    done = cellbed("import", "kube", "book.yaml", "-o", "shop.toml", "--add", cwd=shop)
-    assert done.returncode == 0, done.stderr
+    cellbed("import", "kube", "book.yaml", "-o", "shop.toml", "--add", cwd=shop, status=0)
     text = (shop / "shop.toml").read_text()
     assert text.startswith(before)
     both, first = tomllib.loads(text), tomllib.loads(before)
@@ -604,12 +596,10 @@ def test_a_second_application_is_added_to_a_scenario(shop: Path) -> None:
     alone = tomllib.loads(cellbed("import", "kube", "book.yaml", cwd=shop).stdout)
     assert len(both["apps"]) == len(first["apps"]) + len(alone["apps"])
     assert len(both["sites"]) == len(first["sites"]) + len(alone["sites"])
-    again = cellbed("import", "compose", "compose.yaml", "-o", "shop.toml", "--add", cwd=shop)
-    assert again.returncode == 2
+    again = cellbed("import", "compose", "compose.yaml", "-o", "shop.toml", "--add", cwd=shop, status=2)
     assert "the scenario has a node 'web' already" in again.stderr
     assert (shop / "shop.toml").read_text() == text
-    refused = cellbed("import", "compose", "compose.yaml", "--add", cwd=shop)
-    assert refused.returncode == 2
+    refused = cellbed("import", "compose", "compose.yaml", "--add", cwd=shop, status=2)
     assert "--add needs the scenario" in refused.stderr
 
 
@@ -621,13 +611,11 @@ def test_images_with_a_context_are_built(tmp_path: Path) -> None:
     (tmp_path / "storage.conf").write_text(
         f'[storage]\ndriver = "vfs"\nrunroot = "{tmp_path}/run"\ngraphroot = "{tmp_path}/graph"\n'
     )
-    done = cellbed("import", "compose", "compose.yaml", "--build", "-o", "a.toml", cwd=tmp_path, env=engine)
-    assert done.returncode == 0, done.stderr
+    done = cellbed("import", "compose", "compose.yaml", "--build", "-o", "a.toml", cwd=tmp_path, env=engine, status=0)
     assert "Build its image" not in (tmp_path / "a.toml").read_text()
     image = tomllib.loads((tmp_path / "a.toml").read_text())["nodes"]["a"]["backend"]["image"]
     found = subprocess.run(["podman", "image", "exists", image], env=os.environ | engine, check=False)
     assert found.returncode == 0
     (tmp_path / "Containerfile").write_text("FROM scratch\nCOPY missing /\n")
-    done = cellbed("import", "compose", "compose.yaml", "--build", cwd=tmp_path, env=engine)
-    assert done.returncode == 2
+    done = cellbed("import", "compose", "compose.yaml", "--build", cwd=tmp_path, env=engine, status=2)
     assert "--build: the image of 'a' was not built; the command was: podman build" in done.stderr

@@ -3,8 +3,6 @@
 The bandwidth is 1448000 bytes per second. BBR paces at 0.99 of it times the gain of the state.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Copa (Arun and Balakrishnan, NSDI 2018): target rate, velocity, mode against buffer-filling flows, queue length."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 

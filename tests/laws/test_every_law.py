@@ -1,7 +1,5 @@
 """Every shipped law compiles, fills a link and withstands any input."""
 
-from __future__ import annotations
-
 import multiprocessing
 import shutil
 import signal
@@ -13,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cellbed.laws.law import shipped
+from cellbed.laws.law import load_shipped
 from host_laws import LOSS, TIMEOUT, UNLIMITED, HostLaw, Sample, drive
 
 LARGEST = 1 << 24
@@ -22,7 +20,7 @@ STEP_BYTES = 2 * (1 + len(FIELDS))
 # An acknowledgement with its fields (now_us: since the last one), or an event.
 Step = dict[str, int] | int
 
-every_law = pytest.mark.parametrize("name", shipped())
+every_law = pytest.mark.parametrize("name", load_shipped())
 
 
 class RangedLaw(HostLaw):
@@ -39,7 +37,7 @@ class RangedLaw(HostLaw):
 def test_law_compiles(name: str, target: Any) -> None:
     if target == "kernel" and not shutil.which("clang"):
         pytest.skip("clang is missing: apt install clang")
-    assert shipped()[name].compiled(target).stat().st_size
+    assert load_shipped()[name].compiled(target).stat().st_size
 
 
 @every_law
@@ -109,7 +107,7 @@ def _violation(law: HostLaw, steps: list[Step]) -> str:
 @pytest.fixture(scope="module")
 def fresh_laws() -> dict[str, HostLaw]:
     """Connections that stay as they began: other processes play with their copies."""
-    return {name: HostLaw(name) for name in shipped()}
+    return {name: HostLaw(name) for name in load_shipped()}
 
 
 @every_law

@@ -1,7 +1,5 @@
 """ExLL: FAST's equation with the constants of the module of Park et al. (CoNEXT 2018), worked out by hand."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

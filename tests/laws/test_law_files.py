@@ -1,7 +1,5 @@
 """Laws as files: found, read, compiled, and refused with one error."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import tempfile
@@ -9,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cellbed.laws.law import FOLDER, Law, LawError, Target, find, read, shipped
+from cellbed.laws.law import FOLDER, Law, LawError, Target, find, load_shipped, read
 from cellbed.support.user_folders import cache_folder
 from descendants import descendants
 from host_laws import HostLaw
@@ -17,9 +15,19 @@ from law_examples import fixed
 
 
 def test_shipped_laws_name_their_publication() -> None:
-    assert {"vegas", "exll", "c2tcp", "copa", "vivace", "bbr3", "verus", "cubic-off", "cubic-train"} <= shipped().keys()
-    assert not {"reno", "cubic", "bbr"} & shipped().keys()  # these are the kernel's
-    for law in shipped().values():
+    assert {
+        "vegas",
+        "exll",
+        "c2tcp",
+        "copa",
+        "vivace",
+        "bbr3",
+        "verus",
+        "cubic-off",
+        "cubic-train",
+    } <= load_shipped().keys()
+    assert not {"reno", "cubic", "bbr"} & load_shipped().keys()  # these are the kernel's
+    for law in load_shipped().values():
         assert law.title
         assert len(law.description) > 50
 
@@ -163,7 +171,7 @@ def test_own_law_with_the_name_of_another_is_refused(tmp_path: Path, name: str) 
 
 def test_missing_compiler_is_an_error_with_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    law: Law = shipped()["vegas"]
+    law: Law = load_shipped()["vegas"]
     with pytest.raises(LawError, match="apt install clang"):
         law.compiled("kernel")
     with pytest.raises(LawError, match="apt install gcc"):

@@ -1,7 +1,5 @@
 """The oldest supported kernel and Debian's newest one load every shipped law, in virtual machines."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil
@@ -29,7 +27,7 @@ import io, json, os, socket, subprocess, sys, threading, zipfile
 from pathlib import Path
 zipfile.ZipFile(io.BytesIO(content)).extractall("/run/cellbed")
 sys.path.insert(0, "/run/cellbed")
-from cellbed.laws.kernel import loaded
+from cellbed.laws.kernel import load_law
 from cellbed.laws.law import Law, kernel_version, shipped
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 place = 3 if kernel_version() >= (6, 10) else 1
@@ -37,7 +35,7 @@ Law.compiled = lambda law, target: Path(f"/run/cellbed/{{law.name}}-{{place}}.o"
 found = {{}}
 for name, law in shipped().items():
     try:
-        with loaded(law) as control, socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as client:
+        with load_law(law) as control, socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as client:
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode())
             client.connect(server.getsockname())
             threading.Thread(target=client.sendall, args=[bytes({SIZE})], daemon=True).start()
@@ -61,7 +59,7 @@ def program(monkeypatch: pytest.MonkeyPatch) -> bytes:
             archive.write(path, Path("cellbed") / path.relative_to(package))
         for place, version in VERSIONS.items():
             monkeypatch.setattr(law, "kernel_version", lambda version=version: version)
-            for name, each in law.shipped().items():
+            for name, each in law.load_shipped().items():
                 archive.write(each.compiled("kernel"), f"{name}-{place}.o")
     code = f"content = {content.getvalue()!r}\n{PROGRAM}".encode()
     loop = f"s = b''\nwhile len(s) < {len(code)}: s += f.read(65536)\nexec(s)"
@@ -100,4 +98,4 @@ def test_every_law_carries_data_in_the_kernel_of_debian(
     assert answer, (tmp_path / "console").read_text(errors="replace")[-2000:]
     release, found = json.loads(answer)
     assert (suite == "bookworm") == release.startswith("6.1."), release
-    assert found == dict.fromkeys(law.shipped(), "carries data"), release
+    assert found == dict.fromkeys(law.load_shipped(), "carries data"), release

@@ -1,7 +1,5 @@
 """Laws in the kernel: loaded for a run, and gone with it."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -15,8 +13,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from cellbed.laws.kernel import loaded
-from cellbed.laws.law import LawError, kernel_version, read, shipped
+from cellbed.laws.kernel import load_law
+from cellbed.laws.law import LawError, kernel_version, load_shipped, read
 from cellbed.support.errors import CellbedError
 from cellbed_node.processes import find as find_program
 from law_examples import fixed
@@ -29,7 +27,7 @@ AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 def reason() -> str | None:
     """Return an obstacle to loading laws here, or ``None``."""
     try:
-        with loaded(shipped()["reno-cellbed"]):
+        with load_law(load_shipped()["reno-cellbed"]):
             return None
     except CellbedError as error:
         return str(error).splitlines()[0]
@@ -49,9 +47,9 @@ def wait_until_gone(prefix: str) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", load_shipped())
 def test_connection_under_a_shipped_law_carries_data(name: str) -> None:
-    with loaded(shipped()[name]) as control, socket.create_server(("127.0.0.1", 0)) as server:
+    with load_law(load_shipped()[name]) as control, socket.create_server(("127.0.0.1", 0)) as server:
         client = socket.socket()
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode())
         client.connect(server.getsockname())
@@ -67,7 +65,7 @@ def test_connection_under_a_shipped_law_carries_data(name: str) -> None:
 
 def test_law_is_loaded_twice_under_different_names_and_unloaded(tmp_path: Path) -> None:
     law = read(fixed(tmp_path / "twice.h"))
-    with loaded(law) as first, loaded(law) as second:
+    with load_law(law) as first, load_law(law) as second:
         assert first != second
         assert {first, second} <= available("twice_")
     wait_until_gone("twice_")
@@ -76,9 +74,9 @@ def test_law_is_loaded_twice_under_different_names_and_unloaded(tmp_path: Path) 
 HOLD = """
 import sys, time
 from pathlib import Path
-from cellbed.laws.kernel import loaded
+from cellbed.laws.kernel import load_law
 from cellbed.laws.law import read
-with loaded(read(Path(sys.argv[1]))):
+with load_law(read(Path(sys.argv[1]))):
     print("loaded", flush=True)
     time.sleep(3600)
 """
@@ -110,7 +108,7 @@ def test_two_hundred_killed_processes_leave_no_law(tmp_path: Path) -> None:
 def test_refusal_of_the_verifier_is_one_error_with_its_last_lines(tmp_path: Path) -> None:
     law = read(fixed(tmp_path / "endless.h", ack="while (1) window->ssthresh++;"))
     refused = r"(?s)endless\.h: the kernel's verifier refuses it:\n.*infinite loop"
-    with pytest.raises(LawError, match=refused), loaded(law):
+    with pytest.raises(LawError, match=refused), load_law(law):
         pass
     assert not available("endless_")
 
@@ -147,8 +145,7 @@ kind = "program"
 client = {{ on = "edge", command = {json.dumps(["python3", "-c", ASK])} }}
 """
     )
-    done = run("run", tmp_path / "laws.toml", "--out", tmp_path / "runs")
-    assert done.returncode == 0, done.stderr
+    done = run("run", tmp_path / "laws.toml", "--out", tmp_path / "runs", status=0)
     assert "TCP mine" in done.stdout
     folder = only_folder(tmp_path / "runs")
     control, *settings = (folder / "raw/endpoint.endpoint-0.client.out").read_text().split()
@@ -187,14 +184,13 @@ congestion_control = """
 @pytest.mark.slow
 @pytest.mark.needs_tun
 @needs_limits
-@pytest.mark.parametrize("law", shipped())
+@pytest.mark.parametrize("law", load_shipped())
 def test_unmodified_programs_run_under_each_law(tmp_path: Path, law: str) -> None:
     for program in ("curl", "iperf3", "nginx", "openssl"):
         if find_program(program) is None:
             pytest.skip(f"{program} is not installed")
     (tmp_path / "x.toml").write_text(f'name = "programs"\n{PROGRAMS}"{law}"\n')
-    done = run("run", tmp_path / "x.toml", "--out", tmp_path / "runs")
-    assert done.returncode == 0, done.stderr
+    run("run", tmp_path / "x.toml", "--out", tmp_path / "runs", status=0)
     folder = only_folder(tmp_path / "runs")
     assert "ok" in pl.read_parquet(folder / "requests.parquet").filter(app="page")["status"].to_list()
     flows = pl.read_parquet(folder / "connections.parquet")
@@ -206,8 +202,7 @@ def test_run_with_a_law_that_does_not_compile_is_refused_at_its_line(tmp_path: P
     fixed(tmp_path / "mine.h", ack="no_such_function();")
     text = f'name = "laws"\nduration = "1 s"\n{NODES}\n[transport]\ncongestion_control = "./mine.h"\n'
     (tmp_path / "laws.toml").write_text(text)
-    done = run("run", tmp_path / "laws.toml", "--out", tmp_path / "runs")
-    assert done.returncode == 2
+    done = run("run", tmp_path / "laws.toml", "--out", tmp_path / "runs", status=2)
     line = text.splitlines().index('congestion_control = "./mine.h"') + 1
     assert f"laws.toml:{line}" in done.stderr
     assert "no_such_function" in done.stderr

@@ -1,7 +1,5 @@
 """Settings of TCP of single programs: on one node, in the kernel and in virtual time."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -10,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from cellbed.laws.kernel import ProgramTcp, chosen
+from cellbed.laws.kernel import ProgramTcp, apply_tcp
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine import cgroups
 from cellbed.testbed.programs.environment import host_congestion_control
@@ -29,7 +27,7 @@ def reason() -> str | None:
         return "no control groups of version 2"
     try:
         parent.mkdir(parents=True)
-        with chosen(ProgramTcp("reno", None, None), parent):
+        with apply_tcp(ProgramTcp("reno", None, None), parent):
             return None
     except (CellbedError, OSError) as error:
         return str(error).splitlines()[0]
@@ -91,8 +89,7 @@ def test_programs_of_one_node_have_their_laws_buffers_and_pacing(tmp_path: Path)
         + application("laws", 7002, ', congestion_control = "reno"', ', congestion_control = "./mine.h"')
         + application("buffers", 7003, ', send_buffer = "200 kB"', ', receive_buffer = "300 kB"')
     )
-    done = run("run", tmp_path / "programs.toml", "--out", tmp_path / "runs")
-    assert done.returncode == 0, done.stderr
+    done = run("run", tmp_path / "programs.toml", "--out", tmp_path / "runs", status=0)
     assert "apps.laws.client: TCP mine" in done.stdout
     raw = only_folder(tmp_path / "runs") / "raw"
     client = {app: (raw / f"{app}.endpoint-0.client.out").read_text() for app in ("plain", "laws", "buffers")}
@@ -117,8 +114,7 @@ def test_buffer_above_the_limit_of_the_machine_is_refused_with_the_remedy(tmp_pa
     most = 2 * int(ALLOWED[0].read_text())
     text = NODES + application("one", 7001, client=f', receive_buffer = "{most + 2} B"')
     (tmp_path / "large.toml").write_text(f'name = "large"\nduration = "3 s"\n{text}')
-    done = cellbed("run", tmp_path / "large.toml", "--dry-run")
-    assert done.returncode == 2
+    done = cellbed("run", tmp_path / "large.toml", "--dry-run", status=2)
     assert "apps.one.client.receive_buffer" in done.stderr
     assert f"sudo sysctl -w net.core.rmem_max={most // 2 + 1}" in done.stderr
 
@@ -144,8 +140,7 @@ client = {{ on = "endpoint", command = "iperf3 -c {{server.address}} -p {port} -
         + upload("small", 5204, client=', receive_buffer = "128 KiB"', more=" -R")
         + upload("kept", 5205, server=', congestion_control = "./wide.h", send_buffer = "128 KiB"', more=" -R")
     )
-    done = cellbed("run", "programs.toml", "--virtual", "--out", tmp_path / "runs", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    cellbed("run", "programs.toml", "--virtual", "--out", tmp_path / "runs", cwd=tmp_path, status=0)
     connections = pl.read_parquet(only_folder(tmp_path / "runs") / "connections.parquet")
 
     def carried(app: str, way: str) -> int:
@@ -181,8 +176,7 @@ server = {{ on = "edge", command = "iperf3 -s", ready = {{ port = 5201 }} }}
 client = {{ on = "endpoint", command = "iperf3 -c {{server.address}} -t 4 -R" }}
 """
     )
-    done = cellbed("run", "window.toml", "--virtual", "--out", tmp_path / "runs", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    cellbed("run", "window.toml", "--virtual", "--out", tmp_path / "runs", cwd=tmp_path, status=0)
     late = pl.read_parquet(only_folder(tmp_path / "runs") / "flows.parquet").filter(pl.col("time_s") > 2)
     # The shortest is 26 ms, the calibration adds 5 ms; a window full of data would take 120 ms.
     assert late["rtt_s"].median() < 0.04  # type: ignore[operator]
@@ -204,8 +198,7 @@ client = {{ on = "endpoint", command = "iperf3 -c {{server.address}} -n 40K -l 4
 """
         )
         runs = tmp_path / f"runs-{len(transport)}"
-        done = cellbed("run", "short.toml", "--virtual", "--out", runs, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
+        cellbed("run", "short.toml", "--virtual", "--out", runs, cwd=tmp_path, status=0)
         data = pl.read_parquet(only_folder(runs) / "connections.parquet").sort("to_server_bytes")[-1]
         return float((data["to_server_last_s"] - data["to_server_first_s"]).item())
 
@@ -237,8 +230,7 @@ client = {{ on = "endpoint", command = "iperf3 -c {{server.address}} -n 42K -l 4
 """
         )
         runs = tmp_path / f"runs-{len(transport)}-{len(client)}"
-        done = cellbed("run", "shallow.toml", "--virtual", "--out", runs, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
+        cellbed("run", "shallow.toml", "--virtual", "--out", runs, cwd=tmp_path, status=0)
         flows = pl.read_parquet(only_folder(runs) / "flows.parquet").filter(sender="endpoint-0")
         return int(flows["lost"].sum()), flows["pacing_mbit_s"].count() > 0
 
@@ -255,6 +247,5 @@ client = {{ on = "endpoint", command = "iperf3 -c {{server.address}} -n 42K -l 4
 def test_setting_without_a_model_is_named_in_the_error(tmp_path: Path) -> None:
     text = NODES + application("one", 7001, ', congestion_control = "reno"')
     (tmp_path / "one.toml").write_text(f'name = "one"\nduration = "3 s"\n{text}')
-    done = cellbed("run", tmp_path / "one.toml", "--virtual", "--out", tmp_path / "runs")
-    assert done.returncode == 2
+    done = cellbed("run", tmp_path / "one.toml", "--virtual", "--out", tmp_path / "runs", status=2)
     assert "congestion_control of its server" in done.stderr

@@ -1,7 +1,5 @@
 """Sprout (Winstein et al., NSDI 2013): forecasts beside those of the authors' program, and what counts as observed."""
 
-from __future__ import annotations
-
 import pytest
 
 from host_laws import TIMEOUT, HostLaw, drive

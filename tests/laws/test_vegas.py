@@ -1,7 +1,5 @@
 """TCP Vegas: the window follows the queue that Brakmo and Peterson (1995) define, at the epochs of Linux."""
 
-from __future__ import annotations
-
 import pytest
 
 from host_laws import LOSS, TIMEOUT, UNLIMITED, HostLaw, drive

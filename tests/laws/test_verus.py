@@ -1,7 +1,5 @@
 """Verus (Zaki et al., SIGCOMM 2015): slow start, delay profile, delay aimed at, segments per epoch, losses."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

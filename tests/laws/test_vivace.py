@@ -1,7 +1,5 @@
 """PCC Vivace (Dong et al., NSDI 2018): starting phase, utility, gradient steps, queue length."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """When a run is called disturbed: the judgement over numbers, and samples of a real machine."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -15,7 +13,7 @@ import polars as pl
 import pytest
 
 from cellbed.measure.connections import SCHEMA
-from cellbed.measure.disturbance import MAGIC, RECORD, Load, added, judge, machine, read_seconds, shifts
+from cellbed.measure.disturbance import MAGIC, RECORD, Load, delays_by_machine, judge, machine, read_seconds, shifts
 from cellbed.measure.statistics import percentile
 from cellbed.report.formats import machine as words
 from cellbed.runformat.spans import Span
@@ -104,7 +102,7 @@ def load(table: pl.DataFrame, requests: pl.DataFrame) -> Load:
     """The requests of an application as the judgement takes them."""
     latencies = requests["latency_s"].fill_null(np.inf).to_numpy()
     percentiles = [percentile(latencies, quantile) for quantile in (0.5, 0.9, 0.99)]
-    moved = shifts(latencies, added(requests, SPANS, table), percentiles)
+    moved = shifts(latencies, delays_by_machine(requests, SPANS, table), percentiles)
     gone = requests.filter(pl.col("latency_s").is_null())["intended_s"].to_numpy()
     return Load("web", percentiles, moved, gone)
 
@@ -176,7 +174,7 @@ def test_other_programs_disturb_only_where_a_node_waits_for_them(tmp_path: Path)
 def test_what_the_machine_added_is_of_the_seconds_of_a_request(tmp_path: Path) -> None:
     waiting = {"waited_ns": dict.fromkeys(range(10, 20), 800 * MS)}
     table = seconds(tmp_path, emulator(), host(**BUSY, **waiting))
-    found = added(requests(server_s=0.02), SPANS, table)
+    found = delays_by_machine(requests(server_s=0.02), SPANS, table)
     assert found[105:195] == pytest.approx(0.01, rel=0.1)
     assert (found[:95] < 0.001).all()
     assert (found[205:] < 0.001).all()

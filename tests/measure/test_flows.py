@@ -1,7 +1,5 @@
 """Flows over time: sampled in virtual time and in the kernel, measured and drawn."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -11,10 +9,10 @@ import pytest
 
 import cellbed as library
 from cellbed.laws.law import LawError, kernel_version, read
-from cellbed.measure.flows import BIN_S, around_outages, binned, recoveries, transfers
+from cellbed.measure.flows import BIN_S, around_outages, bin_flows, recoveries, transfers
 from cellbed.measure.outages import Outage
 from cellbed.support.errors import CellbedError
-from cellbed.testbed.machine.flows import sampled
+from cellbed.testbed.machine.flows import sample_flows
 from in_process import cellbed
 from law_examples import fixed
 from run_commands import needs_limits, only_folder, run
@@ -58,8 +56,7 @@ def scenario(folder: Path, law: str, options: str, *, seconds: int, queue: str =
 
 def predicted(folder: Path, *, law: str, options: str, seconds: int, more: str = "") -> Path:
     path = scenario(folder, law, options, seconds=seconds, more=more)
-    done = cellbed("run", path, "--virtual", "--out", folder / "runs")
-    assert done.returncode == 0, done.stderr
+    cellbed("run", path, "--virtual", "--out", folder / "runs", status=0)
     return only_folder(folder / "runs")
 
 
@@ -101,8 +98,7 @@ def test_report_shows_flows_and_their_recovery_from_an_outage(tmp_path: Path) ->
     page = (folder / "report.html").read_text()
     assert "Flows over time" in page
     assert "Recovery after outages" in page
-    done = cellbed("report", folder, "--figures", tmp_path / "figures", "--format", "png")
-    assert done.returncode == 0, done.stderr
+    cellbed("report", folder, "--figures", tmp_path / "figures", "--format", "png", status=0)
     assert (tmp_path / "figures" / "flows.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -123,7 +119,7 @@ def test_recovery_ends_with_the_first_second_at_nine_tenths_of_the_rate_before()
     # 2 s at 10 Mbit/s, an outage of 2 s, 1 s at 5 Mbit/s, then all of it.
     flows = flows_of([10.0] * 10 + [0.0] * 10 + [5.0] * 5 + [10.0] * 10)
     outage = Outage("mobile", "endpoint", "downlink", 2.0, 2.0)
-    assert binned(flows)["throughput_mbit_s"][:11].to_list() == pytest.approx([10.0] * 10 + [0.0])
+    assert bin_flows(flows)["throughput_mbit_s"][:11].to_list() == pytest.approx([10.0] * 10 + [0.0])
     (row,) = recoveries(around_outages(flows, [outage])).to_dicts()
     assert (row["begin_s"], row["end_s"]) == (2.0, 4.0)
     assert row["recovery_s"] == pytest.approx(0.8)  # one bin at 5 Mbit/s and four at 10: 9 Mbit/s
@@ -143,7 +139,7 @@ def test_law_that_shows_too_much_is_refused(tmp_path: Path) -> None:
 def obstacle() -> str | None:
     """Return why flows cannot be sampled in this kernel, or ``None``."""
     try:
-        with sampled(Path(os.devnull)):
+        with sample_flows(Path(os.devnull)):
             return None
     except CellbedError as error:
         return str(error).splitlines()[0]
@@ -160,8 +156,7 @@ needs_sampling = pytest.mark.skipif((why := obstacle()) is not None, reason=str(
 def test_samples_of_the_kernel_are_those_of_iperf3(tmp_path: Path, law: str) -> None:
     # An upload: iperf3 reads its sender's TCP_INFO at the end of each interval.
     path = scenario(tmp_path, law, "-t 5 --json", seconds=8)
-    done = run("run", path, "--out", tmp_path / "runs")
-    assert done.returncode == 0, done.stderr
+    run("run", path, "--out", tmp_path / "runs", status=0)
     folder = only_folder(tmp_path / "runs")
     flow = transfers(library.load(folder).flows)
     assert flow.select("app", "sender", "receiver", "receiver_port", "law").unique().rows() == [

@@ -1,7 +1,5 @@
 """Migrations as their users saw them, from tables of requests worked out by hand."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from cellbed.measure.repetitions import (
+    difference_of_pairs,
     holm,
     mean_interval,
-    paired_difference,
-    paired_p,
-    paired_ratio,
+    p_of_pairs,
     quantile_interval,
+    ratio_of_pairs,
     repetitions_needed,
 )
 
@@ -40,7 +40,7 @@ def coverage() -> ModuleType:
 @pytest.mark.parametrize("n", [3, 5, 10, 20])
 @pytest.mark.parametrize("distribution", ["normal", "log-normal 0.5", "gamma 2", "t 3"])
 def test_intervals_hold_the_true_value_as_often_as_they_should(coverage: ModuleType, distribution: str, n: int) -> None:
-    for of in (coverage.mean_coverage, coverage.median_coverage, coverage.paired_coverage):
+    for of in (coverage.mean_coverage, coverage.median_coverage, coverage.coverage_of_pairs):
         held = of(distribution, n, SIMULATIONS)
         assert 0.93 <= held <= 0.97 or (n < 5 and math.isnan(held))
 
@@ -85,11 +85,11 @@ def test_no_interval_leaves_the_values_that_a_quantity_can_have(sample: list[flo
 
 def test_the_ratio_of_pairs_is_that_of_every_pair() -> None:
     base = np.array([0.1, 0.2, 0.9])
-    found = paired_ratio(base, 1.5 * base)
+    found = ratio_of_pairs(base, 1.5 * base)
     assert found is not None
     assert [found.value, found.low, found.high] == pytest.approx([1.5] * 3)
-    assert paired_ratio([1, 0], [1, 2]) is None
-    assert paired_ratio([1, math.inf], [1, 2]) is None
+    assert ratio_of_pairs([1, 0], [1, 2]) is None
+    assert ratio_of_pairs([1, math.inf], [1, 2]) is None
 
 
 def test_the_interval_of_a_median_lies_between_order_statistics() -> None:
@@ -116,8 +116,8 @@ def test_few_repetitions_have_their_range_or_no_interval() -> None:
     two = mean_interval([0.1, 0.2], 0)
     assert (two.value, two.low, two.high) == (pytest.approx(0.15), None, None)
     assert two.note == "refused: an interval needs 3 repetitions; there are 2"
-    assert paired_difference([1, 2]).note == "refused: an interval needs 3 pairs; there are 2"
-    assert paired_ratio([1, 1], [1, 2]) is None
+    assert difference_of_pairs([1, 2]).note == "refused: an interval needs 3 pairs; there are 2"
+    assert ratio_of_pairs([1, 1], [1, 2]) is None
     assert repetitions_needed([1, 2], 1) is None
     assert mean_interval([]).value is None
 
@@ -126,7 +126,7 @@ def test_repetitions_without_a_value_are_never_left_out() -> None:
     found = mean_interval([1, 2, math.inf])
     assert (found.value, found.low, found.high) == (None, None, None)
     assert found.note == "refused: 1 of 3 repetitions have no finite value"
-    assert paired_difference([1, math.nan]).value is None
+    assert difference_of_pairs([1, math.nan]).value is None
     open_end = quantile_interval([1, 2, 3, 4, 5, 6, math.inf])
     assert (open_end.value, open_end.high) == (4, None)
     assert open_end.low is not None
@@ -149,13 +149,13 @@ def test_holm_is_between_the_p_value_and_bonferroni_and_keeps_the_order(ps: list
 def test_pairs_are_tested_as_by_students_t() -> None:
     random = np.random.default_rng(1)
     differences = random.normal(1, 0.2, 8)
-    assert paired_p(differences) == pytest.approx(stats.ttest_1samp(differences, 0).pvalue)
-    assert (paired_p([0, 0, 0]), paired_p([1, 1, 1])) == (1, 0)
+    assert p_of_pairs(differences) == pytest.approx(stats.ttest_1samp(differences, 0).pvalue)
+    assert (p_of_pairs([0, 0, 0]), p_of_pairs([1, 1, 1])) == (1, 0)
 
 
 def test_false_findings_among_many_comparisons_are_as_rare_as_for_one() -> None:
     pairs = np.random.default_rng(1).normal(size=(300, 10, 6))
-    found = [min(holm([paired_p(differences) for differences in comparisons])) < 0.05 for comparisons in pairs]
+    found = [min(holm([p_of_pairs(differences) for differences in comparisons])) < 0.05 for comparisons in pairs]
     assert np.mean(found) < 0.08
 
 

@@ -21,7 +21,7 @@ from cellbed.measure.packetlog.log import figures as log_figures
 from cellbed.measure.packetlog.log import open_log
 from cellbed.measure.packets import MAGIC, crossings
 from cellbed.measure.requests import read_requests
-from cellbed.measure.rows import measured
+from cellbed.measure.rows import measure
 from cellbed.measure.run_folder import MeasureError, read_run
 from cellbed.measure.summary import Summary, collect
 from cellbed.measure.telemetry import read_traces
@@ -509,7 +509,7 @@ def test_errors_count_as_failed_and_never_make_a_server_look_faster(tmp_path: Pa
     assert whole is not None
     assert abs(good - whole) < 0.2 * whole
 
-    (row,), _ = measured(tmp_path / "shedding")
+    (row,), _ = measure(tmp_path / "shedding")
     assert (row["answered"], row["failed"], row["failed_share"], row["lost_share"]) == (total / 2, total / 2, 0.5, 0)
     assert row["latency_p50_s"] == shedding.slowest_s
     assert row["latency_p90_s"] == np.inf

@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 
 from cellbed.measure.statistics import (
     interval_ranks,
-    needed,
-    paired_median,
+    median_of_pairs,
     percentile,
     percentile_difference,
     percentiles,
+    smallest_sample,
 )
 
 
 @pytest.mark.parametrize(("quantile", "least"), [(0.5, 6), (0.9, 36), (0.99, 368), (0.999, 3688)])
 def test_support_begins_at_the_published_sample_sizes(quantile: float, least: int) -> None:
-    assert needed(quantile) == least
+    assert smallest_sample(quantile) == least
     assert interval_ranks(least - 1, quantile) is None
     ranks = interval_ranks(least, quantile)
     assert ranks is not None
@@ -42,7 +42,7 @@ def test_ranks_cover_with_the_confidence_and_no_wider_than_needed(n: int, quanti
 
     ranks = interval_ranks(n, quantile)
     if ranks is None:
-        assert n < needed(quantile)
+        assert n < smallest_sample(quantile)
         return
     low, high = ranks
     assert below(high - 1) - below(low - 1) >= 0.95 - 1e-9
@@ -94,8 +94,8 @@ def test_intervals_within_a_run_hold_for_all_kinds_of_dependence(name: str, n: i
 
 
 def test_repeated_runs_show_a_fifth_and_equal_ones_rarely_differ() -> None:
-    assert coverage.repeated_power("common queue", 5, 1.2, 40, seed=3) > 0.8
-    assert coverage.repeated_power("common queue", 5, 1.0, 100, seed=3) <= 0.1
+    assert coverage.power_of_repetitions("common queue", 5, 1.2, 40, seed=3) > 0.8
+    assert coverage.power_of_repetitions("common queue", 5, 1.0, 100, seed=3) <= 0.1
 
 
 @pytest.mark.parametrize(("name", "n"), [("own parts only", 250), ("common trace", 250), ("common queue", 500)])
@@ -191,14 +191,14 @@ def test_differences_of_equal_runs_hold_zero_and_of_shifted_runs_do_not() -> Non
 def test_differences_request_by_request_show_what_percentiles_hide() -> None:
     random = np.random.default_rng(3)
     first = random.gamma(4, 0.03, 400)
-    value, low, high = paired_median(first, first + random.normal(0.002, 0.004, 400))
+    value, low, high = median_of_pairs(first, first + random.normal(0.002, 0.004, 400))
     assert 0 < low <= value <= high
-    assert paired_median(first, first) == (0, 0, 0)
+    assert median_of_pairs(first, first) == (0, 0, 0)
     lost, never = first.copy(), np.full(400, np.inf)
     lost[random.permutation(400)[:300]] = np.inf
-    assert paired_median(first, lost) == (math.inf, math.inf, math.inf)
+    assert median_of_pairs(first, lost) == (math.inf, math.inf, math.inf)
     never[390:] = first[390:]
-    assert paired_median(lost, never)[0] == math.inf  # of those that got a reply in one of both
+    assert median_of_pairs(lost, never)[0] == math.inf  # of those that got a reply in one of both
 
 
 def test_differences_with_lost_requests_have_open_ends() -> None:

@@ -1,7 +1,5 @@
 """Calibration: of links in virtual time and over real sockets, as a table and figures."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -92,8 +90,7 @@ def test_half_a_calibration_can_be_shown(lowband: Calibration, tmp_path: Path) -
 
 
 def test_the_command_shows_a_profile(lowband: Calibration, tmp_path: Path) -> None:
-    shown = cellbed("calibrate", "--virtual", "lowband-good", "--out", str(tmp_path / "out"))
-    assert shown.returncode == 0, shown.stderr
+    shown = cellbed("calibrate", "--virtual", "lowband-good", "--out", str(tmp_path / "out"), status=0)
     assert "train (U, D), packets" in shown.stdout
     assert (tmp_path / "out" / "calibration.json").exists()
     printed = cellbed("calibrate", "--virtual", "lowband-good", "--json")
@@ -101,12 +98,10 @@ def test_the_command_shows_a_profile(lowband: Calibration, tmp_path: Path) -> No
 
 
 def test_what_is_wrong_is_said_in_one_sentence(tmp_path: Path) -> None:
-    unknown = cellbed("calibrate", "--virtual", "lowband-god")
-    assert unknown.returncode == 2
+    unknown = cellbed("calibrate", "--virtual", "lowband-god", status=2)
     assert "did you mean 'lowband-good'?" in unknown.stderr
     assert cellbed("calibrate").returncode == 2
-    unreadable = cellbed("calibrate", "192.0.2.1:7700", "--secret", str(tmp_path / "none"))
-    assert unreadable.returncode == 2
+    unreadable = cellbed("calibrate", "192.0.2.1:7700", "--secret", str(tmp_path / "none"), status=2)
     assert str(tmp_path / "none") in unreadable.stderr
     assert "Traceback" not in unreadable.stderr
 

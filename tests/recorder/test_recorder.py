@@ -1,7 +1,5 @@
 """The recorder over real sockets: alone, through emulated links, killed, interrupted, cut off."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

@@ -1,7 +1,5 @@
 """The recorder over two devices, bound by their names: light on the one, adaptive saturation on the other."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

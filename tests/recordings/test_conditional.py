@@ -1,7 +1,5 @@
 """The conditional replay: a recording of the reference network, learnt from and held against it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

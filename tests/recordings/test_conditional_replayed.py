@@ -1,7 +1,5 @@
 """A recording with the conditional plan as a link: in a scenario, a shell, the library, and proved before a run."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

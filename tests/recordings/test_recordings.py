@@ -1,7 +1,5 @@
 """Recordings as directories: what is written is read again, what is malformed is refused in one line."""
 
-from __future__ import annotations
-
 import json
 import resource
 import subprocess

@@ -1,7 +1,5 @@
 """Series derived from recordings: the recorded network comes out again, also after loss and queueing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ from cellbed.recordings import Fixed, Recording, RecordingError, Span, Train, Tr
 from cellbed.recordings.cellreplay import derive, light_rows
 from cellbed.recordings.description import Adaptive
 from cellbed.recordings.saturation import idle_share, opportunities
-from cellbed.recordings.series import delays, fixed_delay, rates, round_trips
+from cellbed.recordings.series import base_delay, delays, rates, round_trips
 from cellbed.recordings.summary import summarise
 from cellbed.recordings.virtual import record_virtually
 from cellbed.support.ways import WAYS
@@ -56,7 +54,7 @@ def _recorded(trace: list[int], delay_ms: int, packet_bytes: int, folder: Path) 
 @given(traces(), st.integers(0, 40))
 def test_a_recorded_trace_comes_out_again(tmp_path: Path, trace: list[int], delay_ms: int) -> None:
     recording = _recorded(trace, delay_ms, 1500, tmp_path)
-    assert fixed_delay(recording) == delay_ms * MS
+    assert base_delay(recording) == delay_ms * MS
     found = opportunities(recording, "uplink", 1500, earlier_ns=delay_ms * MS)
     end = recording.description.duration_ns // MS
     looped = [turn + time for turn in range(0, end, trace[-1]) for time in trace if turn + time <= end]

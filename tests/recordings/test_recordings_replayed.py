@@ -1,7 +1,5 @@
 """The directory of a recording as a link: in a scenario, a shell and the library, in any place, for any user."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Recordings of two workloads: in a scenario, in a shell, in virtual time, and as mm-cellular takes them."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """mm-throughput-graph and mm-delay-graph: statistics worked by hand, and by the rules for any log; pictures; errors."""
 
-from __future__ import annotations
-
 import io
 import subprocess
 import sys

@@ -234,7 +234,7 @@ def test_the_page_says_what_was_wrong_with_the_run(browser: Any, tmp_path: Path)
     measured = collect(tmp_path).measured_s
     page = Page(browser, html.write(tmp_path))
     assert page.page.inner_text("#status") == "interrupted"
-    assert page.page.inner_text("#length") == f"{formats.reached(measured, 60)}, interrupted"
+    assert page.page.inner_text("#length") == f"{formats.format_reach(measured, 60)}, interrupted"
     assert "stopped before its end" in page.page.inner_text("#incomplete")
     assert "--no-limits" in page.page.inner_text("#no-limits")
     colour = page.page.evaluate("getComputedStyle(document.querySelector('#no-limits')).borderColor")

@@ -1,7 +1,5 @@
 """The report of a sweep: intervals, effects, page, table, figures. Datasets are made by code."""
 
-from __future__ import annotations
-
 import ast
 import json
 import math
@@ -22,7 +20,7 @@ from cellbed import Sweep
 from cellbed.experiments.sweep.store import Result, dataset
 from cellbed.experiments.sweep.trials import Plan, Trial, plan
 from cellbed.measure.factors import Factor, Study
-from cellbed.measure.repetitions import mean_interval, paired_difference, quantile_interval
+from cellbed.measure.repetitions import difference_of_pairs, mean_interval, quantile_interval
 from cellbed.support.errors import CellbedError
 from cellbed.support.units import DURATION, FREQUENCY
 from in_process import cellbed
@@ -127,7 +125,7 @@ def test_effects_are_paired_by_repetition_and_corrected_together(folder: Path) -
     rows = Sweep.load(folder).trials.filter(pl.col("repetition") != 2)
     means = rows.group_by("place", "repetition").agg(pl.col("latency_p50_s").mean()).sort("repetition")
     near, far = (means.filter(place=level)["latency_p50_s"].to_numpy() for level in ("near", FAR))
-    assert found["low"][2] == pytest.approx(paired_difference(far - near).low)
+    assert found["low"][2] == pytest.approx(difference_of_pairs(far - near).low)
 
 
 def test_one_factor_at_a_time_is_compared_with_the_base_point(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """The check of the places that follow paths of nodes."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The set-up of a clone."""
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import os

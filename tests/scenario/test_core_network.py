@@ -1,7 +1,5 @@
 """Core links: places with distributions, records of round trips, and what becomes of them in a plan."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 from pathlib import Path

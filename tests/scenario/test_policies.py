@@ -1,7 +1,5 @@
 """Policies of migrations, as tables of what they see and what they decide, and errors of their lines."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

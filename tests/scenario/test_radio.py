@@ -1,7 +1,5 @@
 """A generated mobile link: from a scenario, a shell's options and the library to the path model."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

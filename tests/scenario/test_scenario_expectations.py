@@ -1,7 +1,5 @@
 """Expectations of a scenario: names of measures, operators and units, and errors of their lines."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

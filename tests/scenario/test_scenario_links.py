@@ -1,7 +1,5 @@
 """A link can do all that the path model can, in each direction, and change while the workload runs."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib
@@ -20,7 +18,7 @@ from cellbed.scenario.json_schema import json_schema
 from cellbed.scenario.losses import GilbertElliott, LossSeries, OnOff
 from cellbed.scenario.mobile import MobileLink
 from cellbed.scenario.queues import CoDel, DropTail, DualPi2, FqCoDel, Pie, Red
-from cellbed.scenario.series import advanced
+from cellbed.scenario.series import advance
 from cellbed.scenario.table import Ways
 from cellbed.support.units import BIT_RATE, DURATION
 from link_examples import EXAMPLES, PAGE, REPLACED, read, write_recordings
@@ -270,9 +268,9 @@ def test_a_series_from_a_later_position_on_is_the_same_series(
     times: list[int], values: list[int], by: int, later: int
 ) -> None:
     points = tuple(zip(times, values, strict=False))
-    held = advanced(points, by, linear=False)
+    held = advance(points, by, linear=False)
     assert _held(held, later) == _held(points, by + later)
-    slope = advanced(points, by, linear=True)
+    slope = advance(points, by, linear=True)
     assert abs(_linear(slope, later) - _linear(points, by + later)) <= 1
 
 

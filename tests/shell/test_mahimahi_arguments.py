@@ -1,7 +1,5 @@
 """What Mahimahi's commands say before anything is set up: usage, traces, queues, rates; and their installation."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from fractions import Fraction

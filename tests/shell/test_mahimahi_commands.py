@@ -1,7 +1,5 @@
 """Mahimahi's commands as scripts call them: real programs in real namespaces, started by their launchers."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

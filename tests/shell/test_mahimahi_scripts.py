@@ -1,7 +1,5 @@
 """Published experiments: scripts written for Mahimahi run unchanged for a user with the network helper."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

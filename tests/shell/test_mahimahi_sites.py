@@ -1,7 +1,5 @@
 """mm-webreplay and mm-webrecord with real programs, in a world of network namespaces."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterator

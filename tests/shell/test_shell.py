@@ -1,7 +1,5 @@
 """`cellbed shell` as its users meet it: real programs behind a real link, in namespaces made for the test."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

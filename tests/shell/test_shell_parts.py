@@ -1,7 +1,5 @@
 """The parts of `cellbed shell` that need no network: options, addresses, rules, name servers, the way out."""
 
-from __future__ import annotations
-
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Servers inside a shell that are reached from outside, through the emulated link."""
 
-from __future__ import annotations
-
 import subprocess
 from ipaddress import ip_address
 

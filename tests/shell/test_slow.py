@@ -1,7 +1,5 @@
 """What takes long: every shipped scenario end to end, a run killed at many instants, a trace of 100 MB."""
 
-from __future__ import annotations
-
 import contextlib
 import ipaddress
 import json

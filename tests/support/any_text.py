@@ -1,7 +1,5 @@
 """Malformed texts for parsers, which give a value or an error with the reason."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeVar
 

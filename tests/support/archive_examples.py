@@ -1,7 +1,5 @@
 """Entries for tests of the archive."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

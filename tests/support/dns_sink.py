@@ -4,8 +4,6 @@
 network namespace that the command makes. It ends with the exit status of the command and leaves no process behind.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

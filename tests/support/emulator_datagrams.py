@@ -1,7 +1,5 @@
 """Numbered datagrams between two nodes of an emulator, as their sockets see them."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import subprocess

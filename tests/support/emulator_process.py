@@ -1,14 +1,12 @@
 """An emulator process as the tests drive it: raw JSON lines, and the binary files it leaves."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytest
@@ -90,7 +88,7 @@ class EmulatorProcess:
         self.process.stdin.write(line)
         self.process.stdin.flush()
 
-    def __enter__(self) -> EmulatorProcess:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

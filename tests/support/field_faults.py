@@ -1,7 +1,5 @@
 """Faults of single fields in files of others: every leaf, key, line and number of a good file, one at a time."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """A web server of files on the loopback, with the weaknesses that a test gives it."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Iterator

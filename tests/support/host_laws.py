@@ -1,14 +1,12 @@
 """Congestion control laws as functions of this process, and a bottleneck in which they are tried."""
 
-from __future__ import annotations
-
 import ctypes
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cellbed.laws.law import read, shipped
+from cellbed.laws.law import load_shipped, read
 
 APP_LIMITED, WINDOW_LIMITED, REPAIR = 1, 2, 4
 LOSS, TIMEOUT = 0, 1
@@ -46,7 +44,7 @@ class HostLaw:
     """A connection under a law, shipped (its name) or not (its header)."""
 
     def __init__(self, law: str | Path, *, cwnd: int = 10, ssthresh: int = UNLIMITED) -> None:
-        found = shipped()[law] if isinstance(law, str) else read(law)
+        found = load_shipped()[law] if isinstance(law, str) else read(law)
         self._library = ctypes.CDLL(str(found.compiled("host")))
         self.owns_window = bool(ctypes.c_uint32.in_dll(self._library, "cellbed_law_owns_window").value)
         size = ctypes.c_uint32.in_dll(self._library, "cellbed_law_size").value

@@ -1,7 +1,5 @@
 """Files of every kind that others can put in place of an expected one, and the code that opens files."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

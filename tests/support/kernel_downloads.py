@@ -1,7 +1,5 @@
 """Files by the kernel's TCP over the emulator's links, as :mod:`cellbed.path` has them in virtual time."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The examples of a link that the documentation has, and the recordings that they name."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """The log of Mahimahi's mm-link, worked out from what became of each packet: a second account beside the emulator's,
 which writes its lines while packets pass. ``mahimahi_departures.py`` compares both with the original's."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A testbed that stands while services of it move, driven by commands as a user gives them."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

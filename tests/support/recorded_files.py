@@ -1,7 +1,5 @@
 """Files of other programs, made up for tests: captures, reports, what ping prints."""
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Iterable

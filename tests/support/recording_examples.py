@@ -1,7 +1,5 @@
 """Recordings made in virtual time, for the tests of what is done with recordings."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

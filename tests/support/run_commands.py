@@ -33,11 +33,13 @@ def command(*words: object) -> list[str]:
 
 
 def run(
-    *words: object, env: Mapping[str, str] | None = None, cwd: Path | None = None
+    *words: object, env: Mapping[str, str] | None = None, cwd: Path | None = None, status: int | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run `cellbed` with these words, with these variables beside those there are."""
+    """Run `cellbed` with these words, with additional variables. status: the expected exit status."""
     environment = {**os.environ, **(env or {})}
-    return subprocess.run(command(*words), capture_output=True, errors="replace", check=False, env=environment, cwd=cwd)
+    done = subprocess.run(command(*words), capture_output=True, errors="replace", check=False, env=environment, cwd=cwd)
+    assert status in (None, done.returncode), done.stdout + done.stderr
+    return done
 
 
 def only_folder(parent: Path) -> Path:

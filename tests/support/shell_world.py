@@ -4,8 +4,6 @@ The host is a network and a mount namespace of its own with loopback, one Ethern
 internet is a namespace with echo servers in IPv4 and IPv6. Nothing reaches the network of the machine itself.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -1,7 +1,5 @@
 """A recorded site of tests: a page of two origins, as a HAR and as files of mm-webrecord."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import io

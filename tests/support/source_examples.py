@@ -1,7 +1,5 @@
 """Small files in the layouts that the publishers of data sets document."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 import zipfile

@@ -4,8 +4,6 @@ Each way is a router between the device and the server. That of the second devic
 queue of seconds: it stands in the router, as that of a modem stands behind it, and not in the machine itself.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Iterator

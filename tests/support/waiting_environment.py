@@ -4,8 +4,6 @@ It maps a file of a file system of its own (FUSE), which never answers a read. R
 FOLDER``; prints the ids of the processes that must be killed.
 """
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import os

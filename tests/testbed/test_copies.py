@@ -1,7 +1,5 @@
 """Copies between this machine and a node: programs of the node cannot lead them to other files, nor hold them up."""
 
-from __future__ import annotations
-
 import io
 import os
 import socket
@@ -17,7 +15,7 @@ import pytest
 
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.nodes import copies
-from cellbed.testbed.nodes.copies import MOST_BYTES, copy, new_folder, opened, pack, read, remove, unpack
+from cellbed.testbed.nodes.copies import MOST_BYTES, close_after, copy, new_folder, pack, read, remove, unpack
 from cellbed_node.temporary import remove_tree
 
 NAMES = [f"file{number}" for number in range(300)]
@@ -201,7 +199,7 @@ def test_a_packed_folder_is_unpacked_with_its_kinds_owners_and_modes(tmp_path: P
         listener.bind(os.path.relpath(node / "d" / "socket"))
     made, target = io.BytesIO(), tmp_path / "target"
     target.mkdir()
-    with opened(folder(node / "d")) as source, opened(folder(target)) as there:
+    with close_after(folder(node / "d")) as source, close_after(folder(target)) as there:
         with tarfile.open(fileobj=made, mode="w") as archive:
             pack(source, ["file0", "link", "pipe", "inner", "socket"], archive)
         for _ in range(2):  # in place of those that are there
@@ -225,7 +223,7 @@ def test_members_of_an_archive_are_written_below_the_folder_only(tmp_path: Path,
                 archive.addfile(member, io.BytesIO(b"new") if member.size else None)
         made.seek(0)
         try:
-            with opened(folder(node / "d")) as there, tarfile.open(fileobj=made) as archive:
+            with close_after(folder(node / "d")) as there, tarfile.open(fileobj=made) as archive:
                 unpack(archive, there)
         except OSError as error:
             return str(error)
@@ -261,7 +259,7 @@ def make_deep(path: Path, depth: int) -> None:
 
 
 def test_what_a_program_puts_in_place_of_a_folder_is_removed_without_following_it(tmp_path: Path, node: Path) -> None:
-    with opened(folder(node)) as parent:
+    with close_after(folder(node)) as parent:
         with new_folder(parent, "new") as new:
             os.mkdir("inner", dir_fd=new)
             (node / "new").rename(node / "moved")

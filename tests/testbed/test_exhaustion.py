@@ -1,7 +1,5 @@
 """Programs of a node that take all they can get: the limits of the node hold, the run ends, and nothing is left."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

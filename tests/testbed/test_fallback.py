@@ -1,7 +1,5 @@
 """Links of two radios: when they change, and what becomes of packets then."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 

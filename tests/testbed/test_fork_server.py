@@ -1,7 +1,5 @@
 """Processes of one program that are forks of one process: where they run, how they end, and what is said of it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """Programs that make the end of a run, its loop or its clean-up wait, or leave trees that Python cannot walk."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
@@ -43,7 +41,7 @@ def make_deep(path: Path) -> Path:
     at = os.open(path, os.O_RDONLY)
     for _ in range(DEPTH):
         os.mkdir("a", dir_fd=at)
-        with copies.opened(at):
+        with copies.close_after(at):
             at = os.open("a", os.O_RDONLY, dir_fd=at)
     os.close(at)
     return path
@@ -90,7 +88,7 @@ def test_the_names_of_a_folder_are_bounded_in_number_and_in_errors(
     (node / "d").mkdir(parents=True)
     for number in range(1001):
         os.mkfifo(node / "d" / f"\x1b]0;\n{number:04}".ljust(255, "\n"))
-    with copies.opened(os.open(node / "d", os.O_RDONLY)) as folder:
+    with copies.close_after(os.open(node / "d", os.O_RDONLY)) as folder:
         with pytest.raises(OSError, match="a folder has more than 1,000 files"):
             copies.names_in(folder)
         (node / "d" / "\x1b]0;\n0000".ljust(255, "\n")).unlink()
@@ -123,7 +121,7 @@ def test_a_move_into_folders_that_are_renamed_meanwhile_reaches_no_other_file(tm
     archive = subprocess.run(["tar", "-C", tmp_path / "new", "-c", "d"], capture_output=True, check=True).stdout
     with (
         subprocess.Popen([sys.executable, "-c", FLIP, tmp_path / "node", outside], stdout=subprocess.PIPE) as process,
-        copies.opened(os.open(tmp_path / "node", os.O_RDONLY)) as root,
+        copies.close_after(os.open(tmp_path / "node", os.O_RDONLY)) as root,
     ):
         try:
             assert process.stdout is not None
@@ -138,7 +136,7 @@ def test_a_move_into_folders_that_are_renamed_meanwhile_reaches_no_other_file(tm
                 packed |= {content for content in (b"kept", b"of the node", b"new") if content in made.getvalue()}
                 with (
                     contextlib.suppress(OSError),
-                    copies.opened(copies.open_folder(root, PurePosixPath("d/e"), make=True)) as inner,
+                    copies.close_after(copies.open_folder(root, PurePosixPath("d/e"), make=True)) as inner,
                 ):
                     copies.remove(inner, "file")
         finally:

@@ -1,7 +1,5 @@
 """Services that move to other nodes while they run: of a scenario and by command, and moves that fail."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

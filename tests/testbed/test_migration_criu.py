@@ -1,7 +1,5 @@
 """Running programs that CRIU moves to other nodes, with their memory and connections."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
@@ -22,7 +20,7 @@ import pytest
 from cellbed.scenario import ScenarioError, parse
 from cellbed.testbed.migration import checkpoint
 from cellbed.testbed.migration.checkpoint import names_in_use
-from cellbed.testbed.migration.criu import CriuError, find_criu, moved_addresses, refusal
+from cellbed.testbed.migration.criu import CriuError, find_criu, refusal, replace_addresses
 from cellbed.testbed.migration.post_copy import PostCopy
 from cellbed.testbed.migration.stop_and_copy import StopAndCopy
 from cellbed.testbed.migration.strategy import MigrationError
@@ -639,4 +637,4 @@ def test_sockets_of_an_image_are_bound_to_the_target() -> None:
     moves = {"100.64.0.2": "100.64.128.200", "fd63::2": "fd63:656c::3"}
     for source, target in (*moves.items(), ("::ffff:100.64.0.2", "::ffff:100.64.128.200"), ("0.0.0.0", "0.0.0.0")):
         peer = "100.64.0.2" if "." in source and ":" not in source else "fd63::2"
-        assert moved_addresses(image(source, peer), moves) == image(target, peer)
+        assert replace_addresses(image(source, peer), moves) == image(target, peer)

@@ -1,7 +1,5 @@
 """The gaps that the report states of users of a service that moves, against clients with their own clock."""
 
-from __future__ import annotations
-
 import json
 import sys
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Services that move between nodes of different kinds: namespaces, containers, and machines over SSH."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Pages of a restored program that are sent before CRIU asks for them, in virtual time."""
 
-from __future__ import annotations
-
 import random
 import struct
 from collections import deque

@@ -1,7 +1,5 @@
 """Services that move by each policy in real runs, and one whose policy fails."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

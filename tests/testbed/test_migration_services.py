@@ -1,7 +1,5 @@
 """Services that nobody here wrote, moved under load: PostgreSQL and a game server. ``-s`` shows the gaps."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sys

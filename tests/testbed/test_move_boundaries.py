@@ -1,7 +1,5 @@
 """Moves of services beside hostile programs of the nodes: no port to connect to, no path that leads to this machine."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import io

@@ -1,7 +1,5 @@
 """The network helper: what an ordinary user gets through it, what it refuses, and what a kill leaves."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Whole runs of an ordinary user, and with few processes allowed."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What another user of this machine, and a program of another node, reaches of a run: no file and no socket."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Programs whose memory moves in rounds while they run, where the kernel notes what they write."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 

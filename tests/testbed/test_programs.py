@@ -1,7 +1,5 @@
 """Unmodified programs: readiness, restarts, exit statuses, output and files; each on a node that is this machine."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -470,16 +468,16 @@ def test_listening_ports_are_read_from_the_kernels_tables() -> None:
    2: 00000000000000000000000000000000:0050 00000000000000000000000000000000:0000 0A 0:0 0:0 0 0 0 3
    3: 00000000:0035 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 4 2 0 0
 """
-    found = unmodified.listening(table)
+    found = unmodified.find_listeners(table)
     assert {port: set(map(str, each)) for port, each in found.items()} == {
         8080: {"0.0.0.0"},
         80: {"::"},
         53: {"0.0.0.0"},
     }
     # Another machine's may be anything.
-    assert unmodified.listening("0: x:0016 0:0000 0A\n1: 00:zz 0:0000 0A\n2: 01:1 0:0000 07\n\0\n:::") == {}
+    assert unmodified.find_listeners("0: x:0016 0:0000 0A\n1: 00:zz 0:0000 0A\n2: 01:1 0:0000 07\n\0\n:::") == {}
     bound = "  0: 0100007F:1F90 00000000:0000 0A 0\n  1: 0000000000000000FFFF00000100007F:0050 0:0000 0A 0\n"
-    assert all(unmodified.is_loopback(each) for port in (8080, 80) for each in unmodified.listening(bound)[port])
+    assert all(unmodified.is_loopback(each) for port in (8080, 80) for each in unmodified.find_listeners(bound)[port])
 
 
 @pytest.mark.parametrize(("address", "by_http"), [("127.0.0.1", False), ("::1", False), ("127.0.0.1", True)])

@@ -1,7 +1,5 @@
 """Real programs over emulated links: iperf3, nginx with curl, and Redis, measured by cellbed and by themselves."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -84,8 +82,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("web-nginx-curl.conf", "web-nginx-curl.toml"):
         (folder / name).write_bytes((SCENARIOS / name).read_bytes())
     (folder / "real.toml").write_text(REAL)
-    done = run_cellbed("run", str(folder / "real.toml"), "--out", str(folder / "runs"))
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_cellbed("run", str(folder / "real.toml"), "--out", str(folder / "runs"), status=0)
     (path,) = (folder / "runs").iterdir()
     return path
 
@@ -169,8 +166,7 @@ def test_the_run_ends_with_its_clients_and_reports_each_application(run: Path) -
     assert any(note.startswith("all clients had ended after") for note in description["notes"])
     peers = {(peer["app"], peer["port"]) for peer in json.loads((run / "summary.json").read_text())["connections"]}
     assert peers == {("load", 8081), ("speed", 5201), ("voice", 5202), ("store", 6379), ("web", 8080)}
-    done = in_process("report", str(run))
-    assert done.returncode == 0
+    done = in_process("report", str(run), status=0)
     for words in ("nginx on edge", "edge-0 port 6379", "Handshake", "all clients had ended after"):
         assert words in done.stdout
 
@@ -182,8 +178,7 @@ def test_a_client_that_fails_ends_the_run_with_its_last_words(tmp_path: Path) ->
         'client = { on = "endpoint", command = "curl --no-progress-meter http://{edge.address}:1/" }\n'
         '[apps.edge]\nkind = "program"\nserver = { on = "edge", command = "sleep 600" }\n'
     )
-    done = run_cellbed("run", str(tmp_path / "fails.toml"), "--out", str(tmp_path / "runs"))
-    assert done.returncode == 1
+    done = run_cellbed("run", str(tmp_path / "fails.toml"), "--out", str(tmp_path / "runs"), status=1)
     assert "web.endpoint-0.client on endpoint-0 ended with status 7: curl: (7) Failed to connect" in done.stderr
     assert "its output: " in done.stderr
     (path,) = (tmp_path / "runs").iterdir()
@@ -312,8 +307,7 @@ def test_what_this_machine_lacks_is_an_error_of_its_line(tmp_path: Path) -> None
     path.write_text(UNUSABLE % (tmp_path, folder))
     own = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "XDG_STATE_HOME": str(tmp_path / "state")}
     for words in (("run", path, "--dry-run"), ("run", path), ("up", path)):
-        done = in_process(*words, "--out", tmp_path / "runs", "--no-limits", env=own)
-        assert done.returncode == 2
+        done = in_process(*words, "--out", tmp_path / "runs", "--no-limits", env=own, status=2)
         reported = [
             line.removeprefix("error: ")
             for line in done.stderr.splitlines()

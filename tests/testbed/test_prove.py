@@ -1,7 +1,5 @@
 """The proof notices a link or a limit that is not what was asked."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

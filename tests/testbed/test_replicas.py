@@ -1,7 +1,5 @@
 """Replicas: several servers of an application, among which connections or requests are spread."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import Counter

@@ -1,7 +1,5 @@
 """Disks that fill and kills at any moment concern neither the packets nor the machine."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

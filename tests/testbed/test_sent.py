@@ -1,7 +1,5 @@
 """Programs of cellbed that are sent to other machines: the archive, and the paths of their configuration."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -14,7 +12,7 @@ import pytest
 
 from cellbed.testbed.machine.process import Process
 from cellbed.testbed.nodes.backend import Backend
-from cellbed.testbed.programs.sent import SentPrograms, shifted, write_archive
+from cellbed.testbed.programs.sent import SentPrograms, shift, write_archive
 
 
 @pytest.mark.parametrize(
@@ -62,4 +60,4 @@ def test_only_declared_files_are_sent_and_those_beside_the_configuration_come_ba
 
 def test_moments_of_commands_are_those_of_the_other_clock() -> None:
     command = {"t0_ns": 5, "end_ns": 7, "drain_ns": 2}
-    assert shifted(command, 100) == {"t0_ns": 105, "end_ns": 107, "drain_ns": 2}
+    assert shift(command, 100) == {"t0_ns": 105, "end_ns": 107, "drain_ns": 2}

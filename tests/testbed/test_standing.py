@@ -1,7 +1,5 @@
 """Testbeds that stand in the background: brought up, used by other commands, taken down or killed."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

@@ -1,7 +1,5 @@
 """Each part of a run that stands still (SIGSTOP): the run ends, and its report says what happened."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

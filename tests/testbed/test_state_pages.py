@@ -1,7 +1,5 @@
 """State in memory of a fixed size: its rounds have what was written, and a service moves with it under load."""
 
-from __future__ import annotations
-
 import json
 import mmap
 import sys

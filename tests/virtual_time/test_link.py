@@ -1,7 +1,5 @@
 """Links change while they run: as the scenario has it, and by `cellbed link set`, in a run and in a shell."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

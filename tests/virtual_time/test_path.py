@@ -1,7 +1,5 @@
 """Applications over a path in virtual time."""
 
-from __future__ import annotations
-
 import doctest
 import os
 from pathlib import Path as File

@@ -1,7 +1,5 @@
 """A CI that must fail and does: servers that answer half of their requests with an error, are too slow, or end."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
@@ -100,8 +98,7 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "server.py").write_text(SERVER)
     text = HEAD + app("broken", 8080, '"0", "2"') + app("slow", 8081, '"0.15", "0"') + EXPECT
     (folder / "ci.toml").write_text(text)
-    done = cellbed("run", "ci.toml", "--no-limits", "--check", "--junit", "ci.xml", cwd=folder)
-    assert done.returncode == 5, done.stdout + done.stderr
+    done = cellbed("run", "ci.toml", "--no-limits", "--check", "--junit", "ci.xml", cwd=folder, status=5)
     (folder / "output").write_text(done.stdout)
     return folder
 
@@ -128,14 +125,12 @@ def test_the_verdicts_are_test_cases_in_junit_xml(checked: Path) -> None:
 def test_a_report_shows_expectations_and_checks_them_on_demand(checked: Path) -> None:
     (run,) = (checked / "runs").iterdir()
     before = json.loads((run / "summary.json").read_text())["expectations"]
-    plain = cellbed("report", run)
-    assert plain.returncode == 0
+    plain = cellbed("report", run, status=0)
     assert "NOT MET: slow: on_time_share > 99 %: 0 %" in plain.stdout
     page = (run / "report.html").read_text()
     assert "<h2>Expectations</h2>" in page
     assert page.count(">not met</span>") == 2
-    again = cellbed("report", run, "--check", "--json", "--junit", checked / "again.xml")
-    assert again.returncode == 5
+    again = cellbed("report", run, "--check", "--json", "--junit", checked / "again.xml", status=5)
     assert json.loads(again.stdout)["expectations"] == before
     assert again.stderr.count("NOT MET: ") == 2
     assert cases(checked / "again.xml") == cases(checked / "ci.xml")

@@ -1,7 +1,5 @@
 """Runs with browsers, relays, codecs and networks leave no process and no folder, killed at any moment or not."""
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess

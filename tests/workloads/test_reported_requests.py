@@ -1,7 +1,5 @@
 """Requests that clients report: the helpers in Python and C, the socket, and a run that decomposes them."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

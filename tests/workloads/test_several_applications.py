@@ -1,7 +1,5 @@
 """Two node groups with their own links and two applications in one run."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -17,8 +15,7 @@ SCENARIO = Path(__file__).parents[2] / "scenarios" / "two-applications.toml"
 
 @pytest.mark.needs_tun
 def test_each_group_has_its_link_and_each_application_its_results(tmp_path: Path) -> None:
-    done = cellbed("run", SCENARIO, "--out", tmp_path, "--no-limits")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = cellbed("run", SCENARIO, "--out", tmp_path, "--no-limits", status=0)
     (run,) = tmp_path.iterdir()
     summary = {each["name"]: each for each in json.loads((run / "summary.json").read_text())["applications"]}
     assert set(summary) == {"page", "poll"}
@@ -37,6 +34,7 @@ def test_each_group_has_its_link_and_each_application_its_results(tmp_path: Path
         ("uplink", 2.0, 0.5),
         ("downlink", 2.0, 0.5),
     ]
-    done = cellbed("log", "convert", run, "--to", "mahimahi", "--direction", "mobile-phone-1.uplink", "-o", "-")
-    assert done.returncode == 0, done.stderr
+    done = cellbed(
+        "log", "convert", run, "--to", "mahimahi", "--direction", "mobile-phone-1.uplink", "-o", "-", status=0
+    )
     assert " # 1500" in done.stdout

@@ -1,7 +1,5 @@
 """OpenTelemetry: the receiver, spans as requests and traces, and a run of instrumented programs."""
 
-from __future__ import annotations
-
 import gzip
 import http.client
 import json

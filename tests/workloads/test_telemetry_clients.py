@@ -1,8 +1,6 @@
 """Clients with automatic instrumentation of OpenTelemetry, compared with their own clocks and with that of their
 server."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
@@ -32,7 +30,8 @@ class Replies(BaseHTTPRequestHandler):
                 time.sleep(0.03)
             wrote = time.monotonic_ns()
             self.wfile.write(bytes(10_000))
-        print(json.dumps([self.path, wrote]), flush=True)
+        sys.stdout.write(json.dumps([self.path, wrote]) + "\\n")  # one write: replies have threads
+        sys.stdout.flush()
 
     def log_message(self, *_):
         pass

@@ -1,7 +1,5 @@
 """Runs whose programs export to the wrong place, and runs whose processes are killed while programs export."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Transfers over TCP, UDP and QUIC: on loopback, in virtual time, and in real runs."""
 
-from __future__ import annotations
-
 import json
 import socket
 import struct
@@ -16,7 +14,7 @@ import pytest
 
 from cellbed.measure.packets import read_packets
 from cellbed.scenario import ScenarioError, parse
-from cellbed.support.flow_files import PUBLISHED, draw, published
+from cellbed.support.flow_files import PUBLISHED, draw, load_published
 from cellbed.testbed import testbed
 from cellbed.testbed.machine import certificates
 from cellbed.workloads.kind import Deployment
@@ -48,8 +46,7 @@ def _requests(run: Path) -> pl.DataFrame:
 def _run(folder: Path, text: str, *options: str) -> Path:
     folder.mkdir(exist_ok=True)
     (folder / "x.toml").write_text(text)
-    done = cellbed("run", folder / "x.toml", *options, "--out", folder / "runs")
-    assert done.returncode == 0, done.stderr
+    cellbed("run", folder / "x.toml", *options, "--out", folder / "runs", status=0)
     (run,) = (folder / "runs").iterdir()
     return run
 
@@ -93,13 +90,13 @@ def test_drawn_sizes_have_the_distribution_and_are_named_by_powers_of_ten(tmp_pa
 
 
 def test_published_distributions_have_the_published_figures() -> None:
-    files = published("ftp-ngmn")
+    files = load_published("ftp-ngmn")
     draws = [draw(files, (number + 0.5) / 1000) for number in range(1000)]
     # The cut at 5 MB takes 0.4 % of the flows.
     assert np.mean(draws) == pytest.approx(2e6, rel=0.01)
     assert np.std(draws) == pytest.approx(0.722e6, rel=0.05)
     assert max(draws) <= 5e6
-    flows = published("campus")
+    flows = load_published("campus")
     shares = [
         np.mean([draw(flows, (number + 0.5) / 10_000) <= size for number in range(10_000)]) for size in (128, 10**5)
     ]
@@ -177,8 +174,7 @@ def test_runs_with_and_without_a_proxy_are_compared_part_by_part(tmp_path: Path)
     text = NAMED + APP + LOAD
     proxied = text.replace("[links.core]", '[links.mobile.proxy]\nkind = "split"\n\n[links.core]')
     runs = [_run(tmp_path / name, each, "--virtual") for name, each in (("plain", text), ("proxied", proxied))]
-    done = cellbed("compare", *runs)
-    assert done.returncode == 0, done.stderr
+    done = cellbed("compare", *runs, status=0)
     parts = [line.split() for line in done.stdout.splitlines() if "Proxy" in line]
     assert [row[1] for row in parts] == ["0.00", "0.00"], done.stdout  # of the plain run, each way
 
@@ -241,8 +237,7 @@ def test_a_dataset_and_expectations_have_the_measures(tmp_path: Path) -> None:
 
 def test_quic_has_no_model_and_the_error_names_the_line(tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_text(NAMED + APP + KEYS["quic"] + LOAD)
-    done = cellbed("run", tmp_path / "x.toml", "--virtual")
-    assert done.returncode == 2
+    done = cellbed("run", tmp_path / "x.toml", "--virtual", status=2)
     assert "application 'files': protocol = \"quic\"" in done.stderr
 
 
@@ -390,7 +385,6 @@ def test_without_aioquic_a_dry_run_names_the_line_and_the_remedy(
 ) -> None:
     monkeypatch.setattr(testbed, "find_spec", lambda _: None)
     (tmp_path / "x.toml").write_text(NAMED + APP + KEYS["quic"] + LOAD)
-    done = cellbed("run", tmp_path / "x.toml", "--dry-run")
-    assert done.returncode == 2
+    done = cellbed("run", tmp_path / "x.toml", "--dry-run", status=2)
     assert "x.toml:" in done.stderr
     assert ".venv/bin/pip install --no-deps -r requirements/quic.txt" in done.stderr

@@ -1,7 +1,5 @@
 """TLS in virtual time: both ends exchange records of the right lengths."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """Segmentation and licence plates: trained and seeded networks, data banks, the user's own network, and runs."""
 
-from __future__ import annotations
-
 import importlib.util
 import io
 import os
@@ -17,7 +15,7 @@ from onnx import TensorProto, helper
 from PIL import Image
 
 from cellbed.measure import Summary
-from cellbed.measure.rows import measured
+from cellbed.measure.rows import measure
 from cellbed.scenario import ScenarioError, parse
 from cellbed.support.errors import CellbedError
 from cellbed.testbed import testbed
@@ -195,8 +193,7 @@ def test_without_a_package_a_dry_run_names_the_line_and_the_remedy(
 ) -> None:
     monkeypatch.setattr(testbed, "find_spec", lambda name: None if name == missing else object())
     (tmp_path / "x.toml").write_text(f'{NAMED}[apps.vision]\nkind = "{kind}"\n{KEYS}')
-    done = cellbed("run", tmp_path / "x.toml", "--dry-run")
-    assert done.returncode == 2
+    done = cellbed("run", tmp_path / "x.toml", "--dry-run", status=2)
     assert "apps.vision.kind" in done.stderr
     assert missing.replace("_", "-") in done.stderr
     assert ".venv/bin/pip install --no-deps -r requirements/vision.txt" in " ".join(done.stderr.split())
@@ -217,8 +214,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     own = {"masks": "images = 3\n", "plates": "images = 3\n", "own": 'model = "own.onnx"\ncode = "own.py"\n'}
     apps = "".join(f'[apps.{name}]\nkind = "{kind}"\n{KEYS}{own[name]}' for name, kind in kinds.items())
     (here / "x.toml").write_text(NAMED + apps + '[expect.plates]\ncorrect_share = ">= 0 %"\n')
-    done = cellbed("run", here / "x.toml", "--no-limits", "--out", here / "runs")
-    assert done.returncode == 0, done.stderr
+    done = cellbed("run", here / "x.toml", "--no-limits", "--out", here / "runs", status=0)
     assert "plates read exactly: " in done.stdout
     (found,) = (here / "runs").iterdir()
     return found
@@ -242,7 +238,7 @@ def test_parts_of_a_request_end_with_its_display(run: Path) -> None:
 
 
 def test_the_share_of_plates_read_is_a_measure(run: Path) -> None:
-    rows = {row["app"]: row for row in measured(run)[0]}
+    rows = {row["app"]: row for row in measure(run)[0]}
     summaries = {each.name: each.measures[-1] for each in Summary.read(run).applications}
     assert rows["own"]["correct_share"] == 0
     assert rows["plates"]["correct_share"] == summaries["plates"].mean
@@ -254,8 +250,9 @@ def test_the_share_of_plates_read_is_a_measure(run: Path) -> None:
 
 
 def test_a_prediction_draws_displays_and_readings_from_the_run(run: Path) -> None:
-    done = cellbed("run", run.parents[1] / "x.toml", "--virtual", "--profile", run, "--out", run.parents[1] / "virtual")
-    assert done.returncode == 0, done.stderr
+    cellbed(
+        "run", run.parents[1] / "x.toml", "--virtual", "--profile", run, "--out", run.parents[1] / "virtual", status=0
+    )
     (found,) = (run.parents[1] / "virtual").iterdir()
     real, virtual = (pl.read_parquet(folder / "requests.parquet") for folder in (run, found))
     assert set(virtual["status"]) == {"ok"}

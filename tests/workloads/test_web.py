@@ -1,7 +1,5 @@
 """Pages that Chromium loads from nginx and Caddy: generated files, errors, real runs, and what is left after them."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -59,8 +57,7 @@ def _site(folder: Path) -> None:
 
 def _run(folder: Path, text: str, status: int = 0) -> Path:
     (folder / "x.toml").write_text(text)
-    done = cellbed("run", folder / "x.toml", "--no-limits", "--out", folder / "runs")
-    assert done.returncode == status, done.stderr
+    cellbed("run", folder / "x.toml", "--no-limits", "--out", folder / "runs", status=status)
     (run,) = (folder / "runs").iterdir()
     return run
 
@@ -121,8 +118,7 @@ def test_without_a_program_a_dry_run_names_the_line_and_the_package(
 ) -> None:
     monkeypatch.setattr(testbed, "find", lambda name: None if name in missing else f"/usr/bin/{name}")
     (tmp_path / "x.toml").write_text(NAMED + APP + 'page = "google"\nrate = "1 /s"\n')
-    done = cellbed("run", tmp_path / "x.toml", "--dry-run")
-    assert done.returncode == 2
+    done = cellbed("run", tmp_path / "x.toml", "--dry-run", status=2)
     assert "x.toml:" in done.stderr
     assert remedy in done.stderr
 
@@ -132,8 +128,7 @@ def test_without_a_program_a_dry_run_names_the_line_and_the_package(
 @needs_openssl
 def test_a_folder_for_temporary_files_with_a_long_path_is_an_error_before_the_run(tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_text(f'{NAMED}{APP}page = "google"\nrate = "1 /s"\n')
-    done = cellbed("run", tmp_path / "x.toml", "--dry-run", env={"TMPDIR": str(tmp_path)})
-    assert done.returncode == 2
+    done = cellbed("run", tmp_path / "x.toml", "--dry-run", env={"TMPDIR": str(tmp_path)}, status=2)
     assert "apps.web.kind: sockets of the browser need a short path, and TMPDIR is longer" in done.stderr
 
 
@@ -292,7 +287,9 @@ from pathlib import Path
 from cellbed_node.browsing.browser import Browser
 from cellbed.workloads.browsing.origins import installed
 browser = Browser(installed(), [], Path({str(tmp_path)!r}), lambda *_: None)
-print(Path(f"/proc/{{browser.process.pid}}/cmdline").read_text(), flush=True)
+while not (line := Path(f"/proc/{{browser.process.pid}}/cmdline").read_text()):
+    assert browser.process.poll() is None
+print(line, flush=True)
 browser.close()
 """
     command = ["unshare", "--map-root-user", sys.executable, "-P", "-c", script]
@@ -317,10 +314,16 @@ def _predict(folder: Path, text: str, status: int = 0) -> pl.DataFrame:
     samples = {"web": [{"browser": 200_000_000, "generator": 0}] * 10}
     (folder / "profile.json").write_text(json.dumps({"format": 6, "source": "a test", "applications": samples}))
     (folder / "x.toml").write_text(text)
-    done = cellbed(
-        "run", folder / "x.toml", "--virtual", "--profile", folder / "profile.json", "--out", folder / "runs"
+    cellbed(
+        "run",
+        folder / "x.toml",
+        "--virtual",
+        "--profile",
+        folder / "profile.json",
+        "--out",
+        folder / "runs",
+        status=status,
     )
-    assert done.returncode == status, done.stderr
     (run,) = (folder / "runs").iterdir()
     return pl.read_parquet(run / "requests.parquet")
 

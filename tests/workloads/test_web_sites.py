@@ -1,7 +1,5 @@
 """Recorded sites: HARs, WARC files and Mahimahi's folders, matching, replay to a browser, and recording."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import json
@@ -47,8 +45,7 @@ needs_proxy = pytest.mark.skipif(find_program("mitmdump") is None, reason="mitmp
 
 def _imported(folder: Path, **changes: object) -> Path:
     (folder / "shop.har").write_text(json.dumps(har(**changes)))
-    done = cellbed("web", "import", folder / "shop.har", "-o", folder / "shop.warc.gz")
-    assert done.returncode == 0, done.stderr
+    cellbed("web", "import", folder / "shop.har", "-o", folder / "shop.warc.gz", status=0)
     return folder / "shop.warc.gz"
 
 
@@ -165,8 +162,7 @@ def test_folders_of_mahimahi_are_read_in_the_order_of_their_files(tmp_path: Path
     for number, file in enumerate(sorted((tmp_path / "recorded").iterdir(), reverse=True)):
         os.utime(file, ns=(number * 10**9, number * 10**9))
     _check(list(mahimahi.read(tmp_path / "recorded").exchanges))
-    done = cellbed("web", "import", tmp_path / "recorded", "-o", tmp_path / "x.warc")
-    assert done.returncode == 0, done.stderr
+    cellbed("web", "import", tmp_path / "recorded", "-o", tmp_path / "x.warc", status=0)
     _check(list(warc.read(tmp_path / "x.warc").exchanges))
 
 
@@ -174,8 +170,7 @@ def test_entries_without_content_are_left_out_named_and_counted(tmp_path: Path) 
     entries = har()
     del entries["log"]["entries"][1]["response"]["content"]["text"]
     (tmp_path / "x.har").write_text(json.dumps(entries))
-    done = cellbed("web", "import", tmp_path / "x.har", "-o", tmp_path / "x.warc.gz")
-    assert done.returncode == 0
+    done = cellbed("web", "import", tmp_path / "x.har", "-o", tmp_path / "x.warc.gz", status=0)
     assert "https://www.shop.test/a.css: no content" in done.stderr
     assert "left out: 1 of the requests" in done.stderr
     assert len(warc.read(tmp_path / "x.warc.gz").exchanges) == len(BODIES) - 1
@@ -226,8 +221,7 @@ def _bad(folder: Path, what: str) -> Path:
 def test_a_bad_file_is_one_clear_error(tmp_path: Path, what: str, problem: str) -> None:
     path = _bad(tmp_path, what)
     verb = ("import", path, "-o", tmp_path / "x.warc") if "har" in what else ("show", path)
-    done = cellbed("web", *verb)
-    assert done.returncode == 2
+    done = cellbed("web", *verb, status=2)
     assert done.stderr.startswith(f"error: {path}: ")
     assert problem in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -339,8 +333,7 @@ def _replayed(
 ) -> tuple[pl.DataFrame, pl.DataFrame, str]:
     """Run a scenario with a site: its loads and objects, and what it printed."""
     (folder / "x.toml").write_text(f'{NAMED}{nodes}{APP}site = "{name}"\n{keys}')
-    done = cellbed("run", folder / "x.toml", "--no-limits", "--out", folder / "runs")
-    assert done.returncode == 0, done.stderr
+    done = cellbed("run", folder / "x.toml", "--no-limits", "--out", folder / "runs", status=0)
     (run,) = (folder / "runs").iterdir()
     table = pl.read_parquet(run / "requests.parquet")
     return table.filter(app="web"), table.filter(app="web:objects"), done.stdout
@@ -357,8 +350,7 @@ def test_a_site_is_replayed_with_origins_at_different_distances(tmp_path: Path) 
     nodes = f'{CLOUD}[links.core]\nedge = "3 ms"\ncloud = "40 ms"\n'
     text = NAMED.split("[links.core]")[0]
     (tmp_path / "x.toml").write_text(f'{text}{nodes}{APP}site = "shop.warc.gz"\norigins = {{ "cdn.*" = "cloud" }}\n')
-    done = cellbed("run", tmp_path / "x.toml", "--no-limits", "--out", tmp_path / "runs")
-    assert done.returncode == 0, done.stderr
+    done = cellbed("run", tmp_path / "x.toml", "--no-limits", "--out", tmp_path / "runs", status=0)
     (run,) = (tmp_path / "runs").iterdir()
     table = pl.read_parquet(run / "requests.parquet")
     loads, objects = table.filter(app="web"), table.filter(app="web:objects")
@@ -412,8 +404,7 @@ def test_origins_without_tls_are_served_so_and_their_loads_have_parts(
     for name in secured:
         text = text.replace(f"http://{name}.", f"https://{name}.")
     (tmp_path / "shop.har").write_text(text)
-    done = cellbed("web", "import", tmp_path / "shop.har", "-o", tmp_path / "shop.warc.gz")
-    assert done.returncode == 0, done.stderr
+    cellbed("web", "import", tmp_path / "shop.har", "-o", tmp_path / "shop.warc.gz", status=0)
     loads, objects, output = _replayed(tmp_path, "")
     assert versions in output
     good = objects.filter(status="ok")
@@ -469,8 +460,7 @@ def test_a_har_of_playwright_has_every_reply(tmp_path: Path, two_origins: tuple[
     context = browser.new_context(record_har_path=tmp_path / "x.har", record_har_content="embed")
     context.new_page().goto(one)
     context.close()
-    done = cellbed("web", "import", tmp_path / "x.har", "-o", tmp_path / "x.warc.gz")
-    assert done.returncode == 0, done.stderr
+    cellbed("web", "import", tmp_path / "x.har", "-o", tmp_path / "x.warc.gz", status=0)
     site = warc.read(tmp_path / "x.warc.gz")
     replies = {each.url: each for each in site.exchanges}
     assert site.page == one
@@ -486,8 +476,7 @@ def test_a_har_of_playwright_has_every_reply(tmp_path: Path, two_origins: tuple[
 @needs_proxy
 def test_a_site_is_recorded_and_every_object_of_it_replayed(tmp_path: Path, two_origins: tuple[str, str]) -> None:
     one, two = two_origins
-    done = cellbed("web", "record", one, "-o", tmp_path / "x.warc.gz")
-    assert done.returncode == 0, done.stderr
+    cellbed("web", "record", one, "-o", tmp_path / "x.warc.gz", status=0)
     site = warc.read(tmp_path / "x.warc.gz")
     replies = {each.url: each for each in site.exchanges}
     assert {one, f"{one}a.css", f"{two}b.png?q=1"} <= set(replies)
@@ -504,8 +493,7 @@ def test_a_site_is_recorded_and_every_object_of_it_replayed(tmp_path: Path, two_
 @needs_proxy
 @pytest.mark.slow
 def test_recording_a_server_that_does_not_answer_is_an_error(tmp_path: Path) -> None:
-    done = cellbed("web", "record", "http://127.0.0.1:4459/", "-o", tmp_path / "x.warc.gz")
-    assert done.returncode == 2
+    done = cellbed("web", "record", "http://127.0.0.1:4459/", "-o", tmp_path / "x.warc.gz", status=2)
     assert "http://127.0.0.1:4459/: no reply" in done.stderr
     assert not (tmp_path / "x.warc.gz").exists()
 

@@ -1,7 +1,5 @@
 """Worker processes: what becomes of them when they are left, interrupted or killed, and that they outlive nobody."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

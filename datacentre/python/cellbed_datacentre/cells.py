@@ -27,7 +27,7 @@ from cellbed.extension.files import (
     obstacle,
     quantity,
 )
-from cellbed_datacentre.transports import PS, simulated
+from cellbed_datacentre.transports import PS, to_simulator
 
 Cqi = Annotated[int, Field(ge=1, le=15)]
 
@@ -50,7 +50,7 @@ class GaussMarkovCqi(Table):
         None, description="Standard deviation, in steps of the CQI. Default: 2."
     )
     memory: Annotated[int, quantity(DURATION, "1 ms", "1000 s")] | None = Field(
-        None, description="Time after which the correlation is 1/e. Default: '100 ms'.", examples=["100 ms"]
+        None, description="Time until the correlation falls to 1/e. Default: '100 ms'.", examples=["100 ms"]
     )
 
 
@@ -76,7 +76,7 @@ class ProportionalFair(Table):
 
 
 class Readings(Table):
-    """Choices where the paper on pDCell is open, on which its figures may depend."""
+    """Choices where the paper on pDCell is open; its figures may depend on them."""
 
     first_threshold: Literal["active", "equal"] | None = Field(
         None,
@@ -187,13 +187,13 @@ class Radio(Table):
         if isinstance(self.cqi, TraceCqi):
             found["cqi"] = {"kind": "trace", "traces": [_reports(name, folder) for name in self.cqi.files]}
         elif self.cqi is not None:
-            found["cqi"] = {"kind": self.cqi} if isinstance(self.cqi, str) else simulated(self.cqi)
+            found["cqi"] = {"kind": self.cqi} if isinstance(self.cqi, str) else to_simulator(self.cqi)
         if isinstance(self.scheduler, ProportionalFair):  # of scenarios, too: in ns
             found["scheduler"] = {key: value for key, value in self.scheduler.stage().items() if value is not None}
         elif self.scheduler is not None:
             found["scheduler"] = {"kind": self.scheduler}
         if self.readings is not None:
-            found["readings"] = simulated(self.readings)
+            found["readings"] = to_simulator(self.readings)
         return found
 
 

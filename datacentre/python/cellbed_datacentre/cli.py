@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 def simulate(
     file: Annotated[Path, typer.Argument(help="The simulation file (TOML).", metavar="FILE")],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder in which the folder of the results is created.")
-    ] = Path("simulations"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Parent of the results' folder.")] = Path("simulations"),
     seed: Annotated[
         int | None,
         typer.Option("--seed", min=0, max=2**63 - 1, help="First seed. Default: the file's.", show_default=False),

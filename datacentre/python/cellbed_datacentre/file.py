@@ -31,11 +31,11 @@ from cellbed.extension.files import (
     report,
     schema_of,
     tables,
-    validated,
+    validate,
     written,
 )
 from cellbed_datacentre.cells import Radio
-from cellbed_datacentre.transports import MOBILE_USERS, PS, AnyTransport, simulated
+from cellbed_datacentre.transports import MOBILE_USERS, PS, AnyTransport, to_simulator
 
 Rate = Annotated[int, quantity(BIT_RATE, "1 Mbit/s", "10000 Gbit/s")]
 Delay = Annotated[int, quantity(DURATION, "0 s", "10 s")]
@@ -239,12 +239,12 @@ class SizesFile(Table):
 
     def points(self, folder: Path) -> flow_files.Sizes:
         """Return the distribution. Raises UnitError, FlowFileError."""
-        return flow_files.read_sizes(_found(self.file, folder), self.grain(folder))
+        return flow_files.read_sizes(_resolve_file(self.file, folder), self.grain(folder))
 
     def grain(self, folder: Path) -> int:
-        """Return the bytes of which every flow has a multiple. Raises as above."""
+        """Return the bytes that divide the size of every flow. Raises as above."""
         if self.unit is None:
-            return flow_files.unit_of(_found(self.file, folder))
+            return flow_files.unit_of(_resolve_file(self.file, folder))
         return flow_files.PACKET if self.unit == "packets" else 1
 
 
@@ -288,7 +288,7 @@ class LogNormalSizes(Table):
 _LIKE_A_SIZE = re.compile(r"\s*[+-]?[0-9]+(\.[0-9]+)?\s*[A-Za-z]{0,5}\s*")
 
 
-def _found(text: str, folder: Path, what: str = "file of flow sizes") -> Path:
+def _resolve_file(text: str, folder: Path, what: str = "file of flow sizes") -> Path:
     path = find_file(text, folder)
     if path is None:
         raise UnitError(f"{obstacle(text, folder, what)}: write a path relative to the simulation file")
@@ -362,7 +362,7 @@ class Traffic(Table):
         place: tuple[str, ...] = ("traffic", "trace")
         try:
             if self.trace is not None:
-                path = _found(self.trace, folder, "file of flows")
+                path = _resolve_file(self.trace, folder, "file of flows")
                 return {"trace": flow_files.read_trace(path, len(hosts), users)}
             place = ("traffic", "sizes")
             points, grain = self._sizes(folder)
@@ -399,7 +399,7 @@ class Traffic(Table):
             if size < 1:
                 raise UnitError("a flow has at least one byte: write more than '0 B'")
             return [(int(size), 1.0)], 1
-        path = _found(sizes, folder)
+        path = _resolve_file(sizes, folder)
         return flow_files.read_sizes(path), flow_files.unit_of(path)
 
 
@@ -470,14 +470,14 @@ def read_simulation(path: Path) -> Described:
     """Return the simulation in a file. Raises ScenarioError with every problem and its line."""
     text = read(path, SIMULATION)
     try:
-        return described(tables(text, str(path), SIMULATION), path.parent, text, str(path))
+        return describe(tables(text, str(path), SIMULATION), path.parent, text, str(path))
     except TablesError as error:
         raise ScenarioError(report(str(path), text, error)) from None
 
 
-def described(data: Mapping[str, Any], folder: Path, text: str | None = None, source: str = "") -> Described:
+def describe(data: Mapping[str, Any], folder: Path, text: str | None = None, source: str = "") -> Described:
     """Return the simulation of a file's tables; files are relative to `folder`. Raises TablesError."""
-    file = validated(SimulationFile, dict(data), {"folder": folder})
+    file = validate(SimulationFile, dict(data), {"folder": folder})
     found = [*file.topology.problems(), *file.traffic.problems()]
     if file.radio is not None and file.traffic.pattern is not None:
         text = "with a radio cell the flows go to its users: remove this key; 'share' of [radio] sets how many do"
@@ -498,7 +498,7 @@ def described(data: Mapping[str, Any], folder: Path, text: str | None = None, so
         "seed": file.seed,
         **({} if file.until is None else {"until_ps": file.until * PS}),
         "topology": file.topology.description(),
-        "transport": simulated(file.transport),
+        "transport": to_simulator(file.transport),
         "traffic": file.traffic.description(folder, hosts, users),
     }
     if file.sampling is not None:

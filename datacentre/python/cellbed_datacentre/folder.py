@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from cellbed.extension.files import CellbedError, remove_tree, sha256, unfinished_beside, write_json, write_rows
+from cellbed.extension.files import CellbedError, make_unfinished_beside, remove_tree, sha256, write_json, write_rows
 from cellbed.extension.reports import mean_interval
 from cellbed_datacentre import report
 from cellbed_datacentre.file import Described
@@ -39,12 +39,12 @@ def simulate(described: Described, seeds: Sequence[int], out: Path, jobs: int, p
     fresh = not out.exists()
     name = described.file.name
     try:
-        with writing(out):
+        with report_write_errors(out):
             out.mkdir(parents=True, exist_ok=True)
-            with unfinished_beside(out / name) as unfinished:
+            with make_unfinished_beside(out / name) as unfinished:
                 fill(unfinished, described, seeds, jobs, progress)
                 report.write(unfinished)
-                return _named(unfinished, f"{name}-{datetime.now():%Y%m%d-%H%M%S}")  # noqa: TID251
+                return _rename_to_free(unfinished, f"{name}-{datetime.now():%Y%m%d-%H%M%S}")  # noqa: TID251
     finally:
         if fresh:
             with contextlib.suppress(OSError):
@@ -52,7 +52,7 @@ def simulate(described: Described, seeds: Sequence[int], out: Path, jobs: int, p
 
 
 @contextlib.contextmanager
-def writing(folder: Path) -> Iterator[None]:
+def report_write_errors(folder: Path) -> Iterator[None]:
     """Makes CellbedError of errors that writing to a folder raises."""
     try:
         yield
@@ -62,7 +62,7 @@ def writing(folder: Path) -> Iterator[None]:
         raise CellbedError(f"cannot write to {folder}: {reason}; choose another place with --out") from None
 
 
-def _named(folder: Path, stem: str) -> Path:
+def _rename_to_free(folder: Path, stem: str) -> Path:
     """Rename a folder to the first free name that begins with `stem`."""
     number = 1
     while True:

@@ -37,7 +37,7 @@ _NAMES = {"fct_s": "flow completion time", "slowdown": "slowdown"}
 def write(folder: Path) -> None:
     """Write ``report.html`` from the tables and the summary of a simulation's folder."""
     summary = inputs.json_value(folder / "summary.json")
-    page = html.rendered(
+    page = html.fill_template(
         Path(__file__).with_name("simulation.html"),
         summary=summary,
         facts=facts(summary),
@@ -46,10 +46,10 @@ def write(folder: Path) -> None:
         queues=_queues(folder),
         cells=_cells(folder),
         statistics=(("mean", "mean"), ("p50", "median"), ("p99", "P99")),
-        shown=shown,
+        shown=format_value,
         whole=lambda value: formats.number(round(value)),
         ratio=ratio,
-        unfinished=unfinished,
+        unfinished=describe_unfinished,
         resolved=json.dumps(summary["file"], indent=1, ensure_ascii=False),
         tables=sorted(path.name for path in folder.glob("*.parquet")),
         formats=formats,
@@ -80,7 +80,7 @@ def facts(summary: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def shown(value: Value, words: Callable[[float], str]) -> str:
+def format_value(value: Value, words: Callable[[float], str]) -> str:
     """Return a figure over seeds with its interval: ``"1.70 (1.68 to 1.72)"``."""
     if value["value"] is None:
         return formats.NOTHING
@@ -101,13 +101,13 @@ def show(summary: Mapping[str, Any], console: Console | None = None) -> None:
     console = console or new_console()
     console.print(Text.assemble((summary["name"], "bold"), f"  {' · '.join(facts(summary))}"))
     if summary["unfinished"]:
-        console.print(Text(unfinished(summary), style="yellow"))
+        console.print(Text(describe_unfinished(summary), style="yellow"))
     table = Table(box=None, pad_edge=False)
     for name in ("size", "flows", "FCT: mean", "median", "P99", "slowdown: mean", "median", "P99"):
         table.add_column(name, justify="left" if name == "size" else "right")
     for row in summary["by_size"]:
         figures = [
-            shown({**row[f"{column}_{statistic}"], "low": None}, words)
+            format_value({**row[f"{column}_{statistic}"], "low": None}, words)
             for column, words in (("fct_s", formats.duration), ("slowdown", ratio))
             for statistic in ("mean", "p50", "p99")
         ]
@@ -119,7 +119,7 @@ def show(summary: Mapping[str, Any], console: Console | None = None) -> None:
     console.print(f"packets dropped at ports: {formats.number(round(dropped))} a seed; {busy}")
 
 
-def unfinished(summary: Mapping[str, Any]) -> str:
+def describe_unfinished(summary: Mapping[str, Any]) -> str:
     """Describe the flows that did not finish, or start."""
     share = formats.share(summary["unfinished"] / summary["flows"])
     late = f", {formats.number(summary['not_started'])} of them did not start" if summary["not_started"] else ""
@@ -132,7 +132,7 @@ def unfinished(summary: Mapping[str, Any]) -> str:
 
 def _distributions(folder: Path, summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Drawings of completion times and slowdowns by size, with their captions."""
-    flows = pl.scan_parquet(inputs.checked(folder / "flows.parquet")).filter(pl.col("fct_s").is_not_null())
+    flows = pl.scan_parquet(inputs.check(folder / "flows.parquet")).filter(pl.col("fct_s").is_not_null())
     counts = {row["size"]: row["count"] for row in summary["by_size"]}
     over = f" over all {len(summary['seeds'])} seeds" if len(summary["seeds"]) > 1 else ""
     found = []
@@ -183,7 +183,7 @@ def _cumulative(label: str, curves: Mapping[str, Curve]) -> str:
 def _ports(folder: Path) -> list[dict[str, Any]]:
     """Return the ports that dropped most, or else had the longest queues, over all seeds."""
     return (
-        pl.scan_parquet(inputs.checked(folder / "ports.parquet"))
+        pl.scan_parquet(inputs.check(folder / "ports.parquet"))
         .group_by("tier", "from", "to", maintain_order=True)
         .agg(
             pl.col("utilisation", "mean_queue_bytes").mean(),
@@ -202,7 +202,7 @@ def _queues(folder: Path) -> tuple[str, str] | None:
     path = folder / "queues.parquet"
     if not path.exists():
         return None
-    samples = pl.read_parquet(inputs.checked(path))
+    samples = pl.read_parquet(inputs.check(path))
     seed = samples["seed"][0]
     curves = {}
     for (tier,), rows in samples.filter(seed=seed).group_by("tier", maintain_order=True):
@@ -232,17 +232,17 @@ def _cells(folder: Path) -> dict[str, Any] | None:
     files = {name: folder / f"radio-{name}.parquet" for name in ("users", "queues")}
     if not files["users"].exists():
         return None
-    users = pl.read_parquet(inputs.checked(files["users"]))
+    users = pl.read_parquet(inputs.check(files["users"]))
     figures = []
-    if files["queues"].exists() and len(samples := pl.read_parquet(inputs.checked(files["queues"]))):
+    if files["queues"].exists() and len(samples := pl.read_parquet(inputs.check(files["queues"]))):
         figures.append(_buffer(samples))
-    counts = pl.read_parquet(inputs.checked(folder / "radio-counts.parquet")).drop("seed").sum().row(0, named=True)
+    counts = pl.read_parquet(inputs.check(folder / "radio-counts.parquet")).drop("seed").sum().row(0, named=True)
     return {"rows": _by_quality(folder, users), "figures": figures, "counts": counts}
 
 
 def _by_quality(folder: Path, users: pl.DataFrame) -> list[dict[str, Any]]:
     """Completion times and refused packets of users by their mean channel quality, over all seeds."""
-    flows = pl.scan_parquet(inputs.checked(folder / "flows.parquet")).filter(pl.col("user").is_not_null())
+    flows = pl.scan_parquet(inputs.check(folder / "flows.parquet")).filter(pl.col("user").is_not_null())
     of_users = users.lazy().select("seed", "user", "mean_cqi")
     joined = flows.join(of_users, ["seed", "user"], "inner")
     found = []

@@ -83,7 +83,7 @@ def simulate(
     folder: Path | str = ".",
     progress: Progress | None = None,
 ) -> Simulation:
-    """Run a simulation: that of a file, or of the tables that a file would have, ``{"topology": …, …}``.
+    """Run the simulation of a file, or of the tables that a file would have, ``{"topology": …, …}``.
 
     seed: instead of the file's. folder: of the files that tables name. progress: may raise to end the simulation.
 
@@ -91,7 +91,7 @@ def simulate(
     the simulator refuses.
     """
     from cellbed.extension.files import ScenarioError, TablesError
-    from cellbed_datacentre.file import described, read_simulation
+    from cellbed_datacentre.file import describe, read_simulation
 
     if seed is not None:
         try:
@@ -102,7 +102,7 @@ def simulate(
             raise SimulationError(f"seed {seed}: write a whole number from 0 to 2^63 - 1")
     if isinstance(simulation, Mapping):
         try:
-            found = described({"name": "simulation", **simulation}, Path(folder))
+            found = describe({"name": "simulation", **simulation}, Path(folder))
         except TablesError as error:
             raise ScenarioError("\n".join(f"{each.key}: {each.text}" for each in error.problems)) from None
     else:

@@ -27,7 +27,7 @@ else:
     Control = Literal[tuple(_core.congestion_controls())]
 
 
-def simulated(table: Table) -> dict[str, Any]:
+def to_simulator(table: Table) -> dict[str, Any]:
     """Return a table as the simulator reads it: times in ps, without keys that were left out."""
     return {
         f"{key.removesuffix('_ns')}_ps" if key.endswith("_ns") else key: value * PS if key.endswith("_ns") else value
@@ -45,7 +45,7 @@ class Phost(Table):
     )
     token_life: PacketTimes | None = Field(None, description="Packet times for which a token is valid. Default: 1.5.")
     unanswered: Packets | None = Field(
-        None, description="Unanswered tokens after which a flow gets no tokens for a while. Default: 8."
+        None, description="Unanswered tokens until a flow gets no tokens for a while. Default: 8."
     )
     downgrade: PacketTimes | None = Field(None, description="Packet times of that while. Default: 25.")
     reissue: PacketTimes | None = Field(
@@ -55,7 +55,7 @@ class Phost(Table):
         None, description="Data of flows of at most so many packets has priority; 0 for one priority. Default: 8."
     )
     repeat_request: PacketTimes | None = Field(
-        None, description="Packet times after which an unanswered request is repeated. Default: 1000."
+        None, description="Packet times until an unanswered request is repeated. Default: 1000."
     )
     repeats_carry_data: bool | None = Field(
         None,
@@ -72,7 +72,7 @@ class Pfabric(Table):
     largest_window: Packets | None = Field(None, description="Largest window, packets. Default: 15.")
     timeout: Time | None = Field(None, description="Retransmission timeout. Default: '45 us'.", examples=["45 us"])
     probe_after: Count | None = Field(
-        None, description="Timeouts in a row after which only probes are sent; 0 for never. Default: 5."
+        None, description="Timeouts in a row until only probes are sent; 0 for never. Default: 5."
     )
 
 
@@ -115,7 +115,7 @@ class Pdcell(Table):
         None, description="Data of flows of at most so many packets has priority; 0 for one priority. Default: 8."
     )
     repeat_request: PacketTimes | None = Field(
-        None, description="Packet times after which an unanswered request is repeated. Default: 10000."
+        None, description="Packet times until an unanswered request is repeated. Default: 10000."
     )
 
 

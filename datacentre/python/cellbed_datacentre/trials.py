@@ -24,7 +24,7 @@ from cellbed.extension.trials import (
 from cellbed.extension.verbs import processors
 from cellbed_datacentre import folder as results
 from cellbed_datacentre import report
-from cellbed_datacentre.file import SIMULATION, described
+from cellbed_datacentre.file import SIMULATION, describe
 from cellbed_datacentre.simulation import ALL, CLASSES
 
 _STATISTICS = ("mean", "p50", "p99")
@@ -42,7 +42,7 @@ class Simulations(TrialKind):
     virtual = True
 
     def check(self, data: dict[str, Any], folder: Path, lacks: Lacks) -> Content:
-        simulation = described(data, folder)
+        simulation = describe(data, folder)
         sizes = dict.fromkeys([ALL, *(name for _, name in CLASSES)], True)
         expected, problems = expectations(self.sweep.expect, sizes, self.measures, ALL)
         misfits = [(("expect", *path), text) for path, text in problems]
@@ -98,9 +98,9 @@ def _simulate(text: str, folder: str, out: str, *, stop: threading.Event) -> dic
 
     place = Path(out, "simulation")
     try:
-        found = described(tables(text, "simulation.toml", SIMULATION), Path(folder), text)
+        found = describe(tables(text, "simulation.toml", SIMULATION), Path(folder), text)
         place.mkdir()
-        with results.writing(place):
+        with results.report_write_errors(place):
             results.fill(place, found, [found.file.seed], 1, note)
     except CellbedError as error:
         return {"folder": None, "status": "failed", "error": str(error), "exit_code": error.exit_code}

@@ -154,7 +154,9 @@ class Measure:
         found = data[self.experiment].values(self.column, **self.at)
         if self.other is None:
             return found
-        return paired(self.how, found, data[self.experiment].values(self.against or self.column, **self.other))
+        return pair_repetitions(
+            self.how, found, data[self.experiment].values(self.against or self.column, **self.other)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +204,7 @@ class Finding:
     @property
     def ours(self) -> str:
         """The value with its interval."""
-        return shown(self.interval, self.claim.unit)
+        return format_interval(self.interval, self.claim.unit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +298,7 @@ def below(most: float) -> Range:
     return -math.inf, math.nextafter(most, -math.inf)
 
 
-def paired(function: Callable[..., float], *columns: Values) -> Values:
+def pair_repetitions(function: Callable[..., float], *columns: Values) -> Values:
     """Return a function of measures, for each repetition that has all of them; not a number where one is not finite, so
     that no such repetition is left out silently."""
     found = {}
@@ -311,7 +313,7 @@ def paired(function: Callable[..., float], *columns: Values) -> Values:
 
 def ratio(one: Values, other: Values) -> Values:
     """One measure over another."""
-    return paired(operator.truediv, one, other)
+    return pair_repetitions(operator.truediv, one, other)
 
 
 def slope(columns: Sequence[tuple[float, Values]]) -> Values:
@@ -320,7 +322,7 @@ def slope(columns: Sequence[tuple[float, Values]]) -> Values:
     points = np.array([x for x, _ in columns])
     if len(set(points)) < 2:
         return {}
-    return paired(lambda *values: float(np.polyfit(points, values, 1)[0]), *(column for _, column in columns))
+    return pair_repetitions(lambda *values: float(np.polyfit(points, values, 1)[0]), *(column for _, column in columns))
 
 
 def determination(columns: Sequence[tuple[float, Values]]) -> Values:
@@ -345,7 +347,7 @@ def rounds(packets: float, first: int = 10) -> int:
 def evaluate(publication: Publication[Any], data: Data, inputs: Sequence[Input] = ()) -> dict[str, Finding]:
     """Return the claims of the experiments in `data`, by key."""
     made = {each.name for each in inputs if each.stand_in}
-    return {claim.key: _finding(claim, data, made) for claim in publication.claims if claim.experiment in data}
+    return {claim.key: _judge(claim, data, made) for claim in publication.claims if claim.experiment in data}
 
 
 def magnitude(interval: Interval, figure: Range, unit: Unit) -> str:
@@ -381,7 +383,7 @@ def _logarithm(value: float, unit: Unit) -> float:
     return math.log(value) if value > 0 else -math.inf
 
 
-def _finding(claim: Claim, data: Data, made: Set[str]) -> Finding:
+def _judge(claim: Claim, data: Data, made: Set[str]) -> Finding:
     values = list(claim.measure(data).values())
     interval = _interval(values, claim.unit)
     same = sized = "–"
@@ -402,7 +404,7 @@ def _finding(claim: Claim, data: Data, made: Set[str]) -> Finding:
             f"It follows from the input {claim.made}, which is ours: trials with it cannot confirm the claim."
         )
     if same == "not measured":
-        sentences += [text for labels in claim.shown if (text := _unanswered(data[claim.experiment], labels))]
+        sentences += [text for labels in claim.shown if (text := _describe_unanswered(data[claim.experiment], labels))]
     if same in ("no", "open"):
         trials = data[claim.experiment]
         sentences += [text for labels in claim.shown if (text := where(trials, labels))]
@@ -438,7 +440,7 @@ def _interval(values: Sequence[float], unit: Unit) -> Interval:
     return replace(found, value=value, low=low, high=high)
 
 
-def _unanswered(trials: Trials, labels: Mapping[str, str]) -> str:
+def _describe_unanswered(trials: Trials, labels: Mapping[str, str]) -> str:
     lost = list(trials.values("lost_share", **labels).values())
     if not lost or not max(lost):
         return ""
@@ -457,7 +459,7 @@ def where(trials: Trials, labels: Mapping[str, str]) -> str:
     return f"At {at} the mean request takes {formats.duration(total)}: {listed}."
 
 
-def shown(interval: Interval, unit: Unit) -> str:
+def format_interval(interval: Interval, unit: Unit) -> str:
     """Return a value with its interval, for people."""
     if interval.value is None:
         return "–"

@@ -82,7 +82,7 @@ class TraceSource:
         from cellbed._core import TraceFormatError, parse_trace
 
         try:
-            return parse_trace(str(inputs.checked(self.path)))
+            return parse_trace(str(inputs.check(self.path)))
         except TraceFormatError as error:
             table = f'{{ kind = "series", file = "{self.path.name}" }}'
             hint = f": for a table of rates write {table}" if self.path.suffix.lower() == ".csv" else ""

@@ -27,7 +27,7 @@ _USUAL = {
 }
 
 
-def described(**values: str | None) -> About:
+def check_metadata(**values: str | None) -> About:
     """Check metadata from a user. Raises TraceError for malformed values."""
     from pydantic import ValidationError
 

@@ -14,7 +14,7 @@ class Draft:
     """An entry that is not visible yet.
 
     folder: where its files are, on the archive's own file system, and no other files are; each series of `parts` is a
-    file there, and so is that of `site`. recording: the folder of a recording of two workloads in it, by name. notes:
+    file there, as is `site`. recording: the folder of a recording of two workloads in it, by name. notes:
     sentences for the user: assumptions and omissions.
     """
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from cellbed.archive.entry import Entry, SiteSummary, StoredSeries
 from cellbed.archive.series import ENDINGS, Content, Part
 from cellbed.support.readable import date_words, duration_unit, duration_words, rate_unit, significant
-from cellbed_node.left_out import shortened
+from cellbed_node.left_out import shorten
 
 _IN_HEADING: Final = ("origin", "technology", "band", "operator", "place", "date", "mobility", "obstacle")
 
@@ -81,7 +81,7 @@ _ROUND_TRIPS: Final[tuple[_Row, ...]] = (
 
 def show(entry: Entry, warnings: Sequence[str]) -> RenderableType:
     """Return an entry as lines and tables: origin, figures, warnings, use."""
-    shown: list[RenderableType] = [Text("\n".join(_opening(entry)))]
+    shown: list[RenderableType] = [Text("\n".join(_opening_lines(entry)))]
     ways = [part for part in ENDINGS.values() if part in entry.parts]
     if ways:
         shown.append(_figures(entry, ways, _CAPACITY))
@@ -89,7 +89,7 @@ def show(entry: Entry, warnings: Sequence[str]) -> RenderableType:
         shown.append(_figures(entry, ["round-trip"], _ROUND_TRIPS))
     if entry.site is not None:
         shown.append(site_summary(entry.site))
-    shown.append(Text("\n".join(_closing(entry, warnings))))
+    shown.append(Text("\n".join(_closing_lines(entry, warnings))))
     return Group(*shown)
 
 
@@ -100,10 +100,10 @@ def site_summary(site: SiteSummary) -> RenderableType:
         table.add_column(name, justify="right")
     for each in (*site.origins[:_MOST_ORIGINS], site.total):
         addresses = " ".join(each.addresses[:_MOST_ADDRESSES])
-        table.add_row(shortened(each.origin), addresses, f"{each.objects:,}", f"{each.bytes:,}")
+        table.add_row(shorten(each.origin), addresses, f"{each.objects:,}", f"{each.bytes:,}")
     if len(site.origins) > _MOST_ORIGINS:
         table.caption = f"only the first {_MOST_ORIGINS} origins are shown"
-    return Group(table, *([Text(f"page: {shortened(site.page)}")] if site.page is not None else []))
+    return Group(table, *([Text(f"page: {shorten(site.page)}")] if site.page is not None else []))
 
 
 def uses(entry: Entry) -> list[str]:
@@ -116,7 +116,7 @@ def uses(entry: Entry) -> list[str]:
     return [*([", ".join(mobile)] if mobile else []), *([core] if "round-trip" in entry.parts else []), *site]
 
 
-def _opening(entry: Entry) -> Iterator[str]:
+def _opening_lines(entry: Entry) -> Iterator[str]:
     about = entry.about.model_dump(exclude_none=True)
     if "date" in about:
         about["date"] = date_words(about["date"])
@@ -124,18 +124,18 @@ def _opening(entry: Entry) -> Iterator[str]:
     for key, value in about.items():
         yield f"{key}: {value}"
     for step in entry.history:
-        how = ", ".join(f"{key} {_shown(value)}" for key, value in step.how.items())
+        how = ", ".join(f"{key} {_format_argument(value)}" for key, value in step.how.items())
         of = " and ".join(f"{name} ({digest[:12]}…)" for name, digest in step.of.items())
         yield " ".join(["history:", step.what, *([how] if how else []), *(["of " + of] if of else [])])
 
 
-def _shown(value: Any) -> str:
+def _format_argument(value: Any) -> str:
     """Return an argument of a step: a table's entries as ``(uplink b539…, downlink 77ab…)``, not as Python writes
     them."""
     if isinstance(value, Mapping):
-        return "(" + ", ".join(f"{key} {_shown(each)}" for key, each in value.items()) + ")"
+        return "(" + ", ".join(f"{key} {_format_argument(each)}" for key, each in value.items()) + ")"
     if isinstance(value, list | tuple):
-        return "(" + ", ".join(map(_shown, value)) + ")"
+        return "(" + ", ".join(map(_format_argument, value)) + ")"
     if isinstance(value, bool):
         return "yes" if value else "no"
     text = str(value)
@@ -149,7 +149,7 @@ def _figures(entry: Entry, parts: Sequence[Part], rows: Sequence[_Row]) -> Table
         table.add_column(part, justify="right", no_wrap=True)
     held = [entry.parts[part] for part in parts]
     table.add_row("holds", *(f"{each.rows:,} {rows_word(each)}" for each in held))
-    table.add_row("duration", *(_lasting(each.duration_ns / 1e9) for each in held))
+    table.add_row("duration", *(_format_duration(each.duration_ns / 1e9) for each in held))
     for heading, keys, written in rows:
         cells = [_cell(each.statistics or {}, keys, written) for each in held]
         if any(cells):
@@ -157,8 +157,8 @@ def _figures(entry: Entry, parts: Sequence[Part], rows: Sequence[_Row]) -> Table
     return table
 
 
-def _lasting(seconds: float) -> str:
-    """Return a duration, in seconds too, in which cuts and starts are written."""
+def _format_duration(seconds: float) -> str:
+    """Return a duration, also in seconds, the unit of cuts and starts."""
     words = duration_words(seconds)
     return words if words.endswith("s") else f"{words} ({seconds:,.0f} s)"
 
@@ -175,7 +175,7 @@ def _cell(figures: Mapping[str, Any], keys: tuple[str, ...], written: Callable[[
     return "" if all(value is None for value in values) else written(values)
 
 
-def _closing(entry: Entry, warnings: Sequence[str]) -> Iterator[str]:
+def _closing_lines(entry: Entry, warnings: Sequence[str]) -> Iterator[str]:
     if warnings:
         yield ""
     for warning in warnings:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from cellbed.archive.randomness import exponential, reflected
+from cellbed.archive.randomness import exponential, reflect
 from cellbed.archive.series import ENDINGS, Content, Part, Series
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Example:
     """One direction of a synthetic link.
 
     mean, deviation, low, high: bit/s, of the rate over time outside outages; the rate stays within low and high.
-    reversion: seconds in which the rate forgets where it was (time constant).
+    reversion: time constant of the rate's return to its mean, seconds.
     outage_rate: outages per second. escape_rate: 1/s, the inverse of their mean duration.
     placed_outage: (start, duration) in seconds of an outage that is certain, or None.
     duration: seconds. source: where the range is published; the other figures are chosen to fit it.
@@ -150,7 +150,7 @@ def _deliveries(model: Example, uniform: Callable[[], float]) -> Iterator[float]
         while (time := time + exponential(uniform) / opportunities_per_second) <= end:
             yield time
         step = (model.mean - rate) * TICK / model.reversion + volatility * math.sqrt(TICK) * _normal(uniform)
-        rate = reflected(rate + step, model.low, model.high)
+        rate = reflect(rate + step, model.low, model.high)
 
 
 def _normal(uniform: Callable[[], float]) -> float:

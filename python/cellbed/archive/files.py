@@ -3,6 +3,7 @@
 import stat
 from pathlib import Path
 
+from cellbed.support.errors import quote
 from cellbed_node import inputs
 
 
@@ -22,7 +23,7 @@ def find_folder(text: str, folder: Path) -> Path | None:
 
 def obstacle(text: str, folder: Path, wanted: str) -> str:
     """Why ``text`` names no regular file, in words. wanted: the expected kind, such as "trace file"."""
-    shown = _shown(text)
+    shown = quote(text, 200)
     path = place_of(text, folder)
     try:
         mode = path.stat().st_mode if path else None
@@ -50,8 +51,3 @@ def _mode(path: Path | None) -> int | None:
         return path.stat().st_mode if path else None
     except (OSError, ValueError):  # not there, a name too long, a NUL
         return None
-
-
-def _shown(text: str) -> str:
-    short = text if len(text) <= 200 else text[:197] + "…"
-    return f"'{short}'" if short.isprintable() else ascii(short)

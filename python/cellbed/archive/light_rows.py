@@ -51,28 +51,28 @@ class RecordedFile(Generic[T]):
 def light_rows(text: str, folder: Path) -> RecordedFile[Rows]:
     """Return the light rows in the file called ``text``, relative to ``folder``. Raises TraceError when there is
     none."""
-    return RecordedFile(text, _found(text, folder, "file of light rows"), _parse_rows)
+    return RecordedFile(text, _find_file(text, folder, "file of light rows"), _parse_rows)
 
 
 def latency_offsets(text: str, folder: Path) -> RecordedFile[Offsets]:
     """Return the latency offsets in the file called ``text``, relative to ``folder``. Raises TraceError when there is
     none."""
-    return RecordedFile(text, _found(text, folder, "file of latency offsets"), _parse_offsets)
+    return RecordedFile(text, _find_file(text, folder, "file of latency offsets"), _parse_offsets)
 
 
 def _parse_rows(path: Path) -> Rows:
     from cellbed._core import parse_light_rows
 
-    return parse_light_rows(inputs.checked(path))
+    return parse_light_rows(inputs.check(path))
 
 
 def _parse_offsets(path: Path) -> Offsets:
     from cellbed._core import parse_latency_offsets
 
-    return parse_latency_offsets(inputs.checked(path))
+    return parse_latency_offsets(inputs.check(path))
 
 
-def _found(text: str, folder: Path, what: str) -> Path:
+def _find_file(text: str, folder: Path, what: str) -> Path:
     path = find_file(text, folder)
     if path is None:
         raise TraceError(f"{obstacle(text, folder, what)}: write the path of a {what}")

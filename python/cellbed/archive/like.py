@@ -29,7 +29,7 @@ def like(name: str, folder: Path) -> Like:
         return Like(name, parts, {f"{name} {part}": entry.parts[part].sha256 for part in ways})
     source = resolve(name, folder)
     _ = source.trace  # refuses what is malformed, line by line
-    table = pl.read_csv(inputs.checked(source.path), has_header=False, comment_prefix="#", schema={"ms": pl.Int64})
+    table = pl.read_csv(inputs.check(source.path), has_header=False, comment_prefix="#", schema={"ms": pl.Int64})
     stamps = table["ms"].drop_nulls().to_numpy()
     part: Part = ENDINGS.get(name.rpartition(".")[2], "downlink")
     found = Recorded(stamps * 1_000_000, int(stamps[-1]) * 1_000_000)

@@ -29,7 +29,7 @@ _NUMBERS: Final = {
 """The same with the factor of the heading's unit, and decimals."""
 
 
-def listing(entries: pl.DataFrame, sort: str) -> Table:
+def list_table(entries: pl.DataFrame, sort: str) -> Table:
     """Return a row for each entry. Columns without a value in any entry are left out. sort: a column to add."""
     shown = [name for name in (*_TEXTS, *_NUMBERS, "origin") if name in entries.columns and entries[name].count()]
     columns = list(dict.fromkeys((*shown, sort)))

@@ -80,7 +80,7 @@ def exponential(uniform: Callable[[], float]) -> float:
         whole += 1.0
 
 
-def reflected(value: float, low: float, high: float) -> float:
+def reflect(value: float, low: float, high: float) -> float:
     """`value`, reflected at the bounds."""
     if value < low:
         return 2 * low - value
@@ -89,7 +89,7 @@ def reflected(value: float, low: float, high: float) -> float:
     return value
 
 
-def interpolated(ordered: Sequence[float], rank: float) -> float:
+def interpolate(ordered: Sequence[float], rank: float) -> float:
     """Return the quantile function of a sample at a rank from 0 to 1, linear between its order statistics."""
     place = rank * (len(ordered) - 1)
     below = min(int(place), len(ordered) - 1)

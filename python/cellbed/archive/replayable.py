@@ -91,13 +91,13 @@ def _write_rate(series: Series, path: Path) -> int:
     """Write the opportunities of a rate, a block at a time, and return the last, ms."""
     last = -1
     with path.open("wb") as file:
-        for stamps in _spaced(series):
+        for stamps in _space_rates(series):
             stamps.write_csv(file, include_header=False)
             last = stamps.item(-1, 0)
     return last
 
 
-def _spaced(series: Series) -> Iterator[pl.DataFrame]:
+def _space_rates(series: Series) -> Iterator[pl.DataFrame]:
     """Opportunities of a rate, a block at a time."""
     import numpy as np
     import polars as pl
@@ -111,14 +111,14 @@ def _spaced(series: Series) -> Iterator[pl.DataFrame]:
     if count > _MOST:
         raise TraceError(f"{series.path}: makes {count} opportunities, more than {_MOST}: cut a shorter piece of it")
     for first in range(1, count + 1, _BLOCK):
-        at = _reached(
+        at = _supply_times(
             np.arange(first, min(first + _BLOCK, count + 1), dtype=np.float64) * _BITS, begins, rates, offered
         )
         # A whole time must not be rounded up because of the last bit of a quotient: hence the tolerance of 1 ns.
         yield pl.DataFrame({"at": np.ceil(at / _MS - 1e-6).astype(np.int64)})
 
 
-def _reached(
+def _supply_times(
     bits: npt.NDArray[np.float64],
     begins: npt.NDArray[np.float64],
     rates: npt.NDArray[np.float64],

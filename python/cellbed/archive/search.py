@@ -33,7 +33,7 @@ class Query:
     """A query; ``None`` means any.
 
     name: part of the name. technology, mobility: the value, in any case. minimum_mean: bit/s of any direction. where:
-    conditions ``COLUMN OP VALUE``, all of which must hold. sort: a column. descending: the largest first.
+    conditions ``COLUMN OP VALUE``, which must all hold. sort: a column. descending: the largest first.
     """
 
     name: str | None = None
@@ -50,7 +50,7 @@ def as_text(name: str) -> str:
     return name.encode(errors="backslashreplace").decode()
 
 
-def found(table: pl.DataFrame, query: Query) -> pl.DataFrame:
+def search(table: pl.DataFrame, query: Query) -> pl.DataFrame:
     """Return the entries that match `query`, in its order; unknown values of the sort column come last.
 
     table: as of :mod:`cellbed.archive.index`. Raises TraceError for an unknown column and an invalid condition.
@@ -65,17 +65,17 @@ def found(table: pl.DataFrame, query: Query) -> pl.DataFrame:
 
 def _conditions(query: Query) -> Iterator[pl.Expr]:
     if query.name is not None:
-        yield _folded("name").str.contains(as_text(query.name).casefold(), literal=True)
+        yield _fold("name").str.contains(as_text(query.name).casefold(), literal=True)
     if query.technology is not None:
         wanted = as_text(query.technology).casefold().strip()
-        yield _folded("technology") == OTHER_NAMES.get(wanted, wanted)
+        yield _fold("technology") == OTHER_NAMES.get(wanted, wanted)
     if query.mobility is not None:
-        yield _folded("mobility") == as_text(query.mobility).casefold().strip()
+        yield _fold("mobility") == as_text(query.mobility).casefold().strip()
     if query.minimum_mean is not None:
         yield pl.any_horizontal(pl.col(f"{way}_mean_bit_s") >= query.minimum_mean for way in WAYS)
 
 
-def _folded(column: str) -> pl.Expr:
+def _fold(column: str) -> pl.Expr:
     return pl.col(column).map_elements(str.casefold, return_dtype=pl.String)
 
 
@@ -90,7 +90,7 @@ def _condition(text: str, schema: pl.Schema) -> pl.Expr:
     if sign == "~":
         if schema[column] != pl.String:
             raise TraceError(f"--where: ~ needs a column of text, and '{column}' is none")
-        return _folded(column).str.contains(value.casefold(), literal=True)
+        return _fold(column).str.contains(value.casefold(), literal=True)
     wanted: Any = value
     if schema[column].is_numeric():
         try:

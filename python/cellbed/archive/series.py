@@ -55,4 +55,4 @@ class Series:
         """Return its rows, read lazily."""
         import polars as pl
 
-        return pl.scan_parquet(inputs.checked(self.path))
+        return pl.scan_parquet(inputs.check(self.path))

@@ -34,7 +34,7 @@ def require_sound(series: Series) -> int:
         name = "bit_s" if series.content is Content.RATE else "round_trip_ns"
         value = pl.col(name).cast(pl.Float64)
         columns[name] = floats if series.content is Content.RATE else integers
-    with reading(series.path):
+    with name_file_in_errors(series.path):
         rows = series.scan()
         schema = rows.collect_schema()
         for column, (kind, words) in columns.items():
@@ -63,7 +63,7 @@ def require_sound(series: Series) -> int:
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
+def name_file_in_errors(path: Path) -> Iterator[None]:
     """Raise TraceError that names the file for one that is missing or no readable Parquet file."""
     import polars as pl
 

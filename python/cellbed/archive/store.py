@@ -22,7 +22,7 @@ from cellbed.archive import examples
 from cellbed.archive.entry_file import ENTRY_FILE, entry_text, read_entry
 from cellbed.archive.errors import TraceError
 from cellbed.archive.series import PARTS, Part, Series
-from cellbed.archive.unfinished import discard, exchange, locked, sweep, unfinished
+from cellbed.archive.unfinished import discard, exchange, lock, make_unfinished, sweep
 from cellbed.support import user_folders
 from cellbed_node.temporary import remove_tree
 
@@ -129,7 +129,7 @@ class Archive:
 
         with contextlib.ExitStack() as stack:
             with self.writing():
-                folder = stack.enter_context(unfinished(self.folder))
+                folder = stack.enter_context(make_unfinished(self.folder))
             yield Draft(folder, about)
 
     def keep(self, draft: Draft, name: str, replace: bool = False) -> Entry:
@@ -146,10 +146,10 @@ class Archive:
         """Raise TraceError if the name is invalid or taken."""
         self.require_valid(name)
         if self.has(name):
-            raise TraceError(_taken(name))
+            raise TraceError(_explain_taken(name))
 
     def require_valid(self, name: str) -> None:
-        """Raise TraceError if the name is invalid or that of a built-in example."""
+        """Raise TraceError if the name is invalid or names a built-in example."""
         if NAME.fullmatch(name) is None:
             raise TraceError(
                 f"{name!r:.60} is not a valid name: use at most 100 small letters, digits, '-', '_' and '+': "
@@ -205,7 +205,7 @@ class Archive:
         """Remove the unfinished folders of killed processes, and return them."""
         if not self.folder.is_dir():
             return []
-        with self.writing(), locked(self.folder):
+        with self.writing(), lock(self.folder):
             return sweep(self.folder)
 
     def _keep(self, draft: Draft, name: str, replace: bool) -> Entry:
@@ -213,7 +213,7 @@ class Archive:
             entry = _complete(draft, name)
             (draft.folder / ENTRY_FILE).write_bytes(entry_text(entry).encode())
             place = self.folder / name
-            with locked(self.folder):
+            with lock(self.folder):
                 if replace and place.is_dir():
                     exchange(draft.folder, place)
                 else:
@@ -221,7 +221,7 @@ class Archive:
                         draft.folder.rename(place)
                     except OSError as error:
                         if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
-                            raise TraceError(_taken(name)) from None
+                            raise TraceError(_explain_taken(name)) from None
                         raise
         return entry
 
@@ -252,7 +252,7 @@ def _complete(draft: Draft, name: str) -> Entry:
 
     if not draft.parts and draft.recording is None and draft.site is None:
         raise TraceError("nothing to add: no uplink, downlink or round-trip times")
-    parts = {part: _measured(draft, draft.parts[part]) for part in PARTS if part in draft.parts}
+    parts = {part: _measure(draft, draft.parts[part]) for part in PARTS if part in draft.parts}
     files = _hashes(draft.folder / draft.recording) if draft.recording is not None else {}
     known = {ENTRY_FILE, draft.recording, *(stored.file for stored in parts.values())}
     known |= {draft.site.file} if draft.site is not None else set()
@@ -270,7 +270,7 @@ def _complete(draft: Draft, name: str) -> Entry:
     )
 
 
-def _measured(draft: Draft, series: Series) -> StoredSeries:
+def _measure(draft: Draft, series: Series) -> StoredSeries:
     """Return a checked series of a draft, with its hash and statistics."""
     from cellbed.archive.entry import StoredSeries
     from cellbed.archive.soundness import require_sound, sha256
@@ -319,7 +319,7 @@ def _parts(entry: Entry) -> str:
     return " and ".join(has) or "nothing"
 
 
-def _taken(name: str) -> str:
+def _explain_taken(name: str) -> str:
     return f"the archive already has '{name}': choose another --name, or use --replace"
 
 

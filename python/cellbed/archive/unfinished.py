@@ -23,7 +23,7 @@ _AT_FDCWD = -100
 
 
 @contextlib.contextmanager
-def locked(archive: Path) -> Iterator[None]:
+def lock(archive: Path) -> Iterator[None]:
     """Hold the archive's lock, as all short operations that add or remove a name do. Makes the archive's folder."""
     archive.mkdir(parents=True, exist_ok=True)
     with (archive / ".lock").open("a", encoding="utf-8") as lock:
@@ -32,10 +32,10 @@ def locked(archive: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def unfinished(archive: Path) -> Iterator[Path]:
+def make_unfinished(archive: Path) -> Iterator[Path]:
     """A new hidden folder in the archive, removed at the end unless it was renamed."""
     with contextlib.ExitStack() as held:
-        with locked(archive):
+        with lock(archive):
             sweep(archive)
             folder = archive / f"{_PREFIX}{os.urandom(8).hex()}"
             # Before it is made: an interrupt can come right after.
@@ -46,18 +46,23 @@ def unfinished(archive: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def unfinished_beside(place: Path) -> Iterator[Path]:
+def make_unfinished_beside(place: Path) -> Iterator[Path]:
     """A new hidden folder beside its final place, removed at the end unless it was renamed.
 
     Remains of killed processes for the same place are removed, too.
     """
     stem = f".{place.name[:100]}."
     remove_left(each for each in place.parent.iterdir() if each.name.startswith(stem) and _is_mark(each.name, stem))
-    folder = place.with_name(f"{stem}{os.urandom(8).hex()}")
     with contextlib.ExitStack() as held:
-        held.callback(remove_tree, folder, ignore_errors=True)
-        folder.mkdir()
-        held.callback(os.close, hold(folder))
+        while True:
+            folder = place.with_name(f"{stem}{os.urandom(8).hex()}")
+            held.callback(remove_tree, folder, ignore_errors=True)
+            folder.mkdir()
+            with contextlib.suppress(BlockingIOError, FileNotFoundError):
+                held.callback(os.close, hold(folder))
+                if folder.exists():
+                    break
+            # Another process removed the folder as a remain, before it was held.
         yield folder
 
 
@@ -74,7 +79,7 @@ def sweep(archive: Path) -> list[Path]:
 def discard(archive: Path, folder: Path) -> None:
     """Unlink the name of a folder of the archive, and then remove the folder."""
     taken = archive / f"{_PREFIX}{os.urandom(8).hex()}"
-    with locked(archive):
+    with lock(archive):
         folder.rename(taken)
     remove_tree(taken, ignore_errors=True)
 
@@ -110,6 +115,6 @@ def sweep_cache() -> list[Path]:
     left = []
     for folder in (downloads_folder(), images_folder()):
         if folder.is_dir() and os.access(folder, os.W_OK):
-            with locked(folder):
+            with lock(folder):
                 left += sweep(folder)
     return left

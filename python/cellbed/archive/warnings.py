@@ -24,7 +24,7 @@ PAUSE_INTERVALS: Final = 10
 """Minimum length of a pause in usual times between probes."""
 
 BATCHED_SHARE: Final = 0.2
-"""Of the opportunities in bursts after 5 ms of silence or more, from which on batching is reported."""
+"""The least share of opportunities in bursts after 5 ms of silence that is reported as batching."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ app = typer.Typer(
 
 
 def _names() -> list[str]:
-    from cellbed.laws.law import shipped
+    from cellbed.laws.law import load_shipped
 
-    return list(shipped())
+    return list(load_shipped())
 
 
 @app.callback()
@@ -41,7 +41,7 @@ def list_laws(as_json: Annotated[bool, typer.Option("--json", help="Print the la
 
     from rich.table import Table
 
-    from cellbed.laws.law import KERNEL_CONTROLS, shipped
+    from cellbed.laws.law import KERNEL_CONTROLS, load_shipped
     from cellbed.support.console import Console
     from cellbed.testbed.testbed import available_congestion_controls
 
@@ -51,7 +51,7 @@ def list_laws(as_json: Annotated[bool, typer.Option("--json", help="Print the la
     ]
     rows += [
         {"name": law.name, "origin": "cellbed", "virtual": True, "title": law.title, "compared": law.compared}
-        for law in shipped().values()
+        for law in load_shipped().values()
     ]
     if as_json:
         print(json.dumps(rows, indent=2))
@@ -209,10 +209,10 @@ def check(
     Example:
       sudo cellbed cc check ./my-law.h
     """
-    from cellbed.laws.kernel import loaded
+    from cellbed.laws.kernel import load_law
     from cellbed.laws.law import find
 
     found = find(law, Path.cwd())
     print(f"virtual time: {found.load()}, loaded")
-    with loaded(found) as name:
+    with load_law(found) as name:
         print(f"kernel: {name}, loaded and unloaded")

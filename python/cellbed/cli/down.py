@@ -22,8 +22,7 @@ def down(
       cellbed down second
       cellbed down --all
     """
-    from cellbed.experiments.standing import down as take_down
-    from cellbed.experiments.standing import find_testbed, testbeds
+    from cellbed.experiments.standing import find_testbed, take_down, testbeds
     from cellbed.testbed.links.live import label
 
     found = [each for each in testbeds() if each.kind == "testbed"] if everything else []

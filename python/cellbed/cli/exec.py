@@ -21,7 +21,7 @@ def execute(
 ) -> None:
     """Run a command on a node: in its network, with its names and under its limits, at this terminal.
 
-    The exit status is that of the command, 127 if there is none of its name, 128+n after signal n. It ends with the
+    The exit status is the command's, 127 if there is none of its name, 128+n after signal n. It ends with the
     testbed, and with the shell that started it.
 
     \b

@@ -152,7 +152,7 @@ def _choices(
     add: bool,
     built: bool,
 ) -> Choices:
-    from cellbed.importing import Choices, mapped, placed
+    from cellbed.importing import Choices, parse_classes, parse_images
     from cellbed.scenario import read
     from cellbed.support.errors import CellbedError
     from cellbed.support.units import SIZE, UnitError
@@ -164,7 +164,9 @@ def _choices(
     if add and out is None:
         raise CellbedError("--add needs the scenario to which services are added: --out FILE")
     before = read(out) if add and out is not None else None
-    return Choices(placed(place or []), up, down, duration, cpus, size, load, out, mapped(map_ or []), before, built)
+    return Choices(
+        parse_classes(place or []), up, down, duration, cpus, size, load, out, parse_images(map_ or []), before, built
+    )
 
 
 def _finish(imported: Imported, choices: Choices, *, as_json: bool, strict: bool) -> None:

@@ -13,13 +13,13 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 @app.command(no_args_is_help=True)
 def migrate(
     application: Annotated[str, typer.Argument(help="Application whose server moves.", metavar="APP")],
-    to: Annotated[str, typer.Option("--to", help="Node to which it moves.", metavar="NODE")],
+    to: Annotated[str, typer.Option("--to", help="Destination node.", metavar="NODE")],
     strategy: Annotated[
         str | None,
         typer.Option(
             "--strategy",
             "-s",
-            help="How, as in [[migrations]]. Default: that of the scenario, else redeploy, which loses state.",
+            help="How, as in [[migrations]]. Default: the scenario's, else redeploy, which loses state.",
             show_default=False,
         ),
     ] = None,

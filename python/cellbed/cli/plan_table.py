@@ -67,7 +67,7 @@ def show_plan(plan: Plan, notes: Sequence[str]) -> None:
     for column in ("node", "class", "back end", "CPUs", "memory", "IPv4", "IPv6"):
         nodes.add_column(column, justify="right" if column in ("CPUs", "memory") else "left", no_wrap=column == "node")
     for group_name in plan.scenario.nodes:
-        for several in _folded(plan.nodes_of_group(group_name)):
+        for several in _fold(plan.nodes_of_group(group_name)):
             node = several[0]
             limits = f"{node.cpus:g}", SIZE.format(node.memory_bytes)
             addresses = _span([str(each.ipv4) for each in several]), _span([str(each.ipv6) for each in several])
@@ -80,7 +80,7 @@ def show_plan(plan: Plan, notes: Sequence[str]) -> None:
     for name, group in plan.scenario.nodes.items():
         ends = {node.name for node in plan.nodes_of_group(name)}
         joined = [each for each in plan.directions if ends & {each.source, each.target}]
-        for ways in zip(*(_folded([each for each in joined if each.way == way]) for way in WAYS), strict=True):
+        for ways in zip(*(_fold([each for each in joined if each.way == way]) for way in WAYS), strict=True):
             for several in ways:
                 does = several[0].description
                 if len(several) > 1 and group.stagger:
@@ -125,7 +125,7 @@ def show_plan(plan: Plan, notes: Sequence[str]) -> None:
         console.print(f"note: {note}", markup=False, highlight=False)
 
 
-def _folded(group: Sequence[T]) -> list[Sequence[T]]:
+def _fold(group: Sequence[T]) -> list[Sequence[T]]:
     """Return the rows of equal nodes or links."""
     return [[each] for each in group] if len(group) <= MOST else [group]
 

@@ -129,7 +129,7 @@ def _print(text: str = "", end: str = "\n") -> None:
 
 
 def _words(counts: dict[str, int]) -> str:
-    if "sent" not in counts:  # programs send requests of which cellbed does not know
+    if "sent" not in counts:  # the programs' requests are unknown to cellbed
         return ""
     text = f"{counts['sent']} requests sent, {counts.get('completed', 0)} answered"
     others = [(counts.get(name, 0), name.replace("_", " ")) for name in ("failed", "timed_out", "skipped")]

@@ -9,7 +9,7 @@ import typer
 from cellbed.cli.checking import Check, JUnit
 
 Open = Literal["auto", "yes", "no"]
-"""Cases in which the report opens in a browser."""
+"""Cases where the report opens in a browser."""
 Ending = Literal["svg", "pdf", "png"]
 """Formats of figures."""
 

@@ -17,9 +17,7 @@ from cellbed_node import inputs
 
 def run(
     scenario: Annotated[Path, typer.Argument(help="The scenario file (TOML).", metavar="FILE")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder in which the run's folder is created.")] = Path(
-        "runs"
-    ),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Parent of the run's folder.")] = Path("runs"),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print nodes, links and limits, then exit.")] = False,
     no_limits: Annotated[
         bool, typer.Option("--no-limits", help="Run without CPU and memory limits; the report says so.")
@@ -126,10 +124,10 @@ def run(
         else:
             show(outcome.folder)
     if check_expectations:
-        from cellbed.measure.verdicts import unmeasured
+        from cellbed.measure.verdicts import verdicts_without_run
 
         why = str(outcome.error or "the run was interrupted")
-        verdicts = outcome.verdicts or unmeasured(loaded.expectations(), why)
+        verdicts = outcome.verdicts or verdicts_without_run(loaded.expectations(), why)
         conclude(verdicts, junit, loaded.name, shown=reported and bool(outcome.verdicts), as_json=as_json)
     if outcome.error is not None:
         print(f"error: {outcome.error}", file=sys.stderr)

@@ -120,7 +120,7 @@ def shell(
 ) -> None:
     """Run a program, by default your shell, behind an emulated link.
 
-    The exit status is that of the program, 128+n after signal n. Shells nest.
+    The exit status is the program's, 128+n after signal n. Shells nest.
 
     \b
     Examples:

@@ -57,9 +57,7 @@ def run_sweep(
         bool,
         typer.Option("--alone", help="FILE is a scenario: run its applications together, and each alone."),
     ] = False,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder in which the sweep's folder is created.")] = Path(
-        "sweeps"
-    ),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Parent of the sweep's folder.")] = Path("sweeps"),
     jobs: Annotated[
         int | None,
         typer.Option(

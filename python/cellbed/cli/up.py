@@ -13,14 +13,12 @@ from cellbed.cli.verbose import Verbose
 def up(
     scenario: Annotated[Path, typer.Argument(help="The scenario file (TOML).", metavar="FILE")],
     name: Annotated[
-        str | None, typer.Option("--name", "-n", help="Name of the testbed. Default: that of the scenario.")
+        str | None, typer.Option("--name", "-n", help="Name of the testbed. Default: the scenario's.")
     ] = None,
     start: Annotated[
         bool, typer.Option("--start", help="Start the loads of the applications, too: clients and generators.")
     ] = False,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder in which the testbed's folder is created.")] = Path(
-        "runs"
-    ),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Parent of the testbed's folder.")] = Path("runs"),
     no_limits: Annotated[bool, typer.Option("--no-limits", help="No CPU and memory limits.")] = False,
     overcommit: Annotated[
         bool, typer.Option("--overcommit", help="Accept nodes with more CPUs or memory than this machine has.")
@@ -37,7 +35,7 @@ def up(
     """Bring up nodes, links and services of a scenario, and leave them standing in the background.
 
     Clients and load generators start only with --start. Traces, changes and faults begin when the testbed is up. It
-    outlives the terminal and ends with `cellbed down`. Its folder is that of a run: packet log, events, logs.
+    outlives the terminal and ends with `cellbed down`. It has a run's folder: packet log, events, logs.
 
     \b
     Examples:

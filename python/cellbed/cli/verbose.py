@@ -1,4 +1,4 @@
-"""The option with which a run prints its log."""
+"""The option to print a run's log."""
 
 from __future__ import annotations
 

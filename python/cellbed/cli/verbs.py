@@ -19,7 +19,7 @@ group ``cellbed.verbs``: name of the verb, module."""
 def group(package: str, verbs: dict[str, str]) -> type[TyperGroup]:
     """Return a command group of the modules in `package`.
 
-    verbs: names, in the order in which they are listed, and the first line of each one's help. The verb ``some-thing``
+    verbs: names in listing order, and the first line of each one's help. The verb ``some-thing``
     is the function ``some_thing`` of the module ``some_thing``, or the Typer application called ``app`` there; the verb
     ``import`` those of ``import_``. The module of a verb in SIBLINGS is an entry point.
     """

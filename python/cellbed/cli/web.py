@@ -38,7 +38,7 @@ def record(
 ) -> None:
     """Load a page with Chromium through mitmproxy, and record every request and reply.
 
-    The proxy has certificates of an authority that exists for this recording alone; it checks those of the servers. The
+    The proxy has certificates of an authority that exists for this recording alone; it checks the servers'. The
     browser reaches nothing but the proxy, in its sandbox; root's runs as the user `nobody`.
 
     \b
@@ -115,7 +115,7 @@ def _list(what: str, left_out: LeftOut, *remarks: str) -> None:
 
 
 def _entry_name(url: str, name: str | None, replace: bool, out: Path | None) -> str | None:
-    """Return the name of a new entry, which may be that of an existing one with `replace`; none for a file."""
+    """Return the name of a new entry, which may exist with `replace`; none for a file."""
     from cellbed.workloads.web.archived import free_name
 
     if out is None:

@@ -12,7 +12,7 @@ IN_A_PIPE: Final = 160
 
 
 def table_width() -> int:
-    """Characters of a line: those of the terminal; in a pipe COLUMNS, else :data:`IN_A_PIPE`."""
+    """Characters of a line: the terminal's width; in a pipe COLUMNS, else :data:`IN_A_PIPE`."""
     if sys.stdout.isatty():
         return shutil.get_terminal_size().columns
     said = os.environ.get("COLUMNS", "")

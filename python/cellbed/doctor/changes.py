@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cellbed.doctor.kernel import RESTRICTIONS, restricted_namespaces, setting_path
+from cellbed.doctor.kernel import RESTRICTIONS, namespace_restrictions, setting_path
 from cellbed.doctor.limits import VERSION_1, systemd_delegates, version_1, version_2
 from cellbed.doctor.machine import Machine
 from cellbed.support.errors import CellbedError
@@ -272,7 +272,7 @@ def _settings(machine: Machine) -> Iterator[Change]:
     available = (machine.read(setting_path("net.ipv4.tcp_available_congestion_control")) or "").split()
     if "cubic" in available and "cubic" not in allowed.split():
         settings[ALLOWED] = f"{allowed} cubic".strip(), allowed
-    for name in restricted_namespaces(machine):
+    for name in namespace_restrictions(machine):
         bad, good, _ = RESTRICTIONS[name]
         settings[name] = good, bad
     if settings and machine.path("/etc/sysctl.d").is_dir():

@@ -1,4 +1,4 @@
-"""The checks of a machine: all of them in the order in which they are shown, and as text."""
+"""The checks of a machine: all of them in display order, and as text."""
 
 from __future__ import annotations
 

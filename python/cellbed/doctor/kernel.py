@@ -8,11 +8,11 @@ import re
 
 from cellbed.doctor.check import Check
 from cellbed.doctor.machine import Machine, output_of
-from cellbed.laws.kernel import loaded
-from cellbed.laws.law import LawError, shipped
+from cellbed.laws.kernel import load_law
+from cellbed.laws.law import LawError, load_shipped
 
 OLDEST = (5, 15)
-"""The oldest kernel we know to work: that of Ubuntu 22.04."""
+"""The oldest kernel known to work, from Ubuntu 22.04."""
 RESTRICTIONS = {
     "kernel.unprivileged_userns_clone": ("0", "1", "the kernel refuses user namespaces to ordinary users"),
     "user.max_user_namespaces": ("0", "15000", "the kernel allows no user namespaces"),
@@ -42,7 +42,7 @@ def kernel(release: str | None = None) -> Check:
     return Check("kernel", "ok", release)
 
 
-def restricted_namespaces(machine: Machine) -> list[str]:
+def namespace_restrictions(machine: Machine) -> list[str]:
     """Return the names of the settings that keep ordinary users from user namespaces here."""
     return [name for name, (bad, _, _) in RESTRICTIONS.items() if machine.read(setting_path(name)) == bad]
 
@@ -52,7 +52,7 @@ def user_namespaces(machine: Machine) -> Check:
     name = "user namespaces"
     if machine.user == 0:
         return Check(name, "ok", "not needed by root")
-    restrictions = restricted_namespaces(machine)
+    restrictions = namespace_restrictions(machine)
     status, said = output_of(["unshare", "--user", "--map-current-user", "--net", "true"])
     if status == 0:
         return Check(name, "ok", "allowed")
@@ -104,7 +104,7 @@ def laws() -> Check:
     """Check whether congestion control laws can be loaded into the kernel, by loading one."""
     name = "congestion control laws"
     try:
-        with loaded(shipped()["reno-cellbed"]):
+        with load_law(load_shipped()["reno-cellbed"]):
             return Check(name, "ok", "one was loaded into the kernel")
     except (LawError, OSError) as error:
         problem, _, remedy = str(error).partition(": ")

@@ -104,7 +104,7 @@ def _version_2(machine: Machine, name: str, unified: str) -> Check:
     if lacking:
         found = f"version 2; systemd does not delegate {' and '.join(lacking)} to user {machine.user_name}"
         return Check(name, "missing", found, f"{machine.grant_command}; {without}")
-    refused = _refused(machine, unified)
+    refused = _scope_refusal(machine, unified)
     if refused is not None:
         return Check(
             name, "missing", f"version 2; systemd makes no scope with them: {refused}", f"log in again; {without}"
@@ -112,7 +112,7 @@ def _version_2(machine: Machine, name: str, unified: str) -> Check:
     return Check(name, "ok", "version 2, delegated by systemd")
 
 
-def _refused(machine: Machine, unified: str) -> str | None:
+def _scope_refusal(machine: Machine, unified: str) -> str | None:
     """Why systemd makes no scope with limits for the user, tried as by a run; ``None`` if it does.
 
     Controllers delegated to the session manager after its start are not passed on.

@@ -32,7 +32,7 @@ class Machine:
 
     @property
     def grant_command(self) -> str:
-        """The command line with which this user gets root's rights."""
+        """The command line that gives this user root's rights."""
         return f"sudo {executable()} grant {self.user_name}"
 
     def path(self, absolute: str) -> Path:

@@ -111,7 +111,7 @@ def describe(path: Path, plan: Plan, state: RunState, started: datetime, *, limi
                 {"name": name_of(law), "runs_as": name, "shown": list(law.shown) if isinstance(law, Law) else []}
                 for name, law in state.laws.items()
             ],
-            "applications": [asdict(each) for each in _described(plan, state)],
+            "applications": [asdict(each) for each in _describe_applications(plan, state)],
             "nodes": [
                 {
                     "name": node.name,
@@ -192,7 +192,7 @@ def deployments(plan: Plan) -> list[Deployment]:
     ]
 
 
-def _described(plan: Plan, state: RunState) -> Iterator[Description]:
+def _describe_applications(plan: Plan, state: RunState) -> Iterator[Description]:
     expected = plan.scenario.expectations()
     spread = {service.nodes[0].group for service in plan.services.values() if service.spread}
     for each in deployments(plan):
@@ -238,14 +238,14 @@ def _description(deployment: Deployment, state: RunState) -> Description:
         servers=tuple(node.name for node in deployment.servers),
         edge_policy=table.edge_policy,
         balance="connection" if table.more_servers else table.balance,
-        own=(*described.own, *_measured(table)),
+        own=(*described.own, *_program_measures(table)),
         start_ns=deployment.start_ns,
         stop_ns=deployment.stop_ns,
         deadline_ns=getattr(table, "deadline", None),
     )
 
 
-def _measured(table: Application) -> Iterator[ProgramMeasures]:
+def _program_measures(table: Application) -> Iterator[ProgramMeasures]:
     for key, role in table.roles():
         if isinstance(role.measures, LineMeasures):
             yield ProgramMeasures(key, line=role.measures.line, units=role.measures.units)
@@ -282,7 +282,11 @@ def cautions(plan: Plan) -> list[str]:
         else:
             of_name |= dict.fromkeys(f"{name}: {warning}" for warning in warnings(entry, replayed, parts=parts))
     more = [f"{name}: {count} more starts in it are not checked" for name, count in left_out.items()]
-    replayed_ones = [*(text for of_name in noted.values() for text in of_name), *more, *dict.fromkeys(_of_core(plan))]
+    replayed_ones = [
+        *(text for of_name in noted.values() for text in of_name),
+        *more,
+        *dict.fromkeys(_describe_core(plan)),
+    ]
     return list(dict.fromkeys([*notes(plan), *replayed_ones]))
 
 
@@ -298,10 +302,10 @@ def notes(plan: Plan) -> list[str]:
     unseen = [name for name, group in plan.scenario.nodes.items() if group.backend.routed]
     if unseen and plan.scenario.transport.series:
         chosen.append(f"series: what {', '.join(unseen)} send is not sampled, since they have kernels of their own")
-    return [*faster, *chosen, *plan.scenario.apart(), *plan.scenario.idle_replicas(), *_of_lengths(plan)]
+    return [*faster, *chosen, *plan.scenario.apart(), *plan.scenario.idle_replicas(), *_describe_lengths(plan)]
 
 
-def _of_lengths(plan: Plan) -> Iterator[str]:
+def _describe_lengths(plan: Plan) -> Iterator[str]:
     latest: dict[tuple[Any, Way, bool], int] = {}
     for each in plan.directions:
         key = getattr(each.capacity, "heavy", each.capacity), each.way, each.playing.looped
@@ -317,7 +321,7 @@ def _of_lengths(plan: Plan) -> Iterator[str]:
             )
 
 
-def _of_core(plan: Plan) -> Iterator[str]:
+def _describe_core(plan: Plan) -> Iterator[str]:
     """On the records of round-trip times that core links replay; of a file only its length is known."""
     remote = [group for group in plan.scenario.nodes.values() if group.node_class != "endpoint"]
     for core in map(plan.scenario.core_link, remote):

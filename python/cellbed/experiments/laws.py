@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from cellbed.laws.law import KERNEL_CONTROLS, Law, name_of, shipped
+from cellbed.laws.law import KERNEL_CONTROLS, Law, load_shipped, name_of
 from cellbed.measure.repetitions import mean_interval
 from cellbed.scenario.fields import CONGESTION_CONTROL
 from cellbed.support.errors import CellbedError
@@ -116,7 +116,9 @@ class Comparison:
         rivals = measured.filter(app="rival").select("folder", rivals_mbit_s="throughput_down_mbit_s")
         trials = measured.filter(app="bulk").join(rivals, on="folder", how="left", maintain_order="left")
         columns = {"throughput_mbit_s": f"throughput_{way}_mbit_s"}
-        more = pl.DataFrame([_transferred(sweep.path / each, self.upload) for each in trials["folder"]], _TRANSFERRED)
+        more = pl.DataFrame(
+            [_transfer_figures(sweep.path / each, self.upload) for each in trials["folder"]], _TRANSFERRED
+        )
         own = trials.select(*factors, "rivals_mbit_s", "retransmitted", **columns)
         measured = pl.concat([own, more], how="horizontal")
         found = []
@@ -141,7 +143,7 @@ def _laws(texts: Sequence[str], beside: Path, virtual: bool) -> dict[str, str]:
             raise CellbedError(f"not a law: {error}") from error
         known = (*(kernel or ()), *KERNEL_CONTROLS)
         if isinstance(control, str) and control not in known:
-            names = [*known, *shipped(), *(f"./{each.name}" for each in sorted(beside.glob("*.h")))]
+            names = [*known, *load_shipped(), *(f"./{each.name}" for each in sorted(beside.glob("*.h")))]
             raise CellbedError(f"there is no law '{control}': {did_you_mean(control, names)}see `cellbed cc ls`")
         if isinstance(control, Law):
             control.compiled("host" if virtual else "kernel")
@@ -160,11 +162,11 @@ def _transfers(server: str) -> dict[str, Any]:
     return {"kind": "program", "server": ready, "client": {"on": "endpoint"}}
 
 
-def _transferred(trial: Path, upload: bool) -> dict[str, float | None]:
+def _transfer_figures(trial: Path, upload: bool) -> dict[str, float | None]:
     """Return mean round trip (s) and fairness of the transfers of a trial."""
     import polars as pl
 
-    connections = pl.read_parquet(inputs.checked(trial / "connections.parquet"))
+    connections = pl.read_parquet(inputs.check(trial / "connections.parquet"))
     # The first connection of iperf3 is for control.
     transfers = connections.filter(pl.col("opened_ns") > pl.col("opened_ns").min().over("app"))
     carried = transfers["to_server_bytes" if upload else "to_client_bytes"].cast(pl.Float64)

@@ -32,7 +32,7 @@ def print_logs(record: Record, app: str, output: IO[str], *, follow: bool = Fals
         ended = record.is_stale() or not record.is_registered()
         logs = _logs(raw, app)
         for path in logs:
-            with inputs.opened(path) as file:
+            with inputs.open_file(path) as file:
                 file.seek(read.get(path, 0))
                 content = file.read()
             # The last line waits until it is complete, unless there will be no more.

@@ -15,7 +15,7 @@ from cellbed.experiments.description import cautions, notes
 from cellbed.experiments.listener import Listener
 from cellbed.experiments.run import EARLY_NS, Outcome, Run
 from cellbed.experiments.servers import Servers
-from cellbed.laws.kernel import loaded
+from cellbed.laws.kernel import load_law
 from cellbed.laws.law import Law, name_of
 from cellbed.runformat import folder
 from cellbed.runformat.events import Journal
@@ -27,7 +27,7 @@ from cellbed.testbed.links.emulator import EmulatorError
 from cellbed.testbed.links.live import control_path
 from cellbed.testbed.machine import cgroups
 from cellbed.testbed.machine.contention import contention
-from cellbed.testbed.machine.flows import Sampler, sampled
+from cellbed.testbed.machine.flows import Sampler, sample_flows
 from cellbed.testbed.machine.process import Process
 from cellbed.testbed.machine.signals import Interruption
 from cellbed.testbed.machine.state import Record, process_start
@@ -152,9 +152,9 @@ class RealRun(Run):
         self.listener.phase(f"bringing up {len(plan.nodes)} nodes and {len(plan.directions) // 2} links")
         binds = _name_files(plan, raw)
         if plan.scenario.transport.series:
-            self._sampler = held.enter_context(sampled(raw / FLOWS))
+            self._sampler = held.enter_context(sample_flows(raw / FLOWS))
         flows = self._sampler.flows if self._sampler is not None else None
-        names: dict[Law | str, str] = {law: held.enter_context(loaded(law, flows)) for law in plan.scenario.laws}
+        names: dict[Law | str, str] = {law: held.enter_context(load_law(law, flows)) for law in plan.scenario.laws}
         self.names = names
         self.state.laws = {names[law]: law for law in plan.scenario.laws}
         # What `cellbed exec` has started, and what programs have detached from themselves.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cellbed.experiments.description import RunState, deployments
-from cellbed.laws.kernel import ProgramTcp, chosen
+from cellbed.laws.kernel import ProgramTcp, apply_tcp
 from cellbed.laws.law import Law, name_of
 from cellbed.scenario.templates import CERTIFICATE
 from cellbed.support.errors import CellbedError
@@ -98,9 +98,9 @@ class Servers:
         self.take_reports()
         self.state.warnings += [*self.sockets.warnings(), *self.telemetry.close()]
         if self.telemetry.used and self.state.t0_ns is not None:
-            from cellbed.measure.telemetry import traced_services
+            from cellbed.measure.telemetry import span_names
 
-            for name, names in traced_services(self.raw.parent).items():
+            for name, names in span_names(self.raw.parent).items():
                 self.state.services[name] = tuple(sorted({*self.state.services.get(name, ()), *names}))
 
     def _prepare(self, process: Process | Command, each: Deployment) -> Process | Command:
@@ -178,7 +178,7 @@ class Servers:
         control = role.congestion_control
         name = None if control is None else self.names.get(control, name_of(control))
         settings = ProgramTcp(name, role.receive_buffer, role.send_buffer, bool(tcp.get("pacing")))
-        self.settings.enter_context(chosen(settings, group))
+        self.settings.enter_context(apply_tcp(settings, group))
         return replace(process, cgroups=(*process.cgroups, str(group / "cgroup.procs")))
 
     def _receivers(self, processes: Sequence[Process | Command], deployment: Deployment) -> Iterator[Process]:

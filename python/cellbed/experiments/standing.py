@@ -18,7 +18,7 @@ from cellbed.experiments.listener import Listener
 from cellbed.runformat.events import Journal, read_events
 from cellbed.support.errors import CellbedError
 from cellbed.support.near_names import did_you_mean
-from cellbed.testbed.links.live import LiveError, chosen, connect, find, label, live
+from cellbed.testbed.links.live import LiveError, connect, find, label, live, select_directions
 from cellbed.testbed.machine.process import Place
 from cellbed.testbed.machine.state import Record
 from cellbed.testbed.programs.reach import ask, nodes_of
@@ -143,7 +143,7 @@ def _serve(text: str, plan: Plan, options: Options, pipe: IO[bytes]) -> NoReturn
         os._exit(status)
 
 
-def down(record: Record, note: Callable[[str], None]) -> None:
+def take_down(record: Record, note: Callable[[str], None]) -> None:
     """End a standing testbed: in order, or else by force. Errors: :class:`LiveError` for what is no testbed."""
     if record.kind != "testbed":
         raise LiveError(
@@ -258,7 +258,7 @@ def tap_link(record: Record, link: str, path: Path, most: int) -> Captured:
     """
     nodes = nodes_of(record)
     with connect(record) as control:
-        directions = chosen(control.describe(), link)
+        directions = select_directions(control.describe(), link)
     ends = [end for each in directions for end in (each["from"], each["to"]) if end in nodes]
     if not ends:
         raise LiveError(f"{label(record)} has no node at the end of {link}: name the link of a node")

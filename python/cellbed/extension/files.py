@@ -3,7 +3,7 @@
 from cellbed.archive import find_file as find_file
 from cellbed.archive import obstacle as obstacle
 from cellbed.archive.soundness import sha256 as sha256
-from cellbed.archive.unfinished import unfinished_beside as unfinished_beside
+from cellbed.archive.unfinished import make_unfinished_beside as make_unfinished_beside
 from cellbed.runformat.folder import write_json as write_json
 from cellbed.scenario.fields import Chance as Chance
 from cellbed.scenario.fields import quantity as quantity
@@ -14,7 +14,7 @@ from cellbed.scenario.reader import TablesError as TablesError
 from cellbed.scenario.reader import read as read
 from cellbed.scenario.reader import report as report
 from cellbed.scenario.reader import tables as tables
-from cellbed.scenario.reader import validated as validated
+from cellbed.scenario.reader import validate as validate
 from cellbed.scenario.reader import with_values as with_values
 from cellbed.scenario.table import PlainOr as PlainOr
 from cellbed.scenario.table import Table as Table

@@ -11,13 +11,13 @@ from cellbed.recordings.conditional import conditional_plan as conditional_plan
 from cellbed.recordings.derived import write_replay_files as write_replay_files
 from cellbed.recordings.description import Adaptive as Adaptive
 from cellbed.recordings.description import Calibration as Calibration
-from cellbed.recordings.series import fixed_delay as fixed_delay
+from cellbed.recordings.series import base_delay as base_delay
 from cellbed.recordings.tool_files import heavy_text as heavy_text
 from cellbed.recordings.virtual import record_virtually as record_virtually
 from cellbed.scenario.radio import PROFILES as PROFILES
-from cellbed.scenario.recorded import calibrated_idle as calibrated_idle
-from cellbed.scenario.recorded import calibrated_queue as calibrated_queue
-from cellbed.scenario.recorded import replayed as replayed
+from cellbed.scenario.recorded import calibration_idle as calibration_idle
+from cellbed.scenario.recorded import calibration_queue as calibration_queue
+from cellbed.scenario.recorded import load_replay as load_replay
 from cellbed.support.ways import WAYS as WAYS
 from cellbed.support.ways import Way as Way
 from cellbed.testbed.links.stages import MTU as MTU

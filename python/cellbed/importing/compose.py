@@ -21,10 +21,10 @@ from cellbed.importing.services import (
     is_there,
     literal,
     number,
+    parse_size,
     seconds,
-    sized,
 )
-from cellbed.importing.variables import interpolated, variables_of
+from cellbed.importing.variables import interpolate_document, variables_of
 
 _UNITS = {unit + ending: 1024**power for power, unit in enumerate(("", "k", "m", "g", "t"))
           for ending in ("", "b", "ib")}  # fmt: skip
@@ -72,7 +72,7 @@ class _Project:
         self._read_files: dict[tuple[Path, bool | None], Any] = {}
         self.root = self._root(paths)
         self.services: dict[str, Keys] = {}
-        """The table of each service, with what it extends; included ones are there, too."""
+        """The table of each service, merged with the services it extends; included services are present."""
         self.folders: dict[str, Path] = {}
         self.resources: dict[str, dict[str, tuple[Keys, Path]]] = {"volumes": {}, "configs": {}, "secrets": {}}
         self._include()
@@ -87,7 +87,8 @@ class _Project:
             place = Place(str(path), 1)
             if len(found) != 1 or not isinstance(found[0], Map):
                 raise place.error("not a Compose file: one mapping with 'services' is needed")
-            root = _merged(root, interpolated(found[0], self.variables, lambda name: unset.setdefault(name, place)))  # noqa: B023
+            own = interpolate_document(found[0], self.variables, lambda name: unset.setdefault(name, place))  # noqa: B023
+            root = _merge(root, own)
         for name, place in unset.items():
             text = "the variable is not set and becomes empty: set it, or use --env-file"
             self.notes.append(Note("differs", place, f"${name}", text))
@@ -160,13 +161,13 @@ class _Project:
         inherited = self._extended(services, source, path, (*chain, here))
         if path.parent != self.folder:
             inherited = _absolute(inherited, path.parent)
-        merged = _merged(inherited, own)
+        merged = _merge(inherited, own)
         merged.pop("extends", None)
         self.count(size_of(merged), place)
         return merged
 
     def count(self, values: int, place: Place) -> None:
-        """Count values of services beyond those of the file. Raises ImportedFileError for too many."""
+        """Count values of services beyond the file's own values. Raises ImportedFileError for too many."""
         self.size = check_size(self.size + values, place)
 
     def environment(self, path: Path, place: Place, *, raw: bool) -> dict[str, str]:
@@ -217,7 +218,7 @@ class _Project:
         return found
 
     def _relate(self, services: list[Service], aliases: dict[str, list[str]]) -> None:
-        """Add what a service has by what others say of it."""
+        """Add the keys that other services set for a service."""
         used = {name for service in services for name in service.after}
         after = {service.name: set(service.after) for service in services}
         while free := [name for name, names in after.items() if not names & set(after)]:
@@ -263,7 +264,7 @@ def _absolute_paths(value: Any, folder: Path, key: str) -> Any:
     return value
 
 
-def _merged(base: Map, own: Map) -> Map:
+def _merge(base: Map, own: Map) -> Map:
     """Two tables by the rules of the Compose specification, "Merge and override"."""
     found = Map(own.place, base)
     found.places = {**base.places, **own.places}
@@ -278,7 +279,7 @@ def _merged(base: Map, own: Map) -> Map:
         elif key in ("command", "entrypoint", "test") or not isinstance(before, Map | Items):
             found[key] = value
         elif isinstance(before, Map) and isinstance(value, Map):
-            found[key] = _merged(before, value)
+            found[key] = _merge(before, value)
         elif isinstance(before, Items) and isinstance(value, Items):
             joined = Items(value.place)
             joined.extend([*before, *value])
@@ -524,7 +525,7 @@ class _Mapping:
 
     def _resources(self) -> None:
         keys, found = self.keys, self.found
-        found.cpus, found.memory = number(keys, "cpus"), sized(keys, "mem_limit", _UNITS)
+        found.cpus, found.memory = number(keys, "cpus"), parse_size(keys, "mem_limit", _UNITS)
         quota, period = number(keys, "cpu_quota"), number(keys, "cpu_period") or 100_000
         if quota:
             found.cpus = quota / period
@@ -537,7 +538,7 @@ class _Mapping:
         resources = deploy.inside("resources")
         limits = resources.inside("limits")
         found.cpus = number(limits, "cpus") or found.cpus
-        found.memory = sized(limits, "memory", _UNITS) or found.memory
+        found.memory = parse_size(limits, "memory", _UNITS) or found.memory
         limits.close()
         if "reservations" in resources:
             resources.note("not needed", "reservations", "a node has its CPUs and memory to itself")

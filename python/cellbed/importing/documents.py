@@ -56,7 +56,7 @@ class Place:
 
 
 class Reset:
-    """The value with the tag ``!reset``, which removes that of another file."""
+    """The value with the tag ``!reset``, which removes another file's value."""
 
 
 class Map(dict[str, Any]):

@@ -23,7 +23,7 @@ from cellbed.importing.services import (
     is_there,
     literal,
     number,
-    sized,
+    parse_size,
 )
 from cellbed.importing.variables import check_length
 
@@ -188,7 +188,7 @@ class _Cluster:
             raise spec.place.error(f"{spec.path or keys.path}: more than {MOST_SERVICES // 10} containers")
         if not containers:
             raise spec.place.error(f"{spec.path or keys.path}: no containers")
-        pod = _Pod(workload.name, workload.namespace, labels, _shared(containers))
+        pod = _Pod(workload.name, workload.namespace, labels, _common_volumes(containers))
         for container in containers:
             inner_name = container.text("name") or "container"
             name = workload.name if container is containers[0] else f"{workload.name}-{inner_name}"
@@ -295,7 +295,7 @@ class _Cluster:
         return values
 
 
-def _shared(containers: list[Keys]) -> set[str]:
+def _common_volumes(containers: list[Keys]) -> set[str]:
     """Return the names of volumes that several containers mount."""
     mounts = [
         {as_text(mount.value.get("name")) for mount in Keys.mappings(_copy(each), "volumeMounts")}
@@ -305,7 +305,7 @@ def _shared(containers: list[Keys]) -> set[str]:
 
 
 def _copy(keys: Keys) -> Keys:
-    """Return the same mapping, read without an effect on what is left."""
+    """Return the same mapping; reading it marks no key as used."""
     return Keys(keys.value, keys.path, keys.place, [])
 
 
@@ -433,7 +433,7 @@ class _Container:
         resources = self.keys.inside("resources")
         limits = resources.inside("limits")
         self.found.cpus = number(limits, "cpu", milli=True)
-        self.found.memory = sized(limits, "memory", _UNITS)
+        self.found.memory = parse_size(limits, "memory", _UNITS)
         limits.close()
         if "requests" in resources:
             resources.note("not needed", "requests", "a node has its CPUs and memory to itself")

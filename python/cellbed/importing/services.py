@@ -1,4 +1,4 @@
-"""Services of a Compose file or of manifests, independent of the format, and a list of what could not be mapped."""
+"""Services of a Compose file or of manifests, independent of the format, and a list of unmapped keys."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Service:
     """One container, or equal ones.
 
     entrypoint, command: None for the image's own. templates: variables of the environment whose values have names in
-    braces, which the scenario fills in. folder: working directory. ports: TCP ports on which it listens, as
+    braces, which the scenario fills in. folder: working directory. ports: TCP ports it listens on, as
     far as the input contains them. offers: whether others use it: it publishes ports, others depend on it, or a Service
     selects it. uses: whether it is a client. files: contents of files in the container by their paths. ready: the
     scenario's table. after: services that are ready before it starts. memory: bytes. build: the command that builds its
@@ -102,7 +102,7 @@ class Imported:
 
 
 def literal(text: str) -> str:
-    """Return the text for a value of the scenario in which names in braces are replaced."""
+    """Return the text as a scenario's value, where names in braces are replaced."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
@@ -233,7 +233,7 @@ _PART_OF_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(h|ms|m|s|us|µs|ns)")
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
 
-def sized(keys: Keys, key: str, units: Mapping[str, int]) -> int | None:
+def parse_size(keys: Keys, key: str, units: Mapping[str, int]) -> int | None:
     """Return a size in bytes, with one of these units."""
     text = keys.text(key)
     if text is None:

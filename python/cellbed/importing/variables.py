@@ -48,8 +48,8 @@ def interpolate(text: str, variables: Mapping[str, str], unset: Unset) -> str:
             parts.append("$")
             at += 1
         elif text[at : at + 1] == "{":
-            end = _closing(text, at + 1)
-            parts.append(_braced(text[at + 1 : end], variables, unset))
+            end = _find_closing(text, at + 1)
+            parts.append(_expand_braces(text[at + 1 : end], variables, unset))
             at = end + 1
         elif name := _NAME.match(text, at):
             parts.append(_value(name[0], variables, unset))
@@ -67,7 +67,7 @@ def check_length(size: int, most: int = _LONGEST) -> None:
         raise ValueError(f"longer than {most >> 20} MiB with all variables replaced: shorten them")
 
 
-def _closing(text: str, at: int) -> int:
+def _find_closing(text: str, at: int) -> int:
     """Return the index of the brace that closes the one before `at`."""
     level = 1
     for brace in re.compile(r"\$\{|\}").finditer(text, at):
@@ -79,7 +79,7 @@ def _closing(text: str, at: int) -> int:
     raise ValueError("'${' without '}': write '$$' for a dollar sign")
 
 
-def _braced(inside: str, variables: Mapping[str, str], unset: Unset) -> str:
+def _expand_braces(inside: str, variables: Mapping[str, str], unset: Unset) -> str:
     match = _BRACED.fullmatch(inside)
     if match is None:
         raise ValueError(
@@ -103,7 +103,7 @@ def _value(name: str, variables: Mapping[str, str], unset: Unset) -> str:
     return variables.get(name, "")
 
 
-def interpolated(value: Any, variables: Mapping[str, str], unset: Unset, sizes: list[int] | None = None) -> Any:
+def interpolate_document(value: Any, variables: Mapping[str, str], unset: Unset, sizes: list[int] | None = None) -> Any:
     """Return a document with the variables in its texts replaced, not those in keys. Raises ImportedFileError.
 
     sizes: the characters of its texts so far.
@@ -123,7 +123,7 @@ def interpolated(value: Any, variables: Mapping[str, str], unset: Unset, sizes: 
     made = []
     for each, place in zip(inner, places, strict=True):
         try:
-            made.append(interpolated(each, variables, unset, sizes))
+            made.append(interpolate_document(each, variables, unset, sizes))
         except ValueError as error:
             raise place.error(str(error)) from None
     found.update(zip(value, made, strict=True)) if isinstance(value, Map) else found.extend(made)
@@ -133,7 +133,7 @@ def interpolated(value: Any, variables: Mapping[str, str], unset: Unset, sizes: 
 def variables_of(path: Path, variables: Mapping[str, str], *, raw: bool = False) -> dict[str, str]:
     """Return the variables of a file with lines ``NAME=VALUE``.
 
-    variables: those that values can refer to, besides those of earlier lines; a name without a value has the value of
+    variables: referable by values, besides variables of earlier lines; a name without a value has the value of
     the same name there. raw: values are taken as they are. Raises ImportedFileError.
     """
     text, found, at, size = read_text(path), dict[str, str](), 0, 0
@@ -162,7 +162,7 @@ def variables_of(path: Path, variables: Mapping[str, str], *, raw: bool = False)
                 found[line["name"]] = variables[line["name"]]
             continue
         try:
-            found[line["name"]] = _unquoted(line, known)
+            found[line["name"]] = _unquote(line, known)
             size += len(found[line["name"]])
             check_length(size, _MOST)
         except ValueError as error:
@@ -170,7 +170,7 @@ def variables_of(path: Path, variables: Mapping[str, str], *, raw: bool = False)
     return found
 
 
-def _unquoted(line: re.Match[str], variables: Mapping[str, str]) -> str:
+def _unquote(line: re.Match[str], variables: Mapping[str, str]) -> str:
     if line["single"] is not None:
         return line["single"].replace("\\'", "'")
     if line["double"] is not None:

@@ -40,7 +40,7 @@ class Choices:
     placed: the node class of services by name; of the others the default. up, down: capacities of the mobile link.
     cpus, memory: of services without limits. load: a service that gets a load over HTTP from an endpoint. out: where
     the text will be, None for standard output. images: by name in the file, the image of this machine instead. before:
-    the text of a scenario to which the services are added, whose links and duration stay. built: whether images are.
+    the text of the scenario that gains the services, whose links and duration stay. built: whether images are.
     """
 
     placed: Mapping[str, NodeClass] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class Written:
         }
 
 
-def placed(texts: Iterable[str]) -> dict[str, NodeClass]:
+def parse_classes(texts: Iterable[str]) -> dict[str, NodeClass]:
     """Return the class of each service, from ``NAME=CLASS``. Errors: :class:`CellbedError`."""
     found: dict[str, NodeClass] = {}
     for text in texts:
@@ -102,7 +102,7 @@ def placed(texts: Iterable[str]) -> dict[str, NodeClass]:
     return found
 
 
-def mapped(texts: Iterable[str]) -> dict[str, str]:
+def parse_images(texts: Iterable[str]) -> dict[str, str]:
     """Return the image of this machine for an image of the file, from ``IMAGE=LOCAL``. Errors:
     :class:`CellbedError`."""
     found = {}
@@ -189,7 +189,7 @@ def write(imported: Imported, choices: Choices, command: str) -> Written:
 
 
 def _with_nodes(imported: Imported) -> Imported:
-    """Return the services without those of 0 replicas, which are listed. Errors: :class:`CellbedError` for no other."""
+    """Return the services with replicas; list the others. Errors: :class:`CellbedError` for no other."""
     none = {service.name for service in imported.services if service.count == 0}
     if len(none) == len(imported.services):
         raise CellbedError(f"{imported.services[0].place}: all services have 0 replicas: set at least one to 1")
@@ -294,7 +294,7 @@ class _Writer:
         return service.build is not None and service.image not in self.choices.images and not self.choices.built
 
     def _command(self, service: Service, notes: list[Note]) -> dict[str, Any]:
-        """Entry point and command, of which a back end has no empty ones: without a word they are the image's."""
+        """Entry point and command. A back end accepts no empty one: without words the image's applies."""
         entrypoint, command = service.entrypoint, service.command
         if entrypoint == [] and command:
             return {"entrypoint": command}

@@ -52,7 +52,7 @@ class _OpenOptions(ctypes.Structure):
 
 
 @contextmanager
-def loaded(law: Law, flows: int | None = None) -> Iterator[str]:
+def load_law(law: Law, flows: int | None = None) -> Iterator[str]:
     """Load a law; the context has its name in the kernel, unique on this machine. Errors: :class:`LawError`.
 
     flows: descriptor of the map of a sampler (:mod:`cellbed.testbed.machine.flows`), which gets the variables that the
@@ -65,7 +65,7 @@ def loaded(law: Law, flows: int | None = None) -> Iterator[str]:
     name = _new_name(law)
     content = inputs.content(law.compiled("kernel")).replace(_PLACEHOLDER, name.encode().ljust(16, b"\0"))
     link, own = None, -1
-    with opened(content, law.path, denied) as (program, load):
+    with open_object(content, law.path, denied) as (program, load):
         library = libbpf()
         operations = library.bpf_object__find_map_by_name(program, b"law")
         by_link = kernel_version() >= _LINKS_SINCE
@@ -102,24 +102,24 @@ class ProgramTcp:
 
 
 @cache
-def compiled_for_programs() -> Path:
+def compile_for_programs() -> Path:
     """Return the object that gives programs their settings of TCP, from the user's cache. Errors: :class:`LawError`."""
     return kernel_object(_PROGRAM.name, _PROGRAM)
 
 
 @contextmanager
-def chosen(tcp: ProgramTcp, group: Path) -> Iterator[None]:
+def apply_tcp(tcp: ProgramTcp, group: Path) -> Iterator[None]:
     """Apply settings to TCP sockets of programs that start in a control group (version 2), as long as the context and
     this process live. Errors: :class:`LawError`."""
     halves = [((size or 0) + 1) // 2 for size in (tcp.receive_buffer, tcp.send_buffer)]
     settings = struct.pack("=16s3I", (tcp.control or "").encode(), *halves, tcp.pacing)
-    content = inputs.content(compiled_for_programs()).replace(_PROGRAM_PLACEHOLDER, settings)
+    content = inputs.content(compile_for_programs()).replace(_PROGRAM_PLACEHOLDER, settings)
     denied = (
         "settings of TCP for single programs need root (CAP_BPF, CAP_NET_ADMIN): run it with sudo, or write them for "
         "nodes or in [transport]; --virtual needs neither"
     )
     library = libbpf()
-    with opened(content, _PROGRAM, denied) as (program, load):
+    with open_object(content, _PROGRAM, denied) as (program, load):
         load()
         folder = os.open(group, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -136,10 +136,10 @@ def chosen(tcp: ProgramTcp, group: Path) -> Iterator[None]:
 
 
 @contextmanager
-def opened(content: bytes, blamed: Path, denied: str) -> Iterator[tuple[int, Callable[[], None]]]:
+def open_object(content: bytes, blamed: Path, denied: str) -> Iterator[tuple[int, Callable[[], None]]]:
     """Open an object of libbpf; the context has it, and the function that loads it into the kernel.
 
-    blamed: the file of which errors speak. denied: the error where this user may not load it. Errors:
+    blamed: the file that errors name. denied: the error where this user may not load it. Errors:
     :class:`LawError`.
     """
     if not Path("/sys/kernel/btf/vmlinux").exists():

@@ -99,7 +99,7 @@ class Law:
             place = kernel_object("kernel.c", self.path, [*include, f"-DLAW_CONTROL_ARGUMENT={argument}"])
         else:
             options = [*include, "-shared", "-fPIC", "-nostartfiles"]
-            place = _compiled(_compiler("cc", "gcc", "clang"), FOLDER / "host.c", self.path, options)
+            place = _compile(_compiler("cc", "gcc", "clang"), FOLDER / "host.c", self.path, options)
         if name := next((each for each in _variables(place) if not each.startswith("cellbed_")), None):
             raise LawError(f"{self.path}: all connections share the variable '{name}': put it into struct law")
         return place
@@ -143,12 +143,12 @@ class Law:
 def kernel_object(source: str, blamed: Path, options: Sequence[str] = ()) -> Path:
     """Return the object (BPF) of a source in this folder for this kernel, from the user's cache.
 
-    blamed: the file of which errors speak. Errors: :class:`LawError`.
+    blamed: the file that errors name. Errors: :class:`LawError`.
     """
-    return _compiled(_compiler("clang"), FOLDER / source, blamed, [*options, "-target", "bpf", "-g", "-c"])
+    return _compile(_compiler("clang"), FOLDER / source, blamed, [*options, "-target", "bpf", "-g", "-c"])
 
 
-def _compiled(compiler: str, source: Path, blamed: Path, options: list[str]) -> Path:
+def _compile(compiler: str, source: Path, blamed: Path, options: list[str]) -> Path:
     options = [*options, "-I", str(FOLDER)]
     text = _run([compiler, *(each for each in options if each != "-c"), "-E", str(source)], blamed)
     options += ["-O2", "-Wall", "-Wno-unused-parameter", "-Werror=implicit-function-declaration"]
@@ -196,20 +196,20 @@ def name_of(control: Law | str) -> str:
 
 
 @cache
-def shipped() -> dict[str, Law]:
+def load_shipped() -> dict[str, Law]:
     """Return the shipped laws by name."""
     paths = sorted(path for path in FOLDER.glob("*.h") if path.name not in _NO_LAWS)
     return {path.stem: read(path) for path in paths}
 
 
 def find(text: str, folder: Path) -> Law:
-    """Return a shipped law by name, or that of a header by its path from a folder. Errors: :class:`LawError`."""
+    """Return a shipped law by name, or a header's law by its path from a folder. Errors: :class:`LawError`."""
     if text.endswith(".h"):
         return read(folder / text)
     try:
-        return shipped()[text]
+        return load_shipped()[text]
     except KeyError:
-        raise LawError(f"there is no law '{text}': {did_you_mean(text, shipped())}see `cellbed cc ls`") from None
+        raise LawError(f"there is no law '{text}': {did_you_mean(text, load_shipped())}see `cellbed cc ls`") from None
 
 
 def read(path: Path) -> Law:

@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from cellbed.measure.packets import packet_parts
-from cellbed.measure.statistics import needed
+from cellbed.measure.statistics import smallest_sample
 
 SCHEMA = {
     "cell": pl.String,
@@ -29,7 +29,7 @@ class CellUser:
     """A user of a cell while the schedule ran and it was in the cell.
 
     packets: that left its queue. queueing_*: of these packets, service included; ``None`` where they are too few.
-    share: of the time in which the cell served its users; ``None`` where unknown.
+    share: of the cell's time of service; ``None`` if unknown.
     """
 
     direction: str
@@ -115,7 +115,7 @@ def _visits(cell: dict[str, Any], user: str) -> list[tuple[float, float]]:
 
 
 def _quantile(nanos: NDArray[np.int64], at: float) -> float | None:
-    return float(np.quantile(nanos, at, method="inverted_cdf")) / 1e9 if len(nanos) >= needed(at) else None
+    return float(np.quantile(nanos, at, method="inverted_cdf")) / 1e9 if len(nanos) >= smallest_sample(at) else None
 
 
 def summarise_cells(description: dict[str, Any], users: pl.DataFrame, measured_s: float) -> list[CellSummary]:

@@ -16,17 +16,17 @@ from cellbed.measure.connections import PeerSummary
 from cellbed.measure.decomposition import Decomposition
 from cellbed.measure.judgement import collect
 from cellbed.measure.own import summarise_own
-from cellbed.measure.repetitions import paired_difference
+from cellbed.measure.repetitions import difference_of_pairs
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run
 from cellbed.measure.statistics import (
     PRACTICAL,
     Percentile,
     Samples,
     label,
-    needed,
-    paired_median,
+    median_of_pairs,
     percentile_difference,
     percentile_value,
+    smallest_sample,
 )
 from cellbed.measure.summary import QUANTILES, ApplicationSummary, Summary, latencies, of
 from cellbed.runformat.changes import manual_warning
@@ -68,7 +68,7 @@ class Interval:
         """Return the same difference with its mean over pairs of runs and the interval of the mean."""
         if not np.isfinite([first, second]).all():
             return replace(self, note=_NOT_FINITE)
-        found = paired_difference(second - first)
+        found = difference_of_pairs(second - first)
         if found.value is None or found.low is None or found.high is None:
             return replace(self, value=found.value, note=found.note)
         return self.between(found.value, found.low, found.high, float(first.mean()))
@@ -229,8 +229,8 @@ def compare(runs: list[Path]) -> Comparison:
         raise MeasureError("comparing needs at least two run folders")
     descriptions = [read_run(run) for run in runs]
     summaries = [_summary(run) for run in runs]
-    tables = [pl.read_parquet(inputs.checked(run / "requests.parquet")).sort("intended_ns", "endpoint") for run in runs]
-    measured = [pl.read_parquet(inputs.checked(run / "measures.parquet")) for run in runs]
+    tables = [pl.read_parquet(inputs.check(run / "requests.parquet")).sort("intended_ns", "endpoint") for run in runs]
+    measured = [pl.read_parquet(inputs.check(run / "measures.parquet")) for run in runs]
     names = _names(runs)
     in_runs = [{each.name: each for each in applications_of(description)} for description in descriptions]
     shared = [name for name in in_runs[0] if all(name in each for each in in_runs)]
@@ -263,7 +263,7 @@ def compare(runs: list[Path]) -> Comparison:
     if 0 < len(predicted) < len(names):
         are = "is a prediction" if len(predicted) == 1 else "are predictions"
         changed.append(f"{', '.join(predicted)} {are} in virtual time; the others were measured")
-    notes = [*_notes(runs, descriptions, names), *_unmatched(in_runs, names, shared)]
+    notes = [*_notes(runs, descriptions, names), *_notes_on_unmatched(in_runs, names, shared)]
     shown = [each for app in applications for each in (*app.differences, *filter(None, app.paired))]
     if any(each.low is not None or each.high is not None for each in shown):
         notes.insert(0, AUTOCORRELATED)
@@ -284,7 +284,7 @@ def compare(runs: list[Path]) -> Comparison:
             )
             for name, pairs, skipped in zip(names[1:], each.paired, skips, strict=True)
         ]
-    warnings = [*_repeated(runs), *changed, *disturbed, *_kernels(runs, names)]
+    warnings = [*_repetition_warnings(runs), *changed, *disturbed, *_kernels(runs, names)]
     groups = [trial[0] if trial else each.name for trial, each in zip(map(_trial, runs), summaries, strict=True)]
     return Comparison(names, groups, summaries, applications, notes, warnings)
 
@@ -331,16 +331,16 @@ def _compare_application(
         samples,
         differences,
         [
-            _paired(run, *_latencies_of_both(tables[0], table)) if pairs else None
+            _pair(run, *_latencies_of_both(tables[0], table)) if pairs else None
             for run, table, pairs in zip(names[1:], tables[1:], alike, strict=True)
         ],
         peers,
         _settings(scenarios, samples, are_paired),
-        list(_own(own, names, scenarios, are_paired)),
+        list(_compare_own(own, names, scenarios, are_paired)),
     )
 
 
-def _own(
+def _compare_own(
     tables: list[pl.DataFrame], names: list[str], scenarios: list[str], are_paired: Callable[[int, int], bool]
 ) -> Iterator[OwnComparison]:
     """Compare the measures that all runs have in the same unit."""
@@ -383,8 +383,8 @@ def _settings(
         smallest = min(len(samples[run]) for pair in partners.items() for run in pair)
         for q in QUANTILES:
             difference = SettingDifference(scenario, scenarios[0], q, len(partners))
-            if smallest < needed(q):
-                found.append(replace(difference, note=_refused(q, f"the smallest run has {smallest}")))
+            if smallest < smallest_sample(q):
+                found.append(replace(difference, note=_refusal(q, f"the smallest run has {smallest}")))
                 continue
             values = [[percentile_value(samples[run], q) for run in runs] for runs in (partners, partners.values())]
             found.append(difference.over_pairs(*np.array(values)))
@@ -403,13 +403,13 @@ def _peers(of_runs: list[list[PeerSummary]]) -> list[list[PeerSummary]]:
     return [[peers[name] for peers in by_name] for name in by_name[0] if all(name in peers for peers in by_name)]
 
 
-def _paired(run: str, first: Samples, second: Samples) -> PairedDifference:
+def _pair(run: str, first: Samples, second: Samples) -> PairedDifference:
     answered = np.isfinite(first) | np.isfinite(second)
     count, slower = int(answered.sum()), int((second > first)[answered].sum())
     difference = PairedDifference(run, count, slower / max(1, count))
-    if count < needed(0.5):
+    if count < smallest_sample(0.5):
         return difference
-    return difference.between(*paired_median(first, second), percentile_value(first, 0.5))
+    return difference.between(*median_of_pairs(first, second), percentile_value(first, 0.5))
 
 
 def _finite(value: float) -> float | None:
@@ -439,8 +439,8 @@ def _summary(run: Path) -> Summary:
 
 def _difference(run: str, first: Samples, second: Samples, quantile: float, paired: bool) -> Difference:
     difference, smaller = Difference(run, quantile), min(len(first), len(second))
-    if smaller < needed(quantile):
-        return replace(difference, note=_refused(quantile, f"the smaller run has {smaller}"))
+    if smaller < smallest_sample(quantile):
+        return replace(difference, note=_refusal(quantile, f"the smaller run has {smaller}"))
     found = percentile_difference(first, second, quantile, paired=paired)
     difference = difference.between(*found, percentile_value(first, quantile))
     if difference.value is None:
@@ -456,8 +456,8 @@ _DEPENDENT = "the requests of a run depend on each other too strongly"
 _NOT_FINITE = "not finite: a run's percentile falls among requests without a good reply"
 
 
-def _refused(quantile: float, but: str) -> str:
-    return f"refused: {label(quantile)} needs at least {needed(quantile)} requests, {but}"
+def _refusal(quantile: float, but: str) -> str:
+    return f"refused: {label(quantile)} needs at least {smallest_sample(quantile)} requests, {but}"
 
 
 def _names(runs: list[Path]) -> list[str]:
@@ -478,14 +478,14 @@ def _trial(run: Path) -> tuple[str, str] | None:
     if not (folder / "trial.json").is_file() or not dataset.is_file():
         return None
     try:
-        rows = pl.read_parquet(inputs.checked(dataset)).filter(key=folder.name)
+        rows = pl.read_parquet(inputs.check(dataset)).filter(key=folder.name)
         levels = rows.select(pl.col(pl.String).exclude(*_NO_LEVELS))
         return ", ".join(map(str, levels.row(0))), f"repetition {rows['repetition'][0]}"
     except (OSError, IndexError, pl.exceptions.PolarsError):  # of another version, or without this trial
         return None
 
 
-def _repeated(runs: list[Path]) -> list[str]:
+def _repetition_warnings(runs: list[Path]) -> list[str]:
     """Return a warning for each run that is given twice, by any path."""
     folders = [run.resolve() for run in runs]
     return [
@@ -495,7 +495,7 @@ def _repeated(runs: list[Path]) -> list[str]:
     ]
 
 
-def _unmatched(in_runs: list[dict[str, Description]], names: list[str], shared: list[str]) -> list[str]:
+def _notes_on_unmatched(in_runs: list[dict[str, Description]], names: list[str], shared: list[str]) -> list[str]:
     """Return a note for each application that is not in all runs."""
     found = {app: [name for name, each in zip(names, in_runs, strict=True) if app in each] for app in chain(*in_runs)}
     return [f"the application {app} is only in {', '.join(of)}" for app, of in found.items() if app not in shared]

@@ -205,7 +205,7 @@ class _Talk:
 
 
 def _talk(packets: Crossings, key: NDArray[np.uint64]) -> _Talk:
-    packets, connection, way = _separated(packets, key)
+    packets, connection, way = _separate(packets, key)
     stream = connection * 2 + way
     order = np.argsort(stream, kind="stable")
     begins = np.empty(len(order), np.bool_)
@@ -221,7 +221,7 @@ def _talk(packets: Crossings, key: NDArray[np.uint64]) -> _Talk:
     reach[order] = np.r_[0, _running_max(stream[order], np.where(data, end, 0)[order])[:-1]]
     reach[begins] = 0
     again = (data & (start < reach)) | (~begins & (packets.payload == 0) & (start == -1))
-    completing = _completing(packets, stream, start, data)
+    completing = _completions(packets, stream, start, data)
     new = np.flatnonzero(data & (end > reach) & (completing != NEVER))
     return _Talk(packets, connection, way, start, again, completing, new)
 
@@ -284,7 +284,7 @@ def _udp(packets: Crossings, key: NDArray[np.uint64], since: int) -> pl.DataFram
     return found.with_columns(protocol=pl.lit("udp"))
 
 
-def _separated(packets: Crossings, key: NDArray[np.uint64]) -> tuple[Crossings, Integers, Integers]:
+def _separate(packets: Crossings, key: NDArray[np.uint64]) -> tuple[Crossings, Integers, Integers]:
     """TCP packets by connection and entry; for each the number of its connection and its way."""
     order = np.argsort(key, kind="stable")  # stable: by entry
     packets, key = _take(packets, order), key[order]
@@ -330,7 +330,7 @@ def _running_max(group: Integers, value: Integers) -> Integers:
     return np.maximum.accumulate(group * _LINE + value) - group * _LINE
 
 
-def _completing(packets: Crossings, stream: Integers, start: Integers, data: NDArray[np.bool_]) -> Integers:
+def _completions(packets: Crossings, stream: Integers, start: Integers, data: NDArray[np.bool_]) -> Integers:
     """For each packet with `data` the packet whose delivery completed its stream up to its end; else NEVER."""
     found = np.full(len(data), NEVER, np.int64)
     rows = np.flatnonzero(data)
@@ -480,7 +480,7 @@ def _bursts(talk: _Talk) -> _Bursts:
     waiting = following - np.minimum(so_far, following)
     its_way = way[new[head]]
     same_next = np.r_[stream[head][1:] == stream[head][:-1], False][: len(head)]
-    acknowledged = np.where(same_next, _acknowledged(packets, connection, way, of_burst, its_way, until), 0)
+    acknowledged = np.where(same_next, _acknowledgement_times(packets, connection, way, of_burst, its_way, until), 0)
     on_acknowledgement = np.where(same_next, np.clip(acknowledged - so_far, 0, waiting), 0)
     last = completing[tail]
     queued = np.minimum(packets.queued[last], under_way)
@@ -587,7 +587,7 @@ def _parts(found: pl.DataFrame, talk: _Talk, since: int, *, with_bursts: bool) -
     return parts
 
 
-def _acknowledged(
+def _acknowledgement_times(
     packets: Crossings, connection: Integers, way: Integers, of_burst: Integers, its_way: Integers, until: Integers
 ) -> Integers:
     """When the first packet that the receiver of a burst sent after its end was handed to its sender; 0: never."""
@@ -618,7 +618,7 @@ def _seconds(nanoseconds: pl.Expr) -> pl.Expr:
     return nanoseconds.cast(pl.Float64) / 1e9
 
 
-def claimed(connections: pl.DataFrame, requests: pl.DataFrame, description: dict[str, Any]) -> pl.DataFrame:
+def claim_connections(connections: pl.DataFrame, requests: pl.DataFrame, description: dict[str, Any]) -> pl.DataFrame:
     """`connections` (the table of `read_connections`) with the application of each that carried known requests, and
     of those that only one application without known requests can have opened. Pure.
 
@@ -647,7 +647,7 @@ def with_connections(requests: pl.DataFrame, connections: pl.DataFrame, descript
     ``overhead_bytes``: of all packets both ways with their IP headers, beyond the payload. ``retransmitted``: packets
     of TCP that were sent again; of other protocols those that both ends report as lost.
     ``effective_throughput_mbit_s``: payload per latency. ``jitter_s``. Null of other requests. The arguments are as of
-    :func:`claimed`.
+    :func:`claim_connections`.
     """
     own = [each.name for each in applications_of(description) if each.own_connections]
     if not own:

@@ -175,7 +175,7 @@ def nodes_of(seconds: pl.DataFrame) -> list[str]:
 
 def machine(seconds: pl.DataFrame, duration_s: float) -> Machine:
     """Return the whole run in figures."""
-    during = _during(seconds, duration_s)
+    during = _within(seconds, duration_s)
     packets, cpus = _sum(during["packets"]), _number(during["cpus"].max())
     waited = [_number(during[f"{node}.waited_s"].mean()) for node in nodes_of(seconds)]
     return Machine(
@@ -191,13 +191,13 @@ def machine(seconds: pl.DataFrame, duration_s: float) -> Machine:
     )
 
 
-def _waiting(seconds: pl.DataFrame, node: str) -> float | None:
+def _wait_ratio(seconds: pl.DataFrame, node: str) -> float | None:
     """Return the time that a node waited for each second of processor time, over all seconds."""
     cpu = _sum(seconds[f"{node}.cpu_s"])
     return _sum(seconds[f"{node}.waited_s"]) / cpu if cpu else None
 
 
-def added(requests: pl.DataFrame, spans: Sequence[Span], seconds: pl.DataFrame) -> Samples:
+def delays_by_machine(requests: pl.DataFrame, spans: Sequence[Span], seconds: pl.DataFrame) -> Samples:
     """Return by how much the machine lengthened each request, seconds; 0 of one without a reply.
 
     requests: a table of `read_requests`; spans: of its application; seconds: the table of `read_seconds`. Lateness of
@@ -233,11 +233,11 @@ def _waiting_on(nodes: pl.Series, spent: Samples, begin: Samples, end: Samples, 
     for node in nodes_of(seconds):
         rows = np.flatnonzero(names == node)
         if len(rows):
-            found[rows] = _lengthened(spent[rows], begin[rows], end[rows], node, seconds)
+            found[rows] = _delay_on_node(spent[rows], begin[rows], end[rows], node, seconds)
     return found
 
 
-def _lengthened(spent: Samples, begin: Samples, end: Samples, node: str, seconds: pl.DataFrame) -> Samples:
+def _delay_on_node(spent: Samples, begin: Samples, end: Samples, node: str, seconds: pl.DataFrame) -> Samples:
     """Of the time `spent` on a node between `begin` and `end`, what its tasks waited for other programs, seconds."""
     known = seconds.drop_nulls(["second", f"{node}.cpu_s", f"{node}.waited_s"])
     if known.is_empty():
@@ -284,19 +284,19 @@ def judge(
     requests; connections: the table of `read_connections` without those of `loads`.
     """
     duration_s = (description.get("duration_ns") or 0) / 1e9
-    during = _during(seconds, duration_s)
+    during = _within(seconds, duration_s)
     found = [str(death) for death in description.get("deaths") or []]
-    found += [reason for load in loads for reason in _moved(load, during)]
+    found += [reason for load in loads for reason in _shift_reasons(load, during)]
     if not loads or len(connections):
-        found += _frozen(seconds)
+        found += _standstill_reasons(seconds)
         found += _late(during)
-        found += _waited(connections, during)
-    found += _unrecorded(seconds, duration_s, description.get("status") == "complete")
+        found += _wait_reasons(connections, during)
+    found += _gap_reasons(seconds, duration_s, description.get("status") == "complete")
     found += _clocks(during)
     return found
 
 
-def overtaxed(described: Sequence[Description], own: pl.DataFrame) -> Iterator[str]:
+def overload_reasons(described: Sequence[Description], own: pl.DataFrame) -> Iterator[str]:
     """Yield which programs the machine was too slow for, by measures that they wrote (:attr:`Description.bearable`), in
     sentences. own: the table of :func:`cellbed.measure.own.read_own`. Pure."""
     for application in described:
@@ -309,11 +309,11 @@ def overtaxed(described: Sequence[Description], own: pl.DataFrame) -> Iterator[s
                     yield f"{what}: {limit.name}: {amount}, not {limit.text}"
 
 
-def _during(seconds: pl.DataFrame, duration_s: float) -> pl.DataFrame:
+def _within(seconds: pl.DataFrame, duration_s: float) -> pl.DataFrame:
     return seconds.filter(pl.col("second").is_between(0, duration_s, closed="left"))
 
 
-def _moved(load: Load, during: pl.DataFrame) -> Iterator[str]:
+def _shift_reasons(load: Load, during: pl.DataFrame) -> Iterator[str]:
     for each in load.percentiles:
         shift = load.shifts.get(each.label, 0.0)
         if each.value is None or shift <= PRINTED * each.value:
@@ -337,7 +337,7 @@ def _moved(load: Load, during: pl.DataFrame) -> Iterator[str]:
 
 
 def _causes(during: pl.DataFrame) -> str:
-    waiting = {node: _waiting(during, node) or 0.0 for node in nodes_of(during)}
+    waiting = {node: _wait_ratio(during, node) or 0.0 for node in nodes_of(during)}
     node = max(waiting, key=lambda each: waiting[each], default="")
     latest = max(_number(during[name].max()) or 0.0 for name in ("lateness_s", "standstill_s"))
     words = [f"packets or the emulator were up to {duration_words(latest)} late"] if latest else []
@@ -350,7 +350,7 @@ def _causes(during: pl.DataFrame) -> str:
     return "; ".join(words)
 
 
-def _frozen(seconds: pl.DataFrame) -> Iterator[str]:
+def _standstill_reasons(seconds: pl.DataFrame) -> Iterator[str]:
     """Standstills of a run without requests."""
     frozen = seconds.filter((pl.col("second") >= 0) & (pl.col("standstill_s") >= FROZEN_S)).sort(
         "standstill_s", descending=True
@@ -362,7 +362,7 @@ def _frozen(seconds: pl.DataFrame) -> Iterator[str]:
         yield f"the emulator stood still for {duration_words(longest)} from {_at(at)} on{more}"
 
 
-def _unrecorded(seconds: pl.DataFrame, duration_s: float, complete: bool) -> Iterator[str]:
+def _gap_reasons(seconds: pl.DataFrame, duration_s: float, complete: bool) -> Iterator[str]:
     last = seconds["until_s"].max()
     # It closes a second within milliseconds, unless it stands still; then that is in its next record, if there is one.
     if complete and isinstance(last, float) and last < duration_s - FROZEN_S:
@@ -380,7 +380,7 @@ def _late(during: pl.DataFrame) -> Iterator[str]:
         )
 
 
-def _waited(connections: pl.DataFrame, during: pl.DataFrame) -> Iterator[str]:
+def _wait_reasons(connections: pl.DataFrame, during: pl.DataFrame) -> Iterator[str]:
     """Waiting that lengthened connections, apart from the time for which they wait for their client to send."""
     if connections.is_empty():
         return

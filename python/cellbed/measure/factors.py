@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cellbed.measure.repetitions import (
+    difference_of_pairs,
     holm,
     mean_interval,
-    paired_difference,
-    paired_p,
-    paired_ratio,
+    p_of_pairs,
     quantile_interval,
+    ratio_of_pairs,
     repetitions_needed,
 )
 from cellbed.measure.run_folder import MeasureError
@@ -176,7 +176,7 @@ class Study:
         """
         import polars as pl
 
-        rows = list(_compared_by_fit(self, app, measure) if self.additive else _compared(self, app, measure))
+        rows = list(_compare_by_fit(self, app, measure) if self.additive else _compare(self, app, measure))
         adjusted = iter(holm([p for *_, found in rows if (p := found["p"]) is not None]))
         for *_, found in rows:
             found["p_adjusted"] = None if found["p"] is None else next(adjusted)
@@ -194,7 +194,7 @@ _RATIO = ("ratio", "ratio_low", "ratio_high")
 _Row = tuple[str, str, str, dict[str, Any]]
 
 
-def _compared(study: Study, app: str, measure: str) -> Iterator[_Row]:
+def _compare(study: Study, app: str, measure: str) -> Iterator[_Row]:
     """Return the rows of effects by pairs of points."""
     labels, values, present = _grid(study, app, measure)
     for at, factor in enumerate(study.factors):
@@ -205,14 +205,14 @@ def _compared(study: Study, app: str, measure: str) -> Iterator[_Row]:
         for level in factor.levels[1:]:
             pairs = [(each[first], each[level]) for each in alike.values() if first in each and level in each]
             if not pairs:
-                yield factor.name, first, level, _refused("there are no points that differ in this factor alone")
+                yield factor.name, first, level, _refusal("there are no points that differ in this factor alone")
                 continue
             used = present[[index for pair in pairs for index in pair]].all(0)
             before, after = (values[[pair[side] for pair in pairs]][:, used].mean(0) for side in (0, 1))
             yield factor.name, first, level, _statement(before, after)
 
 
-def _compared_by_fit(study: Study, app: str, measure: str) -> Iterator[_Row]:
+def _compare_by_fit(study: Study, app: str, measure: str) -> Iterator[_Row]:
     """Return the rows of effects by least squares over the means of points: a linear term for a range, one for each
     level but the first of other factors. Intervals are those of the coefficients, so they contain what the fit does not
     explain."""
@@ -241,7 +241,7 @@ def _compared_by_fit(study: Study, app: str, measure: str) -> Iterator[_Row]:
         for level, _ in found:
             place += 1
             if why is not None:
-                yield factor.name, first, level, _refused(why)
+                yield factor.name, first, level, _refusal(why)
                 continue
             slope, error = float(slopes[place]), float(errors[place])
             half = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error
@@ -291,20 +291,20 @@ def _grid(study: Study, app: str, measure: str) -> tuple[list[tuple[str, ...]], 
 def _statement(before: _Values, after: _Values) -> dict[str, Any]:
     """Return a comparison as the columns of a row of effects."""
     if not len(before):
-        return _refused("no repetition has all of the points")
+        return _refusal("no repetition has all of the points")
     with np.errstate(invalid="ignore"):
         differences = after - before
-    found, ratio = paired_difference(differences), paired_ratio(before, after)
+    found, ratio = difference_of_pairs(differences), ratio_of_pairs(before, after)
     ends = [None] * 3 if ratio is None else [ratio.value, ratio.low, ratio.high]
     return {
         **{"difference": found.value, "low": found.low, "high": found.high, **dict(zip(_RATIO, ends, strict=True))},
         **{"repetitions": found.repetitions, "note": found.note},
-        "p": None if found.low is None else paired_p(differences),
+        "p": None if found.low is None else p_of_pairs(differences),
         "base": float(before.mean()),
     }
 
 
-def _refused(why: str) -> dict[str, Any]:
+def _refusal(why: str) -> dict[str, Any]:
     names = ("difference", "low", "high", *_RATIO, "p")
     return {**dict.fromkeys(names), "repetitions": 0, "note": f"refused: {why}"}
 

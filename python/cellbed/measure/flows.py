@@ -64,7 +64,7 @@ def read_flows(run: Path, description: dict[str, Any], connections: pl.DataFrame
     rest is the state of the sender just before it took in a segment. rtt_s: the latest round trip; srtt_s: smoothed
     (RFC 6298). threshold_bytes: null before the first loss; pacing_mbit_s: null without pacing.
     ``law_<name>``: the variables that laws show. receiver: null where several nodes share its address.
-    connections: the table of :func:`cellbed.measure.connections.claimed`.
+    connections: the table of :func:`cellbed.measure.connections.claim_connections`.
     """
     records = read_records(run / "raw" / FILE, MAGIC, RECORD)
     t0_ns = description.get("t0_ns")
@@ -79,7 +79,7 @@ def read_flows(run: Path, description: dict[str, Any], connections: pl.DataFrame
         time_s=(pl.col("time_ns") - t0_ns) / 1e9,
         flow=pl.col("flow").rank("dense"),
         **{end: _names(columns[of], names) for end, of in (("sender", "node"), ("receiver", "peer"))},
-        **{f"law_{name}": shown for name, shown in _shown(records["shown"], runs_as, laws).items()},
+        **{f"law_{name}": shown for name, shown in _law_columns(records["shown"], runs_as, laws).items()},
     )
     shown = [name for name in table.columns if name.startswith("law_")]
     since = {name: pl.col(name).diff().over("flow") for name in ("time_s", "acked", "lost", "retransmitted")}
@@ -88,11 +88,11 @@ def read_flows(run: Path, description: dict[str, Any], connections: pl.DataFrame
     table = (
         table.sort("time_s", maintain_order=True)
         .with_columns(
-            rtt_s=_known(pl.col("rtt_us")) / 1e6,
-            srtt_s=_known(pl.col("srtt_us")) / 1e6,
+            rtt_s=_without_zeros(pl.col("rtt_us")) / 1e6,
+            srtt_s=_without_zeros(pl.col("srtt_us")) / 1e6,
             window_bytes=pl.col("window") * pl.col("segment"),
             threshold_bytes=pl.when(pl.col("threshold") < _UNLIMITED).then(pl.col("threshold") * pl.col("segment")),
-            pacing_mbit_s=_known(pl.col("pacing")) * 8e-6,
+            pacing_mbit_s=_without_zeros(pl.col("pacing")) * 8e-6,
             in_flight_bytes=pl.col("in_flight") * pl.col("segment"),
             receive_window_bytes=pl.col("room"),
             sender_port=pl.col("port"),
@@ -117,7 +117,7 @@ def read_flows(run: Path, description: dict[str, Any], connections: pl.DataFrame
     return table.with_columns(app=pl.coalesce("there", "back")).select(*SCHEMA, *shown).cast(SCHEMA)
 
 
-def _known(column: pl.Expr) -> pl.Expr:
+def _without_zeros(column: pl.Expr) -> pl.Expr:
     """Return a column without zeros, which stand for nothing."""
     return pl.when(column > 0).then(column)
 
@@ -126,7 +126,7 @@ def _names(numbers: np.ndarray[Any, Any], names: list[str]) -> pl.Series:
     return pl.Series(numbers).replace_strict(dict(enumerate(names)), default=None, return_dtype=pl.String)
 
 
-def _shown(values: np.ndarray[Any, Any], runs_as: pl.Series, laws: dict[str, Any]) -> dict[str, pl.Series]:
+def _law_columns(values: np.ndarray[Any, Any], runs_as: pl.Series, laws: dict[str, Any]) -> dict[str, pl.Series]:
     """Return the variables that laws show, by name; null for flows of other laws."""
     found: dict[str, pl.Series] = {}
     for name, law in laws.items():
@@ -156,7 +156,7 @@ def transfers(flows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def binned(flows: pl.DataFrame, width_s: float = BIN_S) -> pl.DataFrame:
+def bin_flows(flows: pl.DataFrame, width_s: float = BIN_S) -> pl.DataFrame:
     """Return a row for each flow and bin from its first to its last row: throughput, which may be 0, the mean round
     trip, the last window and threshold, losses. time_s: begin of the bin."""
     number = (pl.col("time_s") / width_s).floor().cast(pl.Int64)
@@ -191,11 +191,11 @@ def around_outages(flows: pl.DataFrame, outages: Sequence[Outage]) -> pl.DataFra
     have no rows.
     """
     found = [pl.DataFrame(schema=_AROUND)]
-    for _, bins in binned(transfers(flows)).group_by("flow", maintain_order=True):
+    for _, bins in bin_flows(transfers(flows)).group_by("flow", maintain_order=True):
         about = bins.row(0, named=True)
         ends = about["sender"], about["receiver"]
         met = [each for each in outages if each.endpoint in ends and (each.apps is None or about["app"] in each.apps)]
-        spans = _merged([(each.begin_s, each.end_s) for each in met])
+        spans = _merge([(each.begin_s, each.end_s) for each in met])
         for (begin_s, end_s), (until_s, _) in zip(spans, [*spans[1:], (math.inf, math.inf)], strict=False):
             near = bins.filter(pl.col("time_s").is_between(begin_s - _BEFORE_S, until_s - BIN_S))
             rate = near.filter(pl.col("time_s") <= begin_s - BIN_S + 1e-9)["throughput_mbit_s"].mean()
@@ -224,7 +224,7 @@ _AROUND: dict[Any, Any] = {
 }
 
 
-def _merged(spans: list[tuple[float, float]]) -> list[tuple[float, float]]:
+def _merge(spans: list[tuple[float, float]]) -> list[tuple[float, float]]:
     """Return spans of time without overlaps."""
     found: list[tuple[float, float]] = []
     for begin, end in sorted(spans):

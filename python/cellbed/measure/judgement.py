@@ -18,9 +18,9 @@ def collect(run: Path) -> Summary:
     described = run_folder.applications_of(run_folder.read_run(run))
     if not any(each.expectations for each in described):
         return found
-    from cellbed.measure.rows import measured
+    from cellbed.measure.rows import measure
 
-    rows = {row["app"]: row for row in measured(run)[0]}
+    rows = {row["app"]: row for row in measure(run)[0]}
     failure = None
     if found.status != "complete":
         reasons = (each for each in found.warnings if each.startswith(_ENDS["failed"]))

@@ -100,13 +100,13 @@ def gaps(capacity: "np.ndarray[Any, np.dtype[np.float64]]") -> list[tuple[float,
     edges = np.flatnonzero(np.diff(empty.astype(np.int8)))
     found = []
     for begin, end in zip(edges[::2], edges[1::2], strict=True):
-        early = _lacking(capacity[:begin][::-1])
-        late = _lacking(capacity[end:])
+        early = _missing_share(capacity[:begin][::-1])
+        late = _missing_share(capacity[end:])
         found.append((float(begin - early), float(end - begin + early + late)))
     return found
 
 
-def _lacking(away: "np.ndarray[Any, np.dtype[np.float64]]") -> float:
+def _missing_share(away: "np.ndarray[Any, np.dtype[np.float64]]") -> float:
     """Return the share of its capacity that the first of these bins lacks against the ten behind it."""
     usual = away[1:11].mean() if len(away) > 1 else 0.0
     return float(np.clip(1 - away[0] / usual, 0, 1)) if usual > 0 else 0.0

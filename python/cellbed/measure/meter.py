@@ -57,7 +57,7 @@ class Meter:
         self._directions = directions
         first = status()
         self._before = _by_name(first) if since_now else {}
-        self._history = deque([(int(first["time_ns"]), _delivered(first))])
+        self._history = deque([(int(first["time_ns"]), _delivery_counts(first))])
         self._next_ns = 0
 
     def read(self, now_ns: int) -> list[Reading] | None:
@@ -70,7 +70,7 @@ class Meter:
         self._next_ns = now_ns + INTERVAL_NS
         status = self._status()
         time_ns = int(status["time_ns"])
-        self._history.append((time_ns, _delivered(status)))
+        self._history.append((time_ns, _delivery_counts(status)))
         # The oldest entry kept is the latest that is at least a window old.
         while len(self._history) > 2 and self._history[1][0] <= time_ns - WINDOW_NS:
             self._history.popleft()
@@ -100,7 +100,7 @@ def _by_name(status: Status) -> dict[str, dict[str, Any]]:
     return {str(direction["name"]): direction for direction in status["directions"]}
 
 
-def _delivered(status: Status) -> dict[str, int]:
+def _delivery_counts(status: Status) -> dict[str, int]:
     return {str(direction["name"]): int(direction["delivered_bytes"]) for direction in status["directions"]}
 
 

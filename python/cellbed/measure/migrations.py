@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from cellbed.measure.requests import due
-from cellbed.measure.statistics import needed, percentile_value
+from cellbed.measure.statistics import percentile_value, smallest_sample
 from cellbed.runformat.description import ANSWERED
 
 LONGER = 1.5
@@ -259,7 +259,7 @@ def _gaps(table: pl.DataFrame) -> pl.DataFrame:
 def _quantile(table: pl.DataFrame, quantile: float) -> float | None:
     """Return a percentile of the latency of requests; ``None`` of too few, or where these have no good reply."""
     latency = table.select((pl.col("reply") - pl.col("intended")).fill_null(float("inf"))).to_series().to_numpy()
-    if len(latency) < (needed(quantile) if quantile > 0.5 else 1):
+    if len(latency) < (smallest_sample(quantile) if quantile > 0.5 else 1):
         return None
     value = percentile_value(latency, quantile)
     return value if value < float("inf") else None

@@ -82,7 +82,7 @@ class Written:
     def add(self, key: str, values: Any, times: Any = None, unit: Any = None, *, single: bool = False) -> None:
         """Add a measure, or note why not. key: its name, perhaps with a unit. values, times: lists of anything, or
         arrays."""
-        shown, name = _quoted(key), _NAME.fullmatch(key) if len(key) <= _LONGEST_KEY else None
+        shown, name = _quote(key), _NAME.fullmatch(key) if len(key) <= _LONGEST_KEY else None
         if name is None:
             self.refuse(f"{shown} is no name of a measure: write at most 64 letters, digits and _, a letter first")
         elif name[1] in self.series:
@@ -90,7 +90,7 @@ class Written:
         elif len(self.series) >= MOST_MEASURES:
             self.refuse(f"{shown}: more than {MOST_MEASURES} measures: write fewer")
         elif not isinstance(values, list | np.ndarray) or not len(values):
-            self.refuse(f"{shown}: {_quoted(values)} is not a list of numbers: write [1, 2]")
+            self.refuse(f"{shown}: {_quote(values)} is not a list of numbers: write [1, 2]")
         elif len(values) > self._room:
             self.refuse(f"{shown}: more than {MOST_VALUES:,} values in all: write fewer")
         else:
@@ -100,7 +100,7 @@ class Written:
             if not good.all():
                 at = int(np.argmin(good))
                 where = "" if single else f", value {at + 1} of {len(values)},"
-                self.refuse(f"{shown}: {_quoted(values[at])}{where} is not a finite number: write one, without quotes")
+                self.refuse(f"{shown}: {_quote(values[at])}{where} is not a finite number: write one, without quotes")
             unit = self._unit(shown, unit) or self._unit(shown, name[2]) or unit_of_name(name[1])
             stamps = self._times(shown, times, len(numbers))
             if good.any():
@@ -109,7 +109,7 @@ class Written:
     def _unit(self, shown: str, unit: Any) -> str:
         if unit is None or (isinstance(unit, str) and len(unit) <= 16 and unit.isprintable()):
             return unit or ""
-        self.refuse(f"{shown}: {_quoted(unit)} is not a unit: write at most 16 characters, such as 'ms'")
+        self.refuse(f"{shown}: {_quote(unit)} is not a unit: write at most 16 characters, such as 'ms'")
         return ""
 
     def _times(self, shown: str, times: Any, count: int) -> Samples | None:
@@ -133,7 +133,7 @@ def read_file(content: bytes, ending: str) -> Written:
         else:
             _read_parquet(content, written)
     except (ValueError, OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        reason = _quoted(next(iter(str(error).splitlines()), ""), 120)
+        reason = _quote(next(iter(str(error).splitlines()), ""), 120)
         form = {".json": "a JSON object in UTF-8", ".csv": "a table with a row of names"}.get(ending, "a Parquet file")
         written.refuse(f"not {form}, {reason}: let the program write the whole file before it ends")
     if not (written.series or written.problems):
@@ -168,7 +168,7 @@ def read_lines(content: bytes, pattern: str, units: Mapping[str, str]) -> Writte
         assert line is not None
         written.slow, number = True, content.count(b"\n", 0, line.start()) + 1
         written.refuse(
-            f"line {number}, {_quoted(line[0].decode(errors='replace'))}: {_quoted(pattern)} takes more than "
+            f"line {number}, {_quote(line[0].decode(errors='replace'))}: {_quote(pattern)} takes more than "
             f"{MATCHING_S:g} s of processor time: this line and those that follow are left out: simplify the expression"
         )
     for name, (values, times) in found.items():
@@ -176,7 +176,7 @@ def read_lines(content: bytes, pattern: str, units: Mapping[str, str]) -> Writte
             values = values[: len(times)]  # the limit may come between the two
             written.add(name, values, times if has_times else None, units.get(name))
     if not (written.series or written.problems):
-        written.refuse(f"no line of its output has a match of {_quoted(pattern)}: correct the expression")
+        written.refuse(f"no line of its output has a match of {_quote(pattern)}: correct the expression")
     return written
 
 
@@ -190,8 +190,8 @@ def _read_json(content: bytes, written: Written) -> None:
         table = value if isinstance(value, dict) else {"value": value}
         unknown = [name for name in table if name not in ("value", "values", "unit", "times_s")]
         if unknown or ("value" in table) == ("values" in table):
-            what = f"{_quoted(unknown[0])} is not known" if unknown else "it needs either value or values"
-            written.refuse(f'{_quoted(key)}: {what}: write {{ "value": 30, "unit": "ms" }}')
+            what = f"{_quote(unknown[0])} is not known" if unknown else "it needs either value or values"
+            written.refuse(f'{_quote(key)}: {what}: write {{ "value": 30, "unit": "ms" }}')
         else:
             single = "value" in table
             values = [table["value"]] if single else table["values"]
@@ -269,7 +269,7 @@ def _number(text: bytes | None) -> float | str | None:
         return text.decode(errors="replace") if text is not None else None
 
 
-def _quoted(value: Any, most: int = 40) -> str:
+def _quote(value: Any, most: int = 40) -> str:
     """Return a value for a message: its beginning, without control characters."""
     text = "a list" if isinstance(value, list) else "a table" if isinstance(value, dict) else str(value)
     return f"'{printable(text[:most], kept='')}{'…' if len(text) > most else ''}'"
@@ -286,7 +286,7 @@ def read_own(run: Path, description: dict[str, Any]) -> tuple[pl.DataFrame, dict
         for each in application.own:
             for node in application.clients if each.role == "client" else application.servers:
                 program = f"{application.name}.{node}.{each.role}"
-                written = _written(run / "raw", program, each, slow)
+                written = _read_program(run / "raw", program, each, slow)
                 slow |= {each.line} if each.line and written.slow else set()
                 for name, series in written.series.items():
                     first = known.setdefault(name, series)
@@ -306,12 +306,12 @@ def read_own(run: Path, description: dict[str, Any]) -> tuple[pl.DataFrame, dict
     return pl.concat(tables), problems
 
 
-def _written(raw: Path, program: str, declared: ProgramMeasures, slow: Collection[str]) -> Written:
+def _read_program(raw: Path, program: str, declared: ProgramMeasures, slow: Collection[str]) -> Written:
     ending = PurePosixPath(declared.file or "").suffix
     path = raw / Path(f"{program}.out" if declared.file is None else f"{program}.measures{ending}").name
     written = Written()
     if declared.line in slow:
-        written.refuse(f"not read, since {_quoted(declared.line)} takes too long: simplify the expression")
+        written.refuse(f"not read, since {_quote(declared.line)} takes too long: simplify the expression")
         return written
     try:
         content = inputs.content(path)
@@ -321,7 +321,7 @@ def _written(raw: Path, program: str, declared: ProgramMeasures, slow: Collectio
     except FileNotFoundError:
         written.refuse("no measures: the program wrote no such file, or did not start")
     except (OSError, re.error) as error:
-        written.refuse(f"no measures: {_quoted(getattr(error, 'strerror', None) or str(error), 120)}")
+        written.refuse(f"no measures: {_quote(getattr(error, 'strerror', None) or str(error), 120)}")
     return written
 
 

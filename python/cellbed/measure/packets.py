@@ -59,7 +59,7 @@ def read_records(path: Path, magic: bytes, record: np.dtype[Any]) -> NDArray[Any
 
 def _whole_records(path: Path, magic: bytes, record: np.dtype[Any]) -> int:
     try:
-        with inputs.opened(path) as file:
+        with inputs.open_file(path) as file:
             begin, size = file.read(len(magic)), os.fstat(file.fileno()).st_size
     except FileNotFoundError:
         return 0
@@ -106,7 +106,7 @@ def packet_parts(path: Path) -> Iterator[NDArray[Any]]:
         count = _whole_records(each, MAGIC, RECORD)
         if count <= 0:
             continue
-        with inputs.opened(each) as file:
+        with inputs.open_file(each) as file:
             file.seek(len(MAGIC))
             for begin in range(0, count, PART):
                 yield np.fromfile(file, RECORD, min(PART, count - begin))

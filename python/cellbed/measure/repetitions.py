@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cellbed.measure.statistics import CONFIDENCE, label, needed
+from cellbed.measure.statistics import CONFIDENCE, label, smallest_sample
 
 Values = NDArray[np.float64]
 
@@ -95,10 +95,11 @@ def quantile_interval(values: ArrayLike, quantile: float = 0.5) -> Interval:
     first = math.ceil(rank - 1e-9) - 1
     value = _finite(float(ordered[first : first + 2 if abs(rank - round(rank)) < 1e-9 else first + 1].mean()))
     outside = quantile**n, (1 - quantile) ** n  # probabilities that the quantile is above, or below, all values
-    confidence = CONFIDENCE if n >= needed(quantile) else 1 - sum(outside)
+    confidence = CONFIDENCE if n >= smallest_sample(quantile) else 1 - sum(outside)
     if max(outside) > (1 - _LEAST_CONFIDENCE) / 2:
-        note = f"refused: an interval of the {label(quantile)} needs at least {needed(quantile)} repetitions; there "
-        return Interval(value, None, None, n, note=f"{note}{'is' if n == 1 else 'are'} {n}")
+        least, verb = smallest_sample(quantile), "is" if n == 1 else "are"
+        note = f"refused: an interval of the {label(quantile)} needs at least {least} repetitions; there {verb} {n}"
+        return Interval(value, None, None, n, note=note)
     low, high = quantile_bounds(sample, quantile)
     return Interval(value, _finite(float(low)), _finite(float(high)), n, confidence)
 
@@ -111,7 +112,7 @@ def quantile_bounds(samples: Values, quantile: float) -> tuple[Values, Values]:
     as Hettmansperger & Sheather, 1986. Order statistics alone are conservative: 97.9 % for the median of ten values.
     """
     ordered = np.sort(samples, -1)
-    if ordered.shape[-1] < needed(quantile):
+    if ordered.shape[-1] < smallest_sample(quantile):
         return ordered[..., 0], ordered[..., -1]
     return _lower_end(ordered, quantile), -_lower_end(-ordered[..., ::-1], 1 - quantile)
 
@@ -130,14 +131,14 @@ def _lower_end(ordered: Values, quantile: float) -> Values:
         return np.where((lower == upper) | (share == 0), lower, (1 - share) * lower + share * upper)
 
 
-def paired_difference(differences: ArrayLike) -> Interval:
+def difference_of_pairs(differences: ArrayLike) -> Interval:
     """Return the mean of paired differences with its 95 % interval by Student's t (Box, Hunter & Hunter, Statistics for
     Experimenters, 2005, §3.2). At least three pairs, all finite."""
     found = mean_interval(differences)
     return replace(found, note=found.note and found.note.replace("repetitions; there", "pairs; there"))
 
 
-def paired_ratio(first: ArrayLike, second: ArrayLike) -> Interval | None:
+def ratio_of_pairs(first: ArrayLike, second: ArrayLike) -> Interval | None:
     """Return the geometric mean of the ratios second / first with its 95 % interval, by Student's t of the logarithms.
 
     A factor that works proportionally changes large values by more than small ones: its differences are skewed, the
@@ -151,7 +152,7 @@ def paired_ratio(first: ArrayLike, second: ArrayLike) -> Interval | None:
     return replace(found, value=value, low=low, high=high)
 
 
-def paired_p(differences: ArrayLike) -> float:
+def p_of_pairs(differences: ArrayLike) -> float:
     """Return the p-value of Student's t for a mean difference of zero. At least two pairs, all finite."""
     from scipy.special import stdtr
 

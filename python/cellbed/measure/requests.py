@@ -15,7 +15,7 @@ from cellbed.measure.reported import attach
 from cellbed.measure.run_folder import MeasureError, applications_of, clocks, read_records
 from cellbed.measure.services import attach_services, divide_waits
 from cellbed.measure.streams import NEVER, Connection, Streams
-from cellbed.measure.telemetry import Traced, timed
+from cellbed.measure.telemetry import Traced, add_times
 from cellbed.runformat.description import ANSWERED, Description
 from cellbed.runformat.spans import SERVICE, Span
 from cellbed.scenario.migrations import STARTED_ANEW
@@ -85,7 +85,7 @@ def read_requests(
     see :func:`_messages`.
     """
     ahead = {node: offset for node, (offset, _) in clocks(description).items()}
-    recorded = [(each, _recorded(run / "raw", each, ahead)) for each in applications_of(description) or [_NONE]]
+    recorded = [(each, _read_records(run / "raw", each, ahead)) for each in applications_of(description) or [_NONE]]
     found = [(each, read_records(run / "raw", each.name, ".messages.jsonl", _MESSAGE, ahead)) for each, _ in recorded]
     ports = sorted({port for _, table in (*recorded, *found) for port in table["remote_port"].drop_nulls()})
     packets = read_service_packets(run / "raw" / "packets.bin", ports)
@@ -107,25 +107,25 @@ def read_requests(
         if application.consists_of:
             whole.append((application, attached))
             continue
-        tables.append(_measured(application, attached, t0))
+        tables.append(_measure(application, attached, t0))
         measured[application.name] = tables[-1]
         if application.traced:
             timings.append(traced.sent(application, tables[-1]))
     for application, attached in whole:
         attached = with_paths(attached, measured[application.consists_of], application)
-        tables.append(_measured(application, attached, t0))
+        tables.append(_measure(application, attached, t0))
     messages = pl.concat([_messages(application, table, streams, t0) for application, table in found])
     if any(application.reported or application.traced for application, _ in recorded):
-        reported, calls = _found(recorded, connections, traced, run / "raw", ahead)
+        reported, calls = _join_packets(recorded, connections, traced, run / "raw", ahead)
         for application, table in reported:
-            tables.append(_measured(application, _served(application, table, description), t0))
-        timings.append(timed(calls))
+            tables.append(_measure(application, _assign_servers(application, table, description), t0))
+        timings.append(add_times(calls))
     traces = traced.table(*timings)
     requests = pl.concat(tables, how="diagonal_relaxed").sort("intended_ns", "app", "endpoint", "request")
     return requests, messages, traces
 
 
-def _found(
+def _join_packets(
     recorded: list[tuple[Description, pl.DataFrame]],
     connections: pl.DataFrame,
     traced: Traced,
@@ -163,7 +163,7 @@ def _found(
     return found, attached
 
 
-def _served(application: Description, requests: pl.DataFrame, description: dict[str, Any]) -> pl.DataFrame:
+def _assign_servers(application: Description, requests: pl.DataFrame, description: dict[str, Any]) -> pl.DataFrame:
     """Return requests that programs report, with the server to which their connection had moved."""
     for move in description.get("migrations") or []:
         switched = [phase["end_s"] for phase in move["phases"] if phase["name"] == "switch"]
@@ -179,7 +179,7 @@ def due(requests: pl.DataFrame) -> pl.DataFrame:
     return requests.filter(pl.col("status") != "skipped")
 
 
-def _recorded(raw: Path, application: Description, ahead: dict[str, int]) -> pl.DataFrame:
+def _read_records(raw: Path, application: Description, ahead: dict[str, int]) -> pl.DataFrame:
     """Return the records of an application's clients and servers, one row per request. ahead: ns by node."""
     client, server = (
         {name: _TYPES[kind] for name, kind in columns.items()}
@@ -197,7 +197,7 @@ def _recorded(raw: Path, application: Description, ahead: dict[str, int]) -> pl.
     return joined.sort("intended_ns", "endpoint", "request")
 
 
-def _measured(application: Description, attached: pl.DataFrame, t0_ns: int | None) -> pl.DataFrame:
+def _measure(application: Description, attached: pl.DataFrame, t0_ns: int | None) -> pl.DataFrame:
     """Adds latency and parts. attached: requests with their packets; t0_ns: start of the schedule."""
     joined = attached if application.reported else _split_waiting(attached)
     since = [name for name in _SINCE_INTENDED if f"{name}_ns" in joined.columns]

@@ -55,7 +55,7 @@ def is_taken(name: str, measures: Sequence[str]) -> bool:
     return name in {*TRIAL_COLUMNS, *APPLICATION_COLUMNS, *measures, *RESULT_COLUMNS} or name.startswith((PART, OWN))
 
 
-def measured(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
+def measure(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the measures of each application of a run, with what the machine did to the run; and why the run is
     disturbed.
 
@@ -74,8 +74,8 @@ def measured(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
     from cellbed.measure.summary import of
 
     description, summary = read_run(run), Summary.read(run)
-    requests = pl.read_parquet(inputs.checked(run / "requests.parquet"))
-    sampled, links = (pl.read_parquet(inputs.checked(run / f"{name}.parquet")) for name in ("flows", "links"))
+    requests = pl.read_parquet(inputs.check(run / "requests.parquet"))
+    sampled, links = (pl.read_parquet(inputs.check(run / f"{name}.parquet")) for name in ("flows", "links"))
     recovered = recoveries(around_outages(sampled, find_outages(description, links)))
     lateness = ((description.get("emulator") or {}).get("lateness_ns") or {}).get("p99")
     machine = {
@@ -94,8 +94,8 @@ def measured(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
             | measures(own, each, summary.measured_s)
             | {"refused": "; ".join(filter(None, refused)) or None}
             | (asdict(found.traffic) if found.traffic is not None else {})
-            | _transferred(own)
-            | _moved([move for move in summary.migrations if move.app == each.name])
+            | _transfer_measures(own)
+            | _migration_measures([move for move in summary.migrations if move.app == each.name])
             | {"recovery_s": of(recovered, each.name)["recovery_s"].mean()}
             | own_columns(found.own)
             | {
@@ -109,7 +109,7 @@ def measured(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
     return rows, summary.disturbances
 
 
-def _transferred(requests: pl.DataFrame) -> dict[str, Any]:
+def _transfer_measures(requests: pl.DataFrame) -> dict[str, Any]:
     """Return the shares of datagrams that were lost or came out of order, and the packets that were sent again over
     protocols for which the packet log does not show it. requests: of an application."""
     found: dict[str, Any] = {}
@@ -121,7 +121,7 @@ def _transferred(requests: pl.DataFrame) -> dict[str, Any]:
     return found
 
 
-def _moved(migrations: Sequence[MigrationSummary]) -> dict[str, Any]:
+def _migration_measures(migrations: Sequence[MigrationSummary]) -> dict[str, Any]:
     """Return the measures of the first migration of an application that has not failed."""
     for each in migrations:
         if each.failed is None and each.end_s is not None:
@@ -202,6 +202,6 @@ def measures(requests: pl.DataFrame, application: Description, measured_s: float
 
 def _quantile(samples: Samples, at: float) -> float | None:
     """Return the percentile, as in the report of a run; None of too few samples."""
-    from cellbed.measure.statistics import needed, percentile_value
+    from cellbed.measure.statistics import percentile_value, smallest_sample
 
-    return percentile_value(samples, at) if len(samples) >= needed(at) else None
+    return percentile_value(samples, at) if len(samples) >= smallest_sample(at) else None

@@ -40,7 +40,7 @@ def attach_services(
     )
     rows = requests.with_row_index("row")
     known = rows.drop_nulls(["uplink_left_ns", "downlink_entered_ns"])
-    matched = _matched(known, spans)
+    matched = _match(known, spans)
     worked = known.select("row").join(matched.group_by("row").agg(pl.col("end").max()), on="row", how="left")
     known = known.with_columns(downlink_ready_ns=pl.max_horizontal("downlink_ready_ns", worked["end"]))
     rows = rows.update(known.select("row", "downlink_ready_ns"), on="row")
@@ -147,7 +147,7 @@ def _spent_in_waits(waits: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     return spent.join(waits.select("row", "number"), on="row").group_by("number", "span").agg(pl.col("own").sum())
 
 
-def _matched(requests: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
+def _match(requests: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     """Spans with the row of their request, cut to the server's time: row, span, begin, end."""
     columns = ("row", "uplink_left_ns", "downlink_entered_ns")
     by_name = spans.join(requests.select("endpoint", "request", *columns), on=["endpoint", "request"])

@@ -55,7 +55,7 @@ class Percentile:
     @property
     def supported(self) -> bool:
         """Return whether the sample is large enough for the value."""
-        return self.requests >= needed(self.quantile)
+        return self.requests >= smallest_sample(self.quantile)
 
     @property
     def has_interval(self) -> bool:
@@ -77,7 +77,7 @@ def percentiles(samples: Samples, quantiles: Sequence[float]) -> list[Percentile
     n, ordered = len(samples), np.sort(samples)
     found = []
     for quantile in quantiles:
-        if n < needed(quantile):
+        if n < smallest_sample(quantile):
             found.append(Percentile(quantile, n, None, None, None, None, None, _refusal(n, quantile), None))
             continue
         found.append(_with_interval(ordered, quantile, int(_independent(samples, quantile))))
@@ -91,7 +91,7 @@ def _with_interval(ordered: Samples, quantile: float, independent: int) -> Perce
     value, low, high = float(ordered[rank(n, quantile) - 1]), math.inf, math.inf
     if ranks is None:
         note: str | None = (
-            f"no interval: {label(quantile)} needs {needed(quantile) + MARGIN} independent requests, a margin "
+            f"no interval: {label(quantile)} needs {smallest_sample(quantile) + MARGIN} independent requests, a margin "
             f"included; these {n} count as {independent}"
         )
     else:
@@ -177,7 +177,7 @@ def interval_ranks(n: int, quantile: float, confidence: float = CONFIDENCE) -> t
     or u beyond n. It assumes independent samples.
     """
     tail = (1 - confidence) / 2
-    if n < needed(quantile, confidence):
+    if n < smallest_sample(quantile, confidence):
         return None
     # Imported here: this module is imported before a run begins.
     from scipy.special import bdtr
@@ -189,7 +189,7 @@ def interval_ranks(n: int, quantile: float, confidence: float = CONFIDENCE) -> t
 
 
 @cache
-def needed(quantile: float, confidence: float = CONFIDENCE) -> int:
+def smallest_sample(quantile: float, confidence: float = CONFIDENCE) -> int:
     """Return the smallest sample that supports an interval for this percentile: 6 for the median, 36 for P90, 368
     for P99.
 
@@ -205,15 +205,13 @@ def _finite(value: float) -> float | None:
 
 
 def _refusal(n: int, quantile: float) -> str:
-    verb = "is" if n == 1 else "are"
-    return (
-        f"refused: {label(quantile)} needs at least {needed(quantile)} requests for a 95 % interval; there {verb} {n}"
-    )
+    least, verb = smallest_sample(quantile), "is" if n == 1 else "are"
+    return f"refused: {label(quantile)} needs at least {least} requests for a 95 % interval; there {verb} {n}"
 
 
 def refusals(n: int, quantiles: Iterable[float]) -> str | None:
     """Return the percentiles that `n` requests do not support, with what they need; None if there are none."""
-    least = [f"{label(each)} at least {needed(each)}" for each in quantiles if n < needed(each)]
+    least = [f"{label(each)} at least {smallest_sample(each)}" for each in quantiles if n < smallest_sample(each)]
     return f"there {'is 1 request' if n == 1 else f'are {n} requests'}: {', '.join(least)}" if least else None
 
 
@@ -242,7 +240,7 @@ def percentile_difference(
     counts = [_independent(run, quantile) for run in runs]
     apart = (second <= values[1]).astype(np.float64) - (first <= values[0]) if paired else None
     certain = (min(counts) if apart is None else _effective(len(apart), _correlation_time(apart))) - MARGIN
-    if certain < needed(quantile) or not np.isfinite(values).all():
+    if certain < smallest_sample(quantile) or not np.isfinite(values).all():
         return value, -math.inf, math.inf
     if apart is None:
         deviations, correlation = [math.sqrt(quantile * (1 - quantile) / (each - MARGIN)) for each in counts], 0.0
@@ -262,7 +260,7 @@ def percentile_difference(
         return value, *_bounds(drawn[1] - drawn[0])
 
 
-def paired_median(first: Samples, second: Samples) -> tuple[float, float, float]:
+def median_of_pairs(first: Samples, second: Samples) -> tuple[float, float, float]:
     """Return the median over requests of second − first and its 95 % interval (value, low, high), by the rule of
     :func:`percentiles`; −inf and +inf where it has none.
 

@@ -15,14 +15,23 @@ from cellbed.measure.connections import (
     TALK,
     PeerSummary,
     Traffic,
-    claimed,
+    claim_connections,
     read_connections,
     summarise_connections,
     traffic,
     with_connections,
 )
 from cellbed.measure.decomposition import Decomposition, decompose
-from cellbed.measure.disturbance import Load, Machine, added, judge, machine, overtaxed, read_seconds, shifts
+from cellbed.measure.disturbance import (
+    Load,
+    Machine,
+    delays_by_machine,
+    judge,
+    machine,
+    overload_reasons,
+    read_seconds,
+    shifts,
+)
 from cellbed.measure.faults import FaultSummary, fault_summaries, late_faults
 from cellbed.measure.flows import read_flows
 from cellbed.measure.links import BIN_NS, gaps, read_links
@@ -34,7 +43,7 @@ from cellbed.measure.packets import removal_warning
 from cellbed.measure.requests import due, read_requests, uncertainties
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
 from cellbed.measure.servers import ServerSummary, server_summaries
-from cellbed.measure.statistics import Percentile, Samples, needed, percentile_value, percentiles
+from cellbed.measure.statistics import Percentile, Samples, percentile_value, percentiles, smallest_sample
 from cellbed.measure.telemetry import read_traces
 from cellbed.measure.verdicts import Verdict
 from cellbed.runformat.changes import manual_warning
@@ -289,7 +298,7 @@ def measure(run: Path) -> tuple[dict[str, pl.DataFrame], Summary]:
     requests = with_connections(requests, connections, description)
     if skip_ns := description.get("skip_ns") or 0:
         connections = read_connections(run, description, skip_ns)
-    connections = claimed(connections, requests, description).drop(*TALK, strict=False)
+    connections = claim_connections(connections, requests, description).drop(*TALK, strict=False)
     seconds = read_seconds(run, description)
     programs = read_programs(run, description)
     cells = read_cells(run, description)
@@ -368,7 +377,7 @@ def summarise(
     """Return the summary of a run's tables; description: the content of ``run.json``; problems: of the programs' own
     measures, by application; warnings: more than it has; events: of ``events.jsonl``. Pure."""
     duration = (description.get("duration_ns") or 0) / 1e9
-    measured = _measured(description, duration, links, nodes, requests)
+    measured = _measurement_span(description, duration, links, nodes, requests)
     outages = find_outages(description, links)
     described = applications_of(description)
     applications = [
@@ -388,7 +397,7 @@ def summarise(
     ]
     warnings = [*warnings, *alike(text for each in applications for text in each.own_problems)]
     loads = [
-        Load(each.name, each.percentiles, each.added_s, _unanswered(of(requests, each.name)))
+        Load(each.name, each.percentiles, each.added_s, _ends_without_answer(of(requests, each.name)))
         for each in applications
         if each.requests.total
     ]
@@ -412,7 +421,7 @@ def summarise(
         machine=machine(seconds, duration),
         disturbances=[
             *judge(seconds, description, loads, others),
-            *overtaxed(described, own),
+            *overload_reasons(described, own),
             *late_faults(events),
         ],
         warnings=[*map(str, description.get("warnings") or []), *warnings],
@@ -475,7 +484,7 @@ def _application(
         endpoints=sorted(_groups(everything, "endpoint"), key=lambda summary: _natural(summary.endpoint)),
         measures=_measures(requests.drop_nulls("latency_s"), messages, application.measures),
         uncertainty=uncertainties(requests, application, description),
-        added_s=shifts(samples, added(requests, application.spans, seconds), found),
+        added_s=shifts(samples, delays_by_machine(requests, application.spans, seconds), found),
         deadline_s=None if application.deadline_ns is None else application.deadline_ns / 1e9,
         on_time_share=on_time_share,
         goodput_bit_s=goodput_bit_s,
@@ -483,7 +492,7 @@ def _application(
         own=own,
         own_problems=own_problems,
         steps=_groups(everything, "step") if "step" in application.client_columns else [],
-        unassigned=_unassigned(requests.drop_nulls("latency_s")) if application.reported else {},
+        unassigned=_count_unassigned(requests.drop_nulls("latency_s")) if application.reported else {},
     )
 
 
@@ -501,7 +510,7 @@ def on_time(requests: pl.DataFrame, application: Description, measured_s: float)
     return len(timely) / len(requests), 8 * payload / load_s
 
 
-def _unanswered(requests: pl.DataFrame) -> NDArray[np.float64]:
+def _ends_without_answer(requests: pl.DataFrame) -> NDArray[np.float64]:
     return due(requests).filter(pl.col("latency_s").is_null())["intended_s"].to_numpy()
 
 
@@ -512,14 +521,14 @@ def _measures(requests: pl.DataFrame, messages: pl.DataFrame, measures: Sequence
         values = table.get_column(measure.column, default=pl.Series([], dtype=pl.Float64)).drop_nulls()
         if len(values):
             least, median, most = np.quantile(values.to_numpy(), (0, 0.5, 1)).tolist()
-            p99 = percentile_value(values.to_numpy(), 0.99) if len(values) >= needed(0.99) else None
+            p99 = percentile_value(values.to_numpy(), 0.99) if len(values) >= smallest_sample(0.99) else None
             mean = float(np.mean(values.to_numpy())) if measure.unit == "share" else None
             figures = (len(values), least, median, most, p99)
             found.append(MeasureSummary(measure.label, measure.unit, *figures, measure.column, mean))
     return found
 
 
-def _measured(
+def _measurement_span(
     description: dict[str, Any], duration: float, links: pl.DataFrame, nodes: pl.DataFrame, requests: pl.DataFrame
 ) -> float:
     """Return the part of the schedule that passed before the run ended, by the last record of anything; seconds."""
@@ -567,7 +576,7 @@ def _reasons(requests: pl.DataFrame) -> dict[str, int]:
     }
 
 
-def _unassigned(requests: pl.DataFrame) -> dict[str, int]:
+def _count_unassigned(requests: pl.DataFrame) -> dict[str, int]:
     reasons = requests["unassigned"].drop_nulls().value_counts(sort=True)
     return {
         str(reason): int(count) for reason, count in reasons.sort("count", "unassigned", descending=True).iter_rows()
@@ -584,7 +593,7 @@ def _residual(requests: pl.DataFrame) -> Residual | None:
         requests=len(complete),
         median_s=float(np.median(residual)),
         median_share=float(np.median(share)),
-        p99_share=float(np.quantile(share, 0.99)) if len(complete) >= needed(0.99) else None,
+        p99_share=float(np.quantile(share, 0.99)) if len(complete) >= smallest_sample(0.99) else None,
     )
 
 

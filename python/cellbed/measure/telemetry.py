@@ -127,7 +127,7 @@ class Traced:
         )
 
 
-def timed(calls: pl.DataFrame) -> pl.DataFrame:
+def add_times(calls: pl.DataFrame) -> pl.DataFrame:
     """Return the calls whose connection was found, with their times."""
     return calls.drop_nulls(["trace", "served_ns"]).with_columns(
         before_s=_seconds("before_ns", "between_ns"),
@@ -164,7 +164,7 @@ def read_traces(run: Path, description: dict[str, Any]) -> Traced:
     return Traced(found.calls, found.tree, found.services, [*warnings, *found.warnings])
 
 
-def traced_services(run: Path) -> dict[str, tuple[str, ...]]:
+def span_names(run: Path) -> dict[str, tuple[str, ...]]:
     """Return the names of spans of OpenTelemetry that are parts of requests, by application."""
     return read_traces(run, read_run(run)).services
 
@@ -210,7 +210,7 @@ def _read(raw: Path, monotonic_ahead: Mapping[str, int]) -> tuple[pl.DataFrame, 
 def _bodies(path: Path) -> Iterator[tuple[int, int, bytes]]:
     """Yield the stored bodies: when each arrived, by how much the wall clock was ahead, its bytes."""
     try:
-        with inputs.opened(path) as file:
+        with inputs.open_file(path) as file:
             while len(header := file.read(HEADER.size)) == HEADER.size and file.tell() <= LARGEST_RECORD:
                 length, arrived, ahead = HEADER.unpack(header)
                 if length > LARGEST_BODY:

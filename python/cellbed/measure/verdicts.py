@@ -52,7 +52,7 @@ def judge(app: str, limit: Limit, row: Mapping[str, Any], failure: str | None = 
     value, note, unit = row.get(limit.measure), failure, _unit(limit.measure, row)
     factor = _factor(unit, limit.unit or unit)
     if not isinstance(value, int | float) or math.isnan(value):
-        value, note = None, failure or _missing(limit.measure, row)
+        value, note = None, failure or _explain_missing(limit.measure, row)
     elif math.isinf(value):
         note = failure or "not finite: it falls among requests without a good reply"
     elif factor is None:
@@ -79,14 +79,14 @@ def _factor(unit: str, other: str) -> float | None:
     return next((float(each[unit] / each[other]) for each in units if unit in each and other in each), None)
 
 
-def _missing(measure: str, row: Mapping[str, Any]) -> str:
+def _explain_missing(measure: str, row: Mapping[str, Any]) -> str:
     if why := reasons(row.get("refused"), measure):
         return f"refused: {why}"
     near = did_you_mean(measure, [name for name, value in row.items() if isinstance(value, float) and name != measure])
     return f"the run has no {measure}" + (f": {near.rstrip()}" if near and measure not in row else "")
 
 
-def unmeasured(expected: Mapping[str, Sequence[Limit]], why: str) -> list[Verdict]:
+def verdicts_without_run(expected: Mapping[str, Sequence[Limit]], why: str) -> list[Verdict]:
     """Return the verdicts on a run that measured nothing. expected: limits by application."""
     return [judge(app, each, {}, why) for app, limits in expected.items() for each in limits]
 

@@ -337,7 +337,7 @@ def _warm_up(firsts: _Firsts, idle: Floats, saturated: Int64, packet: int) -> di
                 got += np.diff(np.searchsorted(after, until, "right"))
                 got[0] += (after == _TOGETHER).sum()
                 offered += np.diff(np.searchsorted(saturated, first + until, "right"))
-        shares = _increasing(got, offered)
+        shares = _monotone_ratio(got, offered)
         end = int(np.flatnonzero(got > 0)[-1]) if got.any() else 0
         if longer is None:
             shares[end + 1 :] = 1.0
@@ -349,7 +349,7 @@ def _warm_up(firsts: _Firsts, idle: Floats, saturated: Int64, packet: int) -> di
     return dict(sorted(found.items()))
 
 
-def _increasing(got: Floats, offered: Floats) -> Floats:
+def _monotone_ratio(got: Floats, offered: Floats) -> Floats:
     """got / offered, made to increase by pooling adjacent violators (Barlow et al., "Statistical Inference under Order
     Restrictions", 1972, §1.2)."""
     blocks: list[tuple[float, float, int]] = []

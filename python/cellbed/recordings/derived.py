@@ -17,7 +17,7 @@ from cellbed.recordings.description import Description, Train, TrainPlan
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import FILES, Recording, read_recording, write_folder
 from cellbed.recordings.saturation import opportunities
-from cellbed.recordings.series import fixed_delay
+from cellbed.recordings.series import base_delay
 from cellbed.recordings.tool_files import heavy_text, light_text, offsets_text
 from cellbed.support import user_folders
 from cellbed.support.ways import Way
@@ -100,7 +100,7 @@ def _files(folder: Path, stem: str) -> ReplayFiles:
 
 def _texts(recording: Recording, way: Way, method: Method) -> dict[str, str]:
     if method == "saturation":
-        delay = fixed_delay(recording)
+        delay = base_delay(recording)
         if delay is None:
             raise RecordingError("no train of the recording was answered: its round-trip time is not known")
         # A row without opportunities: all packets use the heavy ones, behind one delay.
@@ -128,7 +128,7 @@ def _key(folder: Path, stem: str) -> str:
     digest = hashlib.sha256(repr((cellbed.__version__, _REVISION, stem)).encode())
     for name in FILES:
         try:
-            with inputs.opened(folder / name) as file:
+            with inputs.open_file(folder / name) as file:
                 digest.update(hashlib.file_digest(file, "sha256").digest())
         except OSError:
             digest.update(b"-")  # reading the recording says what is wrong

@@ -21,7 +21,7 @@ from cellbed.recordings.cellreplay import CellReplay, derive
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import Recording, write_folder
 from cellbed.recordings.saturation import opportunities
-from cellbed.recordings.series import delays, fixed_delay, rates
+from cellbed.recordings.series import base_delay, delays, rates
 from cellbed.recordings.tool_files import NAMES, heavy_text, light_text, offsets_text
 from cellbed.support.ways import WAYS, Way
 
@@ -75,7 +75,7 @@ def export(
         lacking = "train that was answered: it shows no round-trip time"
     else:
         saturated = [way for way in WAYS if recording.packets("heavy", way)["arrived_ns"].count()]
-        tables = {way: rates(recording, way, _checked(bin_ns)) for way in saturated}
+        tables = {way: rates(recording, way, _check_width(bin_ns)) for way in saturated}
         lacking = "saturation in either direction: it shows no rate"
     if not tables:
         raise RecordingError(f"the recording has no {lacking}")
@@ -105,7 +105,7 @@ def _name(part: Part) -> str:
     return "rtt.csv" if part == "round-trip" else f"rate-{part}.csv"
 
 
-def _checked(bin_ns: int) -> int:
+def _check_width(bin_ns: int) -> int:
     if bin_ns < LEAST_BIN_NS:
         raise RecordingError(f"a bin of {bin_ns / 1e6:g} ms is too short for a rate: write 1 ms or more")
     return bin_ns
@@ -127,7 +127,7 @@ def _replay_notes(parts: Iterable[Part]) -> list[str]:
 
 def _mahimahi(recording: Recording, name: str) -> tuple[dict[str, str], list[str]]:
     """Traces of the saturated directions, for a link with its delay behind it."""
-    delay = fixed_delay(recording)
+    delay = base_delay(recording)
     files: dict[str, str] = {}
     missing: list[Way] = []
     for way in WAYS:
@@ -203,7 +203,7 @@ def export_entry(archive: Archive, name: str, to: Format, folder: Path, *, bin_n
         files = {f"{name}.{_SHORT[part]}": series for part, series in found.items()}
         notes = _trace_notes({_SHORT[part]: shlex.quote(f"{name}.{_SHORT[part]}") for part in found})
     else:
-        make = _round_trips if to == "rtt" else partial(_rates, bin_ns=_checked(bin_ns))
+        make = _round_trips if to == "rtt" else partial(_rates, bin_ns=_check_width(bin_ns))
         files = {_name(part): make(series) for part, series in found.items()}
         notes = _replay_notes(found)
     about = archive.entry(name).about

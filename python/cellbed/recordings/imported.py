@@ -92,7 +92,7 @@ def _rows(path: Path) -> _Rows:
     from cellbed._core import TraceFormatError, parse_light_rows
 
     try:
-        rows = parse_light_rows(inputs.checked(path))
+        rows = parse_light_rows(inputs.check(path))
     except TraceFormatError as error:
         raise RecordingError(str(error)) from None
     except OSError as error:
@@ -170,7 +170,7 @@ def _offsets(path: Path | None) -> Offsets:
     if path is None:
         return []
     try:
-        return parse_latency_offsets(inputs.checked(path))
+        return parse_latency_offsets(inputs.check(path))
     except TraceFormatError as error:
         raise RecordingError(str(error)) from None
     except OSError as error:

@@ -43,7 +43,7 @@ def check_packets(table: pl.DataFrame, where: Path | str) -> pl.DataFrame:
     missing = [name for name in COLUMNS if name not in table.columns]
     if missing:
         raise RecordingError(f"{where}: no column '{missing[0]}': it has {', '.join(table.columns) or 'none'}")
-    table = pl.DataFrame([_typed(table[name], kind, where) for name, kind in COLUMNS.items()])
+    table = pl.DataFrame([_cast(table[name], kind, where) for name, kind in COLUMNS.items()])
     for broken, reason in _rules():
         rows = table.select(broken.fill_null(False).arg_true().head(1)).to_series()
         if len(rows):
@@ -65,7 +65,7 @@ def count(table: pl.DataFrame) -> Counts:
     )
 
 
-def _typed(column: pl.Series, kind: pl.DataType, where: Path | str) -> pl.Series:
+def _cast(column: pl.Series, kind: pl.DataType, where: Path | str) -> pl.Series:
     place = f"{where}: column '{column.name}'"
     if not (column.dtype.is_integer() or column.dtype == pl.Null):
         raise RecordingError(f"{place} is of type {column.dtype}: it must be {kind}")

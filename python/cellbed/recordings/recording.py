@@ -11,7 +11,7 @@ import polars as pl
 from pydantic import ValidationError
 
 from cellbed._core import pack_recording
-from cellbed.archive.unfinished import unfinished_beside
+from cellbed.archive.unfinished import make_unfinished_beside
 from cellbed.recordings.description import FORMAT, VERSION, Description, Workload
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.packets import check_packets, count, empty
@@ -134,7 +134,7 @@ def write_folder(folder: Path, fill: Callable[[Path], None]) -> Path:
         if folder.exists() and folder.samefile(Path.cwd()):
             raise RecordingError(f"{folder}: is the current directory: name a directory in it")
         place.parent.mkdir(parents=True, exist_ok=True)
-        with unfinished_beside(place) as unfinished:
+        with make_unfinished_beside(place) as unfinished:
             fill(unfinished)
             unfinished.replace(place)
     except (OSError, pl.exceptions.ComputeError) as error:
@@ -150,7 +150,7 @@ def _packets(path: Path, counted: bool) -> pl.DataFrame:
 
 def _parquet(path: Path) -> pl.DataFrame:
     try:
-        return pl.read_parquet(inputs.opened(path))
+        return pl.read_parquet(inputs.open_file(path))
     except FileNotFoundError:
         raise RecordingError(f"{path}: missing, though {DESCRIPTION} counts its packets") from None
     except OSError as error:

@@ -13,7 +13,7 @@ import polars as pl
 from cellbed.recordings.description import Description
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import Recording
-from cellbed.recordings.series import fixed_delay
+from cellbed.recordings.series import base_delay
 from cellbed.support.ways import WAYS, Way
 
 Int64 = npt.NDArray[np.int64]
@@ -101,9 +101,9 @@ def opportunities(
     end = recording.description.duration_ns
     if not any(span.workload == "heavy" for span in recording.description.spans):
         return found[found <= end]
-    shown = _shown(recording.description, (fixed_delay(recording) or 0) - earlier_ns)
+    shown = _visible_stretches(recording.description, (base_delay(recording) or 0) - earlier_ns)
     seen = [found[(found >= it.start) & (found <= it.end)] for it in shown]
-    filled = [_repeated(found, source, gap) for gap, source in _gaps(shown, _Stretch(0, end))]
+    filled = [_repeat(found, source, gap) for gap, source in _gaps(shown, _Stretch(0, end))]
     silent = _outages(recording, way)
     made = np.concatenate([found[:0], *filled])
     for outage in silent:
@@ -114,7 +114,7 @@ def opportunities(
     return whole
 
 
-def _shown(description: Description, later_ns: int) -> list[_Stretch]:
+def _visible_stretches(description: Description, later_ns: int) -> list[_Stretch]:
     """When arrivals show the capacity: while saturation is sent, by as much later as packets take."""
     end = description.duration_ns
     spans = sorted((it.start_ns, it.end_ns) for it in description.spans if it.workload == "heavy")
@@ -150,7 +150,7 @@ def _outages(recording: Recording, way: Way) -> list[_Stretch]:
     return [stretch for stretch in stretches if stretch.end - stretch.start >= _SILENCE]
 
 
-def _repeated(times: Int64, source: _Stretch, gap: _Stretch) -> Int64:
+def _repeat(times: Int64, source: _Stretch, gap: _Stretch) -> Int64:
     """`source`, repeated from its start, in a gap."""
     period = source.end - source.start
     pattern = times[(times >= source.start) & (times < source.end)] - source.start

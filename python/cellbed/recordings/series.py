@@ -35,7 +35,7 @@ def full_size(recording: Recording, trips: pl.DataFrame) -> pl.DataFrame:
     return full if full.height else trips
 
 
-def fixed_delay(recording: Recording) -> int | None:
+def base_delay(recording: Recording) -> int | None:
     """Half the least round-trip time, ns: the delay beside a saturation trace (Netravali et al., "Mahimahi", ATC 2015).
 
     ``None`` where no train was answered.
@@ -70,11 +70,11 @@ def rates(recording: Recording, way: Way, bin_ns: int = 100_000_000) -> pl.DataF
     bins = max(1, end // bin_ns)
     width_s = min(bin_ns, end) / 1e9
     table = recording.packets("heavy", way)
-    arrived = _binned(table.filter(pl.col("arrived_ns") < end), "arrived_ns", bin_ns).agg(
+    arrived = _bin(table.filter(pl.col("arrived_ns") < end), "arrived_ns", bin_ns).agg(
         size=pl.col("bytes").cast(pl.Int64).sum(), packets=pl.len()
     )
     gone = table.filter(pl.col("arrived_ns").is_null() & (pl.col("sent_ns") < end))
-    lost = _binned(gone, "sent_ns", bin_ns).agg(lost=pl.len())
+    lost = _bin(gone, "sent_ns", bin_ns).agg(lost=pl.len())
     every = pl.DataFrame({"bin": pl.Series(range(bins), dtype=pl.Int64)})
     joined = every.join(arrived, on="bin", how="left").join(lost, on="bin", how="left").sort("bin")
     return joined.select(
@@ -99,5 +99,5 @@ def delays(recording: Recording) -> pl.DataFrame:
     )
 
 
-def _binned(table: pl.DataFrame, column: str, bin_ns: int) -> pl.dataframe.group_by.GroupBy:
+def _bin(table: pl.DataFrame, column: str, bin_ns: int) -> pl.dataframe.group_by.GroupBy:
     return table.with_columns(bin=pl.col(column) // bin_ns).group_by("bin")

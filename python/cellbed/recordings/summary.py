@@ -81,7 +81,7 @@ def summarise(recording: Recording) -> RecordingSummary:
         imported_from=None if it.imported is None else it.imported.format,
         arrangement=it.arrangement,
         spans=len(it.spans),
-        saturation={way: _saturated(recording, way) for way in WAYS},
+        saturation={way: _summarize_saturation(recording, way) for way in WAYS},
         round_trips=_round_trips(recording),
         packets={stem: count(table).model_dump() for stem, table in recording.tables()},
         calibration=_calibration(recording),
@@ -90,7 +90,7 @@ def summarise(recording: Recording) -> RecordingSummary:
     )
 
 
-def _saturated(recording: Recording, way: Way) -> Saturated | None:
+def _summarize_saturation(recording: Recording, way: Way) -> Saturated | None:
     arrived = recording.packets("heavy", way)["arrived_ns"].drop_nulls().sort().to_numpy()
     if len(arrived) < 2:
         return None
@@ -135,10 +135,12 @@ def _calibration(recording: Recording) -> dict[str, Any] | None:
 
 def show(name: str, summary: RecordingSummary) -> RenderableType:
     """Return a recording as lines and two tables. name: what the user calls it."""
-    return Group(Text("\n".join(_opening(name, summary))), _packets(summary), Text("\n".join(_closing(summary))))
+    return Group(
+        Text("\n".join(_opening_lines(name, summary))), _packets(summary), Text("\n".join(_closing_lines(summary)))
+    )
 
 
-def _opening(name: str, summary: RecordingSummary) -> Iterator[str]:
+def _opening_lines(name: str, summary: RecordingSummary) -> Iterator[str]:
     origin = f"imported from {summary.imported_from}" if summary.imported_from else "recorded"
     origin = "synthetic" if summary.synthetic else origin
     when = f", {summary.started}" if summary.started and not summary.synthetic else ""
@@ -174,7 +176,7 @@ def _packets(summary: RecordingSummary) -> Table:
     return table
 
 
-def _closing(summary: RecordingSummary) -> Iterator[str]:
+def _closing_lines(summary: RecordingSummary) -> Iterator[str]:
     calibration = summary.calibration
     if calibration is None:
         yield "not calibrated"

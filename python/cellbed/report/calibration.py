@@ -112,9 +112,9 @@ def arrivals(direction: CalibratedDirection, way: Way) -> str:
     most = max(heavy, *(_last(profile) for profile in direction.lengths))
 
     def draw(axes: Axes) -> None:
-        axes.plot((1, longest), (0, heavy), label=_saturated(direction), **_SATURATION)
+        axes.plot((1, longest), (0, heavy), label=_saturation_section(direction), **_SATURATION)
         for place, profile in enumerate(direction.lengths):
-            colour = _between("#8fbbe8", "#12305a", place / max(1, len(direction.lengths) - 1))
+            colour = _mix("#8fbbe8", "#12305a", place / max(1, len(direction.lengths) - 1))
             means = np.array(profile.mean_arrival_ns) * _MILLI
             axes.plot(range(1, len(means) + 1), means, color=colour, label=f"{profile.length} packets")
 
@@ -158,7 +158,7 @@ def _heavy(direction: CalibratedDirection, packets: int) -> float:
     return 1e3 * packets * PACKET_BITS / (direction.saturated_bps or 1)
 
 
-def _saturated(direction: CalibratedDirection) -> str:
+def _saturation_section(direction: CalibratedDirection) -> str:
     return f"at the saturated rate, {(direction.saturated_bps or 0) / 1e6:.1f} Mbit/s"
 
 
@@ -166,7 +166,7 @@ def _errors(of: Sequence[Length] | Sequence[Gap]) -> list[float]:
     return [(each.last_error_ns or 0) * _MILLI for each in of]
 
 
-def _between(light: str, dark: str, share: float) -> str:
+def _mix(light: str, dark: str, share: float) -> str:
     parts = ((int(light[at : at + 2], 16), int(dark[at : at + 2], 16)) for at in (1, 3, 5))
     return "#" + "".join(f"{round(one + (other - one) * share):02x}" for one, other in parts)
 

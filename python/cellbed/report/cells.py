@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cellbed.measure.summary import Summary
 
 
-def compared(summaries: Sequence[Summary]) -> Iterator[tuple[str, list[tuple[str, list[str]]]]]:
+def compare(summaries: Sequence[Summary]) -> Iterator[tuple[str, list[tuple[str, list[str]]]]]:
     """Return the cells of runs beside each other: name, and labelled rows with a text for each run."""
     of_runs = [{cell.name: cell for cell in summary.cells} for summary in summaries]
     for name in dict.fromkeys(name for cells in of_runs for name in cells):
@@ -28,9 +28,9 @@ def compared(summaries: Sequence[Summary]) -> Iterator[tuple[str, list[tuple[str
             ("Jain's index of shares of time", row(lambda cell: _index(cell.time_fairness))),
         ]
         users = list(dict.fromkeys(user.direction for cell in cells if cell is not None for user in cell.users))
-        for direction in users[: ranking.shown(len(users))]:
+        for direction in users[: ranking.visible_rows(len(users))]:
             rows.append((f"throughput of {direction}", row(partial(_user, direction))))
-        if more := len(users) - ranking.shown(len(users)):
+        if more := len(users) - ranking.visible_rows(len(users)):
             rows.append((f"and {more} users more", [""] * len(cells)))
         yield name, rows
 

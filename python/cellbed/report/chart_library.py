@@ -28,7 +28,7 @@ def style() -> str:
     return (HERE / "page" / "page.css").read_text(encoding="utf-8")
 
 
-def embedded(data: Any) -> str:
+def embed_json(data: Any) -> str:
     """JSON that may stand inside a script element."""
     return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 

@@ -34,7 +34,7 @@ def write(comparison: "Comparison", path: Path) -> None:
         drawings = [each for found in _drawings(comparison).values() for each in found]
         if not drawings:
             raise MeasureError(f"--out {path}: these runs share no application with a reply: there is nothing to draw")
-        content = plot.drawn(ending, lambda: figures.together(drawings), " and ".join(comparison.names))
+        content = plot.draw_file(ending, lambda: figures.together(drawings), " and ".join(comparison.names))
     replace(path, lambda temporary: temporary.write_bytes(content))
 
 
@@ -50,19 +50,19 @@ def _page(comparison: "Comparison") -> str:
         name: [plot.element("comparison", partial(figures.together, [each])) for each in found]
         for name, found in _drawings(comparison).items()
     }
-    return html.rendered(
+    return html.fill_template(
         "comparison.html",
         comparison=comparison,
-        cells=list(cells.compared(comparison.summaries)),
+        cells=list(cells.compare(comparison.summaries)),
         connections=connections,
         figures=drawings,
         settings={
-            each.name: [(title, list(rows)) for title, rows in groupby(each.settings, key=formats.setting)]
+            each.name: [(title, list(rows)) for title, rows in groupby(each.settings, key=formats.scenario_names)]
             for each in comparison.applications
         },
-        difference=formats.compared,
+        difference=formats.format_difference,
         own_value=formats.own_value,
-        reached=formats.reached,
+        reached=formats.format_reach,
         timely=formats.timely,
         places=PLACES,
         shades={each.name: plot.shades(each.spans) for each in comparison.applications},

@@ -51,7 +51,7 @@ _FIGURES: "dict[str, Callable[[PeerSummary], str | Text]]" = {
 }
 
 
-def compared(peers: "Sequence[PeerSummary]") -> Iterator[tuple[str, list[str]]]:
+def compare(peers: "Sequence[PeerSummary]") -> Iterator[tuple[str, list[str]]]:
     """Figures and parts of one peer in several runs: a label, and a cell for each run."""
     for heading, cell in _FIGURES.items():
         label = heading.replace("-\n", "").replace("\n", " ").strip()

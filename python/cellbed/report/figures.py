@@ -56,7 +56,7 @@ def save(drawings: Mapping[str, Callable[[], Figure]], folder: Path, ending: End
         raise MeasureError(f"{folder}: cannot be made: {error.strerror}") from None
     paths = []
     for name, drawing in drawings.items():
-        content = plot.drawn(ending, drawing, name)
+        content = plot.draw_file(ending, drawing, name)
         path = folder / f"{file_name(name)}.{ending}"
         replace(path, partial(_save, content))
         paths.append(path)
@@ -114,12 +114,12 @@ def read_tables(run: Path) -> list[pl.DataFrame]:
 
     try:
         names = ("requests", "links", "nodes", "disturbance", "measures", "flows")
-        return [pl.read_parquet(inputs.checked(run / f"{name}.parquet")) for name in names]
+        return [pl.read_parquet(inputs.check(run / f"{name}.parquet")) for name in names]
     except (OSError, pl.exceptions.PolarsError) as error:
         raise MeasureError(f"{run}: {str(error).splitlines()[0]}; `cellbed report {run}` rebuilds it") from None
 
 
-def shown_decompositions(application: ApplicationSummary) -> list[int]:
+def select_decompositions(application: ApplicationSummary) -> list[int]:
     """Return the decompositions to show: the median's, and that of the highest percentile with parts."""
     having = [index for index, each in enumerate(application.decompositions) if each.parts]
     return sorted({having[0], having[-1]}) if having else []
@@ -127,7 +127,7 @@ def shown_decompositions(application: ApplicationSummary) -> list[int]:
 
 def parts(application: ApplicationSummary, spans: Sequence[Span]) -> Drawing | None:
     """Return the bars of the decompositions that are shown; None without any."""
-    rows = shown_decompositions(application)
+    rows = select_decompositions(application)
     columns = [(f"around the {application.percentiles[row].label}", application.decompositions[row]) for row in rows]
     return _parts(columns, spans) if columns else None
 
@@ -298,14 +298,14 @@ def flows_over_time(flows: pl.DataFrame, gaps: Sequence[Mapping[str, Any]], end_
     """
     import polars as pl
 
-    from cellbed.measure.flows import binned, transfers
+    from cellbed.measure.flows import bin_flows, transfers
 
     flows = transfers(flows)
     if not len(flows):
         return None
     carried = flows.group_by("flow").agg(pl.col("acked_bytes").sum()).sort("acked_bytes", "flow", descending=True)
     drawn = sorted(carried["flow"].head(len(COLOURS)))
-    series = binned(flows.filter(pl.col("flow").is_in(drawn)), max(0.1, end_s / _BINS))
+    series = bin_flows(flows.filter(pl.col("flow").is_in(drawn)), max(0.1, end_s / _BINS))
     left_out = len(carried) - len(drawn)
     return Drawing(6.6, lambda figure: _draw_flows(figure, series, gaps, end_s, left_out))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cellbed.measure.flows import BIN_S, SCHEMA, around_outages, binned, transfers
+from cellbed.measure.flows import BIN_S, SCHEMA, around_outages, bin_flows, transfers
 from cellbed.measure.outages import find_outages
 from cellbed.measure.run_folder import read_run
 from cellbed.report import plot
@@ -28,7 +28,7 @@ _BOX = (5, 25, 50, 75, 95)
 """Percentiles of a box, those of Lim et al., "An Empirical Study of 5G" (IEEE TMC, 2024)."""
 
 
-def compared(panels: Mapping[str, Mapping[str, pl.DataFrame]]) -> Drawing | None:
+def compare(panels: Mapping[str, Mapping[str, pl.DataFrame]]) -> Drawing | None:
     """Return throughput against round trip, and the distributions of both, a row for each panel; None without flows.
 
     panels: tables of `binned` by panel and series, such as links and laws; the largest number of rows is 6.
@@ -144,7 +144,7 @@ def of_sweep(study: Study, folder: Path) -> dict[str, dict[str, Drawing]]:
         outages = find_outages(read_run(run), _table(run, "links"))
         for (app,), of_app in flows.group_by("app"):
             if app in panels:
-                bins = binned(of_app).filter(pl.col("time_s").is_between(*_inner(pl.col("time_s"))))
+                bins = bin_flows(of_app).filter(pl.col("time_s").is_between(*_inner(pl.col("time_s"))))
                 panels[app].setdefault(panel, {}).setdefault(name, []).append(bins)
                 around[app].setdefault(name, []).append(around_outages(of_app, outages))
         carried = flows.drop_nulls("app").group_by("app", "law").agg(pl.col("acked_bytes").sum())
@@ -154,7 +154,7 @@ def of_sweep(study: Study, folder: Path) -> dict[str, dict[str, Drawing]]:
     found: dict[str, dict[str, Drawing]] = {}
     for app in apps:
         drawings = {
-            "flows": compared({at: {it: pl.concat(each) for it, each in by.items()} for at, by in panels[app].items()}),
+            "flows": compare({at: {it: pl.concat(each) for it, each in by.items()} for at, by in panels[app].items()}),
             "recovery": recovery({name: pl.concat(tables) for name, tables in around[app].items()}),
         }
         if app == apps[0]:
@@ -172,6 +172,6 @@ def _table(run: Path, name: str) -> pl.DataFrame:
     import polars as pl
 
     try:
-        return pl.read_parquet(inputs.checked(run / f"{name}.parquet"))
+        return pl.read_parquet(inputs.check(run / f"{name}.parquet"))
     except OSError:
         return pl.DataFrame(schema=SCHEMA)

@@ -44,7 +44,7 @@ def _difference(seconds: float) -> str:
     return f"{sign}{duration(abs(seconds))}"
 
 
-def compared(each: "Interval", note: str | None = None, unit: str | None = None) -> tuple[str, str, str]:
+def format_difference(each: "Interval", note: str | None = None, unit: str | None = None) -> tuple[str, str, str]:
     """Value, interval and verdict of a difference between runs. unit: of one that programs measured; else seconds."""
     difference = _difference if unit is None else partial(measure_difference, OWN, unit=unit)
     verdict = (note or "").removeprefix("refused: ")
@@ -65,7 +65,7 @@ def judgement(distinct: bool, significant: bool) -> str:
     return "differs" if distinct else f"below {PRACTICAL * 100:g} %" if significant else "may be none"
 
 
-def setting(each: "SettingDifference") -> str:
+def scenario_names(each: "SettingDifference") -> str:
     """Return the two scenarios of a difference."""
     return f"scenario {each.scenario} minus {each.against}, {each.pairs} pairs of runs of equal seed"
 
@@ -83,7 +83,7 @@ def seconds(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-def reached(measured: float, planned: float) -> str:
+def format_reach(measured: float, planned: float) -> str:
     """Return how far a run got: ``"20.0 s"``, ``"8.1 of 20 s"``."""
     far, whole = seconds(measured), seconds(planned)
     return duration(planned) if far == whole else f"{far} of {whole} s"
@@ -120,7 +120,7 @@ def machine(figures: Mapping[str, Any]) -> str:
     return ", ".join(words)
 
 
-def added(applications: Sequence[Mapping[str, Any]]) -> str:
+def describe_added(applications: Sequence[Mapping[str, Any]]) -> str:
     """Return what the machine added to the percentiles of each application, in a line; empty without percentiles.
     applications: those of a summary."""
     words = [
@@ -140,7 +140,7 @@ def cell(figures: Mapping[str, Any]) -> str:
     return ", ".join([*words, *([f"Jain's index {' and '.join(found)}"] if found else [])])
 
 
-def served(figures: Mapping[str, Any]) -> str:
+def describe_server(figures: Mapping[str, Any]) -> str:
     """Return the server that had requests, and its site. figures: an element of ``servers`` of a summary."""
     server, site = figures["server"], figures["site"]
     return "none" if server is None else f"{server} at {site}" if site is not None else str(server)
@@ -161,7 +161,7 @@ def rate(mbit_s: float | None) -> str:
 
 def bit_rate(bit_s: float | None) -> str:
     """``"8.03 Mbit/s"``, ``"96.0 kbit/s"``."""
-    return _scaled(bit_s, 1000, ("bit/s", "kbit/s", "Mbit/s", "Gbit/s"))
+    return _scale(bit_s, 1000, ("bit/s", "kbit/s", "Mbit/s", "Gbit/s"))
 
 
 def timely(applications: "Sequence[ApplicationSummary]") -> list[tuple[str, list[str]]]:
@@ -182,11 +182,11 @@ def verdict(figures: Mapping[str, Any]) -> str:
     where = f"{figures['point']}: {figures['app']}" if figures["point"] else figures["app"]
     words = [f"{where}: {figures['name']} {figures['limit']}"]
     if figures["value"] is not None or figures["note"] is None:
-        words.append(measured(figures))
+        words.append(format_verdict(figures))
     return ": ".join([*words, *([figures["note"]] if figures["note"] else [])])
 
 
-def measured(figures: Mapping[str, Any]) -> str:
+def format_verdict(figures: Mapping[str, Any]) -> str:
     """Return the value of a verdict; a share to four digits, since limits of shares are near 0 or 100 %."""
     measure, value = figures["measure"], figures["value"]
     if measure.startswith("own_"):
@@ -196,12 +196,12 @@ def measured(figures: Mapping[str, Any]) -> str:
 
 def size(count: float | None) -> str:
     """``"250 kB"`` (decimal, as bottleneck queues are given)."""
-    return _scaled(count, 1000, ("B", "kB", "MB", "GB"))
+    return _scale(count, 1000, ("B", "kB", "MB", "GB"))
 
 
 def memory(count: float | None) -> str:
     """``"310 MiB"`` (binary, as memory is given)."""
-    return _scaled(count, 1024, ("B", "KiB", "MiB", "GiB", "TiB"))
+    return _scale(count, 1024, ("B", "KiB", "MiB", "GiB", "TiB"))
 
 
 def number(value: float | None) -> str:
@@ -357,7 +357,7 @@ def _digits(value: float, digits: int = 3) -> str:
     return f"{rounded:,.{decimals}f}"
 
 
-def _scaled(count: float | None, step: int, units: tuple[str, ...]) -> str:
+def _scale(count: float | None, step: int, units: tuple[str, ...]) -> str:
     if count is None:
         return NOTHING
     value = float(count)

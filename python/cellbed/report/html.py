@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
 from cellbed.report import connections, formats, origin, plot, ranking, waterfall
-from cellbed.report.chart_library import chart_library, embedded, style
+from cellbed.report.chart_library import chart_library, embed_json, style
 from cellbed.runformat.events import read_events
 from cellbed.runformat.spans import PLACES
 from cellbed_node import inputs
@@ -69,7 +69,7 @@ def render(run: Path) -> str:
                 for number, move in enumerate(summary.migrations)
                 if move.app == each.name
             ],
-            "columns": figures.shown_decompositions(each),
+            "columns": figures.select_decompositions(each),
             "bars": _element(f"Parts of {each.name}", figures.parts(each, application.spans)),
             "causes": [origin.cause(at) for at in each.decompositions],
             "waterfalls": waterfall.of_application(of(traces, each.name), of(requests, each.name), each.decompositions),
@@ -88,7 +88,7 @@ def render(run: Path) -> str:
         folder=run.resolve().name,
         traces=origin.traces(description),
         transport=origin.transport(description),
-        played=[origin.played(direction) for direction in description.get("directions") or []],
+        played=[origin.origin(direction) for direction in description.get("directions") or []],
         titles=formats.titles(summary.applications),
         applications=applications,
         connections=list(connections.sections(described, summary.connections)),
@@ -109,7 +109,7 @@ def render(run: Path) -> str:
             "programs": ranking.programs(summary.programs),
             "cells": [ranking.cell_users(cell.users) for cell in summary.cells],
         },
-        shown=ranking.shown,
+        shown=ranking.visible_rows,
         summary=content,
         figure=lambda path, kind: _figure(content, path, kind),
         labels=[label(quantile) for quantile in QUANTILES],
@@ -124,7 +124,7 @@ def render(run: Path) -> str:
         flows=_element("Flows over time", figures.flows_over_time(sampled, figures.gaps(charts), charts["span"][1])),
         recoveries=recovered.to_dicts(),
         multiples=_element("Requests of each endpoint", figures.multiples(charts)),
-        data=embedded(charts),
+        data=embed_json(charts),
         library=library,
         style=style(),
         script=(PAGE / "page.js").read_text(encoding="utf-8"),
@@ -168,7 +168,7 @@ def _events(events: list[dict[str, Any]], summary: "Summary") -> list[dict[str, 
     return found
 
 
-def rendered(template: str | Path, **values: Any) -> str:
+def fill_template(template: str | Path, **values: Any) -> str:
     """Return a page without a script, from the template of this name, or of a sibling at a path."""
     path = PAGE / template
     return environment(path.parent).get_template(path.name).render(style=style(), **values)
@@ -198,14 +198,14 @@ def environment(more: Path = PAGE) -> "jinja2.Environment":
             "memory",
             "number",
             "machine",
-            "added",
+            "describe_added",
             "cell",
             "around",
             "migration",
             "migration_as_seen",
-            "served",
+            "describe_server",
             "mark",
-            "measured",
+            "format_verdict",
         ]
     }
     made.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]

@@ -25,22 +25,22 @@ def traces(description: dict[str, Any]) -> str | None:
     without."""
     found: dict[str, bool] = {}
     for direction in description.get("directions") or []:
-        for each in filter(None, (played(direction), direction.get("round_trips"))):
+        for each in filter(None, (origin(direction), direction.get("round_trips"))):
             name = re.sub(r"\.(up|down)$| (uplink|downlink)(?= by |$)", "", str(each["name"]))
             found[name] = found.get(name, False) or bool(each.get("synthetic"))
     return ", ".join(f"{name} (synthetic)" if synthetic else name for name, synthetic in found.items()) or None
 
 
-def played(direction: dict[str, Any]) -> dict[str, Any] | None:
+def origin(direction: dict[str, Any]) -> dict[str, Any] | None:
     """Return the trace, recording or model that a direction plays: ``name``, ``synthetic``, ``sha256``; None
     without."""
     found: dict[str, Any] | None = direction.get("played") or direction.get("trace")
     return found
 
 
-def played_words(direction: dict[str, Any]) -> str:
+def origin_words(direction: dict[str, Any]) -> str:
     """``"lte-suburban.up (synthetic)"`` for the title of a chart; empty where a direction plays nothing."""
-    found = played(direction)
+    found = origin(direction)
     return "" if not found else f"{found['name']} (synthetic)" if found.get("synthetic") else str(found["name"])
 
 

@@ -116,7 +116,7 @@ _STEPS: tuple[tuple[float, ...], ...] = (
 """Round numbers of a decade, for logarithmic axes over less and less of one."""
 
 
-def drawn(ending: Literal["png", "svg", "pdf"], figure: Callable[[], Figure], title: str) -> bytes:
+def draw_file(ending: Literal["png", "svg", "pdf"], figure: Callable[[], Figure], title: str) -> bytes:
     """Return what `figure` makes as a file, 150 dots an inch; both in the style of all figures."""
     mpl = _matplotlib()
     style: Any = STYLE
@@ -178,7 +178,7 @@ def svg(
 
 def element(title: str, figure: Callable[[], Figure]) -> str:
     """Return the result of `figure` as an element for a page."""
-    text = drawn("svg", figure, title).decode()
+    text = draw_file("svg", figure, title).decode()
     return text[text.index("<svg") :]
 
 

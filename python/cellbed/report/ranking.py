@@ -17,7 +17,7 @@ SHOWN = 8
 Row = TypeVar("Row")
 
 
-def shown(rows: int) -> int:
+def visible_rows(rows: int) -> int:
     """Return the number of rows that are shown before the fold."""
     return rows if rows <= SHOWN + 2 else SHOWN
 
@@ -69,7 +69,9 @@ def proofs(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _worst(rows: Sequence[Row], badness: Callable[[Row], tuple[float, ...]]) -> list[int]:
     order = list(range(len(rows)))
     return (
-        order if shown(len(rows)) == len(rows) else sorted(order, key=lambda index: badness(rows[index]), reverse=True)
+        order
+        if visible_rows(len(rows)) == len(rows)
+        else sorted(order, key=lambda index: badness(rows[index]), reverse=True)
     )
 
 

@@ -171,7 +171,7 @@ class SweepReport:
         for figure in self.figures():
             element = plot.element(figure.name, partial(figure.draw, self.study.trials))
             drawn.setdefault((figure.app, figure.measure), []).append((figure.factor, element, figure.pooled))
-        text = html.rendered(
+        text = html.fill_template(
             "sweep.html",
             report=content,
             figures=drawn,
@@ -187,14 +187,14 @@ class SweepReport:
             interval=_interval,
             point_value=point_value,
             ratio_interval=ratio_interval,
-            uncorrected=uncorrected,
-            needed=needed,
+            uncorrected=explain_uncorrected,
+            needed=describe_repetitions,
             notes=notes,
             absent=absent,
             points={app["name"]: self._points(app) for app in content["applications"]},
             levels=levels,
             summary=summary,
-            treated=treated,
+            treated=describe_treatment,
         )
         replace(page, partial(_save, text.encode()))
 
@@ -278,7 +278,7 @@ def summary(report: Mapping[str, Any]) -> str:
     return f"{report['points']} points × {report['repetitions']} repetitions; trials: {states}"
 
 
-def treated(report: Mapping[str, Any]) -> str:
+def describe_treatment(report: Mapping[str, Any]) -> str:
     """Describe the treatment of trials that are not complete, and what to do about disturbed ones."""
     used = sum(each["used"] for each in report["unusual"])
     disturbed = any(each["status"] == "disturbed" and not each["used"] for each in report["unusual"])
@@ -292,7 +292,7 @@ def treated(report: Mapping[str, Any]) -> str:
     return f"{', '.join(parts)}.{hint}"
 
 
-def needed(measured: Mapping[str, Any], half_width: float) -> str:
+def describe_repetitions(measured: Mapping[str, Any], half_width: float) -> str:
     """Describe the further repetitions that the points of a measure need."""
     more = [row["more"] for row in measured["points"] if row["more"] is not None]
     if not more:
@@ -321,7 +321,7 @@ def show(report: SweepReport, console: Console | None = None) -> None:
         console.print(Text(f"{text}: {each['reason']}" if each["reason"] else text, style="red"))
     _more(console, len(failed), "trials")
     if content["unusual"]:
-        console.print(Text(f"{treated(content)} The page and --json list them.", style="yellow"))
+        console.print(Text(f"{describe_treatment(content)} The page and --json list them.", style="yellow"))
     show_verdicts(report.expectations, console)
     for app in content["applications"]:
         for each in app["measures"]:
@@ -352,7 +352,7 @@ def show(report: SweepReport, console: Console | None = None) -> None:
                 console.print()
                 console.print(_effects(each))
                 _more(console, len(each["effects"]), "levels")
-            for line in (uncorrected(each), *notes(each), needed(each, content["half_width"])):
+            for line in (explain_uncorrected(each), *notes(each), describe_repetitions(each, content["half_width"])):
                 if line:
                     console.print(Text(line, style="dim"))
         for line in absent(app):
@@ -409,7 +409,7 @@ def ratio_interval(row: Mapping[str, Any]) -> str:
     return interval({"low": row["ratio_low"], "high": row["ratio_high"]}, formats.ratio)
 
 
-def uncorrected(measured: Mapping[str, Any]) -> str:
+def explain_uncorrected(measured: Mapping[str, Any]) -> str:
     """Why an interval and the verdict of its row may differ, where one does; else empty."""
     rows = [row for row in measured["effects"] if row["low"] is not None]
     if all((row["low"] > 0 or row["high"] < 0) == (row["p_adjusted"] < 1 - CONFIDENCE) for row in rows):

@@ -48,7 +48,7 @@ def show(run: Path, console: Console | None = None) -> None:
         _application(each, application, moves, console, alone=len(described) == 1)
         if each.own:
             console.print()
-            console.print(_own(each))
+            console.print(_own_table(each))
         if not application.spans or application.reported:
             _connections(each.name, summary, console)
     _connections(None, summary, console)
@@ -70,7 +70,7 @@ def show(run: Path, console: Console | None = None) -> None:
     console.print()
     if words := formats.machine(asdict(summary.machine)):
         console.print(Text(f"machine: {words}", style="dim"))
-    if words := formats.added([asdict(each) for each in summary.applications]):
+    if words := formats.describe_added([asdict(each) for each in summary.applications]):
         console.print(Text(f"machine: {words}", style="dim"))
     for caution in origin.cautions(description, described):
         console.print(Text(f"note: {caution.text}", style="dim"))
@@ -104,7 +104,7 @@ def _headline(summary: "Summary", description: dict[str, Any], console: Console)
         f"[{'green' if fine else 'bold yellow'}]"
         f"{escape(formats.outcome(summary.status, bool(summary.disturbances), summary.predicted, summary.failure))}[/]"
     )
-    length = formats.reached(summary.measured_s, summary.duration_s)
+    length = formats.format_reach(summary.measured_s, summary.duration_s)
     length += f" without the first {formats.duration(summary.skip_s)}" if summary.skip_s else ""
     console.print(f"\n[bold]{escape(summary.name)}[/]  {length}, {status}")
     plural = "s" if len(summary.applications) > 1 else ""
@@ -161,7 +161,7 @@ def _application(
     if decompositions is not None:
         console.print()
         console.print(decompositions)
-        for at, each in _shown(summary):
+        for at, each in _select_parts(summary):
             if cause := origin.cause(each):
                 console.print(f"[bold]around the {at.label}[/]: {cause}")
     if summary.residual is not None:
@@ -187,7 +187,7 @@ def _application(
             _explain_marks(console, (each.percentiles for each in groups))
 
 
-def _own(summary: "ApplicationSummary") -> Table:
+def _own_table(summary: "ApplicationSummary") -> Table:
     table = _table("own measure", "unit", "nodes", "values", "mean", "median", "least", "most")
     for each in summary.own:
         figures = (formats.own_value(value) for value in (each.mean, each.median, each.least, each.most))
@@ -230,14 +230,14 @@ def _explain_marks(console: Console, shown: "Iterable[Sequence[Percentile]]") ->
 
 def _decompositions(summary: "ApplicationSummary", spans: "Sequence[Span]") -> Table | None:
     """Median and the highest percentile that has parts, beside each other."""
-    having = _shown(summary)
+    having = _select_parts(summary)
     if not having:
         return None
     columns = [(f"around the {at.label}\nmean of {each.requests}, ms", each) for at, each in having]
     return _parts(spans, columns, summary.uncertainty)
 
 
-def _compared_parts(comparison: "ApplicationComparison", names: "list[str]") -> Table | None:
+def _parts_table(comparison: "ApplicationComparison", names: "list[str]") -> Table | None:
     """Return the parts of all runs beside each other."""
     columns = [(f"{heading}, mean of {each.requests}, ms", each) for heading, each in comparison.parts(names)]
     uncertainty = {name: value for summary in comparison.summaries for name, value in summary.uncertainty.items()}
@@ -274,7 +274,7 @@ def _parts(spans: "Sequence[Span]", columns: "list[tuple[str, Decomposition]]", 
     return table
 
 
-def _shown(summary: "ApplicationSummary") -> list[tuple["Percentile", "Decomposition"]]:
+def _select_parts(summary: "ApplicationSummary") -> list[tuple["Percentile", "Decomposition"]]:
     """Return the median and the highest percentile that has parts."""
     having = [(at, each) for at, each in zip(summary.percentiles, summary.decompositions, strict=True) if each.requests]
     return having if len(having) < 2 else [having[0], having[-1]]
@@ -285,16 +285,19 @@ def _groups(name: str, groups: "Sequence[EndpointSummary]", summary: "Applicatio
     for each in _first(table, groups, ranking.endpoints(groups)):
         missing = each.counts.total - each.counts.answered
         table.add_row(
-            each.endpoint, str(each.counts.total), _alarming(missing), *(_percentile(at)[0] for at in each.percentiles)
+            each.endpoint,
+            str(each.counts.total),
+            _alarm_text(missing),
+            *(_percentile(at)[0] for at in each.percentiles),
         )
     return table
 
 
 def _first(table: Table, rows: "Sequence[Row]", order: list[int]) -> "Iterator[Row]":
     """Return the rows that come first; after them `table` has a line on the others."""
-    for row in order[: ranking.shown(len(rows))]:
+    for row in order[: ranking.visible_rows(len(rows))]:
         yield rows[row]
-    if more := len(rows) - ranking.shown(len(rows)):
+    if more := len(rows) - ranking.visible_rows(len(rows)):
         table.add_row(Text(f"and {more} more", style="dim"))
 
 
@@ -323,8 +326,8 @@ def _links(summary: "Summary") -> Table | None:
             formats.number(each.used_mbit_s),
             formats.size(each.queue_peak_bytes),
             gap,
-            _alarming(each.dropped_queue),
-            _alarming(each.dropped_loss),
+            _alarm_text(each.dropped_queue),
+            _alarm_text(each.dropped_loss),
             *(formats.number(getattr(each, name)) for name, _ in extras),
         )
     return table
@@ -363,9 +366,9 @@ def _servers(summary: "Summary") -> Table:
         table.add_row(
             f"{each.app}, {each.policy}",
             *[each.cell or formats.NOTHING] * len(cells),
-            formats.served(asdict(each)),
+            formats.describe_server(asdict(each)),
             str(each.requests),
-            _alarming(each.lost),
+            _alarm_text(each.lost),
             formats.duration(each.delay_s),
             *(_percentile(at)[0] for at in each.percentiles),
         )
@@ -391,7 +394,7 @@ def _nodes(summary: "Summary") -> Table | None:
             formats.number(each.cpu_cores_peak),
             formats.duration(each.throttled_s),
             formats.memory(each.memory_peak_bytes),
-            _alarming(each.oom_kills),
+            _alarm_text(each.oom_kills),
         )
     return table
 
@@ -407,7 +410,7 @@ def _programs(summary: "Summary") -> Table | None:
     return table
 
 
-def _alarming(count: int | None) -> Text:
+def _alarm_text(count: int | None) -> Text:
     return Text(formats.number(count), style="red" if count else "")
 
 
@@ -445,16 +448,16 @@ def show_comparison(comparison: "Comparison", console: Console | None = None) ->
             for each in summaries
         ),
     )
-    table.add_row("measured", *(formats.reached(summary.measured_s, summary.duration_s) for summary in summaries))
+    table.add_row("measured", *(formats.format_reach(summary.measured_s, summary.duration_s) for summary in summaries))
     table.add_row("limits", *("[red]none[/]" if summary.no_limits else "enforced" for summary in summaries))
     if len(comparison.applications) == 1:
-        _compared(comparison.applications[0], names, table, console)
+        _print_application(comparison.applications[0], names, table, console)
     else:
         console.print(table)
         for each in comparison.applications:
             console.print(f"\n[bold]{escape(each.name)}[/]  {escape(each.title)}")
-            _compared(each, names, _beside(names), console)
-    for name, rows in cells.compared(summaries):
+            _print_application(each, names, _beside(names), console)
+    for name, rows in cells.compare(summaries):
         table = _beside(names, name)
         for label, texts in rows:
             table.add_row(label, *texts)
@@ -465,23 +468,23 @@ def show_comparison(comparison: "Comparison", console: Console | None = None) ->
         console.print(Text(f"note: {note}", style="dim"))
 
 
-def _compared(comparison: "ApplicationComparison", names: "list[str]", table: Table, console: Console) -> None:
+def _print_application(comparison: "ApplicationComparison", names: "list[str]", table: Table, console: Console) -> None:
     """One application of all runs: counts and percentiles in `table`, parts and differences."""
     summaries = comparison.summaries
     if not comparison.has_requests and comparison.peers:
         console.print(table)
         for peers in comparison.peers:
             figures = _beside(names, f"connections to\n{connections.name(peers[0])}")
-            for label, cells in connections.compared(peers):
+            for label, cells in connections.compare(peers):
                 figures.add_row(label, *cells)
             console.print()
             console.print(figures)
-        _compared_own(comparison, names, console)
+        _print_own(comparison, names, console)
         return
     table.add_row("requests", *(str(summary.requests.total) for summary in summaries))
     table.add_row("ok", *(str(summary.requests.ok) for summary in summaries))
     for name, words in _TROUBLES:
-        table.add_row(words, *(_alarming(getattr(summary.requests, name)) for summary in summaries))
+        table.add_row(words, *(_alarm_text(getattr(summary.requests, name)) for summary in summaries))
     for name in ("skipped", "reduced"):
         if any(getattr(summary.requests, name) for summary in summaries):
             table.add_row(f"{name} by policy", *(str(getattr(summary.requests, name)) for summary in summaries))
@@ -491,35 +494,35 @@ def _compared(comparison: "ApplicationComparison", names: "list[str]", table: Ta
         table.add_row(label, *(_percentile(at)[0] for at in row), style="bold")
     console.print(table)
     _explain_marks(console, (each.percentiles for each in summaries))
-    if (parts := _compared_parts(comparison, names)) is not None:
+    if (parts := _parts_table(comparison, names)) is not None:
         console.print()
         console.print(parts)
     found = iter(comparison.differences)
     for name, pairs in zip(names[1:], comparison.paired, strict=True):
         differences = _table("difference", "value", "95 % interval", "")
         for each in islice(found, len(summaries[0].percentiles)):
-            value, interval, verdict = formats.compared(each, each.note)
+            value, interval, verdict = formats.format_difference(each, each.note)
             differences.add_row(each.label, value, interval, Text(verdict, style="dim"))
         if pairs is not None and pairs.value is not None:
-            value, interval, verdict = formats.compared(pairs)
+            value, interval, verdict = formats.format_difference(pairs)
             slower = f"slower in {formats.share(pairs.slower)} of {pairs.requests} requests"
             words = ", ".join(filter(None, [verdict, slower]))
             differences.add_row("per request", value, interval, Text(words, style="dim"))
         console.print()
         console.print(Text(f"{name} minus {names[0]}", style="bold"))
         console.print(differences)
-    for title, rows in groupby(comparison.settings, key=formats.setting):
+    for title, rows in groupby(comparison.settings, key=formats.scenario_names):
         settings = _table("difference", "mean", "95 % interval", "")
         for setting in rows:
-            value, interval, verdict = formats.compared(setting, setting.note)
+            value, interval, verdict = formats.format_difference(setting, setting.note)
             settings.add_row(setting.label, value, interval, Text(verdict, style="dim"))
         console.print()
         console.print(Text(title, style="bold"))
         console.print(settings)
-    _compared_own(comparison, names, console)
+    _print_own(comparison, names, console)
 
 
-def _compared_own(comparison: "ApplicationComparison", names: "list[str]", console: Console) -> None:
+def _print_own(comparison: "ApplicationComparison", names: "list[str]", console: Console) -> None:
     """Print the medians of the measures that its programs wrote, and their differences."""
     if not comparison.own:
         return
@@ -527,7 +530,7 @@ def _compared_own(comparison: "ApplicationComparison", names: "list[str]", conso
     for each in comparison.own:
         table.add_row(Text(each.measure), *(Text(formats.own_value(value, each.unit)) for value in each.medians))
         for found in each.differences:
-            value, interval, verdict = formats.compared(found, found.note, each.unit)
+            value, interval, verdict = formats.format_difference(found, found.note, each.unit)
             differences.add_row(Text(found.run), Text(each.measure), value, interval, Text(verdict, style="dim"))
     for shown in (table, differences):
         console.print()

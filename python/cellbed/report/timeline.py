@@ -8,7 +8,7 @@ import polars as pl
 from cellbed.measure.links import BIN_NS
 from cellbed.measure.outages import find_outages, last_miles
 from cellbed.measure.requests import STATUSES, due
-from cellbed.report.origin import played_words
+from cellbed.report.origin import origin_words
 
 MOST_LINKS = 16
 MOST_REQUESTS = 20_000
@@ -71,12 +71,12 @@ def timeline(
         "host": _host(seconds, duration),
         "left_out": len(mobile) - len(drawn),
         "nodes": [
-            _node(node, during.filter(pl.col("node") == node["name"])) for node in _drawn_nodes(description, drawn)
+            _node(node, during.filter(pl.col("node") == node["name"])) for node in _select_nodes(description, drawn)
         ],
     }
 
 
-def _drawn_nodes(description: dict[str, Any], drawn: list[tuple[str, str]]) -> list[dict[str, Any]]:
+def _select_nodes(description: dict[str, Any], drawn: list[tuple[str, str]]) -> list[dict[str, Any]]:
     """Return the endpoints of the links that are drawn, and as many of the other nodes."""
     endpoints = {endpoint for _, endpoint in drawn}
     nodes = description.get("nodes") or []
@@ -107,8 +107,8 @@ def _requests(requests: pl.DataFrame, links: int) -> dict[str, Any]:
     status = drawn["status"].replace_strict({name: i for i, name in enumerate(STATUSES)}, default=len(STATUSES) - 1)
     return {
         "number": drawn["request"].to_list(),
-        "time": _rounded(drawn["intended_s"], 4),
-        "latency": _rounded(drawn["latency_s"] * 1e3, 3),
+        "time": _round(drawn["intended_s"], 4),
+        "latency": _round(drawn["latency_s"] * 1e3, 3),
         "status": status.to_list(),
         "total": len(requests),
     }
@@ -152,7 +152,7 @@ def _direction(direction: dict[str, Any], series: pl.DataFrame, most_bins: int) 
         "name": direction["name"],
         "way": direction["way"],
         "description": direction.get("description", ""),
-        "trace": played_words(direction),
+        "trace": origin_words(direction),
         "bin": BIN_NS / 1e9 * factor,
         "begin": float(joined["time_s"][0]) if len(joined) else 0.0,
         "capacity": joined["capacity_mbit_s"].to_list() if limited else None,
@@ -174,8 +174,8 @@ def _host(seconds: pl.DataFrame, duration: float) -> dict[str, Any]:
     return {
         "time": joined["second"].to_list(),
         "cpus": joined["cpus"].max(),
-        "pressure": _rounded(joined["pressure"] * 100, 1) if joined["pressure"].null_count() < len(joined) else None,
-        "foreign": _rounded(joined["foreign_cpus"], 3),
+        "pressure": _round(joined["pressure"] * 100, 1) if joined["pressure"].null_count() < len(joined) else None,
+        "foreign": _round(joined["foreign_cpus"], 3),
     }
 
 
@@ -196,12 +196,12 @@ def _node(node: dict[str, Any], samples: pl.DataFrame) -> dict[str, Any]:
         "class": node.get("class"),
         "cpus": node.get("cpus"),
         "memory": node.get("memory_bytes"),
-        "time": _rounded(joined["time_s"], 2),
-        "cpu": _rounded(joined["cpu_cores"], 3),
-        "used": _rounded(joined["memory_bytes"].cast(pl.Float64) / 2**20, 1),
-        "throttled": _rounded(joined["throttled_share"] * 100, 1),
+        "time": _round(joined["time_s"], 2),
+        "cpu": _round(joined["cpu_cores"], 3),
+        "used": _round(joined["memory_bytes"].cast(pl.Float64) / 2**20, 1),
+        "throttled": _round(joined["throttled_share"] * 100, 1),
     }
 
 
-def _rounded(series: pl.Series, decimals: int) -> list[float | None]:
+def _round(series: pl.Series, decimals: int) -> list[float | None]:
     return series.round(decimals).to_list()

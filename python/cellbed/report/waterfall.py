@@ -56,7 +56,7 @@ def read(run: Path) -> "pl.DataFrame":
     import polars as pl
 
     try:
-        return pl.read_parquet(inputs.checked(run / "traces.parquet"))
+        return pl.read_parquet(inputs.check(run / "traces.parquet"))
     except (OSError, pl.exceptions.PolarsError) as error:
         raise MeasureError(f"{run}: {str(error).splitlines()[0]}; `cellbed report {run}` rebuilds it") from None
 

@@ -56,7 +56,7 @@ class Journal:
     def note_changes(self) -> None:
         """Append the changes of links by hand since the last call, as the emulator has recorded them."""
         try:
-            with inputs.opened(self._changes) as file:
+            with inputs.open_file(self._changes) as file:
                 file.seek(self._read)
                 lines = file.read().split(b"\n")
         except OSError:

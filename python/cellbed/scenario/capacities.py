@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from cellbed.scenario.fields import CAPACITY, LATER_CAPACITY, Capacity, quantity, refusal
 from cellbed.scenario.load_dependent import Replay
-from cellbed.scenario.series import RATE, Pairs, Points, Recording, points_of, recording, require_one
+from cellbed.scenario.series import RATE, Pairs, Points, Recording, csv_field, points_of, require_one
 from cellbed.scenario.table import PlainOr, Table, written
 from cellbed.support.units import BIT_RATE, DURATION, SIZE
 
@@ -23,7 +23,7 @@ class RateSeries(Table):
 
     kind: Literal["series"]
     steps: Annotated[Points, _STEPS] | None = Field(None, description="Pairs of a time and the rate from then on.")
-    file: Annotated[Recording, recording(RATE)] | None = Field(
+    file: Annotated[Recording, csv_field(RATE)] | None = Field(
         None, description="A CSV file with a column of times and one of rates, in place of `steps`."
     )
     period: Annotated[int, quantity(DURATION, "1 ms", "24 h")] | None = Field(

@@ -90,7 +90,7 @@ def round_trip_record() -> TextField:
 def _read_record(text: str, folder: File) -> RoundTripRecord:
     archive = open_archive()
     if archive.has(text):
-        return _archived(archive, text)
+        return _load_round_trips(archive, text)
     if find_file(text, folder) is None and "/" not in text:
         near = question(near_names(text, archive.names()))
         why = obstacle(text, folder, "file of round-trip times")
@@ -106,7 +106,7 @@ def _read_record(text: str, folder: File) -> RoundTripRecord:
     return RoundTripRecord(file.name, file.path, file.sha256, points, duration)
 
 
-def _archived(archive: Archive, name: str) -> RoundTripRecord:
+def _load_round_trips(archive: Archive, name: str) -> RoundTripRecord:
     series = archive.series(name, "round-trip")
     entry = archive.entry(name)
     answered = series.scan().drop_nulls().unique("at_ns", keep="first", maintain_order=True)
@@ -239,10 +239,10 @@ def _series(delays: Sequence[tuple[int, int]]) -> Delay:
         if after != delay and at < until - ramp:
             points.append((until - ramp, delay))
     points.append(delays[-1])
-    return DelaySeries.model_construct(kind="series", points=_thinned(points), file=None)
+    return DelaySeries.model_construct(kind="series", points=_drop_repeats(points), file=None)
 
 
-def _thinned(points: list[tuple[int, int]]) -> Points:
+def _drop_repeats(points: list[tuple[int, int]]) -> Points:
     """Return the points without those between two equal values."""
     kept = [
         point
@@ -293,7 +293,7 @@ CoreLink = CoreDelay | CoreFixed | CorePlace | CoreRoundTrips
 CORE_LINK = PlainOr(Annotated[CoreDelay, _PLAIN], (CoreFixed, CorePlace, CoreRoundTrips), _PLAIN.show)
 
 
-def fixed_delay(core: CoreLink) -> int | None:
+def constant_delay(core: CoreLink) -> int | None:
     """Return the one-way delay of a core link, ns; ``None`` where it varies."""
     plain = core.delay if isinstance(core, CoreFixed) else core
     return plain.one_way if isinstance(plain, CoreDelay) else None

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from cellbed.scenario.fields import Probability, quantity
-from cellbed.scenario.series import DELAY, Pairs, Points, Recording, points_of, recording, require_one
+from cellbed.scenario.series import DELAY, Pairs, Points, Recording, csv_field, points_of, require_one
 from cellbed.scenario.table import PlainOr, Table
 from cellbed.support.units import DURATION
 
@@ -19,7 +19,7 @@ class DelaySeries(Table):
 
     kind: Literal["series"]
     points: Annotated[Points, _POINTS] | None = Field(None, description="Pairs of time and delay.")
-    file: Annotated[Recording, recording(DELAY)] | None = Field(
+    file: Annotated[Recording, csv_field(DELAY)] | None = Field(
         None, description="A CSV file with a column of times and one of delays, in place of `points`."
     )
 
@@ -73,7 +73,7 @@ class Empirical(Drawn):
     """One of the observed delays, with equal probability."""
 
     kind: Literal["empirical"]
-    file: Annotated[Recording, recording(DELAY, timed=False)] = Field(
+    file: Annotated[Recording, csv_field(DELAY, timed=False)] = Field(
         description="A CSV file with a column of observed delays."
     )
 

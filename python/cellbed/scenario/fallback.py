@@ -80,7 +80,7 @@ class Signal(Table):
 
     def stays(self, duration: int, interruption: int, _seed: str, down: LinkCapacity, start: int, loop: bool) -> Stays:
         """Return the stays that begin in `duration` ns. start, loop: how the first radio's downlink is played."""
-        carried = _carried(down, start, loop)
+        carried = _byte_count(down, start, loop)
         needed = self.below * _BIN / 8e9
         found: list[tuple[int, int]] = []
         begin, run, free = None, 0, 0
@@ -98,7 +98,7 @@ class Signal(Table):
         return (*found, *([] if begin is None else [(begin, duration + _AFTER)]))
 
 
-def _carried(capacity: LinkCapacity, start: int, loop: bool) -> Callable[[int, int], float]:
+def _byte_count(capacity: LinkCapacity, start: int, loop: bool) -> Callable[[int, int], float]:
     """Return the bytes that a capacity carries from one time to another, ns after the start of the workload."""
     match capacity:
         case TraceSource():

@@ -46,7 +46,7 @@ class NodeFault(_Lasting):
         """As of the base."""
         nodes = {f"{name}-{index}": group for name, group in groups.items() for index in range(group.count)}
         if self.node not in nodes:
-            yield "node", f"no node is called '{self.node}': {did_you_mean(self.node, nodes)}{_listed(nodes)}"
+            yield "node", f"no node is called '{self.node}': {did_you_mean(self.node, nodes)}{_list_names(nodes)}"
         elif self.kind == "full-disk" and nodes[self.node].disk is None:
             group = self.node.rpartition("-")[0]
             yield "node", f'{self.node} has no disk of limited size: write disk = "64 MiB" in [nodes.{group}]'
@@ -70,7 +70,7 @@ class LinkFault(_Lasting):
         links += sites
         link, _, way = self.link.rpartition(".") if self.link.endswith(("link",)) else (self.link, "", "")
         if link not in links or way not in ("", "uplink", "downlink"):
-            yield "link", f"no link is called '{self.link}': {did_you_mean(self.link, links)}{_listed(links)}"
+            yield "link", f"no link is called '{self.link}': {did_you_mean(self.link, links)}{_list_names(links)}"
 
     def __str__(self) -> str:
         """Return the fault in a line."""
@@ -92,10 +92,10 @@ class ProgramFault(_Fault):
         """As of the base."""
         app, _, node = self.program.partition(".")
         if app not in apps:
-            yield "program", f"no application is called '{app}': {did_you_mean(app, apps)}{_listed(apps)}"
+            yield "program", f"no application is called '{app}': {did_you_mean(app, apps)}{_list_names(apps)}"
         nodes = [f"{name}-{index}" for name, group in groups.items() for index in range(group.count)]
         if node and (name := node.split(".")[0]) not in nodes:
-            yield "program", f"no node is called '{name}': {did_you_mean(name, nodes)}{_listed(nodes)}"
+            yield "program", f"no node is called '{name}': {did_you_mean(name, nodes)}{_list_names(nodes)}"
 
     def __str__(self) -> str:
         """Return the fault in a line."""
@@ -139,6 +139,6 @@ def fault_misfits(
             ends[fault.node] = fault.at + fault.length
 
 
-def _listed(names: Mapping[str, object] | Sequence[str]) -> str:
+def _list_names(names: Mapping[str, object] | Sequence[str]) -> str:
     few = list(names)[:8]
     return f"there are {', '.join(few)}{' …' if len(names) > 8 else ''}" if few else "there are none"

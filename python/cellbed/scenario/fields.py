@@ -337,7 +337,7 @@ def _read_congestion_control(text: str, folder: Path) -> Law | str:
             return law.read(path)
         except law.LawError as error:
             raise UnitError(str(error)) from error
-    if (found := law.shipped().get(text)) is not None:
+    if (found := law.load_shipped().get(text)) is not None:
         return found
     if not _KERNEL_LAW.fullmatch(text):
         raise UnitError(

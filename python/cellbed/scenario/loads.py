@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from cellbed.scenario.fields import Probability, quantity, refusal
-from cellbed.scenario.series import TIMES, Column, Recording, recording, require_one
+from cellbed.scenario.series import TIMES, Column, Recording, csv_field, require_one
 from cellbed.scenario.table import PlainOr, Table, written
 from cellbed.support.units import DURATION, FREQUENCY
 
@@ -67,7 +67,7 @@ class Recorded(Table):
     """Requests at given times, the same for each endpoint."""
 
     kind: Literal["recorded"]
-    file: Annotated[Recording, recording(_TIME, timed=False)] | None = Field(
+    file: Annotated[Recording, csv_field(_TIME, timed=False)] | None = Field(
         None, description="A CSV file with a column of times, `time_s`, from the start of the load."
     )
     times: list[_Moment] | None = Field(

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, TypeAdapter, ValidationError, ValidationInfo, model_validator
 
 from cellbed.scenario.fields import Chance, Probability, plainly, quantity, refusal
-from cellbed.scenario.series import LOSS, Pairs, Points, Recording, points_of, recording, require_one
+from cellbed.scenario.series import LOSS, Pairs, Points, Recording, csv_field, points_of, require_one
 from cellbed.scenario.table import PlainOr, Table
 from cellbed.support.units import DURATION
 
@@ -44,7 +44,7 @@ class LossSeries(Table):
     steps: Annotated[Points, _STEPS] | None = Field(
         None, description="Pairs of a time and the probability from then on."
     )
-    file: Annotated[Recording, recording(LOSS)] | None = Field(
+    file: Annotated[Recording, csv_field(LOSS)] | None = Field(
         None, description="A CSV file with a column of times and one of probabilities, in place of `steps`."
     )
 

@@ -14,7 +14,7 @@ from cellbed.scenario.mobile import Offset
 from cellbed.scenario.nodes import NodeGroup
 from cellbed.scenario.policies import AnyPolicy
 from cellbed.scenario.policies.policy import Place
-from cellbed.scenario.sites import visited
+from cellbed.scenario.sites import cell_visits
 from cellbed.scenario.table import Path, Table
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.units import BIT_RATE, DURATION, SIZE
@@ -204,7 +204,7 @@ def _policy_misfits(
             for key, text in movable_misfits(move, groups, application, None):
                 yield ("policy", "nodes") if key == "to" and not migration.to else (key,), text
     client = client_group(application, groups)
-    visits = [] if client is None else visited(groups[client])
+    visits = [] if client is None else cell_visits(groups[client])
     is_heard = client is not None and not groups[client].backend.routed
     sites = [cells[cell].site for _, cell in visits if cell in cells]
     around = Place(candidates(migration, groups, application), is_heard, sites)

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from cellbed.laws.law import CONGESTION_SETTING, Law
 from cellbed.scenario.applications import Application, Key, tables
 from cellbed.scenario.cells import Cells, cell_misfits
-from cellbed.scenario.core import CORE_LINK, CoreLink, fixed_delay
+from cellbed.scenario.core import CORE_LINK, CoreLink, constant_delay
 from cellbed.scenario.expectations import Expect, Expectations, expectations
 from cellbed.scenario.faults import Fault, fault_misfits, site_link
 from cellbed.scenario.fields import CONGESTION_CONTROL, Buffer, quantity
@@ -309,7 +309,7 @@ class Scenario(Table):
                 places.setdefault(repr(self.core_link(group)), []).extend([name] * group.count)
         for names in places.values():
             if len(names) > 1:
-                delay = fixed_delay(self.core_link(self.nodes[names[0]]))
+                delay = constant_delay(self.core_link(self.nodes[names[0]]))
                 take = "" if delay is None else f", {DURATION.format(2 * delay)} one way"
                 yield (
                     f"the {len(names)} nodes of {', '.join(dict.fromkeys(names))} are at one place, but each has a "

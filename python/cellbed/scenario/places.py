@@ -9,7 +9,7 @@ and 45 ms one way). To use them, write the delay itself, as in ``cloud = "3.125 
 Of the distributions around them the publication has pictures (Figure 5.5) and words (§5.3): little jitter, a long right
 tail, round trips that are slightly slower in peak hours, and for eu-west-3 two modes, taken for two routes. A
 `RoundTrips` has that shape around the published time. **Its widths are chosen by cellbed and published nowhere**: it is
-synthetic. Records of a real place replay in its stead (docs/how-to/round-trips.md).
+synthetic. Records of a real place replay in its stead (docs/how-to/recording.md#round-trips).
 
 Further places are those of two studies, with the part of their round-trip times that lies behind the tower:
 

@@ -35,7 +35,7 @@ class Problem:
     @property
     def key(self) -> str:
         """The path as in TOML, of a very long one the beginning."""
-        key = _dotted(self.path)
+        key = _join_keys(self.path)
         return key if len(key) <= _LONGEST else f"{key[: _LONGEST - 1]}…"
 
 
@@ -46,12 +46,12 @@ def problems(errors: Sequence[ErrorDetails], data: Mapping[str, Any], root: type
     """
     keys = _Keys(root, data)
     found = [(_path(error, data), error) for error in errors]
-    absent = {_dotted(path) for path, error in found if error["type"] == "missing"}
+    absent = {_join_keys(path) for path, error in found if error["type"] == "missing"}
     explained = set()
     sentences = []
     for path, error in found[:MOST]:
         if error["type"] == "extra_forbidden":
-            meant, text = _unknown(path, keys, absent)
+            meant, text = _explain_key(path, keys, absent)
             explained.add(meant)
         else:
             text = _sentence(path, error, keys)
@@ -92,7 +92,7 @@ def _child(here: Any, step: str | int) -> Any:
     return None
 
 
-def _dotted(path: Sequence[str | int]) -> str:
+def _join_keys(path: Sequence[str | int]) -> str:
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -164,7 +164,7 @@ def _variant(annotation: Any, value: Any) -> type[BaseModel] | None:
     return next((model for model in models if kind in _kinds(model)), models[0] if models else None)
 
 
-def _unknown(path: Path, keys: _Keys, absent: set[str]) -> tuple[str, str]:
+def _explain_key(path: Path, keys: _Keys, absent: set[str]) -> tuple[str, str]:
     """Return the likely dotted key instead of the unknown ``path`` (or nothing), and the sentence."""
     *table, last = path
     name = str(last)
@@ -184,17 +184,17 @@ def _unknown(path: Path, keys: _Keys, absent: set[str]) -> tuple[str, str]:
     continues = not table and isinstance(keys.value(path), dict)  # a table may have further tables elsewhere
     free = [key for key in near if continues or key not in present]
     if free:
-        return _dotted([*table, free[0]]), f"unknown key; did you mean '{free[0]}'?"
+        return _join_keys([*table, free[0]]), f"unknown key; did you mean '{free[0]}'?"
     if near:
         return "", f"unknown key; '{near[0]}' already exists: remove one of the two"
     inner = [key for key, field in siblings.items() if any(name in _fields(it) for it in _models(field.annotation))]
     if table and inner:
-        right = " or ".join(f"[{_dotted([*table, key])}]" for key in sorted(inner, reverse=True)[:2])
+        right = " or ".join(f"[{_join_keys([*table, key])}]" for key in sorted(inner, reverse=True)[:2])
         return "", f"unknown key here; '{name}' belongs to {right}"
     homes = [place for place in places if place[:-1] != plain_table]
     if homes:
-        right = f"[{_dotted(homes[0][:-1])}]" if len(homes[0]) > 1 else "the top of the file, before any table"
-        meant = _dotted(homes[0])
+        right = f"[{_join_keys(homes[0][:-1])}]" if len(homes[0]) > 1 else "the top of the file, before any table"
+        meant = _join_keys(homes[0])
         return meant if meant in absent else "", f"unknown key here; '{name}' belongs to {right}"
     known = ", ".join(siblings)
     return "", f"unknown key; known here: {known}" if known else "unknown key; remove it"
@@ -262,7 +262,7 @@ def _example(path: Path, keys: _Keys) -> str:
     field = keys.of(path[:-1]).get(name)
     if field is None:
         return "remove it"
-    values = field.examples or _annotated_examples(field.metadata)
+    values = field.examples or _field_examples(field.metadata)
     model = _models(field.annotation)
     if model and not values:
         required = [key for key, inner in _fields(model[0]).items() if inner.is_required()]
@@ -271,7 +271,7 @@ def _example(path: Path, keys: _Keys) -> str:
         required += rules.get("else", {}).get("required", []) if isinstance(rules, dict) else []
         listed = get_origin(field.annotation) is list
         named = (*path, "NAME") if get_origin(field.annotation) is dict else path
-        heading = f"[[{_dotted(path)}]]" if listed else f"[{_dotted(named)}]"
+        heading = f"[[{_join_keys(path)}]]" if listed else f"[{_join_keys(named)}]"
         return f"write {heading}" + (f" and under it {', '.join(required)}" if required else "")
     if not values and (choices := [each for each in get_args(field.annotation) if isinstance(each, str | int)]):
         return f"write {name} = {' or '.join(map(as_toml, choices))}"
@@ -289,7 +289,7 @@ def as_toml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)  # dates
 
 
-def _annotated_examples(metadata: Sequence[Any]) -> list[Any]:
+def _field_examples(metadata: Sequence[Any]) -> list[Any]:
     return [example for item in metadata for example in getattr(item, "schema", {}).get("examples", [])]
 
 

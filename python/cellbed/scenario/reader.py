@@ -79,7 +79,7 @@ def parse(text: str, *, source: str, folder: Path) -> Scenario:
     """
     data = tables(text, source)
     try:
-        return checked(data, folder)
+        return make_scenario(data, folder)
     except TablesError as error:
         raise ScenarioError(report(source, text, error)) from None
 
@@ -100,7 +100,7 @@ def tables(text: str, source: str, kind: FileKind = SCENARIO) -> dict[str, Any]:
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ScenarioError(_malformed(source, text, error, kind)) from error
+        raise ScenarioError(_explain_syntax(source, text, error, kind)) from error
     except (ValueError, RecursionError) as error:  # a number of thousands of digits; thousands of open brackets
         raise ScenarioError(f"{source}:1: value too long or too deeply nested for a {kind.name}: remove it") from error
     if _is_deeper(data, _DEEPEST):
@@ -136,7 +136,7 @@ def with_values(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str
     return found
 
 
-def checked(data: dict[str, Any], folder: Path) -> Scenario:
+def make_scenario(data: dict[str, Any], folder: Path) -> Scenario:
     """Return the scenario of a file's tables. Raises TablesError."""
     return as_stated(data, folder).completed()
 
@@ -144,14 +144,14 @@ def checked(data: dict[str, Any], folder: Path) -> Scenario:
 def as_stated(data: dict[str, Any], folder: Path) -> Scenario:
     """Return the scenario of a file's tables before it is completed: what the file states is set, everything else has
     its default. Raises TablesError."""
-    scenario = validated(Scenario, data, {"folder": folder}, lambda place: not _is_inherited(place, data))
+    scenario = validate(Scenario, data, {"folder": folder}, lambda place: not _is_inherited(place, data))
     found = [Problem(path, reason) for path, reason in scenario.misfits()] + list(_unusable_traces(scenario))
     if found:
         raise TablesError(found)
     return scenario
 
 
-def validated(
+def validate(
     model: type[T],
     data: dict[str, Any],
     context: dict[str, Any],
@@ -264,7 +264,7 @@ def _line(path: Sequence[str | int], positions: Mapping[str, tuple[int, int]]) -
     return positions[keys[known]][0] if known else None
 
 
-def _malformed(source: str, text: str, error: tomllib.TOMLDecodeError, kind: FileKind) -> str:
+def _explain_syntax(source: str, text: str, error: tomllib.TOMLDecodeError, kind: FileKind) -> str:
     """tomllib's message with its position in front, and the remedy for the commonest mistakes."""
     message = str(error)
     place = re.search(r" \(at line (\d+), column (\d+)\)$", message)

@@ -62,29 +62,29 @@ class RecordingSource:
         return "conditional" if is_conditional(self.description) else "cellreplay"
 
 
-def calibrated(description: Description, way: Way) -> CalibratedDirection | None:
+def find_calibration(description: Description, way: Way) -> CalibratedDirection | None:
     """Return the calibration of a direction, if any."""
     calibration = description.calibration
     return None if calibration is None else getattr(calibration.directions, way)
 
 
-def calibrated_queue(description: Description, way: Way) -> DropTail:
+def calibration_queue(description: Description, way: Way) -> DropTail:
     """Return a drop-tail queue of the calibrated length, B; of 1 MB if that is unknown."""
-    found = calibrated(description, way)
+    found = find_calibration(description, way)
     if found is None or not found.queue_bytes:
         return DropTail.model_validate({"kind": "droptail", "limit": _DEFAULT_QUEUE})
     return DropTail.model_construct(kind="droptail", limit=QueueLimit(bytes=max(1500, found.queue_bytes)))
 
 
-def calibrated_idle(description: Description, way: Way, path: File) -> int:
+def calibration_idle(description: Description, way: Way, path: File) -> int:
     """F of a direction, ns. path: of the recording. Raises TraceError if it was not calibrated."""
-    found = calibrated(description, way)
+    found = find_calibration(description, way)
     if found is None or found.idle_ns is None:
         raise TraceError(f"{path}: the idle time F of the {way} was not calibrated: set idle, such as '24 ms'")
     return found.idle_ns
 
 
-def replayed(
+def load_replay(
     files: ReplayFiles,
     name: str,
     packet_bytes: int,
@@ -182,7 +182,7 @@ class _Replayed(Table):
         if method == "conditional" and idle is not None:
             raise TraceError("the method conditional has no idle time F: leave out idle, or replay by cellreplay")
         if method == "cellreplay" and idle is None:
-            idle = calibrated_idle(source.description, way, source.path)
+            idle = calibration_idle(source.description, way, source.path)
         try:
             files = replay_files(source.path, way, method, name=File(source.name).name)
         except RecordingError as error:
@@ -190,7 +190,7 @@ class _Replayed(Table):
         packet_bytes = source.description.packet_bytes
         how = (packet_bytes, idle or 0, self.idle_at, self.anchor)
         name = f"{source.name} {way} by {method}"
-        return replayed(files, name, *how, synthetic=source.description.synthetic)
+        return load_replay(files, name, *how, synthetic=source.description.synthetic)
 
 
 def _with_place(text: str, path: File) -> str:
@@ -238,7 +238,7 @@ class RecordedLink(WholeLink, _Replayed):
 
     def completed(self) -> Self:
         """Return the link with the calibrated queues by default."""
-        up, down = (getattr(self.queue, way, None) or calibrated_queue(self.path.description, way) for way in WAYS)
+        up, down = (getattr(self.queue, way, None) or calibration_queue(self.path.description, way) for way in WAYS)
         return self.model_copy(update={"queue": Ways(up, down)})
 
     def misfits(self, duration: int) -> list[tuple[Path, str]]:

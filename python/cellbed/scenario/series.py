@@ -87,7 +87,7 @@ DELAY = Column(
 LOSS = Column("loss", {"loss": Decimal(1)}, Decimal(0), Decimal(1), whole=False)
 
 
-def recording(column: Column, *, timed: bool = True) -> TextField:
+def csv_field(column: Column, *, timed: bool = True) -> TextField:
     """Return the name of a CSV file of recorded values, with a column of times if `timed`."""
 
     return TextField(
@@ -234,7 +234,7 @@ class Pairs:
         return tuple(points)
 
 
-def advanced(points: Points, by_ns: int, *, linear: bool) -> Points:
+def advance(points: Points, by_ns: int, *, linear: bool) -> Points:
     """Return the series from a later position on, its times counted from there.
 
     linear: between the points; else a value holds until the next one.

@@ -25,7 +25,7 @@ from cellbed.scenario.losses import LATER_LOSS_FORM, LOSS_FORM, Loss
 from cellbed.scenario.problems import ScenarioError, problems
 from cellbed.scenario.queues import Queue
 from cellbed.scenario.radio import Radio
-from cellbed.scenario.recorded import RecordedDirection, calibrated_queue
+from cellbed.scenario.recorded import RecordedDirection, calibration_queue
 from cellbed.scenario.series import Points
 from cellbed.scenario.table import Table
 from cellbed.support.units import UnitError, parse_probability
@@ -111,7 +111,7 @@ def read_texts(texts: Mapping[str, Any], folder: Path, *, running: bool = False)
     data: dict[str, Any] = {}
     for key, text in texts.items():
         try:
-            data[key] = _written(key, text, running=running) if isinstance(text, str) else text
+            data[key] = _parse_value(key, text, running=running) if isinstance(text, str) else text
         except UnitError as error:
             raise ScenarioError(f"{key}: {error}") from error
     try:
@@ -134,7 +134,7 @@ def _settings(asked: _Written | _Running) -> Settings:
     queue = asked.queue
     if isinstance(asked.rate, RecordedDirection):
         rate = asked.rate.replay()
-        queue = queue or calibrated_queue(asked.rate.path.description, asked.rate.way)
+        queue = queue or calibration_queue(asked.rate.path.description, asked.rate.way)
     else:
         rate = asked.rate
     return Settings(
@@ -149,7 +149,7 @@ def _settings(asked: _Written | _Running) -> Settings:
     )
 
 
-def _written(key: str, text: str, *, running: bool = False) -> Any:
+def _parse_value(key: str, text: str, *, running: bool = False) -> Any:
     """Return the scenario file's value where `key` (``rate``, ``delay``, ``queue``, ``loss`` …) has this `text`.
 
     running: of a link that runs already, which may lose everything.

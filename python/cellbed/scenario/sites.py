@@ -9,7 +9,7 @@ from pydantic import Field
 
 from cellbed.scenario.applications import Application
 from cellbed.scenario.cells import Cell
-from cellbed.scenario.core import CORE_LINK, CORE_RATE, CoreLink, CoreTable, fixed_delay
+from cellbed.scenario.core import CORE_LINK, CORE_RATE, CoreLink, CoreTable, constant_delay
 from cellbed.scenario.fields import quantity
 from cellbed.scenario.nodes import Name, NodeGroup
 from cellbed.scenario.table import Path, Table, written
@@ -51,7 +51,7 @@ class Migration:
     target: str
 
 
-def visited(group: NodeGroup) -> list[tuple[int, str]]:
+def cell_visits(group: NodeGroup) -> list[tuple[int, str]]:
     """Return the cells of a group of endpoints, and when it leaves the one before, ns; empty without a cell."""
     first = [(0, group.cell)] if group.cell is not None else []
     return [*first, *((handover.at, handover.cell) for handover in group.route)]
@@ -59,7 +59,7 @@ def visited(group: NodeGroup) -> list[tuple[int, str]]:
 
 def sites_of(cells: Cells, group: NodeGroup) -> list[tuple[int, str | None]]:
     """Return the sites of the cells of a group of endpoints, and since when, ns; ``None``: at the tower."""
-    return [(at, cells[name].site) for at, name in visited(group)]
+    return [(at, cells[name].site) for at, name in cell_visits(group)]
 
 
 def at_site(groups: Groups, site: str | None) -> list[str]:
@@ -99,7 +99,7 @@ def transfer(source: Site, target: Site, size: int) -> int:
     """Nanoseconds from the first byte that leaves a site to the last that reaches another one, over an idle path."""
     cores = source.core, target.core
     rates = [core.rate for core in cores if isinstance(core, CoreTable) and core.rate is not None]
-    return (-(-size * 8 * _SECOND // min(rates)) if rates else 0) + sum(fixed_delay(core) or 0 for core in cores)
+    return (-(-size * 8 * _SECOND // min(rates)) if rates else 0) + sum(constant_delay(core) or 0 for core in cores)
 
 
 def _client(application: Application, groups: Groups) -> str:
@@ -146,7 +146,7 @@ def _policy_misfits(
     if client is None or client.cell is None:
         yield "edge_policy", "the clients are in no cell: write 'cell' and a route in their group"
         return
-    served, stays = application.server.on, [name for _, name in visited(client)]
+    served, stays = application.server.on, [name for _, name in cell_visits(client)]
     if any(name not in cells or cells[name].site not in (None, *sites) for name in stays):
         return  # reported there
     if without := [name for name in stays if cells[name].site is None]:
@@ -172,7 +172,7 @@ def _policy_misfits(
         yield "edge_policy", f"'{served}' has programs of other applications, too: write another group"
     elif application.state is None:
         yield "state", "missing: write the size of what moves with the server, state = '20 MB'"
-    elif varying := [site for site in at if fixed_delay(sites[site].core) is None]:
+    elif varying := [site for site in at if constant_delay(sites[site].core) is None]:
         text = f"the core link of the site '{varying[0]}' varies: write kind = 'delay' in [sites.{varying[0]}.core]"
         yield "edge_policy", text
     else:

@@ -34,7 +34,7 @@ class HelperError(CellbedError):
     exit_code = 1
 
 
-def installed() -> list[str]:
+def find_helpers() -> list[str]:
     """Return the names of the helpers that are installed, the better first."""
     names = [name for name in ("pasta", "slirp4netns") if find(name) is not None]
     pasta = find("pasta")

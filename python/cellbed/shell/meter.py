@@ -46,7 +46,7 @@ def open_meter(path: Path) -> ShellMeter:
         raise MeterError(f"--meter-to: {path} cannot be written: {error.strerror}") from error
 
 
-def shared_terminal(descriptor: int) -> str | None:
+def find_terminal(descriptor: int) -> str | None:
     """Path of the terminal behind `descriptor`, if it is the one that the command has."""
     if not os.isatty(descriptor):
         return None
@@ -59,7 +59,7 @@ def start_meter(meter: ShellMeter, control: Path) -> subprocess.Popen[bytes]:
 
     Errors: :class:`MeterError`.
     """
-    terminal = shared_terminal(meter.descriptor)
+    terminal = find_terminal(meter.descriptor)
     if terminal is not None and os.environ.get(VARIABLE) == terminal:
         raise MeterError(
             "this terminal has the meter of the shell around this one already; watch this one from another terminal "

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cellbed.laws.kernel import loaded
+from cellbed.laws.kernel import load_law
 from cellbed.laws.law import CONGESTION_SETTING, Law
 from cellbed.shell import agent, helper, resolver, wayout
 from cellbed.shell.addresses import has_ipv6_way_out
@@ -22,7 +22,7 @@ from cellbed.shell.foreground import Foreground, Interrupted, end_inhabitants, h
 from cellbed.shell.gateway import Gateway
 from cellbed.shell.link import ShellLink
 from cellbed.shell.meter import VARIABLE as METER_VARIABLE
-from cellbed.shell.meter import MeterError, ShellMeter, shared_terminal, start_meter
+from cellbed.shell.meter import MeterError, ShellMeter, find_terminal, start_meter
 from cellbed.shell.publish import Published, start_forwarder, translate
 from cellbed.support.errors import CellbedError
 from cellbed.support.whole_files import write_whole
@@ -115,7 +115,7 @@ def run_shell(
                     around.files = serve(around.gateway, stack, around.agents)
                 if publish:
                     _publish(around, publish, way, stack)
-                with _metering(around, meter):
+                with _run_meter(around, meter):
                     status = _run(
                         around, command, environment or (lambda _: {}), seconds, Foreground(hanging_up=hanging_up)
                     )
@@ -150,7 +150,7 @@ def _set_up(link: ShellLink, way: wayout.WayOut, packet_log: Path | None, stack:
 
 def _set_congestion_control(around: _Surroundings, control: Law | str, stack: contextlib.ExitStack) -> None:
     """Set the congestion control of the shell's namespace, in which a process does it."""
-    name = stack.enter_context(loaded(control)) if isinstance(control, Law) else control
+    name = stack.enter_context(load_law(control)) if isinstance(control, Law) else control
     setting = f"/proc/sys/{CONGESTION_SETTING.replace('.', '/')}"
     process = around.gateway.spawn(
         ["/bin/sh", "-c", 'printf %s "$0" > "$1"', name, setting], environment=dict(os.environ), binds=()
@@ -251,7 +251,7 @@ def _answer_names(around: _Surroundings, stack: contextlib.ExitStack) -> None:
 
 
 @contextlib.contextmanager
-def _metering(around: _Surroundings, meter: ShellMeter | None) -> Iterator[None]:
+def _run_meter(around: _Surroundings, meter: ShellMeter | None) -> Iterator[None]:
     if meter is None:
         yield
         return
@@ -261,7 +261,7 @@ def _metering(around: _Surroundings, meter: ShellMeter | None) -> Iterator[None]
         _say(str(error))
         yield
         return
-    around.metered = shared_terminal(meter.descriptor)
+    around.metered = find_terminal(meter.descriptor)
     try:
         yield
     finally:

@@ -35,7 +35,7 @@ def find_way_out(*, granted: bool = True) -> WayOut:
         root=os.geteuid() == 0,
         granted=granted and is_granted(os.geteuid()),
         translation=find("nft") is not None,
-        helpers=tuple(helper.installed()),
+        helpers=tuple(helper.find_helpers()),
     )
 
 

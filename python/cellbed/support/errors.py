@@ -19,6 +19,12 @@ _HINTS = {
 """Remedies for errors of the operating system."""
 
 
+def quote(text: str, most: int = 40) -> str:
+    """Return at most so many characters of a text in quotes, control characters escaped."""
+    shown = text if len(text) <= most else text[: most - 3] + "…"
+    return f"'{shown}'" if shown.isprintable() else ascii(shown)
+
+
 class OperatingSystemError(CellbedError):
     """An OSError in one sentence: file, reason, remedy.
 

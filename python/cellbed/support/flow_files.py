@@ -148,7 +148,7 @@ _CAMPUS = (
 arXiv:1809.03486, 2018, the table of data set agh_201506 (4 · 10^9 flows between a campus and the Internet)."""
 
 
-def published(name: str) -> Sizes:
+def load_published(name: str) -> Sizes:
     """Return a synthetic distribution of one of the :data:`PUBLISHED` names.
 
     ``ftp-ngmn``: files after NGMN Alliance, "Radio Access Performance Evaluation Methodology", 2008, annex A:
@@ -206,16 +206,16 @@ def _number(word: str, where: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value) or "_" in word or not word.isascii():
-        raise FlowFileError(f"{where}: {_shown(word)} is not a number")
+        raise FlowFileError(f"{where}: {_quote(word)} is not a number")
     return value
 
 
 def _whole(word: str, what: str, least: int, most: int, where: str) -> int:
     value = _number(word, where)
     if not least <= value <= most or value != int(value):
-        raise FlowFileError(f"{where}: {what} {_shown(word)} is not a whole number from {least} to {most}")
+        raise FlowFileError(f"{where}: {what} {_quote(word)} is not a whole number from {least} to {most}")
     return int(value)
 
 
-def _shown(word: str) -> str:
+def _quote(word: str) -> str:
     return ascii(word if len(word) <= 40 else word[:37] + "…")

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
+from cellbed.support.errors import quote
+
 # Common unambiguous spellings: not accepted, but the error names the right one.
 _OTHER_SPELLINGS = {
     "sec": "s",
@@ -73,24 +75,24 @@ class Quantity:
         match = _QUANTITY.fullmatch(text.strip())
         if match is None:
             if _QUANTITY.fullmatch(pointed := text.strip().replace(",", ".")):
-                raise UnitError(f"{_shown(text)} has a decimal comma: write a point, as in '{pointed}'")
-            raise UnitError(f"{_shown(text)} is not a {self.name}: write {self.remedy()}")
+                raise UnitError(f"{quote(text)} has a decimal comma: write a point, as in '{pointed}'")
+            raise UnitError(f"{quote(text)} is not a {self.name}: write {self.remedy()}")
         sign, number, unit = match.groups()
         unit = unit.replace("\N{GREEK SMALL LETTER MU}", "µ")
         if sign == "-" and Fraction(number) != 0:
             remedy = f"'{number} {unit}'" if unit in self.units else self.remedy(number)
-            raise UnitError(f"{_shown(text)} is negative: write {remedy}")
+            raise UnitError(f"{quote(text)} is negative: write {remedy}")
         if not unit:
-            raise UnitError(f"{_shown(text)} has no unit: write {self.remedy(number)}")
+            raise UnitError(f"{quote(text)} has no unit: write {self.remedy(number)}")
         if unit not in self.units:
-            raise UnitError(f"{_shown(text)} has an unknown unit: write {self._suggestion(number, unit)}")
+            raise UnitError(f"{quote(text)} has an unknown unit: write {self._suggestion(number, unit)}")
         value = Fraction(number) * self.units[unit]
         if value > _LARGEST:
-            raise UnitError(f"{_shown(text)} is too large for a {self.name}: write {self.remedy()}")
+            raise UnitError(f"{quote(text)} is too large for a {self.name}: write {self.remedy()}")
         if not self.whole:
             return float(value)
         if value.denominator != 1:
-            raise UnitError(f"{_shown(text)} is not a whole number of {self.base}: write {self.remedy()}")
+            raise UnitError(f"{quote(text)} is not a whole number of {self.base}: write {self.remedy()}")
         return int(value)
 
     def format(self, value: int | float) -> str:
@@ -190,17 +192,12 @@ def parse_probability(text: str, *, certain: bool = False) -> float:
     except ValueError:
         value = None
     if value is None or rest:
-        raise UnitError(f"{_shown(text)} is not a probability: write 0.01 or '1 %'")
+        raise UnitError(f"{quote(text)} is not a probability: write 0.01 or '1 %'")
     if not (0 <= value < 1 or (certain and value == 1)):
-        raise UnitError(f"{_shown(text)} is not from 0 to {'' if certain else 'below '}1: write 0.01 or '1 %'")
+        raise UnitError(f"{quote(text)} is not from 0 to {'' if certain else 'below '}1: write 0.01 or '1 %'")
     return value
 
 
 def _plain(number: Decimal) -> str:
     text = format(number, "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def _shown(text: str) -> str:
-    shown = text if len(text) <= 40 else text[:37] + "…"
-    return f"'{shown}'" if shown.isprintable() else ascii(shown)

@@ -29,7 +29,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         with temporary_folder() as folder:
             temporary = folder / place.name
             write(temporary)
-            with temporary.open("rb") as content, open(_opened(place), "wb") as through:
+            with temporary.open("rb") as content, open(_open_pipe(place), "wb") as through:
                 shutil.copyfileobj(content, through)
         return
     temporary = place.with_name(f".{place.name[:80]}.{secrets.token_hex(4)}")
@@ -40,7 +40,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _opened(place: Path) -> int:
+def _open_pipe(place: Path) -> int:
     """Return a descriptor to write to a pipe or a device."""
     deadline = time.monotonic() + PATIENCE
     while True:

@@ -34,7 +34,7 @@ from cellbed.scenario.nodes import CLASSES, AnyBackend, AnyMobileLink, Handover,
 from cellbed.scenario.queues import DropTail
 from cellbed.scenario.radio import Radio
 from cellbed.scenario.series import Recording
-from cellbed.scenario.sites import Migration, instances, migrations, sites_of, visited
+from cellbed.scenario.sites import Migration, cell_visits, instances, migrations, sites_of
 from cellbed.support.units import DURATION
 from cellbed.support.ways import WAYS, Way
 from cellbed.testbed.links.stages import SLOTS, Parameters, Playing, Slot, Stage, chance_stage, derived_seed, stages
@@ -416,7 +416,7 @@ class Plan:
         return {direction.source: direction.target for direction in self.directions if direction.source in names}
 
 
-def _shared_cells(scenario: Scenario, nodes: Sequence[Node], directions: Sequence[Direction]) -> tuple[SharedCell, ...]:
+def _plan_cells(scenario: Scenario, nodes: Sequence[Node], directions: Sequence[Direction]) -> tuple[SharedCell, ...]:
     """Return the cells of the scenario, each direction separately."""
     found = []
     for name, table in scenario.cells.items():
@@ -455,7 +455,7 @@ def _serving_cells(scenario: Scenario, nodes: Sequence[Node]) -> dict[str, list[
     if all(cell.site is None for cell in scenario.cells.values()):
         return {}
     found: dict[str, list[tuple[int, str | None]]] = {
-        name: [*visited(group)] if group.node_class == "endpoint" else _group_sites(scenario, name)
+        name: [*cell_visits(group)] if group.node_class == "endpoint" else _group_sites(scenario, name)
         for name, group in scenario.nodes.items()
     }
     return {node.name: found[node.group] for node in nodes if found[node.group]}
@@ -562,7 +562,7 @@ def make_plan(scenario: Scenario) -> Plan:
         tuple(nodes),
         tuple(directions),
         sites=tuple(map(_vertex, scenario.sites)),
-        cells=_shared_cells(scenario, nodes, directions),
+        cells=_plan_cells(scenario, nodes, directions),
         moves=_moves(scenario),
         serving_cells=_serving_cells(scenario, nodes),
         servers=servers,
@@ -607,7 +607,7 @@ def _with_faults(direction: Direction, faults: Sequence[Fault]) -> Direction:
                 closed.append((fault.at, fault.at + fault.length))
     if closed:
         closed += [(begin, begin + length) for begin, length in direction.parameters.outages]
-        outages = _merged(closed)
+        outages = _merge_spans(closed)
         direction = replace(
             direction,
             parameters=replace(direction.parameters, outages=outages),
@@ -624,7 +624,7 @@ def _with_faults(direction: Direction, faults: Sequence[Fault]) -> Direction:
     return replace(direction, changes=tuple(found))
 
 
-def _merged(spans: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+def _merge_spans(spans: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     """Merge spans (begin, end) that overlap, and return them in order as (begin, length)."""
     found: list[tuple[int, int]] = []
     for begin, end in sorted(spans):
@@ -666,13 +666,17 @@ def _with_fallback(direction: Direction, fallback: Fallback, stays: Stays) -> Di
     closed = [(at, at + length) for at, length in direction.parameters.outages]
     closed += [(at, at + fallback.interruption) for at in edges]
     drops = fallback.packets == "drop" and bool(edges)
-    gate: dict[str, Any] = {"outages": _merged(closed), "flushes": tuple(edges) if drops else (), "in_flight": drops}
+    gate: dict[str, Any] = {
+        "outages": _merge_spans(closed),
+        "flushes": tuple(edges) if drops else (),
+        "in_flight": drops,
+    }
     states = [(0, direction.parameters), *direction.changes]
     found: list[tuple[int, Parameters]] = []
     for at in sorted({0, *(at for at, _ in states), *(at + fallback.interruption for at in edges)}):
         now = next(parameters for begin, parameters in reversed(states) if begin <= at)
         if any(begin + fallback.interruption <= at < end + fallback.interruption for begin, end in stays):
-            now = _changed(now, fallback, direction.way)
+            now = _change_parameters(now, fallback, direction.way)
         now = replace(now, **gate)
         if not found or found[-1][1] != now:
             found.append((at, now))
@@ -709,7 +713,7 @@ def _parameters(mobile: AnyMobileLink, way: Way, route: Sequence[Handover]) -> P
         loss=getattr(mobile.loss, way),
         duplication=getattr(mobile.duplication, way),
         corruption=getattr(mobile.corruption, way),
-        outages=_merged([*own, *((handover.at, handover.enters) for handover in route)]),
+        outages=_merge_spans([*own, *((handover.at, handover.enters) for handover in route)]),
         flushes=tuple(handover.at for handover in route if handover.queued == "drop"),
     )
 
@@ -720,14 +724,14 @@ def _changes(mobile: AnyMobileLink, way: Way, route: Sequence[Handover]) -> tupl
     found: list[tuple[int, Parameters]] = []
     at_handovers = [change for handover in route if (change := handover.change) is not None]
     for change in sorted([*mobile.changes, *at_handovers], key=lambda change: change.at):
-        after = _changed(now, change, way)
+        after = _change_parameters(now, change, way)
         if after != now:
             found.append((change.at, after))
         now = after
     return tuple(found)
 
 
-def _changed(now: Parameters, change: Change | Fallback, way: Way) -> Parameters:
+def _change_parameters(now: Parameters, change: Change | Fallback, way: Way) -> Parameters:
     given: dict[str, Any] = {
         "capacity": change.up if way == "uplink" else change.down,
         "delay": getattr(change.base_delay, way, None),
@@ -740,7 +744,7 @@ def _port(scenario: Scenario, node: Node) -> list[Direction]:
     """Return the port of a node at a site, which may follow endpoints to another one."""
     group_sites = _group_sites(scenario, node.group)
     vertex, later_vertices = _vertices(group_sites)
-    closed = _merged([(it.at, it.at + it.length) for it in _migrations(scenario) if it.group == node.group])
+    closed = _merge_spans([(it.at, it.at + it.length) for it in _migrations(scenario) if it.group == node.group])
     queue = DropTail(kind="droptail")
     sites = [(at, scenario.sites[str(name)]) for at, name in group_sites]
     ports = [(at, Parameters(ConstantRate(site.rate), queue, site.delay, outages=closed)) for at, site in sites]

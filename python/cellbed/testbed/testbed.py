@@ -14,7 +14,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cellbed.laws.kernel import compiled_for_programs
+from cellbed.laws.kernel import compile_for_programs
 from cellbed.laws.law import Law, LawError
 from cellbed.support.errors import CellbedError
 from cellbed.support.near_names import did_you_mean
@@ -64,11 +64,11 @@ def check(scenario: Scenario, text: str, source: str, *, running: bool, limits: 
     from cellbed.scenario.reader import refuse
 
     refuse(text, source, obstacles(scenario, running=running, limits=limits))
-    if running and (forbidden := list(_forbidden(limits))):
+    if running and (forbidden := list(_find_missing_rights(limits))):
         raise CellbedError("\n".join(forbidden))
 
 
-def _forbidden(limits: cgroups.Enforcement) -> Iterator[str]:
+def _find_missing_rights(limits: cgroups.Enforcement) -> Iterator[str]:
     """Return all that a run needs and this user may not do."""
     try:
         os.close(os.open("/dev/net/tun", os.O_RDWR))
@@ -167,7 +167,7 @@ def _program_problems(scenario: Scenario) -> Iterator[tuple[_Key, str]]:
             yield key, "needs control groups of version 2: mount -t cgroup2 none FOLDER, or write it for the node"
         else:
             try:
-                compiled_for_programs()
+                compile_for_programs()
             except LawError as error:
                 yield key, str(error)
         for name, setting in _MOST_BUFFERS.items():

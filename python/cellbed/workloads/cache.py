@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from cellbed.archive.unfinished import unfinished_beside
+from cellbed.archive.unfinished import make_unfinished_beside
 from cellbed.support.errors import CellbedError
 from cellbed.support.whole_files import write_whole
 
@@ -30,7 +30,7 @@ def build_folder(folder: Path, build: Callable[[Path], None]) -> None:
     """
     with _explained(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with unfinished_beside(folder) as temporary:
+        with make_unfinished_beside(folder) as temporary:
             build(temporary)
             temporary.chmod(0o755)
             _rename_unless_there(temporary, folder)

@@ -82,7 +82,7 @@ class NetLog:
 
     def read(self) -> None:
         """Read what the browser has written since the last call. Errors: ``OSError``, ``ValueError``."""
-        with inputs.opened(self._path) as file:
+        with inputs.open_file(self._path) as file:
             file.seek(self._place)
             text = file.read()
         self._place += len(text)

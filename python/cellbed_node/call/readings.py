@@ -51,13 +51,13 @@ SHOWN = (
 """Series that come first: the report draws those."""
 
 
-def grown(before: Sample, after: Sample, report: str, counter: str) -> float | None:
+def counter_growth(before: Sample, after: Sample, report: str, counter: str) -> float | None:
     """Return by how much a counter has grown; ``None`` where it is missing."""
     values = [each.get(report, {}).get(counter) for each in (before, after)]
     return None if values[1] is None else float(values[1]) - float(values[0] or 0)
 
 
-def limited_s(before: Sample, after: Sample, by: str) -> float:
+def limitation_s(before: Sample, after: Sample, by: str) -> float:
     """Return for how long the encoder lowered its quality for a reason, ``cpu`` or ``bandwidth``."""
     values = [each.get(_SENT, {}).get("qualityLimitationDurations", {}).get(by, 0) for each in (before, after)]
     return float(values[1] - values[0])
@@ -80,10 +80,10 @@ def measures(
         at_s, span_s = (after["at"] - begin_ms) / 1e3, (after["at"] - before["at"]) / 1e3
         values: dict[str, float | None] = {}
         for name, (report, total, count, factor) in _MEANS.items():
-            amount, number = grown(before, after, report, total), grown(before, after, report, count)
+            amount, number = counter_growth(before, after, report, total), counter_growth(before, after, report, count)
             values[name] = amount / number * factor if amount is not None and number else None
         for name, (report, counter, factor) in _RATES.items():
-            growth = grown(before, after, report, counter)
+            growth = counter_growth(before, after, report, counter)
             values[name] = None if growth is None or span_s <= 0 else growth / span_s * factor
         for name, (report, key, factor) in _STATES.items():
             state = after.get(report, {}).get(key)
@@ -99,10 +99,10 @@ def measures(
     if len(samples) > 1:
         first, last = samples[0], samples[-1]
         for name, (report, counter, factor) in _TOTALS.items():
-            if (growth := grown(first, last, report, counter)) is not None:
+            if (growth := counter_growth(first, last, report, counter)) is not None:
                 found[name] = {"value": growth * factor}
         for by in ("cpu", "bandwidth"):
-            found[f"{by}_limited_s"] = {"value": limited_s(first, last, by)}
+            found[f"{by}_limited_s"] = {"value": limitation_s(first, last, by)}
     return found
 
 
@@ -121,10 +121,10 @@ def strains(
         found["missed_percent"] = 100 * unread / painted
     if len(samples) > 1:
         first, last = samples[0], samples[-1]
-        found["cpu_limited_percent"] = 1e5 * limited_s(first, last, "cpu") / (last["at"] - first["at"])
+        found["cpu_limited_percent"] = 1e5 * limitation_s(first, last, "cpu") / (last["at"] - first["at"])
         for name in ("encode", "decode"):
             report, total, count, factor = _MEANS[f"{name}_ms"]
-            amount, number = grown(first, last, report, total), grown(first, last, report, count)
+            amount, number = counter_growth(first, last, report, total), counter_growth(first, last, report, count)
             if amount is not None and number:
                 found[f"{name}_percent"] = 100 * amount / number * factor / interval_ms
     return {name: {"value": value} for name, value in found.items()}

@@ -481,7 +481,7 @@ class Http1(Connection):
                 self._process(self._reply, event, before)
         except h11.RemoteProtocolError as error:
             where = "in the middle of" if begun else "before"
-            self.fail(f"the server closed the connection {where} the reply" if not data else _malformed(error))
+            self.fail(f"the server closed the connection {where} the reply" if not data else _describe(error))
 
     def _process(self, reply: _Reply, event: Any, before: int) -> None:
         match event:
@@ -624,7 +624,7 @@ class Http2(Connection):
             try:
                 self._process(frame, position, position + size)
             except h2.exceptions.ProtocolError as error:
-                self.fail(_malformed(error))
+                self.fail(_describe(error))
             position += size
 
     def _process(self, frame: bytes, begin: int, end: int) -> None:
@@ -740,7 +740,7 @@ def _grpc_failure(fields: Mapping[str, str]) -> str | None:
     return None if not int(status) else f"{words}: {text}" if text.isprintable() and text else words
 
 
-def _malformed(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     return f"malformed reply: {str(error).splitlines()[0][:100] if str(error) else type(error).__name__}"
 
 

@@ -73,7 +73,7 @@ def decode(photograph: bytes) -> Image.Image:
         raise ValueError(f"cannot be decoded: {error}") from error
 
 
-def standardised(image: Image.Image, width: int, height: int) -> NDArray[np.float32]:
+def standardise(image: Image.Image, width: int, height: int) -> NDArray[np.float32]:
     """Return an image resized and with the mean and standard deviation of ImageNet's: float32 [height, width, 3]."""
     pixels = image.resize((width, height), Image.Resampling.BILINEAR)
     found: NDArray[np.float32] = (np.asarray(pixels, np.float32) - _MEAN) / _DEVIATION
@@ -106,7 +106,7 @@ class Classifier:
     def decode(self, photograph: bytes) -> NDArray[np.float32]:
         """Return the photograph as the model's input: decoded, resized, normalised. Raises ValueError for a damaged
         one."""
-        array = standardised(decode(photograph), self.input.width, self.input.height)
+        array = standardise(decode(photograph), self.input.width, self.input.height)
         if self.input.channels_first:
             array = np.ascontiguousarray(array.transpose(2, 0, 1))
         return array[np.newaxis]

@@ -12,7 +12,7 @@ class Images:
 
     def __init__(self, folder: Path) -> None:
         """Open the data bank in `folder`, mapped, so that many endpoints have it in memory once."""
-        self._images = {path.name: _mapped(path) for path in sorted(folder.iterdir())}
+        self._images = {path.name: _map_file(path) for path in sorted(folder.iterdir())}
         self.names: Sequence[str] = list(self._images)
 
     def payload(self, name: str, scale: float = 1.0) -> bytes:
@@ -20,6 +20,6 @@ class Images:
         return self._images[name][:]
 
 
-def _mapped(path: Path) -> mmap.mmap:
-    with inputs.opened(path) as file:
+def _map_file(path: Path) -> mmap.mmap:
+    with inputs.open_file(path) as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -4,7 +4,7 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cellbed_node.packaged import packaged
+from cellbed_node.packaged import package_path
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,7 +17,7 @@ WIDTH, HEIGHT = 256, 144
 def model() -> Path:
     """Return the network. Raises CellbedError where the package is missing, or of a version without it."""
     name = "modules/selfie_segmentation/selfie_segmentation_landscape.tflite"
-    return packaged("mediapipe", name, "vision")
+    return package_path("mediapipe", name, "vision")
 
 
 def preprocess(image: "Image.Image") -> "NDArray[np.float32]":

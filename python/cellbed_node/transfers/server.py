@@ -119,7 +119,7 @@ async def _serve(config: dict[str, Any]) -> None:
         own.bind(place)
         await loop.create_datagram_endpoint(lambda: Datagrams(received), sock=own)
     announce("ready")
-    await lifecycle.stopped()
+    await lifecycle.wait_for_stop()
     closing.close()
 
 

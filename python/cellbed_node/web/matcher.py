@@ -43,11 +43,11 @@ class Matcher:
         if found is None:
             self.unmatched[f"{method} {origin}{target}"] += 1
             body = f"no recorded request matches {method} {origin}{target}\n".encode()
-            return h11.Response(status_code=404, headers=_framed([("Content-Type", "text/plain")], body)), body
+            return h11.Response(status_code=404, headers=_frame([("Content-Type", "text/plain")], body)), body
         body = b"" if method == "HEAD" or found.status in (204, 304) else found.body
         kept = [(name, value) for name, value in found.reply if name.lower() not in _LEFT_OUT]
         reason = found.reason.encode("latin-1", "replace")
-        return h11.Response(status_code=found.status, headers=_framed(kept, found.body), reason=reason), body
+        return h11.Response(status_code=found.status, headers=_frame(kept, found.body), reason=reason), body
 
     @property
     def note(self) -> str | None:
@@ -60,7 +60,7 @@ class Matcher:
         return f"{total} requests matched no recorded one and were answered with 404: {', '.join(shown)}{more}"
 
 
-def _framed(headers: list[tuple[str, str]], body: bytes) -> list[tuple[bytes, bytes]]:
+def _frame(headers: list[tuple[str, str]], body: bytes) -> list[tuple[bytes, bytes]]:
     framed = [*headers, ("Content-Length", str(len(body))), ("Connection", "close")]
     return [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in framed]
 
@@ -88,7 +88,7 @@ async def _serve(matcher: Matcher, path: str) -> None:
         lambda reader, writer: _exchange(matcher, reader, writer), path, limit=2 * _READ, backlog=1024
     )
     announce("ready")
-    await lifecycle.stopped()
+    await lifecycle.wait_for_stop()
     server.close()
 
 

@@ -98,7 +98,7 @@ def header(headers: Headers, name: str) -> str | None:
     return next((value for each, value in headers if each.lower() == name), None)
 
 
-def cleaned(headers: Iterable[tuple[str, str]]) -> Headers:
+def clean(headers: Iterable[tuple[str, str]]) -> Headers:
     """Return headers as those of an :class:`Exchange`; a value with line feeds, as browsers export cookies, becomes
     several."""
     return tuple(
@@ -128,11 +128,11 @@ def exchange(url: str, request: Message, reply: Message, server: str | None, dat
         method=request[0].partition(" ")[0],
         origin=origin,
         target=target,
-        request=cleaned(request[1]),
+        request=clean(request[1]),
         sent=request[2],
         status=int(status[1]),
         reason=re.sub(r"[^ -~]", "", status[2]),
-        reply=cleaned(headers),
+        reply=clean(headers),
         body=body,
         address=address(server),
         date=moment(date),

@@ -147,13 +147,13 @@ def _content(path: Path, left_out: LeftOut) -> bytes:
     except OSError as error:
         raise SiteError(f"{path}: {error.strerror or error}: write the path of a WARC file") from None
     if content.startswith(b"\x1f\x8b"):
-        content = _decompressed(path, content, most, left_out)
+        content = _decompress(path, content, most, left_out)
     if not content.startswith(b"WARC/"):
         raise SiteError(f"{path}: not a WARC file: `cellbed web import` makes one of a HAR or a folder of Mahimahi")
     return content
 
 
-def _decompressed(path: Path, content: bytes, most: int, left_out: LeftOut) -> bytes:
+def _decompress(path: Path, content: bytes, most: int, left_out: LeftOut) -> bytes:
     """Return the content of all members of a gzip file up to the first damaged one."""
     parts, size, at = [], 0, 0
     while at < len(content):

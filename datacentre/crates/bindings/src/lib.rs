@@ -37,7 +37,7 @@ fn transports() -> String {
     serde_json::Value::from_iter(entries).to_string()
 }
 
-/// Events between two looks at the clock. Those of a radio cell can take ten microseconds each.
+/// Events between two looks at the clock. An event of a radio cell can take ten microseconds.
 const EVENTS: u64 = 1 << 12;
 /// Time between two calls of Python.
 const INTERVAL: Duration = Duration::from_millis(50);

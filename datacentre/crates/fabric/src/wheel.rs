@@ -19,7 +19,7 @@ const NEVER: u64 = u64::MAX;
 pub enum Turn {
     /// In the order of these numbers, of which 62 bits count.
     Lot(u64),
-    /// In the order in which they were pushed.
+    /// In order of insertion.
     Ordinary,
     /// Likewise.
     Last,
@@ -117,13 +117,13 @@ impl<E: Copy> Wheel<E> {
         }
     }
 
-    /// Adds an event. A time before that of the event popped last comes next.
+    /// Adds an event. An event due before the last popped one comes next.
     #[inline]
     pub fn push(&mut self, at: u64, event: E) {
         self.push_turn(at, Turn::Ordinary, event);
     }
 
-    /// Adds an event with its turn among those of its time.
+    /// Adds an event with its turn among events at the same time.
     #[inline]
     pub fn push_turn(&mut self, at: u64, turn: Turn, event: E) {
         let order = match turn {

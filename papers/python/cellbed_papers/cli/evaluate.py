@@ -84,14 +84,16 @@ def replay(
     from cellbed_papers.evaluation.network import ITSELF
     from cellbed_papers.evaluation.terminal import show
 
-    chosen = _chosen("--applications", applications, APPLICATIONS, APPLICATIONS)
+    chosen = _parse_choice("--applications", applications, APPLICATIONS, APPLICATIONS)
     try:
         course_ns = int(DURATION.parse(length))
     except ValueError as error:
         raise CellbedError(f"--length: {error}") from None
     plan = Plan(
-        profiles=_chosen("--profiles", profiles, ("midband-good", "lowband-driving") if quick else PROFILES, PROFILES),
-        methods=_chosen("--methods", methods, (*METHODS, ITSELF), (*METHODS, ITSELF)),
+        profiles=_parse_choice(
+            "--profiles", profiles, ("midband-good", "lowband-driving") if quick else PROFILES, PROFILES
+        ),
+        methods=_parse_choice("--methods", methods, (*METHODS, ITSELF), (*METHODS, ITSELF)),
         applications=tuple(APPLICATIONS[name].quick() if quick else APPLICATIONS[name]() for name in chosen),
         trials=trials or (3 if quick else 40),
         recordings=recordings or (1 if quick else 5),
@@ -116,7 +118,7 @@ def replay(
     print(folder.absolute(), file=sys.stderr)
 
 
-def _chosen(option: str, text: str | None, default: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
+def _parse_choice(option: str, text: str | None, default: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
     from cellbed.extension.files import did_you_mean
 
     if text is None:

@@ -69,7 +69,7 @@ def _load(name: str) -> Any:
 
 
 _Short = Annotated[bool, typer.Option("--short", help="At most about ten minutes on two idle processors.")]
-_Out = Annotated[Path, typer.Option("--out", "-o", help="Folder in which the results are created.")]
+_Out = Annotated[Path, typer.Option("--out", "-o", help="Parent of the results' folder.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Print experiments, trials and time, then exit.")]
 _Json = Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")]
 

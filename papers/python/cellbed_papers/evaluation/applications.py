@@ -128,7 +128,7 @@ class Trains(Application):
     def run(self, network: Network, seed: int) -> list[Measured]:
         """Return the duration of each train, from its first packet to the acknowledgement."""
         path, gap, found = network.path(), _nanoseconds(self.gap_s), list[Measured]()
-        for length in (length for length in _shuffled(self.lengths, seed) for _ in range(self.trains)):
+        for length in (length for length in _shuffle(self.lengths, seed) for _ in range(self.trains)):
             at = path.now + gap
             taken = path.trains(
                 at, lengths=[length], packet=self.bytes, acknowledgement=self.ack_bytes, until=at + _PATIENCE_NS
@@ -284,7 +284,7 @@ class Player(Application):
         found: list[Measured] = []
         world = network.world()
         with world.entered():
-            for rule in _shuffled(self.rules, seed):
+            for rule in _shuffle(self.rules, seed):
                 begin_ns = world.now_ns
                 player, rates = self._play(world, rule)
                 waited = None if player.started_ns is None else (player.started_ns - begin_ns) / SECOND
@@ -330,7 +330,7 @@ def _seconds(taken: Sequence[int]) -> list[float | None]:
     return [value / SECOND if value >= 0 else None for value in taken]
 
 
-def _shuffled(values: Sequence[T], seed: int) -> list[T]:
+def _shuffle(values: Sequence[T], seed: int) -> list[T]:
     shuffled = list(values)
     random.Random(seed).shuffle(shuffled)
     return shuffled

@@ -121,7 +121,7 @@ def evaluate(plan: Plan, folder: Path, jobs: int, terminal: StatusLine) -> tuple
             if not terminal.redrawn:
                 terminal.note(f"{done + 1} of {len(missing)} recordings: {profile}, recording {number + 1}")
     there = [path for course in plan.courses() if (path := _samples(folder, *course)).exists()]
-    whole = pl.concat([pl.read_parquet(inputs.checked(path)) for path in there] or [pl.DataFrame(schema=COLUMNS)])
+    whole = pl.concat([pl.read_parquet(inputs.check(path)) for path in there] or [pl.DataFrame(schema=COLUMNS)])
     write_whole(folder / "samples.parquet", whole.write_parquet)
     found = table(whole, plan.applications, plan.profiles, plan.methods)
     write_json(folder / "table.json", found.json())

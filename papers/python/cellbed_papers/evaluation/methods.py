@@ -19,14 +19,14 @@ from cellbed.extension.recorded import (
     Train,
     TrainPlan,
     Way,
+    base_delay,
     bottleneck_stage,
-    calibrated_idle,
-    calibrated_queue,
+    calibration_idle,
+    calibration_queue,
     conditional_plan,
-    fixed_delay,
     heavy_text,
+    load_replay,
     queue_config,
-    replayed,
     saturation,
     write_replay_files,
 )
@@ -67,7 +67,7 @@ def paper_plan(calibration: Calibration, mobile: bool) -> TrainPlan:
     nothing but that trains must be light: in a dip of the signal they would queue, and half the waiting be taken for
     base delay.
     """
-    up, down = (_calibrated(calibration, way) for way in WAYS)
+    up, down = (_require_calibration(calibration, way) for way in WAYS)
     gaps = [MOBILE_GAP_NS if mobile else STATIONARY_GAP_NS]
     for each in (up, down):
         gaps.append(each.least_gap_ns or 0)
@@ -79,13 +79,13 @@ def paper_plan(calibration: Calibration, mobile: bool) -> TrainPlan:
 
 def _saturation(recording: Recording, way: Way, folder: Path) -> list[Stage]:
     """Half the least round-trip time, then what saturation got (Netravali et al., "Mahimahi", ATC 2015)."""
-    delay = fixed_delay(recording)
+    delay = base_delay(recording)
     if delay is None:
         raise CellbedError("no train of the recording was answered: its round-trip time is not known")
     trace = folder / f"{way}.trace"
     trace.write_text(heavy_text(saturation.opportunities(recording, way, MTU)), encoding="utf-8")
     schedule = {"kind": "trace", "path": str(trace), "looped": True, "offset_ns": 0}
-    queue = queue_config(calibrated_queue(recording.description, way), 0)
+    queue = queue_config(calibration_queue(recording.description, way), 0)
     bottleneck = {"kind": "bottleneck", "schedule": schedule, "queue": queue, "mahimahi": True}
     return [{"kind": "delay", "fixed_ns": delay}, bottleneck]
 
@@ -95,21 +95,21 @@ def _conditional_plan(calibration: Calibration, mobile: bool) -> TrainPlan:
     return conditional_plan()
 
 
-def _derived(method: Literal["cellreplay", "conditional"]) -> Callable[[Recording, Way, Path], list[Stage]]:
+def _derive(method: Literal["cellreplay", "conditional"]) -> Callable[[Recording, Way, Path], list[Stage]]:
     """As ``kind = "recording"`` replays a recording."""
 
     def direction(recording: Recording, way: Way, folder: Path) -> list[Stage]:
         description = recording.description
         files = write_replay_files(recording, way, method, folder)
-        idle = calibrated_idle(description, way, folder) if method == "cellreplay" else 0
-        capacity = replayed(files, way, description.packet_bytes, idle)
-        parameters = Parameters(capacity, calibrated_queue(description, way))
+        idle = calibration_idle(description, way, folder) if method == "cellreplay" else 0
+        capacity = load_replay(files, way, description.packet_bytes, idle)
+        parameters = Parameters(capacity, calibration_queue(description, way))
         return [bottleneck_stage(parameters, Playing(), lambda _: WAYS.index(way))]
 
     return direction
 
 
-def _calibrated(calibration: Calibration | None, way: Way) -> Any:
+def _require_calibration(calibration: Calibration | None, way: Way) -> Any:
     found = getattr(calibration.directions, way) if calibration else None
     if found is None:
         raise CellbedError(f"the recording's {way} was not calibrated: there is no telling which trains suit it")
@@ -120,8 +120,8 @@ METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         Method("saturation", paper_plan, _saturation),
-        Method("cellreplay", paper_plan, _derived("cellreplay")),
-        Method("conditional", _conditional_plan, _derived("conditional")),
+        Method("cellreplay", paper_plan, _derive("cellreplay")),
+        Method("conditional", _conditional_plan, _derive("conditional")),
     )
 }
 """Every method by its name."""

@@ -46,7 +46,7 @@ class Network:
 
     def at(self, position_ns: int) -> Network:
         """Return the same network, with time zero at this position of its course."""
-        return Network(self.name, _advanced(self.uplink, position_ns), _advanced(self.downlink, position_ns))
+        return Network(self.name, _advance(self.uplink, position_ns), _advance(self.downlink, position_ns))
 
     def links(self) -> tuple[Link, Link]:
         """Return uplink and downlink in virtual time. Errors: :class:`ValueError` for stages that make no link."""
@@ -89,7 +89,7 @@ def record(
     write_recording(type(made)(described, *(table for _, table in made.tables())), folder)
 
 
-def _advanced(stages: Stages, position_ns: int) -> Stages:
+def _advance(stages: Stages, position_ns: int) -> Stages:
     found = []
     for stage in stages:
         ahead: dict[str, Any] = deepcopy(dict(stage))

@@ -68,7 +68,7 @@ def _of_statistic(
 def _worst(by_key: dict[tuple[str, str, str], Row], measure: str, methods: Sequence[str]) -> Iterable[str]:
     for method in methods:
         row = by_key.get((measure, ALL, method))
-        yield f"{_signed(row.worst[1])} {row.worst[0]}" if row and row.worst else formats.NOTHING
+        yield f"{_format_signed(row.worst[1])} {row.worst[0]}" if row and row.worst else formats.NOTHING
         yield ""
 
 
@@ -81,7 +81,7 @@ def _targets(targets: Sequence[Target]) -> Grid:
             statistic,
             each.bound,
             f"{each.value * 100:.1f} %",
-            f"{each.worst[0]} {_signed(each.worst[1])}",
+            f"{each.worst[0]} {_format_signed(each.worst[1])}",
             Text("reached", style="green") if each.reached else Text("missed", style="bold red"),
         )
     return grid
@@ -92,19 +92,19 @@ def _mean(row: Row) -> str:
     size of 30 % may be 30 % too much everywhere, or here too much and there too little."""
     if row.distance is not None:
         return _percent(row.mean, signed=True)
-    return f"{_percent(row.mean)} ({_signed(row.bias.value).removesuffix(' %')})"
+    return f"{_percent(row.mean)} ({_format_signed(row.bias.value).removesuffix(' %')})"
 
 
 def _percent(estimate: Estimate, *, signed: bool = False) -> str:
     def words(value: float) -> str:
-        return _signed(value).removesuffix(" %") if signed else f"{value * 100:.1f}"
+        return _format_signed(value).removesuffix(" %") if signed else f"{value * 100:.1f}"
 
     if estimate.low is None or estimate.high is None:
         return f"{words(estimate.value)} %"
     return f"{words(estimate.value)} % [{words(estimate.low)}, {words(estimate.high)}]"
 
 
-def _signed(value: float) -> str:
+def _format_signed(value: float) -> str:
     return f"{value * 100:+.1f} %".replace("-", "−")
 
 

@@ -18,7 +18,7 @@ from cellbed_papers.publication import (
     Values,
     above,
     below,
-    paired,
+    pair_repetitions,
 )
 from cellbed_papers.publications import fiveg_applications
 
@@ -110,7 +110,7 @@ _SHORTLY: dict[str, Any] = {
 }
 
 
-def _blocked_for(seconds: int) -> dict[str, Any]:
+def _blockage_changes(seconds: int) -> dict[str, Any]:
     """Return changes for a transfer of some seconds, which is blocked from 7 to 17 s."""
     return {
         **_TENTH,
@@ -170,9 +170,9 @@ EXPERIMENTS = (
         "Recovery from a blockage",
         "Table IV",
         {"law": {**_LAW, "levels": {law: LAWS[law] for law in TABLE_4}}},
-        changes=_blocked_for(47),
+        changes=_blockage_changes(47),
         repetitions=10,
-        short={"repetitions": 1, "levels": {"law": ["ExLL", "BBR"]}, "changes": _blocked_for(31)},
+        short={"repetitions": 1, "levels": {"law": ["ExLL", "BBR"]}, "changes": _blockage_changes(31)},
     ),
     Swept(
         "driving",
@@ -201,7 +201,7 @@ def _round_trips(network: str, law: str) -> Callable[[Data], Values]:
 
     def measure(data: Data) -> Values:
         found = data["laws"].values(_ROUND_TRIP, network=network, law=law)
-        return paired(lambda seconds: seconds * 1000 / NETWORKS[network][2], found)
+        return pair_repetitions(lambda seconds: seconds * 1000 / NETWORKS[network][2], found)
 
     return measure
 
@@ -211,7 +211,7 @@ def _share(network: str, law: str) -> Callable[[Data], Values]:
 
     def measure(data: Data) -> Values:
         found = data["laws"].values(_THROUGHPUT, network=network, law=law)
-        return paired(lambda rate: rate / NETWORKS[network][0], found)
+        return pair_repetitions(lambda rate: rate / NETWORKS[network][0], found)
 
     return measure
 
@@ -231,7 +231,7 @@ def _recovery(law: str) -> Callable[[Data], Values]:
 
     def measure(data: Data) -> Values:
         found = data["blockage"].values("recovery_s", law=law)
-        return paired(lambda seconds: seconds - _BLOCKED_S + _SILENT_S, found)
+        return pair_repetitions(lambda seconds: seconds - _BLOCKED_S + _SILENT_S, found)
 
     return measure
 
@@ -371,7 +371,7 @@ def _mobile() -> Iterator[Claim]:
         )
 
 
-def _blocked() -> Iterator[Claim]:
+def _blockage_claims() -> Iterator[Claim]:
     for law, seconds in TABLE_4.items():
         yield Claim(
             f"recovery-{LAWS[law]}",
@@ -426,7 +426,7 @@ PUBLICATION = SweptPublication(
     "repetitions.",
     roles=(),
     experiments=EXPERIMENTS,
-    claims=(*_claims(), *_mobile(), *_blocked(), *fiveg_applications.claims()),
+    claims=(*_claims(), *_mobile(), *_blockage_claims(), *fiveg_applications.claims()),
     answers=(
         Answer("Edge", "With an edge server, the choice of a law decides throughput and latency.", _of_laws),
         Answer("Buffers", "The phone's receive buffer limits what a law reaches behind a cloud's delay.", _of_buffers),

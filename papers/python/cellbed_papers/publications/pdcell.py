@@ -30,7 +30,7 @@ from cellbed_papers.publication import (
     Values,
     above,
     ends,
-    paired,
+    pair_repetitions,
     ratio,
     statements,
 )
@@ -183,10 +183,10 @@ def measure(description: Mapping[str, Any], seed: int) -> dict[str, Any]:
         measured[f"short_{name}_s"] = float(chosen.mean()) if len(chosen) else None
         measured[f"short_{name}"] = len(chosen)
     capacity = description["radio"].get("buffer_bytes", BUFFERS["3 MB"]) // 1500
-    return measured | filled(queues["time_s"], queues["unit_packets"], capacity)
+    return measured | occupancy(queues["time_s"], queues["unit_packets"], capacity)
 
 
-def filled(at: Any, packets: Any, capacity: int) -> dict[str, Any]:
+def occupancy(at: Any, packets: Any, capacity: int) -> dict[str, Any]:
     """Return the occupancy of a buffer over time. at: of samples, in order; while nothing waits there are none."""
     if not len(at):
         return {"times_s": [], "occupancy": [], "full_after_s": None, "full_share": None, "mean_packets": 0.0}
@@ -243,7 +243,7 @@ def _later_full(one: Setting, other: Setting, data: Data) -> Values:
     trials = data["11b"]
     times = [[trials.values(each, **setting) for each in ("full_after_s", "duration_s")] for setting in (one, other)]
     first, second = ({seed: min(value, ends[seed]) for seed, value in full.items()} for full, ends in times)
-    return paired(operator.sub, first, second)
+    return pair_repetitions(operator.sub, first, second)
 
 
 def _accounts(experiment: str, settings: Sequence[Setting], data: Data) -> str:
@@ -289,11 +289,11 @@ def _mean(trials: Trials, column: str, setting: Setting) -> Interval:
 
 def _distance(load: str, data: Data) -> Values:
     """Return the distance between the distributions of the completion times of all repetitions, by traffic matrix."""
-    found = [_pooled(data["8"], {"load": load, **each}) for each in _MATRICES.values()]
+    found = [_pool(data["8"], {"load": load, **each}) for each in _MATRICES.values()]
     return {1: distance(*found)} if all(map(len, found)) else {}
 
 
-def _pooled(trials: Trials, setting: Setting) -> list[float]:
+def _pool(trials: Trials, setting: Setting) -> list[float]:
     found = trials.at(**setting)
     if "fct_s" not in found.columns:
         return []
@@ -302,7 +302,7 @@ def _pooled(trials: Trials, setting: Setting) -> list[float]:
 
 def _chance(load: str, data: Data) -> str:
     """Return what chance alone makes of such a distance."""
-    counts = [len(_pooled(data["8"], {"load": load, **each})) for each in _MATRICES.values()]
+    counts = [len(_pool(data["8"], {"load": load, **each})) for each in _MATRICES.values()]
     critical = 1.358 * math.sqrt(sum(1 / each for each in counts))
     return (
         f"One value over all repetitions: {counts[0]:,} and {counts[1]:,} flows. Two samples of one distribution "
@@ -519,7 +519,7 @@ def _distributions(named: Mapping[str, Setting], trials: Trials) -> Figure:
 
     def draw(axes: Axes, load: str) -> None:
         for (name, setting), colour in zip(named.items(), cycle(_COLOURS), strict=False):
-            times = np.sort(_pooled(trials, {"load": load, **setting}))
+            times = np.sort(_pool(trials, {"load": load, **setting}))
             if len(times):
                 ranks = np.unique(np.linspace(0, len(times) - 1, _POINTS).astype(int))
                 ranks = ranks[np.isfinite(times[ranks])]
@@ -603,7 +603,7 @@ def _experiment(
     return Simulated(name, title, _section(name), both, drawings=((drawn, draw),))
 
 
-def _varied(settings: Sequence[Setting], factor: str, levels: Sequence[str]) -> list[Setting]:
+def _vary(settings: Sequence[Setting], factor: str, levels: Sequence[str]) -> list[Setting]:
     return [{**each, factor: level} for level in levels for each in settings]
 
 
@@ -619,7 +619,7 @@ EXPERIMENTS = (
     _experiment(
         "10a",
         "Reports of the channel quality",
-        _varied(tuple(_REPORTED.values()), "scheduler", _SCHEDULERS_10A),
+        _vary(tuple(_REPORTED.values()), "scheduler", _SCHEDULERS_10A),
         "Mean completion times",
         partial(_bars, _REPORTED, _SCHEDULERS_10A, "fct_mean_s", "scheduler", "mean FCT, s (logarithmic)"),
     ),
@@ -633,7 +633,7 @@ EXPERIMENTS = (
     _experiment(
         "11a",
         "Packets that are not admitted",
-        _varied((_PHOST_PFS, _PDCELL_PFS, _PDCELL_MRFS), "buffer", tuple(BUFFERS)),
+        _vary((_PHOST_PFS, _PDCELL_PFS, _PDCELL_MRFS), "buffer", tuple(BUFFERS)),
         "Refused packets",
         partial(
             _over_buffers,
@@ -646,21 +646,21 @@ EXPERIMENTS = (
     _experiment(
         "11b",
         "Buffer over time",
-        _varied((_PHOST_PFS, _PDCELL_PFS), "buffer", ("3 MB",)),
+        _vary((_PHOST_PFS, _PDCELL_PFS), "buffer", ("3 MB",)),
         "Occupancy of the buffer",
         _occupancy,
     ),
     _experiment(
         "11c",
         "Completion times by buffer",
-        _varied((_PDCELL_MRFS, _PDCELL_PFS), "buffer", tuple(BUFFERS)),
+        _vary((_PDCELL_MRFS, _PDCELL_PFS), "buffer", tuple(BUFFERS)),
         "Mean completion times",
         partial(_over_buffers, ("pDCell-MRFS", "pDCell-PFS"), "fct_mean_s", 1.0, "mean FCT, s"),
     ),
     _experiment(
         "load",
         "Network load",
-        _varied((_PDCELL_MRFS, _PDCELL_PFS), "network load", _LEVELS),
+        _vary((_PDCELL_MRFS, _PDCELL_PFS), "network load", _LEVELS),
         "Mean completion times",
         partial(_bars, _SCHEDULED, _LEVELS, "fct_mean_s", "network load", "mean FCT, s (logarithmic)"),
     ),
@@ -711,7 +711,7 @@ _DIFFERENCES = (
     "0.6 of the mean capacity of the cell.",
     "The paper's CQI traces are not public. Ours is a Gauss-Markov process around a mean of each user.",
     "The paper's simulator of the mobile network is not public. Rules and constants are as printed; where the paper is "
-    "silent or contradicts itself, the choice is ours (docs/explanation/pdcell.md). Three were made after first "
+    "silent or contradicts itself, the choice is ours (datacentre/docs/pdcell.md). Three were made after first "
     "results had been seen, and favour the paper's claims; the same page compares them with the other readings.",
     "A flow ends when its last byte is at the user.",
 )

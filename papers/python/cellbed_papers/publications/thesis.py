@@ -31,7 +31,7 @@ from cellbed_papers.publication import (
     above,
     below,
     determination,
-    paired,
+    pair_repetitions,
     quantity,
     ratio,
     rounds,
@@ -259,11 +259,11 @@ def _columns(data: Data, column: str, restart: str) -> list[tuple[float, Values]
 
 def _slope(column: str, restart: str = "on") -> Callable[[Data], Values]:
     """Return ms of a measure per ms of core delay."""
-    return lambda data: paired(lambda value: value * 1e3, slope(_columns(data, column, restart)))
+    return lambda data: pair_repetitions(lambda value: value * 1e3, slope(_columns(data, column, restart)))
 
 
 def _drop_of_slope(data: Data) -> Values:
-    return paired(lambda on, off: on - off, _slope("uplink_p50_s")(data), _slope("uplink_p50_s", "off")(data))
+    return pair_repetitions(lambda on, off: on - off, _slope("uplink_p50_s")(data), _slope("uplink_p50_s", "off")(data))
 
 
 def _at(values: Values) -> float:
@@ -286,7 +286,7 @@ def _slow_start(data: Data) -> str:
     return text + (": enough for the request in both cases, but after a pause TCP begins with 10." if unused else ".")
 
 
-def _queued(data: Data) -> Values:
+def _queue_share(data: Data) -> Values:
     """Return the share of the uplink's time in its queue, or waiting for bytes that are."""
     trials = data["E4"]
     names = [name for name in trials.frame.columns if name.startswith(f"{MEAN}uplink_")]
@@ -294,7 +294,7 @@ def _queued(data: Data) -> Values:
     queue = [names.index(f"{MEAN}uplink_{part}") for part in ("queue", "wait") if f"{MEAN}uplink_{part}" in names]
     if not queue:
         return {}
-    return paired(lambda *parts: sum(parts[at] for at in queue) / sum(parts), *columns)
+    return pair_repetitions(lambda *parts: sum(parts[at] for at in queue) / sum(parts), *columns)
 
 
 def _uplink(data: Data, experiment: str, labels: Mapping[str, str]) -> str:
@@ -306,7 +306,7 @@ def _uplink(data: Data, experiment: str, labels: Mapping[str, str]) -> str:
     return f"Uplink of the mean request at {', '.join(labels.values())}: {listed} of {formats.duration(total)}."
 
 
-def _skipped(policy: str) -> Callable[[Data], str]:
+def _skip_reason(policy: str) -> Callable[[Data], str]:
     def text(data: Data) -> str:
         skipped = _at(data["E4"].values("skipped", **(_HIGH | {"policy": policy})))
         sent = _at(data["E4"].values("requests", **(_HIGH | {"policy": policy})))
@@ -327,10 +327,10 @@ def _of_6g(data: Data, column: str) -> Values:
 
 def _formula(data: Data) -> Values:
     """Return the thesis's formula for the network, seconds."""
-    return paired(lambda size: (8 * size / _KBIT_6G + 0.2) / 1e3, _of_6g(data, "bytes_up_p50"))
+    return pair_repetitions(lambda size: (8 * size / _KBIT_6G + 0.2) / 1e3, _of_6g(data, "bytes_up_p50"))
 
 
-def _transported(data: Data) -> Values:
+def _transport_times(data: Data) -> Values:
     """Return the same by TCP on such a link in virtual time, seconds: a request and its answer on an open connection,
     after a pause of a second."""
 
@@ -339,12 +339,12 @@ def _transported(data: Data) -> Values:
         sent = path.downloads(sizes=[1, 1], thinking=[10**9], request=round(size), keep_connection=True)
         return float(sent.taken[1]) / 1e9
 
-    return paired(network, _of_6g(data, "bytes_up_p50"))
+    return pair_repetitions(network, _of_6g(data, "bytes_up_p50"))
 
 
 def _compute_20(data: Data) -> Values:
     places = (_of_6g(data, f"{place}_p50_s") for place in ("endpoint", "remote", "network"))
-    return paired(lambda endpoint, remote, network: endpoint + remote / 20 + network, *places)
+    return pair_repetitions(lambda endpoint, remote, network: endpoint + remote / 20 + network, *places)
 
 
 def _of_compute(data: Data) -> str:
@@ -354,7 +354,7 @@ def _of_compute(data: Data) -> str:
 
 
 def _of_formula(data: Data) -> str:
-    times = (_formula(data), _of_6g(data, "network_p50_s"), _transported(data))
+    times = (_formula(data), _of_6g(data, "network_p50_s"), _transport_times(data))
     formula, link, transported = (formats.duration(_at(each)) for each in times)
     packets = _at(_of_6g(data, "packets_p50"))
     return (
@@ -485,13 +485,13 @@ def _claims() -> tuple[Claim, ...]:
         ),
         Claim(
             "queue", "E4", "§6.6", "Queue in the uplink latency at 10 /s (with bytes that wait for it)", "the cause",
-            _queued, "share", "most of it", above(0.5), (), lambda data: _uplink(data, "E4", high), made=_MADE,
+            _queue_share, "share", "most of it", above(0.5), (), lambda data: _uplink(data, "E4", high), made=_MADE,
         ),
         *(
             Claim(
                 f"{policy}-{at}", "E4", "§6.6", f"{words} latency without a policy over '{policy}'", published,
                 Measure("E4", f"latency_{at}_s", high, high | {"policy": policy}), "ratio", "above 1", above(1),
-                (high, high | {"policy": policy}), _skipped(policy) if at == "p50" else None, figure, _MADE,
+                (high, high | {"policy": policy}), _skip_reason(policy) if at == "p50" else None, figure, _MADE,
             )
             for policy, figures in _POLICIES.items()
             for at, words, (published, figure) in zip(("p50", "p99"), ("Median", "P99"), figures, strict=True)
@@ -520,7 +520,7 @@ def _claims() -> tuple[Claim, ...]:
         ),
         Claim(
             "6g-virtual", "6G", "§6.7", "The same by TCP in virtual time, without hosts", "the formula alone",
-            lambda data: ratio(_transported(data), _formula(data)),
+            lambda data: ratio(_transport_times(data), _formula(data)),
         ),
         Claim(
             "6g-20", "6G", "§6.7", "Latency with 6G and compute 20 times as fast", "low enough (10 ms, §1)",

@@ -25,7 +25,7 @@ from cellbed_papers.publication import (
     Swept,
     Trials,
     evaluate,
-    shown,
+    format_interval,
     statements,
 )
 
@@ -150,7 +150,7 @@ def values_in(folder: Path) -> dict[str, str]:
         claims = inputs.json_value(folder / "findings.json")["claims"]
     except OSError:
         return {}
-    return {each["key"]: shown(Interval(*(each[end] for end in _INTERVAL)), each["unit"]) for each in claims}
+    return {each["key"]: format_interval(Interval(*(each[end] for end in _INTERVAL)), each["unit"]) for each in claims}
 
 
 def page(result: Result) -> str:
@@ -165,7 +165,7 @@ def page(result: Result) -> str:
             sections.append((experiment, drawings, claims))
     verdicts = result.publication.verdicts
     grouped = {name: verdicts[each] for name, each in statements(findings.values()).items()}
-    return html.rendered(
+    return html.fill_template(
         Path(__file__).with_name("reproduction.html"),
         result=result,
         answers=result.answers(),

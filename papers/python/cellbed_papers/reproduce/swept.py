@@ -63,7 +63,7 @@ class Sweeps:
             place = self.folder if running else temporary
             self.played = traces(publication, chosen, place / "traces", given)
             plans = [(each, execution.plan(self._write(each, place), running=running)) for each in chosen]
-        lacking = {each.name: unpredicted(plan) if execution.virtual else "" for each, plan in plans}
+        lacking = {each.name: describe_unpredicted(plan) if execution.virtual else "" for each, plan in plans}
         self.plans = [(each, plan) for each, plan in plans if not lacking[each.name]]
         self.skipped = [
             f"{name}: skipped, since {kinds} has no model in virtual time." for name, kinds in lacking.items() if kinds
@@ -75,7 +75,7 @@ class Sweeps:
         """Write the scenario and the sweep file of an experiment."""
         base = self._publication.scenario
         values = {**(self._publication.short if self._short else {}), **experiment.changes}
-        values |= fitting(with_values(base, values)["nodes"], *machine())
+        values |= fit_nodes(with_values(base, values)["nodes"], *machine())
         if not self._execution.virtual:
             wanted = base["transport"]["congestion_control"]
             values["transport.congestion_control"] = "reno" if refusal_to_nodes(wanted) else wanted
@@ -164,7 +164,7 @@ class Sweeps:
         )
 
 
-def fitting(nodes: Mapping[str, Any], processors: int, memory: int) -> dict[str, Any]:
+def fit_nodes(nodes: Mapping[str, Any], processors: int, memory: int) -> dict[str, Any]:
     """Return what nodes that are larger than a machine get, by dotted key. memory: of the machine, MiB."""
     found: dict[str, Any] = {}
     for name, node in nodes.items():
@@ -175,7 +175,7 @@ def fitting(nodes: Mapping[str, Any], processors: int, memory: int) -> dict[str,
     return found
 
 
-def unpredicted(plan: Plan) -> str:
+def describe_unpredicted(plan: Plan) -> str:
     """Return the kinds of a plan's applications that have no model in virtual time, as words; empty without any."""
     kinds = {kind for trial in plan.trials for kind in trial.applications.values()}
     return ", ".join(f"kind {kind}" for kind in sorted(kinds) if virtual_model(kind) is None)
@@ -254,7 +254,7 @@ def _poorest(trace: str, duration_ns: float) -> int:
     import numpy as np
 
     path = resolve(trace, Path()).path
-    stamps = np.loadtxt(inputs.checked(path), comments="#", ndmin=1)
+    stamps = np.loadtxt(inputs.check(path), comments="#", ndmin=1)
     length = int(duration_ns / 1e6)
     poor = 2 * length // 3
     begins = np.arange(0, max(1, int(stamps[-1]) - poor), 500)
@@ -269,7 +269,7 @@ def collect(folder: Path) -> Trials:
     """
     import polars as pl
 
-    table = pl.read_parquet(inputs.checked(folder / DATASET)).filter(~pl.col("app").str.contains(":"))
+    table = pl.read_parquet(inputs.check(folder / DATASET)).filter(~pl.col("app").str.contains(":"))
     rows = [_of_requests(folder / each, app) for each, app in table.select("folder", "app").iter_rows()]
     more = pl.DataFrame(rows, infer_schema_length=None) if rows else pl.DataFrame()
     return Trials(pl.concat([table, more], how="horizontal"))
@@ -280,7 +280,7 @@ def _of_requests(run_folder: Path, app: str) -> dict[str, float | None]:
     import polars as pl
 
     try:
-        requests = pl.read_parquet(inputs.checked(run_folder / "requests.parquet"))
+        requests = pl.read_parquet(inputs.check(run_folder / "requests.parquet"))
     except OSError:
         return {"bytes_up_p50": None}
     requests = requests.filter(pl.col("status") != "skipped", pl.col("app") == app)

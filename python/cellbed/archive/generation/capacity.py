@@ -42,7 +42,7 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Grain:
-    """The pattern in which a scheduler grants a rate.
+    """The pattern of a scheduler's grants at a rate.
 
     slot_ns: what a slot carries is there at its end; 1 for no slots. quarters: four times how many opportunities come
     together, on the average: 6 for one and two by turns. scattered: whether each batch comes at a random place between
@@ -74,7 +74,7 @@ def opportunities(capacity: Capacity, grain: Grain, stream: Stream) -> Iterator[
         into = mark - (ends[piece] - bits[piece])
         at = start[piece] + -(-into * length[piece] // bits[piece])
         if grain.scattered:
-            at = _scattered(at, start[piece], before, stream, batch)
+            at = _scatter(at, start[piece], before, stream, batch)
         before = int(at[-1])
         yield np.minimum(-(-at // grain.slot_ns) * grain.slot_ns, capacity.end_ns)
 
@@ -92,7 +92,7 @@ def _pieces(capacity: Capacity) -> tuple[Int64, Int64, Int64]:
     return start, short, capacity.bit_s[row] // 1000 * short // 1_000_000
 
 
-def _scattered(at: Int64, floor: Int64, before: int, stream: Stream, batch: Int64) -> Int64:
+def _scatter(at: Int64, floor: Int64, before: int, stream: Stream, batch: Int64) -> Int64:
     """Return each batch anywhere between the one before, or the start of its spell, and its own time."""
     import numpy as np
 

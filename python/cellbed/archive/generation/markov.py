@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING
 
 from cellbed.archive.generation.capacity import OPPORTUNITY_BITS, Capacity, Grain, opportunities
 from cellbed.archive.generation.recorded import OUTAGE_NS, TICK_NS, Recorded, between_outages
-from cellbed.archive.randomness import Stream, interpolated
+from cellbed.archive.randomness import Stream, interpolate
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
 BLOCK = 20
-"""Ticks in which the regime stays."""
+"""Ticks between changes of the regime."""
 
 REGIMES, LEVELS = 6, 8
 _OF_EACH = 8
@@ -63,20 +63,20 @@ class Markov:
         import numpy as np
 
         at, rates, now, tick = [], [], 0, 0
-        regime = _drawn(tuple(accumulate(row[-1] for row in self.regimes)), stream)
+        regime = _draw(tuple(accumulate(row[-1] for row in self.regimes)), stream)
         level = stream.below(len(self.levels[regime]))
         while now < duration_ns:
             if tick % BLOCK == 0 and tick:
-                regime = _drawn(self.regimes[regime], stream)
+                regime = _draw(self.regimes[regime], stream)
             chain, tick = self.levels[regime], tick + 1
-            level = _drawn(chain[min(level, len(chain) - 1)], stream)
+            level = _draw(chain[min(level, len(chain) - 1)], stream)
             at.append(now)
-            rates.append(interpolated(self.rates[regime], (level + stream.uniform()) / len(chain)))
+            rates.append(interpolate(self.rates[regime], (level + stream.uniform()) / len(chain)))
             now += TICK_NS
             if self.outages and stream.uniform() < self.outage_chance[regime]:
                 at.append(now)
                 rates.append(0.0)
-                now += int(interpolated(self.outages, stream.uniform()))
+                now += int(interpolate(self.outages, stream.uniform()))
         inside = np.array(at) < duration_ns
         return Capacity(np.array(at)[inside], np.array(rates)[inside].astype(np.int64), duration_ns)
 
@@ -90,14 +90,14 @@ def fit(recorded: Recorded, outage_ns: int = OUTAGE_NS) -> Markov:
     blocks = len(counts) // BLOCK
     if blocks < 10:
         raise ValueError(f"has {len(counts) * TICK_NS / 1e9:.0f} s between outages, and a fit needs at least 20 s")
-    regime = _ranked(counts[: blocks * BLOCK].reshape(blocks, BLOCK).sum(axis=1), REGIMES)
+    regime = _quantile_groups(counts[: blocks * BLOCK].reshape(blocks, BLOCK).sum(axis=1), REGIMES)
     of_tick = regime.repeat(BLOCK)
     counts = counts[: len(of_tick)]
     number = int(regime.max()) + 1
     levels, rates, chances = [], [], []
     for each in range(number):
         inside = of_tick == each
-        level = _ranked(counts[inside], LEVELS)
+        level = _quantile_groups(counts[inside], LEVELS)
         # From the tick before in the same regime: across a change of the regime the rank is carried on.
         levels.append(_chain(level, int(level.max()) + 1))
         rates.append(tuple(sorted(counts[inside] * (OPPORTUNITY_BITS * 1e9 / TICK_NS))))
@@ -108,7 +108,7 @@ def fit(recorded: Recorded, outage_ns: int = OUTAGE_NS) -> Markov:
     return replace(model, grain=_grain(model, recorded))
 
 
-def _ranked(values: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
+def _quantile_groups(values: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
     """Return the quantile group of each value, of up to `most`. Ties keep their order in time."""
     import numpy as np
 
@@ -127,7 +127,7 @@ def _chain(states: npt.NDArray[np.int64], number: int) -> tuple[Row, ...]:
     return tuple(tuple(row) for row in followed.cumsum(axis=1).tolist())
 
 
-def _drawn(totals: Sequence[int], stream: Stream) -> int:
+def _draw(totals: Sequence[int], stream: Stream) -> int:
     return bisect_right(totals, stream.below(totals[-1]))
 
 

@@ -9,13 +9,13 @@ from typing import Final, Protocol
 from cellbed.archive.generation.capacity import Capacity, Grain
 from cellbed.archive.generation.radio import RadioLink
 from cellbed.archive.generation.recorded import Like
-from cellbed.archive.generation.series import Generated, binned, of_capacity
+from cellbed.archive.generation.series import Generated, bin_rates, of_capacity
 from cellbed.archive.randomness import Stream
 from cellbed.archive.series import Content, Part
 
 SECOND_NS: Final = 1_000_000_000
 LONGEST_NS: Final = 31 * 24 * 3600 * SECOND_NS
-"""Of what is generated."""
+"""The longest series that can be generated."""
 
 SLOT_LTE: Final = Grain(1_000_000)
 """Slots of 15 and 30 kHz subcarrier spacing (3GPP TS 38.211, table 4.3.2-1; LTE's subframe is as the first)."""
@@ -43,7 +43,7 @@ class Model:
     """A generator with its parameters.
 
     about: fields of an entry's `About`. cited: published and own parameters. settings: parameters as a user writes
-    them. like: the recording to which it is fitted.
+    them. like: the recording that the model is fitted to.
     """
 
     name: str
@@ -82,7 +82,7 @@ def each_way(
     return make
 
 
-def saturating(link: RadioLink) -> Make:
+def saturate(link: RadioLink) -> Make:
     """Make the series of a radio link: both directions saturated, each alone, and round trips while it is idle."""
 
     def make(order: Order) -> dict[Part, Generated]:
@@ -91,7 +91,7 @@ def saturating(link: RadioLink) -> Make:
             "downlink": link.saturated("downlink", order.duration_ns, order.seed),
         }
         if order.content is Content.RATE:
-            parts = {part: binned(generated) for part, generated in parts.items()}
+            parts = {part: bin_rates(generated) for part, generated in parts.items()}
         return parts | {"round-trip": link.round_trips(order.duration_ns, order.seed)}
 
     return make

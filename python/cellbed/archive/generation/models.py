@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from cellbed.archive.errors import TraceError
 from cellbed.archive.generation.markov import fit
-from cellbed.archive.generation.model import Model, Order, each_way, saturating
+from cellbed.archive.generation.model import Model, Order, each_way, saturate
 from cellbed.archive.generation.radio import Handover, Obstacle, RadioLink, Side
 from cellbed.archive.generation.recorded import Like
 from cellbed.archive.generation.series import Generated
@@ -91,7 +91,7 @@ def radio(
         if behind is not None and min(behind.begins_ns) >= order.duration_ns:
             lasts = DURATION.format(order.duration_ns)
             raise TraceError(f"--obstacle-at: no obstacle within the duration of {lasts}: see --duration")
-        return saturating(link)(order)
+        return saturate(link)(order)
 
     settings: dict[str, Any] = {"profile": profile, "mobility": mobility, "obstacle": obstacle}
     if handover_ns is not None:

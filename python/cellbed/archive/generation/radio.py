@@ -104,9 +104,9 @@ class RadioLink:
             for now in range(0, duration_ns, _STEP_NS):
                 missing = max(0, packets - link.queue[0])
                 columns = link.send((np.full(missing, now), np.full(missing, OPPORTUNITY_BYTES, np.uint32), None, None))
-                yield from _released(columns, duration_ns)
+                yield from _releases(columns, duration_ns)
                 until = link.advance(min(now + _STEP_NS, duration_ns) - 1)
-                yield from _released(until, duration_ns)
+                yield from _releases(until, duration_ns)
                 # As much as left in the last step, twice: enough while the rate does not double from one to the next.
                 packets = max(_ENOUGH, 2 * len(until[0]))
 
@@ -184,7 +184,7 @@ _ENOUGH = 1024
 """Minimum queue: more than the scheduler needs for the full share (docs/reference/radio.md, ramp)."""
 
 
-def _released(columns: tuple[Any, ...], duration_ns: int) -> Iterator[pl.DataFrame]:
+def _releases(columns: tuple[Any, ...], duration_ns: int) -> Iterator[pl.DataFrame]:
     import polars as pl
 
     at = columns[2]

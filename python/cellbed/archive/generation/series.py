@@ -78,7 +78,7 @@ MOST = 2_000_000_000
 """Opportunities that are written one by one."""
 
 
-def binned(generated: Generated) -> Generated:
+def bin_rates(generated: Generated) -> Generated:
     """Opportunities as a series of rates, one for each 10 ms."""
     import numpy as np
     import polars as pl

@@ -31,7 +31,7 @@ def result_as_json(entry: Entry, parts: Mapping[Part, Written]) -> dict[str, Any
     }
 
 
-def shown(entry: Entry) -> Iterator[str]:
+def view_lines(entry: Entry) -> Iterator[str]:
     """Yield the lines on a generated entry for a terminal."""
     parts = ", ".join(f"{part} {held.rows:,} {rows_word(held)}" for part, held in entry.parts.items())
     lasts = duration_words(max(held.duration_ns for held in entry.parts.values()) / 1e9)

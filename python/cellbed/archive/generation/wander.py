@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 
 from cellbed.archive.generation.capacity import Capacity
-from cellbed.archive.randomness import Stream, reflected
+from cellbed.archive.randomness import Stream, reflect
 
 TICK_NS = 20_000_000
 
@@ -21,7 +21,7 @@ class Wander:
     """One direction.
 
     mean, deviation, low, high: bit/s, of the rate outside outages; the deviation is that without bounds. memory_ns:
-    time constant with which the rate forgets. outages: per second. outage_ns: their mean length.
+    time constant of the rate's return to its mean. outages: per second. outage_ns: their mean length.
     """
 
     mean: float
@@ -56,4 +56,4 @@ class Wander:
 
     def _within(self, rate: float) -> float:
         # Far beyond one bound, the reflected value would cross the other.
-        return min(max(reflected(rate, self.low, self.high), self.low), self.high)
+        return min(max(reflect(rate, self.low, self.high), self.low), self.high)

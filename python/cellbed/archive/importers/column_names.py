@@ -67,8 +67,8 @@ def map_columns(
     for what in asked:
         if what not in ("time", *PARTS):
             raise TraceError(f"--column {in_quotes(what)}=…: a column is one of time, {', '.join(PARTS)}")
-    columns = {what: _asked(what, text, names, moments) for what, text in asked.items()}
-    known = _known(names, direction, moments, ("time",) if columns.keys() & set(PARTS) else ("time", *PARTS))
+    columns = {what: _parse_column(what, text, names, moments) for what, text in asked.items()}
+    known = _columns_by_name(names, direction, moments, ("time",) if columns.keys() & set(PARTS) else ("time", *PARTS))
     columns = known | columns
     if "time" not in columns:
         raise TraceError(f"no column is called time_s or the like: {_there(names)}: write --column time=COLUMN:UNIT")
@@ -91,7 +91,7 @@ def map_columns(
     return Mapped(columns["time"], values)
 
 
-def _known(
+def _columns_by_name(
     names: Sequence[str], direction: WayOrBoth | None, moments: Callable[[str], bool], wanted: Sequence[str]
 ) -> dict[str, Column]:
     """Return the columns with a name of the form ``MEANING_UNIT``, and times in ISO 8601 called ``time``."""
@@ -113,14 +113,14 @@ def _known(
     return found
 
 
-def _asked(what: str, text: str, names: Sequence[str], moments: Callable[[str], bool]) -> Column:
+def _parse_column(what: str, text: str, names: Sequence[str], moments: Callable[[str], bool]) -> Column:
     """Return the column that ``NAME`` or ``NAME:UNIT`` means; a number is a position from 1 if no column has that
     name."""
     option = f"--column {in_quotes(f'{what}={text}', 80)}"
-    name, written = _found(text, names), None
+    name, written = _match_name(text, names), None
     if name is None:
         before, _, written = text.rpartition(":")
-        name = _found(before, names)
+        name = _match_name(before, names)
     if name is None:
         hint = did_you_mean(text, [printable(each, kept="") for each in names])
         raise TraceError(f"{option}: no such column: {hint}{_there(names)}")
@@ -151,7 +151,7 @@ def _unit(what: str | None, text: str) -> float | None:
     return 0.0 if (what, text.lower()) == ("time", MOMENT) else TIME_UNITS.get(text.lower())
 
 
-def _found(name: str, names: Sequence[str]) -> str | None:
+def _match_name(name: str, names: Sequence[str]) -> str | None:
     if name in names:
         return name
     if name.isdecimal() and len(name) <= _LONGEST_NUMBER and 1 <= int(name) <= len(names):

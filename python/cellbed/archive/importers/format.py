@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from cellbed.archive.draft import Draft
 from cellbed.archive.errors import TraceError
-from cellbed.archive.importers.header import dated
+from cellbed.archive.importers.header import set_start
 from cellbed.archive.importers.options import Options
 from cellbed.archive.series import Content, Part, Series
 from cellbed_node import inputs
@@ -58,7 +58,7 @@ def direction_of(path: Path) -> Part | None:
 
 
 @contextmanager
-def reading(path: Path, progress: Progress | None) -> Iterator[None]:
+def report_errors(path: Path, progress: Progress | None) -> Iterator[None]:
     """Raise TraceError for a file that cannot be read, and report one that was as progress."""
     try:
         yield
@@ -73,7 +73,7 @@ def read_by_core(path: Path, draft: Draft, request: dict[str, Any], progress: Pr
     from cellbed._core import TraceFormatError, import_series
 
     try:
-        done = json.loads(import_series(inputs.checked(path), draft.folder, json.dumps(request), progress))
+        done = json.loads(import_series(inputs.check(path), draft.folder, json.dumps(request), progress))
     except TraceFormatError as error:
         raise TraceError(str(error)) from None
     except OSError as error:
@@ -82,4 +82,4 @@ def read_by_core(path: Path, draft: Draft, request: dict[str, Any], progress: Pr
         part: Part = written["part"]
         draft.parts[part] = Series(Content.OPPORTUNITIES, draft.folder / f"{part}.parquet", written["duration_ns"])
     draft.notes.extend(done["notes"])
-    dated(draft, done["begun_ns"])
+    set_start(draft, done["begun_ns"])

@@ -11,7 +11,7 @@ from cellbed.archive.draft import Draft
 from cellbed.archive.errors import TraceError
 from cellbed.archive.importers import iperf3, ping
 from cellbed.archive.importers.files import each_file
-from cellbed.archive.importers.format import Progress, read_by_core, reading
+from cellbed.archive.importers.format import Progress, read_by_core, report_errors
 from cellbed.archive.importers.header import describe_by_ping
 from cellbed.archive.importers.options import Options
 from cellbed.support.ways import WAYS
@@ -80,7 +80,7 @@ class Iperf3:
     passes = 1
 
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
-        """Return the first key of an iperf3 report in a file in which a line begins like JSON."""
+        """Return the first key of an iperf3 report in a file with a line that begins like JSON."""
         found = _IPERF3_KEY.search(head) if _JSON_LINE.search(head) else None
         return f"its JSON has {found[0].decode()}" if found else None
 
@@ -89,7 +89,7 @@ class Iperf3:
         if options.device not in (None, "client", "server"):
             raise TraceError(f"--device '{options.device:.40}': for a report of iperf3 write client or server")
         for path, own, _ in each_file(paths, draft, options):
-            with reading(path, progress):
+            with report_errors(path, progress):
                 iperf3.read(path, "server" if options.device == "server" else "client", options.part(), own)
 
 
@@ -109,14 +109,14 @@ class Ping:
     passes = 1
 
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
-        """Return the part of a reply, or of the first line, by which the output is recognised."""
+        """Return the part of a reply, or of the first line, that identifies the output."""
         found = _REPLY.search(head) or _FIRST_LINE.search(head)
         return f"it has '{found[0].decode(errors='replace').strip()[-40:]}'" if found else None
 
     def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
         """Read the round-trip times; null without a reply."""
         for path, own, _ in each_file(paths, draft, options):
-            with reading(path, progress):
+            with report_errors(path, progress):
                 ping.read(path, options.interval_ns, own)
             describe_by_ping(own, path)
 

@@ -19,7 +19,7 @@ _EARLIEST_NS = 946_684_800 * 10**9
 _LATEST_NS = (1 << 63) - 1
 
 
-def dated(draft: Draft, begun_ns: int | None) -> None:
+def set_start(draft: Draft, begun_ns: int | None) -> None:
     """Set the start of the recording, ns since 1970, unless it is known or impossible."""
     if begun_ns is not None and _EARLIEST_NS <= begun_ns <= _LATEST_NS:
         moment = _EPOCH + timedelta(seconds=begun_ns // 10**9)
@@ -59,5 +59,5 @@ def _say(draft: Draft, **values: str) -> None:
 
 
 def _head(path: Path) -> str:
-    with inputs.opened(path) as file:
+    with inputs.open_file(path) as file:
         return file.read(_HEAD).removeprefix(b"\xef\xbb\xbf").decode("utf-8", errors="replace")

@@ -18,7 +18,7 @@ from pydantic_core import from_json
 
 from cellbed.archive.draft import Draft
 from cellbed.archive.errors import TraceError
-from cellbed.archive.importers.header import dated
+from cellbed.archive.importers.header import set_start
 from cellbed.archive.importers.wording import in_quotes
 from cellbed.archive.importers.written import in_order, write_series
 from cellbed.archive.series import Part
@@ -120,25 +120,25 @@ def read(path: Path, device: End, only: Part | None, draft: Draft) -> None:
     chosen: dict[Part, tuple[End, bool, list[tuple[str, list[_Half]]]]] = {}
     ends: tuple[End, End] = ("client", "server")
     for part in ("uplink", "downlink"):
-        # What an end received is preferred to what the other one sent.
+        # Received rates are preferred to sent rates.
         for author, sends in ((author, sends) for sends in (False, True) for author in ends):
             is_of_part = (sends == (author == device)) == (part == "uplink")
             if is_of_part and part not in chosen and (halves := test.halves(author, sends)):
                 chosen[part] = author, sends, halves
     chosen = {part: found for part, found in chosen.items() if only in (None, part)}
     if not chosen:
-        raise TraceError(f"{path}: {_nothing(test, only)}")
+        raise TraceError(f"{path}: {_explain_empty(test, only)}")
     draft.notes.extend(_notes(test, device))
     first_ns = [_write(path, part, *found, test.intervals, draft) for part, found in chosen.items()]
     stamp = _table(test.start.get("timestamp")).get("timesecs")
     if isinstance(stamp, int | float) and 0 <= stamp < _FARTHEST_S:
-        dated(draft, round(stamp * 10**9) + min(first_ns))
+        set_start(draft, round(stamp * 10**9) + min(first_ns))
     elif stamp is not None:
         draft.notes.append(f"{in_quotes(str(stamp))} is not a time since 1970: the date is unknown: write --date")
 
 
 def _is_stream(path: Path) -> bool:
-    with inputs.opened(path) as file:
+    with inputs.open_file(path) as file:
         key = _FIRST_KEY.search(file.read(_HEAD))
     return key is not None and key[1] == b"event"
 
@@ -200,7 +200,7 @@ def _add_lines(test: _Test, text: str, begin: int, end: int) -> None:
 
 def _events(path: Path) -> _Test:
     test = _Test()
-    with inputs.opened(path) as file:
+    with inputs.open_file(path) as file:
         for number, line in enumerate(iter(lambda: file.readline(_LONGEST_EVENT), b""), 1):
             text, place = _clean(line).strip(), f"line {number}"
             try:
@@ -283,7 +283,7 @@ def _write(
     return zero_ns
 
 
-def _nothing(test: _Test, only: Part | None) -> str:
+def _explain_empty(test: _Test, only: Part | None) -> str:
     if test.cut is not None:
         return f"{test.cut}: the JSON is truncated or damaged, with no interval before"
     if test.intervals.count:

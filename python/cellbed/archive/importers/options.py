@@ -19,7 +19,7 @@ class Options:
         is taken. all_flows: all of them together. each_packet: an opportunity for each packet instead of for each
         1500 bytes.
     interval_ns: between the probes of a ping without stamps.
-    columns: by what it is (``time``, ``uplink``, ``downlink``, ``round-trip``), the column of a table, ``NAME`` or
+    columns: by meaning (``time``, ``uplink``, ``downlink``, ``round-trip``), the column of a table, ``NAME`` or
         ``NAME:UNIT``. missing: what an empty cell of a rate is: ``zero``, or ``hold`` for the one before.
     duration_ns: how long a table lasts.
     idle_ns: F of uplink and downlink of CellReplay.

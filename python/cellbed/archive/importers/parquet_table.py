@@ -34,7 +34,7 @@ def read(path: Path, mapped: Mapped) -> Table:
     try:
         rows = frame.select(_stamp(mapped.time, schema[mapped.time.name]).alias("stamp"), *values).collect()
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        raise _damaged(path, error) from None
+        raise _damage_error(path, error) from None
 
     def cell(row: int, column: Column) -> str:
         return str(frame.select(column.name).slice(row, 1).collect().item())
@@ -67,12 +67,12 @@ def _scan(path: Path) -> tuple[pl.LazyFrame, pl.Schema]:
     import polars as pl
 
     try:
-        frame = pl.scan_parquet(inputs.checked(path))
+        frame = pl.scan_parquet(inputs.check(path))
         return frame, frame.collect_schema()
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise _damaged(path, error) from None
+        raise _damage_error(path, error) from None
 
 
 def _kind(dtype: pl.DataType) -> str:
@@ -85,7 +85,7 @@ def _kind(dtype: pl.DataType) -> str:
     return "text" if isinstance(dtype, pl.String | pl.Categorical | pl.Enum) else "other"
 
 
-def _damaged(path: Path, error: BaseException) -> TraceError:
+def _damage_error(path: Path, error: BaseException) -> TraceError:
     """Return the error to raise, with the first line of Polars' message."""
     line = next(iter(str(error).splitlines()), "")
     return TraceError(f"{path}: not a readable Parquet file, perhaps truncated: {line:.200}")

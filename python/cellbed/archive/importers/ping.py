@@ -13,8 +13,8 @@ from pathlib import Path
 
 from cellbed.archive.draft import Draft
 from cellbed.archive.errors import TraceError
-from cellbed.archive.importers.header import dated
-from cellbed.archive.importers.wording import counted, in_quotes, seconds
+from cellbed.archive.importers.header import set_start
+from cellbed.archive.importers.wording import count_of, in_quotes, seconds
 from cellbed.archive.importers.written import UNANSWERED, in_order, write_series
 from cellbed_node import inputs
 from cellbed_node.left_out import LeftOut
@@ -22,7 +22,7 @@ from cellbed_node.left_out import LeftOut
 _USUAL_INTERVAL_NS = 1_000_000_000
 _LONGEST_LINE = 4096
 _WINDOW = 4096
-"""Numbers by which an answer may be behind others after so many; a later one counts as lost."""
+"""The largest lag of an answer behind others, in numbers; a later answer counts as lost."""
 _MOST_MISSING = 1 << 20
 _MISSING_PER_LINE = 16
 """Probes known only by missing numbers may be so many, and as many for each line: a long outage is possible, but a file
@@ -102,19 +102,19 @@ class _Output:
         if found is None:
             if text.startswith(b"PING "):
                 self._begin(_first_number(text))
-            elif (count := _sent(text)) is not None:
+            elif (count := _probe_counts(text)) is not None:
                 self.sent += count[0]
                 self.quiet |= count[1] > 0
                 self._close(count[0])
             elif trip_ns is not None:
-                self.left_out.add(place, f"an answer without a possible sequence number (icmp_seq=): {_quoted(text)}")
+                self.left_out.add(place, f"an answer without a possible sequence number (icmp_seq=): {_quote(text)}")
             return
         if trip_ns is not None and b"DUP!" in text:
             self.copies += 1
             return
         is_answer = trip_ns is not None or _SIZE.match(text) is not None or _HOPS.search(text) is not None
         if is_answer and trip_ns is None:
-            self.left_out.add(place, f"an answer without a time, which takes 16 bytes (-s 16): {_quoted(text)}")
+            self.left_out.add(place, f"an answer without a time, which takes 16 bytes (-s 16): {_quote(text)}")
             trip_ns = _UNREAD
         elif is_answer and self.stamped != (stamp_ns is not None):
             which = "without" if self.stamped else "with"
@@ -204,7 +204,7 @@ class _Output:
         if self.quiet:
             raise ValueError("a summary without the answers, as of ping -q: record without -q")
         if probes := max(self.sent, len(self.rows)):
-            raise ValueError(f"none of its {counted(probes, 'probe', 'probes')} was answered: no round-trip time")
+            raise ValueError(f"none of its {count_of(probes, 'probe', 'probes')} was answered: no round-trip time")
         example = "64 bytes from 192.0.2.1: icmp_seq=1 ttl=57 time=21.3 ms"
         raise ValueError(f"not output of ping: it has no answer to a ping, such as `{example}`")
 
@@ -214,7 +214,7 @@ class _Output:
             why = "" if interval_ns else "; correct with --interval"
             yield f"no timestamps (ping -D): probes are assumed to be {seconds(self.step_ns, 9)} apart{why}"
         if self.copies:
-            yield f"{counted(self.copies, 'second copy of an answer was', 'second copies of answers were')} left out"
+            yield f"{count_of(self.copies, 'second copy of an answer was', 'second copies of answers were')} left out"
         if self.begun > 1:
             yield f"contains {self.begun} pings in sequence; the time between them is empty"
 
@@ -224,13 +224,13 @@ def read(path: Path, interval_ns: int | None, draft: Draft) -> None:
 
     interval_ns: between probes without stamps; left out, a second.
     """
-    with inputs.opened(path) as file:
+    with inputs.open_file(path) as file:
         answers = [line for line in file.read(_HEAD).split(b"\n") if _NUMBER.search(line)]
     stamped = 2 * sum(_stamp(line)[0] is not None for line in answers) > len(answers)
     output = _Output(path, stamped, interval_ns or _USUAL_INTERVAL_NS)
     place = str(path)
     try:
-        with inputs.opened(path) as file:
+        with inputs.open_file(path) as file:
             for number, line in enumerate(iter(lambda: file.readline(_LONGEST_LINE + 2), b""), 1):
                 place = f"{path}: line {number}"
                 if len(line) > _LONGEST_LINE + 1:
@@ -246,7 +246,7 @@ def read(path: Path, interval_ns: int | None, draft: Draft) -> None:
     trips = [trip_ns for _, trip_ns in output.rows]
     end_ns = times[-1] + max(output.step_ns, 1)
     write_series(draft, "round-trip", times, trips, end_ns, path, lambda row: f"probe {row + 1}", output.left_out)
-    dated(draft, zero_ns if output.stamped else None)
+    set_start(draft, zero_ns if output.stamped else None)
 
 
 def _stamp(line: bytes) -> tuple[int | None, bytes]:
@@ -262,7 +262,7 @@ def _round_trip(text: bytes) -> int | None:
     return _decimal(found[-1][0].encode(), _UNITS.get(found[-1][1].lower(), 6)) if found else None
 
 
-def _sent(text: bytes) -> tuple[int, int] | None:
+def _probe_counts(text: bytes) -> tuple[int, int] | None:
     """Return how many probes were sent and answered, of a line of the statistics whose numbers fit each other."""
     found = _SUMMARY.match(text) if b"%" in text else None
     if found is None:
@@ -271,7 +271,7 @@ def _sent(text: bytes) -> tuple[int, int] | None:
     return (sent, answered) if sent and abs(100 * max(sent - answered, 0) / sent - lost) <= 1 else None
 
 
-def _quoted(text: bytes) -> str:
+def _quote(text: bytes) -> str:
     return in_quotes(text.decode("utf-8", "replace").strip(), 60)
 
 

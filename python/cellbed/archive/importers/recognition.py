@@ -44,7 +44,7 @@ class Importer:
     @property
     def what(self) -> str:
         """The recognised format and the reason."""
-        return f"{_named(self.paths)}: {self.format.title}, as {self.why}"
+        return f"{_file_names(self.paths)}: {self.format.title}, as {self.why}"
 
     @property
     def work(self) -> int:
@@ -72,7 +72,7 @@ class Importer:
         for name in options.asked():
             if name not in self.format.options:
                 shown = _OPTION_NAMES.get(name, f"--{name.replace('_', '-')}")
-                raise TraceError(f"{_named(paths)}: {shown} does not apply to {self.format.title}: omit it")
+                raise TraceError(f"{_file_names(paths)}: {shown} does not apply to {self.format.title}: omit it")
 
 
 def recognise(paths: Sequence[Path], as_format: str | None = None, formats: Sequence[Format] = FORMATS) -> Importer:
@@ -88,14 +88,14 @@ def recognise(paths: Sequence[Path], as_format: str | None = None, formats: Sequ
     for path in paths:
         _require_readable(path, allow_folder=len(paths) == 1)
     if as_format is not None:
-        return Importer(paths, _called(as_format, formats), f"by --as {as_format}")
+        return Importer(paths, _format_by_name(as_format, formats), f"by --as {as_format}")
     found = [(format, why) for format in formats if (why := _evidence(format, paths)) is not None]
     if len(found) == 1:
         return Importer(paths, *found[0])
     if not found:
-        raise TraceError(f"{_named(paths)}: {_unknown(paths, formats)}")
+        raise TraceError(f"{_file_names(paths)}: {_explain_unknown(paths, formats)}")
     guesses = " or ".join(f"{format.title} ({why}; --as {format.name})" for format, why in found)
-    raise TraceError(f"{_named(paths)}: ambiguous format: {guesses}: choose one with --as FORMAT")
+    raise TraceError(f"{_file_names(paths)}: ambiguous format: {guesses}: choose one with --as FORMAT")
 
 
 def _evidence(format: Format, paths: tuple[Path, ...]) -> str | None:
@@ -108,7 +108,7 @@ def _evidence(format: Format, paths: tuple[Path, ...]) -> str | None:
     return None if None in each else each[0]
 
 
-def _called(name: str, formats: Sequence[Format]) -> Format:
+def _format_by_name(name: str, formats: Sequence[Format]) -> Format:
     known = {format.name: format for format in formats}
     if name in known:
         return known[name]
@@ -140,11 +140,11 @@ def _require_readable(path: Path, *, allow_folder: bool) -> None:
 def _head(path: Path) -> bytes:
     if path.is_dir():
         return b""
-    with inputs.opened(path) as file:
+    with inputs.open_file(path) as file:
         return file.read(_HEAD)
 
 
-def _unknown(paths: tuple[Path, ...], formats: Sequence[Format]) -> str:
+def _explain_unknown(paths: tuple[Path, ...], formats: Sequence[Format]) -> str:
     advice = f": if it is one of {', '.join(format.name for format in formats)}, write --as FORMAT"
     if len(paths) > 1:
         return "the files are not all of one known format" + advice
@@ -153,7 +153,7 @@ def _unknown(paths: tuple[Path, ...], formats: Sequence[Format]) -> str:
     return "unknown format" + advice
 
 
-def _named(paths: Sequence[Path]) -> str:
+def _file_names(paths: Sequence[Path]) -> str:
     return ", ".join(str(path) for path in paths)
 
 

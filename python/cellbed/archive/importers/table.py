@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 from cellbed.archive.draft import Draft
 from cellbed.archive.errors import TraceError
 from cellbed.archive.importers.column_names import Column, Mapped
-from cellbed.archive.importers.header import dated
+from cellbed.archive.importers.header import set_start
 from cellbed.archive.importers.options import Options
-from cellbed.archive.importers.wording import counted, in_quotes, seconds
+from cellbed.archive.importers.wording import count_of, in_quotes, seconds
 from cellbed.archive.importers.written import UNANSWERED, in_order, require_most, write_series
 from cellbed.archive.series import Part
 from cellbed_node.left_out import LeftOut
@@ -95,7 +95,7 @@ def write_table(table: Table, mapped: Mapped, options: Options, draft: Draft) ->
         draft.notes.append(f"{many} the time of the row above: of rates at the same time only the last one counts")
     for part, column in mapped.values.items():
         _write_part(table, part, column, rows.with_columns(at_ns=times), duration_ns, options, draft)
-    dated(draft, stamps[0] if mapped.time.unit is None else None)
+    set_start(draft, stamps[0] if mapped.time.unit is None else None)
 
 
 def _write_part(
@@ -112,7 +112,7 @@ def _write_part(
         is_odd = value.is_nan()
         whole = (value.forward_fill() if options.missing == "hold" else value).fill_null(0.0)
         if missing := rows[part].null_count():
-            draft.notes.append(f"{counted(missing, 'row', 'rows')} of the {part} had no rate")
+            draft.notes.append(f"{count_of(missing, 'row', 'rows')} of the {part} had no rate")
 
     def describe(row: int) -> tuple[str, str]:
         return table.place(row), f"{in_quotes(table.cell(row, column))} is not a number from 0 on"

@@ -10,7 +10,7 @@ from cellbed.archive.errors import TraceError
 from cellbed.archive.importers import parquet_table, text_table
 from cellbed.archive.importers.column_names import Mapped, map_columns
 from cellbed.archive.importers.files import each_file
-from cellbed.archive.importers.format import Progress, reading
+from cellbed.archive.importers.format import Progress, report_errors
 from cellbed.archive.importers.header import describe_by_comments
 from cellbed.archive.importers.options import Options
 from cellbed.archive.importers.table import write_table
@@ -38,15 +38,15 @@ class Csv:
     def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
         """Read the columns that are mapped, or whose names are known."""
         for path, own, asked in each_file(paths, draft, options):
-            with inputs.opened(path) as file:
+            with inputs.open_file(path) as file:
                 shape = text_table.layout(file.read(text_table.HEAD))
             if shape is None:
                 why = "its first lines are not table rows with cells between commas, semicolons or tabs"
                 raise TraceError(f"{path}: {why}")
             first = dict(zip(shape.names, shape.first, strict=False))
             moments = {name for name, cell in first.items() if text_table.is_moment(cell)}
-            mapped = _mapped(path, shape.names, asked, moments, options.part())
-            with reading(path, None):
+            mapped = _map_table(path, shape.names, asked, moments, options.part())
+            with report_errors(path, None):
                 write_table(text_table.read(path, shape, mapped, progress), mapped, asked, own)
             describe_by_comments(own, path)
 
@@ -68,9 +68,9 @@ class Parquet:
         for path, own, asked in each_file(paths, draft, options):
             columns = parquet_table.kinds(path)
             moments = {name for name, (kind, _) in columns.items() if kind in ("moment", "text")}
-            mapped = _mapped(path, list(columns), asked, moments, options.part())
+            mapped = _map_table(path, list(columns), asked, moments, options.part())
             _require_types(path, columns, mapped)
-            with reading(path, progress):
+            with report_errors(path, progress):
                 write_table(parquet_table.read(path, mapped), mapped, asked, own)
 
 
@@ -84,7 +84,7 @@ def _require_types(path: Path, columns: Mapping[str, tuple[str, str]], mapped: M
             raise TraceError(f"{path}: the column '{column.name}' contains {type_name}, which is not a number")
 
 
-def _mapped(path: Path, names: list[str], options: Options, moments: Set[str], only: Part | None) -> Mapped:
+def _map_table(path: Path, names: list[str], options: Options, moments: Set[str], only: Part | None) -> Mapped:
     try:
         return map_columns(names, options.columns, options.direction, moments.__contains__, only)
     except TraceError as error:

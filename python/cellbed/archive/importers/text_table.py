@@ -18,7 +18,7 @@ from cellbed.archive.errors import TraceError
 from cellbed.archive.importers.column_names import Column, Mapped
 from cellbed.archive.importers.format import Progress
 from cellbed.archive.importers.table import MOMENT, Table, moment_ns, whole_ns
-from cellbed.archive.importers.wording import counted
+from cellbed.archive.importers.wording import count_of
 from cellbed_node import inputs
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 HEAD = 1 << 16
-"""Bytes at the beginning of a file by which its layout is known."""
+"""Bytes at the beginning of a file that show its layout."""
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "blanks"}
 _LONGEST_CELL = 1 << 20
 _LONGEST_LINE = 1 << 24
@@ -40,7 +40,7 @@ _NUMERIC = re.compile(r"[+-]?[0-9][0-9.,:/-]*([ T].*)?")
 """A number, a date or a time of day, also of a form that is not read, such as with a unit."""
 _FLOAT = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _MORE_PLACES = 9
-"""Decimals of a time that are regarded beyond those of a nanosecond."""
+"""Decimals of a time that are read beyond nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +151,8 @@ def read(path: Path, shape: Layout, mapped: Mapped, progress: Progress | None) -
 def _rows(path: Path, shape: Layout) -> Iterator[tuple[Reader, io.BufferedReader]]:
     """Yield a reader of the rows after the head, and the file. Raises TraceError for what is no row."""
     csv.field_size_limit(_LONGEST_CELL)
-    with inputs.opened(path) as file, io.TextIOWrapper(file, "utf-8-sig", errors="replace", newline="") as text:
-        lines = map(_closed, iter(partial(text.readline, _LONGEST_LINE), ""))
+    with inputs.open_file(path) as file, io.TextIOWrapper(file, "utf-8-sig", errors="replace", newline="") as text:
+        lines = map(_close_quotes, iter(partial(text.readline, _LONGEST_LINE), ""))
         reader = csv.reader(lines, delimiter=shape.delimiter, skipinitialspace=True)
         try:
             while reader.line_num < shape.lines and next(reader, None) is not None:
@@ -166,7 +166,7 @@ def _whole(cells: list[str], width: int) -> list[str]:
     """Return the cells of a row. In a row that is cut or has too many, none can be read."""
     if len(cells) == width or (len(cells) > width and not any(map(str.strip, cells[width:]))):
         return cells
-    return [f"(a row of {counted(len(cells), 'cell', 'cells')})"] * width
+    return [f"(a row of {count_of(len(cells), 'cell', 'cells')})"] * width
 
 
 def _has_values(cells: list[str]) -> bool:
@@ -184,14 +184,14 @@ def _row(path: Path, shape: Layout, number: int) -> tuple[int, list[str]]:
     raise TraceError(f"{path}: it changes while it is read")
 
 
-def _closed(line: str) -> str:
-    """Return a line in which no quote stays open, which would reach to the end of the file."""
+def _close_quotes(line: str) -> str:
+    """Return a line without an open quote, which would reach to the end of the file."""
     return line if line.count('"') % 2 == 0 else line.replace('"', "")
 
 
 def _cells(line: str, delimiter: str) -> list[str]:
     try:
-        row = csv.reader([_closed(line)], delimiter=delimiter, skipinitialspace=True)
+        row = csv.reader([_close_quotes(line)], delimiter=delimiter, skipinitialspace=True)
         return [cell.strip() for cell in next(row, [])]
     except csv.Error:
         return []

@@ -10,7 +10,7 @@ def in_quotes(text: str, most: int = 40) -> str:
     return f"`{printable(text[:most], kept='')}{'…' if len(text) > most else ''}`"
 
 
-def counted(number: int, one: str, many: str) -> str:
+def count_of(number: int, one: str, many: str) -> str:
     """Return a number of things, with the right form of the noun."""
     return f"{number} {one if number == 1 else many}"
 

@@ -23,7 +23,7 @@ UNANSWERED = -1
 _LONGEST_TRACE_NS = (2**32 - 1) * 1_000_000
 """The longest trace that can be played, as in Mahimahi's format, some 49 days."""
 _LONG_HOLD = 5
-"""Times the usual distance of rows from which on a note reports that a rate holds."""
+"""The least gap between rows that a note reports, in usual gaps."""
 _NEAR = 8
 """Rows above one out of order that are looked at."""
 

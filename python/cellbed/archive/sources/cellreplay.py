@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cellbed.archive.entry import About
-from cellbed.archive.sources.source import Imported, Recording, Source, git_files, named
+from cellbed.archive.sources.source import Imported, Recording, Source, entry_name, git_files
 
 _COMMIT = "2ca662cb01a222dd7fcc10f9ed79293803b4ef21"
 _HEAVY = "up-heavy-pdo"
@@ -34,7 +34,7 @@ def _convert(folder: Path) -> Iterator[Recording]:
             citation=CELLREPLAY.citation,
             note=None if setting in ("stationary", "walking", "driving", None) else f"Setting: {setting}.",
         )
-        yield Recording(named("cellreplay", *words), of.as_posix(), about, Imported((heavy.parent,), "cellreplay"))
+        yield Recording(entry_name("cellreplay", *words), of.as_posix(), about, Imported((heavy.parent,), "cellreplay"))
 
 
 CELLREPLAY = Source(

@@ -14,8 +14,8 @@ from cellbed.archive.sources.source import (
     Recording,
     RemoteFile,
     Source,
+    entry_name,
     git_files,
-    named,
     put_rate,
     put_round_trips,
 )
@@ -66,17 +66,17 @@ _TOP = ("dataset", "lte_dataset", "5g-production-dataset")
 
 def _four(folder: Path) -> Iterator[Recording]:
     for path, words, found, about in _entries(folder, "cork-4g", "4g"):
-        yield _recording("cork-4g", folder, path, words, found, about)
+        yield _describe_recording("cork-4g", folder, path, words, found, about)
 
 
 def _five(folder: Path) -> Iterator[Recording]:
     for path, words, found, about in _entries(folder, "cork-5g", "5g"):
         video = "Download" not in words
         note = "A video session: its pauses and rates are the player's, not the network's." if video else None
-        yield _recording("cork-5g", folder, path, words, found, about.model_copy(update={"note": note}))
+        yield _describe_recording("cork-5g", folder, path, words, found, about.model_copy(update={"note": note}))
 
 
-def _recording(
+def _describe_recording(
     prefix: str, folder: Path, path: Path, words: list[str], found: re.Match[str], about: About
 ) -> Recording:
     def fill(draft: Draft) -> None:
@@ -84,15 +84,15 @@ def _recording(
 
     # Downloads are what is usually taken, so only the others are named.
     words = [word for word in words if word != "Download"]
-    name = named(prefix, *words, found[1], "-".join(found.group(2, 3, 4)), "".join(found.group(5, 6, 7)))
+    name = entry_name(prefix, *words, found[1], "-".join(found.group(2, 3, 4)), "".join(found.group(5, 6, 7)))
     return Recording(name, path.relative_to(folder).as_posix(), about, fill)
 
 
 def _fill(draft: Draft, path: Path) -> None:
-    """DL_bitrate is in kbit/s. UL_bitrate is that of acknowledgements and requests, no measure of the uplink."""
+    """DL_bitrate is in kbit/s. UL_bitrate counts acknowledgements and requests, and does not measure the uplink."""
     import polars as pl
 
-    table = pl.read_csv(inputs.checked(path), null_values=["-", ""], infer_schema=False, truncate_ragged_lines=True)
+    table = pl.read_csv(inputs.check(path), null_values=["-", ""], infer_schema=False, truncate_ragged_lines=True)
     pings = pl.col("PINGAVG") if "PINGAVG" in table.columns else pl.lit(None)
     rows = table.select(
         at_ns=pl.col("Timestamp").str.to_datetime(_STAMP, time_unit="ns").cast(pl.Int64),

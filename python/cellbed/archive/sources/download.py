@@ -35,7 +35,7 @@ class GoneError(TraceError):
 
 
 class _TemporaryError(Exception):
-    """A failure after which another attempt may succeed."""
+    """A temporary failure; retry."""
 
 
 def download(

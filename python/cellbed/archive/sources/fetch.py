@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from cellbed import __version__
 from cellbed.archive.errors import TraceError
 from cellbed.archive.sources.download import GoneError, Report, State, download
-from cellbed.archive.sources.source import Imported, Recording, Source, digest, reading
+from cellbed.archive.sources.source import Imported, Recording, Source, digest, name_table_in_errors
 from cellbed.archive.sources.unpack import is_archive, unpack
-from cellbed.archive.unfinished import downloads_folder, locked, unfinished
+from cellbed.archive.unfinished import downloads_folder, lock, make_unfinished
 from cellbed.support.errors import CellbedError
 from cellbed_node.temporary import remove_tree
 
@@ -75,7 +75,7 @@ def fetch(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Of two processes with one data set the second one waits, and finds the entries of the first.
-        with locked(folder / source.name), unfinished(folder) as unpacked:
+        with lock(folder / source.name), make_unfinished(folder) as unpacked:
             work.convert(list(work.roots(unpacked)))
     except OSError as error:
         raise TraceError(
@@ -108,8 +108,8 @@ class _Fetching:
     passed: list[str] = field(default_factory=list)
 
     def roots(self, unpacked: Path) -> Iterator[_Root]:
-        """Return the data set's files, those of archives unpacked into separate folders in ``unpacked``."""
-        given = [_existing(path) for path in self.options.given]
+        """Return the data set's files. Archives are unpacked into separate folders in ``unpacked``."""
+        given = [_require_folder(path) for path in self.options.given]
         plain = unpacked / "files"
         hashes = {}
         for number, path in enumerate(given or self._downloaded()):
@@ -138,7 +138,7 @@ class _Fetching:
             yield _Root(plain, hashes)
 
     def convert(self, roots: Sequence[_Root]) -> None:
-        """Make entries of what is wanted. Raises TraceError when there is none."""
+        """Make entries of the wanted recordings. Raises TraceError if none matches."""
         options, fetched = self.options, self.fetched
         for root in roots:
             for recording in self.source.convert(root.folder):
@@ -203,14 +203,14 @@ class _Fetching:
             asked = Options(direction=recording.fill.direction)
             self.recognise(paths, recording.fill.format).read(paths, draft, asked)
         else:
-            with reading(recording.of):
+            with name_table_in_errors(recording.of):
                 recording.fill(draft)
 
     def _step(self, root: _Root, recording: Recording) -> Step:
         from cellbed.archive.entry import Step
 
         how = {"source": self.source.name, "file": recording.of}
-        return Step(what="fetched", how=how, of=_made_of(root, recording), tool=f"cellbed {__version__}")
+        return Step(what="fetched", how=how, of=_source_files(root, recording), tool=f"cellbed {__version__}")
 
     def _nothing(self) -> str:
         fetched, name = self.fetched, self.source.name
@@ -236,8 +236,8 @@ def _without_file(why: str, of: str) -> str:
     return why.removeprefix(f"{of}: ")
 
 
-def _made_of(root: _Root, recording: Recording) -> dict[str, str]:
-    """Of what is in a folder, the archive or the files that a recording is made of."""
+def _source_files(root: _Root, recording: Recording) -> dict[str, str]:
+    """Return the archive, or the files in a folder, that contain a recording."""
     if len(root.of) == 1:
         return root.of
     if isinstance(recording.fill, Imported):
@@ -246,7 +246,7 @@ def _made_of(root: _Root, recording: Recording) -> dict[str, str]:
     return {name: hash for name, hash in root.of.items() if f"{recording.of} ".startswith(f"{name} ")}
 
 
-def _existing(path: Path) -> Path:
+def _require_folder(path: Path) -> Path:
     if not path.exists():
         raise TraceError(f"there is no file or folder {path}")
     return path.absolute()

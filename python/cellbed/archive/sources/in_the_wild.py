@@ -10,7 +10,7 @@ from pathlib import Path
 from cellbed.archive.draft import Draft
 from cellbed.archive.entry import About
 from cellbed.archive.errors import TraceError
-from cellbed.archive.sources.source import Recording, Source, git_files, named, published, put_rate
+from cellbed.archive.sources.source import Recording, Source, entry_name, git_files, load_digests, put_rate
 from cellbed_node import inputs
 
 _SECOND = 1_000_000_000
@@ -39,7 +39,7 @@ def _convert(folder: Path) -> Iterator[Recording]:
             note="Of Lumos5G, processed by the authors. The date is that of the publication of Lumos5G.",
         )
         number = found["run"] or found["loop"] or ""
-        name = named("5g-in-the-wild", f"{found[1]}g", found["how"], number.replace("_", "-"))
+        name = entry_name("5g-in-the-wild", f"{found[1]}g", found["how"], number.replace("_", "-"))
         yield Recording(name, path.relative_to(folder).as_posix(), about, partial(_fill, path))
 
 
@@ -47,7 +47,7 @@ def _fill(path: Path, draft: Draft) -> None:
     """A line holds a time in s and a rate in Mbit/s."""
     import polars as pl
 
-    file = inputs.checked(path)
+    file = inputs.check(path)
     lines = pl.read_csv(
         file, has_header=False, new_columns=["line"], separator="\x1f", quote_char=None, infer_schema=False
     )
@@ -91,7 +91,7 @@ IN_THE_WILD = Source(
     remote=git_files(
         "SIGCOMM21-5G/artifact",
         _COMMIT,
-        published("5g-in-the-wild"),
+        load_digests("5g-in-the-wild"),
         "Video-Streaming/Network-Traces/Lumous5G/",
     ),
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cellbed.archive.entry import About
-from cellbed.archive.sources.source import Imported, Recording, Source, git_files, named, published
+from cellbed.archive.sources.source import Imported, Recording, Source, entry_name, git_files, load_digests
 
 _COMMIT = "ae477d437615b972217498ba52be07db17a15618"
 _OPERATORS = {"ATT": "AT&T", "TMobile": "T-Mobile", "Verizon": "Verizon"}
@@ -35,7 +35,7 @@ def _mahimahi(folder: Path) -> Iterator[Recording]:
             source=MAHIMAHI.page,
             citation=MAHIMAHI.citation,
         )
-        yield _of_pair(named(stem), about, files)
+        yield _of_pair(entry_name(stem), about, files)
 
 
 def pairs(folder: Path) -> Iterator[tuple[str, dict[str, Path]]]:
@@ -65,7 +65,7 @@ MAHIMAHI = Source(
     ),
     checked="the repository's README, and 13 of the 16 files themselves",
     convert=_mahimahi,
-    remote=git_files("ravinet/mahimahi", _COMMIT, published("mahimahi"), "traces/"),
+    remote=git_files("ravinet/mahimahi", _COMMIT, load_digests("mahimahi"), "traces/"),
 )
 
 _CONTINUUM = "f3ab5a5eb8623f7d96cc48067e77fbab249c7410"

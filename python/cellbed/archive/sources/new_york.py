@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cellbed.archive.entry import About
-from cellbed.archive.sources.source import Imported, Recording, Source, git_files, named, published
+from cellbed.archive.sources.source import Imported, Recording, Source, entry_name, git_files, load_digests
 
 _COMMIT_2018 = "6138081113601ab74d145931616384b0eb7a77b0"
 _FILE_2018 = re.compile(r"(downlink|uplink)-((3g|4g)-(no|with)-cross-(subway|times)(?:-\d)?)(?:\.pps)?")
@@ -38,7 +38,7 @@ def _of_2018(folder: Path) -> Iterator[Recording]:
             note=f"The date is that of the publication. The file's name contains '{name[4]} cross', unexplained.",
         )
         yield Recording(
-            named("nyc-2018", name[2]), paths[0].relative_to(folder).as_posix(), about, Imported(paths, "mahimahi")
+            entry_name("nyc-2018", name[2]), paths[0].relative_to(folder).as_posix(), about, Imported(paths, "mahimahi")
         )
 
 
@@ -63,7 +63,7 @@ NYC_2018 = Source(
         "nothing of operator, day, device, or what 'cross' in the names is; the place is read from the names. Four "
         "uplinks of 3G are empty files there and are not asked for."
     ),
-    remote=git_files("Soheil-ab/Cellular-Traces-2018", _COMMIT_2018, published("nyc-2018")),
+    remote=git_files("Soheil-ab/Cellular-Traces-2018", _COMMIT_2018, load_digests("nyc-2018")),
 )
 
 _COMMIT_2019 = "ac6717b5f113bf899344e91ffc57e472daf29954"
@@ -92,7 +92,7 @@ def _of_2019(folder: Path) -> Iterator[Recording]:
         )
         of = path.relative_to(folder).as_posix()
         words = ("nyc-2019", name[2], name[1])
-        yield Recording(named(*words), of, about, Imported((path,), "mahimahi", "downlink"))
+        yield Recording(entry_name(*words), of, about, Imported((path,), "mahimahi", "downlink"))
 
 
 NYC_2019 = Source(
@@ -116,5 +116,5 @@ NYC_2019 = Source(
         "uses each trace for the downlink, which is what is taken for its direction; there are no uplinks (the "
         "repository's wired48 is a constant rate and is left out)."
     ),
-    remote=git_files("Soheil-ab/Cellular-Traces-NYC", _COMMIT_2019, published("nyc-2019")),
+    remote=git_files("Soheil-ab/Cellular-Traces-NYC", _COMMIT_2019, load_digests("nyc-2019")),
 )

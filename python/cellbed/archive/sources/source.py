@@ -49,7 +49,7 @@ def digest(path: Path, algorithm: Algorithm) -> str:
     else:  # against accidents of transport only: the address is HTTPS
         state = hashlib.new("md5" if algorithm == "md5" else "sha1", usedforsecurity=False)
         state.update(b"blob %d\0" % path.stat().st_size if algorithm == "git-blob" else b"")
-    with inputs.opened(path) as file:
+    with inputs.open_file(path) as file:
         while piece := file.read(1 << 20):
             state.update(piece)
     return state.hexdigest()
@@ -61,7 +61,7 @@ def _all_published() -> dict[str, dict[str, str]]:
     return found
 
 
-def published(source: str) -> dict[str, str]:
+def load_digests(source: str) -> dict[str, str]:
     """Return the digests of a data set's files, by path, as its repository has them."""
     return _all_published()[source]
 
@@ -111,7 +111,7 @@ class Recording:
 
 
 Convert = Callable[[Path], Iterator[Recording]]
-"""From the folder of a data set's unpacked files to what they can become; other files are ignored."""
+"""Return the recordings in a folder of unpacked files; other files are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +138,13 @@ class Source:
     usual: str = ""
 
 
-def named(*words: str) -> str:
+def entry_name(*words: str) -> str:
     """Return the name of an entry, made of words that describe it; empty ones are left out."""
     return valid_name("-".join(filter(None, words)))
 
 
 @contextmanager
-def reading(of: str) -> Iterator[None]:
+def name_table_in_errors(of: str) -> Iterator[None]:
     """Turns the errors of a reader of tables into a TraceError that names the file ``of``."""
     import polars as pl
 

@@ -1,4 +1,4 @@
-"""Files out of zip and tar archives, none of which leaves the folder."""
+"""Extraction of zip and tar archives that stays inside the folder."""
 
 from __future__ import annotations
 

@@ -120,12 +120,12 @@ def _in_seconds(outages: Outages) -> tuple[Floats, Floats]:
 
 def _plain(figures: Statistics) -> Statistics:
     """Return the numbers of Python, floating ones with six significant digits, for a file that people read."""
-    return {key: _rounded(value) for key, value in figures.items()}
+    return {key: _round(value) for key, value in figures.items()}
 
 
-def _rounded(value: Any) -> Any:
+def _round(value: Any) -> Any:
     if isinstance(value, list):
-        return [_rounded(each) for each in value]
+        return [_round(each) for each in value]
     if isinstance(value, bool | np.bool_):
         return bool(value)
     if isinstance(value, int | np.integer):

@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from cellbed.archive.series import OPPORTUNITY_BYTES, Series
-from cellbed.archive.soundness import reading
+from cellbed.archive.soundness import name_file_in_errors
 from cellbed.archive.statistics.definition import Definition
 from cellbed.archive.statistics.outages import Outages
 from cellbed.archive.statistics.ranks import at_shares
@@ -22,7 +22,7 @@ MOST_STEPS: Final = 4000
 _MOST_BINS: Final = 1 << 26
 """Bins of a scale, which bounds memory: a series of more than 7 days has no rates over 10 ms."""
 _LONG_BATCHING_MS: Final = 5
-"""Silence from which on a burst after it counts to the share of batched opportunities."""
+"""The least silence before a burst that counts as batched."""
 _LONGEST_BATCHING_MS: Final = 2000
 """Longer silences before a burst count as that."""
 _MS: Final = 10**6
@@ -77,7 +77,7 @@ def opportunities(series: Series, definition: Definition) -> tuple[Bins, Outages
     several.
     """
     at, end = pl.col("at_ns"), series.duration_ns
-    with reading(series.path):
+    with name_file_in_errors(series.path):
         rows = series.scan()
         bursts = (
             rows.group_by(ms=at // _MS)
@@ -114,7 +114,7 @@ def opportunities(series: Series, definition: Definition) -> tuple[Bins, Outages
 
 def rates(series: Series, definition: Definition) -> tuple[Bins, Outages, Statistics]:
     """Return bins, outages, and the time between the rows of a series of rates. Before the first row there is none."""
-    with reading(series.path):
+    with name_file_in_errors(series.path):
         rows = series.scan().select("at_ns", "bit_s").collect()
     at, bit_s, end = rows["at_ns"].to_numpy(), rows["bit_s"].to_numpy(), series.duration_ns
     spacing = float(np.median(np.diff(at))) if len(at) > 1 else float(end)

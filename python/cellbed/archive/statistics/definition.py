@@ -14,7 +14,7 @@ LONGEST_NS: Final = 400 * 86_400 * 10**9
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """outage_ns: from which length on a time without capacity, or without an answer, is an outage.
+    """outage_ns: the least time without capacity, or without an answer, that counts as an outage.
 
     300 ms, as in the report of a run. A rate is no capacity where it would not fill one opportunity of 1500 bytes in
     that time, which is when replaying it gives such a silence.

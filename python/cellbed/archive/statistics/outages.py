@@ -29,7 +29,7 @@ class Outages:
 
     @classmethod
     def of_intervals(cls, at: Times, silent: NDArray[np.bool_], end_ns: int, definition: Definition) -> Outages:
-        """Return those of intervals from each time to the next one, the last of which lasts until `end_ns`.
+        """Return the outages among intervals between successive times; the last ends at `end_ns`.
 
         A silence at the end continues in one at the beginning, as in a looped replay.
         """

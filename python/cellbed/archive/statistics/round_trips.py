@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from cellbed.archive.series import Series
-from cellbed.archive.soundness import reading
+from cellbed.archive.soundness import name_file_in_errors
 from cellbed.archive.statistics.definition import Definition
 from cellbed.archive.statistics.outages import Outages
 from cellbed.archive.statistics.ranks import at_shares
@@ -52,7 +52,7 @@ class RoundTrips:
     def of(cls, series: Series, definition: Definition, starts_at_s: float) -> RoundTrips:
         """Read them all. starts_at_s: second of the day at which the series begins."""
         at, trip, end = pl.col("at_ns"), pl.col("round_trip_ns"), series.duration_ns
-        with reading(series.path):
+        with name_file_in_errors(series.path):
             probes = series.scan().select("at_ns", "round_trip_ns").collect()
         answered, missing = probes.drop_nulls(), trip.is_null()
         lost = probes.select(missing).to_series().to_numpy()
@@ -102,7 +102,7 @@ def _figures(probes: pl.DataFrame, starts_at_s: float) -> dict[str, Any]:
     if not len(trips):
         return found
     found |= {"mean_ms": trips.mean() / 1e6, "least_ms": trips.min() / 1e6, "most_ms": trips.max() / 1e6}
-    supported = {name: share for name, share in PERCENTILES.items() if _supported(share, len(trips))}
+    supported = {name: share for name, share in PERCENTILES.items() if _supports(share, len(trips))}
     values = at_shares(trips, list(supported.values()))
     found |= {f"{name}_ms": value / 1e6 for name, value in zip(supported, values, strict=True)}
     if trips.mean() > 0:
@@ -123,6 +123,6 @@ def _figures(probes: pl.DataFrame, starts_at_s: float) -> dict[str, Any]:
     }
 
 
-def _supported(share: float, count: int) -> bool:
+def _supports(share: float, count: int) -> bool:
     """Return whether so many values have one on either side of the percentile; the median is given for any number."""
     return share == 0.5 or min(share, 1 - share) * count >= 1 - 1e-9

@@ -111,11 +111,11 @@ def add(
     from cellbed.archive import TraceError, open_archive
     from cellbed.archive.adding import add as added
     from cellbed.archive.adding import recordings
-    from cellbed.archive.describing import described
+    from cellbed.archive.describing import check_metadata
     from cellbed.archive.importers import Options
     from cellbed.recordings.importing import recognise
 
-    asked = described(
+    asked = check_metadata(
         origin=origin.value,
         technology=technology,
         band=band,
@@ -156,7 +156,7 @@ def add(
             importer = recognise(group, as_format)
             print(importer.what, file=sys.stderr)
             with StatusLine() as line:
-                progress = _shown(line, importer.work)
+                progress = _progress_updater(line, importer.work)
                 new = added(
                     open_archive(), group, importer, asked, options, name=name, replace=replace, progress=progress
                 )
@@ -176,7 +176,7 @@ def add(
         raise typer.Exit(2)
 
 
-def _shown(line: StatusLine, work: int) -> Callable[[int], None]:
+def _progress_updater(line: StatusLine, work: int) -> Callable[[int], None]:
     """Return a function that takes the bytes read since the last call, and shows their share of all."""
     read = 0
 

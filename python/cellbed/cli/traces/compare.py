@@ -55,7 +55,7 @@ def compare(
     from cellbed.archive.series import PARTS
     from cellbed.archive.statistics import Definition
     from cellbed.report.gallery.pictures import comparison, require_ending, write_picture
-    from cellbed.report.gallery.read import analysed
+    from cellbed.report.gallery.read import analyse_entry
     from cellbed.support.status_line import StatusLine
 
     if out is not None:
@@ -64,7 +64,7 @@ def compare(
     archive, definition = open_archive(), Definition(outage)
     with StatusLine() as line:
         line.state("reading")
-        entries = {name: analysed(archive, name, definition, directions) for name in names}
+        entries = {name: analyse_entry(archive, name, definition, directions) for name in names}
     figures = {name: {of: found.statistics for of, found in parts.items()} for name, parts in entries.items()}
     if out is not None:
         write_picture(comparison(entries, directions), out)

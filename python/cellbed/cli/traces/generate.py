@@ -172,4 +172,4 @@ def _keep(
     if as_json:
         print(json.dumps(views.result_as_json(entry, parts), indent=2, ensure_ascii=False))
     else:
-        print("\n".join(views.shown(entry)))
+        print("\n".join(views.view_lines(entry)))

@@ -48,7 +48,7 @@ def ls(
       cellbed traces ls --json | jq -r '.[].name'
     """
     from cellbed.archive import open_archive
-    from cellbed.archive.search import Query, found
+    from cellbed.archive.search import Query, search
 
     query = Query(
         name=name,
@@ -64,7 +64,7 @@ def ls(
     for entry, problem in contents.problems.items():
         print(f"warning: {problem}; remove it with `cellbed traces rm {entry}`", file=sys.stderr)
     index = contents.frame
-    table = found(index, query)
+    table = search(index, query)
     if as_json:
         _print_json(table)
     elif index.is_empty():
@@ -79,11 +79,11 @@ def _print_json(table: pl.DataFrame) -> None:
 
 
 def _print_table(table: pl.DataFrame, sort: str) -> None:
-    from cellbed.archive.listing import listing
+    from cellbed.archive.listing import list_table
     from cellbed.cli.width import table_width
     from cellbed.support.console import Console
 
     if not len(table):
         print("no entry matches; `cellbed traces ls` lists all", file=sys.stderr)
         return
-    Console(width=table_width(), highlight=False).print(listing(table, sort))
+    Console(width=table_width(), highlight=False).print(list_table(table, sort))

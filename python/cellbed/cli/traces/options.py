@@ -54,7 +54,7 @@ def duration(text: str) -> int:
 
 
 def outage(text: str) -> int:
-    """From which length on, ns, a silence is an outage."""
+    """The least silence that counts as an outage, ns."""
     length = duration(text)
     if not length:
         raise typer.BadParameter("the length of an outage must be above 0")

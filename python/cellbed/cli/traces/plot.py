@@ -42,7 +42,7 @@ def plot(
     from cellbed.archive.catalogue import entry_and_part
     from cellbed.archive.statistics import Definition
     from cellbed.report.gallery.pictures import portrait, require_ending, write_picture
-    from cellbed.report.gallery.read import analysed
+    from cellbed.report.gallery.read import analyse_entry
     from cellbed.support.status_line import StatusLine
 
     path = Path(f"{name}.png") if out is None else out
@@ -50,6 +50,6 @@ def plot(
     archive = open_archive()
     with StatusLine() as line:
         line.state(f"reading {name}")
-        parts = analysed(archive, name, Definition(outage))
+        parts = analyse_entry(archive, name, Definition(outage))
         write_picture(portrait(name, archive.entry(entry_and_part(archive, name)[0]).about, parts), path)
     print(path)

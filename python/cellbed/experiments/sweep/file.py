@@ -14,7 +14,7 @@ from cellbed.scenario.expectations import Expect
 from cellbed.scenario.fields import plainly, refusal
 from cellbed.scenario.json_schema import schema_of
 from cellbed.scenario.problems import Problem, ScenarioError, as_toml
-from cellbed.scenario.reader import TablesError, read, report, tables, validated
+from cellbed.scenario.reader import TablesError, read, report, tables, validate
 from cellbed.scenario.table import Table, written
 from cellbed.support import extensions
 from cellbed.support.extensions import FileKind
@@ -270,7 +270,7 @@ def parse_sweep(text: str, source: str) -> SweepFile:
         for name in data.keys() & extensions.FILES.keys() - extensions.entries("trials").keys():
             remedy = extensions.remedy(extensions.FILES[name])
             raise TablesError([Problem((name,), f"this kind of trials is not installed; {remedy}")])
-        sweep = validated(_model(), data, {})
+        sweep = validate(_model(), data, {})
         if found := sweep.misfits():
             raise TablesError(found)
     except TablesError as error:

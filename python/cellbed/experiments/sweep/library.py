@@ -81,7 +81,7 @@ class Sweep:
         import polars as pl
 
         try:
-            return pl.read_parquet(inputs.checked(self.path / DATASET))
+            return pl.read_parquet(inputs.check(self.path / DATASET))
         except FileNotFoundError:
             raise CellbedError(f"{self.path / DATASET}: missing: run the sweep again to make it") from None
         except pl.exceptions.PolarsError as error:

@@ -96,7 +96,7 @@ class Runs(TrialKind):
         return VirtualPool(pool, jobs, partial(simulate, limits=bool(limits), profile=measured))
 
     def rows(self, folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
-        return rows.measured(folder)
+        return rows.measure(folder)
 
     def usual_measures(self, study: Study) -> tuple[str, ...]:
         from cellbed.report.sweep import usual_measures

@@ -105,7 +105,7 @@ class PacketLog:
         Errors: :class:`LogError` for a record that cannot be.
         """
         for path, count in self._files:
-            with _opened(path) as file:
+            with _open_log(path) as file:
                 file.seek(len(MAGIC))
                 for begin in range(0, count, CHUNK):
                     wanted = min(CHUNK, count - begin)
@@ -166,7 +166,7 @@ def open_log(path: Path) -> PacketLog:
 
 def _records(path: Path) -> tuple[int, int]:
     """Whole records of a file, and the bytes of one that is not."""
-    with _opened(path) as file:
+    with _open_log(path) as file:
         begin = file.read(len(MAGIC))
         size = path.stat().st_size
     if begin != MAGIC:
@@ -176,9 +176,9 @@ def _records(path: Path) -> tuple[int, int]:
     return divmod(size - len(MAGIC), RECORD.itemsize)
 
 
-def _opened(path: Path) -> Any:
+def _open_log(path: Path) -> Any:
     try:
-        return inputs.opened(path)
+        return inputs.open_file(path)
     except FileNotFoundError:
         raise LogError(f"{path}: there is no such file; give a run's folder or a packet log") from None
     except OSError as error:
@@ -203,7 +203,7 @@ class Events:
     until: int
 
 
-def settled(log: PacketLog, direction: int | None, since_ns: int | None) -> Iterator[tuple[Records, int]]:
+def settle(log: PacketLog, direction: int | None, since_ns: int | None) -> Iterator[tuple[Records, int]]:
     """Return the chunks of a log, each with a time before which no packet of a later one arrived; at the end
     `FOREVER`."""
     earliest = [
@@ -224,7 +224,7 @@ def in_order(
     """
     time, point = np.empty(0, np.int64), np.empty(0, np.uint8)
     waiting: Records | None = None
-    for records, until in settled(log, direction, since_ns):
+    for records, until in settle(log, direction, since_ns):
         left = np.where(records["drop"] != 0, records["departed"], records[leaves])
         time = np.concatenate([time, records["arrived"], left])
         points = np.repeat(np.array([ENTERS, LEAVES], np.uint8), len(records))

@@ -119,7 +119,7 @@ def opportunities(log: PacketLog, direction: int, folder: Path) -> Opportunities
     described = way.get("trace")
     if not described or log.folder is None:
         return None
-    if _changed(log, direction):
+    if _has_changes(log, direction):
         raise LogError(f"the bottleneck of {log.direction_name(direction)} was changed while the run went on")
     name, digest = str(described["name"]), described.get("sha256")
     found = []
@@ -137,7 +137,7 @@ def opportunities(log: PacketLog, direction: int, folder: Path) -> Opportunities
     raise LogError(f"the trace {name!r} of this run cannot be used: {why}")
 
 
-def _changed(log: PacketLog, direction: int) -> bool:
+def _has_changes(log: PacketLog, direction: int) -> bool:
     """Return whether schedule or queue were changed, by the scenario or manually, or the link was down."""
     assert log.folder is not None
     planned = log.directions.get(direction, {}).get("changes") or []

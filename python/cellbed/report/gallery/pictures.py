@@ -15,7 +15,7 @@ from cellbed.archive.entry import About
 from cellbed.archive.series import PARTS, Part
 from cellbed.archive.statistics import Analysis
 from cellbed.archive.warnings import PAUSE_INTERVALS
-from cellbed.report.plot import MUTED, drawn, label_decades, of_place
+from cellbed.report.plot import MUTED, draw_file, label_decades, of_place
 from cellbed.support.errors import CellbedError
 from cellbed.support.readable import Unit, date_words, duration_words, rate_unit, rate_words
 from cellbed.support.whole_files import write_whole
@@ -103,7 +103,7 @@ def comparison(entries: Mapping[str, Parts], directions: tuple[Part, ...] = PART
     """
     panels, distributions = [], []
     ways = [of for of in directions if of != "round-trip"]
-    end_s, cut = _seen([parts[of] for parts in entries.values() for of in ways if of in parts])
+    end_s, cut = _visible_span([parts[of] for parts in entries.values() for of in ways if of in parts])
     colours = {name: SEVERAL[number % len(SEVERAL)] for number, name in enumerate(entries)}
     for part in directions:
         having: Drawn = [(name, colours[name], parts[part]) for name, parts in entries.items() if part in parts]
@@ -111,7 +111,7 @@ def comparison(entries: Mapping[str, Parts], directions: tuple[Part, ...] = PART
             continue
         measured = [each for each in having if each[2].distributions]
         if part == "round-trip":
-            trips_end_s, trips_cut = _seen([found for *_, found in having])
+            trips_end_s, trips_cut = _visible_span([found for *_, found in having])
             panel = _trips_over_time(having, trips_end_s)
             panels.append(replace(panel, note=panel.note + trips_cut))
             distributions += [_trip_distribution(measured)] if measured else []
@@ -144,7 +144,7 @@ def typical_and_high(figures: Mapping[str, Any]) -> str:
 
 
 def _rates(of: Drawn, title: str, end_s: float) -> Panel:
-    profiles = [(name, colour, *_thinned(found)) for name, colour, found in of]
+    profiles = [(name, colour, *_thin(found)) for name, colour, found in of]
     unit = rate_unit(max((float(y.max()) for *_, y in profiles if len(y)), default=0.0))
     clock = _clock(end_s)
     words = [duration_words(width) for width in sorted({float(x[1] - x[0]) for *_, x, _ in profiles})]
@@ -320,7 +320,7 @@ def _end(analyses: Iterable[Analysis]) -> float:
     return max((found.duration_ns for found in analyses), default=0) / 1e9
 
 
-def _seen(analyses: Sequence[Analysis]) -> tuple[float, str]:
+def _visible_span(analyses: Sequence[Analysis]) -> tuple[float, str]:
     """Return the time of several that is drawn, s, and a note on the rest."""
     whole, shortest = _end(analyses), min((found.duration_ns for found in analyses), default=0) / 1e9
     if whole <= _LONGER * shortest:
@@ -338,7 +338,7 @@ def _since_start(clock: Unit) -> str:
     return f"time since the start, {clock.name}"
 
 
-def _thinned(found: Analysis) -> tuple[Floats, Floats]:
+def _thin(found: Analysis) -> tuple[Floats, Floats]:
     """Return the means of neighbours, _MOST_POINTS at most, each from the beginning of its bin in s on; the last has
     its end, too. A series shorter than a bin has its mean.
     """
@@ -373,7 +373,7 @@ def _cut(text: str, most: int) -> str:
 
 def draw(picture: Picture, ending: Literal["png", "svg"]) -> bytes:
     """Return the picture as a file of this kind: 11 inches wide, 150 dots an inch."""
-    return drawn(ending, lambda: _figure(picture), picture.title)
+    return draw_file(ending, lambda: _figure(picture), picture.title)
 
 
 def _figure(picture: Picture) -> Figure:

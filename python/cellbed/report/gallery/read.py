@@ -12,7 +12,7 @@ from cellbed.archive.statistics.clock import second_of_day
 from cellbed.archive.store import Archive
 
 
-def analysed(
+def analyse_entry(
     archive: Archive, name: str, definition: Definition = DEFAULT, parts: Iterable[Part] = PARTS
 ) -> dict[Part, Analysis]:
     """Return the parts of an entry, or the direction of one that `name` says, read whole.

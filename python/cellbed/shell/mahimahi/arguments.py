@@ -65,7 +65,7 @@ def read(
     the first word ends the options.
     Errors: :class:`UsageError`; its text is empty where help was requested.
     """
-    parse = permuting if anywhere else getopt.getopt
+    parse = parse_permuted if anywhere else getopt.getopt
     letters = {letter: f"{letter}:" if f"{name}=" in long else letter for letter, name in short.items()}
     try:
         found, rest = parse(list(arguments), "".join(letters.values()), [*long, *OURS])
@@ -89,7 +89,7 @@ def read(
     return CommandLine(tuple(rest[:words]), tuple(command), options, tuple(publish))
 
 
-def permuting(arguments: list[str], letters: str, long: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
+def parse_permuted(arguments: list[str], letters: str, long: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
     """:func:`getopt.gnu_getopt` without POSIXLY_CORRECT: the original clears its environment before it parses."""
     before = os.environ.pop("POSIXLY_CORRECT", None)
     try:

@@ -19,7 +19,7 @@ from cellbed.archive.light_rows import latency_offsets, light_rows
 from cellbed.runformat.stages import describe
 from cellbed.scenario.load_dependent import Replay
 from cellbed.shell import ShellDirection, ShellLink, run_shell
-from cellbed.shell.mahimahi.arguments import UsageError, number, permuting
+from cellbed.shell.mahimahi.arguments import UsageError, number, parse_permuted
 from cellbed.shell.mahimahi.queues import parse_queue
 from cellbed.testbed.links.stages import Parameters, Playing, bottleneck_stage, chance_stage, derived_seed
 
@@ -76,7 +76,7 @@ def parse(arguments: Sequence[str], folder: Path) -> Cellular:
         raise _usage("NUM_ARGS, the first argument, must be the number of words before COMMAND, mm-cellular included")
     own, command = arguments[1 : max(0, int(arguments[0]) - 1)], tuple(arguments[max(1, int(arguments[0]) - 1) :])
     try:
-        found, files = permuting(list(own), "", ["once", *(f"{name}=" for name in _VALUES)])
+        found, files = parse_permuted(list(own), "", ["once", *(f"{name}=" for name in _VALUES)])
     except getopt.GetoptError as error:
         raise _usage(str(error)) from None
     options = {name.removeprefix("--"): value for name, value in found}

@@ -60,7 +60,7 @@ def throughput_plot(figures: Figures, bins: Bins, bin_ms: int) -> str:
     """Return the picture of rates over time."""
     joined = -(-len(bins.capacity) // MOST_COLUMNS)
     width = bin_ms * joined / 1000
-    capacity, ingress, egress = (_joined(column, joined) for column in (bins.capacity, bins.ingress, bins.egress))
+    capacity, ingress, egress = (_thin(column, joined) for column in (bins.capacity, bins.ingress, bins.egress))
     times = bins.first * bin_ms / 1000 + np.arange(len(capacity)) * width
     most = max(1e-3, *(float(column.max()) for column in (capacity, ingress, egress)))
 
@@ -132,7 +132,7 @@ def _delay_lines(figures: Figures) -> list[str]:
 def _draw(command: str, given: list[str], draw: Callable[[IO[bytes], str], tuple[str, list[str]]]) -> int:
     try:
         if given and given[0] != "-":
-            with inputs.opened(Path(given[0])) as file:
+            with inputs.open_file(Path(given[0])) as file:
                 picture, lines = draw(file, given[0])
         else:
             picture, lines = draw(sys.stdin.buffer, "standard input")
@@ -155,7 +155,7 @@ def _refuse(message: str) -> int:
     return MahimahiLogError.exit_code
 
 
-def _joined(values: Floats, count: int) -> Floats:
+def _thin(values: Floats, count: int) -> Floats:
     """Means of `count` neighbours each."""
     starts = np.arange(0, len(values), count)
     sums: Floats = np.add.reduceat(values, starts)

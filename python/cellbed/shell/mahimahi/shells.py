@@ -16,7 +16,7 @@ from typing import Any
 from cellbed.shell.link import ShellDirection, ShellLink, Stage
 from cellbed.shell.mahimahi.arguments import CommandLine, MahimahiError, UsageError, number, read
 from cellbed.shell.mahimahi.queues import LinkQueue, parse_queue
-from cellbed.shell.mahimahi.traces import Replayed, replayed
+from cellbed.shell.mahimahi.traces import Replayed, find_trace
 from cellbed.shell.meter import ShellMeter
 from cellbed.shell.session import GATEWAY_VARIABLE, Serve, run_shell
 from cellbed.support.ways import WAYS
@@ -71,7 +71,7 @@ def link(arguments: Sequence[str]) -> int:
         anywhere=True,
     )  # fmt: skip
     once = line.chosen("once")
-    traces = [replayed(name) for name in line.words]
+    traces = [find_trace(name) for name in line.words]
     seed = _seed(line)
     queues = [
         parse_queue(
@@ -84,7 +84,7 @@ def link(arguments: Sequence[str]) -> int:
     ]
     for remark in dict.fromkeys(remark for queue in queues for remark in queue.remarks):
         print(f"mm-link: {remark}", file=sys.stderr)
-    command_line = " ".join(_quoted(word) for word in ("mm-link", *arguments))
+    command_line = " ".join(_quote(word) for word in ("mm-link", *arguments))
     directions = []
     for way, trace, queue in zip(WAYS, traces, queues, strict=True):
         stage = {
@@ -205,7 +205,7 @@ def _log(name: str | None, way: str, trace: Replayed, queue: LinkQueue, command_
     if not name:
         return None
     try:
-        descriptor = _opened(Path(name))
+        descriptor = _open_log(Path(name))
     except OSError as error:
         raise MahimahiError(f"{name}: cannot write the log: {error.strerror}; name another file") from None
     around = os.environ.get(PREFIX_VARIABLE)
@@ -221,7 +221,7 @@ def _log(name: str | None, way: str, trace: Replayed, queue: LinkQueue, command_
     }
 
 
-def _opened(path: Path) -> int | None:
+def _open_log(path: Path) -> int | None:
     """Return a descriptor for a log that the emulator cannot open; ``None`` for a regular file and a FIFO.
 
     /dev/stdout and the like are descriptors of this process, a device may be open to its user alone. Opening a FIFO
@@ -254,7 +254,7 @@ def _own_descriptor(path: Path) -> int | None:
     return None
 
 
-def _quoted(word: str) -> str:
+def _quote(word: str) -> str:
     """Return the word quoted for a shell, without a line break: the log has one line for the whole command."""
     return "'" + word.replace("'", "'\\''").replace("\n", "'$'\\n''") + "'"
 

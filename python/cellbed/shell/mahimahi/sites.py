@@ -22,7 +22,7 @@ from cellbed.workloads.web import record as recording
 from cellbed.workloads.web.archived import find, write_warc
 from cellbed.workloads.web.replay import forwarding
 from cellbed_node import inputs
-from cellbed_node.left_out import shortened
+from cellbed_node.left_out import shorten
 from cellbed_node.processes import find as find_program
 from cellbed_node.temporary import temporary_folder
 from cellbed_node.web import warc
@@ -79,7 +79,7 @@ def webrecord(arguments: Sequence[str]) -> int:
         status = run(line, ShellLink(), "[record] ", serve=serve, more=more, program="mm-webrecord")
         made = recording.read(folder)
         for url, why in made.failed.items():
-            print(f"mm-webrecord: no reply: {shortened(url)}: {shortened(why)}", file=sys.stderr)
+            print(f"mm-webrecord: no reply: {shorten(url)}: {shorten(why)}", file=sys.stderr)
         write_warc(target / mahimahi.SITE, Site(str(target), made.exchanges))
     return status
 

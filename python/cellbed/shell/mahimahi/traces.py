@@ -26,7 +26,7 @@ class Replayed:
     descriptor: int | None = None
 
 
-def replayed(text: str) -> Replayed:
+def find_trace(text: str) -> Replayed:
     """Return the trace that `text` names, validated: a file, otherwise a rate, otherwise a name of the archive.
 
     Errors: :class:`MahimahiError`.
@@ -43,7 +43,7 @@ def replayed(text: str) -> Replayed:
     except OSError as error:
         rate = parse_rate(text)
         if rate is None:
-            path = _archived(text, error)
+            path = _find_in_archive(text, error)
         else:
             descriptor = _in_memory(constant_trace(rate).encode())
     if descriptor is not None:
@@ -55,7 +55,7 @@ def replayed(text: str) -> Replayed:
     return Replayed(text, path, trace.duration_ns / 1e9, descriptor)
 
 
-def _archived(text: str, error: OSError) -> str:
+def _find_in_archive(text: str, error: OSError) -> str:
     """Return the file of the archive's trace with this name. error: the reason why no other file was found."""
     from cellbed.archive import TraceError, is_named, resolve
 

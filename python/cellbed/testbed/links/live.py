@@ -208,7 +208,7 @@ def connect(record: Record) -> Control:
     return Control(Path(record.control))
 
 
-def chosen(directions: Sequence[dict[str, Any]], link: str | None) -> list[dict[str, Any]]:
+def select_directions(directions: Sequence[dict[str, Any]], link: str | None) -> list[dict[str, Any]]:
     """Return the directions that `link` names: one by its whole name, both of a link by the link's, all for ``None``.
 
     directions: as the emulator describes them. Errors: :class:`LiveError`.
@@ -237,7 +237,7 @@ def change(record: Record, link: str | None, settings: Settings) -> list[Changed
     with connect(record) as control:
         wanted = [
             (direction["name"], index, direction["stages"][index], to)
-            for direction in chosen(control.describe(), link)
+            for direction in select_directions(control.describe(), link)
             for index, to in changed(direction["stages"], settings, str(direction["name"]))
         ]
         done: list[Changed] = []

@@ -19,7 +19,7 @@ from cellbed.scenario.load_dependent import Conditional, Replay
 from cellbed.scenario.losses import GilbertElliott, Loss, LossSeries, OnOff
 from cellbed.scenario.queues import Queue
 from cellbed.scenario.radio import Radio
-from cellbed.scenario.series import Points, advanced
+from cellbed.scenario.series import Points, advance
 from cellbed.scenario.settings import Settings
 from cellbed.support.errors import CellbedError
 
@@ -145,7 +145,7 @@ def loss_stage(loss: Loss, playing: Playing, seed: int) -> Stage:
         case GilbertElliott() | OnOff():
             return loss.stage() | {"seed": seed}
         case LossSeries():
-            points = advanced(loss.points, playing.start_ns, linear=False)
+            points = advance(loss.points, playing.start_ns, linear=False)
             return {"kind": "loss-series", "steps": _pairs(points), "seed": seed}
         case _:
             return chance_stage("loss", loss, seed)
@@ -155,7 +155,7 @@ def delay_stage(delay: Delay, playing: Playing, seed: int) -> Stage:
     """Return a stage that delays packets."""
     match delay:
         case DelaySeries():
-            return {"kind": "delay", "series": _pairs(advanced(delay.series, playing.start_ns, linear=True))}
+            return {"kind": "delay", "series": _pairs(advance(delay.series, playing.start_ns, linear=True))}
         case Drawn():
             drawn = delay.stage()
             how = {key: drawn.pop(key) for key in ("correlation", "reorder")}

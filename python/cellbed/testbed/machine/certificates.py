@@ -31,7 +31,7 @@ def issue(folder: Path, servers: Mapping[str, Iterable[str]]) -> None:
     common = [PROGRAM, *_NEW, "-config", str(settings), "-addext", "subjectKeyIdentifier=hash"]
     try:
         own = ["basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign,cRLSign"]
-        run([*common, "-subj", "/CN=cellbed", *_added(own), "-out", str(authority), "-keyout", str(key)])
+        run([*common, "-subj", "/CN=cellbed", *_options(own), "-out", str(authority), "-keyout", str(key)])
         for server, names in servers.items():
             place = folder / server
             place.mkdir()
@@ -44,7 +44,19 @@ def issue(folder: Path, servers: Mapping[str, Iterable[str]]) -> None:
                 f"subjectAltName={','.join(map(_alternative, names))}",
             ]
             files = ["-out", str(place / CERTIFICATE), "-keyout", str(place / KEY)]
-            run([*common, "-subj", "/CN=server", "-CA", str(authority), "-CAkey", str(key), *_added(its), *files])
+            run(
+                [
+                    *common,
+                    "-subj",
+                    "/CN=server",
+                    "-CA",
+                    str(authority),
+                    "-CAkey",
+                    str(key),
+                    *_options(its),
+                    *files,
+                ]
+            )
         for file in (authority, *folder.glob(f"*/{CERTIFICATE}")):
             file.chmod(0o644)
     finally:
@@ -52,7 +64,7 @@ def issue(folder: Path, servers: Mapping[str, Iterable[str]]) -> None:
         settings.unlink()
 
 
-def _added(extensions: Iterable[str]) -> list[str]:
+def _options(extensions: Iterable[str]) -> list[str]:
     return [word for each in extensions for word in ("-addext", each)]
 
 

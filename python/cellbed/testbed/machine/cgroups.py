@@ -129,11 +129,11 @@ class Group:
             cpu = _pairs(self.folders["cpu"] / "cpu.stat")
             events = _pairs(self.folders["memory"] / "memory.events")
             return Sample(
-                cpu_ns=_scaled(cpu.get("usage_usec"), 1000),
+                cpu_ns=_multiply(cpu.get("usage_usec"), 1000),
                 memory_bytes=_number(self.folders["memory"] / "memory.current"),
                 periods=cpu.get("nr_periods"),
                 throttled_periods=cpu.get("nr_throttled"),
-                throttled_ns=_scaled(cpu.get("throttled_usec"), 1000),
+                throttled_ns=_multiply(cpu.get("throttled_usec"), 1000),
                 oom_kills=events.get("oom_kill"),
             )
         cpu = _pairs(self.folders["cpu"] / "cpu.stat")
@@ -177,7 +177,7 @@ class Groups:
             self._locks.append(hold(folder))
             _limit_processes(folder, int(_read(Path("/proc/sys/kernel/pid_max"))) // 2)
             if version == 2:
-                _write(folder / "cgroup.subtree_control", _delegated(folder))
+                _write(folder / "cgroup.subtree_control", _controllers_below(folder))
 
     @property
     def folders(self) -> list[Path]:
@@ -254,7 +254,7 @@ def divide(folder: Path) -> None:
     for attempt in range(10):
         try:
             enabled = _read(folder / "cgroup.subtree_control").split()
-            wanted = _delegated(folder)
+            wanted = _controllers_below(folder)
             if not set(wanted.replace("+", "").split()) <= set(enabled):
                 # All at once: +cpu alone is accepted beside processes, but makes the group a threaded one, which
                 # can have neither +memory nor ordinary children (cgroup-v2.rst, "Threads").
@@ -410,7 +410,7 @@ def program_parent(group: Group | None, run: str) -> Path | None:
     return mount and mount / "cellbed" / run
 
 
-def _delegated(folder: Path) -> str:
+def _controllers_below(folder: Path) -> str:
     """Return the controllers of version 2 that groups below a folder get, as the kernel takes them."""
     has_processes = PROCESSES in _read(folder / "cgroup.controllers").split()
     return f"+cpu +memory{f' +{PROCESSES}' * has_processes}"
@@ -451,5 +451,5 @@ def _number(path: Path) -> int | None:
     return int(text) if text else None
 
 
-def _scaled(value: int | None, factor: int) -> int | None:
+def _multiply(value: int | None, factor: int) -> int | None:
     return None if value is None else value * factor

@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import BinaryIO
 
-from cellbed.laws.kernel import libbpf, opened
+from cellbed.laws.kernel import libbpf, open_object
 from cellbed.laws.law import FOLDER, LawError, kernel_object
 from cellbed.runformat.flows import MAGIC
 from cellbed_node import inputs
@@ -75,11 +75,11 @@ class Sampler:
 
 
 @contextlib.contextmanager
-def sampled(path: Path) -> Iterator[Sampler]:
+def sample_flows(path: Path) -> Iterator[Sampler]:
     """Write samples of TCP flows to a file; the context has the sampler. Errors: :class:`LawError`, ``OSError``."""
     library = libbpf()
     with contextlib.ExitStack() as stack:
-        program, load = stack.enter_context(opened(inputs.content(compile_sampler()), FOLDER / _SOURCE, _DENIED))
+        program, load = stack.enter_context(open_object(inputs.content(compile_sampler()), FOLDER / _SOURCE, _DENIED))
         load()
         file = stack.enter_context(path.open("wb"))
         file.write(MAGIC)

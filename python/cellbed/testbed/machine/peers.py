@@ -38,7 +38,7 @@ class Admission:
             os.close(namespace)
 
 
-def waiting(listener: socket.socket) -> Iterator[socket.socket]:
+def accept_some(listener: socket.socket) -> Iterator[socket.socket]:
     """Yield some connections that wait at a socket. A flood of them does not keep the run from its other work."""
     with contextlib.suppress(OSError):
         for _ in range(_AT_ONCE):

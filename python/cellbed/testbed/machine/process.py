@@ -207,7 +207,7 @@ def listener(place: Place | None, address: tuple[str, int], backlog: int = 128) 
 
 
 @contextlib.contextmanager
-def isolated() -> Iterator[Place]:
+def isolate() -> Iterator[Place]:
     """Yield a place with a network of its own, where loopback is the only device. Errors: :class:`ProgramError`."""
     user = [] if os.geteuid() == 0 else ["--user", "--map-current-user", "--keep-caps"]
     command = ["unshare", *user, "--net", "sh", "-c", "ip link set lo up && echo && exec cat"]
@@ -235,7 +235,7 @@ def end(process: Running, patience: float = 1.0) -> None:
     kill(process)
 
 
-def outlived(leader: int) -> bool:
+def outlives(leader: int) -> bool:
     """Return whether processes of a group still run 50 ms after its leader has ended."""
     for _ in range(5):
         try:

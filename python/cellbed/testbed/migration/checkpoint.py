@@ -28,16 +28,16 @@ from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.process import Place, spawn
 from cellbed.testbed.migration.account import Account
 from cellbed.testbed.migration.channel import Helper, TcpChannel
-from cellbed.testbed.migration.criu import VARIABLE, CriuError, find_criu, moved_addresses, refusal
+from cellbed.testbed.migration.criu import VARIABLE, CriuError, find_criu, refusal, replace_addresses
 from cellbed.testbed.migration.snapshot import innermost
 from cellbed.testbed.migration.state_sockets import StateSockets
 from cellbed.testbed.migration.strategy import MigrationError, Move, Steps, Strategy
 from cellbed.testbed.nodes.backend import Backend, Setup
 from cellbed.testbed.nodes.container import INIT, Executed
-from cellbed.testbed.nodes.copies import names_in, opened, read, remove
+from cellbed.testbed.nodes.copies import close_after, names_in, read, remove
 from cellbed.testbed.nodes.namespace import NamespaceNode
 from cellbed.testbed.programs.unmodified import Command, UnmodifiedProgram
-from cellbed_node.agent import children, descendants, ports_in_use
+from cellbed_node.agent import descendants, list_children, ports_in_use
 from cellbed_node.processes import Running, find, kill
 from cellbed_node.temporary import temporary_folder
 
@@ -99,7 +99,7 @@ class Checkpoint(Strategy):
 
     @classmethod
     def lacks(cls) -> str | None:
-        return _lacking(cls)
+        return _find_obstacle(cls)
 
     def move(self, move: Move) -> Steps:
         assert isinstance(move.program, UnmodifiedProgram)
@@ -111,8 +111,8 @@ class Checkpoint(Strategy):
         work = move.program.command.folder or ""
         seen, there_seen = move.source.inside(work), move.target.inside(work)
         try:
-            folder = self.held.enter_context(opened(move.source.open_folder(work)))
-            there = self.held.enter_context(opened(move.target.open_folder(work, make=True)))
+            folder = self.held.enter_context(close_after(move.source.open_folder(work)))
+            there = self.held.enter_context(close_after(move.target.open_folder(work, make=True)))
         except OSError as error:
             raise MigrationError(f"the folder of {move.program.name}: {error}") from error
         home = process.home if isinstance(process, Restored) else seen
@@ -131,7 +131,7 @@ class Checkpoint(Strategy):
                 inherited=inherited,
                 inside=move.target.first_process,
                 first=str(INIT),
-                last_id=_unused(root),
+                last_id=_free_number(root),
                 bind=(there_seen, home) if there_seen != home else None,
             )
             external = [option for name in inherited for option in ("--external", name)]
@@ -165,7 +165,7 @@ class Checkpoint(Strategy):
             yield from self._dumped(dump, images, "dump", tracking)
             files = images / "files.img"
             moves = dict(zip(move.source_addresses, move.target_addresses, strict=True))
-            files.write_bytes(moved_addresses(files.read_bytes(), moves))
+            files.write_bytes(replace_addresses(files.read_bytes(), moves))
             found["snapshot_bytes"] = sum(each.stat().st_size for each in images.iterdir())
             # Namespaces share absolute folders.
             is_shared = seen == "/" or (work.startswith("/") and not move.source.own_files)
@@ -193,7 +193,7 @@ class Checkpoint(Strategy):
         move.facts["stood_still_s"] = (time.monotonic_ns() - begin_ns) / 1e9
         yield from self.complete(move, dump)
         self.helpers.remove(holder)  # it lives as long as the program
-        sockets, stopped = _silenced_sockets(self._stopped), self._stopped
+        sockets, stopped = _silence_sockets(self._stopped), self._stopped
         self._stopped = []
         yield from move.leave(grace=False)
         for each in stopped:  # some may lead sessions of their own
@@ -238,8 +238,8 @@ class Checkpoint(Strategy):
         """Make folders for images, here and at the target; return their descriptors. Errors: ``OSError``."""
         (move.folder / name).mkdir()
         os.mkdir(name, dir_fd=move.target_folder)
-        here = self.held.enter_context(opened(os.open(move.folder / name, os.O_RDONLY)))
-        return here, self.held.enter_context(opened(os.open(name, os.O_RDONLY, dir_fd=move.target_folder)))
+        here = self.held.enter_context(close_after(os.open(move.folder / name, os.O_RDONLY)))
+        return here, self.held.enter_context(close_after(os.open(name, os.O_RDONLY, dir_fd=move.target_folder)))
 
     def prepare(self, move: Move, arrived: int) -> Waiting[socket.socket | None]:
         """Start what fetches pages on demand; return the connection of the program that dumps."""
@@ -299,7 +299,7 @@ def wait(helper: Helper, key: str) -> Waiting[Any]:
     return value
 
 
-def _unused(root: int) -> int:
+def _free_number(root: int) -> int:
     """Return a number above which a hundred are no ids of a program's processes and threads."""
     tasks = (task.name for process in descendants(root) for task in Path(f"/proc/{process}/task").iterdir())
     used = {innermost(int(task)) for task in tasks}
@@ -309,8 +309,8 @@ def _unused(root: int) -> int:
 def _newest_child(holder: int) -> int:
     """Return the restored program below the one that holds its namespace: with a process between them in a
     container, and beside the first process."""
-    below = children(holder)
-    return (below if len(below) > 1 else children(below[0]))[-1]
+    below = list_children(holder)
+    return (below if len(below) > 1 else list_children(below[0]))[-1]
 
 
 def root_of(process: Running) -> int:
@@ -318,7 +318,7 @@ def root_of(process: Running) -> int:
     if isinstance(process, Restored):
         return process.root
     if isinstance(process, Executed):
-        return children(process.pid)[0]
+        return list_children(process.pid)[0]
     return process.pid
 
 
@@ -358,7 +358,7 @@ def external_files(root: int) -> dict[str, int]:
     found: dict[str, int] = {}
     for process in descendants(root):
         folder = Path(f"/proc/{process}")
-        with contextlib.suppress(OSError), opened(os.pidfd_open(process)) as owner:
+        with contextlib.suppress(OSError), close_after(os.pidfd_open(process)) as owner:
             mounts = {line.split()[0] for line in (folder / "mountinfo").read_text(encoding="utf-8").splitlines()}
             for link in (folder / "fd").iterdir():
                 details = (folder / "fdinfo" / link.name).read_text(encoding="utf-8").split()
@@ -406,12 +406,12 @@ def names_in_use(processes: Sequence[int], folder: str) -> set[str]:
     return found
 
 
-def taken(process: int, is_wanted: Callable[[str], bool]) -> Iterator[int]:
+def duplicate_descriptors(process: int, is_wanted: Callable[[str], bool]) -> Iterator[int]:
     """Yield descriptors of this process for those of another. is_wanted: of the links that name its files.
 
     Errors: ``OSError``.
     """
-    with opened(os.pidfd_open(process)) as owner:
+    with close_after(os.pidfd_open(process)) as owner:
         for link in Path(f"/proc/{process}/fd").iterdir():
             with contextlib.suppress(FileNotFoundError):
                 if is_wanted(str(link.readlink())):
@@ -425,7 +425,7 @@ def _take(owner: int, number: int) -> int:
     return found
 
 
-def _silenced_sockets(processes: Sequence[int]) -> list[socket.socket]:
+def _silence_sockets(processes: Sequence[int]) -> list[socket.socket]:
     """Return the sockets of processes, whose end sends nothing any more: their connections live elsewhere.
 
     The kernel closes sockets under repair without a packet (``tcp_disconnect`` in net/ipv4/tcp.c).
@@ -433,7 +433,7 @@ def _silenced_sockets(processes: Sequence[int]) -> list[socket.socket]:
     found = []
     for process in processes:
         with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # it has ended, or is a zombie
-            for descriptor in taken(process, lambda name: name.startswith("socket:")):
+            for descriptor in duplicate_descriptors(process, lambda name: name.startswith("socket:")):
                 found.append(socket.socket(fileno=descriptor))
                 with contextlib.suppress(OSError):  # it is not of TCP, or listens
                     found[-1].setsockopt(socket.IPPROTO_TCP, _TCP_REPAIR, 1)
@@ -502,7 +502,7 @@ def _log(folder: str, verb: str) -> str:
 
 
 @functools.cache
-def _lacking(strategy: type[Checkpoint]) -> str | None:
+def _find_obstacle(strategy: type[Checkpoint]) -> str | None:
     try:
         find_criu()
     except CriuError as error:

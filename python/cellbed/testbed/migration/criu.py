@@ -107,7 +107,7 @@ _INET_SOCKET, _FAMILY, _SOURCE_ADDRESS = 4, 3, 11
 _ADDRESS, _FEWER_PAGES, _FLAGS, _PAGES, _LAZY = 1, 2, 4, 5, 2
 
 
-def moved_addresses(files: bytes, addresses: Mapping[str, str]) -> bytes:
+def replace_addresses(files: bytes, addresses: Mapping[str, str]) -> bytes:
     """Return ``files.img`` with other local addresses of its sockets. addresses: old to new, IPv4 and IPv6.
 
     Errors: ``ValueError`` of a malformed image.
@@ -119,7 +119,7 @@ def moved_addresses(files: bytes, addresses: Mapping[str, str]) -> bytes:
             words[_words(f"::ffff:{old}")] = _words(f"::ffff:{new}")
     moved = bytearray(files[:_HEAD])
     for entry in _entries(files):
-        changed = _moved_file(entry, words)
+        changed = _replace_in_file(entry, words)
         moved += _LENGTH.pack(len(changed)) + changed
     return bytes(moved)
 
@@ -153,16 +153,16 @@ def _words(address: str) -> _Words:
     return struct.unpack(f"={len(packed) // 4}I", packed)
 
 
-def _moved_file(entry: bytes, words: Mapping[_Words, _Words]) -> bytes:
+def _replace_in_file(entry: bytes, words: Mapping[_Words, _Words]) -> bytes:
     moved = bytearray()
     for number, kind, value in _fields(entry):
         if number == _INET_SOCKET and isinstance(value, bytes):
-            value = _moved_socket(value, words)
+            value = _replace_in_socket(value, words)
         moved += _field(number, kind, value)
     return bytes(moved)
 
 
-def _moved_socket(socket: bytes, words: Mapping[_Words, _Words]) -> bytes:
+def _replace_in_socket(socket: bytes, words: Mapping[_Words, _Words]) -> bytes:
     fields = list(_fields(socket))
     address = tuple(int(value) for number, _, value in fields if number == _SOURCE_ADDRESS)
     others = iter(words.get(address, address))

@@ -23,7 +23,7 @@ from cellbed.testbed.migration.own_service import OwnService
 from cellbed.testbed.migration.state_sockets import StateSockets
 from cellbed.testbed.migration.strategy import MigrationError, Move, Strategy
 from cellbed.testbed.nodes.backend import Backend
-from cellbed.testbed.nodes.copies import new_folder, opened
+from cellbed.testbed.nodes.copies import close_after, new_folder
 from cellbed.testbed.plan import Plan
 from cellbed.testbed.programs.balancing import Balancing, Redirection
 from cellbed.testbed.programs.supervise import Program, Supervisor
@@ -222,9 +222,9 @@ class Migrations:
 
         move.redirect = redirect
         stack = contextlib.ExitStack()
-        store = stack.enter_context(opened(move.target.open_store()))
+        store = stack.enter_context(close_after(move.target.open_store()))
         try:
-            here = stack.enter_context(opened(os.open(self._folder, os.O_RDONLY)))
+            here = stack.enter_context(close_after(os.open(self._folder, os.O_RDONLY)))
             stack.enter_context(new_folder(here, move.folder.name))
             move.target_folder = stack.enter_context(new_folder(store, f".cellbed-migration-{active.number}"))
             for _ in strategy.move(move):

@@ -169,7 +169,7 @@ class Policies:
     def _read(self, each: _Watched) -> Generator[None, None, None]:
         """Read what the clients have recorded since the last time."""
         for name, (path, read) in each.records.items():
-            with contextlib.suppress(FileNotFoundError), inputs.opened(path) as file:
+            with contextlib.suppress(FileNotFoundError), inputs.open_file(path) as file:
                 file.seek(read)
                 while lines := file.read(CHUNK_BYTES):
                     lines += file.readline()

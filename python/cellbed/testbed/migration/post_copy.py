@@ -14,10 +14,10 @@ import socket
 import time
 
 from cellbed.testbed.migration.channel import Helper, connect
-from cellbed.testbed.migration.checkpoint import Checkpoint, Waiting, taken, wait
+from cellbed.testbed.migration.checkpoint import Checkpoint, Waiting, duplicate_descriptors, wait
 from cellbed.testbed.migration.strategy import MigrationError, Move, Steps
 from cellbed.testbed.migration.transfer import STALL_S
-from cellbed_node.agent import children
+from cellbed_node.agent import list_children
 
 _PIPE_BYTES = 4 << 20
 """Of the pipe through which CRIU reads pages, rounded up as the kernel does. Without it CRIU fails when pages are asked
@@ -72,8 +72,8 @@ class PostCopy(Checkpoint):
             self._release()
             return
         assert self._pages is not None
-        for process in children(self._pages.process.pid):
-            self._faults += taken(process, lambda name: name == "anon_inode:[userfaultfd]")
+        for process in list_children(self._pages.process.pid):
+            self._faults += duplicate_descriptors(process, lambda name: name == "anon_inode:[userfaultfd]")
 
     def complete(self, move: Move, dump: Helper) -> Steps:
         assert self._pages is not None

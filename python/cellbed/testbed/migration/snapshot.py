@@ -85,7 +85,7 @@ def _become(user: int, group: int) -> None:
     os.setresgid(group, group, group)
     _call("prctl", _KEEP_CAPABILITIES, 1, 0, 0, 0)
     os.setresuid(user, user, user)
-    permitted = _permitted()
+    permitted = _capabilities()
     words = [permitted & 0xFFFFFFFF] * 3 + [permitted >> 32] * 3  # effective, permitted, inheritable
     _call("capset", struct.pack("=Ii", _CAPABILITIES_VERSION, 0), struct.pack("=6I", *words))
     for number in range(permitted.bit_length()):
@@ -93,12 +93,12 @@ def _become(user: int, group: int) -> None:
             _call("prctl", _AMBIENT, _RAISE, number, 0, 0)
 
 
-def _permitted() -> int:
+def _capabilities() -> int:
     """Return the capabilities that this process may have, as bits."""
     return int(_status("self", "CapPrm"), 16)
 
 
-def _copied(program: str, unread: bytes) -> int:
+def _copy_program(program: str, unread: bytes) -> int:
     """Return a descriptor of a copy of a program that has an empty path in place of a file that it must not read."""
     try:
         made = os.memfd_create("criu", os.MFD_CLOEXEC | _EXECUTABLE)
@@ -115,9 +115,9 @@ class _Tool:
     def __init__(self, config: dict[str, Any]) -> None:
         self._criu = Criu(**config["criu"])
         self._root = os.open("/", os.O_PATH)
-        self._loader = _copied(self._criu.loader, _PRELOADED)
+        self._loader = _copy_program(self._criu.loader, _PRELOADED)
         # Elsewhere the cache saves 0.1 s.
-        self._program = _copied(self._criu.program, _CACHE if config.get("inside") is not None else b"")
+        self._program = _copy_program(self._criu.program, _CACHE if config.get("inside") is not None else b"")
         self.user: tuple[int, int] | None = None
 
     def run(self, arguments: Sequence[str], images: int) -> NoReturn:
@@ -155,7 +155,7 @@ def _dump(config: dict[str, Any]) -> None:
         connection.settimeout(None)
         options += ["--lazy-pages", "--ps-socket", str(connection.fileno())]
     user = int(_status(config["process"], "Uid"))
-    if user and not _permitted() >> _SYS_RESOURCE & 1:  # without it the limits of others cannot be read (prlimit(2))
+    if user and not _capabilities() >> _SYS_RESOURCE & 1:  # without it the limits of others cannot be read (prlimit(2))
         tool.user = user, int(_status(config["process"], "Gid"))
     if config["inside"] is not None:
         _enter(config["inside"], ("ipc",))  # CRIU dumps that of the program, if it is another one

@@ -23,14 +23,14 @@ class StateTransfer(Strategy):
     """Pre-copy by the application: it stands still only for what has changed in the last round."""
 
     def move(self, move: Move) -> Steps:
-        with _unnamed(move) as files:
+        with _open_unnamed(move) as files:
             yield from self._move(move, files)
 
     def _move(self, move: Move, files: tuple[int, int]) -> Steps:
         source = move.states.talk(move.program.name)
         with move.phase("start"):
             yield from move.start()
-            target = yield from _connected(move)
+            target = yield from _connect(move)
         size, before, since = 0, 0, 0.0
         for number in range(1, MOST_ROUNDS + 1):
             with move.phase(f"round {number}"):
@@ -69,7 +69,7 @@ def dirty_rate(size: int, span: float) -> str:
     return f"{8e-6 * size / span:.1f} Mbit/s"
 
 
-def _connected(move: Move) -> Generator[None, None, Talk]:
+def _connect(move: Move) -> Generator[None, None, Talk]:
     assert move.started is not None
     deadline = time.monotonic() + CONNECT_S
     while True:
@@ -94,7 +94,7 @@ def _pass_on(move: Move, source: Talk, target: Talk, verb: bytes, files: tuple[i
 
 
 @contextlib.contextmanager
-def _unnamed(move: Move) -> Iterator[tuple[int, int]]:
+def _open_unnamed(move: Move) -> Iterator[tuple[int, int]]:
     """Open files for a state, here and on the disk of the target: without names, so that no program opens them."""
     there = f"/proc/self/fd/{move.target_folder}"
     with tempfile.TemporaryFile(dir=move.folder) as saved, tempfile.TemporaryFile(dir=there) as arrived:

@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 from cellbed.support.errors import CellbedError
-from cellbed.testbed.machine.peers import Admission, waiting
+from cellbed.testbed.machine.peers import Admission, accept_some
 from cellbed.testbed.nodes.copies import MOST_BYTES
 
 VARIABLE = "CELLBED_STATE"
@@ -181,7 +181,7 @@ class StateSockets:
     def accept(self) -> None:
         """Take the connections that wait: those of strangers do not keep a service out of the queue."""
         for program, (listener, _, admission) in self._listeners.items():
-            for connection in waiting(listener):
+            for connection in accept_some(listener):
                 before = self._talks.get(program)
                 if not admission.admits(connection) or (before is not None and before.is_open):
                     connection.close()

@@ -87,7 +87,7 @@ def _limits(value: Any) -> list[float | None]:
     return list(value)
 
 
-def _served(value: Any) -> list[Any]:
+def _port_lists(value: Any) -> list[Any]:
     tcp, udp, connections = value
     if len(tcp) + len(udp) > MOST_PORTS:
         raise ValueError
@@ -99,7 +99,7 @@ _ANSWERS: dict[str, Callable[[Any], Any]] = {
     "disk": lambda _: None,
     "signal_all": lambda _: None,
     "listen": _text,
-    "served": _served,
+    "served": _port_lists,
     "limit": _limits,
     "sample": _sample,
 }

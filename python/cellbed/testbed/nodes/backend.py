@@ -174,9 +174,9 @@ class Backend(ABC):
 
         process: id of its :class:`Running`. It waits for the answer of another machine. Errors: :class:`CellbedError`.
         """
-        from cellbed_node.agent import served
+        from cellbed_node.agent import find_served
 
-        return served(process)
+        return find_served(process)
 
     def proof_command(self, what: Strain, amount: int) -> list[str]:
         """Return a command for :meth:`spawn` that strains the node, to prove its limits.

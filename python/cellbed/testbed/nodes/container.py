@@ -22,12 +22,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any
 
-from cellbed.archive.unfinished import images_folder, unfinished
+from cellbed.archive.unfinished import images_folder, make_unfinished
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.process import Place, signal_inhabitants, spawn
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record
 from cellbed.testbed.nodes.backend import Backend, Setup, Strain, Stream
-from cellbed.testbed.nodes.copies import copy, make_folder, open_folder, opened, read, root_of
+from cellbed.testbed.nodes.copies import close_after, copy, make_folder, open_folder, read, root_of
 from cellbed_node.agent import Disk
 from cellbed_node.processes import find, kill, last_line
 from cellbed_node.temporary import remove_tree
@@ -114,7 +114,7 @@ def find_image(reference: str, engine: str) -> Image:
     )
 
 
-def unpacked(image: Image, record: Record) -> tuple[Path, int]:
+def unpack_image(image: Image, record: Record) -> tuple[Path, int]:
     """Return the folder with an image's files, and a descriptor that keeps it from being removed while it is open.
 
     Errors: :class:`ContainerError`.
@@ -129,7 +129,7 @@ def unpacked(image: Image, record: Record) -> tuple[Path, int]:
             os.utime(place)
             return place / "root", held
         _remove_unused(place.parent)
-        with unfinished(place.parent) as folder:
+        with make_unfinished(place.parent) as folder:
             _unpack(image, folder / "root", record)
             try:
                 folder.rename(place)
@@ -227,7 +227,7 @@ class ContainerNode(Backend):
     def start(self) -> None:
         assert self.setup.record is not None
         image = find_image(self.table.image, self.table.engine)
-        root, self._image_lock = unpacked(image, self.setup.record)
+        root, self._image_lock = unpack_image(image, self.setup.record)
         self.facts = {"engine": image.version, "digest": image.digest, "image_id": image.identifier}
         self._folder.mkdir(mode=0o700)
         for name in ("disk", "empty", "root", "upper", "work"):
@@ -276,7 +276,7 @@ class ContainerNode(Backend):
         # Opened once: it stays that of the container, also after its end.
         self._root = root_of(self._pid)
         # As the runtime's process sees it, and beside what the programs of the container see.
-        with opened(root_of(self._holder.pid)) as root:
+        with close_after(root_of(self._holder.pid)) as root:
             self._store = open_folder(root, (self._folder / "disk").absolute())
         self._disk = Disk(f"/proc/self/fd/{self._store}")
 

@@ -72,7 +72,7 @@ def new_folder(parent: int, name: str) -> Iterator[int]:
     Errors: ``OSError``, also where the name exists.
     """
     os.mkdir(name, 0o700, dir_fd=parent)
-    with opened(os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)) as folder:
+    with close_after(os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)) as folder:
         try:
             yield folder
         finally:
@@ -113,10 +113,10 @@ def copy(source: tuple[str, PurePath], target: tuple[str, PurePath]) -> None:
     the like. Errors: ``OSError`` with one line, after everything else was copied.
     """
     problems = list[str]()
-    with opened(os.open(source[0], os.O_PATH)) as origin, opened(os.open(target[0], os.O_PATH)) as end:
+    with close_after(os.open(source[0], os.O_PATH)) as origin, close_after(os.open(target[0], os.O_PATH)) as end:
         for part, entry, status in _walk(origin, source[1], [PurePosixPath()], problems):
             there = target[1] / part
-            with _noted(part, problems):
+            with _note_errors(part, problems):
                 if stat.S_ISLNK(status.st_mode):
                     _copy_link(entry, end, there)
                 elif stat.S_ISDIR(status.st_mode):
@@ -140,7 +140,7 @@ def pack(folder: int, names: Iterable[str] | None, archive: tarfile.TarFile) -> 
         member = tarfile.TarInfo(str(part))
         member.mode, member.uid, member.gid = status.st_mode & 0o1777, status.st_uid, status.st_gid
         member.mtime = status.st_mtime
-        with _noted(part):
+        with _note_errors(part):
             if kind not in _TYPES:
                 raise OSError("a device, which does not move")
             member.type = _TYPES[kind]
@@ -162,7 +162,7 @@ def unpack(archive: tarfile.TarFile, folder: int) -> None:
         path, left = PurePosixPath(member.name), left - member.size
         if count >= MOST_FILES or left < 0:
             raise OSError(_TOO_MUCH)
-        with _noted(path), opened(_made(member, path, folder)) as made:
+        with _note_errors(path), close_after(_create_member(member, path, folder)) as made:
             if (content := archive.extractfile(member) if member.isreg() else None) is not None:
                 with open(made, "wb", closefd=False) as file:
                     shutil.copyfileobj(content, file, 1 << 20)
@@ -173,13 +173,13 @@ def unpack(archive: tarfile.TarFile, folder: int) -> None:
                 os.utime(itself, (member.mtime, member.mtime))
 
 
-def _made(member: tarfile.TarInfo, path: PurePosixPath, folder: int) -> int:
+def _create_member(member: tarfile.TarInfo, path: PurePosixPath, folder: int) -> int:
     """Return a descriptor of the new file of a member: one to write to, if it is a regular file."""
     if ".." in path.parts or member.type not in _TYPES.values():
         raise OSError("neither a file nor a folder nor a link")
     if member.isdir():
         return make_folder(folder, path)
-    with opened(make_folder(folder, path.parent)) as parent:
+    with close_after(make_folder(folder, path.parent)) as parent:
         remove(parent, path.name)
         if member.isreg():
             return os.open(path.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=parent)
@@ -192,7 +192,7 @@ def _made(member: tarfile.TarInfo, path: PurePosixPath, folder: int) -> int:
 
 def read(root: str, path: PurePath, most: int = 1 << 20) -> bytes:
     """Return the beginning of a regular file below `root`. Errors: ``OSError``."""
-    with opened(os.open(root, os.O_PATH)) as folder, opened(open_below(folder, path, os.O_PATH)) as entry:
+    with close_after(os.open(root, os.O_PATH)) as folder, close_after(open_below(folder, path, os.O_PATH)) as entry:
         if not stat.S_ISREG(os.fstat(entry).st_mode) or _file_system(entry) in _OF_THE_KERNEL:
             raise OSError(f"{path}: not a file")
         with open(_read_only(entry), "rb") as file:
@@ -206,7 +206,7 @@ def make_folder(root: int, path: PurePath, mode: int = 0o777, links: int = _MOST
     """
     with contextlib.suppress(FileNotFoundError):
         return open_below(root, path, os.O_PATH | os.O_DIRECTORY)
-    with opened(make_folder(root, path.parent, links=links)) as parent:
+    with close_after(make_folder(root, path.parent, links=links)) as parent:
         try:
             os.mkdir(path.name, mode, dir_fd=parent)
         except FileExistsError:
@@ -228,10 +228,10 @@ def _walk(
     count, size = len(waiting), 0
     while waiting:
         part = waiting.pop()
-        with _noted(part, problems):
+        with _note_errors(part, problems):
             # Nothing is opened before its kind is known: to open a FIFO or a device has effects.
             flags = os.O_PATH | (os.O_NOFOLLOW if part.parts else 0)
-            with opened(open_below(root, base / part, flags)) as entry:
+            with close_after(open_below(root, base / part, flags)) as entry:
                 status = os.fstat(entry)
                 is_folder = stat.S_ISDIR(status.st_mode)
                 if (is_folder or stat.S_ISREG(status.st_mode)) and _file_system(entry) in _OF_THE_KERNEL:
@@ -250,7 +250,7 @@ def _walk(
 
 
 @contextlib.contextmanager
-def _noted(part: PurePath, problems: list[str] | None = None) -> Iterator[None]:
+def _note_errors(part: PurePath, problems: list[str] | None = None) -> Iterator[None]:
     """Add an error, with the path, to `problems`, or raise it."""
     try:
         yield
@@ -264,7 +264,7 @@ def _noted(part: PurePath, problems: list[str] | None = None) -> Iterator[None]:
 
 
 def _copy_link(entry: int, root: int, path: PurePath) -> None:
-    with opened(make_folder(root, path.parent)) as parent:
+    with close_after(make_folder(root, path.parent)) as parent:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path.name, dir_fd=parent)
         os.symlink(os.readlink("", dir_fd=entry), path.name, dir_fd=parent)
@@ -274,8 +274,8 @@ def _copy_file(entry: int, status: os.stat_result, root: int, path: PurePath) ->
     os.close(make_folder(root, path.parent))
     flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK
     with (
-        opened(_read_only(entry)) as reading,
-        opened(open_below(root, path, flags, 0o600)) as writing,
+        close_after(_read_only(entry)) as reading,
+        close_after(open_below(root, path, flags, 0o600)) as writing,
     ):
         there = os.fstat(writing)
         if os.path.samestat(status, there):  # its other name: truncated, it would be empty
@@ -322,7 +322,7 @@ def _file_system(descriptor: int) -> int:
 
 
 @contextlib.contextmanager
-def opened(descriptor: int) -> Iterator[int]:
+def close_after(descriptor: int) -> Iterator[int]:
     """Close a descriptor afterwards."""
     try:
         yield descriptor

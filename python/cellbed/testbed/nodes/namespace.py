@@ -13,7 +13,7 @@ from pathlib import Path, PurePath
 from cellbed.testbed.machine.process import Place, signal_inhabitants, spawn
 from cellbed.testbed.machine.state import RUN_VARIABLE
 from cellbed.testbed.nodes.backend import Backend, Setup, Stream
-from cellbed.testbed.nodes.copies import copy, open_below, open_folder, opened, read, root_of
+from cellbed.testbed.nodes.copies import close_after, copy, open_below, open_folder, read, root_of
 from cellbed_node.processes import Running, kill, search_path
 
 
@@ -90,7 +90,7 @@ class NamespaceNode(Backend):
 
     def open_folder(self, path: str, *, make: bool = False) -> int:
         root, below = self._below(path)
-        with opened(os.open(root, os.O_PATH)) as descriptor:
+        with close_after(os.open(root, os.O_PATH)) as descriptor:
             return open_folder(descriptor, below, make=make)
 
     def open_store(self) -> int:
@@ -122,7 +122,7 @@ class NamespaceNode(Backend):
         """A descriptor of the node's own folder."""
         assert self._folder is not None
         self._folder.mkdir(exist_ok=True)
-        with opened(open_below(self._root, self._folder.parent.absolute(), os.O_PATH)) as parent:
+        with close_after(open_below(self._root, self._folder.parent.absolute(), os.O_PATH)) as parent:
             return os.open(self._folder.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
 
     def signal(self, number: int) -> None:

@@ -221,7 +221,7 @@ class RemoteNode(Backend):
             return
         mode = f"{source.stat().st_mode & 0o777:o}"
         script = f'mkdir -p "$(dirname "$1")" && cat > "$1" && chmod {mode} "$1"'
-        with inputs.opened(source) as content:
+        with inputs.open_file(source) as content:
             self._run(script, target, feed=content)
 
     def copy_out(self, source: str, target: Path) -> None:

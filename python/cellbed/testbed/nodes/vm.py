@@ -80,7 +80,7 @@ class VmNode(RemoteNode):
             *network(self.device, self.far_mac, vhost=vhost),
             *("-chardev", "socket,id=agent,fd=0", "-device", "virtio-serial-pci"),
             *("-device", f"virtserialport,chardev=agent,name={PORT}"),
-            *("-chardev", f"file,id=console,path={_escaped(self._console)}", "-serial", "chardev:console"),
+            *("-chardev", f"file,id=console,path={_escape(self._console)}", "-serial", "chardev:console"),
         ]
         with near, far:
             with self._console.with_suffix(".err").open("wb") as errors:
@@ -117,7 +117,7 @@ class VmNode(RemoteNode):
     def sample(self) -> Sample | None:
         """Return the CPU time of the whole VM and the memory in use inside of it."""
         inside = super().sample()
-        return combined(inside or NOTHING, self._host_group) if self._host_group is not None else inside
+        return combine(inside or NOTHING, self._host_group) if self._host_group is not None else inside
 
     def stop(self) -> None:
         if self._process is not None:
@@ -141,10 +141,10 @@ class VmGroup(RemoteGroup):
         return self._around.limits()[0], super().limits()[1]
 
     def sample(self) -> Sample:
-        return combined(super().sample(), self._around)
+        return combine(super().sample(), self._around)
 
 
-def combined(inside: Sample, around: Group) -> Sample:
+def combine(inside: Sample, around: Group) -> Sample:
     """Return the sample counted around a VM, with memory as counted inside of it."""
     return replace(around.sample(), memory_bytes=inside.memory_bytes, oom_kills=inside.oom_kills)
 
@@ -158,7 +158,7 @@ def machine(accelerator: str, cpus: int, memory_bytes: int, booted: Image) -> li
         *("-smp", str(cpus), "-m", f"{memory_bytes // MEBIBYTE}M"),
         *("-kernel", str(booted.kernel), "-initrd", str(booted.initial)),
         *("-append", _KERNEL),
-        *("-drive", f"file={_escaped(booted.disk)},format={_format(booted.disk)},if=none,id=disk,snapshot=on"),
+        *("-drive", f"file={_escape(booted.disk)},format={_format(booted.disk)},if=none,id=disk,snapshot=on"),
         *("-device", "virtio-blk-pci,drive=disk"),
     ]
 
@@ -201,9 +201,9 @@ def can_use_kvm(booted: Image) -> bool:
 
 
 def _format(disk: Path) -> str:
-    with inputs.opened(disk) as content:
+    with inputs.open_file(disk) as content:
         return "qcow2" if content.read(4) == b"QFI\xfb" else "raw"
 
 
-def _escaped(path: Path) -> str:
+def _escape(path: Path) -> str:
     return str(path).replace(",", ",,")

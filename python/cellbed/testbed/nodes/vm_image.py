@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from cellbed.archive.unfinished import unfinished_beside
+from cellbed.archive.unfinished import make_unfinished_beside
 from cellbed.support.errors import CellbedError
 from cellbed.support.user_folders import cache_folder
 from cellbed_node.agent import BOOTSTRAP
@@ -124,7 +124,7 @@ def build(note: Callable[[str], None], packages: Iterable[str] = (), suite: str 
     place = folder()
     place.parent.mkdir(parents=True, exist_ok=True)
     # An ordinary user's mmdebstrap works under other user ids, which must be able to write here.
-    with temporary_folder() as work, unfinished_beside(place) as unfinished:
+    with temporary_folder() as work, make_unfinished_beside(place) as unfinished:
         work.chmod(0o777)
         (work / "disk.img").touch()
         os.truncate(work / "disk.img", DISK_BYTES)

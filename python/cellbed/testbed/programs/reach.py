@@ -25,7 +25,7 @@ from cellbed.runformat import folder
 from cellbed.support.errors import CellbedError
 from cellbed.support.near_names import did_you_mean
 from cellbed.testbed.links.live import LiveError, label, live
-from cellbed.testbed.machine.peers import peer_of, waiting
+from cellbed.testbed.machine.peers import accept_some, peer_of
 from cellbed.testbed.machine.process import Place
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record
 from cellbed.testbed.nodes.backend import Backend
@@ -86,7 +86,7 @@ class Guests:
 
     def serve(self) -> None:
         """Start commands, pass signals on, and report exit statuses."""
-        for client in waiting(self._listener):
+        for client in accept_some(self._listener):
             if peer_of(client)[1] != os.geteuid():
                 client.close()
                 continue

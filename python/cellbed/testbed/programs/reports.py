@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from cellbed.testbed.machine.peers import Admission, waiting
+from cellbed.testbed.machine.peers import Admission, accept_some
 
 LONGEST_LINE = 512
 SERVE_S = 0.01
@@ -210,7 +210,7 @@ class ReportSockets:
     def _accept(self, listener: socket.socket) -> list[socket.socket]:
         program = self._listeners[listener]
         accepted: list[socket.socket] = []
-        for connection in waiting(listener) if program.connections < MOST_CONNECTIONS else ():
+        for connection in accept_some(listener) if program.connections < MOST_CONNECTIONS else ():
             if not program.admission.admits(connection):
                 program.refused += 1
                 connection.close()

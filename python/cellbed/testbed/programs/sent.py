@@ -108,6 +108,6 @@ def write_archive(path: Path) -> None:
                     archive.write(file, Path(name, file.relative_to(place)))
 
 
-def shifted(command: dict[str, Any], ahead_ns: int) -> dict[str, Any]:
+def shift(command: dict[str, Any], ahead_ns: int) -> dict[str, Any]:
     """Return a command with its moments by a clock that is so much ahead."""
     return {name: value + ahead_ns if name in _MOMENTS else value for name, value in command.items()}

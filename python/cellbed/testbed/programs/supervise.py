@@ -27,7 +27,7 @@ from cellbed.testbed.nodes.backend import Backend, Clock
 from cellbed.testbed.programs.fork_server import ForkServer
 from cellbed.testbed.programs.pressure import Pressure, Usage
 from cellbed.testbed.programs.reports import SERVE_S, ReportSockets
-from cellbed.testbed.programs.sent import SentPrograms, shifted
+from cellbed.testbed.programs.sent import SentPrograms, shift
 from cellbed.testbed.programs.unmodified import OUTPUT_LIMIT, Command, UnmodifiedProgram
 from cellbed_node.processes import Running, kill
 
@@ -79,7 +79,7 @@ class Program(EventProcess):
     def send_command(self, command: dict[str, Any]) -> None:
         """Write one line to the program's standard input. Errors: :class:`ProgramError`."""
         try:
-            self.send(shifted(command, self._clock().offset_ns))
+            self.send(shift(command, self._clock().offset_ns))
         except (BrokenPipeError, ValueError):
             raise self.failure() from None
 

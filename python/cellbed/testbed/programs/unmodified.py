@@ -24,7 +24,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from cellbed.support.errors import printable
-from cellbed.testbed.machine.process import ProgramError, end, outlived
+from cellbed.testbed.machine.process import ProgramError, end, outlives
 from cellbed.testbed.nodes.backend import Backend
 from cellbed_node import inputs
 from cellbed_node.processes import Running, kill, last_line
@@ -176,7 +176,7 @@ class UnmodifiedProgram:
         for source, target in self.command.copy_in:
             try:
                 if not source.is_dir():
-                    inputs.checked(source)
+                    inputs.check(source)
                 self._node.copy_in(source, target)
             except OSError as error:
                 raise ProgramError(f"{self.name}: cannot copy {source} to {target} on {self.node}: {error}") from error
@@ -400,7 +400,7 @@ class UnmodifiedProgram:
 
     def _handle_end(self, status: int, now_ns: int) -> None:
         assert self.process is not None
-        if self.command.load and not self._stopping and outlived(self.process.pid):
+        if self.command.load and not self._stopping and outlives(self.process.pid):
             self.notes.append(
                 f"{self.name} ended while processes that it had started still ran, and they were killed; it must stay "
                 "in the foreground"
@@ -522,7 +522,7 @@ class UnmodifiedProgram:
         return spawn([sys.executable, "-I", "-c", _FETCH, url], self._node.place, stdout=null, stderr=null)
 
     def _has_line(self, path: Path, pattern: bytes) -> bool:
-        with inputs.opened(path) as file:
+        with inputs.open_file(path) as file:
             file.seek(self._searched[path])
             whole, _, _ = (content := file.read()).rpartition(b"\n")
         try:
@@ -541,7 +541,7 @@ class UnmodifiedProgram:
         """Return the TCP and UDP ports of the node on which programs listen, with their addresses."""
         tables = " ".join(f"/proc/net/{table}" for table in _SOCKET_TABLES)
         with contextlib.suppress(OSError):  # the node is lost, or does not answer
-            return listening(self._node.output(["sh", "-c", f"cat {tables} || :"]).decode(errors="replace"))
+            return find_listeners(self._node.output(["sh", "-c", f"cat {tables} || :"]).decode(errors="replace"))
         return {}
 
     def _truncate_output(self) -> None:
@@ -556,7 +556,7 @@ class UnmodifiedProgram:
                         )
 
 
-def listening(text: str) -> dict[int, set[Address]]:
+def find_listeners(text: str) -> dict[int, set[Address]]:
     """Return the local ports of sockets that listen (TCP, state 0A) or have no peer (UDP, state 07), with their
     addresses.
 
@@ -581,6 +581,6 @@ def is_loopback(address: Address) -> bool:
 
 
 def _tail(path: Path) -> bytes:
-    with inputs.opened(path) as file:
+    with inputs.open_file(path) as file:
         file.seek(max(0, path.stat().st_size - 4096))
         return file.read()

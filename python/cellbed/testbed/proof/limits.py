@@ -107,7 +107,7 @@ def prove_limits(
     spinning: list[_Spinning] = []
     try:
         for each in limited:
-            proof = _stated_cpu(each, machine_cpus)
+            proof = _find_wrong_cpu(each, machine_cpus)
             if proof is None:
                 spinning.append(_Spinning(each, machine_cpus))
             else:
@@ -129,7 +129,7 @@ def prove_limits(
     return [proof for each, last in zip(limited, memory, strict=True) for proof in (cpu[each.node.name], last)]
 
 
-def _stated_cpu(limited: Limited, machine_cpus: int) -> Proof | None:
+def _find_wrong_cpu(limited: Limited, machine_cpus: int) -> Proof | None:
     """Return the proof of a CPU limit that is wrong, or that no program on the machine can exceed."""
     node = limited.node
     what = f"{node.name} CPU limit"
@@ -152,7 +152,7 @@ class _Spinning:
     def __init__(self, limited: Limited, machine_cpus: int) -> None:
         self.node = limited.node
         self._group = limited.group
-        self.process = _straining(limited, "cpu", min(machine_cpus, int(limited.node.cpus) + 1))
+        self.process = _start_strain(limited, "cpu", min(machine_cpus, int(limited.node.cpus) + 1))
         self._began: tuple[int, int] | None = None
 
     def spin(self) -> None:
@@ -188,13 +188,13 @@ class _Spinning:
         return None if used is None else (used, time.monotonic_ns())
 
 
-def _straining(limited: Limited, what: Strain, amount: int) -> Running:
+def _start_strain(limited: Limited, what: Strain, amount: int) -> Running:
     pipe = subprocess.PIPE
     backend = limited.backend
     return backend.spawn(backend.proof_command(what, amount), stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
 
 
-def _held(limited: Limited) -> int:
+def _memory_use(limited: Limited) -> int:
     return limited.group.sample().memory_bytes or 0
 
 
@@ -251,11 +251,11 @@ def _prove_cpu(batch: Sequence[_Spinning], enough: Container[str]) -> list[Proof
 def _prove_memory(batch: Sequence[Limited]) -> list[Proof]:
     """See a process killed at a small limit in each node's group, then set and read back the real one."""
     # More than what the kernel can take from what the node holds, too.
-    started = [_straining(each, "memory", _held(each) + 8 * PROOF_MEMORY) for each in batch]
+    started = [_start_strain(each, "memory", _memory_use(each) + 8 * PROOF_MEMORY) for each in batch]
     for each, process in zip(batch, started, strict=True):
         _await_ready(process)
         # What the node holds until now cannot be taken from it.
-        each.group.limit(each.node.cpus, _held(each) + PROOF_MEMORY)
+        each.group.limit(each.node.cpus, _memory_use(each) + PROOF_MEMORY)
         _begin(process)
     deadline = time.monotonic() + 10
     proofs = []

@@ -94,7 +94,7 @@ def prove_links(plan: Plan, emulator: Emulator, progress: Callable[[str], object
     cells = {name: cell.way if plan.moves else cell.name for cell in plan.cells for name in cell.users}
     crossed = {direction.name for pair in pairs for path in pair for direction in path}
     proofs: dict[str, Proof] = {
-        what: _unproved(what, "ms", "no path between nodes crosses it at the start")
+        what: _without_proof(what, "ms", "no path between nodes crosses it at the start")
         for what in (f"{each.name} delay" for each in plan.directions if pairs and each.name not in crossed)
     }
     # A busy machine can spoil a measurement once; a link that is off is off each time.
@@ -203,7 +203,7 @@ def _loads(path: list[Direction], begin_ns: int, *, quick: bool) -> Iterator[_Fl
     """Return the flows that prove the rates of a path, and what cannot be proved."""
     limited = [step for step in path if not isinstance(step.capacity, Unlimited)]
     why = _unsteady(path)
-    expected = {step.name: _expected(path, step, begin_ns, WINDOW_NS) if why is None else 0 for step in limited}
+    expected = {step.name: _byte_count(path, step, begin_ns, WINDOW_NS) if why is None else 0 for step in limited}
     for direction in limited:
         reason = why
         carried = expected[direction.name]
@@ -215,12 +215,12 @@ def _loads(path: list[Direction], begin_ns: int, *, quick: bool) -> Iterator[_Fl
         elif reason is None and carried < FEWEST * DATAGRAM:
             reason = f"its schedule has room for {carried} bytes in {WINDOW_NS // MILLISECOND} ms"
         if reason is not None:
-            yield _unproved(f"{direction.name} rate", "Mbit/s", reason)
+            yield _without_proof(f"{direction.name} rate", "Mbit/s", reason)
         else:
             width_ns = WINDOW_NS
             if quick and _is_exact(path):
                 width_ns = min(WINDOW_NS, max(QUICK_WINDOW_NS, WINDOW_NS * QUICK * DATAGRAM // carried))
-                carried = _expected(path, direction, begin_ns, width_ns)
+                carried = _byte_count(path, direction, begin_ns, width_ns)
             bit_rate = max(200_000, round(OVERLOAD * 8e9 * carried / width_ns))
             yield _Flow(path, DATAGRAM, min(HIGHEST_PROBE_RATE, bit_rate), width_ns, begin_ns, direction)
 
@@ -289,10 +289,10 @@ class _Batch:
         return ((step.name, self._cells[step.name]) for step in flow.path if step.name in self._cells)
 
 
-def _expected(path: list[Direction], direction: Direction, begin_ns: int, width_ns: int) -> int:
+def _byte_count(path: list[Direction], direction: Direction, begin_ns: int, width_ns: int) -> int:
     """Bytes that a direction carries in a window for a path that is always busy."""
     if not prediction.depends_on_load(path):
-        return prediction.offered(direction, begin_ns, begin_ns + width_ns)
+        return prediction.byte_offer(direction, begin_ns, begin_ns + width_ns)
     flood = range(begin_ns, begin_ns + width_ns, round(DATAGRAM * 8e9 / HIGHEST_PROBE_RATE))
     reached = sorted(due[0] for due in prediction.arrivals(path, flood, DATAGRAM, Clock(0, 0)) if due is not None)
     return DATAGRAM * bisect_right(reached, reached[0] + width_ns) if reached else 0
@@ -316,7 +316,7 @@ def _probe(emulator: Emulator, flows: list[_Flow]) -> tuple[Clock, list[dict[str
     return clock, emulator.probe(commands, timeout=20.0 + len(flows))
 
 
-def _unproved(what: str, unit: str, why: str) -> Proof:
+def _without_proof(what: str, unit: str, why: str) -> Proof:
     return Proof(what, None, None, unit, ok=True, note=why, proved=False)
 
 
@@ -360,7 +360,7 @@ def _delay_proofs(path: list[Direction], flow: dict[str, Any], clock: Clock) -> 
         if nothing is None and asked is None:
             nothing = "by the model, no datagram arrives"
         if nothing is not None or asked is None:
-            yield _unproved(what, "ms", str(nothing))
+            yield _without_proof(what, "ms", str(nothing))
         elif not met:
             yield Proof(what, asked / 1e6, None, "ms", ok=False, note="no datagram arrived")
         else:
@@ -388,14 +388,14 @@ def _delay_proof(path: list[Direction], what: str, asked: float, met: Sequence[t
     return Proof(what, asked / 1e6, measured / 1e6, "ms", ok, note)
 
 
-def _modelled_rate_proof(path: list[Direction], direction: Direction, flow: dict[str, Any], clock: Clock) -> Proof:
+def _rate_proof_by_model(path: list[Direction], direction: Direction, flow: dict[str, Any], clock: Clock) -> Proof:
     """Bytes between the first and the last arrival against those of the model."""
     what = f"{direction.name} rate"
     expected = prediction.arrivals(path, flow["sent_ns"], DATAGRAM, clock)
     due = sorted(span[0] for span in expected if span is not None)
-    came = sorted(_known(flow["received_ns"]))
+    came = sorted(_drop_unknown(flow["received_ns"]))
     if len(due) < FEWEST:
-        return _unproved(what, "Mbit/s", f"by the model, {len(due)} of {len(flow['sent_ns'])} datagrams arrive")
+        return _without_proof(what, "Mbit/s", f"by the model, {len(due)} of {len(flow['sent_ns'])} datagrams arrive")
     if len(came) < FEWEST:
         return Proof(what, None, None, "Mbit/s", ok=False, note=f"{len(came)} datagrams arrived")
     asked, measured = (8e3 * DATAGRAM * (len(times) - 1) / (times[-1] - times[0]) for times in (due, came))
@@ -404,22 +404,22 @@ def _modelled_rate_proof(path: list[Direction], direction: Direction, flow: dict
     return Proof(what, asked, measured, "Mbit/s", abs(measured - asked) <= slack, note)
 
 
-def _known(times: Iterable[int | None]) -> list[int]:
+def _drop_unknown(times: Iterable[int | None]) -> list[int]:
     return [time for time in times if time is not None]
 
 
 def _rate_proof(path: list[Direction], direction: Direction, flow: dict[str, Any], clock: Clock) -> Proof:
     """Bytes between the first and the last arrival against what the schedule offered between their departures."""
     if prediction.depends_on_load(path):
-        return _modelled_rate_proof(path, direction, flow, clock)
-    arrivals = sorted(_known(flow["received_ns"]))
-    proof = _proved_rate(path, direction, flow, arrivals, clock)
+        return _rate_proof_by_model(path, direction, flow, clock)
+    arrivals = sorted(_drop_unknown(flow["received_ns"]))
+    proof = _prove_rate(path, direction, flow, arrivals, clock)
     later = arrivals[round(len(arrivals) * LEFT_OUT) :]
     # First arrivals that this machine sees late make a slower link seem as fast as asked.
-    return _proved_rate(path, direction, flow, later, clock) if proof.state == "holds" and len(later) > 2 else proof
+    return _prove_rate(path, direction, flow, later, clock) if proof.state == "holds" and len(later) > 2 else proof
 
 
-def _proved_rate(
+def _prove_rate(
     path: list[Direction], direction: Direction, flow: dict[str, Any], arrivals: Sequence[int], clock: Clock
 ) -> Proof:
     """Return the proof by these arrivals, in order."""
@@ -427,22 +427,24 @@ def _proved_rate(
     if len(arrivals) < 3:
         why = _why_nothing(path)
         if why is not None:
-            return _unproved(what, "Mbit/s", why)
+            return _without_proof(what, "Mbit/s", why)
         return Proof(what, None, None, "Mbit/s", ok=False, note=f"{len(arrivals)} datagrams arrived")
     place = path.index(direction)
     behind = [prediction.delays(step.parameters.delay) for step in path[place:]]
     least_ns, most_ns = (sum(span[end] for span in behind) for end in (0, 1))
     first, last = (clock.position(arrival) for arrival in (arrivals[0], arrivals[-1]))
-    offered = prediction.offered(direction, first - (least_ns + most_ns) // 2 + 1, last - (least_ns + most_ns) // 2 + 1)
-    most = prediction.offered(direction, first - most_ns + 1, last - least_ns + 1) + prediction.burst(direction)
-    least = prediction.offered(direction, first - least_ns + 1, last - most_ns + 1)
+    offered = prediction.byte_offer(
+        direction, first - (least_ns + most_ns) // 2 + 1, last - (least_ns + most_ns) // 2 + 1
+    )
+    most = prediction.byte_offer(direction, first - most_ns + 1, last - least_ns + 1) + prediction.burst(direction)
+    least = prediction.byte_offer(direction, first - least_ns + 1, last - most_ns + 1)
     delivered = (len(arrivals) - 1) * DATAGRAM
     span_s = (last - first) / 1e9
     slack = max(RATE_TOLERANCE * offered, 3 * DATAGRAM)
     ok = delivered <= most + slack
     note = f"{len(arrivals)} datagrams in {span_s * 1e3:.0f} ms"
     highest = min(1.0, HIGHEST_PROBE_RATE * span_s / 8 / max(offered, 1))
-    stalled = _stalled_ns(flow["sent_ns"]) / 1e9 / span_s
+    stalled = _stall_time(flow["sent_ns"]) / 1e9 / span_s
     idle = prediction.idles(direction, first - most_ns, last) or _not_filled(path[: place + 1])
     reached = True
     if idle is not None:
@@ -452,7 +454,7 @@ def _proved_rate(
         note = f"probed up to {HIGHEST_PROBE_RATE / 1e6:g} Mbit/s"
         ok = ok and delivered >= highest * least * (1 - 3 * RATE_TOLERANCE)
     else:
-        short = least - slack - sum(_missing(step) for step in path[place:]) * offered - delivered
+        short = least - slack - sum(_missing_share(step) for step in path[place:]) * offered - delivered
         reached = not ok or short <= 0 or short > stalled * offered
         ok = ok and (short <= 0 or not reached)
     if not reached:
@@ -460,7 +462,7 @@ def _proved_rate(
     return Proof(what, 8e-6 * offered / span_s, 8e-6 * delivered / span_s, "Mbit/s", ok, note, reached)
 
 
-def _stalled_ns(sent_ns: Sequence[int]) -> float:
+def _stall_time(sent_ns: Sequence[int]) -> float:
     """Return the time in which a sender stood still for longer than its spacing and `STALL_NS`."""
     gaps = [after - before for before, after in pairwise(sent_ns)]
     usual = statistics.median(gaps) if gaps else 0
@@ -481,7 +483,7 @@ def _not_filled(path: list[Direction]) -> str | None:
     return None if OVERLOAD * survival >= ENOUGH else "too many packets are lost before it"
 
 
-def _missing(direction: Direction) -> float:
+def _missing_share(direction: Direction) -> float:
     """Return the share of what leaves a bottleneck that need not be counted at the end: lost, damaged, or second
     copies."""
     parameters = direction.parameters
@@ -540,7 +542,7 @@ def _look(direction: Direction, begin_ns: int, width_ns: int) -> _Look:
         return _Look(0.0, is_steady=False, offered=0)
     # Four looks into the window: a gap in one of them would leave probes without an opportunity.
     quarters = [
-        prediction.offered(direction, begin_ns + part * width_ns // 4, begin_ns + (part + 1) * width_ns // 4)
+        prediction.byte_offer(direction, begin_ns + part * width_ns // 4, begin_ns + (part + 1) * width_ns // 4)
         for part in range(4)
     ]
     total, least = sum(quarters), min(quarters)

@@ -62,18 +62,18 @@ def arrivals(path: Sequence[Direction], sent_ns: Sequence[int], size: int, clock
     sent_ns: in order; where a path does not depend on the load, each datagram must meet empty queues.
     """
     if depends_on_load(path):
-        return _modelled(path, sent_ns, size, clock)
+        return _model_arrivals(path, sent_ns, size, clock)
     spans: list[Span | None] = []
     for sent in sent_ns:
         low = high = sent
         for direction in path:
-            low, high = (_released(direction, at, size, clock) for at in (low, high))
+            low, high = (_release_time(direction, at, size, clock) for at in (low, high))
             low, high = low + _delay(direction, low, clock)[0], high + _delay(direction, high, clock)[1]
         spans.append((low, high))
     return spans
 
 
-def _modelled(path: Sequence[Direction], sent_ns: Sequence[int], size: int, clock: Clock) -> list[Span | None]:
+def _model_arrivals(path: Sequence[Direction], sent_ns: Sequence[int], size: int, clock: Clock) -> list[Span | None]:
     """Return the arrivals of the path model. Packets are lost or delayed by chance as by an emulator that has just
     started."""
     # Here, because few runs have such links, and loading it takes a tenth of a second.
@@ -99,7 +99,7 @@ def _modelled(path: Sequence[Direction], sent_ns: Sequence[int], size: int, cloc
     return reached
 
 
-def _released(direction: Direction, arrival_ns: int, size: int, clock: Clock) -> int:
+def _release_time(direction: Direction, arrival_ns: int, size: int, clock: Clock) -> int:
     start_ns = direction.playing.start_ns
     match direction.capacity:
         case TraceSource() as trace:
@@ -109,7 +109,7 @@ def _released(direction: Direction, arrival_ns: int, size: int, clock: Clock) ->
         case ConstantRate(bit_rate=bit_rate):
             return arrival_ns + round(size * 8e9 / bit_rate)
         case RateSeries() as series:
-            position = _when(series, clock.position(arrival_ns) + start_ns, size)
+            position = _find_position(series, clock.position(arrival_ns) + start_ns, size)
             return clock.time(position - start_ns)
         case TokenBucket() | Unlimited():
             # A bucket begins full.
@@ -144,7 +144,7 @@ def delays(delay: Delay) -> Span:
             return max(0, delay.mean - CUT * delay.deviation), delay.mean + CUT * delay.deviation
 
 
-def offered(direction: Direction, begin_ns: int, end_ns: int) -> int:
+def byte_offer(direction: Direction, begin_ns: int, end_ns: int) -> int:
     """Bytes that the direction's schedule offers between two positions, without the burst of a token bucket."""
     start_ns = direction.playing.start_ns
     match direction.capacity:
@@ -178,7 +178,7 @@ def idles(direction: Direction, begin_ns: int, end_ns: int) -> str | None:
         return None
     held = limit.bytes if limit.bytes is not None else 1500 * (limit.packets or 0)
     starts = range(begin_ns, end_ns, LEVEL_NS)
-    needed = max(offered(direction, at, at + LEVEL_NS) for at in starts) + 3000
+    needed = max(byte_offer(direction, at, at + LEVEL_NS) for at in starts) + 3000
     return None if held >= needed else "its queue is too short to keep it busy"
 
 
@@ -203,7 +203,7 @@ def _linear(points: Points, position_ns: int) -> int:
     return int(low + (high - low) * Fraction(position_ns - begin, end - begin))
 
 
-def _when(series: RateSeries, begin_ns: int, size: int) -> int:
+def _find_position(series: RateSeries, begin_ns: int, size: int) -> int:
     """Return the position by which `size` bytes are offered from a position on; at most a day later."""
     low, high = begin_ns, begin_ns + 24 * 3600 * 10**9
     target = series.area(begin_ns) + size * BYTE

@@ -13,7 +13,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from cellbed.workloads.cache import Note, build_folder, silent
-from cellbed_node.packaged import packaged
+from cellbed_node.packaged import package_path
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -119,7 +119,7 @@ def original() -> "Image.Image":
     """Return the photograph from which the data bank is made. Raises CellbedError where Matplotlib has it no more."""
     from PIL import Image
 
-    with Image.open(packaged("matplotlib", "mpl-data/sample_data/grace_hopper.jpg")) as image:
+    with Image.open(package_path("matplotlib", "mpl-data/sample_data/grace_hopper.jpg")) as image:
         found = image.convert("RGB")
     found.info.clear()  # a comment
     return found

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from cellbed.workloads.cache import Note, silent
 from cellbed.workloads.image_classification import photographs
-from cellbed_node.packaged import packaged
+from cellbed_node.packaged import package_path
 from cellbed_node.plates import plain
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _sign(plate: str, generator: random.Random) -> "Image.Image":
     """Return a plate with dark letters on white or yellow."""
     from PIL import Image, ImageDraw, ImageFont
 
-    font = ImageFont.truetype(packaged("matplotlib", "mpl-data/fonts/ttf/DejaVuSans-Bold.ttf"), 80)
+    font = ImageFont.truetype(package_path("matplotlib", "mpl-data/fonts/ttf/DejaVuSans-Bold.ttf"), 80)
     left, top, right, bottom = font.getbbox(plate)
     found = Image.new("RGBA", (round(right - left) + 60, round(bottom - top) + 44), (20, 20, 20, 255))
     ground = generator.choice(((240, 240, 235), (240, 200, 60)))

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field
 
 from cellbed.scenario.applications import RATE_IF_NEEDED, Groups, Key, Load
 from cellbed.scenario.fields import SIZES, quantity
-from cellbed.support.flow_files import FlowFileError, Sizes, draw, published, read_sizes
+from cellbed.support.flow_files import FlowFileError, Sizes, draw, load_published, read_sizes
 from cellbed.support.units import BIT_RATE, SIZE
 from cellbed_node.transfers import LARGEST
 
@@ -108,4 +108,4 @@ class Transfers(Load):
 
 def _sizes(source: Path | str) -> Sizes:
     """Return the distribution of a file, or of a published name. Errors: :class:`FlowFileError`."""
-    return read_sizes(source) if isinstance(source, Path) else published(source)
+    return read_sizes(source) if isinstance(source, Path) else load_published(source)

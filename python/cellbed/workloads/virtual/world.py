@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from cellbed._core import VirtualNetwork
 from cellbed.laws.law import Law
 from cellbed.runformat.flows import FILE as FLOWS
-from cellbed.scenario.sites import visited
+from cellbed.scenario.sites import cell_visits
 from cellbed.testbed.machine.cgroups import PERIOD_US
 from cellbed.testbed.plan import Plan
 from cellbed_node import machine
@@ -449,7 +449,7 @@ class World:
         world = cls(config, hosts, tcp, scenario.seed)
         world._tcp = dict(_of_programs(scenario, tcp, controls))
         world._names = names(plan)
-        world._stays = {node.name: visited(scenario.nodes[node.group]) for node in plan.nodes}
+        world._stays = {node.name: cell_visits(scenario.nodes[node.group]) for node in plan.nodes}
         # By address, the server of each cell.
         world._shared = {
             str(service.address): {
@@ -484,7 +484,9 @@ class World:
     def entered(self) -> Iterator[None]:
         """Let the clients of this process live here."""
         clock = lambda: self.current.now_ns if self.current is not None else self.now_ns  # noqa: E731
-        with machine.replaced(clock, self.connect, self.open_datagrams, lambda host, _: self._names.get(host, host)):
+        with machine.replace_machine(
+            clock, self.connect, self.open_datagrams, lambda host, _: self._names.get(host, host)
+        ):
             yield
 
     def at(self, time_ns: int, call: Callable[[], None]) -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cellbed_node import inputs
-from cellbed_node.left_out import LeftOut, shortened
-from cellbed_node.web.site import Exchange, Headers, Site, SiteError, begins_page, cleaned, exchange, header, split
+from cellbed_node.left_out import LeftOut, shorten
+from cellbed_node.web.site import Exchange, Headers, Site, SiteError, begins_page, clean, exchange, header, split
 
 T = TypeVar("T")
 _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+")
@@ -85,7 +85,7 @@ def _exchange(entry: Any, remarks: Counter[str]) -> Exchange:
     content = response["content"] if isinstance(response.get("content"), dict) else {}
     kind = _kind(content, headers)
     if kind and header(headers, "content-type") is None:
-        headers = (*headers, *cleaned([("Content-Type", kind)]))
+        headers = (*headers, *clean([("Content-Type", kind)]))
     has_none = method == "HEAD" or status in (204, 205) or (300 <= status < 400 and status != 304)
     if not content.get("text") and not has_none:
         _require_empty(content, response)
@@ -120,7 +120,7 @@ def _headers(headers: Sequence[Any]) -> Headers:
     values = [(_member(each, "name", str), each.get("value")) for each in headers]
     if any(isinstance(value, list | dict) for _, value in values):
         raise _OddError("malformed headers")
-    return cleaned((name, "" if value is None else str(value)) for name, value in values)
+    return clean((name, "" if value is None else str(value)) for name, value in values)
 
 
 def _kind(content: Mapping[str, Any], headers: Headers) -> str:
@@ -162,7 +162,7 @@ def _encoded(body: bytes, headers: Headers, remarks: Counter[str]) -> tuple[byte
     if encoding == "deflate":
         return zlib.compress(body), headers
     if encoding not in ("gzip", "x-gzip"):
-        remarks[f"replies are compressed by gzip instead of {shortened(encoding)}"] += 1
+        remarks[f"replies are compressed by gzip instead of {shorten(encoding)}"] += 1
         headers = tuple((name, "gzip" if name.lower() == "content-encoding" else value) for name, value in headers)
     return gzip.compress(body, 9, mtime=0), headers
 

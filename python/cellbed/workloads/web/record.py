@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from cellbed.support.errors import CellbedError
-from cellbed.testbed.machine.process import Place, end, isolated, listener
-from cellbed.testbed.programs.unmodified import listening
+from cellbed.testbed.machine.process import Place, end, isolate, listener
+from cellbed.testbed.programs.unmodified import find_listeners
 from cellbed.workloads.browsing.origins import installed, pin
 from cellbed.workloads.web import tap
 from cellbed_node import inputs
@@ -25,7 +25,7 @@ from cellbed_node.lifecycle import WorkloadError
 from cellbed_node.prctl import die_with_parent
 from cellbed_node.processes import find
 from cellbed_node.temporary import temporary_folder
-from cellbed_node.web.site import Exchange, Origin, SiteError, cleaned, exchange, split
+from cellbed_node.web.site import Exchange, Origin, SiteError, clean, exchange, split
 
 PROXY = "mitmdump"
 AUTHORITY = "mitmproxy-ca-cert.pem"
@@ -86,7 +86,7 @@ def wait_listening(process: subprocess.Popen[bytes], port: int, log: Path, name:
 
     def listens() -> bool:
         tables = [inputs.text(folder / table) for table in ("tcp", "tcp6") if (folder / table).exists()]
-        return any(port in listening(table) for table in tables)
+        return any(port in find_listeners(table) for table in tables)
 
     _wait_ready(process, listens, log, name)
 
@@ -123,7 +123,7 @@ def _exchange(found: dict[str, Any]) -> Exchange:
     # The proxy has joined chunks, but not changed the headers.
     answered = (
         f"HTTP/1.1 {found['status']} {found['reason']}",
-        cleaned(found["reply"]),
+        clean(found["reply"]),
         base64.b64decode(found["body"]),
     )
     return exchange(found["url"], asked, answered, found["address"], found["at_s"])
@@ -151,7 +151,7 @@ def record(url: str, *, sandboxed: bool = True) -> Recording:
             (folder / name).mkdir(mode=0o700)
         place = None
         try:
-            place = stack.enter_context(isolated())
+            place = stack.enter_context(isolate())
         except CellbedError as error:
             if sandboxed:
                 raise SiteError(f"{error}; run as root, or load a page that you trust with --no-sandbox") from error

@@ -440,7 +440,7 @@ impl Fabric {
         Some((to, place?))
     }
 
-    /// The port by which a packet that has come by another goes on from a switch.
+    /// The outgoing port of a switch for a packet received at another port.
     #[inline]
     fn next_port(&mut self, by: u32, switch: u32, place: Place) -> u32 {
         let packet = &self.arena[place].packet;

@@ -14,7 +14,7 @@ pub struct Kind(pub u8);
 pub struct Packet {
     /// Its flow.
     pub flow: FlowId,
-    /// The host to which it goes.
+    /// The destination host.
     pub to: HostId,
     /// The transport's.
     pub kind: Kind,
@@ -65,7 +65,7 @@ pub(super) struct Slot {
     pub(super) since: u64,
     /// When it reaches the next node, once that is known.
     pub(super) reaches: u64,
-    /// Its neighbours in the [`List`] in which it is.
+    /// Its neighbours in its [`List`].
     pub(super) next: Option<Place>,
     previous: Option<Place>,
 }

@@ -7,7 +7,7 @@ use crate::units::{FlowId, Picos, Rate};
 /// Priorities of [`Discipline::Priority`].
 pub const PRIORITIES: usize = 8;
 
-/// Queueing discipline of a port: the packets it holds, and the order in which it sends them. The packet in
+/// Queueing discipline of a port: the packets it holds, and the order of sending. The packet in
 /// transmission does not count against the buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
@@ -70,7 +70,7 @@ pub(super) struct Port {
     /// Packets whose transmission has begun or, where nothing overtakes, for which its time is known, in order.
     line: List,
     pub(super) to: Node,
-    /// Next of the equal paths at the node to which the port leads.
+    /// Next of the equal paths at the node behind the port.
     pub(super) spray: u32,
     /// True if the next node needs the whole packet, not only its header.
     whole: bool,
@@ -406,7 +406,7 @@ mod tests {
     use super::*;
     use crate::units::HostId;
 
-    /// A port of 10 Gbit/s to a switch at 200 ns, with what it drops.
+    /// A port of 10 Gbit/s to a switch at 200 ns, with its drops.
     struct Bench {
         port: Port,
         arena: Arena,

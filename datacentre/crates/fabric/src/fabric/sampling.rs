@@ -16,14 +16,14 @@ pub struct Sampling {
     pub kinds: Vec<u16>,
 }
 
-/// Bytes that waited at the ports from nodes of one kind to those of another.
+/// Bytes that waited at the ports from nodes of one kind to nodes of another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
     /// When.
     pub at: Picos,
     /// Kind of the nodes where the ports are.
     pub from: u16,
-    /// Kind of the nodes to which they lead.
+    /// Kind of the nodes behind the ports.
     pub to: u16,
     /// Mean over the ports.
     pub mean_bytes: f64,

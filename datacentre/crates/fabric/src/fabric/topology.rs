@@ -22,7 +22,7 @@ pub const HEADER: u16 = 40;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Balancing {
-    /// Each in turn: a counter for each link by which packets enter a switch.
+    /// Each in turn: a counter for each incoming link of a switch.
     #[default]
     Spray,
     /// The same for all packets of a flow in a direction, by a hash.
@@ -55,7 +55,7 @@ pub struct Edge {
 #[derive(Clone, Debug)]
 pub struct Topology {
     hosts: u32,
-    /// Port h is that of host h; those of the switches follow.
+    /// Port h belongs to host h; the switches' ports follow.
     edges: Vec<Edge>,
     /// The last hop to each host, not used where two hosts share a cable.
     last_hops: Vec<LastHop>,
@@ -136,7 +136,7 @@ impl Topology {
         topology
     }
 
-    /// Finds all shortest paths, by breadth-first search from each node to which hosts are attached.
+    /// Finds all shortest paths, by breadth-first search from each node with attached hosts.
     fn route(&mut self) {
         let switches = self.switches as usize;
         let mut out: Vec<Vec<u32>> = vec![Vec::new(); switches];
@@ -207,7 +207,7 @@ impl Topology {
         &self.edges
     }
 
-    /// The ports of a switch by which a packet may go on to a host.
+    /// The ports of a switch on shortest paths to a host.
     #[inline]
     pub fn next_ports(&self, switch: u32, to: HostId) -> &[u32] {
         let last_hop = &self.last_hops[to.index()];

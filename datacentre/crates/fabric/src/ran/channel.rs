@@ -32,7 +32,7 @@ pub enum CqiSource {
         /// Standard deviation, in steps of the CQI.
         #[serde(default = "deviation")]
         deviation: f64,
-        /// Time after which the correlation is 1/e.
+        /// Time until the correlation falls to 1/e.
         #[serde(default = "memory")]
         memory_ps: Picos,
     },

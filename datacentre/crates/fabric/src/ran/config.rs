@@ -105,7 +105,7 @@ impl Default for RanConfig {
 }
 
 impl RanConfig {
-    /// Refuses channels and errors with which nothing could be sent.
+    /// Refuses channels and errors that let nothing through.
     pub fn check(&self) -> Result<(), DescriptionError> {
         self.cqi.check()?;
         if self.block_errors.get() > 0.9 {

@@ -52,11 +52,11 @@ pub struct Report {
 pub struct DistributedUnit {
     harq: Harq,
     users: Vec<Stream>,
-    /// Users with bytes to send, in the order in which they are served.
+    /// Users with bytes to send, in order of service.
     order: VecDeque<u32>,
     /// Blocks sent in the present TTI.
     in_air: Vec<Block>,
-    /// Failed blocks in order of the TTIs in which they are due.
+    /// Failed blocks in order of their due TTIs.
     due: VecDeque<(u64, Block)>,
     counts: BlockCounts,
     held: usize,
@@ -249,7 +249,7 @@ impl DistributedUnit {
         sum.min(RESOURCE_BLOCKS)
     }
 
-    /// Users with bytes to send, in the order in which they are served.
+    /// Users with bytes to send, in order of service.
     pub fn order(&self) -> impl Iterator<Item = u32> + '_ {
         self.order.iter().copied()
     }
@@ -288,7 +288,7 @@ impl Stream {
         again + (self.end - self.next)
     }
 
-    /// Takes bytes for a new block, at most `most`: those of lost blocks first.
+    /// Takes bytes for a new block, at most `most`: bytes of lost blocks first.
     fn cut(&mut self, most: u64) -> Range<u64> {
         if let Some(range) = self.again.front_mut() {
             let end = range.end.min(range.start + most);
@@ -348,7 +348,7 @@ mod tests {
         )
     }
 
-    /// Runs TTIs until the unit is empty. Returns TTI, user and number of what was handed up.
+    /// Runs TTIs until the unit is empty. Returns TTI, user and number of each delivered packet.
     fn run(
         unit: &mut DistributedUnit,
         cqi: [u8; 3],

@@ -40,7 +40,7 @@ use crate::units::{FlowId, Picos};
 /// A transmission time interval of LTE.
 pub const TTI: Picos = Picos::from_millis(1);
 
-/// Packet length by which buffer sizes in bytes are divided.
+/// Packet length that converts buffer sizes from bytes to packets.
 const PACKET: u64 = 1500;
 
 /// A table of measurements, such as of radio cells.
@@ -621,7 +621,7 @@ mod tests {
         all
     }
 
-    /// Bytes delivered to each user within a time in which the queues of all have packets.
+    /// Bytes delivered to each user while the queues of all have packets.
     fn shares(cqi: &[u8], scheduler: Scheduler, millis: u64) -> Vec<u64> {
         let mut ran = Ran::new(config(cqi, scheduler), Admission::Infinite, 1);
         for user in 0..cqi.len() as u32 {

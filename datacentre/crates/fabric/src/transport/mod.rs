@@ -23,7 +23,7 @@ use crate::ran::{Admission, Ran, RanConfig, Table};
 use crate::units::{FlowId, HostId};
 use crate::{Discipline, FULL_PAYLOAD, Fabric, HEADER, Packet, Transport};
 
-/// The constants of a transport, from which its hosts are made.
+/// The constants that configure a transport's hosts.
 pub trait Constants: Copy {
     /// All hosts.
     type Hosts: Transport;

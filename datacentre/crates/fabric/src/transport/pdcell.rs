@@ -26,7 +26,7 @@ use crate::ran::{Admission, BackoffFrom, Delivery, Ran, RanConfig, Sdu, Verdict}
 use crate::units::{FlowId, HostId, Picos};
 use crate::{Discipline, FULL_PACKET, Fabric, FlowMap, HEADER, Packet};
 
-/// Constants. Times are in packet times, those of 1500 bytes at the rate of the host's link.
+/// Constants. A packet time is the time of 1500 bytes at the rate of the host's link.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PdcellConfig {

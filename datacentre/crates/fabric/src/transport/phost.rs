@@ -14,7 +14,7 @@ use super::{Constants, MobileUsers, Transport, packets, wire_size};
 use crate::units::{FlowId, HostId, Picos};
 use crate::{Discipline, FULL_PACKET, Fabric, Flow, FlowMap, HEADER, Packet};
 
-/// Constants. Times are in packet times, those of 1500 bytes at the rate of the host's link.
+/// Constants. A packet time is the time of 1500 bytes at the rate of the host's link.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PhostConfig {
@@ -107,7 +107,7 @@ struct Turn {
     idle: bool,
 }
 
-/// The order in which flows are served: fewest missing packets, then first started.
+/// The order of service: fewest missing packets, then first started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Urgency {
     missing: u32,
@@ -370,7 +370,7 @@ impl State {
         }
     }
 
-    /// The next missing packet after that of the last token, around the end.
+    /// The next missing packet after the last token's packet, around the end.
     fn next_packet(&self) -> u32 {
         let next = self.arrived.next_missing(self.last_packet.wrapping_add(1));
         if next < self.packets {
@@ -496,7 +496,7 @@ mod tests {
 
     #[test]
     fn a_source_that_does_not_answer_is_downgraded() {
-        // The source has tokens of a shorter flow all the time, so that those of the longer one expire.
+        // The source has tokens of a shorter flow all the time, so that the longer one's tokens expire.
         let description = serde_json::json!({
             "seed": 1,
             "topology": {

@@ -50,7 +50,7 @@ impl Constants for TcpConfig {
     }
 }
 
-/// Constants of DCTCP: those of TCP, whose law is not used.
+/// Constants of DCTCP: TCP's constants, without its law.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Deserialize, serde::Serialize)]
 #[serde(transparent)]
 pub struct DctcpConfig(TcpConfig);
