@@ -1,4 +1,4 @@
-//! Fields of a message or of an entry of the journal, one behind the other, big-endian.
+//! Fields of a message or of an entry of the journal, in a fixed order, big-endian.
 
 use cellbed_link::Time;
 
@@ -20,7 +20,11 @@ macro_rules! numbers {
             }
 
             fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-                Ok(Self::from_be_bytes(reader.bytes()?))
+                let bytes = reader.bytes()?;
+                Ok(match reader.order {
+                    ByteOrder::Big => Self::from_be_bytes(bytes),
+                    ByteOrder::Little => Self::from_le_bytes(bytes),
+                })
             }
         }
     )*};
@@ -84,29 +88,44 @@ macro_rules! fields {
 }
 pub(crate) use fields;
 
+/// Order of the bytes of a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ByteOrder {
+    Big,
+    /// Journals up to version 2.
+    Little,
+}
+
 /// Takes fields off the front of a message.
-pub(crate) struct Reader<'a>(&'a [u8]);
+pub(crate) struct Reader<'a> {
+    rest: &'a [u8],
+    order: ByteOrder,
+}
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(message: &'a [u8]) -> Self {
-        Self(message)
+        Self::with_order(message, ByteOrder::Big)
+    }
+
+    pub(crate) fn with_order(rest: &'a [u8], order: ByteOrder) -> Self {
+        Self { rest, order }
     }
 
     /// Return the number of bytes left.
     pub(crate) fn left(&self) -> usize {
-        self.0.len()
+        self.rest.len()
     }
 
     /// Take the next `length` bytes.
     pub(crate) fn slice(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
-        let (slice, rest) = self.0.split_at_checked(length).ok_or(SHORT)?;
-        self.0 = rest;
+        let (slice, rest) = self.rest.split_at_checked(length).ok_or(SHORT)?;
+        self.rest = rest;
         Ok(slice)
     }
 
     pub(crate) fn bytes<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        let (field, rest) = self.0.split_first_chunk().ok_or(SHORT)?;
-        self.0 = rest;
+        let (field, rest) = self.rest.split_first_chunk().ok_or(SHORT)?;
+        self.rest = rest;
         Ok(*field)
     }
 
@@ -114,7 +133,7 @@ impl<'a> Reader<'a> {
         Ok(u8::from_be_bytes(self.bytes()?))
     }
 
-    /// A number in the fewest groups of seven bits, the low ones first (LEB128).
+    /// Read a number in the fewest groups of seven bits, the low ones first (LEB128).
     pub(crate) fn variable(&mut self) -> Result<u64, Malformed> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
@@ -131,29 +150,29 @@ impl<'a> Reader<'a> {
         Err(Malformed("a number has more than 64 bits"))
     }
 
-    /// As [`Reader::variable`], with the sign in the lowest bit.
+    /// Read a number like [`Reader::variable`], with the sign in the lowest bit.
     pub(crate) fn signed(&mut self) -> Result<i64, Malformed> {
         let folded = self.variable()?;
         Ok((folded >> 1) as i64 ^ -((folded & 1) as i64))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.rest.is_empty()
     }
 
-    /// Takes a field of the type that is wanted.
+    /// Take a field of the inferred type.
     pub(crate) fn take<T: Field>(&mut self) -> Result<T, Malformed> {
         T::take(self)
     }
 
-    /// All that is left.
+    /// Return the bytes left.
     pub(crate) fn rest(self) -> &'a [u8] {
-        self.0
+        self.rest
     }
 
-    /// Everything has been read.
+    /// Check that all bytes have been read.
     pub(crate) fn end(self) -> Result<(), Malformed> {
-        if self.0.is_empty() {
+        if self.rest.is_empty() {
             Ok(())
         } else {
             Err(Malformed("it goes on after its end"))
