@@ -99,7 +99,7 @@ fn a_corrupted_packet_is_lost() {
         .into(),
     );
     let mut network = VirtualNetwork::new(uplink, constant(60_000_000, None, ms(25)));
-    let mut calibrator = Calibrator::new(Seed(1));
+    let calibrator = Calibrator::new(Seed(1));
     let (up, down) = network.run(calibrator.next().expect("an experiment"));
     let lost = up.iter().filter(|packet| packet.copies == 0).count();
     let share = lost as f64 / up.len() as f64;
