@@ -248,6 +248,7 @@ def rate(rates: tuple[float, float], method: str, body: int, load: float) -> flo
 
 
 def main() -> None:
+    """Compare the cells, and write the page."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--cells", type=int, default=60)
     arguments.add_argument("--seed", type=int, default=43)
