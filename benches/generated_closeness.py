@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cellbed.archive.generation.capacity import opportunities
 from cellbed.archive.generation.markov import fit
-from cellbed.archive.generation.recorded import OUTAGE_NS, TICK_NS, Recorded
-from cellbed.archive.like import like
+from cellbed.archive.generation.recorded import OUTAGE_NS, TICK_NS, Recorded, like
+from cellbed.archive.generation.series import opportunities
 from cellbed.archive.randomness import Stream
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ IMPORT = """
 import json, resource, sys, time
 from pathlib import Path
 from cellbed.recordings.importing import recognise
-from cellbed.archive.draft import Draft
+from cellbed.archive.entry import Draft
 from cellbed.archive.entry import About
 from cellbed.archive.importers import Options
 source, folder = map(Path, sys.argv[1:])

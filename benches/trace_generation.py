@@ -11,10 +11,9 @@ from pathlib import Path
 
 import polars as pl
 
-from cellbed.archive.generation.capacity import Grain
+from cellbed.archive.generation.presets import Wander
 from cellbed.archive.generation.radio import RadioLink
-from cellbed.archive.generation.series import Generated, of_capacity, write
-from cellbed.archive.generation.wander import Wander
+from cellbed.archive.generation.series import Generated, Grain, of_capacity, write
 from cellbed.archive.randomness import Stream
 from cellbed.archive.series import Content
 

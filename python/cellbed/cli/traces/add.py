@@ -110,8 +110,7 @@ def add(
     """
     from cellbed.archive import TraceError, open_archive
     from cellbed.archive.adding import add as added
-    from cellbed.archive.adding import recordings
-    from cellbed.archive.describing import check_metadata
+    from cellbed.archive.adding import check_metadata, recordings
     from cellbed.archive.importers import Options
     from cellbed.recordings.importing import recognise
 

@@ -79,7 +79,7 @@ def _print_json(table: pl.DataFrame) -> None:
 
 
 def _print_table(table: pl.DataFrame, sort: str) -> None:
-    from cellbed.archive.listing import list_table
+    from cellbed.archive.entry_view import list_table
     from cellbed.cli.width import table_width
     from cellbed.support.console import Console
 

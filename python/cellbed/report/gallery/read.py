@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cellbed.archive.catalogue import entry_and_part
+from cellbed.archive.entry import second_of_day
 from cellbed.archive.errors import TraceError
 from cellbed.archive.series import PARTS, Part
 from cellbed.archive.statistics import DEFAULT, Analysis, Definition, analyse
-from cellbed.archive.statistics.clock import second_of_day
 from cellbed.archive.store import Archive
 
 
