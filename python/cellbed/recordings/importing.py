@@ -99,8 +99,7 @@ def _fill(draft: Draft, recording: Recording) -> None:
 def _fill_series(draft: Draft, recording: Recording) -> None:
     import polars as pl
 
-    from cellbed.recordings.saturation import opportunities
-    from cellbed.recordings.series import round_trips
+    from cellbed.recordings.series import opportunities, round_trips
 
     duration_ns = recording.description.duration_ns
     for way in WAYS:

@@ -162,7 +162,7 @@ def _keep(
     from cellbed.archive import open_archive
     from cellbed.archive.generation.generate import keep, result_as_json, view_lines
     from cellbed.archive.series import Content
-    from cellbed.support.status_line import StatusLine
+    from cellbed.support.standard_streams import StatusLine
 
     duration_ns = model.duration_ns if lasts is None else lasts
     order = Order(model.name, seed, duration_ns, None if content is None else Content(content.value))
