@@ -15,10 +15,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from cellbed.archive.generation.capacity import opportunities
 from cellbed.archive.generation.markov import fit
-from cellbed.archive.generation.recorded import OUTAGE_NS, TICK_NS, Recorded
-from cellbed.archive.like import like
+from cellbed.archive.generation.recorded import OUTAGE_NS, TICK_NS, Recorded, like
+from cellbed.archive.generation.series import opportunities
 from cellbed.archive.randomness import Stream
 
 Float64 = npt.NDArray[np.float64]

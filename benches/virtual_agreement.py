@@ -45,8 +45,8 @@ from numpy.typing import NDArray
 
 from cellbed.archive import open_archive
 from cellbed.archive.generation import generate
-from cellbed.archive.generation.model import SLOT_LTE, Model, Order, each_way
-from cellbed.archive.generation.wander import Wander
+from cellbed.archive.generation.models import SLOT_LTE, Model, Order, each_way
+from cellbed.archive.generation.presets import Wander
 from cellbed.support.errors import CellbedError
 
 TRACES = ("lte-suburban", "agreement-slow", "5g-midband")

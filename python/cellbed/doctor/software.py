@@ -8,8 +8,7 @@ import pkgutil
 import subprocess
 from pathlib import Path
 
-from cellbed.doctor.check import Check, Status
-from cellbed.doctor.machine import Machine
+from cellbed.doctor.machine import Check, Machine, Status
 
 
 def core() -> Check:
