@@ -101,12 +101,18 @@ class Cell:
     ) -> Shared:
         """Return the outcomes of packets, from the start until the last one has left.
 
-        times: for each user the arrivals of its packets, as of :meth:`cellbed.Link.run`. Of packets at one instant
-        those of the first user come first. sizes, flows, ecn: for each user as there; or one size for all. to_come: for
-        each user and packet, the bytes that the user will send beyond those in its queue from this packet on, for
-        ``"shortest-remaining"``.
+        The packets of each user are numbered from 0. At one instant, packets of the first user come first.
 
-        The packets of each user are numbered from 0. Errors: :class:`ValueError` that names the wrong value.
+        Args:
+            times: For each user, the arrivals of its packets, as in :meth:`cellbed.Link.run`.
+            sizes: For each user as there; or one size for all.
+            flows: For each user as there.
+            ecn: For each user as there.
+            to_come: For each user and packet, the bytes that the user will send beyond its queue from this packet on,
+                for ``"shortest-remaining"``.
+
+        Raises:
+            ValueError: A wrong value, which the error names.
         """
         count = len(self._users)
         columns: dict[str, Any] = {"times": times, "sizes": sizes, "flows": flows, "ecn": ecn, "to_come": to_come}

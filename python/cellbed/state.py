@@ -192,7 +192,7 @@ class Pages(State):
         return found
 
     def _compare(self) -> Iterator[tuple[int, int]]:
-        """Yield the pages that differ from what was saved last."""
+        """Yield the pages that have changed since the last save."""
         for begin in range(0, len(self.memory), _PART):
             now, before = self.memory[begin : begin + _PART], self._copy[begin : begin + _PART]
             if now != before:

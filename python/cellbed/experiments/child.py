@@ -2,7 +2,7 @@
 
 A run forks its programs, so its process has one thread; it handles signals, and it can move to another control group. A
 notebook allows none of that. Standard input contains a JSON object with the scenario and the options, standard output
-JSON lines with the progress, the last of which is the outcome.
+JSON lines with the progress; the last line is the outcome.
 """
 
 from __future__ import annotations
