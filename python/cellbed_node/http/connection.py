@@ -133,9 +133,9 @@ class Exchange(Request):
 
 @dataclass(slots=True)
 class _Reply:
-    """The reply to `request` so far. begin: offset of its first byte among the bytes of messages, where it is known
-    before that byte; start: in the downlink's stream. splitter: of its messages; messages: count of them; message_start: of
-    the one that has begun. kept: header fields and body, where values are taken from them. outcome: fields of gRPC."""
+    """The reply to `request` so far. begin: offset of its first byte among the bytes of messages, if known before that
+    byte; start: in the downlink's stream. splitter: of its messages; messages: count of them; message_start: of the one
+    that has begun. kept: header fields and body, where values are taken from them. outcome: fields of gRPC."""
 
     request: Exchange
     begin: int = 0
