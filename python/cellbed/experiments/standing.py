@@ -35,7 +35,7 @@ DOWN_PATIENCE_S = 30.0
 
 
 class UpError(CellbedError):
-    """A testbed that did not come up. exit_code: that of its error."""
+    """A testbed that did not come up. exit_code: of its error."""
 
     def __init__(self, text: str, exit_code: int) -> None:
         super().__init__(text)
@@ -233,7 +233,7 @@ class MoveError(CellbedError):
 def move(record: Record, app: str, to: str, strategy: str | None) -> dict[str, Any]:
     """Move a service of a live run or testbed to another node, and return the account of its migration.
 
-    strategy: ``None``: that of the scenario. Errors: :class:`LiveError`.
+    strategy: ``None``: as in the scenario. Errors: :class:`LiveError`.
     """
     from cellbed.scenario.migrations import STRATEGIES  # slow: by Pydantic
 
@@ -264,7 +264,7 @@ def tap_link(record: Record, link: str, path: Path, most: int) -> Captured:
         raise LiveError(f"{label(record)} has no node at the end of {link}: name the link of a node")
     names = {end: [each["name"] for each in directions if each[end] == ends[0]] for end in ("from", "to")}
     network = nodes[ends[0]]
-    # A process that has threads, such as those of NumPy, cannot enter the namespaces of an ordinary user.
+    # A process with threads, such as NumPy's, cannot enter the namespaces of an ordinary user.
     Place(**network["network"]).enter()
     from cellbed.measure.packetlog.capture import Tap, capture
 
