@@ -173,7 +173,7 @@ def test_strategies_of_migration_are_listed_with_what_the_others_need(
         each.cache_clear()
     can, cannot = check.found.split("; not ")
     assert {"redeploy", "state"} <= set(can.split(", "))
-    assert cannot.startswith("stop-and-copy, ")
+    assert cannot.startswith("post-copy, ")
     assert cannot.endswith(": there is no file /nowhere/criu")
     assert "sudo scripts/criu.sh" in check.remedy
 

@@ -62,7 +62,7 @@ class Servers:
         self.telemetry = Telemetry(self.raw, {RUN_VARIABLE: self.record.identifier})
         self.states = StateSockets(bed.sockets)
         # CRIU does not move the connection of a service that can pass its state on.
-        self._by_memory = {each.app for each in plan.scenario.migrations if each.moves_memory}
+        self._by_memory = {each.app for each in plan.scenario.migrations if each.traits.moves_memory}
 
     def processes(self, each: Deployment, *, loads: bool) -> tuple[list[Process | Command], list[Process]]:
         """Return the programs of an application, and the receivers of OpenTelemetry on other machines that they need.

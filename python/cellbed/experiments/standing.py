@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn
 from cellbed.experiments.listener import Listener
 from cellbed.runformat.events import Journal, read_events
 from cellbed.support.errors import CellbedError
+from cellbed.support.extensions import entries
 from cellbed.support.near_names import did_you_mean
 from cellbed.testbed.links.live import LiveError, connect, find, label, live, select_directions
 from cellbed.testbed.machine.process import Place
@@ -235,11 +236,9 @@ def move(record: Record, app: str, to: str, strategy: str | None) -> dict[str, A
 
     strategy: ``None``: as in the scenario. Errors: :class:`LiveError`.
     """
-    from cellbed.scenario.migrations import STRATEGIES  # slow: by Pydantic
-
-    if strategy is not None and strategy not in STRATEGIES:
-        hint = did_you_mean(strategy, STRATEGIES)
-        raise LiveError(f"there is no strategy '{strategy}': {hint}write one of {', '.join(STRATEGIES)}")
+    if strategy is not None and strategy not in (names := entries("strategies")):
+        hint = did_you_mean(strategy, names)
+        raise LiveError(f"there is no strategy '{strategy}': {hint}write one of {', '.join(names)}")
     return ask(record, "migrate", {"app": app, "to": to} | ({"strategy": strategy} if strategy is not None else {}))
 
 

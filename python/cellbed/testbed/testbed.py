@@ -222,7 +222,6 @@ def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement 
 
 def _migration_problems(scenario: Scenario, sound: Mapping[str, Callable[..., str | None]]) -> Iterator[Problem]:
     """Return what this machine lacks for the migrations. sound: by group, returns why a node cannot start a program."""
-    from cellbed.scenario.migrations import STRATEGIES
     from cellbed.scenario.problems import Problem
 
     for index, each in enumerate(scenario.migrations):
@@ -237,10 +236,9 @@ def _migration_problems(scenario: Scenario, sound: Mapping[str, Callable[..., st
                 each.policy.decider()
             except CellbedError as error:
                 yield Problem(("migrations", index, "policy"), str(error))
-        strategy = pkgutil.resolve_name(STRATEGIES[each.strategy])
         if find("nft") is None:
             yield Problem(("migrations", index, "to"), "clients follow a service by nft: sudo apt install nftables")
-        elif (lacking := strategy.lacks()) is not None:
+        elif (lacking := each.traits.lacks()) is not None:
             yield Problem(("migrations", index, "strategy"), lacking)
 
 

@@ -37,6 +37,7 @@ class Account:
             "number": number,
             "app": table.app,
             "strategy": table.strategy,
+            "moves_memory": table.traits.moves_memory,
             "source": source,
             "target": table.to,
             "compression": table.compression,

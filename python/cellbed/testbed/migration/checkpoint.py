@@ -87,6 +87,7 @@ class Restored:
 class Checkpoint(Strategy):
     """The steps that the ways to move a program by CRIU share. Each move has an object of its own."""
 
+    moves_memory = True
     on_demand = False
     """Whether pages follow when the copy asks for them."""
 
@@ -531,7 +532,7 @@ def _try(strategy: Checkpoint, folder: Path) -> None:
     program = UnmodifiedProgram(command, source, folder)
     for name in ("source", "target"):
         (folder / name).mkdir()
-    settings: dict[str, Any] = {"strategy": "trial", "compression": 0, "rate": None, "congestion_control": None}
+    settings: dict[str, Any] = {"strategy": "stop-and-copy", "compression": 0, "rate": None, "congestion_control": None}
     table = Migration.model_construct(None, app="trial", to="target", **settings)
     move = Move(
         app="trial",

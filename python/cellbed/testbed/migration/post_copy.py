@@ -28,6 +28,7 @@ class PostCopy(Checkpoint):
     """Registers, connections and the list of pages move while the program is stopped; pages follow."""
 
     on_demand = True
+    unused_keys = dict.fromkeys(("connections", "compression"), "'post-copy' uses one connection, not compressed")
 
     def __init__(self) -> None:
         super().__init__()
