@@ -63,7 +63,6 @@ audit:  ## licences and sources of all dependencies
 
 bench: setup-test  ## figures beside peers and baselines measured in the same run; about an hour
 	$(VENV)/python benches/comparison.py
-	$(VENV)/python benches/emulator_throughput.py
 	$(VENV)/python benches/emulator_targets.py
 	$(VENV)/python benches/start_up.py
 	$(VENV)/python benches/link_python.py

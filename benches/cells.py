@@ -1,13 +1,12 @@
-"""Fifty endpoints with real UDP traffic in one radio cell: what each gets, compared with closed forms.
+"""Shares and flow times of fifty endpoints with real UDP traffic in one radio cell, compared with closed forms.
 
     .venv/bin/python benches/cells.py [--users 50] [--seconds 9] [--flow-seconds 40]
 
 Saturated: every user always has packets waiting; every second channel is twice as fast, and half of the users have
-priority. Shares of the cell follow from the scheduler alone. Flows: bursts of packets come at random times. Their mean
-time under round robin is that of processor sharing, E[S] / (1 - load) (Kleinrock, 1976, Queueing Systems II, section
-4.4), under shortest-remaining that of SRPT (Schrage & Miller, 1966), in slots. Times are those of the emulator's packet
-log, so that they do not depend on how busy this machine is. A last table has flow times by size, of the same cell in
-virtual time.
+priority. Shares of the cell follow from the scheduler alone. Flows: bursts of packets come at random times. The closed
+form of their mean time is processor sharing for round robin, E[S] / (1 - load) (Kleinrock, 1976, Queueing Systems II,
+section 4.4), and SRPT for shortest-remaining (Schrage & Miller, 1966). Times are from the emulator's packet log and do
+not depend on the load of this machine. A last table has flow times by size, of the same cell in virtual time.
 """
 
 from __future__ import annotations
@@ -51,11 +50,11 @@ while True:
     receiver.recv(2048)
 """
 Flows = list[tuple[list[int], list[int]]]
-"""For each user when it sends, ns, and how many packets at once."""
+"""For each user the times of its bursts, ns, and their numbers of packets."""
 
 
 def cell(users: int, scheduler: str, *, faster: bool, folder: Path) -> dict[str, Any]:
-    """Endpoints in one cell and an edge. faster: every second channel has twice the rate."""
+    """Return endpoints in one cell and an edge. faster: every second channel has twice the rate."""
     names = [f"mobile-{user}" for user in range(users)]
     stages = {name: bottleneck(RATE * (1 + (faster and user % 2)), 1 << 30) for user, name in enumerate(names)}
     nodes = [*((name, f"100.64.0.{2 + user}") for user, name in enumerate(names)), ("edge", EDGE)]
@@ -84,7 +83,7 @@ def cell(users: int, scheduler: str, *, faster: bool, folder: Path) -> dict[str,
 
 
 def send(config: dict[str, Any], flows: Flows, seconds: float, folder: Path) -> tuple[NDArray[Any], int]:
-    """What left the users' queues, and the start, ns."""
+    """Send the flows; return the log of the packets that left the users' queues, and the start, ns."""
     with start_emulator(config) as emulator:
         sink = subprocess.Popen(
             [sys.executable, "-ISc", SINK], preexec_fn=inside(emulator, "edge"), stdout=subprocess.PIPE
@@ -111,12 +110,12 @@ def send(config: dict[str, Any], flows: Flows, seconds: float, folder: Path) -> 
 
 
 def jain(values: NDArray[Any]) -> float:
-    """Jain's index of fairness: 1 where all are equal, 1/n where one has everything."""
+    """Return Jain's index of fairness: 1 where all are equal, 1/n where one has everything."""
     return float(values.sum() ** 2 / (len(values) * (values**2).sum()))
 
 
 def fair_shares(users: int, scheduler: str) -> NDArray[Any]:
-    """Mbit/s of each saturated user."""
+    """Return Mbit/s of each saturated user by the closed form."""
     number = np.arange(users)
     rates = RATE / 1e6 * (1 + number % 2)
     chosen = {"max-rate": number % 2 == 1, "priority": 2 * number // users == 0}.get(scheduler, number >= 0)
@@ -124,7 +123,7 @@ def fair_shares(users: int, scheduler: str) -> NDArray[Any]:
 
 
 def saturate(users: int, scheduler: str, seconds: float) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Mbit/s of each user, and the closed form."""
+    """Measure Mbit/s of each user; return them and the closed form."""
     # Above the highest share.
     each = 2.5 * RATE / users * 2
     gap = round(PACKET * 8e9 / each)
@@ -143,9 +142,9 @@ def saturate(users: int, scheduler: str, seconds: float) -> tuple[NDArray[Any], 
 
 
 def full_queue_span(log: NDArray[Any], zero: int) -> tuple[int, int]:
-    """The span, ns, while all served users have packets waiting."""
+    """Return the longest span, ns, while all served users have packets waiting."""
     served = [log[log["direction"] == user] for user in np.unique(log["direction"])]
-    # Proportional fair has forgotten who came late after some times its window of 1 s.
+    # Proportional fair forgets late arrivals after some times its window of 1 s.
     begin = max(zero, *(int(mine["arrived"].min()) for mine in served)) + SETTLE_NS
     end = int(log["released"].max())
     for mine in served:
@@ -155,7 +154,7 @@ def full_queue_span(log: NDArray[Any], zero: int) -> tuple[int, int]:
 
 
 def flow_times(users: int, scheduler: str, seconds: float, seed: int = 1) -> tuple[NDArray[Any], float, float]:
-    """Times of flows from the arrival of the first packet to the departure of the last; mean size, s, and load."""
+    """Measure times from the arrival of a flow's first packet to the departure of its last; mean size, s, and load."""
     random = np.random.default_rng(seed)
     size = PACKET * 8 / RATE * MEAN_PACKETS
     count = random.poisson(LOAD / size * seconds)
@@ -180,7 +179,7 @@ def flow_times(users: int, scheduler: str, seconds: float, seed: int = 1) -> tup
 
 
 def srpt(mean: float, load: float) -> float:
-    """Mean flow time of SRPT for exponential sizes, s (Schrage & Miller, 1966), by the trapezoidal rule."""
+    """Return the mean flow time of SRPT for exponential sizes, s (Schrage & Miller, 1966), by the trapezoidal rule."""
     x = np.linspace(0, 30 * mean, 30_001)
     density, step = np.exp(-x / mean) / mean, x[1] - x[0]
     rate = load / mean
@@ -195,8 +194,8 @@ def srpt(mean: float, load: float) -> float:
 
 
 def times_by_size(scheduler: str, load: float, seconds: float, seed: int = 1) -> dict[int, float]:
-    """Mean flow time by the time that a flow takes alone, both ms, in virtual time. Flows come as a Poisson process,
-    each to the user that has had none for longest; each size has a third of the load."""
+    """Return the mean flow time by the time that a flow takes alone, both ms, in virtual time. Flows come as a Poisson
+    process, to the users in turn; each size has a third of the load."""
     random = np.random.default_rng(seed)
     users, sizes = 100, np.array([2, 20, 200])
     weights = 1 / sizes
@@ -204,12 +203,12 @@ def times_by_size(scheduler: str, load: float, seconds: float, seed: int = 1) ->
     count = random.poisson(load * seconds * 1e3 / float(weights @ sizes))
     starts = np.sort(random.integers(0, int(seconds * 1e9), count))
     packets = random.choice(sizes, count, p=weights)
-    of_user = [np.arange(user, count, users) for user in range(users)]
-    arrivals = [np.repeat(starts[flows], packets[flows]) for flows in of_user]
+    by_user = [np.arange(user, count, users) for user in range(users)]
+    arrivals = [np.repeat(starts[flows], packets[flows]) for flows in by_user]
     link = {"rate": "10 Mbit/s", "queue": {"kind": "infinite"}}
     shared = Cell([link] * users, scheduler=scheduler).run(arrivals, 1250)
     found: dict[int, list[NDArray[Any]]] = {int(size): [] for size in sizes}
-    for flows, outcomes in zip(of_user, shared.users, strict=True):
+    for flows, outcomes in zip(by_user, shared.users, strict=True):
         took = (outcomes.departed[np.cumsum(packets[flows]) - 1] - starts[flows]) / 1e6
         for size, all_of_size in found.items():
             all_of_size.append(took[packets[flows] == size])
@@ -217,6 +216,7 @@ def times_by_size(scheduler: str, load: float, seconds: float, seed: int = 1) ->
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--users", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=9)

@@ -1,17 +1,16 @@
-"""Runs beside busy loops and with a stopped emulator: are they marked as disturbed, and how far did they really move?
+"""Shifts of median and P99 beside busy loops and with a stopped emulator, and which runs are marked as disturbed.
 
-    .venv/bin/python benches/disturbance.py [--rounds 3] [--seconds 30] [--json FILE]
+    .venv/bin/python benches/disturbance.py [--rounds 3] [--seconds 30]
 
-Two scenarios, an HTTP server and photographs, each on the machine as it is, beside one, two and four busy loops of
-the lowest priority, beside four of ordinary priority, and with an emulator that is stopped for two seconds. The rounds
-are interleaved. A row is the median over the rounds: the true shift is the difference from the run of the same round
-without loops, and "added" is what the run's own report states that the machine added. Run it on an idle machine.
+Two scenarios, an HTTP server and photographs, run on an idle machine, beside one, two and four busy loops of the lowest
+priority, beside four of ordinary priority, and with an emulator stopped for two seconds. The conditions take turns. A
+row is the median over the rounds: the true shift is the difference from the quiet run of the same round, "added" the
+time that the report of the run attributes to the machine.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import statistics
@@ -70,14 +69,14 @@ STOP_AT_S, STOPPED_S = 8.0, 2.0
 
 
 def loops(condition: str) -> list[subprocess.Popen[bytes]]:
-    """Busy loops of a condition."""
+    """Start the busy loops of a condition."""
     count = int(condition.split()[0]) if "loop" in condition else 0
     nice = ["nice", "-n", "19"] if "nice" in condition else []
     return [subprocess.Popen([*nice, sys.executable, "-c", "while True: pass"]) for _ in range(count)]
 
 
-def emulator_of(run: int) -> int | None:
-    """The process of the emulator of a run, by its command line."""
+def find_emulator(run: int) -> int | None:
+    """Return the process of the emulator of a run, by its command line."""
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
@@ -90,11 +89,11 @@ def emulator_of(run: int) -> int | None:
 
 
 def stop_for_a_while(run: int, folder: Path) -> None:
-    """Stop the emulator of a run some seconds after its workload began."""
-    while not any('"schedule started"' in it.read_text() for it in begun(folder)):
+    """Stop the emulator of a run some seconds after its workload begins."""
+    while not any('"schedule started"' in it.read_text() for it in folder.glob("*/events.jsonl")):
         time.sleep(0.1)
     time.sleep(STOP_AT_S)
-    emulator = emulator_of(run)
+    emulator = find_emulator(run)
     if emulator is None:
         sys.exit("the emulator of the run was not found")
     os.kill(emulator, signal.SIGSTOP)
@@ -102,13 +101,8 @@ def stop_for_a_while(run: int, folder: Path) -> None:
     os.kill(emulator, signal.SIGCONT)
 
 
-def begun(folder: Path) -> list[Path]:
-    """The journals of the runs in a folder."""
-    return list(folder.glob("*/events.jsonl"))
-
-
 def measure(scenario: Path, condition: str, folder: Path) -> Summary:
-    """The summary of a run under a condition."""
+    """Run a scenario under a condition and return its summary."""
     burning = loops(condition)
     try:
         command = [sys.executable, "-m", "cellbed", "run", scenario, "--out", folder]
@@ -127,11 +121,11 @@ def measure(scenario: Path, condition: str, folder: Path) -> Summary:
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=30)
     parser.add_argument("--only", nargs="*", default=list(LOADS), choices=list(LOADS))
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     found: dict[str, dict[str, list[Summary]]] = {name: {each: [] for each in CONDITIONS} for name in options.only}
     with tempfile.TemporaryDirectory() as parent:
@@ -146,8 +140,6 @@ def main() -> None:
                     found[name][condition].append(measure(scenario, condition, folder))
                     print(f"round {number + 1}, {name}, {condition}: done", file=sys.stderr, flush=True)
     rows = [row(name, condition, found[name]) for name in options.only for condition in CONDITIONS]
-    if options.json:
-        options.json.write_text(json.dumps(rows, indent=2) + "\n")
     table = Table(*rows[0], title="medians over the rounds; ms")
     for each in rows:
         table.add_row(*(f"{value:.2f}" if isinstance(value, float) else str(value) for value in each.values()))
@@ -155,7 +147,7 @@ def main() -> None:
 
 
 def row(name: str, condition: str, runs: dict[str, list[Summary]]) -> dict[str, object]:
-    """A row of the table: milliseconds, medians over the rounds."""
+    """Return a row of the table: milliseconds, medians over the rounds."""
     these, quiet = runs[condition], runs["quiet"]
     cells: dict[str, object] = {"scenario": name, "beside": condition}
     for number, label in ((0, "median"), (2, "P99")):

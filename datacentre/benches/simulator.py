@@ -1,8 +1,8 @@
 """The data-centre simulator beside the public pHost simulator, on the same flows, in one run.
 
-    python benches/simulator.py --reference PATH --sizes FILE... [--seeds N] [--flows 10000] [--load 0.6]
+    python datacentre/benches/simulator.py --reference PATH --sizes FILE... [--seeds N] [--flows 10000] [--load 0.6]
         [--repeats 1] [--network NAME]
-    python benches/simulator.py --reference PATH --trace FILE...
+    python datacentre/benches/simulator.py --reference PATH --trace FILE...
 
 The reference is https://github.com/NetSys/simulator (BSD licence), built without changes:
 
@@ -146,9 +146,9 @@ class Outcome:
 
 
 def measure(command: list[str], output: Path) -> tuple[float, float]:
-    """Runs a command; its processor time (s) and peak memory (MB).
+    """Run a command and return its processor time (s) and peak memory (MB).
 
-    The memory is read while it runs: what the kernel reports afterwards includes this process, of which it is a fork.
+    The memory is read while the command runs: the kernel's final figure includes this process, its parent.
     """
     peak = 0
     with output.open("wb") as file, tempfile.TemporaryFile() as errors:
@@ -299,7 +299,7 @@ def main() -> None:
         parser.error(f"no file {missing}")
     if not options.sizes + options.trace:
         parser.error("give flow sizes (--sizes) or traces (--trace)")
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     build = ["cargo", "build", "--release", "--quiet", "--package", "cellbed-fabric", "--example", "fabric"]
     subprocess.run(build, cwd=root, check=True)
     binary = root / "target/release/examples/fabric"

@@ -1,13 +1,12 @@
-"""What each ingredient of the conditional replay is worth, beside saturation alone and CellReplay's method.
+"""The conditional replay without one component at a time, beside saturation alone and CellReplay's method.
 
-All in virtual time. Each profile of the reference network is recorded for each seed, by the plan of each method, and
-replayed by every method and by the conditional one without one of its ingredients. Round trips, trains, downloads and
-pages then run over reference and replays for the length of the recording. Errors are those of the means over all seeds,
-of round trips those of the median and of the 95th percentile. With ``--readings`` it is CellReplay's method instead, by
-its readings where the paper leaves open which is meant.
+In virtual time, each profile of the reference network is recorded for each seed, by the plan of each method, and
+replayed by every method and variant. Round trips, trains, downloads and pages then run over reference and replays for
+the length of the recording. Errors are of the means over all seeds; for round trips, of the median and of the 95th
+percentile. ``--readings`` compares readings of the paper on CellReplay instead.
 
-    python papers/benches/replay_ablation.py [--profiles NAME,…] [--seeds N] [--seconds N] [--variants NAME,…] [--json]
-    python papers/benches/replay_ablation.py --readings [--profiles NAME,…] [--seeds N] [--seconds N] [--json]
+    python papers/benches/replay_ablation.py [--profiles NAME,…] [--seeds N] [--seconds N] [--variants NAME,…]
+    python papers/benches/replay_ablation.py --readings [--profiles NAME,…] [--seeds N] [--seconds N]
 """
 
 from __future__ import annotations
@@ -27,9 +26,8 @@ import numpy as np
 
 from cellbed.experiments.calibration import calibrate_virtually
 from cellbed.path import Path
-from cellbed.recordings import Recording, TrainPlan, read_recording
-from cellbed.recordings.conditional import conditional_plan, derive
-from cellbed.recordings.drift import Drift
+from cellbed.recordings import Recording, read_recording
+from cellbed.recordings.conditional import Drift, derive
 from cellbed.scenario.radio import PROFILES
 from cellbed.support.ways import Way
 from cellbed.workloads.web.pages import pages
@@ -39,7 +37,7 @@ from cellbed_papers.evaluation.network import HEAVY_DEVICE, LIGHT_DEVICE, Networ
 
 Model = dict[str, Any]
 Samples = dict[tuple[str, str], list[float]]
-"""By application and what of it: ms."""
+"""By application and its variant: ms."""
 
 SECOND = 1_000_000_000
 LENGTHS = (1, 10, 25, 50, 75, 100, 150, 200, 250, 300, 400, 500)
@@ -50,18 +48,18 @@ COLD_NS = (20_000_000, 110_000_000)
 
 
 def whole(model: Model) -> None:
-    """Nothing is taken away."""
+    """Keep all components."""
 
 
 def one_state(model: Model) -> None:
-    """The delays of a cold link after every idleness."""
+    """Use the delays of a cold link after every idle time."""
     low, high = COLD_NS
     state = next((each for each in model["states"] if low < each["idle_ns"] < high), model["states"][0])
     model["states"] = [{**state, "idle_ns": 0}]
 
 
 def means(model: Model) -> None:
-    """The mean of each state instead of drawn delays."""
+    """Use the mean of each state instead of drawn delays."""
     for size in (size for state in model["states"] for size in state["sizes"]):
         mean = round(float(np.mean([over for _, over in size["samples_ns"]])))
         size["samples_ns"] = [(time, mean) for time, _ in size["samples_ns"]]
@@ -69,37 +67,37 @@ def means(model: Model) -> None:
 
 
 def one_size(model: Model) -> None:
-    """The delays of large packets for all."""
+    """Use the delays of large packets for all."""
     model["floor"] = model["floor"][-1:]
     for state in model["states"]:
         state["compensation"], state["sizes"] = state["compensation"][-1:], state["sizes"][-1:]
 
 
 def block_on_retransmission(model: Model) -> None:
-    """Packets that are sent again hold up those behind them."""
+    """Let retransmitted packets block the following ones."""
     for size in (size for state in model["states"] for size in state["sizes"]):
         size["usual_ns"] = max(over for _, over in size["samples_ns"])
 
 
 def one_length(model: Model) -> None:
-    """Trains of one length, as the paper has them."""
+    """Keep trains of one length, as in the paper."""
     middle = len(model["trains"]) // 2
     model["trains"] = model["trains"][middle : middle + 1]
     model["warm_up"]["curves"] = model["warm_up"]["curves"][middle : middle + 1]
 
 
 def no_trains(model: Model) -> None:
-    """The warm-up's shares alone."""
+    """Keep the warm-up's shares alone."""
     model["trains"] = []
 
 
 def no_warm_up(model: Model) -> None:
-    """Everything that saturation got behind each train."""
+    """Use all opportunities of saturation behind each train."""
     model["warm_up"]["curves"] = []
 
 
 def saturate(model: Model) -> None:
-    """Everything that saturation got behind each first packet."""
+    """Use all opportunities of saturation behind each first packet."""
     no_trains(model)
     no_warm_up(model)
 
@@ -109,13 +107,11 @@ VARIANTS: dict[str, Callable[[Model], None]] = {
     "one state of idleness": one_state,
     "mean delays": means,
     "one packet size": one_size,
-    "who is sent again blocks": block_on_retransmission,
+    "retransmissions block": block_on_retransmission,
     "trains of one length": one_length,
     "no trains": no_trains,
     "no warm-up": no_warm_up,
     "neither": saturate,
-    "trend of medians over 1 s": whole,
-    "trains into each other": whole,
 }
 
 
@@ -124,11 +120,11 @@ READINGS: dict[str, dict[str, str]] = {
     for anchor in ("base-delay", "first-packet")
     for idle_at in ("link", "queue")
 }
-"""Where F is counted, and from when on light opportunities count; the last one is that of the authors' tool."""
+"""Where F is counted, and the first light opportunity that counts; the last one is the reading of the authors' tool."""
 
 
 def read(reading: dict[str, str]) -> Method:
-    """CellReplay's method by one of its readings."""
+    """Return CellReplay's method by one of its readings."""
     method = METHODS["cellreplay"]
 
     def direction(recording: Recording, way: Way, folder: Folder) -> list[dict[str, Any]]:
@@ -139,39 +135,19 @@ def read(reading: dict[str, str]) -> Method:
 
 
 def variant(name: str) -> Method:
-    """A method by its name, one of its readings, or ours as a variant."""
+    """Return a method, a reading of CellReplay's, or a variant of ours."""
     if name in READINGS:
         return read(READINGS[name])
     return vary(name) if name in VARIANTS else METHODS[name]
 
 
-def crowd_plan() -> TrainPlan:
-    """Trains that the next ones run into: of 25 packets after 20 ms, of 400 after 240 ms."""
-    plan = conditional_plan()
-    shorter = {25: 20_000_000, 400: 240_000_000}
-    first = {length: [each.down for each in plan.rotation].index(length) for length in shorter}
-    rotation = [
-        each.model_copy(update={"gap_ns": shorter[each.down]}) if number in first.values() else each
-        for number, each in enumerate(plan.rotation)
-    ]
-    return plan.model_copy(update={"rotation": tuple(rotation)})
-
-
-DRIFTS = {"trend of medians over 1 s": Drift(quantile=0.5, widths=(SECOND,))}
-"""Variants in how the trend of the delays is found."""
-PLANS = {"trains into each other": crowd_plan()}
-"""Variants in the trains of the recording."""
-
-
 def vary(name: str) -> Method:
-    """The conditional method as a variant."""
+    """Return the conditional method as a variant."""
     method, change = METHODS["conditional"], VARIANTS[name]
-    if name in PLANS:
-        method = replace(method, plan=lambda *_: PLANS[name])
 
     def direction(recording: Recording, way: Way, folder: Folder) -> list[dict[str, Any]]:
         stages = method.direction(recording, way, folder)
-        model = deepcopy(derive(recording, way, DRIFTS.get(name, Drift())))
+        model = deepcopy(derive(recording, way, Drift()))
         change(model)
         Folder(stages[0]["model"]).write_text(json.dumps(model))
         return stages
@@ -180,7 +156,7 @@ def vary(name: str) -> Method:
 
 
 def measure(network: Network, seconds: int, seed: int) -> Samples:
-    """What the applications take on a network until its recording ends."""
+    """Return the times of the applications on a network until its recording ends."""
     path = Path(*network.links())
     end, found = (seconds - 8) * SECOND, Samples()
     trips = path.copy().round_trips(SECOND, count=(seconds - 2) * 20, interval=50_037_000)
@@ -198,7 +174,7 @@ def measure(network: Network, seconds: int, seed: int) -> Samples:
 
 
 def trains(path: Path, end: int, chance: random.Random) -> Iterator[tuple[str, str, int]]:
-    """Trains of every length in turn, 100 ms after the one before."""
+    """Send trains of every length in turn, 100 ms apart."""
     while path.now < end:
         for length in chance.sample(LENGTHS, len(LENGTHS)):
             at = path.now + round(chance.uniform(0.1, 0.11) * SECOND)
@@ -207,7 +183,7 @@ def trains(path: Path, end: int, chance: random.Random) -> Iterator[tuple[str, s
 
 
 def downloads(path: Path, end: int, chance: random.Random) -> Iterator[tuple[str, str, int]]:
-    """Files of every size in random order, with pauses."""
+    """Download files of every size in random order, with pauses."""
     while path.now < end:
         for size in chance.sample(SIZES, len(SIZES)):
             at = path.now + round(chance.uniform(0.2, 1) * SECOND)
@@ -218,7 +194,7 @@ def downloads(path: Path, end: int, chance: random.Random) -> Iterator[tuple[str
 
 
 def loads(network: Network, end: int, chance: random.Random) -> Iterator[tuple[str, str, int]]:
-    """Every page by both protocols in random order, with pauses."""
+    """Load every page by both protocols in random order, with pauses."""
     shapes: list[tuple[str, Protocol]] = [(name, protocol) for name in pages() for protocol in get_args(Protocol)]
     world = network.world()
     with world.entered():
@@ -231,7 +207,7 @@ def loads(network: Network, end: int, chance: random.Random) -> Iterator[tuple[s
 
 
 def errors(samples: Samples, truth: Samples) -> dict[str, float]:
-    """Errors in per cent: signed of round trips and of each length and size, mean absolute of each kind."""
+    """Return errors in per cent: signed of round trips and of each length and size, mean absolute of each kind."""
 
     def off(key: tuple[str, str], summary: Callable[[list[float]], Any] = np.mean) -> float:
         return 100 * (float(summary(samples[key])) / float(summary(truth[key])) - 1)
@@ -249,13 +225,13 @@ def errors(samples: Samples, truth: Samples) -> dict[str, float]:
 
 
 def main() -> None:
+    """Compare and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--profiles", default=",".join(PROFILES))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=120)
     parser.add_argument("--variants", default=",".join(("saturation", "cellreplay", *VARIANTS)))
     parser.add_argument("--readings", action="store_true", help="of CellReplay's method, instead of the variants")
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     variants = list(READINGS) if arguments.readings else arguments.variants.split(",")
     results = {}
@@ -278,32 +254,22 @@ def main() -> None:
                     replayed = method.network(recordings[key], Folder(scratch, f"{name} replayed"))
                     pool(replays[name], measure(replayed, arguments.seconds, seed))
         results[profile] = {name: errors(samples, truth) for name, samples in replays.items()}
-        if not arguments.json:
-            tell(profile, results[profile])
-    if arguments.json:
-        print(json.dumps(results))
-    else:
-        average = {
-            name: {
-                key: float(np.mean([abs(each[name][key]) for each in results.values()]))
-                for key in any_of(results, name)
-            }
-            for name in variants
-        }
-        tell("mean absolute", average)
+        show(profile, results[profile])
+    average = {
+        name: {key: float(np.mean([abs(each[name][key]) for each in results.values()])) for key in found}
+        for name, found in results[profile].items()
+    }
+    show("mean absolute", average)
 
 
 def pool(into: Samples, samples: Samples) -> None:
+    """Add samples to others."""
     for key, values in samples.items():
         into.setdefault(key, []).extend(values)
 
 
-def any_of(results: dict[str, dict[str, dict[str, float]]], name: str) -> dict[str, float]:
-    return next(iter(results.values()))[name]
-
-
-def tell(title: str, errors: dict[str, dict[str, float]]) -> None:
-    """A line for each variant."""
+def show(title: str, errors: dict[str, dict[str, float]]) -> None:
+    """Print a line for each variant."""
     columns = [("RTT p50", 8), ("p95", 7), ("trains", 8), ("1", 6), ("10", 6), ("100", 6), ("500", 6), ("files", 8)]
     columns += [(f"{size // 1000}k", 7) for size in SIZES] + [("pages", 8)]
     print(f"\n{title:26}" + "".join(f"{name:>{width}}" for name, width in columns))

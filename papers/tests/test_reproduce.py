@@ -17,7 +17,7 @@ from cellbed.experiments.sweep.trials import Plan
 from cellbed.measure.repetitions import Interval
 from cellbed.scenario.reader import with_values
 from cellbed.support.errors import CellbedError
-from cellbed.support.extensions import entries
+from cellbed.support.extensions import entries, scan
 from cellbed_papers.publication import Data, Input, Trials, Unit, evaluate, magnitude
 from cellbed_papers.publications.thesis import ONE_WAY_MS
 from cellbed_papers.publications.thesis import PUBLICATION as THESIS
@@ -340,9 +340,11 @@ def test_a_very_short_reproduction_from_traces_to_page(tmp_path: Path) -> None:
 @pytest.fixture
 def new_entries() -> Iterator[None]:
     """Distributions are looked for anew, as in a process of its own."""
-    entries.cache_clear()
+    for each in (entries, scan):
+        each.cache_clear()
     yield
-    entries.cache_clear()
+    for each in (entries, scan):
+        each.cache_clear()
 
 
 @pytest.mark.usefixtures("new_entries")

@@ -96,7 +96,7 @@ class Downloads:
 
     started: when the client sent the SYN, on an open connection the request. finished: when the client had the
     last byte; -1 if time was up. repairs: segments that were sent once more, by either end. timeouts: of either end,
-    without those of the handshake.
+    but for the handshake.
     """
 
     started: Int64
@@ -140,7 +140,7 @@ class Path:
         self, at: int | None = None, *, count: int, interval: int, request: int = 1400, answer: int = 1400,
         until: int | None = None,
     ) -> RoundTrips:  # fmt: skip
-        """Send `count` packets every `interval` ns, each of which the server answers at once.
+        """Send a packet every `interval` ns, `count` in all; the server answers each at once.
 
         at: when the first is sent, now if not given. request, answer: IP lengths. until: when to give up.
 
@@ -155,9 +155,10 @@ class Path:
         self, at: int | None = None, *, lengths: Sequence[int], gap: int = 100_000_000, packet: int = 1400,
         acknowledgement: int = 100, uplink: bool = False, until: int | None = None,
     ) -> Trains:  # fmt: skip
-        """Trains of so many packets back to back, the last of which is acknowledged (Sentosa et al., NSDI 2025, §3.2).
+        """Send trains of so many packets back to back, with an acknowledgement of the last one (Sentosa et al., NSDI
+        2025, §3.2).
 
-        gap: from the sending of one to that of the next, ns. packet, acknowledgement: IP lengths. uplink: the client
+        gap: between the begins of two trains, ns. packet, acknowledgement: IP lengths. uplink: the client
         sends them, else the server.
         """
         _check_packets(packet=packet, acknowledgement=acknowledgement)

@@ -15,15 +15,20 @@ from scipy.stats import ks_2samp, wasserstein_distance
 from typer.testing import CliRunner, Result
 
 from cellbed.archive import Archive, TraceError, resolve
-from cellbed.archive.generation.capacity import FINEST_NS, OPPORTUNITY_BITS, Capacity, Grain, opportunities
 from cellbed.archive.generation.markov import fit
-from cellbed.archive.generation.model import Order
-from cellbed.archive.generation.models import MOBILITY, PROFILES, radio
+from cellbed.archive.generation.models import MOBILITY, PROFILES, Order, radio
 from cellbed.archive.generation.presets import PRESETS
 from cellbed.archive.generation.radio import Handover, RadioLink
-from cellbed.archive.generation.recorded import OUTAGE_NS, Recorded
-from cellbed.archive.generation.series import Generated, write
-from cellbed.archive.like import like
+from cellbed.archive.generation.recorded import OUTAGE_NS, Recorded, like
+from cellbed.archive.generation.series import (
+    FINEST_NS,
+    OPPORTUNITY_BITS,
+    Capacity,
+    Generated,
+    Grain,
+    opportunities,
+    write,
+)
 from cellbed.archive.randomness import Stream
 from cellbed.archive.series import Part
 from cellbed.cli.traces import app

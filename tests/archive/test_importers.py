@@ -13,8 +13,7 @@ import pytest
 import recorded_files as made
 from cellbed._core import parse_trace
 from cellbed.archive import TraceError
-from cellbed.archive.draft import Draft
-from cellbed.archive.entry import About
+from cellbed.archive.entry import About, Draft
 from cellbed.archive.importers import Options
 from cellbed.archive.series import Part, Series
 from cellbed.archive.soundness import require_sound

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from cellbed.archive import TraceError
-from cellbed.archive.draft import Draft
-from cellbed.archive.entry import About
+from cellbed.archive.entry import About, Draft
 from cellbed.archive.importers import Options
 from cellbed.recordings.importing import recognise
 from recorded_files import MS, SECOND, half

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from any_text import NUMBERS, UNITS, many, value_or_line, value_or_sentence, words
 from cellbed.archive import Archive
-from cellbed.archive.describing import check_metadata, doubts
+from cellbed.archive.adding import check_metadata, doubts
 from cellbed.archive.entry import About
 from cellbed.archive.entry_file import entry_text, read_entry
 from cellbed.archive.entry_view import show

@@ -19,10 +19,19 @@ from cellbed.archive import Archive, TraceError
 from cellbed.archive.entry import About, Entry
 from cellbed.archive.series import Content, Series
 from cellbed.cli.main import app
-from cellbed.report.gallery.pictures import SEVERAL, Panel, PictureError, comparison, draw, fill, portrait, sentence
-from cellbed.report.gallery.read import analyse_entry
-from cellbed.report.gallery.terminal import words
 from cellbed.report.plot import of_place
+from cellbed.report.trace_pictures import (
+    SEVERAL,
+    Panel,
+    PictureError,
+    analyse_entry,
+    comparison,
+    draw,
+    fill,
+    portrait,
+    sentence,
+)
+from cellbed.report.trace_tables import words
 from cellbed.support.readable import date_words, duration_words, rate_words
 
 

@@ -17,7 +17,7 @@ from cellbed.archive import TraceError
 from cellbed.archive.series import Content, Series
 from cellbed.archive.statistics import FIGURES, Definition, analyse, dependence, statistics
 from cellbed.archive.statistics.dependence import autocorrelation, kpss
-from cellbed.archive.statistics.ranks import at_shares
+from cellbed.archive.statistics.outages import at_shares
 
 MS = 10**6
 S = 10**9

@@ -11,9 +11,8 @@ from typer.testing import CliRunner
 
 from archive_examples import MS, SECOND, write_rates, write_round_trips
 from cellbed.archive import Archive
-from cellbed.archive.entry import About, Entry, StoredSeries
+from cellbed.archive.entry import About, Entry, StoredSeries, second_of_day
 from cellbed.archive.series import Content
-from cellbed.archive.statistics.clock import second_of_day
 from cellbed.archive.warnings import Replayed, warnings
 from cellbed.cli.main import app
 from scenario_text import NODES

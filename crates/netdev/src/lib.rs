@@ -4,6 +4,7 @@
 
 mod error;
 mod namespace;
+#[cfg(feature = "netlink")]
 mod netlink;
 mod prefix;
 mod tun;
@@ -12,6 +13,7 @@ pub use error::{Error, Result, Trying};
 pub use namespace::{
     NetworkNamespace, enter_user_namespace, is_privileged, unshare_host_name, unshare_mounts,
 };
+#[cfg(feature = "netlink")]
 pub use netlink::Netlink;
 pub use prefix::Prefix;
 pub use tun::{create_tun, end_with_namespace, set_owner};

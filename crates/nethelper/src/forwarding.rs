@@ -18,8 +18,7 @@ use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::nft;
-use crate::rules::{shell_of, table_of};
-use crate::serve::user_of;
+use crate::rules::{parse_alias, shell_of, table_of};
 
 const TABLE: &str = "cellbed.forwarding";
 const IPV4: &str = "ipv4/ip_forward";
@@ -117,7 +116,7 @@ fn shells(_lock: &Lock) -> Result<(Vec<Table>, Vec<Table>)> {
     let devices = fs::read_to_string("/proc/thread-self/net/dev").map_err(Error::io(what))?;
     for line in devices.lines() {
         let name = line.split(':').next().unwrap_or_default().trim();
-        let Some(user) = user_of(netlink.alias(name).ok().flatten().as_deref()) else {
+        let Some(user) = parse_alias(netlink.alias(name).ok().flatten().as_deref()) else {
             continue;
         };
         let table = table_of(user, name);

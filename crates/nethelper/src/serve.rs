@@ -21,12 +21,10 @@ use crate::error::{Error, Result};
 use crate::forwarding::{self, Lock, Table};
 use crate::nft;
 use crate::request::{Message, Serve};
-use crate::rules::{MAHIMAHI_HOSTS, Rules, shell_of};
+use crate::rules::{MAHIMAHI_HOSTS, Rules, alias, shell_of};
 
 /// Shells that one user may have at a time in one network namespace.
 const MOST_SHELLS: usize = 256;
-
-const ALIAS: &str = "cellbed shell of user ";
 
 /// An address of the Internet.
 const SOMEWHERE_IPV6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 1));
@@ -364,17 +362,6 @@ fn furnish_inside(
         netlink.add_route_via(index, prefix, via)?;
     }
     Ok((tun, socket))
-}
-
-/// The alias of both devices, which only a network administrator can set: that of the inner one proves to `enter` whose
-/// namespace it is.
-pub fn alias(user: u32) -> String {
-    format!("{ALIAS}{user}")
-}
-
-/// The user of the shell whose device has an alias.
-pub fn user_of(alias: Option<&str>) -> Option<u32> {
-    alias?.strip_prefix(ALIAS)?.parse().ok()
 }
 
 /// The next message; `None` when the caller has closed its end.

@@ -224,7 +224,7 @@ impl Network {
     /// Runs an application from `start`, or from now if that is later, until it is done, nothing more can happen or it
     /// is later than `end`.
     pub fn run(&mut self, application: &mut impl Application, start: Time, end: Time) {
-        self.clear();
+        self.begin();
         self.wake(start, 0);
         while !application.is_done() && self.step(end) {
             while let Some(event) = self.events.pop_front() {
@@ -236,8 +236,8 @@ impl Network {
         }
     }
 
-    /// Ends the previous application: its connections are removed, and its packets in flight are ignored.
-    fn clear(&mut self) {
+    /// Begins a new application: connections of the previous one are removed, and its packets in flight are ignored.
+    pub fn begin(&mut self) {
         self.first += self.connections.len() as u64;
         self.connections.clear();
         self.proxies.iter_mut().for_each(|(_, proxy)| proxy.clear());

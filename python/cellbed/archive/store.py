@@ -29,8 +29,7 @@ from cellbed_node.temporary import remove_tree
 if TYPE_CHECKING:
     import polars as pl
 
-    from cellbed.archive.draft import Draft
-    from cellbed.archive.entry import About, Entry, StoredSeries
+    from cellbed.archive.entry import About, Draft, Entry, StoredSeries
     from cellbed.archive.index import EntryTable
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_+-]{0,99}")
@@ -125,7 +124,7 @@ class Archive:
     @contextlib.contextmanager
     def draft(self, about: About) -> Iterator[Draft]:
         """Yield a draft of an entry, whose files are removed at the end unless it was kept."""
-        from cellbed.archive.draft import Draft
+        from cellbed.archive.entry import Draft
 
         with contextlib.ExitStack() as stack:
             with self.writing():
@@ -190,7 +189,7 @@ class Archive:
 
     def verify(self, names: Iterable[str] = ()) -> Iterator[tuple[str, list[str]]]:
         """Read all files of the named entries, or of all entries; yield each name with its problems, empty if sound."""
-        from cellbed.archive.verification import faults
+        from cellbed.archive.soundness import faults
 
         for name in list(names) or self.names():
             if not self.has(name):
@@ -272,11 +271,10 @@ def _complete(draft: Draft, name: str) -> Entry:
 
 def _measure(draft: Draft, series: Series) -> StoredSeries:
     """Return a checked series of a draft, with its hash and statistics."""
-    from cellbed.archive.entry import StoredSeries
+    from cellbed.archive.entry import StoredSeries, second_of_day
     from cellbed.archive.soundness import require_sound, sha256
     from cellbed.archive.statistics import statistics
-    from cellbed.archive.statistics.clock import second_of_day
-    from cellbed.archive.statistics.definition import LONGEST_NS
+    from cellbed.archive.statistics.outages import LONGEST_NS
 
     assert series.path.parent == draft.folder, "a draft's files are in its folder"
     try:

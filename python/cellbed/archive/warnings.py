@@ -123,7 +123,7 @@ def _of_part(entry: Entry, part: Part, replayed: Replayed | None, most_bit_s: fl
     if peak > most_bit_s:
         yield (
             f"{part}: one percent of the time it offers {rate_words(peak)} or more; {rate_words(most_bit_s)} is "
-            "the most that cellbed was shown to emulate, on two cores: benches/emulator_throughput.py measures yours"
+            "the most that cellbed was shown to emulate, on two cores: benches/emulator_targets.py measures yours"
         )
     spacing_ms = figures.get("spacing_ms", 0.0)
     # One row is a constant rate: there is no in between.

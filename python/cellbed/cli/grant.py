@@ -28,7 +28,7 @@ def grant(
       sudo cellbed grant alice
       sudo cellbed grant alice --network
     """
-    from cellbed.doctor.granting import grant_to
+    from cellbed.doctor.changes import grant_to
 
     for line in grant_to(user, network=network, dry_run=dry_run, take_back=undo):
         print(line)

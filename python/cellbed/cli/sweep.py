@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from cellbed.cli.checking import Check, JUnit
 from cellbed.cli.report import Ending, Open
 from cellbed.support.errors import CellbedError
-from cellbed.support.status_line import StatusLine
+from cellbed.support.standard_streams import StatusLine
 
 if TYPE_CHECKING:
     from cellbed.experiments.sweep.runner import Progress

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from cellbed.doctor.check import Check
-from cellbed.doctor.machine import Machine, output_of
+from cellbed.doctor.machine import Check, Machine, output_of
 
 VERSION_1 = ("cpu", "cpuacct", "memory")
 """Version 1 hierarchies that a run divides."""

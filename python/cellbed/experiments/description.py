@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 MOST_CAUTIONS = 8
-"""Sentences on one entry after which further starts in it, such as those of staggered endpoints, are not checked."""
+"""Most sentences on one entry; further starts in it, as of staggered endpoints, are not checked."""
 _COUNTED = ("marked", "duplicated", "corrupted")
 
 
@@ -214,7 +214,7 @@ def _describe_applications(plan: Plan, state: RunState) -> Iterator[Description]
 
 
 def _targets(plan: Plan, state: RunState) -> Iterator[tuple[str, str]]:
-    """Return the applications that move, on schedule or by command, each with a node to which it does."""
+    """Return the applications that move, on schedule or by command, each with a target node."""
     yield from ((each.app, node) for each in plan.scenario.migrations for node in each.targets())
     yield from ((each["app"], each["target"]) for each in state.migrations)
 

@@ -18,7 +18,6 @@ from cellbed.measure.streams import NEVER, Connection, Streams
 from cellbed.measure.telemetry import Traced, add_times
 from cellbed.runformat.description import ANSWERED, Description
 from cellbed.runformat.spans import SERVICE, Span
-from cellbed.scenario.migrations import STARTED_ANEW
 
 STATUSES = ("ok", "late", "failed", "timed-out", "lost")
 """Of requests that a policy did not skip."""
@@ -167,7 +166,7 @@ def _assign_servers(application: Description, requests: pl.DataFrame, descriptio
     """Return requests that programs report, with the server to which their connection had moved."""
     for move in description.get("migrations") or []:
         switched = [phase["end_s"] for phase in move["phases"] if phase["name"] == "switch"]
-        if switched and move["app"] == application.name and not move["failed"] and move["strategy"] not in STARTED_ANEW:
+        if switched and move["app"] == application.name and not move["failed"] and move.get("moves_memory"):
             later = pl.col("downlink_left_ns") > (description.get("t0_ns") or 0) + switched[-1] * 1e9
             moved = later & (pl.col("server") == move["source"])
             requests = requests.with_columns(server=pl.when(moved).then(pl.lit(move["target"])).otherwise("server"))

@@ -34,9 +34,8 @@ from cellbed.measure.disturbance import (
 )
 from cellbed.measure.faults import FaultSummary, fault_summaries, late_faults
 from cellbed.measure.flows import read_flows
-from cellbed.measure.links import BIN_NS, gaps, read_links
+from cellbed.measure.links import BIN_NS, gaps, read_links, read_nodes, read_programs
 from cellbed.measure.migrations import MigrationSummary, migration_summaries
-from cellbed.measure.nodes import read_nodes, read_programs
 from cellbed.measure.outages import Outage, find_outages
 from cellbed.measure.own import OwnMeasure, read_own, summarise_own
 from cellbed.measure.packets import removal_warning

@@ -10,8 +10,7 @@ import polars as pl
 
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import Recording
-from cellbed.recordings.saturation import opportunities
-from cellbed.recordings.series import base_delays
+from cellbed.recordings.series import base_delays, opportunities
 from cellbed.support.ways import Way
 
 Int64 = npt.NDArray[np.int64]

@@ -17,11 +17,77 @@ import numpy.typing as npt
 import polars as pl
 
 from cellbed.recordings.description import Train, TrainPlan
-from cellbed.recordings.drift import Drift, Trend
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import Recording
-from cellbed.recordings.saturation import opportunities
+from cellbed.recordings.series import opportunities
 from cellbed.support.ways import Way
+
+Int64 = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+_MS = 1_000_000
+_STEP = 250 * _MS
+_FEWEST_IN_WINDOW = 8
+"""Minimum number of delays in a window, which widens accordingly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """A delay over time, linear between points. times, delays: ns, of one length."""
+
+    times: Int64
+    delays: Floats
+
+    def at(self, times: Int64) -> Floats:
+        """Return the delay at some instants, constant beyond the ends."""
+        found: Floats = np.interp(times, self.times, self.delays)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """A running low quantile of the delays.
+
+    quantile: waits only add to the path's delay, so the delays have a sharp lower edge, which needs fewer packets than
+    the middle. widths: ns; of windows, of which the best is chosen.
+    """
+
+    quantile: float = 0.1
+    widths: tuple[int, ...] = (500 * _MS, 1000 * _MS, 2000 * _MS, 4000 * _MS, 8000 * _MS, 16_000 * _MS)
+
+    def edge(self, delays: Floats) -> float:
+        """Return the quantile of some delays."""
+        return float(np.quantile(delays, self.quantile))
+
+    def trend(self, sent: Int64, delay: Floats) -> Trend:
+        """Return the quantile over time. sent, delay: ns, of packets in order of sending.
+
+        The window is the one with which half of the packets best predict the quantile of the other half. A wide one
+        cannot follow the drift, a narrow one mistakes chance for drift, above all with long waits, as for a grant.
+        """
+        return self._running(sent, delay, min(self.widths, key=lambda width: self._surprise(sent, delay, width)))
+
+    def _surprise(self, sent: Int64, delay: Floats, width: int) -> float:
+        """Return the error with which half of the packets predict the other (Koenker and Bassett, "Regression
+        quantiles", Econometrica 46, 1978)."""
+        wrong = 0.0
+        for half in (np.arange(len(sent)) % 2 == odd for odd in (0, 1)):
+            over = delay[~half] - self._running(sent[half], delay[half], width).at(sent[~half])
+            wrong += float(np.where(over >= 0, self.quantile * over, (self.quantile - 1) * over).sum())
+        return wrong
+
+    def _running(self, sent: Int64, delay: Floats, width: int) -> Trend:
+        grid = np.arange(0, sent[-1] + _STEP, _STEP)
+        found = []
+        for middle in grid:
+            begin, end = np.searchsorted(sent, [middle - width // 2, middle + width // 2])
+            if end - begin < _FEWEST_IN_WINDOW:
+                near = int(np.searchsorted(sent, middle))
+                begin, end = max(0, near - _FEWEST_IN_WINDOW // 2), min(len(sent), near + _FEWEST_IN_WINDOW // 2)
+                begin = min(begin, max(0, end - _FEWEST_IN_WINDOW))
+            found.append(self.edge(delay[begin:end]))
+        return Trend(grid.astype(np.int64), np.maximum(np.array(found), 0))
+
 
 FORMAT = "cellbed-conditional-model"
 VERSION = 1
@@ -32,13 +98,10 @@ NEIGHBOURS = 8
 REACH = 2.5
 """Maximum ratio of a train's length to the queue for continuing with it."""
 
-Int64 = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 Points = list[tuple[int, float]]
 """Sizes in bytes with a value in ns, in order of size."""
 
-_MS = 1_000_000
 _IDLE = np.array([0, 1, 2, 3.5, 5, 6.5, 8, 10, 13, 17, 22, 40, 110, 150, 190, 240]) * _MS
 """Possible boundaries of idle classes; those that do not differ, or have too few samples, are joined."""
 _EDGES = np.array(

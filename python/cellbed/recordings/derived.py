@@ -16,8 +16,7 @@ from cellbed.recordings.conditional import conditional_plan, model_text
 from cellbed.recordings.description import Description, Train, TrainPlan
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import FILES, Recording, read_recording, write_folder
-from cellbed.recordings.saturation import opportunities
-from cellbed.recordings.series import base_delay
+from cellbed.recordings.series import base_delay, opportunities
 from cellbed.recordings.tool_files import heavy_text, light_text, offsets_text
 from cellbed.support import user_folders
 from cellbed.support.ways import Way

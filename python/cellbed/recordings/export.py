@@ -20,8 +20,7 @@ from cellbed.archive.series import OPPORTUNITY_BYTES, Content, Part, Series
 from cellbed.recordings.cellreplay import CellReplay, derive
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import Recording, write_folder
-from cellbed.recordings.saturation import opportunities
-from cellbed.recordings.series import base_delay, delays, rates
+from cellbed.recordings.series import base_delay, delays, opportunities, rates
 from cellbed.recordings.tool_files import NAMES, heavy_text, light_text, offsets_text
 from cellbed.support.ways import WAYS, Way
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
-from cellbed.report import pages, playback, plot
+from cellbed.report import pages, plot
 from cellbed.report.formats import duration, mark, share
 from cellbed.report.plot import Drawing
 from cellbed.runformat.spans import PLACES, Place, Span
@@ -268,7 +268,7 @@ def own_series(table: pl.DataFrame) -> Drawing | None:
     """Return the measures of an application's programs over their times; None without any. table: its rows of
     ``measures.parquet``."""
     table = table.drop_nulls("time_s")
-    if drawing := playback.of_measures(table, COLOURS):
+    if drawing := _playbacks(table):
         return drawing
     names = table["measure"].unique(maintain_order=True).to_list()[: len(COLOURS)]
     return Drawing(0.5 + 1.5 * len(names), lambda figure: _draw_own(figure, table, names)) if names else None
@@ -426,3 +426,42 @@ def _stairs(
 
 def _numbers(values: Sequence[float | None]) -> Any:
     return np.array([np.nan if value is None else value for value in values], np.float64)
+
+
+_RATE, _BUFFER, _THROUGHPUT, _STALL = "bitrate_mbit_s", "buffer_s", "throughput_mbit_s", "stall_s"
+
+
+def _playbacks(table: pl.DataFrame) -> Drawing | None:
+    """Return the playbacks of an application, one for each node; None without any. table: its rows of
+    ``measures.parquet`` that have a time."""
+    if not {_RATE, _BUFFER} <= set(table["measure"].unique()):
+        return None
+    return Drawing(4.4, lambda figure: _draw_playbacks(figure, table))
+
+
+def _draw_playbacks(figure: FigureBase, table: pl.DataFrame) -> None:
+    import polars as pl
+
+    rates, buffers = figure.subplots(2, 1, sharex=True)
+    nodes = table["node"].unique(maintain_order=True).to_list()
+    for colour, node in zip(COLOURS, nodes, strict=False):
+        series = {
+            name: table.filter(pl.col("node") == node, pl.col("measure") == name).sort("time_s")
+            for name in (_RATE, _BUFFER, _THROUGHPUT, _STALL)
+        }
+        name = node if len(nodes) > 1 else ""
+        steps, end_s = series[_RATE], series[_BUFFER]["time_s"].max()
+        times, values = [*steps["time_s"], end_s], [*steps["value"], *steps["value"][-1:]]
+        rates.step(times, values, where="post", color=colour, lw=1.4, label=f"{name} bit rate".strip())
+        came = series[_THROUGHPUT]
+        label = f"{name} throughput of a chunk".strip()
+        rates.plot(came["time_s"], came["value"], ".", color=colour, ms=5, alpha=0.6, label=label)
+        buffers.plot(series[_BUFFER]["time_s"], series[_BUFFER]["value"], color=colour, lw=1.2)
+        for at, length in series[_STALL].select("time_s", "value").iter_rows():
+            for axes in (rates, buffers):
+                axes.axvspan(at, at + length, color=plot.ALARM, alpha=0.15, lw=0)
+    rates.set(ylabel="Mbit/s (logarithmic)", yscale="log")
+    plot.label_decades(rates.yaxis, *rates.get_ylim())
+    buffers.set(ylabel="buffer, s", ylim=(0, None), xlabel=TIME, xlim=(0, None))
+    buffers.set_title("red: stalls", fontsize=8, fontweight="normal")
+    figure.legend(*rates.get_legend_handles_labels(), loc="outside upper right", ncols=4)

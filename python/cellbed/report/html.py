@@ -1,16 +1,18 @@
 """One self-contained page that opens offline: ``report.html``."""
 
+from __future__ import annotations
+
 import json
 import math
 import os
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
 from cellbed.report import connections, formats, origin, plot, ranking, waterfall
-from cellbed.report.chart_library import chart_library, embed_json, style
 from cellbed.runformat.events import read_events
 from cellbed.runformat.spans import PLACES
 from cellbed_node import inputs
@@ -23,6 +25,40 @@ if TYPE_CHECKING:
     from cellbed.report.plot import Drawing
 
 HERE = Path(__file__).parent
+ASSETS = HERE / "assets"
+FILES = ("uPlot.iife.min.js", "uPlot.min.css", "uPlot.LICENSE.txt")
+
+
+class AssetError(MeasureError):
+    """The chart library is not installed."""
+
+
+def chart_library() -> dict[str, str]:
+    """Return the text of the chart library's files by name. Raises AssetError where they are missing."""
+    return {name: _asset(ASSETS / name) for name in FILES}
+
+
+def style() -> str:
+    """Return the style that all pages begin with."""
+    return (HERE / "page" / "page.css").read_text(encoding="utf-8")
+
+
+def embed_json(data: Any) -> str:
+    """JSON that may stand inside a script element."""
+    return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+
+
+@cache
+def _asset(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        raise AssetError(
+            f"{path}: the chart library is missing; run `python scripts/fetch_assets.py` in the clone "
+            "(`make setup` does), then the same command again"
+        ) from None
+
+
 PAGE = HERE / "page"
 MOST_EVENTS = 100
 """Faults and changes in the list of a page."""
@@ -131,13 +167,13 @@ def render(run: Path) -> str:
     )
 
 
-def _element(title: str, drawing: "Drawing | None") -> str | None:
+def _element(title: str, drawing: Drawing | None) -> str | None:
     from cellbed.report import figures
 
     return None if drawing is None else plot.element(title, lambda: figures.together([drawing]))
 
 
-def _distribution(application: "ApplicationSummary", samples: "Samples") -> str | None:
+def _distribution(application: ApplicationSummary, samples: Samples) -> str | None:
     """Draw the distribution of latency; return None without a single reply."""
     from cellbed.report import figures
 
@@ -147,7 +183,7 @@ def _distribution(application: "ApplicationSummary", samples: "Samples") -> str 
     return _element(f"Latency of {application.name}", drawing)
 
 
-def _events(events: list[dict[str, Any]], summary: "Summary") -> list[dict[str, Any]]:
+def _events(events: list[dict[str, Any]], summary: Summary) -> list[dict[str, Any]]:
     """Faults and changes of a run in order of time: ``at_s``, ``text``, and the ``losses`` of faults."""
     found: list[dict[str, Any]] = [
         {"at_s": fault.begin_s, "text": fault.what, "losses": [str(loss) for loss in fault.losses]}
@@ -174,7 +210,7 @@ def fill_template(template: str | Path, **values: Any) -> str:
     return environment(path.parent).get_template(path.name).render(style=style(), **values)
 
 
-def environment(more: Path = PAGE) -> "jinja2.Environment":
+def environment(more: Path = PAGE) -> jinja2.Environment:
     """Return the templates of pages, with the numbers' formats as filters. more: folder of further templates."""
     import jinja2
 

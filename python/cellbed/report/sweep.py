@@ -14,8 +14,8 @@ from cellbed.measure.factors import Study, refusal
 from cellbed.measure.run_folder import MeasureError, replace
 from cellbed.measure.statistics import CONFIDENCE, PRACTICAL
 from cellbed.report import factor_figures, figures, formats, html, plot
-from cellbed.report.chart_library import AssetError
 from cellbed.report.figures import Ending
+from cellbed.report.html import AssetError
 from cellbed.report.plot import Drawing
 from cellbed.support.errors import CellbedError
 from cellbed.support.limits import OWN

@@ -8,7 +8,7 @@ use nix::sys::socket::{setsockopt, sockopt as more};
 use rustix::net::AddressFamily;
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 
-use crate::error::{Result, Trying};
+use cellbed_netdev::{Result, Trying};
 
 /// Forbids fragments without believing what others say of the path's MTU: a packet leaves whole or not at all.
 pub(super) fn never_fragment(socket: &OwnedFd, family: AddressFamily) -> Result<()> {

@@ -20,7 +20,7 @@ import polars as pl
 import cellbed
 from cellbed import CellbedError
 from cellbed.extension.files import inputs, remove_tree, write_json, write_whole
-from cellbed.extension.recorded import TrainPlan, calibrate_virtually, read_recording, saturation
+from cellbed.extension.recorded import TrainPlan, calibrate_virtually, idle_warnings, read_recording
 from cellbed.extension.verbs import StatusLine, WorkerPool
 from cellbed_papers.evaluation.applications import Application
 from cellbed_papers.evaluation.methods import METHODS
@@ -200,6 +200,6 @@ def _networks(plan: Plan, folder: Path, profile: str, number: int) -> tuple[list
             path.parent.mkdir(exist_ok=True)
             record(light, heavy, calibration, trains, LEAD_NS + plan.course_ns, path)
             recorded.append((trains, path))
-            warnings += saturation.idle_warnings(read_recording(path))
+            warnings += idle_warnings(read_recording(path))
         found.append(METHODS[name].network(read_recording(path), replays / name).at(LEAD_NS))
     return found, warnings

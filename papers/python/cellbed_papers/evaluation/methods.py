@@ -26,8 +26,8 @@ from cellbed.extension.recorded import (
     conditional_plan,
     heavy_text,
     load_replay,
+    opportunities,
     queue_config,
-    saturation,
     write_replay_files,
 )
 from cellbed_papers.evaluation.network import Network
@@ -83,7 +83,7 @@ def _saturation(recording: Recording, way: Way, folder: Path) -> list[Stage]:
     if delay is None:
         raise CellbedError("no train of the recording was answered: its round-trip time is not known")
     trace = folder / f"{way}.trace"
-    trace.write_text(heavy_text(saturation.opportunities(recording, way, MTU)), encoding="utf-8")
+    trace.write_text(heavy_text(opportunities(recording, way, MTU)), encoding="utf-8")
     schedule = {"kind": "trace", "path": str(trace), "looped": True, "offset_ns": 0}
     queue = queue_config(calibration_queue(recording.description, way), 0)
     bottleneck = {"kind": "bottleneck", "schedule": schedule, "queue": queue, "mahimahi": True}

@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from cellbed.archive.generation.capacity import OPPORTUNITY_BITS, Capacity, Grain, opportunities
 from cellbed.archive.generation.recorded import OUTAGE_NS, TICK_NS, Recorded, between_outages
+from cellbed.archive.generation.series import OPPORTUNITY_BITS, Capacity, Grain, opportunities
 from cellbed.archive.randomness import Stream, interpolate
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from cellbed.archive.draft import Draft
-from cellbed.archive.entry import About
+from cellbed.archive.entry import About, Draft
 from cellbed.archive.errors import TraceError
 from cellbed.archive.sources.source import (
     Checksum,

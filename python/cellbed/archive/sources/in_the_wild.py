@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from cellbed.archive.draft import Draft
-from cellbed.archive.entry import About
+from cellbed.archive.entry import About, Draft
 from cellbed.archive.errors import TraceError
 from cellbed.archive.sources.source import Recording, Source, entry_name, git_files, load_digests, put_rate
 from cellbed_node import inputs

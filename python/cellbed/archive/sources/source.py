@@ -20,8 +20,7 @@ from cellbed_node import inputs
 if TYPE_CHECKING:
     import polars as pl
 
-    from cellbed.archive.draft import Draft
-    from cellbed.archive.entry import About
+    from cellbed.archive.entry import About, Draft
 
 Algorithm = Literal["sha256", "md5", "git-blob"]
 """git-blob: the name that Git gives a file's content, SHA-1 over ``blob SIZE NUL`` and the bytes."""

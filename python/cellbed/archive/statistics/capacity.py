@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 
 from cellbed.archive.series import OPPORTUNITY_BYTES, Series
 from cellbed.archive.soundness import name_file_in_errors
-from cellbed.archive.statistics.definition import Definition
-from cellbed.archive.statistics.outages import Outages
-from cellbed.archive.statistics.ranks import at_shares
+from cellbed.archive.statistics.outages import Definition, Outages, at_shares
 
 SCALES_NS: Final = {"10ms": 10**7, "100ms": 10**8, "1s": 10**9}
 """Over how long rates are taken."""

@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 
 from cellbed.archive.series import Series
 from cellbed.archive.soundness import name_file_in_errors
-from cellbed.archive.statistics.definition import Definition
-from cellbed.archive.statistics.outages import Outages
-from cellbed.archive.statistics.ranks import at_shares
+from cellbed.archive.statistics.outages import Definition, Outages, at_shares
 
 PERCENTILES: Final = {
     "p5": 0.05,

@@ -14,7 +14,7 @@ import typer
 from cellbed.cli.traces import options as about
 from cellbed.cli.traces.options import AS_JSON, Origin, duration, format_names
 from cellbed.support.readable import duration_words, rate_words
-from cellbed.support.status_line import StatusLine
+from cellbed.support.standard_streams import StatusLine
 from cellbed.support.ways import WayOrBoth
 
 if TYPE_CHECKING:
@@ -110,8 +110,7 @@ def add(
     """
     from cellbed.archive import TraceError, open_archive
     from cellbed.archive.adding import add as added
-    from cellbed.archive.adding import recordings
-    from cellbed.archive.describing import check_metadata
+    from cellbed.archive.adding import check_metadata, recordings
     from cellbed.archive.importers import Options
     from cellbed.recordings.importing import recognise
 

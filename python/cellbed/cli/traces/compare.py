@@ -54,9 +54,8 @@ def compare(
     from cellbed.archive import open_archive
     from cellbed.archive.series import PARTS
     from cellbed.archive.statistics import Definition
-    from cellbed.report.gallery.pictures import comparison, require_ending, write_picture
-    from cellbed.report.gallery.read import analyse_entry
-    from cellbed.support.status_line import StatusLine
+    from cellbed.report.trace_pictures import analyse_entry, comparison, require_ending, write_picture
+    from cellbed.support.standard_streams import StatusLine
 
     if out is not None:
         require_ending(out)
@@ -71,9 +70,8 @@ def compare(
     if as_json:
         print(json.dumps(figures, indent=2))
         return
-    from cellbed.cli.width import table_width
-    from cellbed.report.gallery.terminal import beside
-    from cellbed.support.console import Console
+    from cellbed.report.trace_tables import beside
+    from cellbed.support.console import Console, table_width
 
     Console(highlight=False, width=table_width()).print(beside(figures, directions))
     if out is not None:

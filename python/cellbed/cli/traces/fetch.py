@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cellbed.cli.traces.options import AS_JSON
-from cellbed.support.status_line import StatusLine
+from cellbed.support.standard_streams import StatusLine
 
 if TYPE_CHECKING:
     from cellbed.archive.sources import Fetched, Source

@@ -79,9 +79,8 @@ def _print_json(table: pl.DataFrame) -> None:
 
 
 def _print_table(table: pl.DataFrame, sort: str) -> None:
-    from cellbed.archive.listing import list_table
-    from cellbed.cli.width import table_width
-    from cellbed.support.console import Console
+    from cellbed.archive.entry_view import list_table
+    from cellbed.support.console import Console, table_width
 
     if not len(table):
         print("no entry matches; `cellbed traces ls` lists all", file=sys.stderr)

@@ -41,9 +41,8 @@ def plot(
     from cellbed.archive import open_archive
     from cellbed.archive.catalogue import entry_and_part
     from cellbed.archive.statistics import Definition
-    from cellbed.report.gallery.pictures import portrait, require_ending, write_picture
-    from cellbed.report.gallery.read import analyse_entry
-    from cellbed.support.status_line import StatusLine
+    from cellbed.report.trace_pictures import analyse_entry, portrait, require_ending, write_picture
+    from cellbed.support.standard_streams import StatusLine
 
     path = Path(f"{name}.png") if out is None else out
     require_ending(path)

@@ -59,7 +59,7 @@ def _show_entry(name: str, as_json: bool) -> None:
 
 def _show_trace(name: str, as_json: bool) -> None:
     from cellbed.archive import TraceError, resolve
-    from cellbed.archive.summary import summarise
+    from cellbed.archive.catalogue import summarise
     from cellbed.support.readable import duration_words, rate_words
 
     try:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cellbed.cli.traces.options import AS_JSON, Outage, entries_and_directions
-from cellbed.support.status_line import StatusLine
+from cellbed.support.standard_streams import StatusLine
 
 
 def stats(
@@ -41,9 +41,8 @@ def stats(
     if as_json:
         print(json.dumps(found, indent=2))
         return
-    from cellbed.cli.width import table_width
-    from cellbed.report.gallery.terminal import of_one
-    from cellbed.support.console import Console
+    from cellbed.report.trace_tables import of_one
+    from cellbed.support.console import Console, table_width
 
     console = Console(highlight=False, width=table_width())
     for name, parts in found.items():

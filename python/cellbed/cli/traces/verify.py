@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cellbed.cli.traces.options import AS_JSON, entry_names
-from cellbed.support.status_line import StatusLine
+from cellbed.support.standard_streams import StatusLine
 
 
 def verify(

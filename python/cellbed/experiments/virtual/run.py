@@ -18,10 +18,10 @@ from cellbed.laws.law import KERNEL_CONTROLS, Law
 from cellbed.runformat import folder
 from cellbed.runformat.events import Journal
 from cellbed.runformat.flows import recorded
-from cellbed.scenario.applications import KINDS
 from cellbed.scenario.faults import LinkFault
 from cellbed.scenario.migrations import MigrationModel
 from cellbed.support.errors import CellbedError
+from cellbed.support.extensions import entries
 from cellbed.support.user_folders import cache_folder
 from cellbed.testbed.plan import Move, Plan
 from cellbed.testbed.programs import faults
@@ -81,7 +81,7 @@ def check(plan: Plan) -> None:
     if scenario.transport.ecn:
         found.append("ecn of [transport]")
     if found:
-        models = {kind: model for kind in KINDS if (model := virtual_model(kind)) is not None}
+        models = {kind: model for kind in entries("applications") if (model := virtual_model(kind)) is not None}
         kinds = [f"{kind} ({', '.join(model.covers)})" if model.covers else kind for kind, model in models.items()]
         raise NoModelError(
             "\n  ".join([f"{scenario.name}: no model in virtual time for", *found])

@@ -100,7 +100,7 @@ class Emulator:
 
     @contextlib.contextmanager
     def required(self) -> Iterator[None]:
-        """Context in which the emulator must run.
+        """Context that requires a running emulator.
 
         Errors: :class:`EmulatorError` in place of an error that its end has caused, such as a namespace that is gone.
         """
@@ -112,7 +112,7 @@ class Emulator:
             # Its namespaces go a moment before its process is seen to have ended.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(0.5)
-                raise self._failure() from error
+                raise self.failure() from error
             raise
 
     def restart_links(self, at_ns: int, offset_ns: int = 0) -> None:
@@ -179,13 +179,13 @@ class Emulator:
         try:
             self._channel.send(line)
         except (BrokenPipeError, ValueError) as error:
-            raise self._failure() from error
+            raise self.failure() from error
 
     def _receive(self, timeout: float, answer: str) -> dict[str, Any]:
         try:
             event = self._channel.receive(timeout)
         except EOFError:
-            raise self._failure() from None
+            raise self.failure() from None
         if event is None:
             cause = f": {busy}" if (busy := contention()) else ""
             raise EmulatorError(f"the emulator did not answer within {timeout:g} s (expected {answer!r}){cause}")
@@ -195,7 +195,8 @@ class Emulator:
             raise EmulatorError(f"the emulator answered {event.get('event')!r} where {answer!r} was expected")
         return event
 
-    def _failure(self) -> EmulatorError:
+    def failure(self) -> EmulatorError:
+        """Return the error of an emulator that has ended, with its exit status and last line."""
         try:
             status: int | None = self._process.wait(1.0)
         except subprocess.TimeoutExpired:

@@ -35,7 +35,7 @@ class ProgramError(CellbedError):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place in which a program of one node runs.
+    """The namespaces and control groups of a program of one node.
 
     user_namespace, network_namespace: paths under ``/proc`` (``None``: the user namespace of the caller).
     binds: (source, target) files that the program sees instead of the host's, such as ``/etc/hosts``.
@@ -81,9 +81,9 @@ class Process:
     connects, writes ``{"event": "connected"}``, waits for ``{"t0_ns": …, "end_ns": …, "drain_ns": …}`` and then
     ends, with ``{"event": "done", …}`` as its last line.
     module: of cellbed, with a ``main`` (:mod:`cellbed_node.lifecycle`); config: file of its configuration, JSON.
-    reads: paths in the configuration of what it reads; files beside `config` are those that it writes. env: variables
+    reads: files that it reads, by paths in the configuration; it writes files beside `config`. env: variables
     on top of the environment. forked: whether it can be a fork of a process of the same program
-    (:mod:`cellbed.testbed.programs.fork_server`). cgroups: as of :class:`Place`, beyond those of the node.
+    (:mod:`cellbed.testbed.programs.fork_server`). cgroups: as in :class:`Place`, beside the node's.
     """
 
     name: str

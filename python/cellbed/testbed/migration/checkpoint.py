@@ -63,7 +63,7 @@ Waiting = Generator[None, None, T]
 class Restored:
     """A restored program: the program that holds its process namespace, which ends as the restored one does.
 
-    root: its first process. home: the folder in which it began, as it sees it.
+    root: its first process. home: its first working folder, as it sees it.
     """
 
     def __init__(self, holder: Running, root: int, home: str) -> None:
@@ -87,6 +87,7 @@ class Restored:
 class Checkpoint(Strategy):
     """The steps that the ways to move a program by CRIU share. Each move has an object of its own."""
 
+    moves_memory = True
     on_demand = False
     """Whether pages follow when the copy asks for them."""
 
@@ -323,7 +324,7 @@ def root_of(process: Running) -> int:
 
 
 def stop(root: int, stopped: list[int]) -> Steps:
-    """Stop a process and its children, and wait until they are. stopped: all to which the signal was sent.
+    """Stop a process and its children, and wait until they have stopped. stopped: all that received the signal.
 
     Errors: :class:`MigrationError` of a process that does not stop, as one that waits for a disk.
     """
@@ -370,8 +371,8 @@ def external_files(root: int) -> dict[str, int]:
 
 
 def files_that_move(move: Move, processes: Sequence[int], folder: int, home: str) -> list[str]:
-    """Return the names in the folder of a program that move with it: all; or, if another program of either node has the
-    folder, too, those of files and folders that it has open. home: the folder, as its processes see it.
+    """Return the names in the folder of a program that move with it: all; or only its open files and folders, if
+    another program of either node shares the folder. home: the folder, as its processes see it.
 
     Errors: :class:`MigrationError` of a name that is another program's, too.
     """
@@ -407,7 +408,7 @@ def names_in_use(processes: Sequence[int], folder: str) -> set[str]:
 
 
 def duplicate_descriptors(process: int, is_wanted: Callable[[str], bool]) -> Iterator[int]:
-    """Yield descriptors of this process for those of another. is_wanted: of the links that name its files.
+    """Yield duplicates of another process's descriptors. is_wanted: selects them by the links that name their files.
 
     Errors: ``OSError``.
     """
@@ -531,7 +532,7 @@ def _try(strategy: Checkpoint, folder: Path) -> None:
     program = UnmodifiedProgram(command, source, folder)
     for name in ("source", "target"):
         (folder / name).mkdir()
-    settings: dict[str, Any] = {"strategy": "trial", "compression": 0, "rate": None, "congestion_control": None}
+    settings: dict[str, Any] = {"strategy": "stop-and-copy", "compression": 0, "rate": None, "congestion_control": None}
     table = Migration.model_construct(None, app="trial", to="target", **settings)
     move = Move(
         app="trial",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import pkgutil
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from typing import Any
 
 from cellbed.laws.law import Law, name_of
 from cellbed.runformat.events import Journal
-from cellbed.scenario.migrations import STRATEGIES, Migration, movable_misfits
+from cellbed.scenario.migrations import Migration, load_strategy, movable_misfits
 from cellbed.support.errors import CellbedError
 from cellbed.support.near_names import did_you_mean
 from cellbed.testbed.machine.process import Process
@@ -107,7 +106,7 @@ class Migrations:
         self._set_alarm()
 
     def place(self, app: str) -> str:
-        """Return the node on which the server of an application is."""
+        """Return the present node of an application's server."""
         return self.places.get(app) or self._plan.servers[app][0].name
 
     def is_moving(self, app: str) -> bool:
@@ -117,8 +116,8 @@ class Migrations:
     def begin(
         self, table: Migration, done: Callable[[dict[str, Any]], None] | None = None, *, reason: str | None = None
     ) -> None:
-        """Begin a migration. done: of one by command: called with its account, in which ``failed`` is why it has
-        failed. reason: of the policy that has decided it."""
+        """Begin a migration. done: for a migration by command: called with its account, whose ``failed`` is the reason
+        of a failure. reason: of the policy that decided."""
         number = len(self.accounts)
         source = self.place(table.app)
         account = Account(table, number, source, self._journal, reason)
@@ -198,7 +197,7 @@ class Migrations:
     def _steps(self, active: _Active) -> Generator[None, None, None]:
         """Move a program; of a failure nothing is left."""
         table, account = active.table, active.account.content
-        strategy: Strategy = pkgutil.resolve_name(STRATEGIES[table.strategy])()
+        strategy: Strategy = load_strategy(table.strategy)()
         move = self._prepared(active)
         switched: list[UnmodifiedProgram | OwnService] = []
         before = self._balancing.redirected.get(table.app)

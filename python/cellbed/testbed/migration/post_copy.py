@@ -28,6 +28,7 @@ class PostCopy(Checkpoint):
     """Registers, connections and the list of pages move while the program is stopped; pages follow."""
 
     on_demand = True
+    unused_keys = dict.fromkeys(("connections", "compression"), "'post-copy' uses one connection, not compressed")
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,7 +84,7 @@ class PostCopy(Checkpoint):
                 status = None
                 while status is None:
                     status = self._pages.next("done")
-                    with contextlib.suppress(MigrationError):  # its end is that of the connection
+                    with contextlib.suppress(MigrationError):  # its end closes the connection
                         if (now_sent := dump.next("sent")) is not None:
                             sent, since = now_sent, time.monotonic()
                     move.channel.sent_bytes = begin + sent

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from cellbed.archive.entry import About
+from cellbed.archive.catalogue import entry_and_part
+from cellbed.archive.entry import About, second_of_day
+from cellbed.archive.errors import TraceError
 from cellbed.archive.series import PARTS, Part
-from cellbed.archive.statistics import Analysis
+from cellbed.archive.statistics import DEFAULT, Analysis, Definition, analyse
+from cellbed.archive.store import Archive
 from cellbed.archive.warnings import PAUSE_INTERVALS
 from cellbed.report.plot import MUTED, draw_file, label_decades, of_place
 from cellbed.support.errors import CellbedError
@@ -446,3 +449,23 @@ def write_picture(picture: Picture, path: Path) -> None:
         write_whole(path, lambda file: file.write_bytes(content))
     except OSError as error:
         raise PictureError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def analyse_entry(
+    archive: Archive, name: str, definition: Definition = DEFAULT, parts: Iterable[Part] = PARTS
+) -> dict[Part, Analysis]:
+    """Return the parts of an entry, or the direction of one that `name` says, read whole.
+
+    Raises TraceError, also where it has none of them.
+    """
+    text, asked = name, tuple(parts)
+    name, only = entry_and_part(archive, text)
+    entry = archive.entry(name)
+    starts = second_of_day(entry.about)
+    wanted = [part for part in asked if part in entry.parts and only in (None, part)]
+    if not wanted:
+        has = " and ".join(entry.parts) or "only a recording of two workloads: `cellbed traces export` gives its rates"
+        has = has if only is None or only in asked else f"only the {only}"
+        lacks = only if only in asked else " or ".join(asked)
+        raise TraceError(f"'{text}' has no {lacks}: it has {has}")
+    return {part: analyse(archive.series(name, part), definition, starts) for part in wanted}

@@ -1,11 +1,13 @@
-//! Numbers in front of the rest of a message.
+//! Fields of a message or of an entry of the journal, in a fixed order, big-endian.
 
-use super::{Malformed, SessionId};
+use cellbed_link::Time;
+
+use crate::wire::{Malformed, SessionId};
 
 const SHORT: Malformed = Malformed("it ends too soon");
 
-/// A value of fixed length on the wire.
-pub(super) trait Field: Sized {
+/// A value of fixed length.
+pub(crate) trait Field: Sized {
     fn put(&self, out: &mut Vec<u8>);
     fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed>;
 }
@@ -18,7 +20,11 @@ macro_rules! numbers {
             }
 
             fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-                Ok(Self::from_be_bytes(reader.bytes()?))
+                let bytes = reader.bytes()?;
+                Ok(match reader.order {
+                    ByteOrder::Big => Self::from_be_bytes(bytes),
+                    ByteOrder::Little => Self::from_le_bytes(bytes),
+                })
             }
         }
     )*};
@@ -36,6 +42,26 @@ impl<const N: usize> Field for [u8; N] {
     }
 }
 
+impl Field for bool {
+    fn put(&self, out: &mut Vec<u8>) {
+        u8::from(*self).put(out);
+    }
+
+    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(reader.u8()? != 0)
+    }
+}
+
+impl Field for Time {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.as_nanos().put(out);
+    }
+
+    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        reader.take().map(Self::from_nanos)
+    }
+}
+
 impl Field for SessionId {
     fn put(&self, out: &mut Vec<u8>) {
         self.0.put(out);
@@ -46,42 +72,69 @@ impl Field for SessionId {
     }
 }
 
-/// Structs as their fields, in the order that is written here.
+/// Encode structs as their fields in the order of this list; a field behind `but` is not encoded.
 macro_rules! fields {
-    ($($name:ident { $($field:ident),* })*) => {$(
+    ($($name:ident { $($field:ident),* } $(but $none:ident)?;)*) => {$(
         impl Field for $name {
             fn put(&self, out: &mut Vec<u8>) {
                 $(self.$field.put(out);)*
             }
 
             fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-                Ok(Self { $($field: Field::take(reader)?),* })
+                Ok(Self { $($field: Field::take(reader)?,)* $($none: None)? })
             }
         }
     )*};
 }
-pub(super) use fields;
+pub(crate) use fields;
+
+/// Order of the bytes of a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ByteOrder {
+    Big,
+    /// Journals up to version 2.
+    Little,
+}
 
 /// Takes fields off the front of a message.
-pub(super) struct Reader<'a>(&'a [u8]);
+pub(crate) struct Reader<'a> {
+    rest: &'a [u8],
+    order: ByteOrder,
+}
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(message: &'a [u8]) -> Self {
-        Self(message)
+    pub(crate) fn new(message: &'a [u8]) -> Self {
+        Self::with_order(message, ByteOrder::Big)
     }
 
-    pub(super) fn bytes<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        let (field, rest) = self.0.split_first_chunk().ok_or(SHORT)?;
-        self.0 = rest;
+    pub(crate) fn with_order(rest: &'a [u8], order: ByteOrder) -> Self {
+        Self { rest, order }
+    }
+
+    /// Return the number of bytes left.
+    pub(crate) fn left(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// Take the next `length` bytes.
+    pub(crate) fn slice(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
+        let (slice, rest) = self.rest.split_at_checked(length).ok_or(SHORT)?;
+        self.rest = rest;
+        Ok(slice)
+    }
+
+    pub(crate) fn bytes<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let (field, rest) = self.rest.split_first_chunk().ok_or(SHORT)?;
+        self.rest = rest;
         Ok(*field)
     }
 
-    pub(super) fn u8(&mut self) -> Result<u8, Malformed> {
+    pub(crate) fn u8(&mut self) -> Result<u8, Malformed> {
         Ok(u8::from_be_bytes(self.bytes()?))
     }
 
-    /// A number in the fewest groups of seven bits, the low ones first (LEB128).
-    pub(super) fn variable(&mut self) -> Result<u64, Malformed> {
+    /// Read a number in the fewest groups of seven bits, the low ones first (LEB128).
+    pub(crate) fn variable(&mut self) -> Result<u64, Malformed> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let group = self.u8()?;
@@ -97,29 +150,29 @@ impl<'a> Reader<'a> {
         Err(Malformed("a number has more than 64 bits"))
     }
 
-    /// As [`Reader::variable`], with the sign in the lowest bit.
-    pub(super) fn signed(&mut self) -> Result<i64, Malformed> {
+    /// Read a number like [`Reader::variable`], with the sign in the lowest bit.
+    pub(crate) fn signed(&mut self) -> Result<i64, Malformed> {
         let folded = self.variable()?;
         Ok((folded >> 1) as i64 ^ -((folded & 1) as i64))
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
     }
 
-    /// Takes a field of the type that is wanted.
-    pub(super) fn take<T: Field>(&mut self) -> Result<T, Malformed> {
+    /// Take a field of the inferred type.
+    pub(crate) fn take<T: Field>(&mut self) -> Result<T, Malformed> {
         T::take(self)
     }
 
-    /// All that is left.
-    pub(super) fn rest(self) -> &'a [u8] {
-        self.0
+    /// Return the bytes left.
+    pub(crate) fn rest(self) -> &'a [u8] {
+        self.rest
     }
 
-    /// Everything has been read.
-    pub(super) fn end(self) -> Result<(), Malformed> {
-        if self.0.is_empty() {
+    /// Check that all bytes have been read.
+    pub(crate) fn end(self) -> Result<(), Malformed> {
+        if self.rest.is_empty() {
             Ok(())
         } else {
             Err(Malformed("it goes on after its end"))
@@ -128,7 +181,7 @@ impl<'a> Reader<'a> {
 }
 
 /// Write the value that [`Reader::variable`] reads.
-pub(super) fn put_variable(out: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn put_variable(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -137,7 +190,7 @@ pub(super) fn put_variable(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Write the value that [`Reader::signed`] reads.
-pub(super) fn put_signed(out: &mut Vec<u8>, value: i64) {
+pub(crate) fn put_signed(out: &mut Vec<u8>, value: i64) {
     put_variable(out, ((value << 1) ^ (value >> 63)) as u64);
 }
 
