@@ -116,7 +116,7 @@ fn simulate<'py>(
         for (id, flow, end) in fabric.live() {
             flows.push(id, flow, [end, None, Some(fabric.ideal(flow))]);
         }
-        Ok((simulation, flows))
+        Ok::<_, PyErr>((simulation, flows))
     })?;
     let found = PyDict::new(py);
     found.set_item("flows", flows.columns(py)?)?;
@@ -176,17 +176,13 @@ fn ports<'py>(
         edges.iter().map(|it| f64::from(node(it.to))).collect(),
     )?;
     set("rate_bit_s", edges.iter().map(|it| it.rate.bps()).collect())?;
-    let columns: [(&str, fn(&PortCounters) -> f64); 6] = [
-        ("packets", |it| it.packets as f64),
-        ("bytes", |it| it.bytes as f64),
-        ("dropped", |it| it.dropped as f64),
-        ("dropped_bytes", |it| it.dropped_bytes as f64),
-        ("marked", |it| it.marked as f64),
-        ("most_queue_bytes", |it| it.most_bytes as f64),
-    ];
-    for (name, value) in columns {
-        set(name, fabric.port_counters().map(value).collect())?;
-    }
+    let column = |value: fn(&PortCounters) -> f64| fabric.port_counters().map(value).collect();
+    set("packets", column(|it| it.packets as f64))?;
+    set("bytes", column(|it| it.bytes as f64))?;
+    set("dropped", column(|it| it.dropped as f64))?;
+    set("dropped_bytes", column(|it| it.dropped_bytes as f64))?;
+    set("marked", column(|it| it.marked as f64))?;
+    set("most_queue_bytes", column(|it| it.most_bytes as f64))?;
     let queues = fabric.port_counters().map(|it| it.byte_picos as f64 / run);
     set("mean_queue_bytes", queues.collect())?;
     Ok(found)
