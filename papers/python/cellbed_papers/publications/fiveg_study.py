@@ -16,9 +16,9 @@ from cellbed_papers.publication import (
     Swept,
     SweptPublication,
     Values,
-    above,
-    below,
     pair_repetitions,
+    values_above,
+    values_below,
 )
 from cellbed_papers.publications import fiveg_applications
 
@@ -58,7 +58,7 @@ _SCENARIO: dict[str, Any] = {
     },
 }
 # Without repetitions, a difference of less than 0.5 % is none.
-_LOWER, _HIGHER = below(0.995), above(1.005)
+_LOWER, _HIGHER = values_below(0.995), values_above(1.005)
 _THROUGHPUT = "throughput_down_mbit_s"
 _ROUND_TRIP = "round_trip_p50_s"
 SIZES_MB = (1, 10, 100)
@@ -197,7 +197,7 @@ EXPERIMENTS = (
 
 
 def _round_trips(network: str, law: str) -> Callable[[Data], Values]:
-    """Return the median round trip over that of the network without a queue."""
+    """Return the median round trip over the network's round trip without a queue."""
 
     def measure(data: Data) -> Values:
         found = data["laws"].values(_ROUND_TRIP, network=network, law=law)
@@ -250,7 +250,7 @@ def _claims() -> Iterator[Claim]:
             _round_trips(network, law),
             published=f"{factor:g} times",
             direction="longer",
-            agrees=above(1),
+            agrees=values_above(1),
             figure=(factor, factor),
         )
     for network, law, limit in (
@@ -265,7 +265,7 @@ def _claims() -> Iterator[Claim]:
             _round_trips(network, law),
             published=f"within {limit:g} times",
             direction=f"below {limit:g}",
-            agrees=below(limit),
+            agrees=values_below(limit),
         )
     for network, law, loss in (
         ("5G edge", "BBR", 0.085),
@@ -276,7 +276,7 @@ def _claims() -> Iterator[Claim]:
         yield _claim(
             network,
             law,
-            "Throughput, over that of CUBIC,",
+            "Throughput, over CUBIC's,",
             _against_cubic(_THROUGHPUT, network, law),
             published=f"{1 - loss:.3g} times",
             direction="lower",
@@ -291,7 +291,7 @@ def _claims() -> Iterator[Claim]:
             _share("5G cloud", law),
             published="0.75 times",
             direction="the link is not filled",
-            agrees=below(0.9),
+            agrees=values_below(0.9),
             figure=(0.75, 0.75),
         )
     yield _claim(
@@ -301,18 +301,18 @@ def _claims() -> Iterator[Claim]:
         _share("5G cloud", "Vegas"),
         published="about 10 Mbit/s",
         direction="most is unused",
-        agrees=below(0.5),
+        agrees=values_below(0.5),
         figure=(0.005, 0.005),
     )
     for law in ("BBR", "ExLL"):
         yield _claim(
             "LTE cloud",
             law,
-            "Round trip, over that of CUBIC,",
+            "Round trip, over CUBIC's,",
             _against_cubic(_ROUND_TRIP, "LTE cloud", law),
             published="–",
             direction="shorter",
-            agrees=below(1),
+            agrees=values_below(1),
         )
     for law in ("CUBIC", "BBR", "ExLL"):
         yield Claim(
@@ -323,7 +323,7 @@ def _claims() -> Iterator[Claim]:
             "the buffer is the limit",
             Measure("buffer", _THROUGHPUT, {"law": law, "buffer": "32 MB"}, {"law": law, "buffer": "8 MB"}),
             direction="higher",
-            agrees=above(1.1),
+            agrees=values_above(1.1),
         )
     for network, mode, other, words in (
         ("5G edge", "both", "off", "off is the fastest"),
@@ -346,15 +346,15 @@ def _claims() -> Iterator[Claim]:
             )
 
 
-def _mobile() -> Iterator[Claim]:
+def _mobile_claims() -> Iterator[Claim]:
     for name, measure, law, other, agrees in (
-        ("driving", _THROUGHPUT, "BBR", "CUBIC", above(1)),
-        ("driving", _THROUGHPUT, "ExLL", "CUBIC", above(1)),
-        ("driving", _ROUND_TRIP, "ExLL", "CUBIC", below(1)),
-        ("driving", _ROUND_TRIP, "ExLL", "BBR", below(1)),
-        ("subway", _THROUGHPUT, "BBR", "CUBIC", below(1)),
-        ("subway", _THROUGHPUT, "ExLL", "CUBIC", below(1)),
-        ("subway", _ROUND_TRIP, "ExLL", "CUBIC", below(1)),
+        ("driving", _THROUGHPUT, "BBR", "CUBIC", values_above(1)),
+        ("driving", _THROUGHPUT, "ExLL", "CUBIC", values_above(1)),
+        ("driving", _ROUND_TRIP, "ExLL", "CUBIC", values_below(1)),
+        ("driving", _ROUND_TRIP, "ExLL", "BBR", values_below(1)),
+        ("subway", _THROUGHPUT, "BBR", "CUBIC", values_below(1)),
+        ("subway", _THROUGHPUT, "ExLL", "CUBIC", values_below(1)),
+        ("subway", _ROUND_TRIP, "ExLL", "CUBIC", values_below(1)),
     ):
         what, more, less = ("Throughput", "higher", "lower")
         if measure == _ROUND_TRIP:
@@ -363,10 +363,10 @@ def _mobile() -> Iterator[Claim]:
             f"{name}-{what.split()[0]}-{LAWS[law]}-{LAWS[other]}".lower(),
             name,
             "Fig. 9" if name == "driving" else "Fig. 10",
-            f"{what} of {law} over that of {other}, {name}",
+            f"{what} of {law} over {other}, {name}",
             "–",
             Measure(name, measure, {"law": law}, {"law": other}),
-            direction=more if agrees == above(1) else less,
+            direction=more if agrees == values_above(1) else less,
             agrees=agrees,
         )
 
@@ -387,28 +387,28 @@ def _blockage_claims() -> Iterator[Claim]:
             f"recovery-{LAWS[law]}-{LAWS[other]}",
             "blockage",
             "Table IV",
-            f"Recovery of {law} less that of {other}, s",
+            f"Recovery of {law} less {other}'s, s",
             f"−{longer - seconds:.3g}",
             # A recovery may take no time: no ratio.
             Measure("blockage", "recovery_s", {"law": law}, {"law": other}, how=operator.sub),
             "change",
             direction="shorter",
-            agrees=below(0),
+            agrees=values_below(0),
         )
 
 
-def _of_laws(findings: Mapping[str, Finding], data: Data) -> str:
+def _answer_laws(findings: Mapping[str, Finding], data: Data) -> str:
     cubic, bbr, exll = (findings[f"round-{law}-5g-edge"].ours for law in ("cubic", "bbr", "exll"))
     return f"At the edge, the round trip is {cubic} the shortest with CUBIC, {bbr} with BBR and {exll} with ExLL."
 
 
-def _of_buffers(findings: Mapping[str, Finding], data: Data) -> str:
+def _answer_buffers(findings: Mapping[str, Finding], data: Data) -> str:
     found = {law: findings[f"buffer-{LAWS[law]}"] for law in ("CUBIC", "BBR", "ExLL")}
     words = [f"{each.ours} with {law}" for law, each in found.items() if each.same != "not measured"]
     return f"A receive buffer of 32 MB in place of 8 MB changes the throughput to {', '.join(words)}."
 
 
-def _of_recovery(findings: Mapping[str, Finding], data: Data) -> str:
+def _answer_recovery(findings: Mapping[str, Finding], data: Data) -> str:
     found = {law: findings[f"recovery-{LAWS[law]}"] for law in TABLE_4}
     times = [f"{each.ours} with {law}" for law, each in found.items() if each.same != "not measured"]
     return f"After a blockage of {_BLOCKED_S:g} s the throughput is back after {', '.join(times)}."
@@ -421,17 +421,21 @@ PUBLICATION = SweptPublication(
     "IEEE Transactions on Mobile Computing, 2024",
     scenario=_SCENARIO,
     short={"duration": "10 s", "apps.transfer.client.command": f"{_CLIENT} --time 8"},
-    short_note="A short reproduction: transfers of 8 instead of 15 s, of which slow start is a larger share, and of 20 "
+    short_note="A short reproduction: transfers of 8 instead of 15 s, with a larger share of slow start, and of 20 "
     "instead of 120 s in motion; some laws, networks, pages and pictures (HD of videos, 360p of calls); one or two "
     "repetitions.",
     roles=(),
     experiments=EXPERIMENTS,
-    claims=(*_claims(), *_mobile(), *_blockage_claims(), *fiveg_applications.claims()),
+    claims=(*_claims(), *_mobile_claims(), *_blockage_claims(), *fiveg_applications.claims()),
     answers=(
-        Answer("Edge", "With an edge server, the choice of a law decides throughput and latency.", _of_laws),
-        Answer("Buffers", "The phone's receive buffer limits what a law reaches behind a cloud's delay.", _of_buffers),
+        Answer("Edge", "With an edge server, the choice of a law decides throughput and latency.", _answer_laws),
         Answer(
-            "Blockage", "After a blockage ExLL is the first to recover: others take 1.7 times or longer.", _of_recovery
+            "Buffers", "The phone's receive buffer limits what a law reaches behind a cloud's delay.", _answer_buffers
+        ),
+        Answer(
+            "Blockage",
+            "After a blockage ExLL is the first to recover: others take 1.7 times or longer.",
+            _answer_recovery,
         ),
         Answer(
             "Applications",

@@ -28,11 +28,11 @@ from cellbed_papers.publication import (
     Trials,
     Unit,
     Values,
-    above,
     ends,
     pair_repetitions,
     ratio,
     statements,
+    values_above,
 )
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ USUAL = {"load": PAPER, "transport": PDCELL, "scheduler": MRFS, "cqi": TRACE, "t
 admission, and 1024 packets for each user with others."""
 BUFFERS = {"3 MB": 3_000_000, "7.5 MB": 7_500_000, "15 MB": 15_000_000, "30 MB": 30_000_000}
 FULL = 0.95
-"""Occupancy from which on a buffer counts as full."""
+"""Least occupancy of a full buffer."""
 SHORT_BYTES = 10_240
 """Largest of the flows called short."""
 LONG_BYTES = 102_400
@@ -78,7 +78,7 @@ _TRANSPORTS: Mapping[str, Mapping[str, Any]] = {
     PDCELL: {"kind": "pdcell"},
     PHOST: {"kind": "phost"},
     INFINITE: {"kind": "phost"},
-    # Least timeout of RFC 6298, §2.4: that of data centres is below the radio's round trip.
+    # Least timeout of RFC 6298, §2.4: the usual one in data centres is below the radio's round trip.
     TCP: {"kind": "tcp", "control": "newreno", "least_timeout_ps": 1_000_000_000_000},
 }
 
@@ -177,7 +177,7 @@ def measure(description: Mapping[str, Any], seed: int) -> dict[str, Any]:
     }
     quality = np.round(users["mean_cqi"])[user]
     groups = {name: (quality >= low) & (quality <= high) for name, (low, high) in QUALITIES.items()}
-    beside = behind(user, size > LONG_BYTES, start, np.where(end < 0, np.iinfo(np.int64).max, end))
+    beside = find_concurrent(user, size > LONG_BYTES, start, np.where(end < 0, np.iinfo(np.int64).max, end))
     for name, group in {**groups, "beside": beside, "alone": ~beside}.items():
         chosen = ends[(size <= SHORT_BYTES) & group]
         measured[f"short_{name}_s"] = float(chosen.mean()) if len(chosen) else None
@@ -202,7 +202,7 @@ def occupancy(at: Any, packets: Any, capacity: int) -> dict[str, Any]:
     }
 
 
-def behind(user: Any, long: Any, start: Any, end: Any) -> Any:
+def find_concurrent(user: Any, long: Any, start: Any, end: Any) -> Any:
     """Return whether each flow begins while a long one to the same user is under way."""
     found = np.zeros(len(user), bool)
     for each in np.flatnonzero(long):
@@ -238,7 +238,7 @@ Setting = Mapping[str, str]
 """Levels that differ from the usual ones, by factor."""
 
 
-def _later_full(one: Setting, other: Setting, data: Data) -> Values:
+def _fill_delay(one: Setting, other: Setting, data: Data) -> Values:
     """Return how much later the buffer is full for the first time; never counts as the end of the simulation."""
     trials = data["11b"]
     times = [[trials.values(each, **setting) for each in ("full_after_s", "duration_s")] for setting in (one, other)]
@@ -246,19 +246,19 @@ def _later_full(one: Setting, other: Setting, data: Data) -> Values:
     return pair_repetitions(operator.sub, first, second)
 
 
-def _accounts(experiment: str, settings: Sequence[Setting], data: Data) -> str:
-    return " ".join(filter(None, (account(data[experiment], each) for each in settings)))
+def _describe_settings(experiment: str, settings: Sequence[Setting], data: Data) -> str:
+    return " ".join(filter(None, (describe_setting(data[experiment], each) for each in settings)))
 
 
 def name(setting: Mapping[str, str]) -> str:
-    """Return a setting as the paper names it, with what differs from the usual one."""
+    """Return the paper's name of a setting, with the levels that differ from the usual ones."""
     labels = {**USUAL, **setting}
     joined = "-" if labels["transport"] == PDCELL else " + "
     others = [labels[each] for each in ("cqi", "traffic", "buffer", "network load") if labels[each] != USUAL[each]]
     return ", ".join([f"{labels['transport']}{joined}{labels['scheduler']}", *others])
 
 
-def account(trials: Trials, setting: Setting) -> str:
+def describe_setting(trials: Trials, setting: Setting) -> str:
     """Return a sentence on a setting: times, refused packets and the buffer; empty without simulations."""
     measured = ("fct_p50_s", "fct_p99_s", "mean_packets", "refused_share", "short_beside_s", "short_alone_s")
     median, tail, packets, refused, beside, alone = (_mean(trials, each, setting).value for each in measured)
@@ -300,8 +300,8 @@ def _pool(trials: Trials, setting: Setting) -> list[float]:
     return [time for times in found["fct_s"].drop_nulls() for time in times]
 
 
-def _chance(load: str, data: Data) -> str:
-    """Return what chance alone makes of such a distance."""
+def _explain_chance(load: str, data: Data) -> str:
+    """Return the distance that chance alone makes."""
     counts = [len(_pool(data["8"], {"load": load, **each})) for each in _MATRICES.values()]
     critical = 1.358 * math.sqrt(sum(1 / each for each in counts))
     return (
@@ -312,11 +312,11 @@ def _chance(load: str, data: Data) -> str:
 
 Judged = tuple[Range | None, str]
 """Values that have the direction of the paper, and the name of the direction."""
-_ABOVE_1: Judged = above(1), "above 1"
-_ABOVE_0: Judged = above(0), "above 0"
+_ABOVE_1: Judged = values_above(1), "above 1"
+_ABOVE_0: Judged = values_above(0), "above 0"
 _ALIKE: Judged = (0.9, 1.1), "within 10 % of 1"
-_SIGNIFICANT: Judged = above(NEAR), f"above {NEAR:g} times"
-"""Of what the paper calls significant."""
+_SIGNIFICANT: Judged = values_above(NEAR), f"above {NEAR:g} times"
+"""For "significant" in the paper."""
 
 
 _PDCELL_MRFS: Setting = {}
@@ -346,7 +346,9 @@ def _claims(load: str) -> Iterator[Claim]:
     ) -> tuple[Measure, Callable[[Data], str]]:
         """Return a comparison of two settings, and its explanation."""
         first, second = ({"load": load, **each} for each in (one, other))
-        return Measure(experiment, column, first, second, how=how), partial(_accounts, experiment, (first, second))
+        return Measure(experiment, column, first, second, how=how), partial(
+            _describe_settings, experiment, (first, second)
+        )
 
     over, minus = operator.truediv, operator.sub
     for key, statement, one, other in (
@@ -357,7 +359,7 @@ def _claims(load: str) -> Iterator[Claim]:
         yield claim(key, "3", statement, "above 1", found, _ABOVE_1, explain=why)
     yield claim(
         "8", "8", "Distance of the FCT distributions, all traffic to the CU and 20 % of it", "negligible",
-        partial(_distance, load), ((0.0, 0.05), "at most 0.05"), "number", partial(_chance, load),
+        partial(_distance, load), ((0.0, 0.05), "at most 0.05"), "number", partial(_explain_chance, load),
     )  # fmt: skip
     for key, statement, published, one, other, judged in (
         ("9-schedulers", "pDCell-PFS over pDCell-MRFS", "consistently reduced", _PDCELL_PFS, _PDCELL_MRFS,
@@ -383,11 +385,11 @@ def _claims(load: str) -> Iterator[Claim]:
         own = f"10a-{scheduler.lower()}"
         yield claim(
             own, "10a", statement, published, _gain(load, scheduler), judged,
-            explain=partial(_of_channels, load, scheduler), group=statement if judged[0] else "",
+            explain=partial(_explain_channels, load, scheduler), group=statement if judged[0] else "",
         )  # fmt: skip
         if scheduler != ROUND_ROBIN:
             yield claim(
-                f"{own}-net", "10a", "The same over that of round robin, which does not see the channel", published,
+                f"{own}-net", "10a", "The same over round robin's, which ignores the channel", published,
                 partial(_net, load, scheduler), judged, group=statement,
             )  # fmt: skip
     for quality in QUALITIES:
@@ -397,7 +399,7 @@ def _claims(load: str) -> Iterator[Claim]:
             f"10b-{quality}", "10b",
             f"Mean FCT of flows of at most 10 KB to users with a {quality} channel, PFS over MRFS",
             "two orders of magnitude" if worst else "outperforms significantly", found, _SIGNIFICANT,
-            explain=partial(_of_quality, load), figure=_HUNDREDFOLD if worst else None,
+            explain=partial(_explain_quality, load), figure=_HUNDREDFOLD if worst else None,
             group="Mean FCT of flows of at most 10 KB, PFS over MRFS",
         )  # fmt: skip
     for buffer in BUFFERS:
@@ -410,12 +412,12 @@ def _claims(load: str) -> Iterator[Claim]:
     phost, pdcell = ({"load": load, **each, "buffer": "3 MB"} for each in (_PHOST_PFS, _PDCELL_PFS))
     yield claim(
         "11b-first", "11b", "Time until the buffer of 3 MB is full, pDCell minus pHost", "pHost is quicker",
-        partial(_later_full, pdcell, phost), (_ABOVE_0[0], "above 0 s"), "change",
-        partial(_accounts, "11b", (pdcell, phost)),
+        partial(_fill_delay, pdcell, phost), (_ABOVE_0[0], "above 0 s"), "change",
+        partial(_describe_settings, "11b", (pdcell, phost)),
     )  # fmt: skip
     yield claim(
-        "11b-full", "11b", "Share of the time in which the buffer is full with pHost", "the entire period",
-        Measure("11b", "full_share", phost), ((0.95, 1.0), "at least 95 %"), "share", partial(_of_fullness, phost),
+        "11b-full", "11b", "Share of the time with a full buffer, pHost", "the entire period",
+        Measure("11b", "full_share", phost), ((0.95, 1.0), "at least 95 %"), "share", partial(_explain_fullness, phost),
     )  # fmt: skip
     found, why = compared("11b", "full_share", phost, pdcell, minus)
     yield claim("11b-less", "11b", "The same, pHost minus pDCell", "pDCell has less", found, _ABOVE_0, "change", why)
@@ -440,11 +442,11 @@ def _gain(load: str, scheduler: str) -> Measure:
 
 
 def _net(load: str, scheduler: str, data: Data) -> Values:
-    """Without what the cell's capacity alone saves: a varying CQI is at least 1, which lifts the worst channels."""
+    """Return the saving less the saving by the cell's capacity: a varying CQI is at least 1, so bad channels gain."""
     return ratio(_gain(load, scheduler)(data), _gain(load, ROUND_ROBIN)(data))
 
 
-def _of_fullness(setting: Setting, data: Data) -> str:
+def _explain_fullness(setting: Setting, data: Data) -> str:
     shares, lengths = [], []
     found = data["11b"].at(**setting)
     for times, packets in found.select("times_s", "occupancy").drop_nulls().iter_rows():
@@ -453,15 +455,15 @@ def _of_fullness(setting: Setting, data: Data) -> str:
             shares.append(len(full) / (full[-1] - full[0] + 1))
             lengths.append(float(times[full[-1]]) / float(times[-1]))
     if not shares:
-        return account(data["11b"], setting)
+        return describe_setting(data["11b"], setting)
     part, end = (formats.share(float(np.mean(each))) for each in (shares, lengths))
     return (
         f"From the first to the last instant at which it is full, the buffer is full for {part} of the time; the "
-        f"last one is after {end} of the simulation. {account(data['11b'], setting)}"
+        f"last one is after {end} of the simulation. {describe_setting(data['11b'], setting)}"
     )
 
 
-def _of_channels(load: str, scheduler: str, data: Data) -> str:
+def _explain_channels(load: str, scheduler: str, data: Data) -> str:
     settings = [{"load": load, "scheduler": scheduler, "cqi": cqi} for cqi in (TRACE, FIXED)]
     varying, fixed = (_mean(data["10a"], "bits_per_block", each).value for each in settings)
     if varying is None or fixed is None:
@@ -469,7 +471,7 @@ def _of_channels(load: str, scheduler: str, data: Data) -> str:
     return f"With varying CQI the cell delivers {varying:.0f} bits in a resource block, with fixed CQI {fixed:.0f}."
 
 
-def _of_quality(load: str, data: Data) -> str:
+def _explain_quality(load: str, data: Data) -> str:
     texts = []
     for scheduler in (MRFS, PFS):
         setting = {"load": load, "scheduler": scheduler}
@@ -500,7 +502,7 @@ _POINTS = 300
 """Of a distribution that are drawn."""
 
 
-def _figure(label: str, draw: Callable[[Axes, str], object]) -> Figure:
+def _draw_panels(label: str, draw: Callable[[Axes, str], object]) -> Figure:
     """Return a figure with a panel for each load."""
     from matplotlib.figure import Figure
 
@@ -514,7 +516,7 @@ def _figure(label: str, draw: Callable[[Axes, str], object]) -> Figure:
     return figure
 
 
-def _distributions(named: Mapping[str, Setting], trials: Trials) -> Figure:
+def _draw_distributions(named: Mapping[str, Setting], trials: Trials) -> Figure:
     """Cumulative distributions of the completion times of all repetitions."""
 
     def draw(axes: Axes, load: str) -> None:
@@ -527,10 +529,10 @@ def _distributions(named: Mapping[str, Setting], trials: Trials) -> Figure:
         axes.set(xscale="log", xlabel="flow completion time, s (logarithmic)", ylim=(0, 1))
         plot.label_decades(axes.xaxis, *axes.get_xlim())
 
-    return _figure("share of flows", draw)
+    return _draw_panels("share of flows", draw)
 
 
-def _bars(
+def _draw_bars(
     groups: Mapping[str, Setting], levels: Sequence[str], column: str, factor: str | None, label: str, trials: Trials
 ) -> Figure:
     """Means over repetitions with 95 % intervals, as bars in groups; a logarithmic scale. levels: of a factor, or in
@@ -551,10 +553,10 @@ def _bars(
         axes.set_yscale("log")
         plot.label_decades(axes.yaxis, *axes.get_ylim())
 
-    return _figure(label, draw)
+    return _draw_panels(label, draw)
 
 
-def _over_buffers(names: Sequence[str], column: str, factor: float, label: str, trials: Trials) -> Figure:
+def _draw_over_buffers(names: Sequence[str], column: str, factor: float, label: str, trials: Trials) -> Figure:
     """Return a measure over the size of the buffer, mean over repetitions with 95 % intervals."""
 
     def draw(axes: Axes, load: str) -> None:
@@ -570,10 +572,10 @@ def _over_buffers(names: Sequence[str], column: str, factor: float, label: str, 
                 axes.fill_between(x, low, high, color=colour, alpha=0.2, lw=0)
         axes.set(xlabel="buffer at the CU, MB", ylim=(0, None))
 
-    return _figure(label, draw)
+    return _draw_panels(label, draw)
 
 
-def _occupancy(trials: Trials) -> Figure:
+def _draw_occupancy(trials: Trials) -> Figure:
     """Return the occupancy of the buffer over time: mean over repetitions."""
 
     def draw(axes: Axes, load: str) -> None:
@@ -586,7 +588,7 @@ def _occupancy(trials: Trials) -> Figure:
                 axes.plot(grid, np.mean(lines, axis=0), color=colour, label=name)
         axes.set(xlabel="time since the first packet, s", ylim=(0, 105))
 
-    return _figure("buffer of 3 MB in use, %", draw)
+    return _draw_panels("buffer of 3 MB in use, %", draw)
 
 
 _LEGACY = {"pHost, finite queue": _PHOST_PFS, "TCP": _TCP_PFS, "pHost, infinite queue": _INFINITE_PFS}
@@ -603,13 +605,13 @@ def _experiment(
     return Simulated(name, title, _section(name), both, drawings=((drawn, draw),))
 
 
-def _vary(settings: Sequence[Setting], factor: str, levels: Sequence[str]) -> list[Setting]:
+def _vary_factor(settings: Sequence[Setting], factor: str, levels: Sequence[str]) -> list[Setting]:
     return [{**each, factor: level} for level in levels for each in settings]
 
 
 EXPERIMENTS = (
     *(
-        _experiment(name, title, tuple(named.values()), "Flow completion times", partial(_distributions, named))
+        _experiment(name, title, tuple(named.values()), "Flow completion times", partial(_draw_distributions, named))
         for name, title, named in (
             ("3", "Transports that do not know the radio", _LEGACY),
             ("8", "Traffic matrices", _MATRICES),
@@ -619,24 +621,26 @@ EXPERIMENTS = (
     _experiment(
         "10a",
         "Reports of the channel quality",
-        _vary(tuple(_REPORTED.values()), "scheduler", _SCHEDULERS_10A),
+        _vary_factor(tuple(_REPORTED.values()), "scheduler", _SCHEDULERS_10A),
         "Mean completion times",
-        partial(_bars, _REPORTED, _SCHEDULERS_10A, "fct_mean_s", "scheduler", "mean FCT, s (logarithmic)"),
+        partial(_draw_bars, _REPORTED, _SCHEDULERS_10A, "fct_mean_s", "scheduler", "mean FCT, s (logarithmic)"),
     ),
     _experiment(
         "10b",
         "Short flows by channel quality",
         (_PDCELL_MRFS, _PDCELL_PFS),
         "Mean completion times",
-        partial(_bars, _SCHEDULED, tuple(QUALITIES), "short_{}_s", None, "mean FCT of flows ≤ 10 KB, s (logarithmic)"),
+        partial(
+            _draw_bars, _SCHEDULED, tuple(QUALITIES), "short_{}_s", None, "mean FCT of flows ≤ 10 KB, s (logarithmic)"
+        ),
     ),
     _experiment(
         "11a",
         "Packets that are not admitted",
-        _vary((_PHOST_PFS, _PDCELL_PFS, _PDCELL_MRFS), "buffer", tuple(BUFFERS)),
+        _vary_factor((_PHOST_PFS, _PDCELL_PFS, _PDCELL_MRFS), "buffer", tuple(BUFFERS)),
         "Refused packets",
         partial(
-            _over_buffers,
+            _draw_over_buffers,
             ("pHost+PFS", "pDCell-PFS", "pDCell-MRFS"),
             "refused_share",
             100.0,
@@ -646,23 +650,23 @@ EXPERIMENTS = (
     _experiment(
         "11b",
         "Buffer over time",
-        _vary((_PHOST_PFS, _PDCELL_PFS), "buffer", ("3 MB",)),
+        _vary_factor((_PHOST_PFS, _PDCELL_PFS), "buffer", ("3 MB",)),
         "Occupancy of the buffer",
-        _occupancy,
+        _draw_occupancy,
     ),
     _experiment(
         "11c",
         "Completion times by buffer",
-        _vary((_PDCELL_MRFS, _PDCELL_PFS), "buffer", tuple(BUFFERS)),
+        _vary_factor((_PDCELL_MRFS, _PDCELL_PFS), "buffer", tuple(BUFFERS)),
         "Mean completion times",
-        partial(_over_buffers, ("pDCell-MRFS", "pDCell-PFS"), "fct_mean_s", 1.0, "mean FCT, s"),
+        partial(_draw_over_buffers, ("pDCell-MRFS", "pDCell-PFS"), "fct_mean_s", 1.0, "mean FCT, s"),
     ),
     _experiment(
         "load",
         "Network load",
-        _vary((_PDCELL_MRFS, _PDCELL_PFS), "network load", _LEVELS),
+        _vary_factor((_PDCELL_MRFS, _PDCELL_PFS), "network load", _LEVELS),
         "Mean completion times",
-        partial(_bars, _SCHEDULED, _LEVELS, "fct_mean_s", "network load", "mean FCT, s (logarithmic)"),
+        partial(_draw_bars, _SCHEDULED, _LEVELS, "fct_mean_s", "network load", "mean FCT, s (logarithmic)"),
     ),
 )
 
@@ -681,22 +685,22 @@ def _verdict(findings: Mapping[str, Finding], beginning: str) -> str:
 _OTHERS = {"part": "hold in part", "no": "do not", "open": "are undecided", "not measured": "are not measured"}
 
 
-def _better(findings: Mapping[str, Finding], data: Data) -> str:
+def _answer_transports(findings: Mapping[str, Finding], data: Data) -> str:
     median, tail = (
         ", ".join(f"{findings[f'9-{other}-p{each}-{_name(load)}'].ours} ({load}, {words})" for other, words in
                   (("phost", "pHost"), ("tcp", "TCP")) for load in MODES)
         for each in (50, 99)
     )  # fmt: skip
-    return f"{_verdict(findings, '9-')}. The median FCT over that of pDCell-PFS: {median}. The P99: {tail}."
+    return f"{_verdict(findings, '9-')}. The median FCT over pDCell-PFS's: {median}. The P99: {tail}."
 
 
-def _scalable(findings: Mapping[str, Finding], data: Data) -> str:
+def _answer_scalability(findings: Mapping[str, Finding], data: Data) -> str:
     ratios = ", ".join(f"{findings[f'load-{each.lower()}-{_name(load)}'].ours} ({load}, {each})"
                        for load in MODES for each in (MRFS, PFS))  # fmt: skip
-    return f"{_verdict(findings, 'load')}. The mean FCT at a load of 0.8 over that at 0.2: {ratios}."
+    return f"{_verdict(findings, 'load')}. The mean FCT at a load of 0.8 over 0.2: {ratios}."
 
 
-def _queues(findings: Mapping[str, Finding], data: Data) -> str:
+def _answer_queues(findings: Mapping[str, Finding], data: Data) -> str:
     less = ", ".join(f"{findings[f'11a-3 MB-{_name(load)}'].ours} ({load})" for load in MODES)
     return (
         f"{_verdict(findings, '11')}. Of the packets that arrive at a CU with 3 MB, the share that it refuses is "
@@ -705,8 +709,8 @@ def _queues(findings: Mapping[str, Finding], data: Data) -> str:
 
 
 _DIFFERENCES = (
-    "The paper does not state of what its load is 0.6: 20 % of the traffic of 144 hosts would be 173 Gbit/s, and "
-    "the CU has 10 Gbit/s. Both modes are ours: paper-like, a batch of flows at 0.6 of the CU's link, which the "
+    "The paper does not state the reference of its load of 0.6: 20 % of the traffic of 144 hosts would be 173 Gbit/s, "
+    "and the CU has 10 Gbit/s. Both modes are ours: paper-like, a batch of flows at 0.6 of the CU's link, which the "
     "cell then carries, and whose size is ours and decides some verdicts (papers/docs/reproduce-pdcell.md); stable, "
     "0.6 of the mean capacity of the cell.",
     "The paper's CQI traces are not public. Ours is a Gauss-Markov process around a mean of each user.",
@@ -728,22 +732,22 @@ PUBLICATION = SimulatedPublication(
             "Transports",
             "pDCell significantly outperforms data center transport solutions that are not aware of the wireless "
             "domain.",
-            _better,
+            _answer_transports,
         ),
         Answer(
             "Scalability",
             "pDCell is scalable, as the increase in network load does not significantly affect the average FCT.",
-            _scalable,
+            _answer_scalability,
         ),
         Answer(
             "Queues",
             "pDCell operates with minimal queue occupancy and prevents unnecessary retransmissions.",
-            _queues,
+            _answer_queues,
         ),
     ),
     differences=_DIFFERENCES,
     short_note="A short reproduction: few seeds and few flows. Its intervals are wide, and with the paper-like load "
-    "its verdicts are those of a smaller batch, which can be others.",
+    "its verdicts are for a smaller batch and can differ.",
     yes="holds",
     no="does not hold",
     usual=USUAL,
