@@ -2,8 +2,8 @@
 //!
 //! [`Mobile`] puts transports made for wires in front of it, as the paper on pDCell does with pHost and TCP (§2.2):
 //!
-//! * A transport of the data centre ends at the central unit. Packets for its receiver wait in the user's queue; refused
-//!   packets are lost for the receiver.
+//! * A transport of the data centre ends at the central unit. Packets for its receiver wait in the user's queue;
+//!   refused packets are lost for the receiver.
 //! * TCP runs end to end: its receiver is the user's device, and its acknowledgements take the radio uplink.
 
 use std::collections::VecDeque;

@@ -4,8 +4,9 @@
 //! A source announces a flow by a request. A token of the destination lets it send one packet, and expires soon unless
 //! used, so that neither end waits for the other: a destination whose token is not used has lost one packet time, and a
 //! source with tokens of several destinations serves its shortest flow. Short flows begin with free tokens. Where the
-//! paper leaves a choice, it is as in the authors' public simulator. Ports rank control before data of short flows before
-//! other data, and send the oldest packet of the best packet's flow ([`Discipline::Smallest`](crate::Discipline)).
+//! paper leaves a choice, it is as in the authors' public simulator. Ports rank control before data of short flows
+//! before other data, and send the oldest packet of the best packet's flow
+//! ([`Discipline::Smallest`](crate::Discipline)).
 
 use super::arrivals::Arrivals;
 use super::receiver_driven::{DATA, GRANT, REPEAT, REQUEST, Request, acknowledge, rank};
