@@ -345,7 +345,8 @@ impl Fabric {
     }
 
     /// Returns the time that a flow of full packets and a shorter last one takes on an empty path, with an
-    /// acknowledgement of 40 bytes back. Where packets are sprayed, the last one may take another path than those before it.
+    /// acknowledgement of 40 bytes back. Where packets are sprayed, the last one may take another path than those
+    /// before it.
     pub fn ideal(&self, flow: &Flow) -> Picos {
         let full = (flow.bytes - 1) / u64::from(FULL_PAYLOAD);
         let last = (flow.bytes - full * u64::from(FULL_PAYLOAD)) as u16 + HEADER;

@@ -14,8 +14,8 @@ pub trait Transport {
     /// Handles a whole packet that has reached a host.
     fn receive(&mut self, net: &mut Fabric, at: HostId, packet: Packet);
 
-    /// Handles a wake-up of [`Fabric::wake`]. Wake-ups cannot be cancelled: a transport ignores tokens that it no longer
-    /// needs.
+    /// Handles a wake-up of [`Fabric::wake`]. Wake-ups cannot be cancelled: a transport ignores tokens that it no
+    /// longer needs.
     fn wake(&mut self, net: &mut Fabric, token: u64);
 
     /// Returns the next packet for an idle card after [`Fabric::kick`], or nothing until the next kick. Packets that it

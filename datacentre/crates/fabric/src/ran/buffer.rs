@@ -85,8 +85,8 @@ enum Order {
 }
 
 impl Buffer {
-    /// An empty buffer. The threshold of each user is an equal part, at most its limit. by_flow: the scheduler orders the
-    /// flows of a user; else packets are served in order of arrival.
+    /// An empty buffer. The threshold of each user is an equal part, at most its limit. by_flow: the scheduler orders
+    /// the flows of a user; else packets are served in order of arrival.
     pub fn new(
         admission: Admission,
         capacity: u32,

@@ -227,8 +227,8 @@ fn draw_mean(low: Cqi, high: Cqi, random: &mut Stream) -> u64 {
     u64::from(low.get()) + random.below(u64::from(high.get() - low.get()) + 1)
 }
 
-/// Draws a normally distributed number (Box & Muller, "A Note on the Generation of Random Normal Deviates", Ann. Math. Stat.
-/// 29(2), 1958). Logarithm and cosine are software, so that every machine has the same.
+/// Draws a normally distributed number (Box & Muller, "A Note on the Generation of Random Normal Deviates", Ann. Math.
+/// Stat. 29(2), 1958). Logarithm and cosine are software, so that every machine has the same.
 fn draw_normal(random: &mut Stream) -> f64 {
     let radius = libm::sqrt(-2.0 * libm::log(1.0 - random.unit()));
     radius * libm::cos(std::f64::consts::TAU * random.unit())

@@ -195,8 +195,8 @@ impl DistributedUnit {
         self.in_air = in_air;
     }
 
-    /// Sends the blocks of TTI `tti`: due ones again, then new ones for the users in the order of service. A user out of
-    /// range waits.
+    /// Sends the blocks of TTI `tti`: due ones again, then new ones for the users in the order of service. A user out
+    /// of range waits.
     pub fn send(&mut self, tti: u64, mut cqi: impl FnMut(u32) -> Cqi) {
         let mut left = RESOURCE_BLOCKS;
         while let Some((due, block)) = self.due.front()
