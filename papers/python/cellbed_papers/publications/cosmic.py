@@ -15,6 +15,7 @@ from cellbed_papers.publication import (
     Data,
     Finding,
     Measure,
+    Range,
     Swept,
     SweptPublication,
     values_above,
@@ -266,87 +267,69 @@ EXPERIMENTS = (
 )
 
 
-def _ratio(law: str, loss: str, other: str, without: str) -> Measure:
-    """Return the throughput of a law over another law's, at two losses."""
-    return Measure("loss", _THROUGHPUT, {"law": law, "loss": loss}, {"law": other, "loss": without})
+_SECTIONS = {each.name: each.section for each in EXPERIMENTS}
 
 
-def _claims() -> Iterator[Claim]:
+def _claim(key: str, experiment: str, statement: str, published: str, measure: Measure, **more: Any) -> Claim:
+    key = key.lower().replace(" ", "-")
+    return Claim(key, experiment, _SECTIONS[experiment], statement, published, measure, **more)
+
+
+def _ratio_claim(key: str, statement: str, factor: float, measure: Measure, direction: str, agrees: Range) -> Claim:
+    """Return a claim about a ratio of two printed values."""
+    more = {"direction": direction, "agrees": agrees, "figure": (factor, factor)}
+    return _claim(key, measure.experiment, statement, f"{factor:.3g} times", measure, **more)
+
+
+def _loss_claims() -> Iterator[Claim]:
     for law, (without, *published) in TABLE_4.items():
         for loss, value in zip(_LOSS[1:], published, strict=True):
-            share = value / without
-            yield Claim(
+            yield _ratio_claim(
                 f"kept-{_LAWS[law]}-{loss.removesuffix(' %')}",
-                "loss",
-                "Table IV",
-                f"Throughput of {law} at a loss of {loss} over that at none",
-                f"{share:.3g} times",
-                _ratio(law, loss, law, _LOSS[0]),
-                direction="most remains" if law == "BBR" else "most is lost",
-                agrees=values_above(0.5) if law == "BBR" else values_below(0.5),
-                figure=(share, share),
+                f"Throughput of {law} at a loss of {loss} over none",
+                value / without,
+                Measure("loss", _THROUGHPUT, {"law": law, "loss": loss}, {"law": law, "loss": _LOSS[0]}),
+                "most remains" if law == "BBR" else "most is lost",
+                values_above(0.5) if law == "BBR" else values_below(0.5),
             )
     for law, other in (("BBR", "CUBIC"), ("CUBIC", "New Reno")):
         for at, loss in enumerate(_LOSS):
             factor = TABLE_4[law][at] / TABLE_4[other][at]
-            yield Claim(
+            yield _ratio_claim(
                 f"{_LAWS[law]}-over-{_LAWS[other]}-{loss.removesuffix(' %')}",
-                "loss",
-                "Table IV",
                 f"Throughput of {law} over {other} at a loss of {loss}",
-                f"{factor:.3g} times",
-                _ratio(law, loss, other, loss),
-                direction="higher" if factor > 1 else "lower",
-                agrees=values_above(1) if factor > 1 else values_below(1),
-                figure=(factor, factor),
+                factor,
+                Measure("loss", _THROUGHPUT, {"law": law, "loss": loss}, {"law": other, "loss": loss}),
+                "higher" if factor > 1 else "lower",
+                values_above(1) if factor > 1 else values_below(1),
             )
+
+
+def _file_claims() -> Iterator[Claim]:
     for law, times in TABLE_2.items():
         for size, seconds in zip(_SIZES_MB, times, strict=True):
-            yield Claim(
-                f"file-{_LAWS[law]}-{size}",
-                "file",
-                "Table II",
-                f"Response time of a file of {size} MB under {law}",
-                f"{seconds:.2f} s",
-                Measure("file", "latency_mean_s", {"law": law, "size": f"{size} MB"}),
-                "time",
-                figure=(seconds, seconds),
-            )
-    for at, size in enumerate(_SIZES_MB):
-        factor = TABLE_2["CUBIC"][at] / TABLE_2["BBR"][at]
-        yield Claim(
-            f"file-cubic-over-bbr-{size}",
-            "file",
-            "Table II",
-            f"Response time of a file of {size} MB, CUBIC over BBR",
-            f"{factor:.3g} times",
-            Measure(
-                "file",
-                "latency_mean_s",
-                {"law": "CUBIC", "size": f"{size} MB"},
-                {"law": "BBR", "size": f"{size} MB"},
-            ),
-            direction="longer",
-            agrees=values_above(1),
-            figure=(factor, factor),
-        )
+            statement = f"Response time of a file of {size} MB under {law}"
+            measure = Measure("file", _TIME, {"law": law, "size": f"{size} MB"})
+            more: dict[str, Any] = {"unit": "time", "figure": (seconds, seconds)}
+            yield _claim(f"file-{_LAWS[law]}-{size}", "file", statement, f"{seconds:.2f} s", measure, **more)
+    for size, cubic, bbr in zip(_SIZES_MB, TABLE_2["CUBIC"], TABLE_2["BBR"], strict=True):
+        at, other = ({"law": law, "size": f"{size} MB"} for law in ("CUBIC", "BBR"))
+        statement = f"Response time of a file of {size} MB, CUBIC over BBR"
+        measure = Measure("file", _TIME, at, other)
+        yield _ratio_claim(f"file-cubic-over-bbr-{size}", statement, cubic / bbr, measure, "longer", values_above(1))
     for size, (jitter_ms, lost) in zip(_SIZES_MB, TABLE_3, strict=True):
-        for what, column, printed, direction, agrees, figure in (
-            ("jitter", "jitter_p50_s", f"{jitter_ms:g} ms", "below 0.1 ms", values_below(1e-4), jitter_ms / 1000),
-            ("loss", "datagrams_lost_share", f"{lost:g} %", "above 1 %", values_above(0.01), lost / 100),
-        ):
-            yield Claim(
-                f"udp-{what}-{size}",
-                "udp",
-                "Table III",
-                f"{what.capitalize()} of a file of {size} MB over UDP",
-                printed,
-                Measure("udp", column, {"size": f"{size} MB"}),
-                "time" if what == "jitter" else "share",
-                direction=direction,
-                agrees=agrees,
-                figure=(figure, figure),
-            )
+        at, statement = {"size": f"{size} MB"}, f"of a file of {size} MB over UDP"
+        more = {"unit": "time", "direction": "below 0.1 ms", "agrees": values_below(1e-4)}
+        more["figure"] = (jitter_ms / 1000, jitter_ms / 1000)
+        measure = Measure("udp", "jitter_p50_s", at)
+        yield _claim(f"udp-jitter-{size}", "udp", f"Jitter {statement}", f"{jitter_ms:g} ms", measure, **more)
+        more = {"unit": "share", "direction": "above 1 %", "agrees": values_above(0.01)}
+        more["figure"] = (lost / 100, lost / 100)
+        measure = Measure("udp", "datagrams_lost_share", at)
+        yield _claim(f"udp-loss-{size}", "udp", f"Loss {statement}", f"{lost:g} %", measure, **more)
+
+
+def _mmwave_claims() -> Iterator[Claim]:
     for law, other, direction, agrees in (
         ("New Reno", "limit", "most is unused", values_below(0.5)),
         ("CUBIC", "limit", "most is unused", values_below(0.5)),
@@ -356,74 +339,54 @@ def _claims() -> Iterator[Claim]:
         ("BBR", "CUBIC", "more", values_above(1)),
         ("mmCPTP", "CUBIC", "more", values_above(1)),
     ):
+        statement = f"Bytes of {law} over {'the limit' if other == 'limit' else other}"
+        measure = Measure("mmwave", "received_bytes", {"transport": law}, {"transport": other})
         factor = TABLE_5[law] / TABLE_5[other]
-        yield Claim(
-            f"mmwave-{law}-over-{other}".lower().replace(" ", "-"),
-            "mmwave",
-            "Table V",
-            f"Bytes of {law} over {'the limit' if other == 'limit' else other}",
-            f"{factor:.3g} times",
-            Measure("mmwave", "received_bytes", {"transport": law}, {"transport": other}),
-            direction=direction,
-            agrees=agrees,
-            figure=(factor, factor),
-        )
+        yield _ratio_claim(f"mmwave-{law}-over-{other}", statement, factor, measure, direction, agrees)
 
 
 def _plate_claims() -> Iterator[Claim]:
     remote, local = (sum(times) / len(times) for times in TABLE_7.values())
     at, other = ({"server": place} for place in TABLE_7)
-    more: dict[str, Any]
+    statement = "Response time of a frame, "
     for (place, times), (words, agrees) in zip(
         TABLE_7.items(), (("above 100 ms", values_above(0.1)), ("below 100 ms", values_below(0.1))), strict=True
     ):
-        more = {"direction": words, "agrees": agrees, "figure": (min(times), max(times)), "unit": "time"}
-        published = f"{min(times) * 1000:.0f} to {max(times) * 1000:.0f} ms"
-        yield _plate_claim(place, f"server at {place}", published, Measure("plates", _TIME, {"server": place}), **more)
-    more = {"direction": "longer", "agrees": values_above(1), "figure": (remote / local, remote / local)}
-    yield _plate_claim(
-        "gain", "remote over local", f"{remote / local:.3g} times", Measure("plates", _TIME, at, other), **more
+        least, most = min(times), max(times)
+        more: dict[str, Any] = {"direction": words, "agrees": agrees, "figure": (least, most), "unit": "time"}
+        published = f"{least * 1000:.0f} to {most * 1000:.0f} ms"
+        measure = Measure("plates", _TIME, {"server": place})
+        yield _claim(f"plates-{place}", "plates", f"{statement}server at {place}", published, measure, **more)
+    measure = Measure("plates", _TIME, at, other)
+    yield _ratio_claim(
+        "plates-gain", f"{statement}remote over local", remote / local, measure, "longer", values_above(1)
     )
     gap = remote - local
     more = {"direction": "longer", "agrees": values_above(0), "figure": (gap, gap), "unit": "time"}
     measure = Measure("plates", _TIME, at, other, how=operator.sub)
-    yield _plate_claim("saved", "remote less local", f"{gap * 1000:.0f} ms", measure, **more)
+    yield _claim("plates-saved", "plates", f"{statement}remote less local", f"{gap * 1000:.0f} ms", measure, **more)
 
 
 def _migration_claims() -> Iterator[Claim]:
     for size in (*TABLE_6, _HELD):
-        key = size.replace(".", "").replace(" ", "-").lower()
+        key = size.replace(".", "")
         transfer, restore = TABLE_6.get(size, (0.0, 0.0))
-        if transfer:
-            yield Claim(
-                f"migration-transfer-{key}",
-                "migration",
-                "Table VI",
-                f"Transfer time of a container of {size}",
-                f"{transfer:.2f} s",
-                Measure("migration", "migration_transfer_s", {"move": f"stop-and-copy, {size}"}),
-                "time",
-                figure=(transfer, transfer),
-            )
+        down = transfer + restore
+        if down:
+            statement = f"Transfer time of a container of {size}"
+            measure = Measure("migration", "migration_transfer_s", {"move": f"stop-and-copy, {size}"})
+            more: dict[str, Any] = {"unit": "time", "figure": (transfer, transfer)}
+            published = f"{transfer:.2f} s"
+            yield _claim(f"migration-transfer-{key}", "migration", statement, published, measure, **more)
         for strategy, like_theirs in _STRATEGIES:
-            down = transfer + restore
-            yield Claim(
-                f"migration-{strategy}-{key}",
-                "migration",
-                "Table VI",
-                f"Downtime for {size} by {strategy}; theirs: transfer and restore",
-                f"{down:.1f} s" if down else "–",
-                Measure("migration", "migration_gap_s", {"move": f"{strategy}, {size}"}),
-                "time",
-                direction="shorter" if down and not like_theirs else "",
-                agrees=values_below(down) if down and not like_theirs else None,
-                figure=(down, down) if down and like_theirs else None,
-            )
-
-
-def _plate_claim(key: str, what: str, published: str, measure: Measure, **more: Any) -> Claim:
-    key = f"plates-{key}".lower().replace(" ", "-")
-    return Claim(key, "plates", "Table VII", f"Response time of a frame, {what}", published, measure, **more)
+            statement = f"Downtime for {size} by {strategy}; theirs: transfer and restore"
+            measure = Measure("migration", "migration_gap_s", {"move": f"{strategy}, {size}"})
+            more = {"unit": "time"}
+            if down:
+                shorter = {"direction": "shorter", "agrees": values_below(down)}
+                more |= {"figure": (down, down)} if like_theirs else shorter
+            published = f"{down:.1f} s" if down else "–"
+            yield _claim(f"migration-{strategy}-{key}", "migration", statement, published, measure, **more)
 
 
 def _answer_loss(findings: Mapping[str, Finding], data: Data) -> str:
@@ -463,7 +426,7 @@ PUBLICATION = SweptPublication(
     "larger share of slow start, one loss and one file, frames of 6 instead of 30 s, a service of 0.2 GB, moved once.",
     roles=(),
     experiments=tuple(replace(each, short={"repetitions": 2, **each.short}) for each in EXPERIMENTS),
-    claims=(*_claims(), *_plate_claims(), *_migration_claims()),
+    claims=(*_loss_claims(), *_file_claims(), *_mmwave_claims(), *_plate_claims(), *_migration_claims()),
     answers=(
         Answer("Loss", "With 0.1 % of loss, TCP performs poorly over a high bandwidth-delay product.", _answer_loss),
         Answer("Files", "Slow start compromises the use of the link: responses take seconds.", _answer_files),

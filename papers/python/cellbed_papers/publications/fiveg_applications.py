@@ -225,43 +225,24 @@ def gains(findings: Mapping[str, Finding], data: Data) -> str:
 def _file_claims() -> Iterator[Claim]:
     for way, (where, table) in _TABLES.items():
         for size, edge, cloud in zip(SIZES, table["edge"], table["cloud"], strict=True):
-            of = {"file": f"{way} of {size}"}
-            yield Claim(
-                f"{way}-{size.replace(' ', '').lower()}",
-                "files",
-                where,
-                f"Time of {'an' if way == 'upload' else 'a'} {way} of {size}, cloud over edge",
-                f"{cloud / edge:.3g} times",
-                Measure("files", "latency_mean_s", {**of, "place": "cloud"}, {**of, "place": "edge"}),
-                direction="longer",
-                agrees=values_above(1),
-                figure=(cloud / edge, cloud / edge),
-                group=f"{way}s are faster at the edge",
-            )
+            key, file = f"{way}-{size.replace(' ', '').lower()}", f"{way} of {size}"
+            statement = f"Time of {'an' if way == 'upload' else 'a'} {file}, cloud over edge"
+            at, other = ({"file": file, "place": place} for place in ("cloud", "edge"))
+            measure = Measure("files", "latency_mean_s", at, other)
+            more: dict[str, Any] = {"direction": "longer", "agrees": values_above(1)}
+            more |= {"figure": (cloud / edge, cloud / edge), "group": f"{way}s are faster at the edge"}
+            yield Claim(key, "files", where, statement, f"{cloud / edge:.3g} times", measure, **more)
     for way, small, words, agrees in (
         ("upload", "500 kB", "falls", values_below(1)),
         ("download", "200 kB", "rises", values_above(1)),
     ):
         where, table = _TABLES[way]
-        at = {"place": "edge"}
-        sizes = {size: f"{way} of {size}" for size in (small, "5 MB")}
+        large, other = ({"file": f"{way} of {size}", "place": "edge"} for size in ("5 MB", small))
         figure = _rate(table["edge"], "5 MB") / _rate(table["edge"], small)
-        yield Claim(
-            f"{way}-rate",
-            "files",
-            where,
-            f"Effective throughput of {way}s of 5 MB over {small}, edge",
-            f"{figure:.3g} times",
-            Measure(
-                "files",
-                "effective_throughput_p50_mbit_s",
-                {**at, "file": sizes["5 MB"]},
-                {**at, "file": sizes[small]},
-            ),
-            direction=words,
-            agrees=agrees,
-            figure=(figure, figure),
-        )
+        statement = f"Effective throughput of {way}s of 5 MB over {small}, edge"
+        measure = Measure("files", "effective_throughput_p50_mbit_s", large, other)
+        more = {"direction": words, "agrees": agrees, "figure": (figure, figure)}
+        yield Claim(f"{way}-rate", "files", where, statement, f"{figure:.3g} times", measure, **more)
 
 
 def _rate(times: tuple[float, ...], size: str) -> float:

@@ -26,7 +26,6 @@ from cellbed_papers.publication import (
     Simulated,
     SimulatedPublication,
     Trials,
-    Unit,
     Values,
     ends,
     pair_repetitions,
@@ -328,111 +327,116 @@ _NAMES = {"pDCell-MRFS": _PDCELL_MRFS, "pDCell-PFS": _PDCELL_PFS, "pHost+PFS": _
 _MATRICES = {ALL: {"traffic": ALL}, SHARE: {"traffic": SHARE}}
 
 
-def _claims(load: str) -> Iterator[Claim]:
-    mode = f" ({load})"
+def _claim(
+    load: str, key: str, statement: str, published: str, measure: Callable[[Data], Values], judged: Judged, **more: Any
+) -> Claim:
+    """Return a claim with a load. key: the experiment, and a name."""
+    experiment, mode = key.partition("-")[0], f" ({load})"
+    if "group" in more:
+        more["group"] += mode
+    agrees, direction = judged
+    own = {"direction": direction, "agrees": agrees, **more}
+    return Claim(f"{key}-{_name(load)}", experiment, _section(experiment), statement + mode, published, measure, **own)
 
-    def claim(
-        key: str, experiment: str, statement: str, published: str, measure: Callable[[Data], Values], judged: Judged,
-        unit: Unit = "ratio", explain: Callable[[Data], str] | None = None, group: str = "",
-        figure: Range | None = None,
-    ) -> Claim:  # fmt: skip
-        return Claim(
-            f"{key}-{_name(load)}", experiment, _section(experiment), statement + mode, published, measure, unit,
-            judged[1], judged[0], explain=explain, figure=figure, group=group and group + mode,
-        )  # fmt: skip
 
-    def compared(
-        experiment: str, column: str, one: Setting, other: Setting, how: Callable[[float, float], float]
-    ) -> tuple[Measure, Callable[[Data], str]]:
-        """Return a comparison of two settings, and its explanation."""
-        first, second = ({"load": load, **each} for each in (one, other))
-        return Measure(experiment, column, first, second, how=how), partial(
-            _describe_settings, experiment, (first, second)
-        )
+def _compare(
+    load: str, experiment: str, column: str, settings: Sequence[Setting], how: Callable[[float, float], float]
+) -> tuple[Measure, Callable[[Data], str]]:
+    """Return a comparison of two settings, and its explanation."""
+    first, second = ({"load": load, **each} for each in settings)
+    explain = partial(_describe_settings, experiment, (first, second))
+    return Measure(experiment, column, first, second, how=how), explain
 
-    over, minus = operator.truediv, operator.sub
-    for key, statement, one, other in (
-        ("3-finite", "Median FCT, TCP over pHost with a finite queue", _TCP_PFS, _PHOST_PFS),
-        ("3-infinite", "Median FCT, pHost with an infinite queue over TCP", _INFINITE_PFS, _TCP_PFS),
+
+def _transport_claims(load: str) -> Iterator[Claim]:
+    for key, statement, settings in (
+        ("3-finite", "Median FCT, TCP over pHost with a finite queue", (_TCP_PFS, _PHOST_PFS)),
+        ("3-infinite", "Median FCT, pHost with an infinite queue over TCP", (_INFINITE_PFS, _TCP_PFS)),
     ):
-        found, why = compared("3", "fct_p50_s", one, other, over)
-        yield claim(key, "3", statement, "above 1", found, _ABOVE_1, explain=why)
-    yield claim(
-        "8", "8", "Distance of the FCT distributions, all traffic to the CU and 20 % of it", "negligible",
-        partial(_distance, load), ((0.0, 0.05), "at most 0.05"), "number", partial(_explain_chance, load),
-    )  # fmt: skip
-    for key, statement, published, one, other, judged in (
-        ("9-schedulers", "pDCell-PFS over pDCell-MRFS", "consistently reduced", _PDCELL_PFS, _PDCELL_MRFS,
-         ((1.0, math.inf), "at least 1")),
-        ("9-phost", "pHost+PFS over pDCell-PFS", "outperforms significantly", _PHOST_PFS, _PDCELL_PFS, _SIGNIFICANT),
-        ("9-tcp", "TCP+PFS over pDCell-PFS", "outperforms significantly", _TCP_PFS, _PDCELL_PFS, _SIGNIFICANT),
-    ):  # fmt: skip
+        found, why = _compare(load, "3", "fct_p50_s", settings, operator.truediv)
+        yield _claim(load, key, statement, "above 1", found, _ABOVE_1, explain=why)
+    statement = "Distance of the FCT distributions, all traffic to the CU and 20 % of it"
+    more: dict[str, Any] = {"unit": "number", "explain": partial(_explain_chance, load)}
+    yield _claim(load, "8", statement, "negligible", partial(_distance, load), ((0.0, 0.05), "at most 0.05"), **more)
+    at_least_1: Judged = (1.0, math.inf), "at least 1"
+    better, schedulers = "outperforms significantly", (_PDCELL_PFS, _PDCELL_MRFS)
+    for key, statement, published, settings, judged in (
+        ("9-schedulers", "pDCell-PFS over pDCell-MRFS", "consistently reduced", schedulers, at_least_1),
+        ("9-phost", "pHost+PFS over pDCell-PFS", better, (_PHOST_PFS, _PDCELL_PFS), _SIGNIFICANT),
+        ("9-tcp", "TCP+PFS over pDCell-PFS", better, (_TCP_PFS, _PDCELL_PFS), _SIGNIFICANT),
+    ):
         for percentile in PERCENTILES:
-            found, why = compared("9", f"fct_p{percentile}_s", one, other, over)
-            yield claim(
-                f"{key}-p{percentile}", "9", f"P{percentile} of the FCT, {statement}", published, found, judged,
-                explain=why, group=f"FCT, {statement}",
-            )  # fmt: skip
-    found, _ = compared("10a", "fct_mean_s", _PDCELL_PFS, _PDCELL_MRFS, over)
-    yield claim(
-        "10a-advantage", "10a", "Mean FCT with varying CQI, PFS over MRFS", "a significant advantage", found,
-        _SIGNIFICANT,
-    )  # fmt: skip
+            found, why = _compare(load, "9", f"fct_p{percentile}_s", settings, operator.truediv)
+            more = {"explain": why, "group": f"FCT, {statement}"}
+            text = f"P{percentile} of the FCT, {statement}"
+            yield _claim(load, f"{key}-p{percentile}", text, published, found, judged, **more)
+
+
+def _channel_claims(load: str) -> Iterator[Claim]:
+    schedulers = (_PDCELL_PFS, _PDCELL_MRFS)
+    found, _ = _compare(load, "10a", "fct_mean_s", schedulers, operator.truediv)
+    statement = "Mean FCT with varying CQI, PFS over MRFS"
+    yield _claim(load, "10a-advantage", statement, "a significant advantage", found, _SIGNIFICANT)
+    judged: Judged
     for scheduler, published, judged in (
-        (MRFS, "sub-optimal with fixed CQI", _ABOVE_1), (PFS, "similar", _ALIKE), (ROUND_ROBIN, "–", (None, "")),
-    ):  # fmt: skip
-        statement = f"Mean FCT of {scheduler}, fixed CQI over varying CQI"
-        own = f"10a-{scheduler.lower()}"
-        yield claim(
-            own, "10a", statement, published, _gain(load, scheduler), judged,
-            explain=partial(_explain_channels, load, scheduler), group=statement if judged[0] else "",
-        )  # fmt: skip
-        if scheduler != ROUND_ROBIN:
-            yield claim(
-                f"{own}-net", "10a", "The same over round robin's, which ignores the channel", published,
-                partial(_net, load, scheduler), judged, group=statement,
-            )  # fmt: skip
+        (MRFS, "sub-optimal with fixed CQI", _ABOVE_1),
+        (PFS, "similar", _ALIKE),
+        (ROUND_ROBIN, "–", (None, "")),
+    ):
+        statement, own = f"Mean FCT of {scheduler}, fixed CQI over varying CQI", f"10a-{scheduler.lower()}"
+        more: dict[str, Any] = {"explain": partial(_explain_channels, load, scheduler)}
+        if scheduler == ROUND_ROBIN:
+            yield _claim(load, own, statement, published, _gain(load, scheduler), judged, **more)
+            continue
+        yield _claim(load, own, statement, published, _gain(load, scheduler), judged, **more, group=statement)
+        text = "The same over round robin's, which ignores the channel"
+        yield _claim(load, f"{own}-net", text, published, partial(_net, load, scheduler), judged, group=statement)
+    short = "Mean FCT of flows of at most 10 KB"
     for quality in QUALITIES:
-        worst = quality == "bad"
-        found, _ = compared("10b", f"short_{quality}_s", _PDCELL_PFS, _PDCELL_MRFS, over)
-        yield claim(
-            f"10b-{quality}", "10b",
-            f"Mean FCT of flows of at most 10 KB to users with a {quality} channel, PFS over MRFS",
-            "two orders of magnitude" if worst else "outperforms significantly", found, _SIGNIFICANT,
-            explain=partial(_explain_quality, load), figure=_HUNDREDFOLD if worst else None,
-            group="Mean FCT of flows of at most 10 KB, PFS over MRFS",
-        )  # fmt: skip
+        found, _ = _compare(load, "10b", f"short_{quality}_s", schedulers, operator.truediv)
+        statement = f"{short} to users with a {quality} channel, PFS over MRFS"
+        more = {
+            "group": "Mean FCT of flows of at most 10 KB, PFS over MRFS",
+            "explain": partial(_explain_quality, load),
+        }
+        published = "outperforms significantly"
+        if quality == "bad":
+            published, more["figure"] = "two orders of magnitude", _HUNDREDFOLD
+        yield _claim(load, f"10b-{quality}", statement, published, found, _SIGNIFICANT, **more)
+
+
+def _buffer_claims(load: str) -> Iterator[Claim]:
+    more: dict[str, Any] = {"unit": "change", "group": "Refused packets, pHost minus pDCell"}
     for buffer in BUFFERS:
-        one, other = ({**each, "buffer": buffer} for each in (_PHOST_PFS, _PDCELL_PFS))
-        found, why = compared("11a", "refused_share", one, other, minus)
-        yield claim(
-            f"11a-{buffer}", "11a", f"Share of packets that the CU refuses, pHost minus pDCell, {buffer}", "above 0",
-            found, _ABOVE_0, "change", why, "Refused packets, pHost minus pDCell",
-        )  # fmt: skip
+        settings = [{**each, "buffer": buffer} for each in (_PHOST_PFS, _PDCELL_PFS)]
+        found, why = _compare(load, "11a", "refused_share", settings, operator.sub)
+        statement = f"Share of packets that the CU refuses, pHost minus pDCell, {buffer}"
+        yield _claim(load, f"11a-{buffer}", statement, "above 0", found, _ABOVE_0, explain=why, **more)
     phost, pdcell = ({"load": load, **each, "buffer": "3 MB"} for each in (_PHOST_PFS, _PDCELL_PFS))
-    yield claim(
-        "11b-first", "11b", "Time until the buffer of 3 MB is full, pDCell minus pHost", "pHost is quicker",
-        partial(_fill_delay, pdcell, phost), (_ABOVE_0[0], "above 0 s"), "change",
-        partial(_describe_settings, "11b", (pdcell, phost)),
-    )  # fmt: skip
-    yield claim(
-        "11b-full", "11b", "Share of the time with a full buffer, pHost", "the entire period",
-        Measure("11b", "full_share", phost), ((0.95, 1.0), "at least 95 %"), "share", partial(_explain_fullness, phost),
-    )  # fmt: skip
-    found, why = compared("11b", "full_share", phost, pdcell, minus)
-    yield claim("11b-less", "11b", "The same, pHost minus pDCell", "pDCell has less", found, _ABOVE_0, "change", why)
-    for key, experiment, statement, factor, levels, published, judged in (
-        ("11c", "11c", "buffer of 30 MB over 3 MB", "buffer", ("30 MB", "3 MB"), "very similar", _ALIKE),
-        ("load", "load", "load 0.8 over 0.2", "network load", ("0.8", "0.2"), "not significantly affected",
-         ((1 / NEAR, NEAR), "from 0.8 to 1.25 times")),
-    ):  # fmt: skip
+    found, why = _compare(load, "11b", "full_share", (phost, pdcell), operator.sub)
+    statement = "Time until the buffer of 3 MB is full, pDCell minus pHost"
+    first, judged = partial(_fill_delay, pdcell, phost), (_ABOVE_0[0], "above 0 s")
+    explain = partial(_describe_settings, "11b", (pdcell, phost))
+    yield _claim(load, "11b-first", statement, "pHost is quicker", first, judged, unit="change", explain=explain)
+    statement, whole = "Share of the time with a full buffer, pHost", ((0.95, 1.0), "at least 95 %")
+    more = {"unit": "share", "explain": partial(_explain_fullness, phost)}
+    yield _claim(load, "11b-full", statement, "the entire period", Measure("11b", "full_share", phost), whole, **more)
+    statement = "The same, pHost minus pDCell"
+    yield _claim(load, "11b-less", statement, "pDCell has less", found, _ABOVE_0, unit="change", explain=why)
+
+
+def _scale_claims(load: str) -> Iterator[Claim]:
+    similar: Judged = (1 / NEAR, NEAR), "from 0.8 to 1.25 times"
+    for experiment, statement, factor, levels, published, judged in (
+        ("11c", "buffer of 30 MB over 3 MB", "buffer", ("30 MB", "3 MB"), "very similar", _ALIKE),
+        ("load", "load 0.8 over 0.2", "network load", ("0.8", "0.2"), "not significantly affected", similar),
+    ):
         for scheduler in (MRFS, PFS):
-            high, low = ({"scheduler": scheduler, factor: each} for each in levels)
-            found, why = compared(experiment, "fct_mean_s", high, low, over)
-            yield claim(
-                f"{key}-{scheduler.lower()}", experiment, f"Mean FCT of pDCell-{scheduler}, {statement}", published,
-                found, judged, explain=why, group=f"Mean FCT, {statement}",
-            )  # fmt: skip
+            settings = [{"scheduler": scheduler, factor: each} for each in levels]
+            found, why = _compare(load, experiment, "fct_mean_s", settings, operator.truediv)
+            more: dict[str, Any] = {"explain": why, "group": f"Mean FCT, {statement}"}
+            text = f"Mean FCT of pDCell-{scheduler}, {statement}"
+            yield _claim(load, f"{experiment}-{scheduler.lower()}", text, published, found, judged, **more)
 
 
 def _gain(load: str, scheduler: str) -> Measure:
@@ -725,7 +729,12 @@ PUBLICATION = SimulatedPublication(
     citation="Fiandrino, de la Oliva, Widmer & Kogan, ICDCN 2019, doi:10.1145/3288599.3288636",
     experiments=EXPERIMENTS,
     claims=tuple(
-        claim for each in EXPERIMENTS for load in MODES for claim in _claims(load) if claim.experiment == each.name
+        claim
+        for each in EXPERIMENTS
+        for load in MODES
+        for made in (_transport_claims, _channel_claims, _buffer_claims, _scale_claims)
+        for claim in made(load)
+        if claim.experiment == each.name
     ),
     answers=(
         Answer(

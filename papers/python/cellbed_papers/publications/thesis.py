@@ -369,8 +369,8 @@ def _explain_formula(data: Data) -> str:
 _5G, _LTE, _WINDOW, _6G = ({"network": name} for name in ("5G", "LTE", "5G behind a window", "6G"))
 
 
-def _claims() -> tuple[Claim, ...]:
-    e1 = (
+def _network_claims() -> tuple[Claim, ...]:
+    return (
         Claim(
             "compute", "E1", "§6.3", "Compute in the median latency (5G)", "up to 80 %",
             _share("E1", "remote_p50_s", "latency_p50_s", **_5G), "share", "most of it", values_above(0.5), (_5G,),
@@ -407,8 +407,11 @@ def _claims() -> tuple[Claim, ...]:
             Measure("E1", "network_p99_s", _LTE, _5G), "ratio", "from 0.8 to 1.25 times", (1 / NEAR, NEAR), (_LTE, _5G),
         ),
     )  # fmt: skip
+
+
+def _workload_claims() -> tuple[Claim, ...]:
     image, text = {"workload": "image"}, {"workload": "text"}
-    e2 = (
+    return (
         Claim(
             "text-p99", "E2", "§6.1, MF2", "P99 network latency, image over text", "1.5 times",
             Measure("E2", "network_p99_s", image, text), "ratio", "above 1", values_above(1), (image, text),
@@ -436,8 +439,11 @@ def _claims() -> tuple[Claim, ...]:
             Measure("E2", "packets_mean", text), "number", "one", values_below(1.5), figure=(1, 1),
         ),
     )  # fmt: skip
+
+
+def _place_claims() -> tuple[Claim, ...]:
     edge, far = ({"place": name, "restart": "on"} for name in ("edge", "transcontinental"))
-    e3 = (
+    return (
         Claim(
             "edge", "E3", "§6.5", "Median latency at the edge", "well below 100 ms",
             Measure("E3", "latency_p50_s", edge), "time", "below 100 ms", values_below(0.1), (edge,),
@@ -468,8 +474,11 @@ def _claims() -> tuple[Claim, ...]:
             "supposed: the window", _slope_drop, "change", "above 0", values_above(0), (edge, far),
         ),
     )  # fmt: skip
+
+
+def _load_claims() -> tuple[Claim, ...]:
     high, low = _HIGH, _HIGH | {"rate": "2 /s"}
-    e4 = (
+    return (
         Claim(
             "good", "E4", "§6.6", "Median uplink latency at 2 requests a second", "below 100 ms",
             Measure("E4", "uplink_p50_s", low), "time", "below 100 ms", values_below(0.1), (low,), made=_MADE,
@@ -507,7 +516,10 @@ def _claims() -> tuple[Claim, ...]:
             for limit in ("1 MB", "100 kB")
         ),
     )  # fmt: skip
-    projected = (
+
+
+def _projection_claims() -> tuple[Claim, ...]:
+    return (
         Claim(
             "6g-latency", "6G", "§6.7", "Median latency, 5G over 6G", "6G is lower",
             Measure("6G", "latency_p50_s", _5G, _6G), "ratio", "above 1", values_above(1), (_5G, _6G),
@@ -529,7 +541,6 @@ def _claims() -> tuple[Claim, ...]:
             _compute_20, "time", "below 10 ms", values_below(0.010), explain=_explain_compute,
         ),
     )  # fmt: skip
-    return (*e1, *e2, *e3, *e4, *projected)
 
 
 # ---- main findings
@@ -605,7 +616,13 @@ PUBLICATION = SweptPublication(
     "percentiles of few requests are refused.",
     roles=ROLES,
     experiments=tuple(replace(each, short={"repetitions": 3, **each.short}) for each in EXPERIMENTS),
-    claims=_claims(),
+    claims=(
+        *_network_claims(),
+        *_workload_claims(),
+        *_place_claims(),
+        *_load_claims(),
+        *_projection_claims(),
+    ),
     answers=(
         Answer(
             "MF1", "The uplink is the limiting factor: over 90 % of the network latency for LTE and 5G.", _answer_mf1
