@@ -15,7 +15,7 @@ def grant(
         bool,
         typer.Option(
             "--network",
-            help="Also install the network helper: shells of this user get TCP from end to end, as those of root.",
+            help="Also install the network helper: shells of this user get TCP from end to end, as root's do.",
         ),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done and change nothing.")] = False,

@@ -162,7 +162,7 @@ def report(
             "--measure",
             "-m",
             help="Column of the dataset, repeatable. Default: latency_p50_s, latency_p99_s, failed_share, lost_share; "
-            "of applications without known requests their own measures and those of connections.",
+            "of applications without known requests their own measures and their connections' measures.",
             show_default=False,
         ),
     ] = None,

@@ -21,7 +21,7 @@ def group(package: str, verbs: dict[str, str]) -> type[TyperGroup]:
 
     verbs: names in listing order, and the first line of each one's help. The verb ``some-thing``
     is the function ``some_thing`` of the module ``some_thing``, or the Typer application called ``app`` there; the verb
-    ``import`` those of ``import_``. The module of a verb in SIBLINGS is an entry point.
+    ``import`` is in ``import_``. The module of a verb in SIBLINGS is an entry point.
     """
 
     class Verbs(TyperGroup):
