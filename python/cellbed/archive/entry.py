@@ -60,7 +60,7 @@ class About(Model):
     obstacle: Text | None = Field(default=None, description="window, wall, body, vehicle, …")
     method: Text | None = Field(default=None, description="How it was recorded, or the model with its parameters.")
     licence: Text | None = None
-    source: Text | None = Field(default=None, description="Address from which it was taken.")
+    source: Text | None = Field(default=None, description="Address of the original.")
     citation: Text | None = None
     note: Text | None = None
 

@@ -162,7 +162,7 @@ def _of_outages(part: Part, duration: int, figures: dict[str, Any], replayed: Re
     looked_at = replayed.looked_at(duration)
     if met < DECIDING_SHARE * looked_at:
         return
-    of_it = "" if met == length else f", of which {_met_words(met, replayed.spans(begin, length, duration))} are met,"
+    of_it = "" if met == length else f", met for {_met_words(met, replayed.spans(begin, length, duration))},"
     yield (
         f"{part}: the outage of {length / 1e9:.3g} s at {begin / 1e9:.4g} s{of_it} is "
         f"{min(1.0, met / looked_at) * 100:.2g} % of {looked_at / 1e9:.4g} s and alone decides the P99: "

@@ -71,8 +71,8 @@ class Machine:
 
     lateness_s: the highest of a packet; late_share: packets more than 1 ms late, of all; standstill_s: the longest
     time for which the emulator did not run. foreign_cpus: processors that other programs used, in the mean, of `cpus`;
-    steal_cpus: those that the hypervisor took, included in it. pressure: share of the time in which some
-    task of the machine waited for a processor (PSI; ``None`` with `cpus` known: the kernel does not report it);
+    steal_cpus: of these, the hypervisor's. pressure: share of the time with a task of the machine waiting for a
+    processor (PSI; ``None`` with `cpus` known: the kernel does not report it);
     pressure_peak: of the second with most. waiting: time for which the tasks of the node that waited most waited for
     other programs, in each second of the run.
     """
@@ -153,8 +153,8 @@ def _host(samples: pl.DataFrame, t0: int, limits: Mapping[str, float | None]) ->
         throttled_s=pl.col("throttled_ns").diff().over("node").fill_null(0) / 1e9,
         waited_s=pl.col("waited_ns").diff().over("node") / 1e9,
     ).with_columns(waited_s=pl.col("waited_s") - pl.col("throttled_s"))
-    # Waiting for other programs cannot exceed their run time, of which as much is in the way of a node as that is
-    # running or waiting: the rest is waiting of a node's tasks for each other, or for other nodes.
+    # Waiting for other programs cannot exceed their run time while the node runs or waits: the rest is waiting of a
+    # node's tasks for each other, or for other nodes.
     used = machine.select("second", "cpus", "own_cpus", taken_s=pl.col("foreign_cpus") * samples["span_s"])
     each = each.join(used, on="second", how="left")
     limit = pl.col("node").replace_strict(limits, default=None, return_dtype=pl.Float64)
@@ -169,7 +169,7 @@ def _host(samples: pl.DataFrame, t0: int, limits: Mapping[str, float | None]) ->
 
 
 def nodes_of(seconds: pl.DataFrame) -> list[str]:
-    """Return the nodes of which the table has waiting times."""
+    """Return the nodes with waiting times in the table."""
     return [name.removesuffix(".waited_s") for name in seconds.columns if name.endswith(".waited_s")]
 
 
@@ -228,7 +228,7 @@ def _standstills(seconds: pl.DataFrame) -> list[tuple[float, float]]:
 
 
 def _waiting_on(nodes: pl.Series, spent: Samples, begin: Samples, end: Samples, seconds: pl.DataFrame) -> Samples:
-    """Return `_lengthened` of each row on its node; 0 on a node of which nothing is recorded."""
+    """Return `_lengthened` of each row on its node; 0 on a node without records."""
     names, found = nodes.fill_null("").to_numpy(), np.zeros(len(spent))
     for node in nodes_of(seconds):
         rows = np.flatnonzero(names == node)
@@ -281,7 +281,7 @@ def judge(
     """Return why a run is disturbed, in sentences; empty for one that is not. Pure.
 
     seconds: the table of `read_seconds`; description: the content of ``run.json``; loads: its applications with
-    requests; connections: the table of `read_connections` without those of `loads`.
+    requests; connections: the table of `read_connections` without the connections of `loads`.
     """
     duration_s = (description.get("duration_ns") or 0) / 1e9
     during = _within(seconds, duration_s)

@@ -78,7 +78,7 @@ def read_packets(path: Path) -> NDArray[Any]:
 def log_files(path: Path) -> list[tuple[int, Path]]:
     """Return the files of a packet log in their order, each with the number of its first record.
 
-    There is one, unless the log keeps only its latest records: then the first number is that of removed records.
+    There is one, unless the log keeps only its latest records: then the first number counts the removed records.
     """
     older = [(int(it.suffix[1:]), it) for it in path.parent.glob(f"{path.name}.*") if it.suffix[1:].isdecimal()]
     begin = 0
@@ -127,7 +127,7 @@ def _is_of_service(log: NDArray[Any], service_ports: Collection[int]) -> NDArray
 
 @dataclass(frozen=True, slots=True)
 class Crossings:
-    """Packets that crossed the network, one entry each, in the order in which they entered it. Times in ns.
+    """Packets that crossed the network, one entry each, in order of entry. Times in ns.
 
     entered: reached the first direction of its path; queued: in the bottlenecks of all its directions,
     service included; delayed: in the delay stages of all its directions; proxied: between its directions, in a proxy;

@@ -19,8 +19,8 @@ from cellbed.measure.statistics import CONFIDENCE, label, smallest_sample
 Values = NDArray[np.float64]
 
 _LEAST_CONFIDENCE = 0.93
-"""Of the whole range as an interval with equal tails of a quantile, where none has the confidence wanted: that of five
-values holds the median with 93.75 %."""
+"""Confidence that suffices for the whole range as a quantile's interval where no interval with equal tails has the
+wanted confidence: the range of five values holds the median with 93.75 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ _LEAST = 3
 def mean_interval(values: ArrayLike, least: float = -math.inf, most: float = math.inf) -> Interval:
     """Return the mean over repetitions with its 95 % interval (:func:`mean_bounds`); at least three, all finite.
 
-    least, most: limits of what the quantity can be, such as 0 and 1 for a share.
+    least, most: limits of the quantity, such as 0 and 1 for a share.
     """
     sample, n = _sample(values)
     if (wrong := _unusable(sample)) is not None:
@@ -175,7 +175,7 @@ def holm(ps: Sequence[float]) -> list[float]:
 
 
 def repetitions_needed(pilot: ArrayLike, half_width: float) -> int | None:
-    """Return the repetitions beyond those of `pilot` that a 95 % interval of the mean of this half-width needs.
+    """Return the number of repetitions, besides `pilot`, that a 95 % interval of the mean of this half-width needs.
 
     Stein's two-stage procedure (Annals of Mathematical Statistics 16, 1945, pp. 243–258): (t·s / half_width)² in all,
     with t and s of the pilot, so a small pilot is careful. None for a pilot with fewer than three values or some that

@@ -40,7 +40,7 @@ TRIAL_COLUMNS = {
 }
 """Columns of a trial, with their Polars types."""
 APPLICATION_COLUMNS = {"app": "String", "refused": "String", "units": "String", "kind": "String"}
-"""Columns of an application; those of measures follow its kind."""
+"""Columns of an application; columns of measures follow its kind."""
 _QUANTILES = {"p01": 0.01, "p50": 0.5, "p90": 0.9, "p99": 0.99}
 PART = "part_"
 _ENDS = {"s": "_s", "Mbit/s": "_mbit_s", "B": "_bytes"}
@@ -56,12 +56,12 @@ def is_taken(name: str, measures: Sequence[str]) -> bool:
 
 
 def measure(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the measures of each application of a run, with what the machine did to the run; and why the run is
+    """Return the measures of each application of a run, with the machine's effect on the run; and why the run is
     disturbed.
 
     A request without a good reply counts as longer than every reply, so a percentile among such requests is infinite.
     Percentiles that a run of so many requests does not support are missing, as in its report; `refused` is the reason.
-    Parts are those of requests all of whose parts are known. Errors: :class:`MeasureError`.
+    Parts are means over the requests with all parts known. Errors: :class:`MeasureError`.
     """
     import polars as pl
 

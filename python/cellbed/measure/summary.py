@@ -177,12 +177,12 @@ class ApplicationSummary:
     """Measurements of one application of a run. Times in seconds.
 
     reasons: requests that got no reply, or an error, by the reason recorded, most frequent first. percentiles: of all
-    requests, of which those without a good reply took longer than any other; good_replies: of the others alone.
+    requests, with infinite latency without a good reply; good_replies: of requests with one.
     uncertainty: by part, how far it may be wrong since nodes have different clocks; only where it may. added_s: by
     percentile, what the machine added to it (docs/explanation/measurement.md#disturbance). deadline_s, on_time_share,
     goodput_bit_s: of an application with a deadline (:func:`on_time`). traffic: of all its connections. own: measures
     that its programs wrote; own_problems: what is missing of them, in sentences. steps: of journeys, with their
-    names as those of endpoints. unassigned: requests that programs report and that have no connection, by the reason.
+    names in place of endpoints. unassigned: requests that programs report and that have no connection, by the reason.
     """
 
     name: str
@@ -337,7 +337,7 @@ _TIMES = {
     "programs": "time_s",
     "disturbance": "second",
 }
-"""Columns of tables by which the warm-up is left out, seconds since the start of the schedule."""
+"""Columns of tables that decide what belongs to the warm-up, seconds since the start of the schedule."""
 
 
 def _without_warm_up(tables: dict[str, pl.DataFrame], skip_s: float) -> dict[str, pl.DataFrame]:
@@ -402,7 +402,7 @@ def summarise(
     ]
     others = connections.filter(~pl.col("app").is_in([load.name for load in loads]))
     for each, application in zip(described, applications, strict=True):
-        if each.spans or application.requests.total:  # else it sends no requests of which cellbed knows
+        if each.spans or application.requests.total:  # else it sends no requests that cellbed knows
             before = f"{each.name}: " if len(described) > 1 else ""
             found = [*_warnings(application, reported=each.reported), *_idle(each, of(requests, each.name))]
             warnings = [*warnings, *(before + warning for warning in found)]
@@ -692,7 +692,7 @@ def _warnings(application: ApplicationSummary, *, reported: bool) -> list[str]:
         early = any(each.column == REPORTED_MEASURE.column for each in application.measures)
         found.append(
             f"{counts.without_parts} of {counts.answered} requests could not be assigned to a connection, and have no "
-            f"parts: {reasons}{'; their latency is that of their span, perhaps without its reply' * early}"
+            f"parts: {reasons}{'; their latency is the length of their span, perhaps without its reply' * early}"
         )
     elif counts.without_parts:
         found.append(
@@ -717,7 +717,7 @@ def _idle(application: Description, requests: pl.DataFrame) -> Iterator[str]:
 
 
 def _natural(name: str) -> tuple[str, int]:
-    """Sort key by which ``edge-10`` follows ``edge-9``."""
+    """Return a sort key that puts ``edge-10`` after ``edge-9``."""
     head, _, tail = name.rpartition("-")
     return (head, int(tail)) if tail.isdigit() else (name, -1)
 

@@ -83,7 +83,7 @@ class Traced:
     calls: of all nodes, in the columns of requests, and `peer`, `peer_port` (the other end), `certain` (it used a
     connection that the packet log has), `early` (it may end with the headers of its reply: spans of HTTP) and `secure`
     (it used TLS), where known; request: its number, null for calls that are none. tree: the spans
-    of requests, with the request's app, endpoint and number; part: its name as that of a part. services: by
+    of requests, with the request's app, endpoint and number; part: the name of the span as a part. services: by
     application, the names of its services' spans that are parts of requests. warnings: about spans that are lost or
     unusable.
     """

@@ -40,7 +40,7 @@ class Train(Part):
     up_bytes: Bytes = Field(description="IP length of each packet of the client.")
     down_bytes: Bytes = Field(description="IP length of each packet of the server.")
     gap_ns: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="From its first packet to that of the next train, in place of the plan's gap."
+        default=None, description="From its first packet to the next train's, in place of the plan's gap."
     )
 
 
@@ -50,7 +50,7 @@ class TrainPlan(Part):
     rotation: Annotated[tuple[Train, ...], Field(min_length=1)] = Field(
         description="Taken in this order, over and over."
     )
-    gap_ns: Annotated[int, Field(ge=1)] = Field(description="From the first packet of a train to that of the next.")
+    gap_ns: Annotated[int, Field(ge=1)] = Field(description="Between the first packets of consecutive trains.")
     jitter: Annotated[float, Field(ge=0, lt=1)] = Field(
         default=0.0, description="Each gap is drawn evenly from gap · (1 ± jitter)."
     )
@@ -249,7 +249,7 @@ class Imported(Part):
     """The origin of a recording that this project's recorder did not make."""
 
     format: Literal["cellreplay"] = Field(description="The public tool of CellReplay.")
-    files: dict[str, str] = Field(description="SHA-256 of each file by what it was.")
+    files: dict[str, str] = Field(description="SHA-256 of each file by its role.")
 
 
 class Description(Part):

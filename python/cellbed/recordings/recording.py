@@ -20,7 +20,7 @@ from cellbed_node import inputs
 
 DESCRIPTION = "recording.json"
 JOURNAL = "journal"
-"""The recorder's log, from which the files are made at the end."""
+"""The recorder's log, turned into the files at the end."""
 STEMS: tuple[str, ...] = ("light-uplink", "light-downlink", "heavy-uplink", "heavy-downlink")
 """Names of the files of packets without their ending."""
 FILES: tuple[str, ...] = (DESCRIPTION, *(f"{stem}.parquet" for stem in STEMS))

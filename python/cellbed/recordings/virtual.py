@@ -93,7 +93,7 @@ def record_virtually(
 
     light: uplink and downlink of the device that sends `plan`'s trains, the packets of a train at one instant; the
         first to arrive is answered at once.
-    heavy: those of the device that `saturation` fills, uplink and downlink, with packets of `packet_bytes`; ``None``
+    heavy: uplink and downlink of the device that `saturation` fills with packets of `packet_bytes`; ``None``
         lets both workloads run on the light device in turn, `span_ns` each, the light one first, and 2 s of silence
         at the end of each heavy span.
     saturation: of the uplink and of the downlink. An adaptive one needs a separate heavy device, whose directions are
@@ -174,7 +174,7 @@ def _trains(plan: TrainPlan, starts: Int64) -> _Sent:
 
 
 def _answers(plan: TrainPlan, trains: _Sent, fate: _Fate) -> _Sent:
-    """Return the answers to the trains of which at least one packet arrived."""
+    """Return the answers to the trains with at least one arrived packet."""
     there = fate.arrived >= 0
     if not there.any():
         return _bursts(plan, np.empty(0, np.int64), np.empty(0, np.int64), "down")

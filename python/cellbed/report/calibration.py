@@ -29,7 +29,7 @@ HEADINGS = ("", *WAYS)
 
 
 def show(title: str, calibration: Calibration) -> RenderableType:
-    """Return the parameters as a table, the verdict below. title: of what network."""
+    """Return the parameters as a table, the verdict below. title: the network."""
     table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left")
     for heading in HEADINGS:
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)

@@ -64,7 +64,7 @@ def save(drawings: Mapping[str, Callable[[], Figure]], folder: Path, ending: End
 
 
 def file_name(name: str) -> str:
-    """Return a name of a figure as that of a file. The names come from files which users may edit."""
+    """Return the file name for a figure. Its name comes from files that users may edit."""
     return re.sub(r"[^\w.-]", "_", name)
 
 
@@ -120,7 +120,7 @@ def read_tables(run: Path) -> list[pl.DataFrame]:
 
 
 def select_decompositions(application: ApplicationSummary) -> list[int]:
-    """Return the decompositions to show: the median's, and that of the highest percentile with parts."""
+    """Return the decompositions to show: for the median, and for the highest percentile with parts."""
     having = [index for index, each in enumerate(application.decompositions) if each.parts]
     return sorted({having[0], having[-1]}) if having else []
 
@@ -133,8 +133,8 @@ def parts(application: ApplicationSummary, spans: Sequence[Span]) -> Drawing | N
 
 
 def of_comparison(application: ApplicationComparison, names: list[str], groups: list[str]) -> list[Drawing]:
-    """Return the distributions and the parts of all runs, whose names are `names`. groups: of the runs; those of one
-    have a colour, unless all are of one."""
+    """Return the distributions and the parts of all runs. names, groups: of the runs; each group has a colour if there
+    are several."""
     found = []
     if any(np.isfinite(sample).any() for sample in application.samples):
         samples = dict(zip(names, application.samples, strict=True))
@@ -236,7 +236,7 @@ def _ranks(n: int) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 
 def _parts(columns: Sequence[tuple[str, Decomposition]], spans: Sequence[Span]) -> Drawing:
-    """Decompositions as bars below each other, with the parts in the order in which a request passes them."""
+    """Decompositions as bars below each other, with the parts in the order of a request."""
     return Drawing(1.5 + 0.45 * len(columns) + 0.05 * len(spans), lambda figure: _draw_parts(figure, columns, spans))
 
 

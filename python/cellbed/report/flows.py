@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 6
 _BOX = (5, 25, 50, 75, 95)
-"""Percentiles of a box, those of Lim et al., "An Empirical Study of 5G" (IEEE TMC, 2024)."""
+"""Percentiles of a box, as in Lim et al., "An Empirical Study of 5G" (IEEE TMC, 2024)."""
 
 
 def compare(panels: Mapping[str, Mapping[str, pl.DataFrame]]) -> Drawing | None:

@@ -51,7 +51,7 @@ def of_application(
 def waterfall(loads: pl.DataFrame, objects: pl.DataFrame, spans: Sequence[Span]) -> Drawing | None:
     """Return the objects of the load with the median load time; None without a load that has objects.
 
-    loads: of an application; objects, spans: of the application of which these consist.
+    loads: of an application; objects, spans: of the application that they consist of.
     """
     import polars as pl
 

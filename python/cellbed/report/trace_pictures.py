@@ -52,8 +52,8 @@ _BESIDE = 4
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One set of axes. draw: fills them. end: of the axis of time, by which panels with the whole width are aligned;
-    ``None`` for one that shares its line. note: figures above the axes. height: inches."""
+    """One set of axes. draw: fills them. end: of the axis of time, common to all panels of the whole width; ``None``
+    for one that shares its line. note: figures above the axes. height: inches."""
 
     title: str
     x_label: str
@@ -291,7 +291,7 @@ def _by_hour(of: Drawn, *keys: str) -> Panel | None:
     def draw(axes: Axes) -> None:
         for (name, colour, _), each in zip(having, figures, strict=True):
             hours = np.array(each["hours"], float)
-            gaps = np.flatnonzero(np.diff(hours) > 1) + 1  # no line leads over hours of which nothing is known
+            gaps = np.flatnonzero(np.diff(hours) > 1) + 1  # no line across hours without data
             for key in keys:
                 values = np.insert(np.array(each[key], float) * unit.factor, gaps, np.nan)
                 label = name if is_rate else {"hourly_p50_ms": "median"}.get(key, "P95")

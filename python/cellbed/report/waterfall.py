@@ -64,8 +64,8 @@ def read(run: Path) -> "pl.DataFrame":
 def of_application(
     traces: "pl.DataFrame", requests: "pl.DataFrame", decompositions: Sequence["Decomposition"]
 ) -> list[Waterfall | None]:
-    """Return for each decomposition its waterfall: of the median that of one request, else the mean of the requests
-    around the percentile; None without traces. requests, traces: of the application. Pure."""
+    """Return the waterfall of each decomposition: of one request for the median, else the mean of the requests around
+    the percentile; None without traces. requests, traces: of the application. Pure."""
     import polars as pl
 
     keys = ["endpoint", "request"]

@@ -1,4 +1,4 @@
-"""Parts of cellbed that distributions register as entry points: its own, and those of its siblings."""
+"""Parts of cellbed that distributions, its own and its siblings, register as entry points."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -18,7 +18,7 @@ def did_you_mean(text: str, names: Iterable[str]) -> str:
 
 
 def near_names(text: str, names: Sequence[str]) -> list[str]:
-    """Those of `names`, which are in order, that `text` is near to; at most three.
+    """Return the members of `names` near `text`, in the order of `names`; at most three.
 
     Itself in lower case, else those that begin with it, else the one that differs in few letters, else those that
     contain it.

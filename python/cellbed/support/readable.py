@@ -13,7 +13,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A unit, and how many of it there are in what it is a multiple of: one bit/s, or one s."""
+    """A unit, and its size in base units, such as bit/s or s."""
 
     name: str
     factor: float

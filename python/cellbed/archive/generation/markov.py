@@ -7,8 +7,8 @@ level's part of the regime's distribution. Both run on a clock that pauses in ou
 probability for each tick that depends on the regime, and last as long as the recording's: a rank drawn on their ordered
 lengths.
 
-So the distribution of the rates is the recording's by construction, the autocorrelation over seconds is that of the
-regimes' chain and falls off exponentially, and patterns and drifts over minutes are lost. Probabilities are
+So the distribution of the rates is the recording's by construction, the autocorrelation over seconds is the
+regime chain's and falls off exponentially, and patterns and drifts over minutes are lost. Probabilities are
 counts of the recording and draws are whole numbers: equal recordings and seeds give equal series.
 """
 

@@ -35,7 +35,7 @@ def _of_2018(folder: Path) -> Iterator[Recording]:
             licence=NYC_2018.licence,
             source=NYC_2018.page,
             citation=NYC_2018.citation,
-            note=f"The date is that of the publication. The file's name contains '{name[4]} cross', unexplained.",
+            note=f"The date is of the publication. The file's name contains '{name[4]} cross', unexplained.",
         )
         yield Recording(
             entry_name("nyc-2018", name[2]), paths[0].relative_to(folder).as_posix(), about, Imported(paths, "mahimahi")
