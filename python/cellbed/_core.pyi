@@ -7,6 +7,8 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from cellbed.path import Tcp as TcpSettings
+
 Arrivals = tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.uint64] | None, NDArray[np.uint8] | None]
 Columns = tuple[
     NDArray[np.uint64],
@@ -235,7 +237,6 @@ class Direction:
         """Packets and bytes in the queue of the first bottleneck."""
 
 Stages = tuple[str, list[tuple[int, int, str]]]
-TcpSettings = tuple[str, bool, bool, int, int, int, int, bool]
 Int64 = NDArray[np.int64]
 
 @final

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import pathlib
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -55,12 +55,12 @@ class Tcp:
     pacing: bool = False
 
 
-def settings(tcp: Tcp) -> tuple[str, bool, bool, int, int, int, int, bool]:
-    """Return the settings as the network in virtual time takes them."""
+def settings(tcp: Tcp) -> Tcp:
+    """Return the settings with the loaded law in place of its name or path."""
     control = tcp.control
     if control.endswith(".h") or control in load_shipped():
         control = find(control, pathlib.Path()).load()
-    return (control, *astuple(tcp)[1:])
+    return replace(tcp, control=control)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

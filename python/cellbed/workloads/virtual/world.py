@@ -14,11 +14,11 @@ import socket
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cellbed._core import VirtualNetwork
 from cellbed.laws.law import Law
@@ -50,8 +50,6 @@ _AGAIN_NS, _EQUAL = 200_000_000, 2
 are equal, since a probe precedes the timeout (RFC 8985, §7); then each is twice the one before."""
 _SYN_AGAIN_NS, _SYN_EQUAL = SECOND, 5
 """The same of the first packet of a connection (RFC 6298, §2.1; ``tcp_syn_linear_timeouts``, Linux 6.5)."""
-_SEND_BUFFER: Final = 6
-"""Place in the settings of TCP."""
 _FIRST_PORT = 40_000
 _PERIOD_NS = PERIOD_US * 1000
 
@@ -194,7 +192,7 @@ class Socket:
         self.on_room: Callable[[], None] = lambda: None
         self.last = 0
         """Label of the last message that was sent."""
-        self.send_buffer = world.tcp[_SEND_BUFFER]
+        self.send_buffer = world.tcp.send_buffer
         """Its largest size, bytes."""
         self.shared: str | None = None
         """Of a client, the address that it has connected to, where several servers share that."""
@@ -693,7 +691,7 @@ class World:
         accepted = Socket(self, peer, host, ports[::-1], service)
         client.peer, accepted.peer, accepted.at_client = accepted, client, False
         client.settings = settings
-        client.send_buffer, accepted.send_buffer = ((each or self.tcp)[_SEND_BUFFER] for each in settings)
+        client.send_buffer, accepted.send_buffer = ((each or self.tcp).send_buffer for each in settings)
         client.shared = address if address in self._shared else None
         self.current.on_socket(client)
         self._by_descriptor[client.fileno()] = client
@@ -826,11 +824,16 @@ def _of_programs(
         for key, role in application.roles():
             control = role.congestion_control or scenario.control_of(role.on)
             if role.tcp:
-                found = controls[control] if control is not None else tcp[0]
-                pacing = tcp[7] if role.pacing is None else role.pacing
-                window = window_in(role.receive_buffer) if role.receive_buffer else tcp[4]
-                buffers = window, tcp[5], role.send_buffer or tcp[6]
-                yield (name, key), (found, *tcp[1:4], *buffers, pacing)
+                yield (
+                    (name, key),
+                    replace(
+                        tcp,
+                        control=controls[control] if control is not None else tcp.control,
+                        receive_window=window_in(role.receive_buffer) if role.receive_buffer else tcp.receive_window,
+                        send_buffer=role.send_buffer or tcp.send_buffer,
+                        pacing=tcp.pacing if role.pacing is None else role.pacing,
+                    ),
+                )
 
 
 def names(plan: Plan) -> dict[str, str]:
