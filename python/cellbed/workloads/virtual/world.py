@@ -30,7 +30,7 @@ from cellbed_node import machine
 from cellbed_node.tcp import pack_info
 
 if TYPE_CHECKING:
-    from cellbed._core import TcpSettings
+    from cellbed.path import Tcp as TcpSettings
     from cellbed.scenario import Scenario
 
 SECOND = 1_000_000_000
