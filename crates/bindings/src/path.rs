@@ -17,10 +17,21 @@ use crate::link::{LaterStage, parse, parse_changes};
 type Column<'py> = Bound<'py, PyArray1<i64>>;
 /// Started, finished, repairs and timeouts.
 type DownloadTable<'py> = (Column<'py>, Column<'py>, Column<'py>, Column<'py>);
-/// Control, HyStart, idle restart, initial window, receive window, segment, send buffer, pacing.
-pub type TcpSettings = (String, bool, bool, u64, u64, u64, u64, bool);
 
 const NOTHING: i64 = -1;
+
+/// The attributes of `cellbed.path.Tcp`.
+#[derive(Clone, FromPyObject)]
+pub struct TcpSettings {
+    pub control: String,
+    hystart: bool,
+    idle_restart: bool,
+    initial_window: u64,
+    receive_window: u64,
+    segment: u64,
+    send_buffer: u64,
+    pacing: bool,
+}
 
 /// Two hosts and the path between them.
 #[pyclass(frozen, module = "cellbed._core")]
@@ -186,36 +197,28 @@ pub fn load_law(name: &str, path: PathBuf) -> PyResult<()> {
 }
 
 pub fn settings(tcp: TcpSettings) -> PyResult<Tcp> {
-    let (
-        control,
-        hystart,
-        idle_restart,
-        initial_window,
-        receive_window,
-        segment,
-        send_buffer,
-        pacing,
-    ) = tcp;
-    if initial_window == 0 || segment == 0 || receive_window.min(send_buffer) < segment {
+    let smallest = tcp.receive_window.min(tcp.send_buffer);
+    if tcp.initial_window == 0 || tcp.segment == 0 || smallest < tcp.segment {
         return refuse(
             "a window or buffer of TCP holds at least one segment, and that a byte".to_owned(),
         );
     }
-    let Some(control) = Control::from_name(&control).filter(|law| !law.uses_ecn()) else {
+    let Some(control) = Control::from_name(&tcp.control).filter(|law| !law.uses_ecn()) else {
         let known = congestion_controls().join(", ");
         return refuse(format!(
-            "there is no control {control:?}: write one of {known}"
+            "there is no control {:?}: write one of {known}",
+            tcp.control
         ));
     };
     Ok(Tcp {
         control,
-        hystart,
-        idle_restart,
-        initial_window,
-        receive_window,
-        send_buffer,
-        segment,
-        pacing,
+        hystart: tcp.hystart,
+        idle_restart: tcp.idle_restart,
+        initial_window: tcp.initial_window,
+        receive_window: tcp.receive_window,
+        send_buffer: tcp.send_buffer,
+        segment: tcp.segment,
+        pacing: tcp.pacing,
         ..Tcp::default()
     })
 }

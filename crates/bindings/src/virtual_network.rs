@@ -138,7 +138,7 @@ impl VirtualNetwork {
             let of_vertex = |vertex: &Vertex| {
                 let mut tcp = tcp.clone();
                 if let Some(control) = vertex.sysctls.get(CONGESTION_CONTROL) {
-                    tcp.0.clone_from(control);
+                    tcp.control.clone_from(control);
                 }
                 settings(tcp)
             };
