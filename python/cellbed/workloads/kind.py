@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
 from cellbed.runformat.description import Description
+from cellbed.runformat.records import REQUESTS
 from cellbed.scenario.nodes import AnyBackend
 from cellbed.scenario.templates import CERTIFICATE
 from cellbed.testbed.machine.process import Process
@@ -98,7 +99,7 @@ class Deployment:
         node, arrivals = self.clients[index], self.table.arrivals
         return {
             "endpoint": node.name,
-            "record": str(self.file(raw, node, "requests.jsonl")),
+            "record": str(self.file(raw, node, REQUESTS)),
             "arrivals": arrivals if isinstance(arrivals, str) else arrivals.stage(),
             "rate": self.table.rate,
             # Endpoints that send periodically take turns instead of all sending at the same instant.

@@ -14,6 +14,7 @@ from typing import Any
 
 from cellbed.runformat.description import ANSWERED
 from cellbed.runformat.events import Journal
+from cellbed.runformat.records import REQUESTS
 from cellbed.scenario.migrations import Migration, candidates, client_group
 from cellbed.scenario.policies import AnyPolicy
 from cellbed.scenario.policies.policy import HISTORY_S, MOST_REPLIES, Decide, Reply, Sample, State
@@ -83,7 +84,7 @@ class Policies:
                     decide=each.policy.decider(),
                     nodes=candidates(each, scenario.nodes, application),
                     sites=sites_of(scenario.cells, scenario.nodes[group]) if group is not None else [],
-                    records={name: (raw / f"{each.app}.{name}.requests.jsonl", 0) for name in clients},
+                    records={name: (raw / f"{each.app}.{name}.{REQUESTS}", 0) for name in clients},
                     place=migrations.place(each.app),
                 )
                 self._watched.append(watched)

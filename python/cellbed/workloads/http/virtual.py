@@ -18,6 +18,7 @@ import h2.settings
 import h11
 from hpack import NeverIndexedHeaderTuple
 
+from cellbed.runformat.records import SERVICES
 from cellbed.runformat.spans import SERVICE
 from cellbed.workloads.http import kind
 from cellbed.workloads.kind import Deployment
@@ -130,7 +131,7 @@ def listening(
     for settings in all_settings:
         for host in [host for name in settings.hosts for host in setting.world.hosts_of(name)]:
             if host.name not in records:
-                file = setting.raw / f"{each.name}.{host.name}.service.jsonl"
+                file = setting.raw / f"{each.name}.{host.name}.{SERVICES}"
                 records[host.name] = setting.stack.enter_context(lifecycle.open_record(file))
             yield host, settings.port, records[host.name]
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cellbed.runformat.records import REQUESTS
 from cellbed.support.errors import CellbedError
 from cellbed.workloads.browsing import origins
 from cellbed.workloads.browsing.virtual import Browser, Files
@@ -56,7 +57,7 @@ class _Video:
         for index, node in enumerate(each.clients):
             address = each.address(each.servers[index % len(each.servers)])
             program = Program(setting.world, setting.world.hosts[node.name], each.name)
-            record = setting.stack.enter_context(lifecycle.open_record(each.file(setting.raw, node, "requests.jsonl")))
+            record = setting.stack.enter_context(lifecycle.open_record(each.file(setting.raw, node, REQUESTS)))
             yield _Playing(
                 each, Browser(files, program), (address, port), record.write,
                 each.file(setting.raw, node, "client.measures.json"), setting.world,
