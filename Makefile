@@ -53,6 +53,7 @@ lint-python:
 	$(VENV)/mypy
 	$(VENV)/python scripts/doc_comments.py
 	$(VENV)/python scripts/node_paths.py
+	$(VENV)/python scripts/function_sizes.py
 	$(VENV)/lint-imports --no-logo --no-cache > /dev/null || $(VENV)/lint-imports --no-logo --no-cache
 	$(VENV)/typos
 	shellcheck scripts/*.sh .ci/*

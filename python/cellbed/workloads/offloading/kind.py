@@ -138,7 +138,8 @@ class Kind:
         for index, node in enumerate(clients):
             settings = self.endpoint_settings(deployment, raw, cache, index, seed, port)
             reads = [settings["inputs"]]
-            started.append(deployment.load_generator("endpoint", self.client, node, raw, settings, reads, _ONE_THREAD))
+            load = deployment.load_generator("endpoint", self.client, node, raw, settings, reads)
+            started.append(replace(load, env=_ONE_THREAD))
         return started
 
     def endpoint_settings(

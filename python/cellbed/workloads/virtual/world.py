@@ -99,7 +99,7 @@ class Program:
     """
 
     def __init__(self, world: World, host: Host, app: str = "") -> None:
-        self._world, self.host, self.app = world, host, app
+        self.world, self.host, self.app = world, host, app
         self.now_ns = 0
         self.on_socket: Callable[[Socket | DatagramSocket], None] = lambda _: None
         self._waiting: deque[Callable[[], None]] = deque()
@@ -116,7 +116,7 @@ class Program:
         self.now_ns = self.host.processors.run(self.now_ns, work_ns)
 
     def _go_on(self) -> None:
-        world, self._busy = self._world, True
+        world, self._busy = self.world, True
         while self._waiting:
             if self.now_ns > world.now_ns:
                 world.at(self.now_ns, self._go_on)
