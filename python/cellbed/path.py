@@ -56,11 +56,10 @@ class Tcp:
 
 
 def settings(tcp: Tcp) -> Tcp:
-    """Return the settings with the loaded law in place of its name or path."""
-    control = tcp.control
-    if control.endswith(".h") or control in load_shipped():
-        control = find(control, pathlib.Path()).load()
-    return replace(tcp, control=control)
+    """Return the settings with the name under which the network in virtual time has the law."""
+    if tcp.control.endswith(".h") or tcp.control in load_shipped():
+        return replace(tcp, control=find(tcp.control, pathlib.Path()).load())
+    return tcp
 
 
 @dataclass(frozen=True, slots=True, eq=False)

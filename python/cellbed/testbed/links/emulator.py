@@ -17,6 +17,7 @@ from typing import IO, Any
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.contention import contention
 from cellbed.testbed.machine.events import EventProcess
+from cellbed_node.processes import KILLED_S
 
 _log = logging.getLogger(__name__)
 _LEVELS = {b"DEBUG": logging.DEBUG, b"INFO": logging.INFO, b"WARN": logging.WARNING, b"ERROR": logging.ERROR}
@@ -173,8 +174,12 @@ class Emulator:
         """End the emulator at once; what it had not flushed is lost."""
         if self._process.poll() is None:
             self._process.kill()
-        self._process.wait()
-        self._close()
+        try:
+            self._process.wait(KILLED_S)
+        except subprocess.TimeoutExpired:
+            raise EmulatorError(f"the emulator has not ended {KILLED_S:g} s after SIGKILL") from None
+        finally:
+            self._close()
 
     def command(self, command: dict[str, Any], answer: str, timeout: float = 10.0) -> dict[str, Any]:
         """Send one command and wait for the event called `answer`."""
