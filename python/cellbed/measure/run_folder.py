@@ -88,7 +88,7 @@ def read_lines(path: Path, schema: dict[str, Any]) -> "pl.DataFrame":
     return table.drop_nulls([name for name in ("time_ns", "node", "program") if name in schema])
 
 
-def read_records(folder: Path, app: str, suffix: str, schema: dict[str, Any], ahead: dict[str, int]) -> "pl.DataFrame":
+def read_records(folder: Path, app: str, name: str, schema: dict[str, Any], ahead: dict[str, int]) -> "pl.DataFrame":
     """Return the records of an application's nodes, their stamps by this machine's clock. ahead: ns by node.
 
     A file's name begins with its application.
@@ -96,13 +96,13 @@ def read_records(folder: Path, app: str, suffix: str, schema: dict[str, Any], ah
     import polars as pl
 
     tables = []
-    for path in sorted(folder.glob(f"*{suffix}")):
-        *of, node = path.name.removesuffix(suffix).split(".")
+    for path in sorted(folder.glob(f"*.{name}")):
+        *of, node = path.name.removesuffix(f".{name}").split(".")
         if of != [app]:
             continue
         table = read_lines(path, schema)
         if offset := ahead.get(node, 0):
-            stamps = [name for name in schema if name.endswith("_ns") and name != "buffer_full_ns"]
+            stamps = [each for each in schema if each.endswith("_ns") and each != "buffer_full_ns"]
             table = table.with_columns(pl.col(stamps) - offset)
         tables.append(table)
     return pl.concat(tables) if tables else pl.DataFrame(schema=schema)

@@ -7,6 +7,7 @@ import polars as pl
 
 from cellbed.measure.run_folder import read_records
 from cellbed.runformat.description import Description
+from cellbed.runformat.records import SERVICES
 from cellbed.runformat.spans import SERVICE
 
 MOST = 64
@@ -35,9 +36,7 @@ def attach_services(
     """
     if not application.services:
         return requests
-    spans = pl.concat(
-        [read_records(raw, application.name, ".service.jsonl", _SPAN, ahead), inside], how="diagonal_relaxed"
-    )
+    spans = pl.concat([read_records(raw, application.name, SERVICES, _SPAN, ahead), inside], how="diagonal_relaxed")
     rows = requests.with_row_index("row")
     known = rows.drop_nulls(["uplink_left_ns", "downlink_entered_ns"])
     matched = _match(known, spans)
@@ -68,7 +67,7 @@ def divide_connections(
             continue
         waits = found.filter(app=application.name).select("number", "client", "client_port", "waits")
         waits = waits.explode("waits").unnest("waits").drop_nulls("low")
-        spans = read_records(raw, application.name, ".service.jsonl", _SPAN, ahead)
+        spans = read_records(raw, application.name, SERVICES, _SPAN, ahead)
         spent = _spent_in_waits(waits, spans)
         for name in application.services:
             column = f"part_{SERVICE}{name}"
@@ -100,7 +99,7 @@ def divide_waits(
     """
     if not application.services:
         return requests
-    spans = read_records(raw, application.name, ".service.jsonl", _SPAN, ahead)
+    spans = read_records(raw, application.name, SERVICES, _SPAN, ahead)
     waits = waits.join(requests.select("number"), on="number", how="semi")
     spent = pl.concat([_spent_in_waits(waits, spans), _spent_of_numbers(waits, inside)])
     names = {name: f"{SERVICE}{name}_ns" for name in application.services}

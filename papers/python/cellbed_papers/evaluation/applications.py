@@ -309,7 +309,7 @@ class Player(Application):
         def size(_: int, index: int) -> int:
             return int(player.rates[index] / 8 * self.chunk_s)
 
-        begin = functools.partial(play, player, size, browser, ("server", port), world, make, lambda _: None)
+        begin = functools.partial(play, player, size, browser, ("server", port), make, lambda _: None)
         browser.program.call(begin)
         world.run(world.now_ns + _PATIENCE_NS, lambda: player.loaded == player.count)
         browser.close()
