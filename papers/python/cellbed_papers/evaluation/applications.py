@@ -77,7 +77,6 @@ class RoundTrips(Application):
 
     @property
     def length_s(self) -> float:
-        """Approximate duration in seconds."""
         return self.packets * self.interval_s
 
     def measures(self) -> list[str]:
@@ -272,7 +271,6 @@ class Player(Application):
 
     @property
     def length_s(self) -> float:
-        """Approximate duration in seconds."""
         return len(self.rules) * self.chunks * self.chunk_s / 2
 
     def measures(self) -> list[str]:
