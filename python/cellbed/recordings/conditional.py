@@ -121,11 +121,15 @@ _TOGETHER = 50_000
 
 
 def conditional_plan() -> TrainPlan:
-    """Return the trains that the method needs: single packets, large and small, after idle times from some to some
-    hundred ms, and trains from 5 to 400 packets down and from 5 to 60 up. A turn takes about 3 s.
+    """Return the trains that the method needs, with turns of about 3 s.
 
-    A scheduler serves a longer queue faster, so a train must not overlap with the next. Except for the pairs that
-    measure a warm link, the pause behind a train is longer than most of its length take.
+    They are single packets, large and small, after idle times from some to some hundred ms, and trains from 5 to 400
+    packets down and from 5 to 60 up. A scheduler serves a longer queue faster, so a train must not overlap with the
+    next: except for the pairs that measure a warm link, the pause behind a train is longer than most of its length
+    take.
+
+    Returns:
+        The plan.
     """
 
     def train(up: int, down: int, up_bytes: int, down_bytes: int, gap_ms: float) -> Train:
@@ -222,7 +226,7 @@ class _Firsts:
         return found
 
     def before(self) -> Int64:
-        """When the last packet sent before each arrived."""
+        """Return the arrival of the last packet sent before each."""
         last = np.array([arrivals[-1] for arrivals in self.arrivals])
         return np.concatenate([[-(10**12)], np.maximum.accumulate(last)[:-1]])
 
@@ -354,7 +358,7 @@ def _state(sent: Int64, sizes: Int64, over: Floats, everywhere: Points, asleep: 
 
 
 def _sets(firsts: _Firsts, idle: Floats, packet: int) -> dict[int, Int64]:
-    """Numbers of the trains of each length, with packets of a size, that met a cold link."""
+    """Return the numbers of the trains of each length, with packets of a size, that met a cold link."""
     cold = (idle > _COLD[0]) & (idle < _COLD[1]) & (firsts.bytes == packet)
     lengths = (int(length) for length in np.unique(firsts.length) if length > 1)
     found = {length: np.flatnonzero(cold & (firsts.length == length)) for length in lengths}
