@@ -12,7 +12,8 @@ import typer
 from cellbed.archive.generation import models
 from cellbed.archive.generation.models import Model, Order
 from cellbed.archive.generation.presets import PRESETS
-from cellbed.cli.traces.options import AS_JSON, duration, entries_and_files
+from cellbed.cli.options import AsJson
+from cellbed.cli.traces.options import duration, entries_and_files
 from cellbed.cli.verbs import Verb
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
@@ -88,7 +89,7 @@ def markov(
     name: Name = None,
     replace: Replace = False,
     content: Content = None,
-    as_json: bool = AS_JSON,
+    as_json: AsJson = False,
 ) -> None:
     """Like a recording: a Markov-modulated rate with outages, fitted to it.
 
@@ -123,7 +124,7 @@ def radio(
     name: Name = None,
     replace: Replace = False,
     content: Content = None,
-    as_json: bool = AS_JSON,
+    as_json: AsJson = False,
 ) -> None:
     """The radio model under saturation, with handovers and obstacles.
 
@@ -144,7 +145,7 @@ def _add(preset: Model) -> None:
         name: Name = None,
         replace: Replace = False,
         content: Content = None,
-        as_json: bool = AS_JSON,
+        as_json: AsJson = False,
     ) -> None:
         _keep(preset, lasts, seed, name, replace, content, as_json)
 
