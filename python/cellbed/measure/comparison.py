@@ -17,11 +17,12 @@ from cellbed.measure.decomposition import Decomposition
 from cellbed.measure.judgement import collect
 from cellbed.measure.own import summarise_own
 from cellbed.measure.repetitions import difference_of_pairs
-from cellbed.measure.run_folder import MeasureError, applications_of, read_run
+from cellbed.measure.run_folder import MeasureError, applications_of, read_run, read_tables
 from cellbed.measure.statistics import (
     PRACTICAL,
     Percentile,
     Samples,
+    finite,
     label,
     median_of_pairs,
     percentile_difference,
@@ -60,8 +61,8 @@ class Interval:
         """Return the same difference with its value and bounds, finite or not. base: value of the first run."""
         distinct = (low > 0 or high < 0) and abs(value) >= PRACTICAL * abs(base)
         if not (math.isfinite(low) or math.isfinite(high)):
-            return replace(self, value=_finite(value))
-        return replace(self, value=_finite(value), low=_finite(low), high=_finite(high), distinct=distinct)
+            return replace(self, value=finite(value))
+        return replace(self, value=finite(value), low=finite(low), high=finite(high), distinct=distinct)
 
     def over_pairs(self, first: Samples, second: Samples) -> Self:
         """Return the same difference with its mean over pairs of runs and the interval of the mean."""
@@ -229,8 +230,8 @@ def compare(runs: list[Path]) -> Comparison:
         raise MeasureError("comparing needs at least two run folders")
     descriptions = [read_run(run) for run in runs]
     summaries = [_summary(run) for run in runs]
-    tables = [pl.read_parquet(inputs.check(run / "requests.parquet")).sort("intended_ns", "endpoint") for run in runs]
-    measured = [pl.read_parquet(inputs.check(run / "measures.parquet")) for run in runs]
+    read = [read_tables(run, "requests", "measures") for run in runs]
+    tables, measured = [of_run[0].sort("intended_ns", "endpoint") for of_run in read], [of_run[1] for of_run in read]
     names = _names(runs)
     in_runs = [{each.name: each for each in applications_of(description)} for description in descriptions]
     shared = [name for name in in_runs[0] if all(name in each for each in in_runs)]
@@ -410,10 +411,6 @@ def _pair(run: str, first: Samples, second: Samples) -> PairedDifference:
     if count < smallest_sample(0.5):
         return difference
     return difference.between(*median_of_pairs(first, second), percentile_value(first, 0.5))
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _have_same_requests(

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from cellbed.measure.packets import RECORD, TCP, UDP, Crossings, Integers, Places, crossings, home, packet_parts, places
 from cellbed.measure.run_folder import applications_of, clocks
 from cellbed.measure.services import divide_connections
+from cellbed.measure.statistics import as_number
 from cellbed.measure.streams import LEAST_FULL, NEVER, OPTIONS, cut, next_open
 from cellbed.runformat.description import Description
 from cellbed.runformat.spans import SERVICE
@@ -790,8 +791,8 @@ def _peer(names: tuple[str | None, str, str | None, int | None], group: pl.DataF
         clients=group["client"].n_unique(),
         connections=len(group),
         failed=group["part_connect"].null_count() if names[1] == "tcp" else 0,
-        connect_s=_number(group["connect_s"].median()),
-        first_byte_s=_number(group["to_client_first_s"].median()),
+        connect_s=as_number(group["connect_s"].median()),
+        first_byte_s=as_number(group["to_client_first_s"].median()),
         exchanges=exchanges,
         exchange_s=sum(waited.row(0)) / exchanges if exchanges else None,
         parts=means,
@@ -815,7 +816,7 @@ def _way_summary(group: pl.DataFrame, way: str) -> WaySummary:
         dropped=int(of["dropped"].sum()),
         retransmitted=int(again.sum()) if again.null_count() < len(again) else None,
         queue_s=queue,
-        queue_max_s=_number(of["queue_max_s"].max()),
+        queue_max_s=as_number(of["queue_max_s"].max()),
         delay_s=delay,
     )
 
@@ -869,10 +870,6 @@ def traffic(connections: pl.DataFrame, clients: Sequence[str]) -> Traffic:
         throughput_down_mbit_s=received * 8e-6 / active_s if active_s else None,
         round_trip_p50_s=timed["round_trip_s"][int(np.searchsorted(reached, reached[-1] / 2))] if len(timed) else None,
         retransmitted=sum(int(counts.sum()) for counts in again) if any(map(len, again)) else None,
-        setup_p50_s=_number(connections["connect_s"].median()),
+        setup_p50_s=as_number(connections["connect_s"].median()),
         fairness=float(weights.sum() ** 2 / (len(weights) * squares)) if len(weights) > 1 and squares else None,
     )
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) else None

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cellbed.measure.packets import read_records
 from cellbed.measure.run_folder import read_lines
-from cellbed.measure.statistics import Percentile, Samples, percentile_value
+from cellbed.measure.statistics import Percentile, Samples, as_number, percentile_value
 from cellbed.runformat.description import Description
 from cellbed.runformat.spans import Span
 from cellbed.support.readable import duration_words, significant
@@ -176,17 +176,17 @@ def nodes_of(seconds: pl.DataFrame) -> list[str]:
 def machine(seconds: pl.DataFrame, duration_s: float) -> Machine:
     """Return the whole run in figures."""
     during = _within(seconds, duration_s)
-    packets, cpus = _sum(during["packets"]), _number(during["cpus"].max())
-    waited = [_number(during[f"{node}.waited_s"].mean()) for node in nodes_of(seconds)]
+    packets, cpus = _sum(during["packets"]), as_number(during["cpus"].max())
+    waited = [as_number(during[f"{node}.waited_s"].mean()) for node in nodes_of(seconds)]
     return Machine(
-        lateness_s=_number(during["lateness_s"].max()),
+        lateness_s=as_number(during["lateness_s"].max()),
         late_share=_sum(during["late"]) / packets if packets else None,
-        standstill_s=_number(during["standstill_s"].max()),
+        standstill_s=as_number(during["standstill_s"].max()),
         cpus=None if cpus is None else int(cpus),
-        foreign_cpus=_number(during["foreign_cpus"].mean()),
-        steal_cpus=_number(during["steal_cpus"].mean()),
-        pressure=_number(during["pressure"].mean()),
-        pressure_peak=_number(during["pressure"].max()),
+        foreign_cpus=as_number(during["foreign_cpus"].mean()),
+        steal_cpus=as_number(during["steal_cpus"].mean()),
+        pressure=as_number(during["pressure"].mean()),
+        pressure_peak=as_number(during["pressure"].max()),
         waiting=max((each for each in waited if each is not None), default=None),
     )
 
@@ -339,10 +339,10 @@ def _shift_reasons(load: Load, during: pl.DataFrame) -> Iterator[str]:
 def _causes(during: pl.DataFrame) -> str:
     waiting = {node: _wait_ratio(during, node) or 0.0 for node in nodes_of(during)}
     node = max(waiting, key=lambda each: waiting[each], default="")
-    latest = max(_number(during[name].max()) or 0.0 for name in ("lateness_s", "standstill_s"))
+    latest = max(as_number(during[name].max()) or 0.0 for name in ("lateness_s", "standstill_s"))
     words = [f"packets or the emulator were up to {duration_words(latest)} late"] if latest else []
     if waiting.get(node):
-        foreign, own = (_number(during[f"{whose}_cpus"].mean()) or 0.0 for whose in ("foreign", "own"))
+        foreign, own = (as_number(during[f"{whose}_cpus"].mean()) or 0.0 for whose in ("foreign", "own"))
         words.append(
             f"{node} waited {significant(waiting[node])} s for each second of processor time, while other programs "
             f"used {significant(foreign)} and the run {significant(own)} of {during['cpus'].drop_nulls()[0]} processors"
@@ -373,7 +373,7 @@ def _late(during: pl.DataFrame) -> Iterator[str]:
     """Lateness of a run without requests."""
     share = _sum(during["late"]) / max(1, _sum(during["packets"]))
     if share > LATE_SHARE:
-        worst = _number(during["lateness_s"].max()) or 0.0
+        worst = as_number(during["lateness_s"].max()) or 0.0
         yield (
             f"the emulator was late: {significant(share * 100)} % of the packets by more than 1 ms, by up to "
             f"{duration_words(worst)}"
@@ -419,8 +419,4 @@ def _at(seconds: float) -> str:
 
 
 def _sum(series: pl.Series) -> float:
-    return _number(series.sum()) or 0.0
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
+    return as_number(series.sum()) or 0.0

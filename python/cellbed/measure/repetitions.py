@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cellbed.measure.statistics import CONFIDENCE, label, smallest_sample
+from cellbed.measure.statistics import CONFIDENCE, finite, label, smallest_sample
 
 Values = NDArray[np.float64]
 
@@ -93,7 +93,7 @@ def quantile_interval(values: ArrayLike, quantile: float = 0.5) -> Interval:
         return Interval(None, None, None, n, note=wrong)
     rank, ordered = n * quantile, np.sort(sample)
     first = math.ceil(rank - 1e-9) - 1
-    value = _finite(float(ordered[first : first + 2 if abs(rank - round(rank)) < 1e-9 else first + 1].mean()))
+    value = finite(float(ordered[first : first + 2 if abs(rank - round(rank)) < 1e-9 else first + 1].mean()))
     outside = quantile**n, (1 - quantile) ** n  # probabilities that the quantile is above, or below, all values
     confidence = CONFIDENCE if n >= smallest_sample(quantile) else 1 - sum(outside)
     if max(outside) > (1 - _LEAST_CONFIDENCE) / 2:
@@ -101,7 +101,7 @@ def quantile_interval(values: ArrayLike, quantile: float = 0.5) -> Interval:
         note = f"refused: an interval of the {label(quantile)} needs at least {least} repetitions; there {verb} {n}"
         return Interval(value, None, None, n, note=note)
     low, high = quantile_bounds(sample, quantile)
-    return Interval(value, _finite(float(low)), _finite(float(high)), n, confidence)
+    return Interval(value, finite(float(low)), finite(float(high)), n, confidence)
 
 
 def quantile_bounds(samples: Values, quantile: float) -> tuple[Values, Values]:
@@ -211,7 +211,3 @@ def _unusable(sample: Values, *, infinite: bool = False) -> str | None:
         return "refused: there are no repetitions"
     bad = int((np.isnan(sample) if infinite else ~np.isfinite(sample)).sum())
     return f"refused: {bad} of {len(sample)} repetitions have no {'' if infinite else 'finite '}value" if bad else None
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -16,7 +16,6 @@ from cellbed.runformat.description import Description
 from cellbed.runformat.spans import PLACES
 from cellbed.scenario.expectations import MEASURES
 from cellbed.support.limits import OWN
-from cellbed_node import inputs
 
 if TYPE_CHECKING:
     import polars as pl
@@ -63,19 +62,17 @@ def measure(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
     Percentiles that a run of so many requests does not support are missing, as in its report; `refused` is the reason.
     Parts are means over the requests with all parts known. Errors: :class:`MeasureError`.
     """
-    import polars as pl
 
     from cellbed.measure import Summary
     from cellbed.measure.flows import around_outages, recoveries
     from cellbed.measure.outages import find_outages
     from cellbed.measure.requests import due
-    from cellbed.measure.run_folder import applications_of, read_run
+    from cellbed.measure.run_folder import applications_of, read_run, read_tables
     from cellbed.measure.statistics import refusals
     from cellbed.measure.summary import of
 
     description, summary = read_run(run), Summary.read(run)
-    requests = pl.read_parquet(inputs.check(run / "requests.parquet"))
-    sampled, links = (pl.read_parquet(inputs.check(run / f"{name}.parquet")) for name in ("flows", "links"))
+    requests, sampled, links = read_tables(run, "requests", "flows", "links")
     recovered = recoveries(around_outages(sampled, find_outages(description, links)))
     lateness = ((description.get("emulator") or {}).get("lateness_ns") or {}).get("p99")
     machine = {

@@ -65,6 +65,17 @@ def read_account(path: Path) -> dict[str, Any]:
     return content
 
 
+def read_tables(run: Path, *names: str) -> "list[pl.DataFrame]":
+    """Return the tables of a measured run. names: without ``.parquet``. Raises MeasureError for a missing or damaged
+    one."""
+    import polars as pl
+
+    try:
+        return [pl.read_parquet(inputs.check(run / f"{name}.parquet")) for name in names]
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise MeasureError(f"{run}: {str(error).splitlines()[0]}; `cellbed report {run}` rebuilds it") from None
+
+
 def read_lines(path: Path, schema: dict[str, Any]) -> "pl.DataFrame":
     """Return the JSON lines of `path` as a table; unknown keys are ignored, missing ones are null, samples without a
     time or an owner are left out.

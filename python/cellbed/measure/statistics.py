@@ -104,7 +104,7 @@ def _with_interval(ordered: Samples, quantile: float, independent: int) -> Perce
     if math.isinf(value) or (ranks and math.isinf(high)):
         note = f"{note}: {int(np.isinf(ordered).sum())} of {n} requests got no good reply"
     low_rank, high_rank = ranks or (None, None)
-    return Percentile(quantile, n, _finite(value), _finite(low), _finite(high), low_rank, high_rank, note, independent)
+    return Percentile(quantile, n, finite(value), finite(low), finite(high), low_rank, high_rank, note, independent)
 
 
 def percentile(samples: Samples, quantile: float) -> Percentile:
@@ -200,7 +200,8 @@ def smallest_sample(quantile: float, confidence: float = CONFIDENCE) -> int:
     return math.ceil(math.log(tail) / math.log(max(quantile, 1 - quantile)) - 1e-9)
 
 
-def _finite(value: float) -> float | None:
+def finite(value: float) -> float | None:
+    """Return the value, ``None`` if it is infinite or not a number."""
     return value if math.isfinite(value) else None
 
 
@@ -281,3 +282,8 @@ def _bounds(drawn: Samples) -> tuple[float, float]:
     tail = (1 - CONFIDENCE) / 2
     low, high = (np.where(np.isnan(drawn), unknown, drawn) for unknown in (-math.inf, math.inf))
     return float(np.quantile(low, tail, method="lower")), float(np.quantile(high, 1 - tail, method="higher"))
+
+
+def as_number(value: object) -> float | None:
+    """Return an aggregate of a series as a number, ``None`` if it has none."""
+    return float(value) if isinstance(value, int | float) else None

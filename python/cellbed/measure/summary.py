@@ -42,7 +42,7 @@ from cellbed.measure.packets import removal_warning
 from cellbed.measure.requests import due, read_requests, uncertainties
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
 from cellbed.measure.servers import ServerSummary, server_summaries
-from cellbed.measure.statistics import Percentile, Samples, percentile_value, percentiles, smallest_sample
+from cellbed.measure.statistics import Percentile, Samples, as_number, percentile_value, percentiles, smallest_sample
 from cellbed.measure.telemetry import read_traces
 from cellbed.measure.verdicts import Verdict
 from cellbed.runformat.changes import manual_warning
@@ -474,8 +474,8 @@ def _application(
         title=application.title,
         requests=_counts(everything),
         reasons=_reasons(requests),
-        fastest_s=_number(requests["latency_s"].min()),
-        slowest_s=_number(requests["latency_s"].max()),
+        fastest_s=as_number(requests["latency_s"].min()),
+        slowest_s=as_number(requests["latency_s"].max()),
         percentiles=found,
         decompositions=[decompose(requests, application.spans, at, outages) for at in found],
         residual=_residual(requests),
@@ -536,9 +536,9 @@ def _measurement_span(
     if description.get("t0_ns") is None:
         return 0.0
     last = (
-        (_number(links["time_s"].max()) or 0.0) + (BIN_NS / 1e9 if len(links) else 0.0),
-        _number(nodes["time_s"].max()) or 0.0,
-        _number(requests["intended_s"].max()) or 0.0,
+        (as_number(links["time_s"].max()) or 0.0) + (BIN_NS / 1e9 if len(links) else 0.0),
+        as_number(nodes["time_s"].max()) or 0.0,
+        as_number(requests["intended_s"].max()) or 0.0,
     )
     return min(duration, max(0.0, *last))
 
@@ -624,9 +624,9 @@ def _directions(description: dict[str, Any], links: pl.DataFrame, duration: floa
         found.append(
             DirectionSummary(
                 direction=name,
-                capacity_mbit_s=_number(during["capacity_mbit_s"].mean()) if limited else None,
-                used_mbit_s=_number(during["used_mbit_s"].mean()) or 0.0,
-                queue_peak_bytes=int(_number(during["queue_peak_bytes"].max()) or 0),
+                capacity_mbit_s=as_number(during["capacity_mbit_s"].mean()) if limited else None,
+                used_mbit_s=as_number(during["used_mbit_s"].mean()) or 0.0,
+                queue_peak_bytes=int(as_number(during["queue_peak_bytes"].max()) or 0),
                 dropped_queue=max(0, int(since["dropped_queue"].sum()) - (congestion or 0) - (handover or 0)),
                 dropped_loss=int(since["dropped_loss"].sum()),
                 longest_gap_s=length * BIN_NS / 1e9 if limited else None,
@@ -645,12 +645,12 @@ def _nodes(description: dict[str, Any], nodes: pl.DataFrame, duration: float) ->
     found = []
     for (node,), series in during.group_by("node", maintain_order=True):
         throttled = series["throttled_s"]
-        memory, kills = _number(series["memory_bytes"].max()), _number(series["oom_kills"].max())
+        memory, kills = as_number(series["memory_bytes"].max()), as_number(series["oom_kills"].max())
         found.append(
             NodeSummary(
                 node=str(node),
-                cpu_cores_mean=_number(series["cpu_cores"].mean()),
-                cpu_cores_peak=_number(series["cpu_cores"].max()),
+                cpu_cores_mean=as_number(series["cpu_cores"].mean()),
+                cpu_cores_peak=as_number(series["cpu_cores"].max()),
                 memory_peak_bytes=None if memory is None else int(memory),
                 throttled_s=float(throttled.sum()) if throttled.null_count() < len(throttled) else None,
                 oom_kills=None if kills is None else int(kills),
@@ -664,7 +664,7 @@ def _programs(programs: pl.DataFrame) -> list[ProgramSummary]:
     found = []
     for (program, node), series in programs.group_by("program", "node", maintain_order=True):
         cpu_s, span_s = float(series["cpu_s"][-1]), float(series["time_s"][-1] - series["time_s"][0])
-        memory = _number(series["memory_bytes"].max())
+        memory = as_number(series["memory_bytes"].max())
         found.append(
             ProgramSummary(
                 program=str(program),
@@ -720,7 +720,3 @@ def _natural(name: str) -> tuple[str, int]:
     """Return a sort key that puts ``edge-10`` after ``edge-9``."""
     head, _, tail = name.rpartition("-")
     return (head, int(tail)) if tail.isdigit() else (name, -1)
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) else None

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
+from cellbed.measure.run_folder import MeasureError, applications_of, read_run, read_tables, replace
 from cellbed.report import pages, plot
 from cellbed.report.formats import duration, mark, share
 from cellbed.report.plot import Drawing
 from cellbed.runformat.spans import PLACES, Place, Span
-from cellbed_node import inputs
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
 Ending = Literal["svg", "pdf", "png"]
 TIME = "time since the start of the schedule, s"
+TABLES = ("requests", "links", "nodes", "disturbance", "measures", "flows")
 _STEPS = 1_500
 """Steps of a distribution that are drawn at most."""
 _BINS = 400
@@ -79,7 +79,7 @@ def of_run(run: Path) -> dict[str, Drawing]:
     from cellbed.report.timeline import timeline
 
     description, summary = read_run(run), Summary.read(run)
-    requests, links, nodes, seconds, measured, sampled = read_tables(run)
+    requests, links, nodes, seconds, measured, sampled = read_tables(run, *TABLES)
     found: dict[str, Drawing] = {}
     described = applications_of(description)
     for each, application in zip(summary.applications, described, strict=True):
@@ -105,18 +105,6 @@ def of_run(run: Path) -> dict[str, Drawing]:
 def gaps(charts: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the outages of all links that are drawn."""
     return [gap for link in charts["links"] for gap in link["gaps"]]
-
-
-def read_tables(run: Path) -> list[pl.DataFrame]:
-    """Requests, links, nodes, seconds, own measures and flows of a measured run. Raises MeasureError where one is
-    missing or damaged."""
-    import polars as pl
-
-    try:
-        names = ("requests", "links", "nodes", "disturbance", "measures", "flows")
-        return [pl.read_parquet(inputs.check(run / f"{name}.parquet")) for name in names]
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise MeasureError(f"{run}: {str(error).splitlines()[0]}; `cellbed report {run}` rebuilds it") from None
 
 
 def select_decompositions(application: ApplicationSummary) -> list[int]:

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
+from cellbed.measure.run_folder import MeasureError, applications_of, read_run, read_tables, replace
 from cellbed.report import connections, formats, origin, plot, ranking, waterfall
 from cellbed.runformat.events import read_events
 from cellbed.runformat.spans import PLACES
@@ -89,12 +89,12 @@ def render(run: Path) -> str:
     description = read_run(run)
     summary = Summary.read(run)
     described = applications_of(description)
-    requests, links, nodes, seconds, measured, sampled = figures.read_tables(run)
+    requests, links, nodes, seconds, measured, sampled = read_tables(run, *figures.TABLES)
 
     content = inputs.json_value(run / "summary.json")
     charts = timeline(description, requests, links, nodes, seconds) | {"phases": phases_of(summary.migrations)}
     recovered = recoveries(around_outages(sampled, find_outages(description, links)))
-    traces = waterfall.read(run)
+    (traces,) = read_tables(run, "traces")
     applications = [
         {
             "key": f"applications.{index}",

@@ -2,12 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cellbed.measure.run_folder import MeasureError
 from cellbed.report import plot
-from cellbed_node import inputs
 
 if TYPE_CHECKING:
     import polars as pl
@@ -49,16 +46,6 @@ class Waterfall:
     latency_s: float
     rows: list[Row]
     left_out: int
-
-
-def read(run: Path) -> "pl.DataFrame":
-    """Return the traces of a measured run. Raises MeasureError where they are damaged or missing."""
-    import polars as pl
-
-    try:
-        return pl.read_parquet(inputs.check(run / "traces.parquet"))
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise MeasureError(f"{run}: {str(error).splitlines()[0]}; `cellbed report {run}` rebuilds it") from None
 
 
 def of_application(
