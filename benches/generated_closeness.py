@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cellbed.archive.generation.markov import fit
-from cellbed.archive.generation.recorded import OUTAGE_NS, TICK_NS, Recorded, like
+from cellbed.archive.generation.recorded import OUTAGE_NS, TICK_NS, Recorded, read_recorded
 from cellbed.archive.generation.series import opportunities
 from cellbed.archive.randomness import Stream
 
@@ -136,7 +136,7 @@ def main() -> None:
     arguments = parser.parse_args()
     print("recording, KS: series / halves, W / mean, autocorrelation, outages per minute, opportunities in a busy ms")
     for name in arguments.names:
-        for part, recorded in like(name, Path.cwd()).parts.items():
+        for part, recorded in read_recorded(name, Path.cwd()).parts.items():
             found = [closeness(recorded, generate_like(recorded, seed)) for seed in range(1, arguments.seeds + 1)]
 
             def mean(of: Callable[[Distance], float], found: list[Closeness] = found) -> float:

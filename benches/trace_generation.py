@@ -13,7 +13,7 @@ import polars as pl
 
 from cellbed.archive.generation.presets import Wander
 from cellbed.archive.generation.radio import RadioLink
-from cellbed.archive.generation.series import Generated, Grain, of_capacity, write
+from cellbed.archive.generation.series import Generated, Grain, draw_series, write
 from cellbed.archive.randomness import Stream
 from cellbed.archive.series import Content
 
@@ -25,7 +25,7 @@ ROUNDS = 3
 def _generate_rates(gbit: float) -> Generated:
     rate = gbit * 1e9
     course = Wander(rate, 0.1 * rate, 0.5 * rate, 1.5 * rate, 2 * SECOND).capacity(LASTS, Stream(1, "bench"))
-    return of_capacity(course, Content.OPPORTUNITIES, Grain(125_000), 1, "bench")
+    return draw_series(course, Content.OPPORTUNITIES, Grain(125_000), 1, "bench")
 
 
 def _took(generated: Generated, folder: Path) -> tuple[float, float, int]:

@@ -118,7 +118,7 @@ def _fault(series: Series, found: dict[str, Any]) -> str:
     return ""
 
 
-def faults(entry: Entry, folder: Path) -> list[str]:
+def find_faults(entry: Entry, folder: Path) -> list[str]:
     """Problems of the files of an entry, each in a sentence that names the file.
 
     Every byte of them is read.

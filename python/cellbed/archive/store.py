@@ -189,13 +189,13 @@ class Archive:
 
     def verify(self, names: Iterable[str] = ()) -> Iterator[tuple[str, list[str]]]:
         """Read all files of the named entries, or of all entries; yield each name with its problems, empty if sound."""
-        from cellbed.archive.soundness import faults
+        from cellbed.archive.soundness import find_faults
 
         for name in list(names) or self.names():
             if not self.has(name):
                 raise TraceError(self._unknown(name))
             try:
-                problems = faults(self.entry(name), self.folder / name)
+                problems = find_faults(self.entry(name), self.folder / name)
             except TraceError as error:
                 problems = [str(error)]
             yield name, problems

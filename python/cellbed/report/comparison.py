@@ -41,7 +41,8 @@ def write(comparison: "Comparison", path: Path) -> None:
 def _drawings(comparison: "Comparison") -> "dict[str, list[plot.Drawing]]":
     """By application."""
     return {
-        each.name: figures.of_comparison(each, comparison.names, comparison.groups) for each in comparison.applications
+        each.name: figures.draw_comparison(each, comparison.names, comparison.groups)
+        for each in comparison.applications
     }
 
 

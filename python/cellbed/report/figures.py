@@ -44,7 +44,7 @@ def write(run: Path, folder: Path, ending: Ending) -> list[Path]:
 
     Raises MeasureError for what is not a measured run, and for a folder that cannot be written to.
     """
-    return save({name: partial(together, [drawing]) for name, drawing in of_run(run).items()}, folder, ending)
+    return save({name: partial(together, [drawing]) for name, drawing in run_drawings(run).items()}, folder, ending)
 
 
 def save(drawings: Mapping[str, Callable[[], Figure]], folder: Path, ending: Ending) -> list[Path]:
@@ -72,7 +72,7 @@ def _save(content: bytes, path: Path) -> None:
     path.write_bytes(content)
 
 
-def of_run(run: Path) -> dict[str, Drawing]:
+def run_drawings(run: Path) -> dict[str, Drawing]:
     """Return the figures of a measured run by name: of each application its distribution, its parts and the measures of
     its programs, of each link that the report draws its series."""
     from cellbed.measure.summary import Summary, latencies, of
@@ -83,13 +83,13 @@ def of_run(run: Path) -> dict[str, Drawing]:
     found: dict[str, Drawing] = {}
     described = applications_of(description)
     for each, application in zip(summary.applications, described, strict=True):
-        if drawing := pages.of_application(application, described, requests):
+        if drawing := pages.draw_page_loads(application, described, requests):
             found[f"{each.name}-waterfall"] = drawing
         if drawing := own_series(of(measured, each.name)):
             found[f"{each.name}-measures"] = drawing
         samples = latencies(of(requests, each.name))
         if np.isfinite(samples).any():
-            found[f"{each.name}-latency"] = distribution(*of_replies(samples), each.percentiles)
+            found[f"{each.name}-latency"] = distribution(*single_series(samples), each.percentiles)
         if drawing := parts(each, application.spans):
             found[f"{each.name}-parts"] = drawing
     charts = timeline(description, requests, links, nodes, seconds)
@@ -120,7 +120,7 @@ def parts(application: ApplicationSummary, spans: Sequence[Span]) -> Drawing | N
     return _parts(columns, spans) if columns else None
 
 
-def of_comparison(application: ApplicationComparison, names: list[str], groups: list[str]) -> list[Drawing]:
+def draw_comparison(application: ApplicationComparison, names: list[str], groups: list[str]) -> list[Drawing]:
     """Return the distributions and the parts of all runs. names, groups: of the runs; each group has a colour if there
     are several."""
     found = []
@@ -150,7 +150,7 @@ def together(drawings: Sequence[Drawing]) -> Figure:
 # ---- latency
 
 
-def of_replies(samples: Samples) -> tuple[dict[str, Samples], dict[str, str]]:
+def single_series(samples: Samples) -> tuple[dict[str, Samples], dict[str, str]]:
     """Return the latencies of a run as samples and groups of a distribution: of all requests, and of those with a good
     reply alone where some lack one."""
     good = samples[np.isfinite(samples)]
@@ -374,7 +374,7 @@ def _draw_link(figure: FigureBase, link: dict[str, Any], rows: int, span: Sequen
         axes.set_title(f"{requests['app']}: requests of {link['endpoint']} by intended time")
     for direction in link["directions"]:
         place: Place = direction["way"]
-        shades = plot.of_place(place)
+        shades = plot.palette(place)
         axes = next(grid)
         _shade(axes, link["gaps"])
         rate = 8e-6 / direction["bin"]

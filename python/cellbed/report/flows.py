@@ -120,7 +120,7 @@ def _draw_recovery(figure: FigureBase, series: Mapping[str, pl.DataFrame]) -> No
     figure.legend(loc="outside upper center", ncols=4)
 
 
-def of_sweep(study: Study, folder: Path) -> dict[str, dict[str, Drawing]]:
+def sweep_drawings(study: Study, folder: Path) -> dict[str, dict[str, Drawing]]:
     """Return the figures of each application's flows in the trials of a sweep, by name; empty without series.
 
     The first factor with several levels makes the series, the others make panels. The first and the last bin of a flow

@@ -18,7 +18,7 @@ from cellbed.archive.series import PARTS, Part
 from cellbed.archive.statistics import DEFAULT, Analysis, Definition, analyse
 from cellbed.archive.store import Archive
 from cellbed.archive.warnings import PAUSE_INTERVALS
-from cellbed.report.plot import MUTED, draw_file, label_decades, of_place
+from cellbed.report.plot import MUTED, draw_file, label_decades, palette
 from cellbed.support.errors import CellbedError
 from cellbed.support.readable import Unit, date_words, duration_words, rate_unit, rate_words
 from cellbed.support.whole_files import write_whole
@@ -33,9 +33,9 @@ Drawn = list[tuple[str, str, Analysis]]
 """Series on the same axes: name, colour, and its analysis."""
 
 COLOURS: Final[dict[Part, str]] = {
-    "uplink": of_place("uplink")[1],
-    "downlink": of_place("downlink")[1],
-    "round-trip": of_place("remote")[0],
+    "uplink": palette("uplink")[1],
+    "downlink": palette("downlink")[1],
+    "round-trip": palette("remote")[0],
 }
 SEVERAL: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#8a6d00", "#7b3294", "#444444")
 """Colours of several entries, which most colour-blind people can distinguish (after Okabe and Ito, 2008)."""

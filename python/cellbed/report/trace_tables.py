@@ -34,7 +34,7 @@ BESIDE: Final = {
 """The figures of a comparison, with their headings."""
 
 
-def of_one(parts: Mapping[Part, Statistics]) -> RenderableType:
+def entry_table(parts: Mapping[Part, Statistics]) -> RenderableType:
     """Return every figure of an entry with its meaning; lists are left to ``--json``."""
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("figure", no_wrap=True)
@@ -48,7 +48,7 @@ def of_one(parts: Mapping[Part, Statistics]) -> RenderableType:
     return table
 
 
-def beside(entries: Mapping[str, Mapping[Part, Statistics]], directions: Iterable[Part]) -> RenderableType:
+def comparison_table(entries: Mapping[str, Mapping[Part, Statistics]], directions: Iterable[Part]) -> RenderableType:
     """Return several entries beside each other, a table for each direction that one of them has.
 
     A figure has one unit for all of them.

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 MOST_REQUESTS, MOST_ROWS = 200, 40
 SEGMENTS = {
-    "before_s": ("the caller", plot.of_place("endpoint")[1]),
-    "connect_s": ("the handshake", plot.of_place("uplink")[3]),
-    "uplink_s": ("the way there", plot.of_place("uplink")[1]),
-    "server_s": ("the server", plot.of_place("remote")[1]),
-    "downlink_s": ("the way back", plot.of_place("downlink")[1]),
-    "after_s": ("the caller", plot.of_place("endpoint")[1]),
+    "before_s": ("the caller", plot.palette("endpoint")[1]),
+    "connect_s": ("the handshake", plot.palette("uplink")[3]),
+    "uplink_s": ("the way there", plot.palette("uplink")[1]),
+    "server_s": ("the server", plot.palette("remote")[1]),
+    "downlink_s": ("the way back", plot.palette("downlink")[1]),
+    "after_s": ("the caller", plot.palette("endpoint")[1]),
 }
 """Columns of calls, with a name and a colour."""
 
@@ -48,7 +48,7 @@ class Waterfall:
     left_out: int
 
 
-def of_application(
+def waterfalls(
     traces: "pl.DataFrame", requests: "pl.DataFrame", decompositions: Sequence["Decomposition"]
 ) -> list[Waterfall | None]:
     """Return the waterfall of each decomposition: of one request for the median, else the mean of the requests around

@@ -140,7 +140,7 @@ def _over_delay(trials: Trials) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 3.4), layout="constrained")
-    colours = (plot.of_place("uplink")[1], plot.of_place("remote")[2], plot.of_place("downlink")[1], plot.INK)
+    colours = (plot.palette("uplink")[1], plot.palette("remote")[2], plot.palette("downlink")[1], plot.INK)
     levels = trials.frame["restart"].unique(maintain_order=True).to_list()
     columns = (("p01", "P1"), ("p50", "Median"), ("p99", "P99"))
     for axes, (name, title) in zip(figure.subplots(1, 3), columns, strict=True):

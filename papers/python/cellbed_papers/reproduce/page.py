@@ -205,7 +205,7 @@ def _bars(trials: Trials, factors: Sequence[str]) -> Figure:
             found = [list(trials.values(f"{place}_{name}_s", **labels).values()) for _, labels in points]
             width = np.array([np.mean(values) * 1e3 if values else 0.0 for values in found])
             label = words if name == "p50" else None
-            axes.barh(range(len(points)), width, left=begin, color=plot.of_place(place)[1], label=label)
+            axes.barh(range(len(points)), width, left=begin, color=plot.palette(place)[1], label=label)
             begin += width
         axes.set_yticks(range(len(points)), [point for point, _ in points])
         axes.set(xlabel="time of each place, mean of repetitions, ms", title=title)

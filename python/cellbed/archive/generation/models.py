@@ -11,7 +11,7 @@ from cellbed.archive.errors import TraceError
 from cellbed.archive.generation.markov import fit
 from cellbed.archive.generation.radio import Handover, Obstacle, RadioLink, Side
 from cellbed.archive.generation.recorded import Like
-from cellbed.archive.generation.series import Capacity, Generated, Grain, bin_rates, of_capacity
+from cellbed.archive.generation.series import Capacity, Generated, Grain, bin_rates, draw_series
 from cellbed.archive.randomness import Stream
 from cellbed.archive.series import Content, Part
 from cellbed.support.units import DURATION
@@ -79,7 +79,7 @@ def each_way(
             if process is not None:
                 purpose = f"{order.model} {part}"
                 capacity = process.capacity(order.duration_ns, Stream(order.seed, purpose))
-                parts[part] = of_capacity(capacity, order.content or content, grain, order.seed, purpose)
+                parts[part] = draw_series(capacity, order.content or content, grain, order.seed, purpose)
         return parts
 
     return make

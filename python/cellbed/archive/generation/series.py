@@ -146,7 +146,7 @@ class Written:
     values_sha256: str
 
 
-def of_capacity(capacity: Capacity, content: Content, grain: Grain, seed: int, purpose: str) -> Generated:
+def draw_series(capacity: Capacity, content: Content, grain: Grain, seed: int, purpose: str) -> Generated:
     """Return the capacity as a series of rates, or of opportunities.
 
     Errors: :class:`ValueError` for more than :data:`MOST` opportunities.

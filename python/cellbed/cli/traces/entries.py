@@ -47,13 +47,13 @@ def stats(
     if as_json:
         print(json.dumps(found, indent=2))
         return
-    from cellbed.report.trace_tables import of_one
+    from cellbed.report.trace_tables import entry_table
     from cellbed.support.console import Console, table_width
 
     console = Console(highlight=False, width=table_width())
     for name, parts in found.items():
         console.print(f"[bold]{name}[/]")
-        console.print(of_one(parts))
+        console.print(entry_table(parts))
 
 
 def plot(
@@ -147,10 +147,10 @@ def compare(
     if as_json:
         print(json.dumps(figures, indent=2))
         return
-    from cellbed.report.trace_tables import beside
+    from cellbed.report.trace_tables import comparison_table
     from cellbed.support.console import Console, table_width
 
-    Console(highlight=False, width=table_width()).print(beside(figures, directions))
+    Console(highlight=False, width=table_width()).print(comparison_table(figures, directions))
     if out is not None:
         print(out)
 

@@ -96,7 +96,7 @@ def markov(
     After Fischer & Meier-Hellstern, The Markov-modulated Poisson process (MMPP) cookbook, Performance Evaluation 18,
     1993; the two chains and the fit are cellbed's own.
     """
-    from cellbed.archive.generation.recorded import like as recording
+    from cellbed.archive.generation.recorded import read_recorded as recording
     from cellbed.archive.store import valid_name
 
     model = models.markov(recording(like, Path.cwd()), outage)

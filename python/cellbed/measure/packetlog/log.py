@@ -203,7 +203,7 @@ class Events:
     until: int
 
 
-def settle(log: PacketLog, direction: int | None, since_ns: int | None) -> Iterator[tuple[Records, int]]:
+def chunks_with_bounds(log: PacketLog, direction: int | None, since_ns: int | None) -> Iterator[tuple[Records, int]]:
     """Yield each chunk of a log with the earliest arrival in all later chunks; `FOREVER` with the last."""
     earliest = [
         int(records["arrived"].min()) if len(records) else FOREVER for records in log.chunks(direction, since_ns)
@@ -223,7 +223,7 @@ def in_order(
     """
     time, point = np.empty(0, np.int64), np.empty(0, np.uint8)
     waiting: Records | None = None
-    for records, until in settle(log, direction, since_ns):
+    for records, until in chunks_with_bounds(log, direction, since_ns):
         left = np.where(records["drop"] != 0, records["departed"], records[leaves])
         time = np.concatenate([time, records["arrived"], left])
         points = np.repeat(np.array([ENTERS, LEAVES], np.uint8), len(records))
