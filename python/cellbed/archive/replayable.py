@@ -35,8 +35,15 @@ _BLOCK: Final = 1_000_000
 def replayable(series: Series, digest: str) -> Path:
     """Return the text of a series of opportunities or rates; made at first use, and kept in the user's cache.
 
-    digest: expected SHA-256 of the series' file. Raises TraceError for another one, for a series that cannot be
-    replayed, and if the cache cannot be written.
+    Args:
+        series: A series of an entry.
+        digest: The expected SHA-256 of the series' file.
+
+    Returns:
+        The file in the cache.
+
+    Raises:
+        TraceError: The digest is another one, the series cannot be replayed, or the cache cannot be written.
     """
     made_of = repr((_REVISION, digest, str(series.content), series.duration_ns))
     folder = user_folders.cache_folder() / "traces"

@@ -41,7 +41,14 @@ def archive_folder() -> Path:
 
 
 def open_archive(folder: Path | None = None) -> Archive:
-    """Return the user's archive, or the one in `folder`, which the first write creates."""
+    """Return an archive of traces.
+
+    Args:
+        folder: Its folder, which the first write creates; ``None``: the user's archive.
+
+    Returns:
+        The archive.
+    """
     return Archive(archive_folder() if folder is None else folder)
 
 

@@ -49,9 +49,15 @@ _LEAST = 3
 
 
 def mean_interval(values: ArrayLike, least: float = -math.inf, most: float = math.inf) -> Interval:
-    """Return the mean over repetitions with its 95 % interval (:func:`mean_bounds`); at least three, all finite.
+    """Return the mean over repetitions with its 95 % interval (:func:`mean_bounds`).
 
-    least, most: limits of the quantity, such as 0 and 1 for a share.
+    Args:
+        values: At least three, all finite.
+        least: Lower limit of the quantity, such as 0 for a share.
+        most: Upper limit of the quantity, such as 1 for a share.
+
+    Returns:
+        The interval. For other values the bounds are missing, and a note states why.
     """
     sample, n = _sample(values)
     if (wrong := _unusable(sample)) is not None:

@@ -152,7 +152,15 @@ def applications_of(description: dict[str, Any]) -> "list[Description]":
 
 
 def replace(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary file beside `path`, then put it in its place in one step."""
+    """Write a file of a run at once: a temporary file takes its place when it is complete.
+
+    Args:
+        path: The file.
+        write: Fills the temporary file at the path that it gets.
+
+    Raises:
+        MeasureError: The file cannot be written.
+    """
     try:
         write_whole(path, write)
     except OSError as error:

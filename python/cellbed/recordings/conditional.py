@@ -121,11 +121,15 @@ _TOGETHER = 50_000
 
 
 def conditional_plan() -> TrainPlan:
-    """Return the trains that the method needs: single packets, large and small, after idle times from some to some
-    hundred ms, and trains from 5 to 400 packets down and from 5 to 60 up. A turn takes about 3 s.
+    """Return the trains that the method needs, with turns of about 3 s.
 
-    A scheduler serves a longer queue faster, so a train must not overlap with the next. Except for the pairs that
-    measure a warm link, the pause behind a train is longer than most of its length take.
+    They are single packets, large and small, after idle times from some to some hundred ms, and trains from 5 to 400
+    packets down and from 5 to 60 up. A scheduler serves a longer queue faster, so a train must not overlap with the
+    next: except for the pairs that measure a warm link, the pause behind a train is longer than most of its length
+    take.
+
+    Returns:
+        The plan.
     """
 
     def train(up: int, down: int, up_bytes: int, down_bytes: int, gap_ms: float) -> Train:

@@ -44,9 +44,14 @@ def full_size(recording: Recording, trips: pl.DataFrame) -> pl.DataFrame:
 
 
 def base_delay(recording: Recording) -> int | None:
-    """Half the least round-trip time, ns: the delay beside a saturation trace (Netravali et al., "Mahimahi", ATC 2015).
+    """Return the delay beside a saturation trace: half the least round-trip time (Netravali et al., "Mahimahi", ATC
+    2015).
 
-    ``None`` where no train was answered.
+    Args:
+        recording: The recording.
+
+    Returns:
+        The delay, ns; ``None`` without an answered train.
     """
     trips = full_size(recording, round_trips(recording))["round_trip_ns"].to_numpy()
     return int(trips.min()) // 2 if len(trips) else None
@@ -148,8 +153,14 @@ IDLE_SHARE = 0.01
 
 
 def idle_warnings(recording: Recording) -> list[str]:
-    """Return a sentence for each direction that the saturation left idle for more than :data:`IDLE_SHARE` of the
-    time."""
+    """Return a warning for each direction that was idle for more than :data:`IDLE_SHARE` of its saturation.
+
+    Args:
+        recording: The recording.
+
+    Returns:
+        Sentences; empty without such a direction.
+    """
     shares = {way: idle_share(recording, way) for way in WAYS}
     return [
         f"The saturation left the {way} idle in {100 * share:.0f} % of the time: the network could have carried more, "
@@ -170,17 +181,24 @@ class _Stretch:
 def opportunities(
     recording: Recording, way: Way, opportunity_bytes: int | None = None, *, earlier_ns: int = 0
 ) -> Int64:
-    """Delivery opportunities of a saturated direction: ns since time zero, in order, within the recording's length.
-
-    opportunity_bytes: bytes of each, counting IP lengths; by default the recorder's packet size. The rate is
-    independent of it: opportunity *k* is when *k* times as many bytes have arrived. earlier_ns: how much earlier an
-    opportunity is than the arrival that shows it.
+    """Return the delivery opportunities of a saturated direction.
 
     A lost packet is no opportunity, a duplicated packet is one. An outage, during which saturation continued and no
     packet arrived, stays. A time without saturation, such as for trains on the same device, is filled with a repetition
     of the saturation before it, or else after it; but seconds with trains sent and none arrived are an outage too.
 
-    Errors: :class:`RecordingError` for a direction without saturation.
+    Args:
+        recording: The recording.
+        way: The direction.
+        opportunity_bytes: Bytes of each, counting IP lengths; ``None``: the recorder's packet size. The rate is
+            independent of it: opportunity *k* is when *k* times as many bytes have arrived.
+        earlier_ns: Time from an opportunity to the arrival that shows it.
+
+    Returns:
+        Times, ns since time zero, in order, within the recording's length.
+
+    Raises:
+        RecordingError: The direction has no saturation.
     """
     arrived = recording.packets("heavy", way).filter(pl.col("arrived_ns").is_not_null()).sort("arrived_ns")
     if not arrived.height:

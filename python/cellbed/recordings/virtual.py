@@ -89,19 +89,28 @@ def record_virtually(
     packet_bytes: int = 1400,
     span_ns: int = 10 * SECOND,
 ) -> Recording:
-    """Record two workloads in virtual time, each on a separate device; all links start at rest at time zero.
+    """Record two workloads in virtual time, each on a separate device.
 
-    light: uplink and downlink of the device that sends `plan`'s trains, the packets of a train at one instant; the
-        first to arrive is answered at once.
-    heavy: uplink and downlink of the device that `saturation` fills with packets of `packet_bytes`; ``None``
-        lets both workloads run on the light device in turn, `span_ns` each, the light one first, and 2 s of silence
-        at the end of each heavy span.
-    saturation: of the uplink and of the downlink. An adaptive one needs a separate heavy device, whose directions are
-        links without changes; the heavy span begins when its queues are full for the first time.
+    All links start at rest at time zero. Two devices meet the same weather if their links are made with the same seed
+    and depend on time alone.
 
-    Two devices meet the same weather if their links are made with the same seed and depend on time alone.
+    Args:
+        light: Uplink and downlink of the device that sends `plan`'s trains, the packets of a train at one instant; the
+            first to arrive is answered at once.
+        heavy: Uplink and downlink of the device that `saturation` fills; ``None`` lets both workloads run on the light
+            device in turn, the light one first, with 2 s of silence at the end of each heavy span.
+        plan: The trains.
+        saturation: Of the uplink and of the downlink. An adaptive one needs a separate heavy device, whose directions
+            are links without changes; the heavy span begins when its queues are full for the first time.
+        duration_ns: Length of the recording.
+        packet_bytes: Size of the saturating packets.
+        span_ns: Length of each workload's turn on one device.
 
-    Errors: :class:`ValueError` from the links, and for an adaptive saturation without a heavy device.
+    Returns:
+        The recording.
+
+    Raises:
+        ValueError: A link refuses its packets, or an adaptive saturation lacks a heavy device.
     """
     together = heavy is not None
     spans = _spans(duration_ns, span_ns, together, any(saturation))

@@ -31,7 +31,14 @@ class FileKind:
 
 @cache
 def entries(group: str) -> "dict[str, EntryPoint]":
-    """Return the entry points of the group ``cellbed.GROUP`` by name."""
+    """Return the entry points of a group.
+
+    Args:
+        group: The group's name after ``cellbed.``.
+
+    Returns:
+        The entry points by name.
+    """
     from importlib.metadata import entry_points  # `cellbed --help` does without it
 
     return {each.name: each for each in sorted(entry_points(group=f"cellbed.{group}"), key=lambda each: each.name)}

@@ -70,7 +70,17 @@ class Process(Protocol):
 def each_way(
     uplink: Process | None, downlink: Process | None, grain: Grain, content: Content = Content.OPPORTUNITIES
 ) -> Make:
-    """Make independent directions. content: of the directions, unless asked otherwise."""
+    """Return a generator of two independent directions.
+
+    Args:
+        uplink: The process of the uplink, ``None`` without one.
+        downlink: The process of the downlink, ``None`` without one.
+        grain: The pattern of grants.
+        content: The content of the directions, unless an order has another.
+
+    Returns:
+        The generator, for :class:`Model`.
+    """
 
     def make(order: Order) -> dict[Part, Generated]:
         parts: dict[Part, Generated] = {}

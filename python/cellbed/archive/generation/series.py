@@ -147,9 +147,20 @@ class Written:
 
 
 def draw_series(capacity: Capacity, content: Content, grain: Grain, seed: int, purpose: str) -> Generated:
-    """Return the capacity as a series of rates, or of opportunities.
+    """Return a capacity as a series.
 
-    Errors: :class:`ValueError` for more than :data:`MOST` opportunities.
+    Args:
+        capacity: The capacity over time.
+        content: Rates or opportunities.
+        grain: The pattern of grants.
+        seed: Seed of the order.
+        purpose: Separates the random stream from others with the seed.
+
+    Returns:
+        The series.
+
+    Raises:
+        ValueError: There are more than :data:`MOST` opportunities.
     """
     import polars as pl
 
