@@ -131,7 +131,7 @@ def _supply_times(
     rates: npt.NDArray[np.float64],
     offered: npt.NDArray[np.float64],
 ) -> npt.NDArray[np.float64]:
-    """When a link has supplied so many bits, ns: the first such instant if it then pauses."""
+    """Return the time at which a link has supplied so many bits, ns: the first such instant if it then pauses."""
     import numpy as np
 
     step = np.searchsorted(offered, bits, side="left") - 1

@@ -49,7 +49,8 @@ class Replayed:
         return sum(end - start for start, end in self.spans(begin, length, duration))
 
     def spans(self, begin: int, length: int, duration: int) -> list[tuple[int, int]]:
-        """When it enters and leaves that span, ns of the workload, which is shorter than a round."""
+        """Return the times at which it enters and leaves that span, ns of the workload, which is shorter than a
+        round."""
         start = self.start % duration if self.loop else self.start
         end = start + self.workload
         rounds = (-duration, 0, duration) if self.loop else (0,)
@@ -152,7 +153,7 @@ def length_warnings(part: Part, duration: int, replayed: Replayed) -> Iterator[s
 
 
 def _outage_warnings(part: Part, duration: int, figures: dict[str, Any], replayed: Replayed) -> Iterator[str]:
-    """On the longest outage within the experiment, of those with known places."""
+    """Warn about the longest outage within the experiment that has a known place."""
     if "outage_longest_ms" not in figures:
         return
     begins = figures.get("outage_begins_s", [figures["outage_longest_at_s"]])

@@ -109,7 +109,7 @@ def read_cells(run: Path, description: dict[str, Any]) -> pl.DataFrame:
 
 
 def _visits(cell: dict[str, Any], user: str) -> list[tuple[float, float]]:
-    """When a user enters and leaves a cell, ns since the start of the schedule."""
+    """The times at which a user enters and leaves a cell, ns since the start of the schedule."""
     visits = (cell.get("visits_ns") or {}).get(user, [[0, None]])
     return [(begin, math.inf if until is None else until) for begin, until in visits]
 

@@ -393,7 +393,7 @@ def _settings(
 
 
 def _latencies_of_both(first: pl.DataFrame, second: pl.DataFrame) -> tuple[Samples, Samples]:
-    """Of the requests that were skipped in neither of two runs with the same requests."""
+    """Return the latencies of the requests that neither of two runs with the same requests skipped."""
     in_both = (first["status"] != "skipped") & (second["status"] != "skipped")
     return latencies(first.filter(in_both)), latencies(second.filter(in_both))
 

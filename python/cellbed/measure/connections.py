@@ -589,7 +589,7 @@ def _parts(found: pl.DataFrame, talk: _Talk, since: int, *, with_bursts: bool) -
 def _acknowledgement_times(
     packets: Crossings, connection: Integers, way: Integers, of_burst: Integers, its_way: Integers, until: Integers
 ) -> Integers:
-    """When the first packet that the receiver of a burst sent after its end was handed to its sender; 0: never."""
+    """Return the time at which the receiver's first packet after a burst was handed to its sender; 0: never."""
     answers = pl.DataFrame(
         {"stream": connection * 2 + 1 - way, "entered": packets.entered, "left": packets.left}
     ).filter(pl.Series(packets.delivered))

@@ -238,7 +238,8 @@ def _waiting_on(nodes: pl.Series, spent: Samples, begin: Samples, end: Samples, 
 
 
 def _delay_on_node(spent: Samples, begin: Samples, end: Samples, node: str, seconds: pl.DataFrame) -> Samples:
-    """Of the time `spent` on a node between `begin` and `end`, what its tasks waited for other programs, seconds."""
+    """Return the part of the time `spent` on a node between `begin` and `end` that its tasks waited for other
+    programs."""
     known = seconds.drop_nulls(["second", f"{node}.cpu_s", f"{node}.waited_s"])
     if known.is_empty():
         return np.zeros(len(spent))

@@ -106,7 +106,7 @@ class Study:
 
     @property
     def statuses(self) -> tuple[str, ...]:
-        """Of the trials that are used."""
+        """Return the statuses of the trials in use."""
         return ("complete", "disturbed") if self.disturbed else ("complete",)
 
     @property
@@ -116,7 +116,7 @@ class Study:
         return columns[columns.index("kind") + 1 :]
 
     def check(self, measure: str) -> None:
-        """Raises MeasureError for a measure that the dataset does not have."""
+        """Raise MeasureError for a measure that the dataset does not have."""
         if measure not in self.measures:
             hint = did_you_mean(measure, self.measures) or f"it has {', '.join(self.measures)}"
             if measure.startswith(OWN) and (

@@ -15,7 +15,7 @@ from cellbed_node import inputs
 MAGIC = b"cellbed packets1"
 TCP, UDP = 6, 17
 MADE = 1 << 63
-"""Numbers of packets that a proxy has made, from here on: they enter the network there."""
+"""First number of packets that a proxy has made, which enter the network there."""
 LARGEST = 8 << 30
 """Bytes of a file of records that the emulator writes at most (``LARGEST_FILE`` in its ``writer.rs``)."""
 PART = 1 << 17

@@ -40,7 +40,7 @@ class Interval:
 
     @property
     def half_width(self) -> float | None:
-        """Half of the interval's width."""
+        """Return half of the interval's width."""
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
 
@@ -212,7 +212,7 @@ def _sample(values: ArrayLike) -> tuple[Values, int]:
 
 
 def _unusable(sample: Values, *, infinite: bool = False) -> str | None:
-    """Why there is no value of a sample. Leaving repetitions out would favour those that lose most."""
+    """Return the reason why a sample has no value. Leaving repetitions out would favour those that lose most."""
     if not len(sample):
         return "refused: there are no repetitions"
     bad = int((np.isnan(sample) if infinite else ~np.isfinite(sample)).sum())

@@ -30,7 +30,7 @@ DECISIVE = 4
 MOST_TRIED = 16
 """Requests whose connection another one may take instead."""
 SHARED = 0.1
-"""If more than this share of the requests on a connection seem to share it, all that overlap others do."""
+"""Share of the requests on a connection: if more seem to share it, all that overlap others do."""
 ACKNOWLEDGEMENT = 48
 """Bytes of a burst to the server that is no request: HTTP/2 acknowledges in at most as many, also over TLS."""
 FAREWELL, FAREWELL_NS = 100, 1_000_000_000

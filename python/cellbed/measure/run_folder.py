@@ -120,7 +120,7 @@ def read_records(folder: Path, app: str, suffix: str, schema: dict[str, Any], ah
 
 
 def clocks(description: dict[str, Any]) -> dict[str, tuple[int, int]]:
-    """By how much the clock of a node is ahead of this machine's, and the uncertainty of that, ns; of nodes that have
+    """Return the lead of a node's clock over this machine's, and its uncertainty, ns; of nodes that have
     another clock."""
     return {
         str(node["name"]): (clock["offset_ns"], clock["uncertainty_ns"])

@@ -26,7 +26,7 @@ _FEW = pl.int_range(pl.len()).over("row") < MOST
 def attach_services(
     requests: pl.DataFrame, raw: Path, application: Description, ahead: dict[str, int], inside: pl.DataFrame
 ) -> pl.DataFrame:
-    """Adds ``service_<name>_ns`` for each name of `application.services`, and ``service_rest_ns``.
+    """Add ``service_<name>_ns`` for each name of `application.services`, and ``service_rest_ns``.
 
     Their sum is the server's time, from ``uplink_left_ns`` to ``downlink_ready_ns``: spans are cut to the reply's first
     byte, the server is not ready before the end of the last one, and of spans that overlap an instant counts for the
@@ -57,7 +57,7 @@ def attach_services(
 def divide_connections(
     connections: pl.DataFrame, raw: Path, applications: Sequence[Description], ahead: dict[str, int]
 ) -> pl.DataFrame:
-    """Adds ``part_service_<name>`` to connections that spans of services name, seconds; ``part_server`` is the rest
+    """Add ``part_service_<name>`` to connections that spans of services name, seconds; ``part_server`` is the rest
     then. connections: with ``waits``, a list of the times at which each waited for its server. ahead: by how much
     the clocks of nodes are ahead, ns."""
     found = connections.with_row_index("number")
@@ -92,7 +92,7 @@ def divide_waits(
     application: Description,
     ahead: dict[str, int],
 ) -> pl.DataFrame:
-    """Adds ``service_<name>_ns`` for each name of `application.services`, and ``service_rest_ns``, to requests that
+    """Add ``service_<name>_ns`` for each name of `application.services`, and ``service_rest_ns``, to requests that
     programs report, which have a ``number``.
 
     waits: the times at which each waited for its server: number, client, client_port, low, high; their sum is

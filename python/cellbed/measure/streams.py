@@ -17,7 +17,7 @@ NEVER = -1
 LEAST_FULL, OPTIONS = 1428, 40
 """Payload of a full packet of 1500 bytes, at least, and what TCP options may take of it, bytes."""
 _AT_ONCE_NS = 500_000
-"""From an acknowledgement at a sender to the packet that it permits."""
+"""Maximum time from an acknowledgement at a sender to the packet that it permits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ class Counts:
 
     @property
     def answered(self) -> int:
-        """Those with a good reply."""
+        """Return the number of requests with a good reply."""
         return self.ok + self.late
 
 

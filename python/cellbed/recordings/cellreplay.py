@@ -16,7 +16,7 @@ from cellbed.support.ways import Way
 Int64 = npt.NDArray[np.int64]
 
 LightRow = tuple[int, int, list[int]]
-"""When a train was sent, the base delay then, and the arrivals of its packets after the first one's, in order; ns."""
+"""Sending time of a train, the base delay then, and the arrivals of its packets after the first one's, in order; ns."""
 Offsets = list[tuple[int, int]]
 """Packet size in bytes, and how many ns later than one of the recorder's size it arrives."""
 

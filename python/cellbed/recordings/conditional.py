@@ -226,7 +226,7 @@ class _Firsts:
         return found
 
     def before(self) -> Int64:
-        """When the last packet sent before each arrived."""
+        """Return the arrival of the last packet sent before each."""
         last = np.array([arrivals[-1] for arrivals in self.arrivals])
         return np.concatenate([[-(10**12)], np.maximum.accumulate(last)[:-1]])
 
@@ -358,7 +358,7 @@ def _state(sent: Int64, sizes: Int64, over: Floats, everywhere: Points, asleep: 
 
 
 def _sets(firsts: _Firsts, idle: Floats, packet: int) -> dict[int, Int64]:
-    """Numbers of the trains of each length, with packets of a size, that met a cold link."""
+    """Return the numbers of the trains of each length, with packets of a size, that met a cold link."""
     cold = (idle > _COLD[0]) & (idle < _COLD[1]) & (firsts.bytes == packet)
     lengths = (int(length) for length in np.unique(firsts.length) if length > 1)
     found = {length: np.flatnonzero(cold & (firsts.length == length)) for length in lengths}

@@ -92,7 +92,7 @@ class Heavy(Part):
 
 
 class Span(Part):
-    """When a workload ran."""
+    """The time span of a workload."""
 
     workload: Workload
     start_ns: int
@@ -117,7 +117,7 @@ class Clock(Part):
 
 
 class Clocks(Part):
-    """Of the connection of each workload; null where it was not estimated."""
+    """Clocks of each workload's connection; null where they were not estimated."""
 
     light: Clock | None = None
     heavy: Clock | None = None
@@ -142,7 +142,7 @@ class LengthError(Part):
 
 
 class Gap(Part):
-    """When the last packet of a train arrived, with this gap between trains."""
+    """Arrival of the last packet of a train, with this gap between trains."""
 
     gap_ns: Nanos
     last_ns: float
@@ -225,7 +225,7 @@ def _whole(value: Any) -> Any:
 
 
 class Signal(Part):
-    """From the user; null is unknown."""
+    """Statements of the user; null is unknown."""
 
     operator: str | None = None
     technology: str | None = None

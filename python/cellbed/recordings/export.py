@@ -1,4 +1,4 @@
-"""From a recording, or the series of an archive's entry, to the files of other programs.
+"""Conversion of a recording, or the series of an archive's entry, to the files of other programs.
 
 A directory is written whole or not at all; its README has the commands that replay the files.
 """

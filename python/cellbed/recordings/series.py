@@ -226,7 +226,7 @@ def opportunities(
 
 
 def _visible_stretches(description: Description, later_ns: int) -> list[_Stretch]:
-    """When arrivals show the capacity: while saturation is sent, by as much later as packets take."""
+    """Return the spans whose arrivals show the capacity: while saturation is sent, by as much later as packets take."""
     end = description.duration_ns
     spans = sorted((it.start_ns, it.end_ns) for it in description.spans if it.workload == "heavy")
     found: list[_Stretch] = []

@@ -73,7 +73,7 @@ class _Sent:
 
 @dataclass(frozen=True, slots=True)
 class _Fate:
-    """When each packet's first copy arrived, -1 for a lost one, and how many did."""
+    """Arrivals of each packet's first copy, -1 for a lost one, and the number of its copies."""
 
     arrived: Int64
     copies: Int64
@@ -163,7 +163,7 @@ def _spans(duration_ns: int, span_ns: int, together: bool, saturated: bool) -> t
 
 
 def _train_starts(plan: TrainPlan, spans: list[Span]) -> Int64:
-    """When each train is sent: the gaps of the plan, from the start of each span on."""
+    """Return the sending time of each train: the gaps of the plan, from the start of each span on."""
     random = np.random.default_rng(plan.seed)
     nominal = np.array([train.gap_ns or plan.gap_ns for train in plan.rotation], np.int64)
     found: list[Int64] = []
@@ -234,7 +234,8 @@ class _Filled:
         self.sent = _Sent(np.zeros_like(at), np.arange(len(at)), np.full_like(at, packet_bytes), at)
 
     def full_ns(self) -> int:
-        """When an adaptive saturation has filled its queue: a packet has waited for the lower bound, or was lost."""
+        """Return the time when an adaptive saturation has filled its queue: a packet has waited for the lower bound, or
+        was lost."""
         if self.fate is None or not len(self.sent):
             return 0
         delay = self.fate.arrived - self.sent.at

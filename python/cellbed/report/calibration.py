@@ -80,7 +80,7 @@ def _millis(nanos: int | None) -> str:
 
 
 PACKET_BITS = 8 * 1400
-"""Of the packets of a calibration, IP length."""
+"""IP length of a calibration's packets."""
 
 TOLERANCE = 0.2
 """r_last of a gap that is long enough (§4.4)."""

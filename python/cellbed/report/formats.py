@@ -1,4 +1,4 @@
-"""Numbers as a reader wants them: three significant digits, a space, a unit."""
+"""Numbers for readers: three significant digits, a space, a unit."""
 
 import math
 import re

@@ -137,7 +137,7 @@ def sentence(about: About, duration_ns: int) -> str:
 
 
 def typical_and_high(figures: Mapping[str, Any]) -> str:
-    """Of round trips the median, and the P99 or the highest percentile that their number supports."""
+    """Return the median of round trips, and their P99 or the highest percentile that their number supports."""
     high = next((at for at in (99, 95, 90) if f"p{at}_ms" in figures), None)
     median = duration_words(figures["p50_ms"] / 1e3)
     return median if high is None else f"{median}, P{high} {duration_words(figures[f'p{high}_ms'] / 1e3)}"

@@ -181,7 +181,7 @@ def draw(sizes: Sizes, share: float) -> int:
 
 
 def rows_of(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Numbers of lines and their words, without empty lines and comments. Raises FlowFileError."""
+    """Yield numbers of lines and their words, without empty lines and comments. Raises FlowFileError."""
     try:
         content = inputs.content(path, _LARGEST_FILE)
     except OSError as error:

@@ -22,7 +22,7 @@ from cellbed_node import inputs
 
 _SECOND = 1_000_000_000
 _CLOCK_STEP_NS = 2 * _SECOND
-"""By so much phones set their clocks back; one of the 83 recordings of 2020 has it."""
+"""Step of clocks that phones set back; one of the 83 recordings of 2020 has it."""
 _FILE = re.compile(r"([A-Z])_(\d{4})\.(\d\d)\.(\d\d)_(\d\d)\.(\d\d)\.(\d\d)\.csv")
 _STAMP = "%Y.%m.%d_%H.%M.%S"
 _GENERATIONS = {"5G": "5g", "LTE": "4g", **dict.fromkeys(("UMTS", "HSPA", "HSPA+", "HSDPA", "HSUPA"), "3g")}

@@ -16,7 +16,7 @@ VERSION: Final = 1
 """Increases when a figure changes its meaning; statistics of other versions are computed again."""
 
 LONGEST_NS: Final = 400 * 86_400 * 10**9
-"""Of a series whose statistics are made: one number is kept aside for each second of it."""
+"""Maximum length of a series with statistics: they need a number for each second of it."""
 
 
 @dataclass(frozen=True, slots=True)

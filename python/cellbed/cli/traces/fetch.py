@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 _MOST_FILES = 16
-"""Of a data set, that are shown to people."""
+"""Facts of a data set that are shown to people."""
 
 
 def _names(incomplete: str) -> list[str]:

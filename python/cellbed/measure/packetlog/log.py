@@ -26,7 +26,7 @@ CHUNK = 1 << 17
 """Records that are in memory at a time (8 MiB)."""
 
 REASONS = {1: "queue-full", 2: "loss", 3: "congestion", 4: "handover"}
-"""Why a packet was dropped, by the value of the field `drop`."""
+"""Reasons of drops, by the value of the field `drop`."""
 
 Records = NDArray[Any]
 
