@@ -45,7 +45,7 @@ PART = "part_"
 _ENDS = {"s": "_s", "Mbit/s": "_mbit_s", "B": "_bytes"}
 """Ends of the names of measures, by their unit."""
 _PROBLEMS = 3
-"""Maximum number of own measures in `refused`."""
+"""Maximum number of problems of own measures in `refused`."""
 
 
 def is_taken(name: str, measures: Sequence[str]) -> bool:
