@@ -113,7 +113,7 @@ def test_a_prediction_is_checked(tmp_path: Path, profile: Path) -> None:
 def test_what_cannot_be_checked_is_an_error_before_the_run(tmp_path: Path, profile: Path) -> None:
     for options, words in (
         (["--check"], 'shop.toml: --check needs expectations: add [expect], such as p99_latency = "< 300 ms"'),
-        (["--junit", "x.xml"], "--junit is of --check: add --check"),
+        (["--junit", "x.xml"], "--junit needs --check: add it"),
         (["--check", "--junit", "no/x.xml"], "--junit no/x.xml: there is no folder no"),
     ):
         done = run(tmp_path, profile, SCENARIO + WEB, *options)

@@ -207,7 +207,7 @@ def test_an_imported_recording_says_what_is_not_known(theirs: Path, tmp_path: Pa
     [
         ("up-delay-light-pdo", "0 20 0\n50 x 0\n", r"up-delay-light-pdo:2: `x` is not a base delay"),
         ("up-delay-light-pdo", "0 20 0 1\n", r"down-delay-light-pdo: 2 rows, but the uplink has 1"),
-        ("up-delay-light-pdo", "0 20 0 1\n55 20 0\n", r"down-delay-light-pdo: row 2 is of 50 ms, that of the uplink"),
+        ("up-delay-light-pdo", "0 20 0 1\n55 20 0\n", r"down-delay-light-pdo: row 2 is of 50 ms, the uplink's"),
         ("down-delay-light-pdo", "0 20 0\n50 20\n", r"down-delay-light-pdo: row 2, of 50 ms, has no opportunity"),
         ("down-heavy-pdo", "4\n3\n", r"down-heavy-pdo:2: "),
         ("down-heavy-pdo", None, r"theirs: contains no down-heavy-pdo"),

@@ -62,7 +62,7 @@ def frame_of(rows: Iterable[dict[str, Any]]) -> pl.DataFrame:
 
 @cache
 def _always() -> dict[str, Any]:
-    """Return the columns that always exist; first those that a list shows."""
+    """Return the columns that always exist; first the listed ones."""
     return {
         **{"name": pl.String, "duration_ns": pl.Int64},
         **dict.fromkeys(("uplink_mean_bit_s", "downlink_mean_bit_s"), pl.Float64),

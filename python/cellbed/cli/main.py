@@ -46,9 +46,12 @@ VERBS = {
     "clean": "Clean up after killed runs.",
 }
 """The verbs and their first lines of help."""
-MODULES = dict.fromkeys(("status", "meter", "exec", "logs", "tap", "migrate", "down"), "live") | dict.fromkeys(
-    ("doctor", "grant", "vm", "clean"), "machine"
-)
+MODULES = {
+    **dict.fromkeys(("report", "compare"), "results"),
+    **dict.fromkeys(("status", "meter", "exec", "logs", "tap", "migrate", "down"), "live"),
+    **dict.fromkeys(("doctor", "grant", "vm", "clean"), "machine"),
+}
+"""Modules of verbs that have another name."""
 
 app = typer.Typer(
     cls=group("cellbed.cli", VERBS, MODULES),

@@ -56,7 +56,7 @@ Verbose = Annotated[
 def require(check: bool, junit: Path | None, source: Path, *, expected: bool) -> None:
     """Raise CellbedError where nothing can be checked. expected: whether `source` has expectations."""
     if junit is not None and not check:
-        raise CellbedError("--junit is of --check: add --check")
+        raise CellbedError("--junit needs --check: add it")
     if junit is not None and not junit.parent.is_dir():
         raise CellbedError(f"--junit {junit}: there is no folder {junit.parent}: make it, or write another path")
     if check and not expected:

@@ -73,7 +73,7 @@ def run(
     text = read(scenario)
     loaded = load_text(text, scenario)
     if profile is not None and not virtual:
-        raise CellbedError("--profile is of predictions: add --virtual")
+        raise CellbedError("--profile needs --virtual: add it")
     if meter and virtual:
         raise CellbedError("--meter shows a run in real time: remove it, or --virtual")
     require(check_expectations, junit, scenario, expected=any(loaded.expectations().values()))

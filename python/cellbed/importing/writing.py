@@ -137,10 +137,10 @@ def save(written: Written, out: Path | None) -> Scenario:
     try:
         for path, content in written.files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, lambda place, content=content: place.write_bytes(content))  # type: ignore[misc]
+            write_whole(path, content)
         scenario = load_text(written.text, out or Path("scenario.toml"))
         if out is not None:
-            write_whole(out, lambda place: place.write_text(written.text, encoding="utf-8"))
+            write_whole(out, written.text)
     except BaseException:
         for path in made:
             path.unlink(missing_ok=True)

@@ -222,7 +222,7 @@ class Comparison:
 
 
 def compare(runs: list[Path]) -> Comparison:
-    """Two or more runs, each against the first, application by application. Measures those that have no summary yet.
+    """Compare two or more runs with the first, application by application. Runs without a summary are measured.
 
     Raises MeasureError for other folders, and for fewer than two.
     """
@@ -321,7 +321,7 @@ def _compare_application(
     alike = [are_paired(0, other) for other in range(1, len(tables))]
     differences = []
     for run, sample, table, alike_here in zip(names[1:], samples[1:], tables[1:], alike, strict=True):
-        # Where a policy skipped requests, those that were sent are not the same ones.
+        # Where a policy skipped requests, the sent ones differ.
         pairs = alike_here and len(sample) == len(table) and len(samples[0]) == len(tables[0])
         differences += [_difference(run, samples[0], sample, quantile, pairs) for quantile in QUANTILES]
     return ApplicationComparison(

@@ -693,7 +693,7 @@ def _applications(found: pl.DataFrame, applications: Sequence[Description]) -> p
             if app.balance == "migration" and client in app.servers and client not in app.clients:
                 continue  # it carries a service that moves
             if server in app.servers:
-                # Another port than those that are known may be its too.
+                # It may have further ports than the known ones.
                 rank = 0 if port in app.ports else (4 if client not in app.clients else 2 if app.ports else 1)
             elif server in app.clients and client in app.servers:
                 rank = 3
@@ -750,7 +750,7 @@ class PeerSummary:
 
 
 def summarise_connections(connections: pl.DataFrame) -> list[PeerSummary]:
-    """Return the table of `read_connections` by application and peer, those with most bytes first. Pure."""
+    """Return the table of `read_connections` by application and peer, most bytes first. Pure."""
     peer = ["app", "protocol", "server", "server_port"]
     ranked = (
         connections.group_by(peer)

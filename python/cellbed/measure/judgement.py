@@ -27,5 +27,5 @@ def collect(run: Path) -> Summary:
         failure = next(reasons, _ENDS.get(found.status, "the run did not end"))
     verdicts = [judge(app.name, each, rows[app.name], failure) for app in described for each in app.expectations]
     judged = replace(found, expectations=verdicts)
-    run_folder.replace(run / "summary.json", lambda path: path.write_bytes(judged.json()))
+    run_folder.replace(run / "summary.json", judged.json())
     return judged

@@ -36,7 +36,7 @@ assert RECORD.itemsize == IDLE_RECORD.itemsize == 64
 
 
 def read_series(path: Path) -> np.ndarray[Any, np.dtype[Any]]:
-    """Return the bins of a series file, an array of `RECORD`, those that were idle included. Raises MeasureError."""
+    """Return the bins of a series file, an array of `RECORD`, idle ones included. Raises MeasureError."""
     records = read_records(path, MAGIC, RECORD)
     idle = (records["direction"] & IDLE) != 0
     packed = records[idle].view(IDLE_RECORD)

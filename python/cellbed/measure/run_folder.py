@@ -1,12 +1,11 @@
 """A run's folder: its description, and atomic writes of results."""
 
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cellbed.support.errors import CellbedError
-from cellbed.support.whole_files import write_whole
+from cellbed.support.whole_files import Content, write_whole
 from cellbed_node import inputs
 
 if TYPE_CHECKING:
@@ -151,17 +150,17 @@ def applications_of(description: dict[str, Any]) -> "list[Description]":
         raise MeasureError(f"run.json: applications: {first}; the file was damaged or edited") from None
 
 
-def replace(path: Path, write: Callable[[Path], object]) -> None:
+def replace(path: Path, content: Content) -> None:
     """Write a file of a run at once: a temporary file takes its place when it is complete.
 
     Args:
         path: The file.
-        write: Fills the temporary file at the path that it gets.
+        content: Its content.
 
     Raises:
         MeasureError: The file cannot be written.
     """
     try:
-        write_whole(path, write)
+        write_whole(path, content)
     except OSError as error:
         raise MeasureError(f"{path}: cannot be written: {error.strerror or error}") from None

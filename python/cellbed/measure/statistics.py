@@ -161,7 +161,8 @@ def _correlation_time(series: Samples) -> float:
 
 
 def _mean_ranks(samples: Samples) -> Samples:
-    """Return the rank of each sample (1-based); equal samples, such as those without a good reply, share the mean."""
+    """Return the rank of each sample (1-based); equal samples, such as requests without a good reply, share the
+    mean."""
     _, place, count = np.unique(samples, return_inverse=True, return_counts=True)
     ranks: Samples = (np.cumsum(count) - (count - 1) / 2)[place]
     return ranks

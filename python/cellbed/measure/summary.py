@@ -282,7 +282,7 @@ def collect(run: Path) -> Summary:
     tables, summary = measure(run)
     for name, table in tables.items():
         _write(run / f"{name}.parquet", table)
-    replace(run / "summary.json", lambda path: path.write_bytes(summary.json()))
+    replace(run / "summary.json", summary.json())
     return summary
 
 

@@ -28,7 +28,7 @@ MOST_STEPS = 1 << 24
 LARGEST_SPAN = 1 << 16
 """Bytes of a span, and of the description of a resource."""
 MOST_NAMES = 16
-"""Names of spans of an application's services that are parts of its requests: those with most time."""
+"""Names of spans of an application's services that are parts of its requests: the ones with most time."""
 DEEPEST = 64
 """Spans below each other that are followed."""
 STEP_NS = 1_000_000

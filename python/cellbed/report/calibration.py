@@ -188,5 +188,5 @@ def write(folder: Path, calibration: Calibration) -> Path:
     files = {f"{name}.svg": picture for name, picture in figures(calibration)}
     files |= {RESULT: calibration.model_dump_json(indent=2) + "\n"}
     for name, text in files.items():
-        replace(folder / name, lambda path, text=text: path.write_text(text, encoding="utf-8"))  # type: ignore[misc]
+        replace(folder / name, text)
     return folder / RESULT

@@ -35,7 +35,7 @@ def write(comparison: "Comparison", path: Path) -> None:
         if not drawings:
             raise MeasureError(f"--out {path}: these runs share no application with a reply: there is nothing to draw")
         content = plot.draw_file(ending, lambda: figures.together(drawings), " and ".join(comparison.names))
-    replace(path, lambda temporary: temporary.write_bytes(content))
+    replace(path, content)
 
 
 def _drawings(comparison: "Comparison") -> "dict[str, list[plot.Drawing]]":

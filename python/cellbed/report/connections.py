@@ -93,7 +93,8 @@ def name(peer: "PeerSummary") -> str:
 
 
 def tables(application: str | None, peers: "Sequence[PeerSummary]") -> Iterator[Table]:
-    """Yield tables of an application for the terminal: figures of each peer, and the parts of those with most bytes."""
+    """Yield tables of an application for the terminal: figures of each peer, and the parts of the peers with most
+    bytes."""
     peers = [peer for peer in peers if peer.app == application]
     if not peers:
         return

@@ -58,7 +58,7 @@ def save(drawings: Mapping[str, Callable[[], Figure]], folder: Path, ending: End
     for name, drawing in drawings.items():
         content = plot.draw_file(ending, drawing, name)
         path = folder / f"{file_name(name)}.{ending}"
-        replace(path, partial(_save, content))
+        replace(path, content)
         paths.append(path)
     return paths
 
@@ -66,10 +66,6 @@ def save(drawings: Mapping[str, Callable[[], Figure]], folder: Path, ending: End
 def file_name(name: str) -> str:
     """Return the file name for a figure. Its name comes from files that users may edit."""
     return re.sub(r"[^\w.-]", "_", name)
-
-
-def _save(content: bytes, path: Path) -> None:
-    path.write_bytes(content)
 
 
 def run_drawings(run: Path) -> dict[str, Drawing]:

@@ -71,7 +71,7 @@ def write(run: Path) -> Path:
     """
     page = render(run)
     path = run / "report.html"
-    replace(path, lambda temporary: temporary.write_text(page, encoding="utf-8"))
+    replace(path, page)
     return path
 
 

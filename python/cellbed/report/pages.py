@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import FigureBase
 
 MOST_ROWS = 60
-"""Objects that are drawn, those that were wanted first."""
+"""Maximum number of objects drawn, in order of request."""
 _STAGES: dict[str, tuple[Place, int]] = {
     "browser": ("endpoint", 2),
     "handshake": ("uplink", 3),

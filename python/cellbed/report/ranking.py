@@ -23,7 +23,7 @@ def visible_rows(rows: int) -> int:
 
 
 def endpoints(rows: "Sequence[EndpointSummary]") -> list[int]:
-    """Sort those with the slowest requests first: by the highest percentile that all of them support."""
+    """Put endpoints with the slowest requests first: by the highest percentile that all of them support."""
     common = [
         at
         for at in range(len(rows[0].percentiles) if rows else 0)
@@ -34,7 +34,7 @@ def endpoints(rows: "Sequence[EndpointSummary]") -> list[int]:
 
 
 def directions(rows: "Sequence[DirectionSummary]") -> list[int]:
-    """Sort those that dropped most packets first, then those with the longest gap, the highest queue, the most
+    """Put directions with most packets dropped first, then with the longest gap, the highest queue, the most
     traffic."""
 
     def badness(row: "DirectionSummary") -> tuple[float, ...]:
@@ -45,24 +45,24 @@ def directions(rows: "Sequence[DirectionSummary]") -> list[int]:
 
 
 def cell_users(rows: "Sequence[CellUser]") -> list[int]:
-    """Sort those with the longest queueing first: by the P99 if all of them have one, else by the median."""
+    """Put users with the longest queueing first: by the P99 if all of them have one, else by the median."""
     by_p99 = all(row.queueing_p99_s is not None for row in rows)
     return _worst(rows, lambda row: ((row.queueing_p99_s if by_p99 else row.queueing_p50_s) or 0.0,))
 
 
 def nodes(rows: "Sequence[NodeSummary]") -> list[int]:
-    """Sort those that were killed for memory, then throttled longest, then used most CPU first."""
+    """Put nodes first that were killed for memory, then throttled longest, then used most CPU."""
     return _worst(rows, lambda row: (row.oom_kills or 0, row.throttled_s or 0.0, row.cpu_cores_mean or 0.0))
 
 
 def programs(rows: "Sequence[ProgramSummary]") -> list[int]:
-    """Select those on a node with several of them, most CPU first."""
+    """Select the programs on nodes with several programs, most CPU first."""
     shared = [index for index, row in enumerate(rows) if sum(row.node == each.node for each in rows) > 1]
     return [shared[index] for index in _worst([rows[index] for index in shared], lambda row: (row.cpu_s,))]
 
 
 def proofs(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Sort those that do not hold first, and of these the measured ones."""
+    """Put proofs first that do not hold, and of these the measured ones."""
     states = ("holds", "not proved", "not reached", "off")
     return [rows[index] for index in _worst(rows, lambda row: (states.index(origin.state(row)),))]
 

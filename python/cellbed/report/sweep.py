@@ -196,7 +196,7 @@ class SweepReport:
             summary=summary,
             treated=describe_treatment,
         )
-        replace(page, partial(_save, text.encode()))
+        replace(page, text)
 
     def _points(self, app: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return a row for each point: `at`, its place among the values of a measure, its number and its levels."""
@@ -232,10 +232,6 @@ class SweepReport:
 
 def _applications(study: Study) -> list[tuple[str, str]]:
     return list(study.trials.select("app", "kind").unique(maintain_order=True).iter_rows())
-
-
-def _save(content: bytes, path: Path) -> None:
-    path.write_bytes(content)
 
 
 def p_value(p: float | None) -> str:

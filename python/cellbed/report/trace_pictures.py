@@ -446,7 +446,7 @@ def write_picture(picture: Picture, path: Path) -> None:
     """Write a picture whole or not at all. Raises PictureError."""
     content = draw(picture, require_ending(path))
     try:
-        write_whole(path, lambda file: file.write_bytes(content))
+        write_whole(path, content)
     except OSError as error:
         raise PictureError(f"{path}: cannot be written: {error.strerror}") from None
 

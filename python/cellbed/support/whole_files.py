@@ -16,7 +16,11 @@ PATIENCE = 10.0
 """Seconds that a program has to open the other end of a pipe."""
 
 
-def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+Content = bytes | str | Callable[[Path], object]
+"""Content of a file: bytes, a text in UTF-8, or a function that fills the file at the path that it gets."""
+
+
+def write_whole(path: Path, content: Content) -> None:
     """Write a file at once: a temporary file takes its place when it is complete.
 
     A symbolic link stays: the file that it leads to is written. A pipe or a device stays, too: the finished content
@@ -24,7 +28,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
 
     Args:
         path: The file.
-        write: Fills the temporary file at the path that it gets.
+        content: Its content.
 
     Raises:
         OSError: A write failed, or a pipe has no reader within `PATIENCE`. Then `path` is unchanged, and nothing is
@@ -34,16 +38,23 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     if place.exists() and not place.is_file() and not place.is_dir():
         with temporary_folder() as folder:
             temporary = folder / place.name
-            write(temporary)
-            with temporary.open("rb") as content, open(_open_pipe(place), "wb") as through:
-                shutil.copyfileobj(content, through)
+            _fill(temporary, content)
+            with temporary.open("rb") as complete, open(_open_pipe(place), "wb") as through:
+                shutil.copyfileobj(complete, through)
         return
     temporary = place.with_name(f".{place.name[:80]}.{secrets.token_hex(4)}")
     try:
-        write(temporary)
+        _fill(temporary, content)
         temporary.replace(place)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _fill(file: Path, content: Content) -> None:
+    if callable(content):
+        content(file)
+    else:
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def _open_pipe(place: Path) -> int:

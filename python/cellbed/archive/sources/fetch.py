@@ -158,7 +158,7 @@ class _Fetching:
             raise TraceError(self._nothing())
 
     def _downloaded(self) -> Iterator[Path]:
-        """Return the files of a data set. Of several those that are gone are left out."""
+        """Return the files of a data set, without missing ones if it has several."""
         for remote in self.source.remote:
             try:
                 yield download(remote, self.downloads, self.state, self.report)

@@ -21,6 +21,7 @@ VERBS = {
 }
 """The verbs and their first lines of help."""
 MODULES = dict.fromkeys(("stats", "plot", "compare", "rm", "verify"), "entries")
+"""Modules of verbs that have another name."""
 
 app = typer.Typer(
     cls=group("cellbed.cli.traces", VERBS, MODULES),

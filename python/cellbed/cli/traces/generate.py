@@ -76,7 +76,7 @@ def markov(
         str,
         typer.Option(
             metavar="NAME",
-            help="Recording to fit, of whose duration the trace is by default: an entry of the archive, or a file.",
+            help="Recording to fit: an entry of the archive, or a file. Default of --duration: its duration.",
             show_default=False,
             autocompletion=entries_and_files,
         ),

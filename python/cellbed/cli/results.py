@@ -1,4 +1,6 @@
-"""``cellbed report``: rebuild the tables and the report of a run."""
+"""The verbs for finished runs: ``report`` and ``compare``."""
+
+from __future__ import annotations
 
 import sys
 from pathlib import Path
@@ -51,3 +53,35 @@ def report(
     html.open_page(path, open_, quiet=as_json)
     if check and not all(each.met for each in summary.expectations):
         raise typer.Exit(UNMET)
+
+
+def compare(
+    runs: Annotated[
+        list[Path], typer.Argument(help="Run folders; each is compared with the first.", metavar="RUN RUN")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write a page (.html) or the figures (.svg, .pdf) into this file.", metavar="FILE"),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Compare runs with the first of them, application by application, with 95 % intervals of the differences.
+
+    \b
+    Examples:
+      cellbed compare runs/cubic-20250101-120000 runs/bbr-20250101-120500
+      cellbed compare runs/cubic-20250101-120000 runs/bbr-20250101-120500 --out cubic-bbr.html
+    """
+    from cellbed.measure.comparison import compare as compare_runs
+    from cellbed.report.comparison import check, write
+    from cellbed.report.terminal import show_comparison
+
+    if out is not None:
+        check(out)
+    comparison = compare_runs(runs)
+    if out is not None:
+        write(comparison, out)
+    if as_json:
+        print(comparison.json())
+    else:
+        show_comparison(comparison)
