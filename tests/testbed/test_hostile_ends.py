@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import Any
-from scenario_text import app_table, serve, world
 
 import polars as pl
 import pytest
@@ -315,28 +314,25 @@ for flood in (spans, exports):
 slow = [socket.create_connection(("127.0.0.1", 4318)) for _ in range(80)]
 print("ready", flush=True)
 """
-MEASURED = (
-    world(
-        {"phone": {"class": "endpoint", "cpus": 1.0}, "edge": {"cpus": 1.0}},
-        core={"edge": "5 ms"},
-        name="beside",
-        duration="3 s",
-    )
-    + app_table(
-        "loud",
-        telemetry=True,
-        server={"on": "edge", "command": [sys.executable, "REPORTING"], "ready": {"line": "ready"}},
-        client={"on": "phone", "command": ["sleep", "100"]},
-    )
-    + app_table(
-        "quiet",
-        "http",
-        client="phone",
-        url="http://{server.address}:8080/",
-        rate="20 /s",
-        server=serve([sys.executable, "-m", "http.server", "8080"], 8080),
-    )
-)
+MEASURED = f"""
+name = "beside"
+duration = "3 s"
+nodes.phone = {{ class = "endpoint", cpus = 1.0, memory = "256 MiB" }}
+nodes.edge = {{ class = "edge", cpus = 1.0, memory = "256 MiB" }}
+links.mobile = {{ up = "20 Mbit/s", down = "20 Mbit/s" }}
+links.core.edge = "5 ms"
+[apps.loud]
+kind = "program"
+telemetry = true
+server = {{ on = "edge", command = ["{sys.executable}", "REPORTING"], ready = {{ line = "ready" }} }}
+client = {{ on = "phone", command = ["sleep", "100"] }}
+[apps.quiet]
+kind = "http"
+client = "phone"
+url = "http://{{server.address}}:8080/"
+rate = "20 /s"
+server = {{ on = "edge", command = ["{sys.executable}", "-m", "http.server", "8080"], ready = {{ port = 8080 }} }}
+"""
 
 
 @pytest.mark.needs_tun

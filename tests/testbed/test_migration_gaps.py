@@ -12,7 +12,6 @@ import pytest
 from cellbed_node.processes import find
 from in_process import run_apart
 from test_migration_criu import needs_criu
-from scenario_text import migration, serve
 
 ROOT = Path(__file__).parents[2]
 USERS = 3
@@ -42,19 +41,19 @@ client = "endpoint"
 connections = 1
 rate = "10 /s"
 """
-
-
-def service(app: str, port: int, folder: Path) -> str:
-    """Return the table of a service and of its client, which writes its own times to a folder."""
-    copies = {"sessions.py": "sessions.py", "state.py": "state.py"}
-    client = [sys.executable, "client.py", str(folder), app, str(port)]
-    return app_table(
-        app,
-        client={"on": "endpoint", "command": client, "copy_in": {"client.py": "client.py", "spans.py": "spans.py"}},
-        server=serve([sys.executable, "sessions.py", str(port), "1048576"], port, "cloud", copy_in=copies),
-    )
-
-
+SERVICE = f"""
+[apps.APP]
+kind = "program"
+[apps.APP.client]
+on = "endpoint"
+command = ["{sys.executable}", "client.py", "FOLDER", "APP", "PORT"]
+copy_in = {{ "client.py" = "client.py", "spans.py" = "spans.py" }}
+[apps.APP.server]
+on = "cloud"
+command = ["{sys.executable}", "sessions.py", "PORT", "1048576"]
+copy_in = {{ "sessions.py" = "sessions.py", "state.py" = "state.py" }}
+ready = {{ port = PORT }}
+"""
 MOVES = (
     ("sessions", "state", "edge-0", 3),
     ("sessions", "redeploy", "cloud-0", 8),
@@ -95,9 +94,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }.items():
         (folder / name).write_text((ROOT / source / name).read_text())
     (folder / "client.py").write_text(CLIENT)
-    apps = service("sessions", 9000, folder) + service("copies", 9001, folder)
-    moves = [migration(app, node, at, strategy) for app, strategy, node, at in MOVES]
-    return run_apart(folder, SCENARIO + apps + "".join(moves))
+    services = [
+        SERVICE.replace("APP", app).replace("PORT", port) for app, port in (("sessions", "9000"), ("copies", "9001"))
+    ]
+    moves = [
+        f'[[migrations]]\napp = "{app}"\nto = "{node}"\nat = "{at} s"\nstrategy = "{strategy}"\n'
+        for app, strategy, node, at in MOVES
+    ]
+    return run_apart(folder, "".join([SCENARIO, *services, *moves]).replace("FOLDER", str(folder)))
 
 
 def summary(run: Path) -> dict[str, Any]:

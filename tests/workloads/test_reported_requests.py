@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 import cellbed
 import in_process
 from any_text import ODD_TEXT
-from scenario_text import app_table, serve, world
 from cellbed import spans
 from cellbed.measure.connections import read_connections
 from cellbed.measure.reported import attach
@@ -171,17 +170,17 @@ def test_requests_of_locust_are_reported_by_its_event(bed: Bed) -> None:
     assert [each["status"] for each in others] == ["timed-out", "lost", "lost", "failed", "failed"]
 
 
-SCENARIO = world(
-    {"phone": {"class": "endpoint", "cpus": 1.0}, "edge": {"cpus": 1.0}},
-    mobile={"base_delay": "10 ms"},
-    core={"edge": "5 ms"},
-    name="reported",
-    duration="4 s",
-) + app_table(
-    "shop",
-    server=serve([sys.executable, "SERVER"], 8080),
-    client={"on": "phone", "command": [sys.executable, "CLIENT", "{server.address}"]},
-)
+SCENARIO = f"""
+name = "reported"
+duration = "4 s"
+nodes.phone = {{ class = "endpoint", cpus = 1.0, memory = "256 MiB" }}
+nodes.edge = {{ class = "edge", cpus = 1.0, memory = "256 MiB" }}
+links.mobile = {{ up = "20 Mbit/s", down = "20 Mbit/s", base_delay = "10 ms" }}
+links.core.edge = "5 ms"
+apps.shop.kind = "program"
+apps.shop.server = {{ on = "edge", command = ["{sys.executable}", "SERVER"], ready = {{ port = 8080 }} }}
+apps.shop.client = {{ on = "phone", command = ["{sys.executable}", "CLIENT", "{{server.address}}"] }}
+"""
 SERVER = """
 import http.server, time
 from cellbed import spans
