@@ -14,7 +14,7 @@ from typing import Any
 
 import h11
 
-from cellbed_node import lifecycle, prctl
+from cellbed_node import lifecycle, processes
 from cellbed_node.generator import SECOND
 from cellbed_node.lifecycle import WorkloadError, announce
 from cellbed_node.transfers import LARGEST, udp
@@ -125,7 +125,7 @@ async def _serve(config: dict[str, Any]) -> None:
 
 def main(config: dict[str, Any]) -> None:
     """Serve until standard input ends."""
-    prctl.wake_precisely()
+    processes.wake_precisely()
     # The time-outs of select(2) are in microseconds, epoll's in milliseconds.
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner:
         try:

@@ -8,8 +8,7 @@ from functools import cached_property
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from cellbed_node.errors import CellbedError
-from cellbed_node.left_out import LeftOut
+from cellbed_node.errors import CellbedError, LeftOut
 
 Headers = tuple[tuple[str, str], ...]
 """Names and values in Latin-1, in their order."""

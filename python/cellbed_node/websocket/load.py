@@ -13,7 +13,7 @@ from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Even
 from wsproto.events import Request as Handshake
 from wsproto.utilities import ProtocolError
 
-from cellbed_node import lifecycle, machine, prctl
+from cellbed_node import lifecycle, machine, processes
 from cellbed_node.generator import SECOND
 from cellbed_node.http import load as http
 from cellbed_node.http.connection import Connection, Exchange, Message, Streams
@@ -216,7 +216,7 @@ class WebSocketLoad(HttpLoad):
 
 def main(config: dict[str, Any]) -> None:
     """Run a load with the configuration of :class:`Settings`."""
-    prctl.wake_precisely()
+    processes.wake_precisely()
     WebSocketLoad(Settings(**config)).run()
 
 

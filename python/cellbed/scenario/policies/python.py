@@ -15,7 +15,7 @@ from cellbed.scenario.fields import CODE_FILE, refusal
 from cellbed.scenario.policies.policy import Decide, Decision, Policy, State
 from cellbed.support.errors import CellbedError, printable
 from cellbed_node import inputs
-from cellbed_node.time_limit import time_limit
+from cellbed_node.processes import time_limit
 
 FUNCTION = "place"
 LIMIT_S = 1.0

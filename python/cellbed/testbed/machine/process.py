@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from cellbed.support.errors import CellbedError
-from cellbed_node.prctl import die_with_parent
-from cellbed_node.processes import Running, kill, last_line
+from cellbed_node.processes import Running, die_with_parent, kill, last_line
 
 _log = logging.getLogger(__name__)
 _MOST_SOCKETS = 253

@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 
 from cellbed.testbed.machine.peers import peer_of
 from cellbed_node import agent
-from cellbed_node.prctl import die_with_parent
+from cellbed_node.processes import die_with_parent
 
 LARGEST_MESSAGE = 1 << 17
 MOST_FORWARDED = 256

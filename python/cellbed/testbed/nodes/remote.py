@@ -28,8 +28,7 @@ from cellbed.testbed.nodes.backend import Backend, Clock, Setup, Stream
 from cellbed.testbed.nodes.copies import MOST_BYTES
 from cellbed_node import inputs
 from cellbed_node.agent import CHUNK
-from cellbed_node.prctl import die_with_parent, make_no_devices
-from cellbed_node.processes import kill, last_line
+from cellbed_node.processes import die_with_parent, kill, last_line, make_no_devices
 
 READY_S = 120.0
 """How long a machine may take until its agent answers."""
