@@ -110,7 +110,7 @@ def run_shell(
             around = _set_up(link, way, packet_log, stack)
             if congestion_control is not None:
                 _set_congestion_control(around, congestion_control, stack)
-            with around.emulator.required():
+            with around.emulator.require():
                 if serve is not None:
                     around.files = serve(around.gateway, stack, around.agents)
                 if publish:

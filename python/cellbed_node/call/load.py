@@ -168,9 +168,9 @@ class CallLoad(Generator):
 
     def _set_up(self, flow: Flow) -> None:
         self._called = True
-        self._browser.start(self._tried(flow))
+        self._browser.start(self._try(flow))
 
-    def _tried(self, flow: Flow) -> Flow:
+    def _try(self, flow: Flow) -> Flow:
         """Take a step of the set-up. Errors: :class:`WorkloadError`, before the run has begun."""
         try:
             yield from flow

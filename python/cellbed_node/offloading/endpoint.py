@@ -88,7 +88,7 @@ class Endpoint(Generator):
             settings.broker_port,
             settings.endpoint,
             topic=self._reply_topic,
-            on_message=self._replied,
+            on_message=self._handle_reply,
             on_handed_over=self._handed_over,
             on_lost=self._connection_lost,
         )
@@ -173,7 +173,7 @@ class Endpoint(Generator):
         self._in_client.clear()
         self._client_bytes = 0
 
-    def _replied(self, message: MQTTMessage) -> None:
+    def _handle_reply(self, message: MQTTMessage) -> None:
         now = machine.now_ns()
         connected = self._connection.socket
         correlation: bytes = getattr(message.properties, "CorrelationData", b"")

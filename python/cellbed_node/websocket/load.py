@@ -84,7 +84,7 @@ class WebSocket(Connection):
     def under_way(self) -> list[Exchange]:
         return list(self._unanswered.values())
 
-    def opened(self) -> None:
+    def send_first(self) -> None:
         self.append(self._protocol.send(self._handshake))
 
     def send(self, request: Exchange) -> None:
@@ -93,7 +93,7 @@ class WebSocket(Connection):
         request.uplink_end = self.queued
         self._unanswered[request.request] = request
 
-    def received(self, data: bytes) -> None:
+    def receive(self, data: bytes) -> None:
         if not data:
             self.fail("the server closed the connection before the reply")
             return

@@ -260,13 +260,13 @@ def find_trace(text: str) -> Replayed:
     try:
         if not stat.S_ISREG(Path(text).stat().st_mode):
             # A pipe can be read once only, and several processes read the trace.
-            descriptor = _in_memory(inputs.content(Path(text), pipe=True))
+            descriptor = _write_memory(inputs.content(Path(text), pipe=True))
     except OSError as error:
         rate = parse_rate(text)
         if rate is None:
             path = _find_in_archive(text, error)
         else:
-            descriptor = _in_memory(constant_trace(rate).encode())
+            descriptor = _write_memory(constant_trace(rate).encode())
     if descriptor is not None:
         path = f"/proc/self/fd/{descriptor}"
     try:
@@ -288,7 +288,7 @@ def _find_in_archive(text: str, error: OSError) -> str:
         raise MahimahiError(str(refused)) from None
 
 
-def _in_memory(content: bytes) -> int:
+def _write_memory(content: bytes) -> int:
     """Return a descriptor of memory with that content: nothing is left behind, however the processes end."""
     descriptor = os.memfd_create("trace")
     with contextlib.closing(os.fdopen(descriptor, "wb", closefd=False)) as file:

@@ -49,7 +49,7 @@ class Interruption:
 
 
 @contextlib.contextmanager
-def hang_ups_ignored() -> Iterator[None]:
+def ignore_hang_ups() -> Iterator[None]:
     """Context that ignores a closing terminal (SIGHUP)."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:

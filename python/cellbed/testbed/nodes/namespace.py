@@ -73,7 +73,7 @@ class NamespaceNode(Backend):
             command,
             replace(self.place, cgroups=(*self.place.cgroups, *cgroups)),
             environment={**os.environ, "PATH": search_path(), RUN_VARIABLE: self.setup.run, **(environment or {})},
-            folder=str(self._in_folder(folder or "")) if self._folder or folder else None,
+            folder=str(self._resolve(folder or "")) if self._folder or folder else None,
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
@@ -97,9 +97,9 @@ class NamespaceNode(Backend):
         return os.dup(self._own)
 
     def inside(self, path: str) -> str:
-        return str(self._in_folder(path).absolute())
+        return str(self._resolve(path).absolute())
 
-    def _in_folder(self, path: str) -> Path:
+    def _resolve(self, path: str) -> Path:
         """Return a path of this machine; relative ones lie in the node's own folder."""
         if self._folder is None:
             return Path(path)

@@ -134,7 +134,7 @@ class RemoteNode(Backend):
             return f"its hub was killed by signal {-status}" if status < 0 else f"its hub ended with status {status}"
         return ""
 
-    def in_namespace(self, *lines: str) -> None:
+    def run_ip(self, *lines: str) -> None:
         """Run commands of ip(8) in the node's namespace."""
         run(["ip", "-batch", "-"], text="\n".join(lines) + "\n", place=self.setup.place)
 
@@ -144,7 +144,7 @@ class RemoteNode(Backend):
         hello = self.call("wait", READY_S)
         self.facts["machine"] = hello["machine"]
         self.attach(hello)
-        self.in_namespace(
+        self.run_ip(
             f"link set {self.device} address {self.near_mac} mtu 1500 up",
             *(f"route add {address} dev {self.device} mtu lock 1500" for address in self._far),
             *(f"neigh replace {it} lladdr {self.far_mac} dev {self.device} nud permanent" for it in self._far),
