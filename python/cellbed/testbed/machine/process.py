@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypedDict, Unpack
 
 from cellbed.support.errors import CellbedError
 from cellbed_node.processes import Running, die_with_parent, kill, last_line
@@ -108,18 +108,24 @@ class Process:
         return [sys.executable, "-P", "-m", self.module, *self.arguments]
 
 
+class Streams(TypedDict, total=False):
+    """Standard streams of a program, as for ``subprocess.Popen``; without `stdin`, standard input is empty."""
+
+    stdin: int | IO[Any] | None
+    stdout: int | IO[Any] | None
+    stderr: int | IO[Any] | None
+
+
 def spawn(
     command: Sequence[str],
     place: Place,
     *,
     environment: Mapping[str, str] | None = None,
     folder: str | None = None,
-    stdin: int | IO[Any] | None = subprocess.DEVNULL,
-    stdout: int | IO[Any] | None = None,
-    stderr: int | IO[Any] | None = None,
     own_session: bool = True,
     keep_capabilities: bool = False,
     descriptors: Collection[int] = (),
+    **streams: Unpack[Streams],
 ) -> subprocess.Popen[bytes]:
     """Start `command` at `place`; it dies with the calling process.
 
@@ -132,6 +138,7 @@ def spawn(
 
     The caller must be single-threaded: the child enters its namespaces between fork and exec.
     """
+    streams.setdefault("stdin", subprocess.DEVNULL)
     # What goes wrong between fork and exec reaches the caller through this pipe: subprocess itself only reports that
     # something did.
     heard, told = os.pipe()
@@ -154,12 +161,10 @@ def spawn(
         return subprocess.Popen(
             list(command),
             env=dict(environment) if environment is not None else dict(os.environ),
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
             start_new_session=own_session,
             preexec_fn=enter,
             pass_fds=descriptors,
+            **streams,
         )
     except subprocess.SubprocessError:
         os.close(told)

@@ -18,13 +18,13 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_interface
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Unpack
 
 from cellbed.testbed.machine.cgroups import Sample
-from cellbed.testbed.machine.process import ProgramError, end, run
+from cellbed.testbed.machine.process import ProgramError, Streams, end, run
 from cellbed.testbed.machine.state import RUN_VARIABLE
 from cellbed.testbed.nodes.agent_hub import LARGEST_MESSAGE
-from cellbed.testbed.nodes.backend import Backend, Clock, Setup, Stream
+from cellbed.testbed.nodes.backend import Backend, Clock, Setup
 from cellbed.testbed.nodes.copies import MOST_BYTES
 from cellbed_node import inputs
 from cellbed_node.agent import CHUNK
@@ -173,22 +173,19 @@ class RemoteNode(Backend):
         *,
         environment: Mapping[str, str] | None = None,
         folder: str | None = None,
-        stdin: Stream = subprocess.DEVNULL,
-        stdout: Stream = None,
-        stderr: Stream = None,
         cgroups: Sequence[str] = (),
+        **streams: Unpack[Streams],
     ) -> subprocess.Popen[bytes]:
         """Start a relay, which ends as the program does."""
         if not command:
             raise OSError("a node of this kind has no own command")
         options = {"environment": dict(environment or {}), "folder": folder}
+        streams.setdefault("stdin", subprocess.DEVNULL)
         return subprocess.Popen(
             [*_HUB, "relay", str(self.hub), json.dumps(options), *command],
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
             start_new_session=True,
             env={**os.environ, RUN_VARIABLE: self.setup.run},
+            **streams,
         )
 
     def sample(self) -> Sample | None:
