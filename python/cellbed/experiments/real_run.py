@@ -27,8 +27,7 @@ from cellbed.testbed.links.live import control_path
 from cellbed.testbed.machine import cgroups
 from cellbed.testbed.machine.contention import contention
 from cellbed.testbed.machine.flows import Sampler, sample_flows
-from cellbed.testbed.machine.process import Process
-from cellbed.testbed.machine.signals import Interruption
+from cellbed.testbed.machine.process import Interruption, Process
 from cellbed.testbed.machine.state import Record, process_start
 from cellbed.testbed.migration.migrations import Migrations
 from cellbed.testbed.migration.policies import Policies

@@ -20,7 +20,7 @@ from cellbed.experiments.description import RunState, describe
 from cellbed.experiments.listener import Listener, Logged
 from cellbed.runformat import folder, log
 from cellbed.support.errors import CellbedError, OperatingSystemError
-from cellbed.testbed.machine.signals import ignore_hang_ups
+from cellbed.testbed.machine.process import ignore_hang_ups
 from cellbed.testbed.plan import Plan
 from cellbed_node.temporary import remove_tree
 

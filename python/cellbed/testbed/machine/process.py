@@ -1,4 +1,4 @@
-"""Start unmodified programs on nodes: inside the node's namespaces and under its limits."""
+"""Start unmodified programs on nodes, inside their namespaces and under their limits; signals of this process."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType, TracebackType
 from typing import IO, Any, TypedDict, Unpack
 
 from cellbed.support.errors import CellbedError
@@ -296,3 +297,53 @@ def run(command: Sequence[str], *, text: str | None = None, place: Place | None 
         detail = said[0] if said else f"exit status {process.returncode}"
         raise ProgramError(f"{' '.join(command[:3])}: {detail}")
     return output.decode(errors="replace")
+
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interruption:
+    """Context that turns SIGINT, SIGTERM and SIGHUP into one ``KeyboardInterrupt``, until :meth:`shield`.
+
+    signal: number of the first signal that came, or ``None``.
+    """
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+        self._shielded = False
+        self._before: dict[signal.Signals, signal._HANDLER] = {}
+
+    def shield(self) -> None:
+        """From now on only note signals: clean-up has begun."""
+        self._shielded = True
+
+    def __enter__(self) -> Interruption:
+        for number in SIGNALS:
+            self._before[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.signal is None:
+            self.signal = number
+        if self._shielded:
+            with contextlib.suppress(OSError):  # the terminal may be closed
+                print("cleaning up, please wait", file=sys.stderr)
+            return
+        self._shielded = True
+        raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def ignore_hang_ups() -> Iterator[None]:
+    """Context that ignores a closing terminal (SIGHUP)."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
