@@ -52,7 +52,9 @@ lint-python:
 	$(VENV)/ruff check --quiet .
 	$(VENV)/mypy
 	$(VENV)/python scripts/doc_comments.py
+	$(VENV)/python scripts/sentences.py
 	$(VENV)/python scripts/node_paths.py
+	$(VENV)/python scripts/function_sizes.py
 	$(VENV)/lint-imports --no-logo --no-cache > /dev/null || $(VENV)/lint-imports --no-logo --no-cache
 	$(VENV)/typos
 	shellcheck scripts/*.sh .ci/*

@@ -22,9 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from measuring import Figures, Meter, format_range
-from peers.accounting import family, traffic
 from peers.shells import Link, Shell, all_shells
-from peers.traffic import DATAGRAMS, STAMPS, TCP, DatagramSink, TcpSink, behind, one_way_delays
+from peers.traffic import DATAGRAMS, STAMPS, TCP, DatagramSink, TcpSink, command_behind, one_way_delays, split_processes
 from rich.progress import Progress
 from rich.table import Table
 
@@ -41,12 +40,12 @@ class NotMeasuredError(Exception):
 @contextlib.contextmanager
 def run_behind_link(shell: Shell, link: Link, program: str, arguments: list[object], folder: Path) -> Iterator[int]:
     """Run a program behind a link and yield the started process; end all of its processes afterwards."""
-    process = shell.start(link, behind(program, *arguments), folder)
+    process = shell.start(link, command_behind(program, *arguments), folder)
     try:
         yield process.pid
     finally:
         # All peers clean up when their command ends; not all do when they are ended.
-        for pid in traffic(process.pid, program):
+        for pid in split_processes(process.pid, program)[1]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         for number in (signal.SIGTERM, signal.SIGKILL):
@@ -73,7 +72,7 @@ def one_flow(shell: Shell, link: Link, seconds: float, folder: Path) -> Figures:
             if not sink.connected.wait(15):
                 raise _failure(folder, "no connection")
             time.sleep(1.5)
-            meter, before = Meter(*family(root, TCP)), sink.received
+            meter, before = Meter(*split_processes(root, TCP)[0]), sink.received
             time.sleep(seconds)
             payload, cores = 8 * (sink.received - before) / meter.elapsed, meter.share
     finally:
@@ -96,7 +95,7 @@ def flood(shell: Shell, link: Link, seconds: float, folder: Path) -> Figures:
                     raise _failure(folder, "no datagram")
                 time.sleep(0.02)
             time.sleep(0.5)
-            meter, before = Meter(*family(root, DATAGRAMS)), sink.received
+            meter, before = Meter(*split_processes(root, DATAGRAMS)[0]), sink.received
             time.sleep(seconds)
             return {"packets/s": (sink.received - before) / meter.elapsed, "cores": meter.share}
     finally:
@@ -130,7 +129,7 @@ def idle(shell: Shell, link: Link, seconds: float, folder: Path) -> Figures:
     """Measure the processor time of an unused link."""
     with run_behind_link(shell, link, IDLE, [], folder) as root:
         time.sleep(2)
-        meter = Meter(*family(root, IDLE))
+        meter = Meter(*split_processes(root, IDLE)[0])
         time.sleep(seconds)
         return {"% of a core": 100 * meter.share}
 

@@ -50,7 +50,7 @@ def links(count: int) -> dict[str, Any]:
     return config
 
 
-def brought_up(count: int) -> Case:
+def bring_up_case(count: int) -> Case:
     """Return a case that brings up links without traffic."""
 
     def measure(_: float) -> Figures:
@@ -102,7 +102,7 @@ def load_links(count: int, seconds: float) -> Figures:
     }
 
 
-def most_loaded(first: int = 16, step: int = 8) -> Case:
+def full_links_case(first: int = 16, step: int = 8) -> Case:
     """Return a case that finds the largest number of full links: doubles from `first`, then bisects down to `step`."""
 
     def measure(seconds: float) -> Figures:

@@ -22,7 +22,7 @@ from pathlib import Path as File
 from typing import Any, Literal
 
 from emulator_exactness import delay_cases, release_cases
-from emulator_links import brought_up, most_loaded
+from emulator_links import bring_up_case, full_links_case
 from emulator_nodes import (
     ADDRESSES,
     PAYLOAD_SHARE,
@@ -237,7 +237,7 @@ def groups(folder: File) -> dict[str, dict[str, Case]]:
         "chain": chain_case(),
         "datagrams": {"64-byte datagrams": datagrams(False), "64-byte datagrams, veth": datagrams(True)},
         "idle": {"idle": idle},
-        "links": {"512 links brought up": brought_up(512), "links loaded at once": most_loaded()},
+        "links": {"512 links brought up": bring_up_case(512), "links loaded at once": full_links_case()},
         "delay": delay_cases(),
         "release": release_cases(folder),
         "far": far_cases(),

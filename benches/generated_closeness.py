@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cellbed.archive.generation.markov import fit
-from cellbed.archive.generation.recorded import OUTAGE_NS, TICK_NS, Recorded, like
+from cellbed.archive.generation.recorded import OUTAGE_NS, TICK_NS, Recorded, read_recorded
 from cellbed.archive.generation.series import opportunities
 from cellbed.archive.randomness import Stream
 
@@ -102,7 +102,7 @@ def main() -> None:
     arguments = parser.parse_args()
     print("recording, KS: series / halves, W / mean, autocorrelation, outages per minute, opportunities in a busy ms")
     for name in arguments.names:
-        for part, recorded in like(name, Path.cwd()).parts.items():
+        for part, recorded in read_recorded(name, Path.cwd()).parts.items():
             fitted = [distance(recorded, generate_like(recorded, seed)) for seed in range(1, arguments.seeds + 1)]
             between = distance(*halves(recorded))
             cells = [f"{name} {part}"]

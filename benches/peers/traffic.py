@@ -1,4 +1,4 @@
-"""Traffic between a command behind a link and this network namespace.
+"""Traffic between a command behind a link and this network namespace, and its processes.
 
 The programs behind the link are given to a bare interpreter as text: their user may lack access to the project.
 """
@@ -58,7 +58,7 @@ time.sleep(0.5)
 """
 
 
-def behind(program: str, *arguments: object) -> list[str]:
+def command_behind(program: str, *arguments: object) -> list[str]:
     """Return the command that runs one of the programs above."""
     # The system's: an ordinary user may lack access to the caller's.
     interpreter = shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable
@@ -133,3 +133,37 @@ def one_way_delays(receiver: socket.socket, count: int) -> list[int]:
         delays.append(time.monotonic_ns() - int.from_bytes(data[:8], "big"))
         receiver.settimeout(1.0)
     return delays
+
+
+def _child_ids() -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            found.setdefault(int(fields[1]), []).append(int(entry.name))
+    return found
+
+
+def _is_traffic(pid: int, program: str) -> bool:
+    try:
+        return program.encode() in (Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"))
+    except OSError:
+        return False
+
+
+def split_processes(root: int, program: str) -> tuple[list[int], list[int]]:
+    """Return `root` and its descendants: the processes of the emulator, and of `program` behind the link.
+
+    A shell's own command line names the program too, so only a process without children counts as that program.
+    """
+    children = _child_ids()
+    emulator, programs, waiting = [], [], [root]
+    while waiting:
+        pid = waiting.pop()
+        is_leaf = not children.get(pid)
+        (programs if is_leaf and _is_traffic(pid, program) else emulator).append(pid)
+        waiting += children.get(pid, [])
+    return emulator, programs

@@ -65,7 +65,7 @@ def draw_packets(chance: random.Random, sizes: tuple[int, ...], *, single: bool)
     return found
 
 
-def theirs(program: Path, folder: Path, idle_ms: int, packets: Packets) -> list[float]:
+def replay_original(program: Path, folder: Path, idle_ms: int, packets: Packets) -> list[float]:
     """Return departures from the original, ms."""
     arguments = [str(folder / "light"), str(folder / "heavy"), str(folder / "offsets"), str(idle_ms), str(2 * END_MS)]
     lines = "".join(f"{at} {size}\n" for at, size in packets)
@@ -74,7 +74,7 @@ def theirs(program: Path, folder: Path, idle_ms: int, packets: Packets) -> list[
     return [float(left[number]) for number in range(len(packets))]
 
 
-def ours(folder: Path, idle_ms: int, packets: Packets, reading: tuple[str, str]) -> list[float]:
+def replay_link(folder: Path, idle_ms: int, packets: Packets, reading: tuple[str, str]) -> list[float]:
     """Return departures from our link, ms."""
     files = {"light": "light", "heavy": "heavy", "latency_offset": "offsets"}
     stage = {"kind": "workload-dependent", "looped": True, "idle_ns": idle_ms * MS, "queue": {"kind": "infinite"}}
@@ -101,9 +101,9 @@ def main() -> None:
             for _ in range(arguments.recordings):
                 write_recording(chance, folder)
                 idle_ms, packets = chance.choice(IDLE_MS), draw_packets(chance, sizes, single=sizes == (100,))
-                original = theirs(program, folder, idle_ms, packets)
+                original = replay_original(program, folder, idle_ms, packets)
                 for reading, each in off.items():
-                    own = ours(folder, idle_ms, packets, reading)
+                    own = replay_link(folder, idle_ms, packets, reading)
                     each += [abs(a - b) for a, b in zip(original, own, strict=True)]
             for reading, each in off.items():
                 near = sum(one < 1 for one in each) / len(each)

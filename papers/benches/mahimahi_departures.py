@@ -158,7 +158,7 @@ def compare(mode: str, trace: Path, queue: Queue, path: Path, keep: Path | None,
             name = f"{mode}-{trace.name}-{queue.name}-{whose}.log".replace(" ", "_")
             (keep / name).write_text("".join(f"{line}\n" for line in (*head, *lines)))
     differences, first = 0, ""
-    for theirs, mine in zip_longest(_by_time(events), _by_time(ours), fillvalue=(0, [])):
+    for theirs, mine in zip_longest(_group_by_time(events), _group_by_time(ours), fillvalue=(0, [])):
         if theirs != mine:
             same = sum(block.size for block in SequenceMatcher(None, theirs[1], mine[1]).get_matching_blocks())
             differences += max(len(theirs[1]), len(mine[1])) - same
@@ -173,7 +173,7 @@ def _counts(events: list[str]) -> tuple[int, int]:
     return sum(it[1] == "-" for it in fields), sum(int(it[2]) for it in fields if it[1] == "d")
 
 
-def _by_time(lines: list[str]) -> Iterator[tuple[int, list[str]]]:
+def _group_by_time(lines: list[str]) -> Iterator[tuple[int, list[str]]]:
     groups = {int(stamp): list(group) for stamp, group in groupby(lines, lambda line: line.split(" ", 1)[0])}
     yield from ((at, groups.get(at, [])) for at in range(max(groups, default=-1) + 1))
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import pathlib
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -55,12 +55,11 @@ class Tcp:
     pacing: bool = False
 
 
-def settings(tcp: Tcp) -> tuple[str, bool, bool, int, int, int, int, bool]:
-    """Return the settings as the network in virtual time takes them."""
-    control = tcp.control
-    if control.endswith(".h") or control in load_shipped():
-        control = find(control, pathlib.Path()).load()
-    return (control, *astuple(tcp)[1:])
+def settings(tcp: Tcp) -> Tcp:
+    """Return the settings with the name under which the network in virtual time has the law."""
+    if tcp.control.endswith(".h") or tcp.control in load_shipped():
+        return replace(tcp, control=find(tcp.control, pathlib.Path()).load())
+    return tcp
 
 
 @dataclass(frozen=True, slots=True, eq=False)

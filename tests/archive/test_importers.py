@@ -110,7 +110,7 @@ def test_arrivals_of_the_largest_flow_become_opportunities(
 ) -> None:
     content = (made.pcap if kind == "pcap" else made.pcapng)(made.download(), link, order=order)
     path = file(tmp_path, "walk.cap", content)
-    assert recognise([path]).why == f"its first four bytes are those of {kind}"
+    assert recognise([path]).why == f"it has the first four bytes of {kind}"
     written(draft, path)
     assert list(draft.parts) == ["downlink"]
     assert times(draft, "downlink") == [n * MS for n in range(1, 41)]

@@ -234,6 +234,6 @@ def test_only_modules_that_draw_write_past_the_escaping_streams() -> None:
         if any(mark in path.read_text().replace("\\\\x1b", "x1b") for mark in drawing)
     }
     assert found == {
-        *("cli/logs.py", "cli/progress.py", "measure/meter.py"),
+        *("cli/live.py", "cli/progress.py", "measure/meter.py"),
         "support/standard_streams.py",
     }

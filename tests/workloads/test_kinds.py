@@ -4,16 +4,25 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import polars as pl
 import pytest
 
+from cellbed.runformat.description import Description
+from cellbed.runformat.records import REQUEST, columns_of
 from cellbed.scenario import nodes
 from cellbed.scenario.applications import tables
 from cellbed.support.extensions import entries, scan
 from cellbed.testbed import testbed
-from cellbed.workloads.registry import virtual_model
+from cellbed.workloads.registry import virtual_model, workload
+from cellbed.workloads.web import kind as web
+from cellbed_node.call.load import Frame
+from cellbed_node.http.connection import Exchange
+from cellbed_node.ledger import Request
+from cellbed_node.offloading.endpoint import OffloadedRequest
+from cellbed_node.transfers import quic, udp
+from cellbed_node.web.loading import PageLoad, PageObject
 from distributions import environment, install
 from test_virtual import HEAD
 
@@ -92,3 +101,25 @@ def test_each_kind_of_node_has_its_back_end() -> None:
 
 def _heading(kind: str) -> str:
     return {"program": "programs"}.get(kind, kind)
+
+
+def described(kind: str, **table: Any) -> Description:
+    return workload(kind).describe(table)
+
+
+@pytest.mark.parametrize(
+    ("description", "record"),
+    [
+        (described("http", url="https://edge/", version="2", journeys={"a": {}}), Exchange),
+        (described("websocket", url="wss://edge/"), Exchange),
+        (described("call"), Frame),
+        (described("transfers", protocol="quic"), quic.Transfer),
+        (described("transfers", protocol="udp"), udp.Transfer),
+        (described("web", url="https://edge/"), PageLoad),
+        (web.describe_objects(described("web"), {"url": "https://edge/"}), PageObject),
+        (described("plates"), OffloadedRequest),
+    ],
+)
+def test_declared_columns_are_in_the_record(description: Description, record: type[Request]) -> None:
+    assert description.client_columns.items() <= columns_of(record).items()
+    assert not description.client_columns.keys() & REQUEST.keys()

@@ -2,6 +2,7 @@
 //!
 //! Requests to the kernel for the emulator and the network helper.
 
+mod diagnostics;
 mod error;
 mod namespace;
 #[cfg(feature = "netlink")]
@@ -9,6 +10,7 @@ mod netlink;
 mod prefix;
 mod tun;
 
+pub use diagnostics::print_diagnostics;
 pub use error::{Error, Result, Trying};
 pub use namespace::{
     NetworkNamespace, enter_user_namespace, is_privileged, unshare_host_name, unshare_mounts,

@@ -101,6 +101,7 @@ pub fn tables() -> Result<Vec<Table>> {
 pub fn living(lock: &Lock) -> Result<Vec<Table>> {
     let (living, dead) = shells(lock)?;
     for table in &dead {
+        tracing::info!("removing {}: its shell has ended", table.name);
         remove(table, true)?;
     }
     Ok(living)
@@ -124,6 +125,7 @@ fn shells(_lock: &Lock) -> Result<(Vec<Table>, Vec<Table>)> {
         let is_outer = shell_of(&table).is_some();
         let is_stray = || !tables.iter().any(|it| it.name == table);
         if is_outer && (is_stray() || netlink.is_persistent(name)?) {
+            tracing::info!("removing the device {name}: no shell has it");
             let index = netlink.index(name)?;
             netlink.delete(index)?;
         }

@@ -85,7 +85,10 @@ fn attend(request: &Serve, socket: &UnixStream) -> Result<()> {
         Err(error) => {
             // All created objects have lost their device by now.
             if !request.offline {
-                let _ = Lock::take().and_then(|lock| forwarding::release(&lock));
+                let released = Lock::take().and_then(|lock| forwarding::release(&lock));
+                if let Err(problem) = released {
+                    tracing::warn!("forwarding is not restored: {problem}");
+                }
             }
             return Err(error);
         }
@@ -205,7 +208,10 @@ impl Network {
         };
         self.passes = !passes.is_empty();
         let load = |clamp| nft::load("adds the rules", &(self.rules.text(clamp) + &passes));
-        load(true).or_else(|_| load(false))?;
+        load(true).or_else(|problem| {
+            tracing::info!("loading the rules without a clamp of segments: {problem}");
+            load(false)
+        })?;
         let name = self.rules.table();
         self.table = forwarding::tables()?.into_iter().find(|it| it.name == name);
         Ok(())
@@ -348,7 +354,9 @@ fn furnish_inside(
         ("ipv6/conf/all/disable_ipv6", "0"),
         ("ipv6/conf/default/disable_ipv6", "0"),
     ] {
-        let _ = fs::write(format!("/proc/sys/net/{name}"), value);
+        if let Err(error) = fs::write(format!("/proc/sys/net/{name}"), value) {
+            tracing::info!("net/{name} is not set to {value}: {error}");
+        }
     }
     netlink.bring_up(loopback)?;
     let (tun, socket, index) = create_device(device, ends, user)?;

@@ -17,7 +17,7 @@ from cellbed.archive.entry import is_time, names_time
 from cellbed.archive.errors import TraceError
 from cellbed.archive.search import OTHER_NAMES
 from cellbed.archive.store import Archive, valid_name
-from cellbed.archive.warnings import drift_of, pause_of
+from cellbed.archive.warnings import drift_warning, pause_warning
 from cellbed.support.near_names import did_you_mean
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ def add(
     with archive.draft(about) as draft:
         importer.read(paths, draft, options, progress)
         entry = archive.keep(draft, name, replace)
-        measured = [note for note in (drift_of(entry), pause_of(entry)) if note is not None]
-        return Added(entry, (*doubts(entry.about), *draft.notes, *measured))
+        measured = [note for note in (drift_warning(entry), pause_warning(entry)) if note is not None]
+        return Added(entry, (*metadata_doubts(entry.about), *draft.notes, *measured))
 
 
 def recordings(paths: Sequence[Path]) -> list[list[Path]]:
@@ -111,7 +111,7 @@ def check_metadata(**values: str | None) -> About:
         raise TraceError(f"--{fault['loc'][0]}: {fault['msg']}") from None
 
 
-def doubts(about: About) -> list[str]:
+def metadata_doubts(about: About) -> list[str]:
     """Unusual values, in sentences."""
     found = []
     for name, (option, usual) in _USUAL.items():

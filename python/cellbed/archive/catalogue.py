@@ -92,9 +92,17 @@ class TraceSource:
 
 
 def resolve(text: str, folder: Path) -> TraceSource:
-    """Return the trace called ``text``: a name of the archive, else a file by its path relative to ``folder``.
+    """Return the trace called `text`.
 
-    A path with a slash, ``./walk.up``, is always a file. Raises TraceError if neither exists.
+    Args:
+        text: A name of the archive, else a path. A path with a slash, ``./walk.up``, is always a file.
+        folder: The folder of relative paths.
+
+    Returns:
+        The trace.
+
+    Raises:
+        TraceError: Neither exists.
     """
     archive = open_archive()
     direction = _direction(text, archive)

@@ -19,7 +19,7 @@ Text = Annotated[str, Field(max_length=2000)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_+-]{0,99}$")]
 """Lower case, so that names differ on every file system; no dot, which separates a name from its direction."""
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,119}$")]
-"""Of a file in the entry's folder only."""
+"""Path of a file in the entry's folder itself."""
 _MOST: Final = 2**63 - 1
 
 
@@ -60,7 +60,7 @@ class About(Model):
     obstacle: Text | None = Field(default=None, description="window, wall, body, vehicle, …")
     method: Text | None = Field(default=None, description="How it was recorded, or the model with its parameters.")
     licence: Text | None = None
-    source: Text | None = Field(default=None, description="Address from which it was taken.")
+    source: Text | None = Field(default=None, description="Address of the original.")
     citation: Text | None = None
     note: Text | None = None
 

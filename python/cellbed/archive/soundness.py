@@ -82,7 +82,17 @@ def name_file_in_errors(path: Path) -> Iterator[None]:
 
 
 def sha256(path: Path) -> str:
-    """Return the hexadecimal digest of a file's bytes. Raises TraceError for one that cannot be read."""
+    """Return the SHA-256 of a file.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The digest of its bytes in hexadecimal.
+
+    Raises:
+        TraceError: The file cannot be read.
+    """
     try:
         return inputs.sha256(path)
     except OSError as error:
@@ -118,7 +128,7 @@ def _fault(series: Series, found: dict[str, Any]) -> str:
     return ""
 
 
-def faults(entry: Entry, folder: Path) -> list[str]:
+def find_faults(entry: Entry, folder: Path) -> list[str]:
     """Problems of the files of an entry, each in a sentence that names the file.
 
     Every byte of them is read.

@@ -41,7 +41,14 @@ def archive_folder() -> Path:
 
 
 def open_archive(folder: Path | None = None) -> Archive:
-    """Return the user's archive, or the one in `folder`, which the first write creates."""
+    """Return an archive of traces.
+
+    Args:
+        folder: Its folder, which the first write creates; ``None``: the user's archive.
+
+    Returns:
+        The archive.
+    """
     return Archive(archive_folder() if folder is None else folder)
 
 
@@ -189,13 +196,13 @@ class Archive:
 
     def verify(self, names: Iterable[str] = ()) -> Iterator[tuple[str, list[str]]]:
         """Read all files of the named entries, or of all entries; yield each name with its problems, empty if sound."""
-        from cellbed.archive.soundness import faults
+        from cellbed.archive.soundness import find_faults
 
         for name in list(names) or self.names():
             if not self.has(name):
                 raise TraceError(self._unknown(name))
             try:
-                problems = faults(self.entry(name), self.folder / name)
+                problems = find_faults(self.entry(name), self.folder / name)
             except TraceError as error:
                 problems = [str(error)]
             yield name, problems

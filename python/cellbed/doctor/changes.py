@@ -37,7 +37,7 @@ NETWORK_CAPABILITIES = struct.pack(
 
 # give: the files that delegation concerns (cgroup-v2.rst, "Model of Delegation"; version 1 has the first two).
 # take: processes move to the folder above. Only the machine's own root group holds processes beside limited children,
-# that of a container does not: there they go back to where `divide` put them. Process 0 is of another PID namespace.
+# a container's does not: there they go back to where `divide` put them. Process 0 is of another PID namespace.
 _FUNCTIONS = f"""\
 write() {{ mkdir -p "$(dirname "$1")"; printf '%s' "$2" > "$1.tmp"; mv -T "$1.tmp" "$1"; }}
 divide() {{
@@ -368,7 +368,7 @@ def _user(name: str | None, dry_run: bool) -> int:
     if name is None:
         name = os.environ.get("SUDO_UID") if os.geteuid() == 0 else str(os.geteuid())
     if name is None:
-        raise GrantError(f"say to whom: {executable()} grant USER")
+        raise GrantError(f"name the user: {executable()} grant USER")
     try:
         user = pwd.getpwnam(name).pw_uid
     except KeyError:

@@ -250,7 +250,7 @@ class RealRun(Run):
         held.enter_context(self.servers.settings)
         held.callback(self._stop_programs)
         counters, alarms = bed.emulator.counters, self.supervisor.alarms
-        self.policies = Policies(plan, self.migrations, self.raw, counters, alarms, journal, self.state.warnings)
+        self.policies = Policies(plan, self.migrations, self.raw, counters, alarms, self.state.warnings)
         held.callback(self.policies.close)
         held.callback(self.migrations.close)
         # From here on the order of things must not be broken by a second Ctrl-C.

@@ -224,7 +224,7 @@ def size_of(value: Any) -> int:
 
 
 def _check(value: Any, tag: str, place: Place) -> None:
-    """Raises ImportedFileError if a value is not of the type of its tag."""
+    """Raise ImportedFileError if a value is not of the type of its tag."""
     if tag not in _TAGS:
         raise place.error(f"unknown tag '{tag}': remove it")
     types: Any = _TAGS[tag]

@@ -155,9 +155,9 @@ def read_nodes(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     ``run.json``.
 
     Columns: ``time_s`` (since the start of the schedule), ``node``, ``cpu_cores`` (processor time per time
-    since the sample before), ``memory_bytes``, ``throttled_share`` (of the scheduler's periods since the
-    sample before, those in which the limit stopped the node), ``throttled_s`` (time stopped since the sample
-    before), ``oom_kills`` (since the first sample, which is taken after the proof of the limits). Null where unknown.
+    since the sample before), ``memory_bytes``, ``throttled_share`` (share of the scheduler's periods
+    since the sample before that the limit cut short), ``throttled_s`` (time stopped since the sample
+    before), ``oom_kills`` (since the first sample, taken after the proof of the limits). Null where unknown.
     """
     samples = read_lines(run / "raw" / "nodes.jsonl", _SAMPLE).sort("node", "time_ns")
     t0 = description.get("t0_ns")

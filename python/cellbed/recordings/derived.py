@@ -80,7 +80,20 @@ def replay_files(folder: Path, way: Way, method: Method, name: str | None = None
 
 
 def write_replay_files(recording: Recording, way: Way, method: Method, folder: Path) -> ReplayFiles:
-    """Return the same for a recording in memory, written into an existing folder."""
+    """Write the files that a replay of a recording's direction needs.
+
+    Args:
+        recording: The recording.
+        way: The direction.
+        method: The method of the replay.
+        folder: An existing folder.
+
+    Returns:
+        The files.
+
+    Raises:
+        RecordingError: The recording lacks what the method needs.
+    """
     _write(_texts(recording, way, method), folder, way)
     return _files(folder, way)
 

@@ -37,16 +37,21 @@ def round_trips(recording: Recording) -> pl.DataFrame:
 
 
 def full_size(recording: Recording, trips: pl.DataFrame) -> pl.DataFrame:
-    """Those of the round trips that were made by packets of the recorder's size; all, where there are none of them."""
+    """Return the round trips of packets with the recorder's size; all, where there are none of them."""
     size = recording.description.packet_bytes
     full = trips.filter((pl.col("up_bytes") == size) & (pl.col("down_bytes") == size))
     return full if full.height else trips
 
 
 def base_delay(recording: Recording) -> int | None:
-    """Half the least round-trip time, ns: the delay beside a saturation trace (Netravali et al., "Mahimahi", ATC 2015).
+    """Return the delay beside a saturation trace: half the least round-trip time (Netravali et al., "Mahimahi", ATC
+    2015).
 
-    ``None`` where no train was answered.
+    Args:
+        recording: The recording.
+
+    Returns:
+        The delay, ns; ``None`` without an answered train.
     """
     trips = full_size(recording, round_trips(recording))["round_trip_ns"].to_numpy()
     return int(trips.min()) // 2 if len(trips) else None
@@ -124,11 +129,10 @@ _WAITED = 10_000_000
 
 
 def idle_share(recording: Recording, way: Way) -> float | None:
-    """Return the share of the saturated time in which the saturation left a direction idle; ``None`` without
-    saturation.
+    """Return the share of the saturated time that a direction was idle; ``None`` without saturation.
 
-    It is the share of the tenths of a second in which a packet arrived that had waited for less than 10 ms: its delay
-    less the minimum of the recording. Then the network could have carried more than the recording shows.
+    It is the share of the tenths of a second with an arrival after a wait of less than 10 ms, the delay less the
+    minimum of the recording. Then the network could have carried more than the recording shows.
     """
     there = recording.packets("heavy", way).drop_nulls(["sent_ns", "arrived_ns"])
     if not there.height:
@@ -149,8 +153,14 @@ IDLE_SHARE = 0.01
 
 
 def idle_warnings(recording: Recording) -> list[str]:
-    """Return a sentence for each direction that the saturation left idle for more than :data:`IDLE_SHARE` of the
-    time."""
+    """Return a warning for each direction that was idle for more than :data:`IDLE_SHARE` of its saturation.
+
+    Args:
+        recording: The recording.
+
+    Returns:
+        Sentences; empty without such a direction.
+    """
     shares = {way: idle_share(recording, way) for way in WAYS}
     return [
         f"The saturation left the {way} idle in {100 * share:.0f} % of the time: the network could have carried more, "
@@ -162,7 +172,7 @@ def idle_warnings(recording: Recording) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """A time, ns, in which the saturation shows the capacity."""
+    """A time, ns, with the capacity shown by saturation."""
 
     start: int
     end: int
@@ -171,18 +181,24 @@ class _Stretch:
 def opportunities(
     recording: Recording, way: Way, opportunity_bytes: int | None = None, *, earlier_ns: int = 0
 ) -> Int64:
-    """Delivery opportunities of a saturated direction: ns since time zero, in order, within the recording's length.
-
-    opportunity_bytes: bytes of each, counting IP lengths; by default those of the recorder's packets. The rate is
-    independent of it: opportunity *k* is when *k* times as many bytes have arrived. earlier_ns: how much earlier an
-    opportunity is than the arrival that shows it.
+    """Return the delivery opportunities of a saturated direction.
 
     A lost packet is no opportunity, a duplicated packet is one. An outage, during which saturation continued and no
-    packet arrived, stays. A time in which there was no saturation, such as that of trains on the same device, is filled
-    with what the saturation before it gave, or else the one after it, repeated; but for seconds in which trains were
-    sent and none of them arrived, which are an outage too.
+    packet arrived, stays. A time without saturation, such as for trains on the same device, is filled with a repetition
+    of the saturation before it, or else after it; but seconds with trains sent and none arrived are an outage too.
 
-    Errors: :class:`RecordingError` for a direction without saturation.
+    Args:
+        recording: The recording.
+        way: The direction.
+        opportunity_bytes: Bytes of each, counting IP lengths; ``None``: the recorder's packet size. The rate is
+            independent of it: opportunity *k* is when *k* times as many bytes have arrived.
+        earlier_ns: Time from an opportunity to the arrival that shows it.
+
+    Returns:
+        Times, ns since time zero, in order, within the recording's length.
+
+    Raises:
+        RecordingError: The direction has no saturation.
     """
     arrived = recording.packets("heavy", way).filter(pl.col("arrived_ns").is_not_null()).sort("arrived_ns")
     if not arrived.height:
@@ -210,7 +226,7 @@ def opportunities(
 
 
 def _visible_stretches(description: Description, later_ns: int) -> list[_Stretch]:
-    """When arrivals show the capacity: while saturation is sent, by as much later as packets take."""
+    """Return the spans whose arrivals show the capacity: while saturation is sent, by as much later as packets take."""
     end = description.duration_ns
     spans = sorted((it.start_ns, it.end_ns) for it in description.spans if it.workload == "heavy")
     found: list[_Stretch] = []
@@ -233,7 +249,7 @@ def _gaps(shown: list[_Stretch], whole: _Stretch) -> Iterator[tuple[_Stretch, _S
 
 
 def _outages(recording: Recording, way: Way) -> list[_Stretch]:
-    """Return seconds in which trains were sent and none arrived in a direction, until the next arrival."""
+    """Return the seconds with trains sent and none arrived in a direction, until the next arrival."""
     arrived = recording.packets("light", way).filter(pl.col("arrived_ns").is_not_null())
     sent = recording.light_uplink.group_by("train").agg(pl.col("sent_ns").min()).drop_nulls().sort("sent_ns", "train")
     times = sent["sent_ns"].to_numpy()

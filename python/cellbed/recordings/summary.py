@@ -22,7 +22,7 @@ SECOND = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Saturated:
-    """A direction under saturation: bit/s of the IP packets that arrived, over whole seconds in which it was saturated.
+    """A direction under saturation: bit/s of the IP packets that arrived, over whole saturated seconds.
 
     longest_silence_ns: between two arrivals.
     """

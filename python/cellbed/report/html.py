@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
+from cellbed.measure.run_folder import MeasureError, applications_of, read_run, read_tables, replace
 from cellbed.report import connections, formats, origin, plot, ranking, waterfall
 from cellbed.runformat.events import read_events
 from cellbed.runformat.spans import PLACES
@@ -89,12 +89,12 @@ def render(run: Path) -> str:
     description = read_run(run)
     summary = Summary.read(run)
     described = applications_of(description)
-    requests, links, nodes, seconds, measured, sampled = figures.read_tables(run)
+    requests, links, nodes, seconds, measured, sampled = read_tables(run, *figures.TABLES)
 
     content = inputs.json_value(run / "summary.json")
     charts = timeline(description, requests, links, nodes, seconds) | {"phases": phases_of(summary.migrations)}
     recovered = recoveries(around_outages(sampled, find_outages(description, links)))
-    traces = waterfall.read(run)
+    (traces,) = read_tables(run, "traces")
     applications = [
         {
             "key": f"applications.{index}",
@@ -108,12 +108,12 @@ def render(run: Path) -> str:
             "columns": figures.select_decompositions(each),
             "bars": _element(f"Parts of {each.name}", figures.parts(each, application.spans)),
             "causes": [origin.cause(at) for at in each.decompositions],
-            "waterfalls": waterfall.of_application(of(traces, each.name), of(requests, each.name), each.decompositions),
+            "waterfalls": waterfall.waterfalls(of(traces, each.name), of(requests, each.name), each.decompositions),
             "shades": plot.shades(application.spans),
             "distribution": _distribution(each, latencies(of(requests, each.name))),
             "order": {"steps": ranking.endpoints(each.steps), "endpoints": ranking.endpoints(each.endpoints)},
             "own": _element(f"Measures of {each.name}", figures.own_series(of(measured, each.name))),
-            "page": _element(f"Waterfall of {each.name}", pages.of_application(application, described, requests)),
+            "page": _element(f"Waterfall of {each.name}", pages.draw_page_loads(application, described, requests)),
         }
         for index, (each, application) in enumerate(zip(summary.applications, described, strict=True))
     ]
@@ -152,7 +152,7 @@ def render(run: Path) -> str:
         places=PLACES,
         segments=waterfall.SEGMENTS,
         colours={"ink": plot.INK, "muted": plot.MUTED, "rule": plot.RULE, "alarm": plot.ALARM}
-        | {place: plot.of_place(place) for place in PLACES},
+        | {place: plot.palette(place) for place in PLACES},
         scenario=_read_text(run / "scenario.toml"),
         resolved=_read_text(run / "scenario.resolved.json"),
         environment=list(_flat(_read_json(run / "environment.json"))),
@@ -179,7 +179,7 @@ def _distribution(application: ApplicationSummary, samples: Samples) -> str | No
 
     if not any(map(math.isfinite, samples)):
         return None
-    drawing = figures.distribution(*figures.of_replies(samples), application.percentiles)
+    drawing = figures.distribution(*figures.single_series(samples), application.percentiles)
     return _element(f"Latency of {application.name}", drawing)
 
 

@@ -15,7 +15,7 @@ from cellbed.support.errors import printable
 
 
 class Console(console.Console):  # noqa: TID251
-    """A console that escapes the control characters of what it prints."""
+    """A console that escapes control characters in its output."""
 
     def render(
         self, renderable: console.RenderableType, options: console.ConsoleOptions | None = None

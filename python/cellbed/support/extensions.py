@@ -1,4 +1,4 @@
-"""Parts of cellbed that distributions register as entry points: its own, and those of its siblings."""
+"""Parts of cellbed that distributions, its own and its siblings, register as entry points."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,7 +31,14 @@ class FileKind:
 
 @cache
 def entries(group: str) -> "dict[str, EntryPoint]":
-    """Return the entry points of the group ``cellbed.GROUP`` by name."""
+    """Return the entry points of a group.
+
+    Args:
+        group: The group's name after ``cellbed.``.
+
+    Returns:
+        The entry points by name.
+    """
     return {each.name: each for each in sorted(scan().select(group=f"cellbed.{group}"), key=lambda each: each.name)}
 
 

@@ -35,10 +35,16 @@ pub(super) fn count_overflows(socket: &OwnedFd) -> Result<()> {
 /// Buffers of `bytes`, beyond the system's limit where that is allowed, else as far as the limit goes.
 pub(super) fn enlarge_buffers(socket: &OwnedFd, bytes: usize) -> Result<()> {
     sockopt::set_socket_recv_buffer_size_force(socket, bytes)
-        .or_else(|_| sockopt::set_socket_recv_buffer_size(socket, bytes))
+        .or_else(|error| {
+            tracing::info!("the receive buffer is limited by net.core.rmem_max: {error}");
+            sockopt::set_socket_recv_buffer_size(socket, bytes)
+        })
         .trying(|| "enlarge a socket's receive buffer".into())?;
     setsockopt(socket, more::SndBufForce, &bytes)
-        .or_else(|_| setsockopt(socket, more::SndBuf, &bytes))
+        .or_else(|error| {
+            tracing::info!("the send buffer is limited by net.core.wmem_max: {error}");
+            setsockopt(socket, more::SndBuf, &bytes)
+        })
         .trying(|| "enlarge a socket's send buffer".into())
 }
 

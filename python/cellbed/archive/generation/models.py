@@ -11,7 +11,7 @@ from cellbed.archive.errors import TraceError
 from cellbed.archive.generation.markov import fit
 from cellbed.archive.generation.radio import Handover, Obstacle, RadioLink, Side
 from cellbed.archive.generation.recorded import Like
-from cellbed.archive.generation.series import Capacity, Generated, Grain, bin_rates, of_capacity
+from cellbed.archive.generation.series import Capacity, Generated, Grain, bin_rates, draw_series
 from cellbed.archive.randomness import Stream
 from cellbed.archive.series import Content, Part
 from cellbed.support.units import DURATION
@@ -70,7 +70,17 @@ class Process(Protocol):
 def each_way(
     uplink: Process | None, downlink: Process | None, grain: Grain, content: Content = Content.OPPORTUNITIES
 ) -> Make:
-    """Make independent directions. content: of the directions, unless asked otherwise."""
+    """Return a generator of two independent directions.
+
+    Args:
+        uplink: The process of the uplink, ``None`` without one.
+        downlink: The process of the downlink, ``None`` without one.
+        grain: The pattern of grants.
+        content: The content of the directions, unless an order has another.
+
+    Returns:
+        The generator, for :class:`Model`.
+    """
 
     def make(order: Order) -> dict[Part, Generated]:
         parts: dict[Part, Generated] = {}
@@ -79,7 +89,7 @@ def each_way(
             if process is not None:
                 purpose = f"{order.model} {part}"
                 capacity = process.capacity(order.duration_ns, Stream(order.seed, purpose))
-                parts[part] = of_capacity(capacity, order.content or content, grain, order.seed, purpose)
+                parts[part] = draw_series(capacity, order.content or content, grain, order.seed, purpose)
         return parts
 
     return make

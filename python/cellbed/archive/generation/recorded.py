@@ -65,7 +65,7 @@ class Recorded:
         return bool(whole)
 
 
-def between_outages(recorded: Recorded, least_ns: int) -> tuple[npt.NDArray[np.int64], Int64, Int64]:
+def split_at_outages(recorded: Recorded, least_ns: int) -> tuple[npt.NDArray[np.int64], Int64, Int64]:
     """Opportunities in each tick of the time between outages; outages' places on that clock (ns); and their lengths."""
     import numpy as np
 
@@ -104,7 +104,7 @@ def times(series: Series, until_ns: int | None = None) -> Int64:
     return np.concatenate(chunks) if chunks else np.empty(0, np.int64)
 
 
-def like(name: str, folder: Path) -> Like:
+def read_recorded(name: str, folder: Path) -> Like:
     """Return the recording called `name`: an entry of the archive, one direction of it, or a trace's file in `folder`.
 
     Errors: :class:`TraceError`.

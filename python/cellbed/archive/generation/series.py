@@ -146,10 +146,21 @@ class Written:
     values_sha256: str
 
 
-def of_capacity(capacity: Capacity, content: Content, grain: Grain, seed: int, purpose: str) -> Generated:
-    """Return the capacity as a series of rates, or of opportunities.
+def draw_series(capacity: Capacity, content: Content, grain: Grain, seed: int, purpose: str) -> Generated:
+    """Return a capacity as a series.
 
-    Errors: :class:`ValueError` for more than :data:`MOST` opportunities.
+    Args:
+        capacity: The capacity over time.
+        content: Rates or opportunities.
+        grain: The pattern of grants.
+        seed: Seed of the order.
+        purpose: Separates the random stream from others with the seed.
+
+    Returns:
+        The series.
+
+    Raises:
+        ValueError: There are more than :data:`MOST` opportunities.
     """
     import polars as pl
 

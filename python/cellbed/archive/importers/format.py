@@ -201,7 +201,7 @@ def scratch(draft: Draft) -> Iterator[Draft]:
         remove_tree(folder, ignore_errors=True)
 
 
-def settle(made: Draft, draft: Draft) -> None:
+def move_contents(made: Draft, draft: Draft) -> None:
     """Move the contents of a draft to another one."""
     moved: dict[Part, Series] = {}
     for part, series in made.parts.items():
@@ -229,4 +229,4 @@ def each_file(paths: Sequence[Path], draft: Draft, options: Options) -> Iterator
                 if part in draft.parts:
                     raise TraceError(f"{path}: contains the {part}, as another of the files does: add them one by one")
             own.notes[:] = [f"{path.name}: {note}" for note in own.notes]
-            settle(own, draft)
+            move_contents(own, draft)

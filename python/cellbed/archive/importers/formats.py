@@ -40,7 +40,7 @@ class Capture:
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
         """Return the magic number, if the file begins with one."""
         kind = "pcapng" if head.startswith(_PCAPNG) else "pcap" if head.startswith(_PCAP) else None
-        return f"its first four bytes are those of {kind}" if kind else None
+        return f"it has the first four bytes of {kind}" if kind else None
 
     def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
         """Read the opportunities of the chosen directions, or of those that show capacity."""
@@ -213,7 +213,7 @@ class Parquet:
 
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
         """Return the magic number, if the file begins with it."""
-        return "its first four bytes are those of Parquet" if head.startswith(b"PAR1") else None
+        return "it has the first four bytes of Parquet" if head.startswith(b"PAR1") else None
 
     def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
         """Read the columns that are mapped, or whose names are known."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import cellbed
 from cellbed.archive.entry import Draft, Step
 from cellbed.archive.errors import TraceError
-from cellbed.archive.importers.format import Format, Options, Progress, scratch, settle
+from cellbed.archive.importers.format import Format, Options, Progress, move_contents, scratch
 from cellbed.archive.importers.formats import CAPTURE, CSV, IPERF3, MAHIMAHI, PARQUET, PING
 from cellbed.archive.soundness import sha256
 from cellbed.support.near_names import did_you_mean
@@ -61,7 +61,7 @@ class Importer:
         with scratch(draft) as own:
             self.format.read(paths, own, options, progress)
             history = _step(self.format, options, {path.name: sha256(path) for path in paths if path.is_file()})
-            settle(own, draft)
+            move_contents(own, draft)
         draft.history.append(history)
 
     def _require_concern(self, paths: Sequence[Path], options: Options) -> None:

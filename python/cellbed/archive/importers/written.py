@@ -130,7 +130,7 @@ def in_order(
 
     def refuse(row: int, remedy: str) -> NoReturn:
         distance = _distance(step(row - 1, row))
-        raise TraceError(f"{source}: {place(row)}: its time is {distance} that of the row above: {remedy}")
+        raise TraceError(f"{source}: {place(row)}: its time is {distance} the row above: {remedy}")
 
     if 2 * len(breaks) > len(times_ns):
         refuse(int(breaks[0]), "sort by time")
@@ -146,7 +146,7 @@ def in_order(
             refuse(row, "another run begins here: write each run into a file of its own")
         kept[odd] = False
         above, where = (odd - 1, "above") if odd else (1, "below")
-        left_out.add(place(odd), f"its time is {_distance(step(above, odd))} that of the row {where}")
+        left_out.add(place(odd), f"its time is {_distance(step(above, odd))} the row {where}")
     return kept
 
 

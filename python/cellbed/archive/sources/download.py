@@ -30,7 +30,7 @@ SILENCE_S = 60.0
 """Longest silence of a server."""
 ATTEMPTS = 5
 FIRST_WAIT_S = 1.0
-"""Before the second attempt; each later wait is twice as long."""
+"""Wait before the second attempt; each later wait is twice as long."""
 _PIECE = 1 << 16
 _MOVED = "the data set may have moved; look for it at its page, then give the downloaded file (--from)"
 

@@ -1,4 +1,4 @@
-"""From a public data set to entries of the archive: download, unpack, convert, keep."""
+"""The way of a public data set into the archive: download, unpack, convert, keep."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def _convert(folder: Path) -> Iterator[Recording]:
             licence=IN_THE_WILD.licence,
             source=IN_THE_WILD.page,
             citation=IN_THE_WILD.citation,
-            note="Of Lumos5G, processed by the authors. The date is that of the publication of Lumos5G.",
+            note="Of Lumos5G, processed by the authors. The date is when Lumos5G was published.",
         )
         number = found["run"] or found["loop"] or ""
         name = entry_name("5g-in-the-wild", f"{found[1]}g", found["how"], number.replace("_", "-"))
@@ -69,8 +69,8 @@ IN_THE_WILD = Source(
     page="https://github.com/SIGCOMM21-5G/artifact",
     licence="not stated",
     terms=(
-        "The repository has no licence: ask the authors before passing the traces on. Cite the paper, and that of "
-        "Lumos5G, of which they are made."
+        "The repository has no licence: ask the authors before passing the traces on. Cite the paper, and the "
+        "paper of Lumos5G, their origin."
     ),
     citation=(
         "A. Narayanan, X. Zhang, R. Zhu, A. Hassan, S. Jin, X. Zhu, X. Zhang, D. Rybkin, Z. Yang, Z. M. Mao, F. Qian, "

@@ -16,7 +16,7 @@ VERSION: Final = 1
 """Increases when a figure changes its meaning; statistics of other versions are computed again."""
 
 LONGEST_NS: Final = 400 * 86_400 * 10**9
-"""Of a series whose statistics are made: one number is kept aside for each second of it."""
+"""Maximum length of a series with statistics: they need a number for each second of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Definition:
 DEFAULT = Definition()
 
 
-def at_shares(values: NDArray[Any], shares: Sequence[float]) -> list[float]:
+def quantiles(values: NDArray[Any], shares: Sequence[float]) -> list[float]:
     """Return the values of rank ceil(n · share), the inverse of the empirical distribution function.
 
     Raises IndexError without a value.
@@ -78,7 +78,7 @@ class Outages:
         return cls(begins[long], lengths[long])
 
     @classmethod
-    def of_intervals(cls, at: Times, silent: NDArray[np.bool_], end_ns: int, definition: Definition) -> Outages:
+    def from_intervals(cls, at: Times, silent: NDArray[np.bool_], end_ns: int, definition: Definition) -> Outages:
         """Return the outages among intervals between successive times; the last ends at `end_ns`.
 
         A silence at the end continues in one at the beginning, as in a looped replay.
@@ -102,7 +102,7 @@ class Outages:
         if not len(self.lengths):
             return found | {"outage_share": 0.0}
         begins, lengths = self.longest(64)
-        median, high = at_shares(self.lengths, (0.5, 0.95))
+        median, high = quantiles(self.lengths, (0.5, 0.95))
         most = int(np.argmax(lengths))
         return found | {
             "outage_share": self.lengths.sum() / duration_ns,

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cellbed.cli.options import AsJson
 from cellbed.cli.traces import options as about
-from cellbed.cli.traces.options import AS_JSON, Origin, duration, format_names
+from cellbed.cli.traces.options import Origin, duration, format_names
 from cellbed.support.readable import duration_words, rate_words
 from cellbed.support.standard_streams import StatusLine
 from cellbed.support.ways import WayOrBoth
@@ -93,7 +94,7 @@ def add(
     idle: Annotated[
         tuple[str, str] | None, typer.Option(help="CellReplay: F of uplink and downlink, '24 ms' '21 ms'.")
     ] = None,
-    as_json: bool = AS_JSON,
+    as_json: AsJson = False,
 ) -> None:
     """Add a recording to the archive. The format is detected (docs/reference/import-formats.md).
 

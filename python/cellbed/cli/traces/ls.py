@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cellbed.cli.traces.options import AS_JSON, bit_rate
+from cellbed.cli.options import AsJson
+from cellbed.cli.traces.options import bit_rate
 
 if TYPE_CHECKING:
     import polars as pl
@@ -36,7 +37,7 @@ def ls(
         typer.Option(help="Column to sort by, such as downlink_mean_bit_s.", metavar="COLUMN"),
     ] = "name",
     reverse: Annotated[bool, typer.Option("--reverse", "-r", help="Sort in descending order.")] = False,
-    as_json: bool = AS_JSON,
+    as_json: AsJson = False,
 ) -> None:
     """List the entries of the archive.
 

@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from cellbed.cli.traces.options import AS_JSON, entries_and_files
+from cellbed.cli.options import AsJson
+from cellbed.cli.traces.options import entries_and_files
 
 
 def show(
@@ -22,7 +23,7 @@ def show(
             autocompletion=entries_and_files,
         ),
     ],
-    as_json: bool = AS_JSON,
+    as_json: AsJson = False,
 ) -> None:
     """Show the contents of an entry, a file or a recording.
     \b

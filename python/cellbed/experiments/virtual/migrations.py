@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -126,7 +126,7 @@ class _Transfers:
     def _connect(self) -> None:
         world, port = self._world, next(self._target.ports)
         world.listen(self._target, port, self, "")
-        tcp = (self._control, *world.tcp[1:]) if self._control is not None else None
+        tcp = replace(world.tcp, control=self._control) if self._control is not None else None
 
         def connect() -> None:
             self._open = [world.connect(self._target.address, port, tcp) for _ in range(self._table.connections)]

@@ -23,6 +23,8 @@ from cellbed_node.processes import Running, die_with_parent, kill, last_line
 _log = logging.getLogger(__name__)
 _MOST_SOCKETS = 253
 """Descriptors of a message (``SCM_MAX_FD`` of Linux)."""
+_ANSWER_S, _RUN_S = 10.0, 60.0
+"""The longest time of a child that opens sockets, and of a command."""
 _PASSES = 100
 """How often processes are looked for that have begun meanwhile."""
 
@@ -195,10 +197,16 @@ def sockets_at(place: Place, make: Callable[[], Sequence[socket.socket]]) -> lis
             finally:
                 os._exit(0)
         theirs.close()
+        ours.settimeout(_ANSWER_S)
         try:
             answer, descriptors, _, _ = socket.recv_fds(ours, 2000, _MOST_SOCKETS)
+        except TimeoutError:
+            raise TimeoutError(
+                f"no socket could be opened in {place.network_namespace} within {_ANSWER_S:g} s"
+            ) from None
         finally:
-            os.waitpid(child, 0)
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)  # it has no file or device that could keep a killed process
     if not descriptors:
         raise OSError(answer.decode(errors="replace") or "its child was killed")
     return [socket.socket(fileno=each) for each in descriptors]
@@ -291,7 +299,11 @@ def run(command: Sequence[str], *, text: str | None = None, place: Place | None 
             process = spawn(command, place, keep_capabilities=True, stdin=pipe, stdout=pipe, stderr=pipe)
     except (OSError, subprocess.SubprocessError) as error:
         raise ProgramError(f"cannot run {command[0]}: {error}") from error
-    output, errors = process.communicate(text.encode() if text is not None else None)
+    try:
+        output, errors = process.communicate(text.encode() if text is not None else None, _RUN_S)
+    except subprocess.TimeoutExpired:
+        kill(process)
+        raise ProgramError(f"{' '.join(command[:3])}: has not ended within {_RUN_S:g} s") from None
     if process.returncode != 0:
         said = errors.decode(errors="replace").strip().splitlines()
         detail = said[0] if said else f"exit status {process.returncode}"

@@ -13,8 +13,8 @@ import os
 import socket
 import time
 
-from cellbed.testbed.migration.channel import Helper, connect
-from cellbed.testbed.migration.checkpoint import Checkpoint, Waiting, duplicate_descriptors, wait
+from cellbed.testbed.migration.channel import Helper, connect, wait
+from cellbed.testbed.migration.checkpoint import CRIU_S, Checkpoint, Waiting, duplicate_descriptors
 from cellbed.testbed.migration.strategy import MigrationError, Move, Steps
 from cellbed.testbed.migration.transfer import STALL_S
 from cellbed_node.agent import list_children
@@ -63,7 +63,7 @@ class PostCopy(Checkpoint):
     def before_restore(self) -> Waiting[list[str]]:
         assert self._pages is not None
         self._pages.command()
-        yield from wait(self._pages, "serving")
+        yield from wait(self._pages, "serving", CRIU_S)
         return ["--lazy-pages"]
 
     def after_restore(self, *, failed: bool = False) -> None:

@@ -159,6 +159,7 @@ def _unpack(image: Image, root: Path, record: Record) -> None:
         ):
             assert export.stdout is not None
             export.stdout.close()
+            # Before the run starts: an image may be large, and Ctrl-C ends both programs.
             _, errors = unpacking.communicate()
         if export.returncode != 0 or unpacking.returncode != 0:
             why = last_line(errors) or f"{image.engine} export ended with status {export.returncode}"

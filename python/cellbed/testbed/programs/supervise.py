@@ -37,6 +37,8 @@ SAMPLED_AT_ONCE = 100
 """Nodes in a sample of that interval: with more of them it is longer, since each costs 0.2 ms of processor time."""
 HOST_INTERVAL_NS = 1_000_000_000
 READY_TIMEOUT_S = 30.0
+_END_S = 1.0
+"""Time between the end of the output of a program and its own end."""
 READY_PER_PROGRAM_S = 1.0
 """Added to the limit for each program, since all of them load their libraries at the same time."""
 CONNECT_EVERY_NS = 1_000_000
@@ -352,7 +354,7 @@ class Supervisor:
                         self._note(f"program {event['event']}", program)
                 if program.ended:
                     self._selector.unregister(program)
-                    self._note("program ended", program, status=program.process.wait())
+                    self._note("program ended", program, status=_await_end(program.process))
         return True
 
     def wait_ready(self, programs: Sequence[AnyProgram]) -> None:
@@ -494,3 +496,12 @@ class Supervisor:
         self._samples.flush()
         while self._next_sample_ns <= now_ns:
             self._next_sample_ns += self._sample_interval_ns
+
+
+def _await_end(process: Running) -> int | None:
+    """Return the exit status of a program that has closed its standard output."""
+    try:
+        return process.wait(_END_S)
+    except subprocess.TimeoutExpired:
+        kill(process)  # it would run on
+        return process.poll()

@@ -1,23 +1,19 @@
-"""The conditional replay without one component at a time, beside saturation alone and CellReplay's method.
+"""Errors of CellReplay's method by readings of its paper, where the paper leaves open which one is meant.
 
-In virtual time, each profile of the reference network is recorded for each seed, by the plan of each method, and
-replayed by every method and variant. Round trips, trains, downloads and pages then run over reference and replays for
-the length of the recording. Errors are of the means over all seeds; for round trips, of the median and of the 95th
-percentile. ``--readings`` compares readings of the paper on CellReplay instead.
+In virtual time, each profile of the reference network is recorded for each seed and replayed by every reading. Round
+trips, trains, downloads and pages then run over reference and replays for the length of the recording. Errors are of
+the means over all seeds; for round trips, of the median and of the 95th percentile.
 
-    python papers/benches/replay_ablation.py [--profiles NAME,…] [--seeds N] [--seconds N] [--variants NAME,…]
-    python papers/benches/replay_ablation.py --readings [--profiles NAME,…] [--seeds N] [--seconds N]
+    python papers/benches/replay_readings.py [--profiles NAME,…] [--seeds N] [--seconds N]
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import random
 import tempfile
 from collections.abc import Callable, Iterator
-from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path as Folder
 from typing import Any, get_args
@@ -27,7 +23,6 @@ import numpy as np
 from cellbed.experiments.calibration import calibrate_virtually
 from cellbed.path import Path
 from cellbed.recordings import Recording, read_recording
-from cellbed.recordings.conditional import Drift, derive
 from cellbed.scenario.radio import PROFILES
 from cellbed.support.ways import Way
 from cellbed.workloads.web.pages import pages
@@ -35,7 +30,6 @@ from cellbed_papers.evaluation.applications import Protocol, load, objects
 from cellbed_papers.evaluation.methods import METHODS, Method
 from cellbed_papers.evaluation.network import HEAVY_DEVICE, LIGHT_DEVICE, Network, record, reference
 
-Model = dict[str, Any]
 Samples = dict[tuple[str, str], list[float]]
 """By application and its variant: ms."""
 
@@ -44,76 +38,6 @@ LENGTHS = (1, 10, 25, 50, 75, 100, 150, 200, 250, 300, 400, 500)
 SIZES = (1_000, 10_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 5_000_000, 10_000_000)
 TURNS = 3
 """How often each application runs from the recording's start to its end, in another order each time."""
-COLD_NS = (20_000_000, 110_000_000)
-
-
-def whole(model: Model) -> None:
-    """Keep all components."""
-
-
-def one_state(model: Model) -> None:
-    """Use the delays of a cold link after every idle time."""
-    low, high = COLD_NS
-    state = next((each for each in model["states"] if low < each["idle_ns"] < high), model["states"][0])
-    model["states"] = [{**state, "idle_ns": 0}]
-
-
-def means(model: Model) -> None:
-    """Use the mean of each state instead of drawn delays."""
-    for size in (size for state in model["states"] for size in state["sizes"]):
-        mean = round(float(np.mean([over for _, over in size["samples_ns"]])))
-        size["samples_ns"] = [(time, mean) for time, _ in size["samples_ns"]]
-        size["usual_ns"] = mean
-
-
-def one_size(model: Model) -> None:
-    """Use the delays of large packets for all."""
-    model["floor"] = model["floor"][-1:]
-    for state in model["states"]:
-        state["compensation"], state["sizes"] = state["compensation"][-1:], state["sizes"][-1:]
-
-
-def block_on_retransmission(model: Model) -> None:
-    """Let retransmitted packets block the following ones."""
-    for size in (size for state in model["states"] for size in state["sizes"]):
-        size["usual_ns"] = max(over for _, over in size["samples_ns"])
-
-
-def one_length(model: Model) -> None:
-    """Keep trains of one length, as in the paper."""
-    middle = len(model["trains"]) // 2
-    model["trains"] = model["trains"][middle : middle + 1]
-    model["warm_up"]["curves"] = model["warm_up"]["curves"][middle : middle + 1]
-
-
-def no_trains(model: Model) -> None:
-    """Keep the warm-up's shares alone."""
-    model["trains"] = []
-
-
-def no_warm_up(model: Model) -> None:
-    """Use all opportunities of saturation behind each train."""
-    model["warm_up"]["curves"] = []
-
-
-def saturate(model: Model) -> None:
-    """Use all opportunities of saturation behind each first packet."""
-    no_trains(model)
-    no_warm_up(model)
-
-
-VARIANTS: dict[str, Callable[[Model], None]] = {
-    "conditional": whole,
-    "one state of idleness": one_state,
-    "mean delays": means,
-    "one packet size": one_size,
-    "retransmissions block": block_on_retransmission,
-    "trains of one length": one_length,
-    "no trains": no_trains,
-    "no warm-up": no_warm_up,
-    "neither": saturate,
-}
-
 
 READINGS: dict[str, dict[str, str]] = {
     f"{idle_at}, {anchor}": {"idle_at": idle_at, "anchor": anchor}
@@ -130,27 +54,6 @@ def read(reading: dict[str, str]) -> Method:
     def direction(recording: Recording, way: Way, folder: Folder) -> list[dict[str, Any]]:
         stages = method.direction(recording, way, folder)
         return [{**stage, **reading} for stage in stages]
-
-    return replace(method, direction=direction)
-
-
-def variant(name: str) -> Method:
-    """Return a method, a reading of CellReplay's, or a variant of ours."""
-    if name in READINGS:
-        return read(READINGS[name])
-    return vary(name) if name in VARIANTS else METHODS[name]
-
-
-def vary(name: str) -> Method:
-    """Return the conditional method as a variant."""
-    method, change = METHODS["conditional"], VARIANTS[name]
-
-    def direction(recording: Recording, way: Way, folder: Folder) -> list[dict[str, Any]]:
-        stages = method.direction(recording, way, folder)
-        model = deepcopy(derive(recording, way, Drift()))
-        change(model)
-        Folder(stages[0]["model"]).write_text(json.dumps(model))
-        return stages
 
     return replace(method, direction=direction)
 
@@ -230,28 +133,21 @@ def main() -> None:
     parser.add_argument("--profiles", default=",".join(PROFILES))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=120)
-    parser.add_argument("--variants", default=",".join(("saturation", "cellreplay", *VARIANTS)))
-    parser.add_argument("--readings", action="store_true", help="of CellReplay's method, instead of the variants")
     arguments = parser.parse_args()
-    variants = list(READINGS) if arguments.readings else arguments.variants.split(",")
     results = {}
     for profile in arguments.profiles.split(","):
-        truth, replays = Samples(), {name: Samples() for name in variants}
+        truth, replays = Samples(), {name: Samples() for name in READINGS}
         for seed in range(arguments.seeds):
             with tempfile.TemporaryDirectory() as scratch:
                 pool(truth, measure(reference(profile, seed), arguments.seconds, seed))
                 light, heavy = (reference(profile, seed, device) for device in (LIGHT_DEVICE, HEAVY_DEVICE))
                 later = light.at(arguments.seconds * SECOND)
                 calibration = calibrate_virtually(later.uplink, later.downlink, seed)
-                recordings: dict[str, Recording] = {}
-                for name in variants:
-                    method = variant(name)
-                    plan = method.plan(calibration, profile.endswith(("walking", "driving")))
-                    if (key := plan.model_dump_json()) not in recordings:
-                        folder = Folder(scratch, str(len(recordings)))
-                        record(light, heavy, calibration, plan, arguments.seconds * SECOND, folder)
-                        recordings[key] = read_recording(folder)
-                    replayed = method.network(recordings[key], Folder(scratch, f"{name} replayed"))
+                plan = METHODS["cellreplay"].plan(calibration, profile.endswith(("walking", "driving")))
+                record(light, heavy, calibration, plan, arguments.seconds * SECOND, Folder(scratch, "recording"))
+                recording = read_recording(Folder(scratch, "recording"))
+                for name, reading in READINGS.items():
+                    replayed = read(reading).network(recording, Folder(scratch, f"{name} replayed"))
                     pool(replays[name], measure(replayed, arguments.seconds, seed))
         results[profile] = {name: errors(samples, truth) for name, samples in replays.items()}
         show(profile, results[profile])
