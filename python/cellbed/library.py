@@ -60,10 +60,10 @@ class Scenario:
     def _begin(self, text: str, source: str, folder: Path, *, check: bool) -> None:
         self._text, self._source, self._folder = text, source, folder
         if check:
-            self._checked()
+            self._check()
         self._tables: dict[str, Any] = tomllib.loads(text)
 
-    def _checked(self) -> CheckedScenario:
+    def _check(self) -> CheckedScenario:
         return parse(self._text, source=self._source, folder=self._folder)
 
     @classmethod
@@ -73,7 +73,7 @@ class Scenario:
         Raises:
             CellbedError: All problems of the file, with their lines.
         """
-        return cls._of(read(path), str(path), Path(path).parent)
+        return cls._from_text(read(path), str(path), Path(path).parent)
 
     @classmethod
     def parse(cls, text: str, *, folder: Path | str = ".") -> Self:
@@ -86,10 +86,10 @@ class Scenario:
         Raises:
             CellbedError: All problems of the text, with their lines.
         """
-        return cls._of(text, "scenario", Path(folder))
+        return cls._from_text(text, "scenario", Path(folder))
 
     @classmethod
-    def _of(cls, text: str, source: str, folder: Path, *, check: bool = True) -> Self:
+    def _from_text(cls, text: str, source: str, folder: Path, *, check: bool = True) -> Self:
         made = cls.__new__(cls)
         made._begin(text, source, folder, check=check)
         return made
@@ -151,7 +151,7 @@ class Scenario:
 
     def resolved(self) -> dict[str, Any]:
         """Return its tables with every default written out; None for what is absent."""
-        return self._checked().resolved()
+        return self._check().resolved()
 
     def write(self, path: Path | str) -> None:
         """Write its file. Paths in it stay as they are.
@@ -191,7 +191,7 @@ class Run:
     def scenario(self) -> Scenario:
         """The scenario as it ran."""
         path = self.path / "scenario.toml"
-        return Scenario._of(read(path), str(path), self.path, check=False)
+        return Scenario._from_text(read(path), str(path), self.path, check=False)
 
     @cached_property
     def requests(self) -> pl.DataFrame:

@@ -90,7 +90,7 @@ class Link:
             corruption=corruption,
             outage=None if outage is None else [list(pair) for pair in outage],
         )
-        later = [(time_of(change.get("at", "0 s")), _settings(**_without_at(change))) for change in changes]
+        later = [(time_of(change.get("at", "0 s")), _settings(**_drop_at(change))) for change in changes]
         made = _make_stages(settings, [each for _, each in later], Playing(time_of(start), loop), seed, mahimahi)
         after, found = list(made), []
         for at, each in sorted(later, key=lambda change: change[0]):
@@ -240,7 +240,7 @@ def _settings(**values: Any) -> Settings:
         raise ValueError(str(error)) from None
 
 
-def _without_at(change: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_at(change: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in change.items() if key != "at"}
 
 

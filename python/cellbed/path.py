@@ -122,7 +122,7 @@ class Path:
     """
 
     def __init__(self, uplink: Link, downlink: Link, *, turnaround: int = 0) -> None:
-        self._model = _core.Path(_as_json(uplink), _as_json(downlink), turnaround)
+        self._model = _core.Path(_to_json(uplink), _to_json(downlink), turnaround)
 
     def copy(self) -> Self:
         """Return a path in the same state."""
@@ -191,5 +191,5 @@ def _check_packets(**lengths: int) -> None:
             raise ValueError(f"{name} is {length} bytes: a packet has 1 to {_LARGEST}")
 
 
-def _as_json(link: Link) -> tuple[str, list[tuple[int, int, str]]]:
+def _to_json(link: Link) -> tuple[str, list[tuple[int, int, str]]]:
     return json.dumps(link.stages), [(at, index, json.dumps(to)) for at, index, to in link.changes]

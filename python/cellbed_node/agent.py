@@ -114,7 +114,7 @@ class Wire:
         """Write the stream `number` to a descriptor, which is closed at its end."""
         self._sinks[number] = _Sink(descriptor)
 
-    def unsent(self, number: int) -> bool:
+    def has_unsent(self, number: int) -> bool:
         """Return whether something is waiting to be read for the stream `number`."""
         source = self._sources.get(number)
         if source is None:
@@ -125,12 +125,12 @@ class Wire:
             return False
         return bool(waiting)
 
-    def unwritten(self, number: int) -> bool:
+    def has_unwritten(self, number: int) -> bool:
         """Return whether something of the stream `number` has been received and not been written yet."""
         sink = self._sinks.get(number)
         return sink is not None and bool(sink.buffer)
 
-    def forwarded(self) -> int:
+    def count_forwarded(self) -> int:
         """Return the number of connections whose bytes are written here."""
         return sum(number >= FIRST_FORWARDED for number in self._sinks)
 
@@ -447,7 +447,7 @@ class Agent:
             self.wire.flush()
             self.wire.turn(next_sample - time.monotonic())
             for number, status in list(self._ended.items()):
-                if not any(map(self.wire.unsent, (3 * number + 1, 3 * number + 2))):
+                if not any(map(self.wire.has_unsent, (3 * number + 1, 3 * number + 2))):
                     del self._ended[number]
                     self.wire.send(ended=number, status=status)
 

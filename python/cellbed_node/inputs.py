@@ -1,9 +1,10 @@
-"""Files that others wrote: regular files, opened without waiting and read up to a limit."""
+"""Files that others wrote: regular files, opened without waiting and read up to a limit; and files of packages."""
 
 from __future__ import annotations
 
 import errno
 import hashlib
+import importlib.util
 import json
 import os
 import resource
@@ -13,6 +14,8 @@ from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
+
+from cellbed_node.errors import CellbedError
 
 MOST = 64 << 20
 """Bytes of a document, unless stated otherwise."""
@@ -119,3 +122,16 @@ def _check(path: Path, status: os.stat_result, pipe: bool) -> None:
     is_empty = stat.S_ISCHR(status.st_mode) and status.st_rdev == _NULL
     if not (stat.S_ISREG(status.st_mode) or is_empty or (pipe and stat.S_ISFIFO(status.st_mode))):
         raise OSError(errno.EINVAL, f"a {kind_of(status.st_mode)}, not a file", str(path))
+
+
+def package_path(package: str, name: str, requirements: str = "demo") -> Path:
+    """Return the path of a file or folder in a package, which is not imported, as that may take long.
+
+    requirements: name of the file in ``requirements/`` that pins it. Raises CellbedError where it is missing.
+    """
+    found = importlib.util.find_spec(package)
+    for folder in (found.submodule_search_locations if found else None) or []:
+        if (path := Path(folder) / name).exists():
+            return path
+    remedy = f".venv/bin/pip install --force-reinstall --no-deps -r requirements/{requirements}.txt"
+    raise CellbedError(f"{name} of the package {package} is missing: {remedy}")

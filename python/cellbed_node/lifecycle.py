@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from cellbed_node.prctl import die_with_parent
+from cellbed_node.processes import die_with_parent
 
 
 class WorkloadError(Exception):

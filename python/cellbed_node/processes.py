@@ -1,10 +1,15 @@
-"""Processes that were started here, and programs of this machine."""
+"""Processes that were started here, settings and time limits of this process, and programs of this machine."""
 
+import contextlib
+import ctypes
 import os
 import shutil
 import signal
 import subprocess
-from typing import IO, Protocol
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import IO, NoReturn, Protocol
 
 
 class Running(Protocol):
@@ -72,3 +77,58 @@ def search_path() -> str:
 def find(name: str) -> str | None:
     """Path of a program on the search path."""
     return shutil.which(name, path=search_path())
+
+
+@contextlib.contextmanager
+def time_limit(limit_s: float, error: BaseException, *, processor: bool = False) -> Iterator[None]:
+    """Raise an error in this context after a time, even inside of a regular expression; 0: never.
+
+    processor: the time is that for which the process uses a processor. Has no effect in other threads than the main
+    one.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def raise_error(number: int, frame: FrameType | None) -> NoReturn:
+        raise error
+
+    timer, number = (signal.ITIMER_VIRTUAL, signal.SIGVTALRM) if processor else (signal.ITIMER_REAL, signal.SIGALRM)
+    before = signal.signal(number, raise_error)
+    signal.setitimer(timer, limit_s)
+    try:
+        yield
+    finally:
+        signal.setitimer(timer, 0)
+        signal.signal(number, before)
+
+
+_PR_SET_PDEATHSIG = 1
+_PR_CAPBSET_DROP, _CAP_MKNOD = 24, 27
+_PR_SET_TIMERSLACK = 29
+
+
+def die_with_parent(number: int = signal.SIGKILL) -> None:
+    """Ask the kernel to send this process a signal when its parent ends (PR_SET_PDEATHSIG).
+
+    Strictly when the thread of its parent ends that started it; it has no effect if the parent has already ended.
+    """
+    _prctl(_PR_SET_PDEATHSIG, number)
+
+
+def make_no_devices() -> None:
+    """Die with the parent, and have the program that is executed next unable to make device files (capabilities(7))."""
+    die_with_parent()
+    with contextlib.suppress(OSError):  # an ordinary user cannot anyway
+        _prctl(_PR_CAPBSET_DROP, _CAP_MKNOD)
+
+
+def wake_precisely() -> None:
+    """Ask the kernel not to delay this process's timers to save power (PR_SET_TIMERSLACK; 50 µs else)."""
+    _prctl(_PR_SET_TIMERSLACK, 1)
+
+
+def _prctl(option: int, value: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl({option}) failed")

@@ -45,10 +45,10 @@ def sweep_temporary() -> list[Path]:
             return folder.lstat().st_uid == os.geteuid()
         return False
 
-    return remove_left(filter(is_own, Path(tempfile.gettempdir()).glob(f"{_PREFIX}*")))
+    return remove_stale(filter(is_own, Path(tempfile.gettempdir()).glob(f"{_PREFIX}*")))
 
 
-def remove_left(folders: Iterable[Path]) -> list[Path]:
+def remove_stale(folders: Iterable[Path]) -> list[Path]:
     """Remove those folders that no process holds, and return them."""
     left = []
     for folder in folders:

@@ -19,8 +19,7 @@ from cellbed.archive.series import Content, Series
 from cellbed.cli.main import app
 from cellbed.recordings import write_recording
 from cellbed.scenario import load
-from cellbed.shell.mahimahi.arguments import MahimahiError
-from cellbed.shell.mahimahi.traces import find_trace
+from cellbed.shell.mahimahi.arguments import MahimahiError, find_trace
 from cellbed.shell.options import OptionError, Recorded, parse_link
 from recording_examples import calibrated, walk
 from scenario_text import GOOD

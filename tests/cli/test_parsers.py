@@ -20,10 +20,8 @@ from cellbed.report import html, terminal
 from cellbed.scenario.settings import read_texts
 from cellbed.shell import publish
 from cellbed.shell.mahimahi import arguments
-from cellbed.shell.mahimahi.arguments import constant_trace, parse_rate
-from cellbed.shell.mahimahi.log import read_log
-from cellbed.shell.mahimahi.queues import TYPES, parse_queue
-from cellbed.shell.mahimahi.traces import find_trace
+from cellbed.shell.mahimahi.arguments import TYPES, constant_trace, find_trace, parse_queue, parse_rate
+from cellbed.shell.mahimahi.graphs import read_log
 from cellbed.shell.options import EachWay, parse_link
 from predicted_runs import make_run
 

@@ -16,7 +16,7 @@ from cellbed.experiments.virtual.profile import Profile
 from cellbed.runformat.events import read_events
 from cellbed.scenario import parse
 from cellbed.support.errors import CellbedError
-from cellbed.testbed.machine.signals import Interruption
+from cellbed.testbed.machine.process import Interruption
 from cellbed.testbed.machine.state import records
 from cellbed.testbed.plan import make_plan
 from predicted_runs import SAMPLE

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cellbed.shell.mahimahi import graphs
-from cellbed.shell.mahimahi.log import read_log
+from cellbed.shell.mahimahi.graphs import read_log
 
 HEADER = """\
 # mahimahi mm-link (Uplink) [a.up] > up.log

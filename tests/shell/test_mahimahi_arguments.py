@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 
 from cellbed.cli.mahimahi import app
 from cellbed.shell.mahimahi.__main__ import COMMANDS, main
-from cellbed.shell.mahimahi.arguments import UsageError, constant_trace, read
-from cellbed.shell.mahimahi.queues import parse_queue
+from cellbed.shell.mahimahi.arguments import UsageError, constant_trace, parse_queue, read
 
 LINK = ["mm-link", "6mbit", "6mbit"]
 

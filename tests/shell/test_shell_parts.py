@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from cellbed.shell import addresses, resolver, wayout
+from cellbed.shell import resolver, wayout
 from cellbed.shell.options import EachWay, parse_link
 from cellbed.support.errors import CellbedError
 
-PAIR = addresses.Pair(
+PAIR = wayout.Pair(
     IPv4Address("100.127.0.1"), IPv4Address("100.127.0.2"), IPv6Address("fd63::1"), IPv6Address("fd63::2")
 )
 DEVICES = [{"name": name, "descriptor": 3, "netlink": 4} for name in ("cellbed0", "cellbed-1")]

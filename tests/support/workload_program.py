@@ -13,7 +13,7 @@ from typing import Any
 
 from cellbed.testbed.machine.process import Process
 from cellbed.testbed.programs.unmodified import Command
-from cellbed_node.prctl import die_with_parent
+from cellbed_node.processes import die_with_parent
 
 PATIENCE = 60.0  # seconds until a test gives up; nothing is asserted about it
 

@@ -27,7 +27,7 @@ from cellbed.testbed.migration.state_sockets import StateSockets
 from cellbed.testbed.nodes import copies
 from cellbed.testbed.programs.reach import Guests
 from cellbed.testbed.programs.reports import SPANS, ReportSockets
-from cellbed_node.temporary import remove_left, remove_tree, temporary_folder
+from cellbed_node.temporary import remove_stale, remove_tree, temporary_folder
 
 HERE = Admission(["/proc/self/ns/net"])
 DEPTH = 1050
@@ -52,7 +52,7 @@ def test_folders_of_any_depth_are_removed_with_what_they_are_in(tmp_path: Path) 
         make_deep(temporary / "x")
     discard(tmp_path, make_deep(tmp_path / "entry"))
     left = make_deep(tmp_path / "left")
-    assert remove_left([left]) == [left]
+    assert remove_stale([left]) == [left]
     assert not temporary.exists()
     assert [each.name for each in tmp_path.iterdir()] == [".lock"]
 

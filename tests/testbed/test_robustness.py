@@ -98,7 +98,7 @@ def test_an_error_that_the_end_of_an_emulator_causes_names_the_emulator(tmp_path
     place = Place(emulator.namespace("endpoint"), emulator.user_namespace)
     os.kill(emulator.pid, signal.SIGKILL)
     os.waitid(os.P_PID, emulator.pid, os.WEXITED | os.WNOWAIT)
-    with pytest.raises(EmulatorError, match="emulator ended unexpectedly"), emulator.required():
+    with pytest.raises(EmulatorError, match="emulator ended unexpectedly"), emulator.require():
         spawn(["true"], place)
     emulator.kill()
 

@@ -329,10 +329,10 @@ def _strangers(protocol: str, port: int) -> list[socket.socket]:
 def test_a_server_over_udp_remembers_a_bounded_number_of_transfers() -> None:
     server, replies = udp.Server(lambda *_: None), list[bytes]()
     for number in range(udp.MOST_KEPT + 10):
-        server.received(udp.HEADER.pack(udp.DATA, 0, number, 0, 100, 0, 0) + bytes(9), replies.append)
+        server.receive(udp.HEADER.pack(udp.DATA, 0, number, 0, 100, 0, 0) + bytes(9), replies.append)
     ask = udp.HEADER.pack(udp.ASK, 0, 5, 0, 100, 7, 0) + struct.pack("!QQ", 0, 1)
-    server.received(ask, replies.append)  # forgotten: it begins anew
-    server.received(ask, replies.append)
+    server.receive(ask, replies.append)  # forgotten: it begins anew
+    server.receive(ask, replies.append)
     assert {udp.HEADER.unpack_from(each)[0] for each in replies} == {udp.REPORT}
     assert {struct.unpack_from("!QI", each, udp.HEADER.size) for each in replies} == {(0, 0)}
 

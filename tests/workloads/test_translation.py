@@ -11,10 +11,10 @@ import pytest
 
 from cellbed.scenario import ScenarioError, load
 from cellbed.workloads.translation import marian, sentences
+from cellbed_node.offloading import translator
 from cellbed_node.offloading.broker import find_mosquitto
+from cellbed_node.offloading.sentences import Sentences
 from cellbed_node.offloading.task import ModelError, check
-from cellbed_node.translation import translator
-from cellbed_node.translation.sentences import Sentences
 from in_process import cellbed
 
 TINY = marian.Shape(layers=1, width=16, heads=2, feed_forward=32, vocabulary=400)
@@ -97,7 +97,7 @@ def test_a_model_of_the_users_own_needs_no_sentencepiece(tiny: Path, tmp_path: P
             (tmp_path / file.name).symlink_to(file)
     task = translator.load(str(tmp_path))
     assert len(task.compute(task.decode(b"The bridge")).split()) > 1
-    assert check("cellbed_node.translation.translator", model=str(tmp_path)) is None
+    assert check("cellbed_node.offloading.translator", model=str(tmp_path)) is None
 
 
 def test_what_is_no_model_is_a_clear_error(tiny: Path, tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_what_is_no_model_is_a_clear_error(tiny: Path, tmp_path: Path) -> None:
         translator.load(str(tmp_path))
     (tmp_path / "model.bin").write_bytes(b"no model")
     with pytest.raises(ModelError, match="CTranslate2 cannot load this model"):
-        check("cellbed_node.translation.translator", model=str(tmp_path))
+        check("cellbed_node.offloading.translator", model=str(tmp_path))
     scenario = tmp_path / "scenario.toml"
     scenario.write_text(OFFLOADED + 'model = "model.bin"')
     with pytest.raises(ScenarioError, match=r"'model\.bin' is not a folder"):
@@ -114,13 +114,13 @@ def test_what_is_no_model_is_a_clear_error(tiny: Path, tmp_path: Path) -> None:
 
 def test_other_kinds_load_no_library_of_translations() -> None:
     modules = [
-        "cellbed_node.image_classification.jpeg",
+        "cellbed_node.offloading.jpeg",
         "cellbed_node.offloading.service",
-        "cellbed_node.image_classification.classifier",
+        "cellbed_node.offloading.classifier",
         "cellbed.workloads.image_classification.kind",
         "cellbed.workloads.translation.kind",
         "cellbed.workloads.translation.sentences",
-        "cellbed_node.translation.translator",
+        "cellbed_node.offloading.translator",
         "cellbed.workloads.http.kind",
         "cellbed_node.http.load",
     ]

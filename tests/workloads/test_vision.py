@@ -23,12 +23,12 @@ from cellbed.workloads.image_classification import photographs
 from cellbed.workloads.plates import frames
 from cellbed.workloads.plates import kind as plates
 from cellbed.workloads.segmentation import scenes
+from cellbed_node.offloading import inference, person, screen
+from cellbed_node.offloading import plate_reader as reader
 from cellbed_node.offloading.broker import find_mosquitto
+from cellbed_node.offloading.camera import plate_of
 from cellbed_node.offloading.endpoint import OffloadedRequest
 from cellbed_node.offloading.task import ModelError
-from cellbed_node.plates import plate_of, reader
-from cellbed_node.segmentation import person, screen
-from cellbed_node.vision import inference
 from in_process import cellbed
 from scenario_text import NODES
 

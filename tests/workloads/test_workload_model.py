@@ -15,7 +15,7 @@ from PIL import Image
 from cellbed.support.errors import CellbedError
 from cellbed.workloads.image_classification import kind as image_classification
 from cellbed.workloads.image_classification import mobilenet
-from cellbed_node.image_classification.classifier import Classifier, load, load_onnx_runtime
+from cellbed_node.offloading.classifier import Classifier, load, load_onnx_runtime
 from cellbed_node.offloading.task import ModelError
 
 

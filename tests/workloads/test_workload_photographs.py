@@ -14,9 +14,8 @@ from PIL import Image
 
 from cellbed.support.errors import CellbedError
 from cellbed.workloads.image_classification.photographs import data_bank
-from cellbed_node.image_classification import jpeg
-from cellbed_node.image_classification.images import Images
-from cellbed_node.offloading.endpoint import UnusableInputError
+from cellbed_node.offloading import jpeg
+from cellbed_node.offloading.endpoint import Images, UnusableInputError
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from cellbed.workloads.http import kind as http
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.websocket import kind as websocket
 from cellbed_node.http.messages import PREFIX, SPLITTERS
-from cellbed_node.prctl import die_with_parent
+from cellbed_node.processes import die_with_parent
 from test_workload_http import SCENARIO, SECOND, Node, _server, _toml
 from workload_program import Program
 

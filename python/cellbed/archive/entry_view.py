@@ -14,7 +14,7 @@ from rich.text import Text
 from cellbed.archive.entry import Entry, SiteSummary, StoredSeries
 from cellbed.archive.series import ENDINGS, Content, Part
 from cellbed.support.readable import date_words, duration_unit, duration_words, rate_unit, significant
-from cellbed_node.left_out import shorten
+from cellbed_node.errors import shorten
 
 if TYPE_CHECKING:
     import polars as pl

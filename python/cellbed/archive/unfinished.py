@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cellbed.support import user_folders
-from cellbed_node.temporary import hold, remove_left, remove_tree
+from cellbed_node.temporary import hold, remove_stale, remove_tree
 
 _PREFIX = ".unfinished-"
 _EXCHANGE = 2
@@ -58,7 +58,7 @@ def make_unfinished_beside(place: Path) -> Iterator[Path]:
         The hidden folder.
     """
     stem = f".{place.name[:100]}."
-    remove_left(each for each in place.parent.iterdir() if each.name.startswith(stem) and _is_mark(each.name, stem))
+    remove_stale(each for each in place.parent.iterdir() if each.name.startswith(stem) and _is_mark(each.name, stem))
     with contextlib.ExitStack() as held:
         while True:
             folder = place.with_name(f"{stem}{os.urandom(8).hex()}")
@@ -79,7 +79,7 @@ def _is_mark(name: str, stem: str) -> bool:
 
 def sweep(archive: Path) -> list[Path]:
     """Remove remains of killed processes; returns them. The archive's lock must be held."""
-    return remove_left(archive.glob(f"{_PREFIX}*"))
+    return remove_stale(archive.glob(f"{_PREFIX}*"))
 
 
 def discard(archive: Path, folder: Path) -> None:

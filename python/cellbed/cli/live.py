@@ -154,8 +154,7 @@ def logs(
       cellbed logs shop
       cellbed logs shop.edge-0 -f
     """
-    from cellbed.experiments.logs import print_logs
-    from cellbed.experiments.standing import find_testbed
+    from cellbed.experiments.standing import find_testbed, print_logs
 
     print_logs(find_testbed(testbed), app, getattr(sys.stdout, "rich_proxied_file", sys.stdout), follow=follow)
 

@@ -68,7 +68,7 @@ def run(
         enter_delegated_scope()
     from cellbed.scenario import load_text, read
     from cellbed.testbed.plan import make_plan
-    from cellbed.testbed.testbed import check, together_beyond_machine
+    from cellbed.testbed.testbed import check, describe_overcommitment
 
     text = read(scenario)
     loaded = load_text(text, scenario)
@@ -90,7 +90,7 @@ def run(
         from cellbed.cli.plan_table import plan_as_dict, show_plan
         from cellbed.experiments.description import cautions
 
-        warnings = [*cautions(plan), *([] if virtual or no_limits else together_beyond_machine(loaded))]
+        warnings = [*cautions(plan), *([] if virtual or no_limits else describe_overcommitment(loaded))]
         if as_json:
             print(json.dumps(plan_as_dict(plan) | {"cautions": warnings}, indent=1))
         else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from cellbed_node.left_out import LeftOut
+    from cellbed_node.errors import LeftOut
     from cellbed_node.web.site import Site
 
 app = typer.Typer(
@@ -47,7 +47,7 @@ def record(
       cellbed web record https://example.org/ -o example.warc.gz
     """
     from cellbed.workloads.web.record import record
-    from cellbed_node.left_out import LeftOut
+    from cellbed_node.errors import LeftOut
     from cellbed_node.web.site import Site
 
     name = _entry_name(url, name, replace, out)

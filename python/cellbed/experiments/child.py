@@ -23,7 +23,7 @@ from cellbed.experiments.listener import Listener
 from cellbed.support.errors import CellbedError, OperatingSystemError
 from cellbed.support.interruption import keep_interruptions
 from cellbed.testbed.machine.cgroups import Enforcement, enforcement, enter_delegated_scope
-from cellbed_node.prctl import die_with_parent
+from cellbed_node.processes import die_with_parent
 
 if TYPE_CHECKING:
     from cellbed.library import Run, Scenario

@@ -27,8 +27,7 @@ from cellbed.testbed.links.live import control_path
 from cellbed.testbed.machine import cgroups
 from cellbed.testbed.machine.contention import contention
 from cellbed.testbed.machine.flows import Sampler, sample_flows
-from cellbed.testbed.machine.process import Process
-from cellbed.testbed.machine.signals import Interruption
+from cellbed.testbed.machine.process import Interruption, Process
 from cellbed.testbed.machine.state import Record, process_start
 from cellbed.testbed.migration.migrations import Migrations
 from cellbed.testbed.migration.policies import Policies
@@ -49,7 +48,7 @@ from cellbed.testbed.programs.supervise import (
 from cellbed.testbed.programs.unmodified import FOREVER_NS, Command, UnmodifiedProgram
 from cellbed.testbed.proof.limits import Limited, ProofError, prove_limits
 from cellbed.testbed.proof.links import prove_links
-from cellbed.testbed.testbed import Testbed, together_beyond_machine
+from cellbed.testbed.testbed import Testbed, describe_overcommitment
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.registry import workload
 
@@ -131,7 +130,7 @@ class RealRun(Run):
 
     def prepare(self) -> None:
         plan, scenario, options = self.plan, self.plan.scenario, self.options
-        together = together_beyond_machine(scenario) if options.limits else []
+        together = describe_overcommitment(scenario) if options.limits else []
         self.state.notes += [*notes(plan), *together]
         for caution in [*cautions(plan), *together]:
             self.listener.note(caution)
@@ -184,7 +183,7 @@ class RealRun(Run):
         held.callback((self.folder / LIVE).unlink, missing_ok=True)
         self.journal.note("nodes up", f"{len(bed.nodes)} nodes", nodes=list(bed.nodes))
         held.callback(self._stop_emulator)
-        held.enter_context(bed.emulator.required())
+        held.enter_context(bed.emulator.require())
         nodes = [{"node": name, **node.facts} for name, node in bed.nodes.items() if node.facts]
         folder.write_json(self.folder / "environment.json", environment(plan) | {"nodes": nodes})
 

@@ -20,7 +20,7 @@ from cellbed.experiments.description import RunState, describe
 from cellbed.experiments.listener import Listener, Logged
 from cellbed.runformat import folder, log
 from cellbed.support.errors import CellbedError, OperatingSystemError
-from cellbed.testbed.machine.signals import hang_ups_ignored
+from cellbed.testbed.machine.process import ignore_hang_ups
 from cellbed.testbed.plan import Plan
 from cellbed_node.temporary import remove_tree
 
@@ -228,7 +228,7 @@ def finish(outcome: Outcome, listener: Listener) -> bool:
         return False
     try:
         # The run is over: when its terminal closes now, the report is written all the same.
-        with hang_ups_ignored():
+        with ignore_hang_ups():
             from cellbed.report import html
 
             listener.phase("writing the report")

@@ -54,9 +54,7 @@ class Servers:
 
     def __post_init__(self) -> None:
         bed, plan = self.bed, self.plan
-        self.deployed = _with_certificates(
-            [replace(each, scratch=bed.sockets) for each in deployments(plan)], bed, plan
-        )
+        self.deployed = _add_certificates([replace(each, scratch=bed.sockets) for each in deployments(plan)], bed, plan)
         nodes = {str(ip): node.name for node in plan.nodes for ip in (node.ipv4, node.ipv6)}
         self.sockets = ReportSockets(bed.sockets, nodes)
         self.telemetry = Telemetry(self.raw, {RUN_VARIABLE: self.record.identifier})
@@ -111,21 +109,21 @@ class Servers:
             warnings += [text for text in overrides(program, process.environment) if text not in warnings]
         movable = each.name in self._by_memory or self.is_standing
         places = _places(each, self.plan) if movable and not process.load else []
-        process = self._with_tcp(self._with_reports(process, each, places), each)
+        process = self._set_tcp(self._add_reports(process, each, places), each)
         if not process.load:
             is_single = len(self.plan.servers[each.name]) == 1
             if isinstance(process, Command) and is_single and each.name not in self._by_memory:
-                process = self._with_state(process)
+                process = self._add_state(process)
             self._servers.setdefault((each.name, process.node), []).append(process)
         return process
 
-    def _with_state(self, command: Command) -> Command:
+    def _add_state(self, command: Command) -> Command:
         """Return a server with the socket at which it can pass its state on."""
         node = self.bed.nodes[command.node]
         path = node.show_socket(str(self.states.listen(command.name, node.admission)))
         return replace(command, environment={VARIABLE: path, **command.environment})
 
-    def _with_reports(
+    def _add_reports(
         self, process: Process | Command, deployment: Deployment, places: Sequence[Node]
     ) -> Process | Command:
         """Return a program with a socket at which it can report (a service spans, a client its requests), and with the
@@ -155,7 +153,7 @@ class Servers:
             given = telemetry_environment(deployment.name, given)
         return replace(process, environment=given)
 
-    def _with_tcp(self, process: Process | Command, deployment: Deployment) -> Process | Command:
+    def _set_tcp(self, process: Process | Command, deployment: Deployment) -> Process | Command:
         """Return a program in a control group of its own, where it gets settings of TCP.
 
         Errors: :class:`CellbedError`.
@@ -202,7 +200,7 @@ def _server_programs(deployment: Deployment, raw: Path, seed: int) -> Sequence[P
     return workload(alone.table.kind).processes(alone, raw, cache=cache_folder(), seed=seed)
 
 
-def _with_certificates(deployed: list[Deployment], bed: Testbed, plan: Plan) -> list[Deployment]:
+def _add_certificates(deployed: list[Deployment], bed: Testbed, plan: Plan) -> list[Deployment]:
     """Return the applications with an authority's files, if any needs certificates. A server's certificate has all
     names of its addresses."""
     if not any(each.table.certified for each in deployed):

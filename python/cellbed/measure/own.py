@@ -20,7 +20,7 @@ from cellbed.runformat.description import ProgramMeasures
 from cellbed.support.errors import printable
 from cellbed.support.units import MEASURE_NAME, unit_of_name
 from cellbed_node import inputs
-from cellbed_node.time_limit import time_limit
+from cellbed_node.processes import time_limit
 
 MOST_MEASURES = 200
 MOST_VALUES = 1_000_000

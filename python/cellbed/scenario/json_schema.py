@@ -15,22 +15,22 @@ def json_schema() -> dict[str, Any]:
 
 def schema_of(model: type[Table], title: str) -> dict[str, Any]:
     """Return the schema of a kind of file as it is written."""
-    return {"$schema": DRAFT, **_as_written(model.model_json_schema()), "title": title}
+    return {"$schema": DRAFT, **_clean_schema(model.model_json_schema()), "title": title}
 
 
-def _as_written(node: Any, *, names: bool = False) -> Any:
+def _clean_schema(node: Any, *, names: bool = False) -> Any:
     """``node`` without null, which TOML lacks, and titles, which only repeat the key's name.
 
     names: whether the keys of ``node`` are names of the scenario and not words of the schema language.
     """
     if isinstance(node, list):
-        return [_as_written(item) for item in node]
+        return [_clean_schema(item) for item in node]
     if not isinstance(node, dict):
         return node
     if names:
-        return {name: _as_written(inner) for name, inner in node.items()}
+        return {name: _clean_schema(inner) for name, inner in node.items()}
     kept = {
-        word: _as_written(inner, names=word in ("properties", "$defs"))
+        word: _clean_schema(inner, names=word in ("properties", "$defs"))
         for word, inner in node.items()
         if word not in ("title", "discriminator") and not (word == "default" and inner is None)
     }

@@ -23,7 +23,7 @@ from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import Any, NoReturn
 
-from cellbed.shell.addresses import Pair
+from cellbed.shell.wayout import Pair
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.privilege import NETWORK_HELPER
 from cellbed.testbed.machine.process import Place, spawn

@@ -15,8 +15,7 @@ import time
 from cellbed.support.bounded import run_bounded
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.process import Place
-from cellbed_node.prctl import die_with_parent
-from cellbed_node.processes import find
+from cellbed_node.processes import die_with_parent, find
 from cellbed_node.temporary import temporary_folder
 
 DEVICE = "host0"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cellbed.runformat.changes import changes_beside
-from cellbed.shell.addresses import Pair
+from cellbed.shell.wayout import Pair
 
 if TYPE_CHECKING:
     from cellbed.archive import TraceSource

@@ -15,7 +15,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Literal
 
 from cellbed.shell import agent
-from cellbed.shell.addresses import Pair
+from cellbed.shell.wayout import Pair
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.process import Place, ProgramError, run
 from cellbed_node.processes import find

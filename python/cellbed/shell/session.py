@@ -17,13 +17,13 @@ from typing import Any
 from cellbed.laws.kernel import load_law
 from cellbed.laws.law import CONGESTION_SETTING, Law
 from cellbed.shell import agent, helper, resolver, wayout
-from cellbed.shell.addresses import has_ipv6_way_out
 from cellbed.shell.foreground import Foreground, Interrupted, end_inhabitants, hold_signals, raise_on_signals
 from cellbed.shell.gateway import Gateway
 from cellbed.shell.link import ShellLink
 from cellbed.shell.meter import VARIABLE as METER_VARIABLE
 from cellbed.shell.meter import MeterError, ShellMeter, find_terminal, start_meter
 from cellbed.shell.publish import Published, start_forwarder, translate
+from cellbed.shell.wayout import has_ipv6_way_out
 from cellbed.support.errors import CellbedError
 from cellbed.support.whole_files import write_whole
 from cellbed.testbed.links.emulator import Emulator
@@ -110,7 +110,7 @@ def run_shell(
             around = _set_up(link, way, packet_log, stack)
             if congestion_control is not None:
                 _set_congestion_control(around, congestion_control, stack)
-            with around.emulator.required():
+            with around.emulator.require():
                 if serve is not None:
                     around.files = serve(around.gateway, stack, around.agents)
                 if publish:

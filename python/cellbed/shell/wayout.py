@@ -1,9 +1,11 @@
-"""The way from the outer end of a shell's link to the host's network, for this user on this machine."""
+"""The way from the outer end of a shell's link to the host's network, and the addresses of the link's ends."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
+from pathlib import Path
 from typing import Literal
 
 from cellbed.shell import helper
@@ -57,3 +59,25 @@ def choose(*, privileged: bool, root: bool, granted: bool, translation: bool, he
         reason = f"an ordinary user needs slirp4netns or pasta (sudo apt install slirp4netns), or: {GRANT}"
         return WayOut("none", reason=reason)
     return WayOut("helper", helpers=helpers)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The two ends of a shell's link: the gateway is the outer one, the way out."""
+
+    gateway: IPv4Address
+    inside: IPv4Address
+    gateway_ipv6: IPv6Address
+    inside_ipv6: IPv6Address
+
+
+def has_ipv6_way_out(proc: Path = Path("/proc")) -> bool:
+    """Return whether the current network namespace has an IPv6 default route through a device."""
+    path = proc / "net" / "ipv6_route"
+    if not path.exists():
+        return False
+    for line in path.read_text(encoding="utf-8").splitlines():
+        fields = line.split()
+        if fields[0] == "0" * 32 and fields[1] == "00" and fields[9] != "lo":
+            return True
+    return False

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cellbed.support.processes import environments
-from cellbed_node.prctl import die_with_parent
+from cellbed_node.processes import die_with_parent
 from cellbed_node.temporary import temporary_folder
 
 _MEMORY = 4 << 30

@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from cellbed.support.errors import CellbedError
 from cellbed.support.interruption import held_back
-from cellbed_node.prctl import die_with_parent
+from cellbed_node.processes import die_with_parent
 
 P = ParamSpec("P")
 T = TypeVar("T")

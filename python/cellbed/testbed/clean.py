@@ -172,13 +172,13 @@ def _clean_orphaned_groups(live: set[str]) -> list[str]:
             for path in (*base.glob("run-*"), *base.glob("testbed-*")):
                 with contextlib.suppress(FileNotFoundError):
                     age_s = time.time() - path.stat().st_mtime  # noqa: TID251 - as the kernel stamps it
-                    if path.name not in live and age_s > _STARTING_S and not _in_use(path):
+                    if path.name not in live and age_s > _STARTING_S and not _is_used(path):
                         cgroups.remove(path)
                         done.append(f"removed control group {path}")
     return done
 
 
-def _in_use(path: Path) -> bool:
+def _is_used(path: Path) -> bool:
     """Return whether a process holds the lock of a control group, or runs in it: also what a killed run has left."""
     try:
         os.close(hold(path))

@@ -543,7 +543,7 @@ def make_plan(scenario: Scenario) -> Plan:
         # Seen from the endpoints, which may be at the site.
         has_cell = any(cell.site == name for cell in scenario.cells.values())
         directions += _core_link(scenario, site.core, site_link(name), ends[::-1] if has_cell else ends)
-    directions = [_with_faults(direction, scenario.faults) for direction in directions]
+    directions = [_add_faults(direction, scenario.faults) for direction in directions]
     servers = {
         name: [
             node for group in instances(scenario.cells, scenario.nodes, each) for node in nodes if node.group == group
@@ -595,7 +595,7 @@ def _nodes(scenario: Scenario) -> list[Node]:
     return nodes
 
 
-def _with_faults(direction: Direction, faults: Sequence[Fault]) -> Direction:
+def _add_faults(direction: Direction, faults: Sequence[Fault]) -> Direction:
     """Return a direction with the effects of faults: it loses all packets of a crashed node, and has more outages."""
     crashes: list[tuple[int, int]] = []
     closed: list[tuple[int, int]] = []
@@ -657,10 +657,10 @@ def _mobile_link(scenario: Scenario, group: NodeGroup, node: Node) -> list[Direc
         return directions
     seed = f"fallback {scenario.seed} {link}"
     stays = mobile.fallback.stays(mobile.down, scenario.duration, seed, playing.start_ns, playing.looped)
-    return [_with_fallback(direction, mobile.fallback, stays) for direction in directions]
+    return [_add_fallback(direction, mobile.fallback, stays) for direction in directions]
 
 
-def _with_fallback(direction: Direction, fallback: Fallback, stays: Stays) -> Direction:
+def _add_fallback(direction: Direction, fallback: Fallback, stays: Stays) -> Direction:
     """Return a direction whose link has a second radio during the stays, from the interruption on that begins each."""
     edges = [at for stay in stays for at in stay]
     closed = [(at, at + length) for at, length in direction.parameters.outages]

@@ -181,7 +181,7 @@ def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement 
     """Return what a scenario needs and this machine lacks, by key. running, limits: as of `check`."""
     from cellbed.scenario.problems import Problem
 
-    found = [Problem(*each) for each in _beyond_machine(scenario)] if limits is True else []
+    found = [Problem(*each) for each in _check_machine(scenario)] if limits is True else []
     found += [Problem(*each) for each in (*_control_problems(scenario, running=running), *_program_problems(scenario))]
     for name, application in scenario.applications.items():
         if application.certified and find(PROGRAM) is None:
@@ -265,7 +265,7 @@ def machine() -> tuple[int, int]:
     return len(os.sched_getaffinity(0)), os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
 
 
-def _beyond_machine(scenario: Scenario) -> Iterator[tuple[tuple[str, ...], str]]:
+def _check_machine(scenario: Scenario) -> Iterator[tuple[tuple[str, ...], str]]:
     """Limits of single nodes that this machine cannot supply. All together may exceed it: they seldom need everything
     at the same time, and the report then calls the run disturbed."""
     cpus, memory = machine()
@@ -283,7 +283,7 @@ def _beyond_machine(scenario: Scenario) -> Iterator[tuple[tuple[str, ...], str]]
             yield ("nodes", name, "memory"), text
 
 
-def together_beyond_machine(scenario: Scenario) -> list[str]:
+def describe_overcommitment(scenario: Scenario) -> list[str]:
     """Return sentences on limits of nodes that this machine can supply to each, but not to all at the same time."""
     here = [group for group in scenario.nodes.values() if group.backend.uses_this_machine]
     cpus, memory = machine()

@@ -18,8 +18,7 @@ from typing import Any
 
 from cellbed_node import inputs
 from cellbed_node.lifecycle import WorkloadError, announce
-from cellbed_node.prctl import die_with_parent
-from cellbed_node.processes import kill, last_line
+from cellbed_node.processes import die_with_parent, kill, last_line
 
 FLAGS = (
     "--headless",

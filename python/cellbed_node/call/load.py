@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cellbed_node import generator, lifecycle, machine, prctl
+from cellbed_node import generator, lifecycle, machine, processes
 from cellbed_node.browsing.browser import Browser, Call, Flow, open_page
 from cellbed_node.call import readings
 from cellbed_node.generator import SECOND, Generator
@@ -168,9 +168,9 @@ class CallLoad(Generator):
 
     def _set_up(self, flow: Flow) -> None:
         self._called = True
-        self._browser.start(self._tried(flow))
+        self._browser.start(self._try(flow))
 
-    def _tried(self, flow: Flow) -> Flow:
+    def _try(self, flow: Flow) -> Flow:
         """Take a step of the set-up. Errors: :class:`WorkloadError`, before the run has begun."""
         try:
             yield from flow
@@ -389,7 +389,7 @@ class CallLoad(Generator):
 
 def main(config: dict[str, Any]) -> None:
     """Run an end of a call with the configuration of :class:`Settings`."""
-    prctl.wake_precisely()
+    processes.wake_precisely()
     load = CallLoad(Settings(**config))
     load.launch()
     load.run()

@@ -264,7 +264,7 @@ class Connection:
             self.fail(f"TLS: the server has chosen {self.layer.protocol}, not {self.protocol}")
             return
         self._established = self._fresh = True
-        self.opened()
+        self.send_first()
 
     def read(self) -> None:
         """Read what has arrived."""
@@ -287,9 +287,9 @@ class Connection:
         if not self._established and not data:
             self.fail("the server closed the connection during the handshake of TLS")
         if content and not self.closed:
-            self.received(content)
+            self.receive(content)
         if (not data or self.layer.over) and not self.closed:
-            self.received(b"")
+            self.receive(b"")
         if not self.closed:
             self.flush()
 
@@ -404,7 +404,7 @@ class Connection:
             payload=reply.payload,
         )
 
-    def opened(self) -> None:
+    def send_first(self) -> None:
         """Queue what a new connection sends first."""
 
     def send(self, request: Exchange) -> None:
@@ -414,7 +414,7 @@ class Connection:
     def refill(self) -> None:
         """All queued bytes are with the kernel: queue more, if there is more."""
 
-    def received(self, data: bytes) -> None:
+    def receive(self, data: bytes) -> None:
         """Process the next bytes of messages; none at their end."""
         raise NotImplementedError
 
@@ -464,7 +464,7 @@ class Http1(Connection):
         request.uplink_end = self.queued
         self._reply = _Reply(request, self.position)
 
-    def received(self, data: bytes) -> None:
+    def receive(self, data: bytes) -> None:
         if self._reply is None:  # the end of an idle connection, or a server that gives notice of it
             self.close()
             return
@@ -556,7 +556,7 @@ class Http2(Connection):
     def under_way(self) -> list[Exchange]:
         return [reply.request for reply in self._replies.values()]
 
-    def opened(self) -> None:
+    def send_first(self) -> None:
         self._protocol.initiate_connection()
         self._protocol.increment_flow_control_window(_CONNECTION_WINDOW - (1 << 16) + 1)
         self._frame_out()
@@ -602,7 +602,7 @@ class Http2(Connection):
                 self._replies[stream].request.uplink_end = self.queued
                 del self._bodies[stream]
 
-    def received(self, data: bytes) -> None:
+    def receive(self, data: bytes) -> None:
         if not data:
             if self._replies:
                 self.fail("the server closed the connection before the reply")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cellbed_node.time_limit import time_limit
+from cellbed_node.processes import time_limit
 
 MOST_KEPT = 1 << 20
 """Bytes of a reply searched for values."""

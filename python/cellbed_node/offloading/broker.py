@@ -12,8 +12,7 @@ from typing import Any
 
 from cellbed_node import lifecycle
 from cellbed_node.lifecycle import WorkloadError
-from cellbed_node.prctl import die_with_parent
-from cellbed_node.processes import find
+from cellbed_node.processes import die_with_parent, find
 
 MISSING = "the MQTT broker Mosquitto is not installed: sudo apt install mosquitto"
 _CHECK_S = 0.01

@@ -4,6 +4,7 @@ A kind has a module with its :class:`Inputs` that calls :func:`run` when it is t
 its configuration.
 """
 
+import mmap
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from paho.mqtt.client import MQTTMessage
 
-from cellbed_node import generator, machine, prctl
+from cellbed_node import generator, inputs, machine, processes
 from cellbed_node.generator import SECOND, Generator
 from cellbed_node.ledger import Request
 from cellbed_node.offloading.mqtt import REPLY_ERROR, Connection, PacketSocket, request_properties
@@ -87,7 +88,7 @@ class Endpoint(Generator):
             settings.broker_port,
             settings.endpoint,
             topic=self._reply_topic,
-            on_message=self._replied,
+            on_message=self._handle_reply,
             on_handed_over=self._handed_over,
             on_lost=self._connection_lost,
         )
@@ -172,7 +173,7 @@ class Endpoint(Generator):
         self._in_client.clear()
         self._client_bytes = 0
 
-    def _replied(self, message: MQTTMessage) -> None:
+    def _handle_reply(self, message: MQTTMessage) -> None:
         now = machine.now_ns()
         connected = self._connection.socket
         correlation: bytes = getattr(message.properties, "CorrelationData", b"")
@@ -207,8 +208,26 @@ def program(open_inputs: Callable[[Path], Inputs]) -> Callable[[dict[str, Any]],
     """Return the ``main`` of an endpoint's program. open_inputs: from the path of a data bank."""
 
     def main(config: dict[str, Any]) -> None:
-        prctl.wake_precisely()
+        processes.wake_precisely()
         settings = Settings(**config)
         Endpoint(settings, open_inputs(Path(settings.inputs))).run()
 
     return main
+
+
+class Images:
+    """The images of a data bank as inputs that are sent as they are (:class:`Inputs`)."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open the data bank in `folder`, mapped, so that many endpoints have it in memory once."""
+        self._images = {path.name: _map_file(path) for path in sorted(folder.iterdir())}
+        self.names: Sequence[str] = list(self._images)
+
+    def payload(self, name: str, scale: float = 1.0) -> bytes:
+        """Return the image of this name. No policy reduces it."""
+        return self._images[name][:]
+
+
+def _map_file(path: Path) -> mmap.mmap:
+    with inputs.open_file(path) as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

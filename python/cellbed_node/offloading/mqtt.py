@@ -140,7 +140,7 @@ class Connection:
         """Why the newest attempt failed or the connection broke; empty while there was none."""
 
         self._client = _Client(CallbackAPIVersion.VERSION2, client_id=client_id, protocol=MQTTv5)
-        self._client.on_connect = self._connected
+        self._client.on_connect = self._on_connect
         self._client.on_subscribe = lambda *_: self._become_ready()
         self._client.on_publish = lambda *_: self._handed_over()
         self._client.on_disconnect = lambda _client, _data, _flags, reason, _properties: self._broken(str(reason))
@@ -225,7 +225,7 @@ class Connection:
         # minute, which TCP survives, would break the connection.
         self._client.connect(self._address[0], self._address[1], keepalive=0, clean_start=True)
 
-    def _connected(self, client: Client, _data: object, _flags: object, reason: object, _properties: object) -> None:
+    def _on_connect(self, client: Client, _data: object, _flags: object, reason: object, _properties: object) -> None:
         if getattr(reason, "is_failure", False):
             self.trouble = str(reason)
         elif self._topic is not None:

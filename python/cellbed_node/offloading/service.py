@@ -98,7 +98,7 @@ class Service:
             settings.broker_port,
             f"{settings.node}-service",
             topic=settings.request_topic,
-            on_message=self._received,
+            on_message=self._handle_message,
         )
         self._commands = lifecycle.Commands()
         self._workers = [self._fork(number) for number in range(settings.workers)]
@@ -143,7 +143,7 @@ class Service:
             for each in readable:
                 self._hear(each)
 
-    def _received(self, message: MQTTMessage) -> None:
+    def _handle_message(self, message: MQTTMessage) -> None:
         now = time.monotonic_ns()
         self._counts["received"] += 1
         topic = getattr(message.properties, "ResponseTopic", "")

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from cellbed_node import prctl
+from cellbed_node import processes
 from cellbed_node.offloading.mqtt import REPLY_ERROR, Connection, reply_properties
 from cellbed_node.offloading.task import ModelError, Task
 
@@ -50,7 +50,7 @@ def read_job(channel: socket.socket) -> Job | None:
 
 def main(channel: socket.socket, name: str, broker: tuple[str, int], load: Callable[[], Task]) -> None:
     """Work until the dispatcher closes ``channel``. A model that cannot be used is reported there."""
-    prctl.die_with_parent()
+    processes.die_with_parent()
     try:
         task = load()
     except ModelError as error:

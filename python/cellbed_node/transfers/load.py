@@ -7,7 +7,7 @@ Over TCP a transfer is a request of HTTP/1.1 with a connection of its own.
 from dataclasses import fields
 from typing import Any
 
-from cellbed_node import generator, lifecycle, prctl
+from cellbed_node import generator, lifecycle, processes
 from cellbed_node.generator import Generator
 from cellbed_node.http import load as http
 from cellbed_node.http.connection import Exchange, Message
@@ -66,7 +66,7 @@ def generator_of(settings: Settings) -> Generator:
 
 def main(config: dict[str, Any]) -> None:
     """Run a load with the configuration of :class:`Settings`."""
-    prctl.wake_precisely()
+    processes.wake_precisely()
     generator_of(Settings(**config)).run()
 
 

@@ -184,7 +184,7 @@ class Server:
         self._record, self._at = lifecycle.open_record(Path(config["record"])), at
         self._open: dict[Any, _Served] = {}
 
-    def received(self, data: bytes, reply: Callable[[bytes], None], peer: Any) -> None:
+    def receive(self, data: bytes, reply: Callable[[bytes], None], peer: Any) -> None:
         """Process a datagram. reply: sends one back."""
         found = self._open.get(peer)
         if found is None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import h11
 
-from cellbed_node import lifecycle, prctl
+from cellbed_node import lifecycle, processes
 from cellbed_node.generator import SECOND
 from cellbed_node.lifecycle import WorkloadError, announce
 from cellbed_node.transfers import LARGEST, udp
@@ -35,7 +35,7 @@ class Exchange:
         self._protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=_MOST_HEADER)
         self._size = 0
 
-    def received(self, data: bytes) -> tuple[bytes, int] | None:
+    def receive(self, data: bytes) -> tuple[bytes, int] | None:
         """Return the head of the reply and the length of its body; ``None`` where the request is incomplete.
 
         Errors: ``h11.RemoteProtocolError`` for what is not a transfer.
@@ -67,7 +67,7 @@ class _Tcp:
         try:
             exchange, found = Exchange(), None
             while found is None and self._open <= _MOST:
-                found = exchange.received(await reader.read(_READ))
+                found = exchange.receive(await reader.read(_READ))
             head, size = found or (b"", 0)
             for begin in range(0, max(1, size), _READ):
                 writer.write((b"" if begin else head) + _FILLER[: size - begin])
@@ -108,11 +108,11 @@ async def _serve(config: dict[str, Any]) -> None:
             from cellbed_node.transfers.quic import Server
 
             server = Server(config, _at)
-            received = server.received
+            received = server.receive
             closing.callback(server.close)
         else:
             flows = udp.Server(_at)
-            received = lambda data, reply, _: flows.received(data, reply)  # noqa: E731
+            received = lambda data, reply, _: flows.receive(data, reply)  # noqa: E731
         own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
             own.setsockopt(socket.SOL_SOCKET, option, _BUFFER)
@@ -125,7 +125,7 @@ async def _serve(config: dict[str, Any]) -> None:
 
 def main(config: dict[str, Any]) -> None:
     """Serve until standard input ends."""
-    prctl.wake_precisely()
+    processes.wake_precisely()
     # The time-outs of select(2) are in microseconds, epoll's in milliseconds.
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner:
         try:

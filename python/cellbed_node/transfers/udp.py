@@ -102,7 +102,7 @@ class Server:
         self._at = at
         self._known: dict[tuple[int, ...], Arrivals | Sender] = {}
 
-    def received(self, data: bytes, reply: Callable[[bytes], object]) -> None:
+    def receive(self, data: bytes, reply: Callable[[bytes], object]) -> None:
         """Process a datagram. reply: sends one back to its client."""
         if len(data) < HEADER.size:
             return
@@ -182,7 +182,7 @@ class _Flow(Flow):
                 continue
             if kind == DATA and not self._up:
                 self._arrivals.take(which, len(data) - HEADER.size, sent_ns)
-                self._answered(question, number, first=self._last[1] if self._last[0] else number)
+                self._note_answer(question, number, first=self._last[1] if self._last[0] else number)
                 if self._arrivals.received == count:
                     return self._end(self._arrivals.found)
             elif kind == REPORT and len(data) == HEADER.size + _FOUND.size and question > self._asked:
@@ -192,12 +192,12 @@ class _Flow(Flow):
                     return self._end(found)
                 self._report = found
                 if self._up or not self._arrivals.received:
-                    self._answered(question, number, first=number)
+                    self._note_answer(question, number, first=number)
                 if found[1] == count:
                     return self._end(found)
         return None
 
-    def _answered(self, question: int, number: int, *, first: int) -> None:
+    def _note_answer(self, question: int, number: int, *, first: int) -> None:
         """Note the question that the server answers, and its datagram; ask later."""
         request, now = self._transfer, machine.now_ns()
         request.uplink_start, request.uplink_end = 0 if self._up else question, question + 1

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cellbed_node import generator, inputs, lifecycle, machine, prctl
+from cellbed_node import generator, inputs, lifecycle, machine, processes
 from cellbed_node.browsing.browser import Browser, Call, Flow, once, open_page
 from cellbed_node.browsing.netlog import NetLog
 from cellbed_node.browsing.objects import Entries, Entry, Object, attach
@@ -232,7 +232,7 @@ class VideoLoad(Generator):
 
 def main(config: dict[str, Any]) -> None:
     """Run a load with the configuration of :class:`Settings`."""
-    prctl.wake_precisely()
+    processes.wake_precisely()
     VideoLoad(Settings(**config)).run()
 
 

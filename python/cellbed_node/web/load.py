@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cellbed_node import generator, lifecycle, machine, prctl
+from cellbed_node import generator, lifecycle, machine, processes
 from cellbed_node.browsing.browser import Browser, BrowserError, Flow, Page, once, open_page
 from cellbed_node.browsing.netlog import NetLog
 from cellbed_node.browsing.objects import attach
@@ -289,7 +289,7 @@ class WebLoad(Generator):
 
 def main(config: dict[str, Any]) -> None:
     """Run a load with the configuration of :class:`Settings`."""
-    prctl.wake_precisely()
+    processes.wake_precisely()
     WebLoad(Settings(**config)).run()
 
 

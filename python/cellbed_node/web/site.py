@@ -8,8 +8,7 @@ from functools import cached_property
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from cellbed_node.errors import CellbedError
-from cellbed_node.left_out import LeftOut
+from cellbed_node.errors import CellbedError, LeftOut
 
 Headers = tuple[tuple[str, str], ...]
 """Names and values in Latin-1, in their order."""
@@ -123,7 +122,7 @@ def exchange(url: str, request: Message, reply: Message, server: str | None, dat
     if status is None:
         raise ValueError(f"its reply begins with '{reply[0]:.40}', no status of HTTP from 200 to 599")
     if (header(headers, "transfer-encoding") or "").lower().strip().endswith("chunked"):
-        body = chunks_joined(body)
+        body = join_chunks(body)
     return Exchange(
         method=request[0].partition(" ")[0],
         origin=origin,
@@ -231,7 +230,7 @@ def _key(method: str, origin: str, target: str) -> tuple[str, str, str, bool]:
     return method, origin, path, bool(mark)
 
 
-def chunks_joined(body: bytes) -> bytes:
+def join_chunks(body: bytes) -> bytes:
     """Return a body without its chunked framing (RFC 9112, §7.1); one without, as some recorders keep it, as it is.
 
     Raises ValueError for a body that ends within a chunk.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cellbed_node import inputs
-from cellbed_node.left_out import LeftOut
+from cellbed_node.errors import LeftOut
 from cellbed_node.web.site import UNKNOWN, Exchange, Headers, Message, Site, SiteError, exchange, header
 
 _NAMESPACE = uuid.UUID("8f4bd1a0-39e6-4b0f-a0c4-61a1b35d4d0a")

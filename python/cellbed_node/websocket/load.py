@@ -13,7 +13,7 @@ from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Even
 from wsproto.events import Request as Handshake
 from wsproto.utilities import ProtocolError
 
-from cellbed_node import lifecycle, machine, prctl
+from cellbed_node import lifecycle, machine, processes
 from cellbed_node.generator import SECOND
 from cellbed_node.http import load as http
 from cellbed_node.http.connection import Connection, Exchange, Message, Streams
@@ -84,7 +84,7 @@ class WebSocket(Connection):
     def under_way(self) -> list[Exchange]:
         return list(self._unanswered.values())
 
-    def opened(self) -> None:
+    def send_first(self) -> None:
         self.append(self._protocol.send(self._handshake))
 
     def send(self, request: Exchange) -> None:
@@ -93,7 +93,7 @@ class WebSocket(Connection):
         request.uplink_end = self.queued
         self._unanswered[request.request] = request
 
-    def received(self, data: bytes) -> None:
+    def receive(self, data: bytes) -> None:
         if not data:
             self.fail("the server closed the connection before the reply")
             return
@@ -216,7 +216,7 @@ class WebSocketLoad(HttpLoad):
 
 def main(config: dict[str, Any]) -> None:
     """Run a load with the configuration of :class:`Settings`."""
-    prctl.wake_precisely()
+    processes.wake_precisely()
     WebSocketLoad(Settings(**config)).run()
 
 

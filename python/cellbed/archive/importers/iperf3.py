@@ -22,7 +22,7 @@ from cellbed.archive.importers.format import set_start
 from cellbed.archive.importers.written import in_order, in_quotes, write_series
 from cellbed.archive.series import Part
 from cellbed_node import inputs
-from cellbed_node.left_out import LeftOut
+from cellbed_node.errors import LeftOut
 
 End = Literal["client", "server"]
 

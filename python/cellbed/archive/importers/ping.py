@@ -16,7 +16,7 @@ from cellbed.archive.errors import TraceError
 from cellbed.archive.importers.format import set_start
 from cellbed.archive.importers.written import UNANSWERED, count_of, in_order, in_quotes, seconds, write_series
 from cellbed_node import inputs
-from cellbed_node.left_out import LeftOut
+from cellbed_node.errors import LeftOut
 
 _USUAL_INTERVAL_NS = 1_000_000_000
 _LONGEST_LINE = 4096

@@ -21,7 +21,7 @@ from cellbed.archive.importers.written import (
     write_series,
 )
 from cellbed.archive.series import Part
-from cellbed_node.left_out import LeftOut
+from cellbed_node.errors import LeftOut
 
 if TYPE_CHECKING:
     import polars as pl

@@ -12,7 +12,7 @@ from cellbed.archive.series import Content, Part, Series
 from cellbed.archive.soundness import HIGHEST_BIT_S, LATEST_NS, LONGEST_TRIP_NS
 from cellbed.support.errors import printable
 from cellbed.support.readable import rate_words
-from cellbed_node.left_out import LeftOut
+from cellbed_node.errors import LeftOut
 
 if TYPE_CHECKING:
     import numpy as np

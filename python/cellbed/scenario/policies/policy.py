@@ -43,9 +43,14 @@ class Sample:
 class State:
     """All that a policy sees, once a second. Times since the start of the workload.
 
-    place: present node of the service, since `since_s`. nodes: its possible nodes, the first one first, with their
-    sites. endpoints: of the clients, with the sites of their cells. replies: of the last :data:`HISTORY_S` since then,
-    in order of time. links: samples by direction, such as ``core-cloud-0.uplink``, one of each of these seconds.
+    Attributes:
+        time_s: Present time.
+        place: Present node of the service.
+        since_s: Begin of its stay there.
+        nodes: Possible nodes of the service, the first one first, with their sites.
+        endpoints: Endpoints of the clients, with the sites of their cells.
+        replies: Replies of the last :data:`HISTORY_S` during this stay, in order of time.
+        links: Samples by direction, such as ``core-cloud-0.uplink``, one of each of these seconds.
     """
 
     time_s: float
@@ -89,10 +94,17 @@ class Policy(Table):
         return []
 
     def misfits(self, place: Place) -> Iterator[tuple[str, str]]:
-        """Yield what does not fit the scenario: (key, what to do)."""
+        """Yield problems of the policy in a scenario: (key, remedy).
+
+        Args:
+            place: Its surroundings in the scenario.
+        """
         yield from ()
 
     def decider(self) -> Decide:
-        """Return the pure function that decides. Errors: :class:`~cellbed.support.errors.CellbedError` of one that
-        cannot be loaded."""
+        """Return the pure function that decides.
+
+        Raises:
+            CellbedError: The function cannot be loaded.
+        """
         raise NotImplementedError

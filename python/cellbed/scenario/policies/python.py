@@ -15,7 +15,7 @@ from cellbed.scenario.fields import CODE_FILE, refusal
 from cellbed.scenario.policies.policy import Decide, Decision, Policy, State
 from cellbed.support.errors import CellbedError, printable
 from cellbed_node import inputs
-from cellbed_node.time_limit import time_limit
+from cellbed_node.processes import time_limit
 
 FUNCTION = "place"
 LIMIT_S = 1.0
@@ -26,7 +26,7 @@ class PolicyError(CellbedError):
     """A function of the user that fails, or returns something else than a node."""
 
 
-def _with_function(path: pathlib.Path) -> pathlib.Path:
+def _check_function(path: pathlib.Path) -> pathlib.Path:
     try:
         tree = ast.parse(inputs.content(path), str(path))
     except SyntaxError as error:
@@ -43,7 +43,7 @@ class Python(Policy):
 
     SEES_LINKS: ClassVar[bool] = True
     kind: Literal["python"] = Field(description="By a function of a Python file.")
-    file: Annotated[pathlib.Path, CODE_FILE, AfterValidator(_with_function)] = Field(
+    file: Annotated[pathlib.Path, CODE_FILE, AfterValidator(_check_function)] = Field(
         description=f"Python file with a function {FUNCTION}(state), which returns the name of a node, or None."
     )
     nodes: list[str] = Field(min_length=1, description="Possible nodes of the service.", examples=[["edge-0"]])

@@ -14,9 +14,17 @@ from types import MappingProxyType
 from typing import Any
 
 from cellbed.shell.link import ShellDirection, ShellLink, Stage
-from cellbed.shell.mahimahi.arguments import CommandLine, MahimahiError, UsageError, number, read
-from cellbed.shell.mahimahi.queues import LinkQueue, parse_queue
-from cellbed.shell.mahimahi.traces import Replayed, find_trace
+from cellbed.shell.mahimahi.arguments import (
+    CommandLine,
+    LinkQueue,
+    MahimahiError,
+    Replayed,
+    UsageError,
+    find_trace,
+    number,
+    parse_queue,
+    read,
+)
 from cellbed.shell.meter import ShellMeter
 from cellbed.shell.session import GATEWAY_VARIABLE, Serve, run_shell
 from cellbed.support.ways import WAYS

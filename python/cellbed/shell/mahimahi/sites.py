@@ -22,7 +22,7 @@ from cellbed.workloads.web import record as recording
 from cellbed.workloads.web.archived import find, write_warc
 from cellbed.workloads.web.replay import forwarding
 from cellbed_node import inputs
-from cellbed_node.left_out import shorten
+from cellbed_node.errors import shorten
 from cellbed_node.processes import find as find_program
 from cellbed_node.temporary import temporary_folder
 from cellbed_node.web import warc

@@ -106,7 +106,7 @@ class Emulator:
         return self._process.poll() is None
 
     @contextlib.contextmanager
-    def required(self) -> Iterator[None]:
+    def require(self) -> Iterator[None]:
         """Context that requires a running emulator.
 
         Errors: :class:`EmulatorError` in place of an error that its end has caused, such as a namespace that is gone.

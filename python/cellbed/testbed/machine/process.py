@@ -1,4 +1,4 @@
-"""Start unmodified programs on nodes: inside the node's namespaces and under its limits."""
+"""Start unmodified programs on nodes, inside their namespaces and under their limits; signals of this process."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from types import FrameType, TracebackType
+from typing import IO, Any, TypedDict, Unpack
 
 from cellbed.support.errors import CellbedError
-from cellbed_node.prctl import die_with_parent
-from cellbed_node.processes import Running, kill, last_line
+from cellbed_node.processes import Running, die_with_parent, kill, last_line
 
 _log = logging.getLogger(__name__)
 _MOST_SOCKETS = 253
@@ -111,18 +111,24 @@ class Process:
         return [sys.executable, "-P", "-m", self.module, *self.arguments]
 
 
+class Streams(TypedDict, total=False):
+    """Standard streams of a program, as for ``subprocess.Popen``; without `stdin`, standard input is empty."""
+
+    stdin: int | IO[Any] | None
+    stdout: int | IO[Any] | None
+    stderr: int | IO[Any] | None
+
+
 def spawn(
     command: Sequence[str],
     place: Place,
     *,
     environment: Mapping[str, str] | None = None,
     folder: str | None = None,
-    stdin: int | IO[Any] | None = subprocess.DEVNULL,
-    stdout: int | IO[Any] | None = None,
-    stderr: int | IO[Any] | None = None,
     own_session: bool = True,
     keep_capabilities: bool = False,
     descriptors: Collection[int] = (),
+    **streams: Unpack[Streams],
 ) -> subprocess.Popen[bytes]:
     """Start `command` at `place`; it dies with the calling process.
 
@@ -135,6 +141,7 @@ def spawn(
 
     The caller must be single-threaded: the child enters its namespaces between fork and exec.
     """
+    streams.setdefault("stdin", subprocess.DEVNULL)
     # What goes wrong between fork and exec reaches the caller through this pipe: subprocess itself only reports that
     # something did.
     heard, told = os.pipe()
@@ -157,12 +164,10 @@ def spawn(
         return subprocess.Popen(
             list(command),
             env=dict(environment) if environment is not None else dict(os.environ),
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
             start_new_session=own_session,
             preexec_fn=enter,
             pass_fds=descriptors,
+            **streams,
         )
     except subprocess.SubprocessError:
         os.close(told)
@@ -304,3 +309,53 @@ def run(command: Sequence[str], *, text: str | None = None, place: Place | None 
         detail = said[0] if said else f"exit status {process.returncode}"
         raise ProgramError(f"{' '.join(command[:3])}: {detail}")
     return output.decode(errors="replace")
+
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interruption:
+    """Context that turns SIGINT, SIGTERM and SIGHUP into one ``KeyboardInterrupt``, until :meth:`shield`.
+
+    signal: number of the first signal that came, or ``None``.
+    """
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+        self._shielded = False
+        self._before: dict[signal.Signals, signal._HANDLER] = {}
+
+    def shield(self) -> None:
+        """From now on only note signals: clean-up has begun."""
+        self._shielded = True
+
+    def __enter__(self) -> Interruption:
+        for number in SIGNALS:
+            self._before[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.signal is None:
+            self.signal = number
+        if self._shielded:
+            with contextlib.suppress(OSError):  # the terminal may be closed
+                print("cleaning up, please wait", file=sys.stderr)
+            return
+        self._shielded = True
+        raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def ignore_hang_ups() -> Iterator[None]:
+    """Context that ignores a closing terminal (SIGHUP)."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)

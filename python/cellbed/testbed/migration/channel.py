@@ -208,7 +208,7 @@ class TcpChannel:
             before = self.sent_bytes
             deadline = time.monotonic() + PATIENCE_S
             while not receiver.next("received"):
-                if (sent := self._sent(sender)) is not None:
+                if (sent := self._count_sent(sender)) is not None:
                     self.sent_bytes, deadline = before + sent, time.monotonic() + PATIENCE_S
                 if time.monotonic() > deadline:
                     raise MigrationError(f"{self._source.name}: nothing has been sent for {PATIENCE_S} s")
@@ -218,7 +218,7 @@ class TcpChannel:
                 if time.monotonic() > deadline:
                     raise MigrationError(f"{self._source.name}: the program 'transfer' does not end")
                 yield
-            self.sent_bytes = before + (self._sent(sender) or self.sent_bytes - before)
+            self.sent_bytes = before + (self._count_sent(sender) or self.sent_bytes - before)
             self.on_link_ns += received_ns - self._began_ns
         finally:
             self.close()
@@ -254,7 +254,7 @@ class TcpChannel:
             yield from wait(helper, "ready", PATIENCE_S)
         return receiver, sender
 
-    def _sent(self, sender: Helper) -> int | None:
+    def _count_sent(self, sender: Helper) -> int | None:
         """Return the bytes that a sender has sent so far, if it has reported more. It may have ended after the last."""
         sender.collect()
         found: int | None = None

@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 
 from cellbed.testbed.machine.peers import peer_of
 from cellbed_node import agent
-from cellbed_node.prctl import die_with_parent
+from cellbed_node.processes import die_with_parent
 
 LARGEST_MESSAGE = 1 << 17
 MOST_FORWARDED = 256
@@ -168,7 +168,7 @@ class Hub:
                 self._probes_left = BURST
                 self._probe()
         for number, status in list(self._statuses.items()):
-            if not any(map(self._wire.unwritten, (3 * number + 1, 3 * number + 2))):
+            if not any(map(self._wire.has_unwritten, (3 * number + 1, 3 * number + 2))):
                 del self._statuses[number]
                 self._tell(number, {"status": status})
         self._wire.flush()
@@ -234,7 +234,7 @@ class Hub:
         self._forwarded += 1
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
-            if self._wire.forwarded() >= MOST_FORWARDED:
+            if self._wire.count_forwarded() >= MOST_FORWARDED:
                 raise BlockingIOError
             connection.connect(path)
         except OSError:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any, Literal, Protocol
+from typing import Any, Literal, Protocol, Unpack
 
 from cellbed.testbed.machine.cgroups import Group, Sample
 from cellbed.testbed.machine.peers import Admission
-from cellbed.testbed.machine.process import Place, run
+from cellbed.testbed.machine.process import Place, Streams, run
 from cellbed.testbed.machine.state import Record
 from cellbed_node.processes import Running
 
-Stream = int | IO[Any] | None
 Strain = Literal["cpu", "memory"]
 
 
@@ -140,16 +138,20 @@ class Backend(ABC):
         *,
         environment: Mapping[str, str] | None = None,
         folder: str | None = None,
-        stdin: Stream = subprocess.DEVNULL,
-        stdout: Stream = None,
-        stderr: Stream = None,
         cgroups: Sequence[str] = (),
+        **streams: Unpack[Streams],
     ) -> Running:
         """Start a program with the files of the node; it ends with the calling process.
 
-        command: empty for the node's own, where its kind has one. environment: variables beside the node's.
-        folder: working directory on the node. cgroups: as in :class:`Place`, beside the node's; none where the
-        node has its own kernel. Errors: ``OSError`` or ``subprocess.SubprocessError`` where that is not possible.
+        Args:
+            command: Empty for the node's own, where its kind has one.
+            environment: Variables beside the node's.
+            folder: Working directory on the node.
+            cgroups: As in :class:`Place`, beside the node's; none where the node has its own kernel.
+            streams: Standard streams.
+
+        Raises:
+            OSError: The program cannot be started; also ``subprocess.SubprocessError``.
         """
 
     def sample(self) -> Sample | None:

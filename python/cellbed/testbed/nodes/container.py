@@ -20,13 +20,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Unpack
 
 from cellbed.archive.unfinished import images_folder, make_unfinished
 from cellbed.support.errors import CellbedError
-from cellbed.testbed.machine.process import Place, signal_inhabitants, spawn
+from cellbed.testbed.machine.process import Place, Streams, signal_inhabitants, spawn
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record
-from cellbed.testbed.nodes.backend import Backend, Setup, Strain, Stream
+from cellbed.testbed.nodes.backend import Backend, Setup, Strain
 from cellbed.testbed.nodes.copies import close_after, copy, make_folder, open_folder, read, root_of
 from cellbed_node.agent import Disk
 from cellbed_node.processes import find, kill, last_line
@@ -287,10 +287,8 @@ class ContainerNode(Backend):
         *,
         environment: Mapping[str, str] | None = None,
         folder: str | None = None,
-        stdin: Stream = subprocess.DEVNULL,
-        stdout: Stream = None,
-        stderr: Stream = None,
         cgroups: Sequence[str] = (),
+        **streams: Unpack[Streams],
     ) -> Executed:
         command = list(command) or self._own_command
         if self._holder is None or self._holder.poll() is not None:
@@ -306,9 +304,7 @@ class ContainerNode(Backend):
             [*self._enter(), *self._runtime("exec", "--process", str(path), self.name)],
             replace(self._place(), cgroups=(*self.place.cgroups, *cgroups)),
             environment=self._outer_environment(),
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
+            **streams,
             keep_capabilities=True,
         )
         return Executed(started)

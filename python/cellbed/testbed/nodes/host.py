@@ -18,8 +18,7 @@ from cellbed.testbed.machine.state import RUN_VARIABLE
 from cellbed.testbed.nodes.backend import Setup
 from cellbed.testbed.nodes.remote import NodeError, RemoteGroup, RemoteNode, end_of, last_line_of
 from cellbed_node.agent import BOOTSTRAP
-from cellbed_node.prctl import die_with_parent
-from cellbed_node.processes import find, last_line
+from cellbed_node.processes import die_with_parent, find, last_line
 
 UDP_PORT = 47890
 """Of the tunnel, at both ends."""

@@ -9,10 +9,11 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
+from typing import Unpack
 
-from cellbed.testbed.machine.process import Place, signal_inhabitants, spawn
+from cellbed.testbed.machine.process import Place, Streams, signal_inhabitants, spawn
 from cellbed.testbed.machine.state import RUN_VARIABLE
-from cellbed.testbed.nodes.backend import Backend, Setup, Stream
+from cellbed.testbed.nodes.backend import Backend, Setup
 from cellbed.testbed.nodes.copies import close_after, copy, open_below, open_folder, read, root_of
 from cellbed_node.processes import Running, kill, search_path
 
@@ -64,19 +65,15 @@ class NamespaceNode(Backend):
         *,
         environment: Mapping[str, str] | None = None,
         folder: str | None = None,
-        stdin: Stream = subprocess.DEVNULL,
-        stdout: Stream = None,
-        stderr: Stream = None,
         cgroups: Sequence[str] = (),
+        **streams: Unpack[Streams],
     ) -> Running:
         return spawn(
             command,
             replace(self.place, cgroups=(*self.place.cgroups, *cgroups)),
             environment={**os.environ, "PATH": search_path(), RUN_VARIABLE: self.setup.run, **(environment or {})},
-            folder=str(self._in_folder(folder or "")) if self._folder or folder else None,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
+            folder=str(self._resolve(folder or "")) if self._folder or folder else None,
+            **streams,
         )
 
     def copy_in(self, source: Path, target: str) -> None:
@@ -97,9 +94,9 @@ class NamespaceNode(Backend):
         return os.dup(self._own)
 
     def inside(self, path: str) -> str:
-        return str(self._in_folder(path).absolute())
+        return str(self._resolve(path).absolute())
 
-    def _in_folder(self, path: str) -> Path:
+    def _resolve(self, path: str) -> Path:
         """Return a path of this machine; relative ones lie in the node's own folder."""
         if self._folder is None:
             return Path(path)

@@ -18,18 +18,17 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_interface
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Unpack
 
 from cellbed.testbed.machine.cgroups import Sample
-from cellbed.testbed.machine.process import ProgramError, end, run
+from cellbed.testbed.machine.process import ProgramError, Streams, end, run
 from cellbed.testbed.machine.state import RUN_VARIABLE
 from cellbed.testbed.nodes.agent_hub import LARGEST_MESSAGE
-from cellbed.testbed.nodes.backend import Backend, Clock, Setup, Stream
+from cellbed.testbed.nodes.backend import Backend, Clock, Setup
 from cellbed.testbed.nodes.copies import MOST_BYTES
 from cellbed_node import inputs
 from cellbed_node.agent import CHUNK
-from cellbed_node.prctl import die_with_parent, make_no_devices
-from cellbed_node.processes import kill, last_line
+from cellbed_node.processes import die_with_parent, kill, last_line, make_no_devices
 
 READY_S = 120.0
 """How long a machine may take until its agent answers."""
@@ -135,7 +134,7 @@ class RemoteNode(Backend):
             return f"its hub was killed by signal {-status}" if status < 0 else f"its hub ended with status {status}"
         return ""
 
-    def in_namespace(self, *lines: str) -> None:
+    def run_ip(self, *lines: str) -> None:
         """Run commands of ip(8) in the node's namespace."""
         run(["ip", "-batch", "-"], text="\n".join(lines) + "\n", place=self.setup.place)
 
@@ -145,7 +144,7 @@ class RemoteNode(Backend):
         hello = self.call("wait", READY_S)
         self.facts["machine"] = hello["machine"]
         self.attach(hello)
-        self.in_namespace(
+        self.run_ip(
             f"link set {self.device} address {self.near_mac} mtu 1500 up",
             *(f"route add {address} dev {self.device} mtu lock 1500" for address in self._far),
             *(f"neigh replace {it} lladdr {self.far_mac} dev {self.device} nud permanent" for it in self._far),
@@ -174,22 +173,19 @@ class RemoteNode(Backend):
         *,
         environment: Mapping[str, str] | None = None,
         folder: str | None = None,
-        stdin: Stream = subprocess.DEVNULL,
-        stdout: Stream = None,
-        stderr: Stream = None,
         cgroups: Sequence[str] = (),
+        **streams: Unpack[Streams],
     ) -> subprocess.Popen[bytes]:
         """Start a relay, which ends as the program does."""
         if not command:
             raise OSError("a node of this kind has no own command")
         options = {"environment": dict(environment or {}), "folder": folder}
+        streams.setdefault("stdin", subprocess.DEVNULL)
         return subprocess.Popen(
             [*_HUB, "relay", str(self.hub), json.dumps(options), *command],
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
             start_new_session=True,
             env={**os.environ, RUN_VARIABLE: self.setup.run},
+            **streams,
         )
 
     def sample(self) -> Sample | None:

@@ -70,7 +70,7 @@ class VmNode(RemoteNode):
             # The limit holds for the node's programs: booting may take what it wants.
             self._host_group.limit(None, None)
         owner = f" user {os.geteuid()}" if os.geteuid() else ""
-        self.in_namespace(f"tuntap add {self.device} mode tap vnet_hdr{owner}")
+        self.run_ip(f"tuntap add {self.device} mode tap vnet_hdr{owner}")
         setup.folder.mkdir(mode=0o700, exist_ok=True)
         near, far = socket.socketpair()
         memory += KERNEL_MEMORY + (setup.disk_bytes or 0)

@@ -25,8 +25,7 @@ from typing import IO
 
 from cellbed.testbed.machine.process import Place
 from cellbed_node import lifecycle
-from cellbed_node.prctl import die_with_parent
-from cellbed_node.processes import kill, last_line
+from cellbed_node.processes import die_with_parent, kill, last_line
 
 LARGEST_REQUEST = 1 << 16
 PATIENCE_S = 60.0

@@ -42,7 +42,7 @@ class SentPrograms:
             self._prepared.add(node.name)
         with temporary_folder() as folder:
             config = folder / process.config.name
-            moved = self._moved(inputs.json_value(process.config), process, node)
+            moved = self._move_paths(inputs.json_value(process.config), process, node)
             config.write_text(json.dumps(moved), encoding="utf-8")
             node.copy_in(config, config.name)
         return node.spawn(
@@ -79,10 +79,10 @@ class SentPrograms:
             write_archive(archive)
             node.copy_in(archive, ARCHIVE)
 
-    def _moved(self, value: Any, process: Process, node: Backend) -> Any:
+    def _move_paths(self, value: Any, process: Process, node: Backend) -> Any:
         """Return a configuration with the paths on the node in place of those here."""
         if isinstance(value, dict):
-            return {name: self._moved(each, process, node) for name, each in value.items()}
+            return {name: self._move_paths(each, process, node) for name, each in value.items()}
         if not isinstance(value, str):
             return value
         path = Path(value)

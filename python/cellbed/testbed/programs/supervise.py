@@ -14,7 +14,7 @@ import shlex
 import subprocess
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -478,21 +478,8 @@ class Supervisor:
             if sample is None or (sample.time_ns is not None and sample.time_ns == self._sampled.get(name)):
                 continue
             self._sampled[name] = sample.time_ns
-            self._samples.write(
-                json.dumps(
-                    {
-                        "time_ns": sample.time_ns or time.monotonic_ns(),
-                        "node": name,
-                        "cpu_ns": sample.cpu_ns,
-                        "memory_bytes": sample.memory_bytes,
-                        "periods": sample.periods,
-                        "throttled_periods": sample.throttled_periods,
-                        "throttled_ns": sample.throttled_ns,
-                        "oom_kills": sample.oom_kills,
-                    }
-                )
-                + "\n"
-            )
+            record = {**asdict(sample), "time_ns": sample.time_ns or time.monotonic_ns(), "node": name}
+            self._samples.write(json.dumps(record) + "\n")
         self._samples.flush()
         while self._next_sample_ns <= now_ns:
             self._next_sample_ns += self._sample_interval_ns

@@ -27,8 +27,7 @@ from cellbed.support.errors import printable
 from cellbed.testbed.machine.process import ProgramError, end, outlives
 from cellbed.testbed.nodes.backend import Backend
 from cellbed_node import inputs
-from cellbed_node.processes import Running, kill, last_line
-from cellbed_node.time_limit import time_limit
+from cellbed_node.processes import Running, kill, last_line, time_limit
 
 _log = logging.getLogger(__name__)
 

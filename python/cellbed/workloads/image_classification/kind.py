@@ -6,8 +6,8 @@ from cellbed.workloads.offloading.kind import Kind
 
 KIND = Kind(
     name="image-classification",
-    client="cellbed_node.image_classification.jpeg",
-    task="cellbed_node.image_classification.classifier",
+    client="cellbed_node.offloading.jpeg",
+    task="cellbed_node.offloading.classifier",
     bank=lambda table, cache, note: photographs.data_bank(cache, count=table.images, note=note),
     model=lambda table, cache, note: mobilenet.seeded_model(cache, note=note),
     seeded=Caution(mobilenet.NOTE, mobilenet.NOTE_DETAIL),

@@ -13,7 +13,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from cellbed.workloads.cache import Note, build_folder, silent
-from cellbed_node.packaged import package_path
+from cellbed_node.inputs import package_path
 
 if TYPE_CHECKING:
     from PIL import Image

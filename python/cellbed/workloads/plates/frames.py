@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from cellbed.workloads.cache import Note, silent
 from cellbed.workloads.image_classification import photographs
-from cellbed_node.packaged import package_path
-from cellbed_node.plates import plain
+from cellbed_node.inputs import package_path
+from cellbed_node.offloading.camera import plain
 
 if TYPE_CHECKING:
     from PIL import Image

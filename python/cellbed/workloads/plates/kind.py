@@ -3,12 +3,12 @@
 from cellbed.runformat.description import Caution, Measure
 from cellbed.workloads.offloading.kind import Kind
 from cellbed.workloads.plates import frames
-from cellbed_node.packaged import package_path
+from cellbed_node.inputs import package_path
 
 KIND = Kind(
     name="plates",
-    client="cellbed_node.plates.camera",
-    task="cellbed_node.plates.reader",
+    client="cellbed_node.offloading.camera",
+    task="cellbed_node.offloading.plate_reader",
     bank=lambda table, cache, note: frames.data_bank(cache, count=table.images, note=note),
     model=lambda table, cache, note: package_path("rapidocr_onnxruntime", "models", "vision"),
     options=lambda table: {"code": str(table.code.absolute())} if table.code is not None else {},

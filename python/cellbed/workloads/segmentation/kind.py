@@ -3,12 +3,12 @@
 from cellbed.runformat.description import Caution, Measure
 from cellbed.workloads.offloading.kind import Kind
 from cellbed.workloads.segmentation import scenes
-from cellbed_node.segmentation import person
+from cellbed_node.offloading import person
 
 KIND = Kind(
     name="segmentation",
-    client="cellbed_node.segmentation.screen",
-    task="cellbed_node.vision.inference",
+    client="cellbed_node.offloading.screen",
+    task="cellbed_node.offloading.inference",
     bank=lambda table, cache, note: scenes.data_bank(cache, count=table.images, note=note),
     model=lambda table, cache, note: person.model(),
     options=lambda table: {"code": str(table.code.absolute()) if table.code is not None else person.__name__},

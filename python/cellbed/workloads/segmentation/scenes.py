@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cellbed.workloads.cache import Note, silent
 from cellbed.workloads.image_classification import photographs
-from cellbed_node.segmentation import HEIGHT, WIDTH
+from cellbed_node.offloading.person import PHOTOGRAPH
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -38,11 +38,12 @@ def scene(original: "Image.Image", generator: random.Random) -> "Image.Image":
     """Return a photograph of 2048 × 1024 pixels: the original side by side with its mirror image, at a random place."""
     from PIL import Image
 
-    height = int(HEIGHT * generator.uniform(1, 1.3))
+    full_width, full_height = PHOTOGRAPH
+    height = int(full_height * generator.uniform(1, 1.3))
     person = original.resize((round(original.width * height / original.height), height), Image.Resampling.LANCZOS)
-    found = Image.new("RGB", (WIDTH, HEIGHT))
+    found = Image.new("RGB", PHOTOGRAPH)
     left, mirrored = -generator.randrange(person.width), generator.random() < 0.5
-    while left < WIDTH:
+    while left < full_width:
         found.paste(person.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if mirrored else person, (left, 0))
         left, mirrored = left + person.width, not mirrored
     return found

@@ -40,7 +40,7 @@ class _Transfers:
             if each.table.protocol == "tcp":
                 world.listen(host, port, _Server(), each.name)
             else:
-                world.listen_to_datagrams(host, port, udp.Server(world.at).received)
+                world.listen_to_datagrams(host, port, udp.Server(world.at).receive)
         for node, its in zip(each.clients, all_settings, strict=True):
             yield Client(world, world.hosts[node.name], generator_of(its), each, Draw([{}], setting.seed))
 
@@ -51,7 +51,7 @@ class _Server:
         exchange = Exchange()
 
         def received(data: bytes) -> None:
-            if (found := exchange.received(data)) is not None:
+            if (found := exchange.receive(data)) is not None:
                 head, size = found
                 connection.send(head + bytes(size))
                 connection.world.end(connection)

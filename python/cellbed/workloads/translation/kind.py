@@ -6,8 +6,8 @@ from cellbed.workloads.translation import marian, sentences
 
 KIND = Kind(
     name="translation",
-    client="cellbed_node.translation.sentences",
-    task="cellbed_node.translation.translator",
+    client="cellbed_node.offloading.sentences",
+    task="cellbed_node.offloading.translator",
     bank=lambda table, cache, note: sentences.data_bank(cache, count=table.sentences, note=note),
     model=lambda table, cache, note: marian.seeded_model(cache, note=note),
     seeded=Caution(marian.NOTE, marian.NOTE_DETAIL),

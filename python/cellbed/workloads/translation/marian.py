@@ -17,7 +17,7 @@ from typing import Any
 
 from cellbed.workloads.cache import Note, build_elsewhere, build_folder, silent
 from cellbed.workloads.translation import sentences
-from cellbed_node.translation import BYTES_PER_PIECE
+from cellbed_node.offloading.translator import BYTES_PER_PIECE
 
 NOTE = "seeded weights: compute is real, translations are not"
 NOTE_DETAIL = (

@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 
 from cellbed.workloads.cache import Note, build_file, silent
-from cellbed_node.translation import LONGEST, SHORTEST
+from cellbed_node.offloading.translator import LONGEST, SHORTEST
 
 COUNT = 100
 SEED = 1

@@ -9,7 +9,7 @@ from pathlib import Path
 from cellbed.support.errors import CellbedError
 from cellbed.workloads.cache import Note, build_file, build_folder
 from cellbed_node import inputs
-from cellbed_node.prctl import die_with_parent
+from cellbed_node.processes import die_with_parent
 
 VERSION = 1
 """Of the generated files: a higher one makes them anew."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cellbed_node import inputs
-from cellbed_node.left_out import LeftOut, shorten
+from cellbed_node.errors import LeftOut, shorten
 from cellbed_node.web.site import Exchange, Headers, Site, SiteError, begins_page, clean, exchange, header, split
 
 T = TypeVar("T")

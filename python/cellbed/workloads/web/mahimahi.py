@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cellbed.support.protobuf import content, fields
 from cellbed_node import inputs
-from cellbed_node.left_out import LeftOut
+from cellbed_node.errors import LeftOut
 from cellbed_node.web import warc
 from cellbed_node.web.site import Exchange, Message, Site, SiteError, exchange, header
 

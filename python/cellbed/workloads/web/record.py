@@ -22,8 +22,7 @@ from cellbed.workloads.web import tap
 from cellbed_node import inputs
 from cellbed_node.browsing.browser import Browser, Flow, open_page, sandbox_obstacle
 from cellbed_node.lifecycle import WorkloadError
-from cellbed_node.prctl import die_with_parent
-from cellbed_node.processes import find
+from cellbed_node.processes import die_with_parent, find
 from cellbed_node.temporary import temporary_folder
 from cellbed_node.web.site import Exchange, Origin, SiteError, clean, exchange, split
 

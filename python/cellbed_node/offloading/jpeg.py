@@ -1,7 +1,7 @@
 """The client of image classification: photographs that are checked for exposure and sent as they are.
 
 They are encoded again only if a policy reduces their resolution.
-Run as ``python -m cellbed_node.image_classification.jpeg --config FILE.json``;
+Run as ``python -m cellbed_node.offloading.jpeg --config FILE.json``;
 :class:`cellbed_node.offloading.endpoint.Settings` describes the file.
 """
 
@@ -10,9 +10,8 @@ import io
 from PIL import Image
 
 from cellbed_node import lifecycle
-from cellbed_node.image_classification.images import Images
 from cellbed_node.offloading import endpoint
-from cellbed_node.offloading.endpoint import UnusableInputError
+from cellbed_node.offloading.endpoint import Images, UnusableInputError
 
 Image.preinit()  # loads the decoders; a fork finds them loaded
 

@@ -4,7 +4,7 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cellbed_node.packaged import package_path
+from cellbed_node.inputs import package_path
 
 if TYPE_CHECKING:
     import numpy as np
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from PIL import Image
 
 WIDTH, HEIGHT = 256, 144
+PHOTOGRAPH = 2048, 1024
+"""Pixels of the photographs."""
 
 
 def model() -> Path:

@@ -1,14 +1,22 @@
 """The client of the kind: frames that are sent as they are, and readings that are compared with the known plates.
 
-Run as ``python -m cellbed_node.plates.camera --config FILE.json``;
+Run as ``python -m cellbed_node.offloading.camera --config FILE.json``;
 :class:`cellbed_node.offloading.endpoint.Settings` describes the file.
 """
 
 from cellbed_node import lifecycle
-from cellbed_node.image_classification.images import Images
 from cellbed_node.offloading import endpoint
-from cellbed_node.offloading.endpoint import OffloadedRequest
-from cellbed_node.plates import plain, plate_of
+from cellbed_node.offloading.endpoint import Images, OffloadedRequest
+
+
+def plain(text: str) -> str:
+    """Return the letters and digits of a plate, for comparison of readings."""
+    return "".join(each for each in text.upper() if each.isascii() and each.isalnum())
+
+
+def plate_of(name: str) -> str:
+    """Return the plate of a frame by its name, such as ``"007-AB12CDE.jpg"``."""
+    return name.partition("-")[2].partition(".")[0]
 
 
 class Frames(Images):

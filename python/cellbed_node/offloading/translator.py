@@ -4,8 +4,11 @@ from pathlib import Path
 from typing import Any
 
 from cellbed_node.offloading.task import ModelError, Task
-from cellbed_node.translation import BYTES_PER_PIECE, LONGEST, SHORTEST
 
+SHORTEST, LONGEST = 100, 200
+"""Bytes of a sentence."""
+BYTES_PER_PIECE = 4
+"""Of each piece that the model can write, so that the number of pieces determines the length of the reply."""
 _FEWEST, _MOST = SHORTEST // BYTES_PER_PIECE + 1, LONGEST // BYTES_PER_PIECE
 
 

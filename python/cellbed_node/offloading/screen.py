@@ -1,6 +1,6 @@
 """The client of the kind: photographs that are sent as they are, and masks that are displayed.
 
-Run as ``python -m cellbed_node.segmentation.screen --config FILE.json``;
+Run as ``python -m cellbed_node.offloading.screen --config FILE.json``;
 :class:`cellbed_node.offloading.endpoint.Settings` describes the file.
 """
 
@@ -9,10 +9,9 @@ import io
 from PIL import Image
 
 from cellbed_node import lifecycle
-from cellbed_node.image_classification.images import Images
 from cellbed_node.offloading import endpoint
-from cellbed_node.offloading.endpoint import OffloadedRequest
-from cellbed_node.segmentation import HEIGHT, WIDTH
+from cellbed_node.offloading.endpoint import Images, OffloadedRequest
+from cellbed_node.offloading.person import PHOTOGRAPH
 
 Image.preinit()  # loads the decoders; a fork finds them loaded
 
@@ -26,7 +25,7 @@ class Scenes(Images):
             with Image.open(io.BytesIO(reply), formats=("PNG", "JPEG")) as mask:
                 grey = mask if mask.mode in ("1", "L", "P") else mask.convert("L")
                 marked = 1 - grey.histogram()[0] / (mask.width * mask.height)
-                mask.convert("RGB").resize((WIDTH, HEIGHT), Image.Resampling.BILINEAR)
+                mask.convert("RGB").resize(PHOTOGRAPH, Image.Resampling.BILINEAR)
         # Pillow's decoders raise many kinds of errors for damaged files, SyntaxError and struct.error among them.
         except Exception as error:
             raise ValueError(f"not a PNG or JPEG: {error}") from error

@@ -1,6 +1,6 @@
 """The client of a translation, which sends the sentences of a data bank.
 
-Run as ``python -m cellbed_node.translation.sentences --config FILE.json``;
+Run as ``python -m cellbed_node.offloading.sentences --config FILE.json``;
 :class:`cellbed_node.offloading.endpoint.Settings` describes the file.
 """
 

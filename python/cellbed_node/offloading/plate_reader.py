@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from cellbed_node.image_classification.classifier import decode, open_session
+from cellbed_node.offloading import inference
+from cellbed_node.offloading.camera import plain
+from cellbed_node.offloading.classifier import decode, open_session
 from cellbed_node.offloading.task import Task
-from cellbed_node.plates import plain
-from cellbed_node.vision import inference
 
 DETECTION, RECOGNITION = "ch_PP-OCRv4_det_infer.onnx", "ch_PP-OCRv4_rec_infer.onnx"
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from cellbed_node.image_classification.classifier import decode, open_session
+from cellbed_node.offloading.classifier import decode, open_session
 from cellbed_node.offloading.task import ModelError, Task
 
 Arrays = Sequence[NDArray[Any]]

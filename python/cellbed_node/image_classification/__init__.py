@@ -1,1 +1,0 @@
-"""Photographs, and a network that classifies them."""
