@@ -185,7 +185,7 @@ fn samples_of_queues_change_nothing_and_agree_with_their_counters() {
         description["sampling"] = serde_json::json!({"interval_ps": 100_000, "kinds": kinds});
         let (records, simulation) = run(description);
         assert_eq!(records, unsampled, "{kind}");
-        // Of all cards: the integral over time of what waits, and the longest queue.
+        // Of all cards: the integral over time of waiting bytes, and the longest queue.
         let cards = || {
             let samples = simulation.samples().iter();
             samples.filter(|it| (it.from, it.to) == (0, 1))

@@ -51,43 +51,6 @@ enum Event {
     End,
 }
 
-impl Event {
-    /// Bits of the number below the kind.
-    const KIND: u32 = 62;
-
-    /// As one number, which is still in a register when the wheel stores it.
-    #[inline]
-    fn pack(self) -> u64 {
-        let (kind, number) = match self {
-            Self::Reach { port } => (0, u64::from(port)),
-            Self::Card { host } => (1, u64::from(host.0)),
-            Self::Wake { token } => (2, token),
-            Self::Start => (3, 0),
-            Self::Sample => (3, 1),
-            Self::End => (3, 2),
-        };
-        debug_assert!(number >> Self::KIND == 0, "{self:?}");
-        kind << Self::KIND | number
-    }
-
-    #[inline]
-    fn unpack(packed: u64) -> Self {
-        let number = packed & ((1 << Self::KIND) - 1);
-        match (packed >> Self::KIND, number) {
-            (0, _) => Self::Reach {
-                port: number as u32,
-            },
-            (1, _) => Self::Card {
-                host: HostId(number as u32),
-            },
-            (2, token) => Self::Wake { token },
-            (_, 0) => Self::Start,
-            (_, 1) => Self::Sample,
-            _ => Self::End,
-        }
-    }
-}
-
 /// Queueing of packets at the ports.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ports {
@@ -156,8 +119,7 @@ pub struct Fabric {
     balancing: Balancing,
     ports: Vec<Port>,
     arena: Arena,
-    /// Packed events.
-    wheel: Wheel<u64>,
+    wheel: Wheel<Event>,
     flows: FlowMap<Live>,
     counters: Counters,
     /// Work of callbacks for the loop: hosts whose transport must be asked for a packet, packets dropped, records.
@@ -290,11 +252,10 @@ impl Fabric {
         self.ports[host.index()].is_idle(self.now.0, &mut self.arena)
     }
 
-    /// Wakes the transport ([`wake`](Transport::wake)) at a time, not before now. token: less than 2^62.
+    /// Wakes the transport ([`wake`](Transport::wake)) at a time, not before now.
     #[inline]
     pub fn wake(&mut self, at: Picos, token: u64) {
-        self.wheel
-            .push(at.0.max(self.now.0), Event::Wake { token }.pack());
+        self.wheel.push(at.0.max(self.now.0), Event::Wake { token });
     }
 
     /// Keeps a flow whose bytes go beyond its destination: until its [release](Self::release) it neither ends nor is
@@ -418,7 +379,7 @@ impl Fabric {
             port.event_at = next;
             let lot = mix(next ^ u64::from(number) << 40);
             self.wheel
-                .push_turn(next, Turn::Lot(lot), Event::Reach { port: number }.pack());
+                .push_turn(next, Turn::Lot(lot), Event::Reach { port: number });
         }
     }
 
@@ -426,8 +387,7 @@ impl Fabric {
     #[inline]
     fn pull_later(&mut self, host: HostId) {
         let at = self.ports[host.index()].busy_until;
-        self.wheel
-            .push_turn(at, Turn::Last, Event::Card { host }.pack());
+        self.wheel.push_turn(at, Turn::Last, Event::Card { host });
     }
 
     /// Takes the packet of a port that reaches the other end now, and returns it with the node there. An event that the

@@ -49,8 +49,8 @@ pub(super) const NEVER: u64 = u64::MAX;
 /// A port: the queue and the transmitter of one direction of a link, and the packets on their way to its other end.
 ///
 /// The caller puts packets in by [`accept`](Self::accept) and takes them out at the other end by [`take`](Self::take)
-/// at [`next_event`](Self::next_event). A packet costs one event: the successor of the packet in transmission is chosen
-/// late, but among the packets present when the last bit of that one left.
+/// at [`next_event`](Self::next_event). A packet costs one event: the successor of a packet is chosen late, among the
+/// packets that waited at the end of its transmission.
 ///
 /// A packet that does not wait touches two lines of the processor's cache: the fields before `counters`, and the
 /// counters.

@@ -47,7 +47,7 @@ impl<T: Transport> Simulation<T> {
     pub fn new(mut net: Fabric, transport: T, mut traffic: Traffic) -> Self {
         let next = traffic.next();
         if let Some(flow) = &next {
-            net.wheel.push(flow.start.0, Event::Start.pack());
+            net.wheel.push(flow.start.0, Event::Start);
         }
         Self {
             net,
@@ -60,14 +60,14 @@ impl<T: Transport> Simulation<T> {
 
     /// Ends the run at `end` at the latest, before the other events of that instant.
     pub fn with_end(mut self, end: Picos) -> Self {
-        self.net.wheel.push(end.0, Event::End.pack());
+        self.net.wheel.push(end.0, Event::End);
         self
     }
 
     /// Takes samples of the queues.
     pub fn with_sampling(mut self, sampling: &Sampling) -> Self {
         self.sampler = Some(Box::new(Sampler::new(sampling, &self.net.topology)));
-        self.net.wheel.push(0, Event::Sample.pack());
+        self.net.wheel.push(0, Event::Sample);
         self
     }
 
@@ -105,7 +105,7 @@ impl<T: Transport> Simulation<T> {
             debug_assert!(at >= self.net.now.0);
             self.net.now = Picos(at);
             self.net.counters.events += 1;
-            self.process(Event::unpack(event));
+            self.process(event);
             self.settle(sink);
             self.net.audit();
         }
@@ -146,7 +146,7 @@ impl<T: Transport> Simulation<T> {
                     transport.start(net, id);
                 }
                 if let Some(next) = &self.next {
-                    net.wheel.push(next.start.0, Event::Start.pack());
+                    net.wheel.push(next.start.0, Event::Start);
                 }
             }
         }
@@ -160,7 +160,7 @@ impl<T: Transport> Simulation<T> {
             sampler.take(now, ports.map(|port| port.waiting(now.0, arena)));
             if !net.wheel.is_empty() {
                 let next = now + sampler.interval;
-                net.wheel.push(next.0, Event::Sample.pack());
+                net.wheel.push(next.0, Event::Sample);
             } // else the run ends
         }
     }

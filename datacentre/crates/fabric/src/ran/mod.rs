@@ -157,38 +157,23 @@ impl User {
 }
 
 /// Candidate for resource blocks, ordered with the best first.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Contender {
-    rank: f64,
+    /// The scheduler's rank, as [`order_key`].
+    rank: i64,
+    /// Bits per TTI of a user that has never been served, whose r / mean r is infinite: the best channel is first.
+    unserved: Option<u32>,
     /// Steps after the last that was served; then the lower number of a flow.
     turn: Reverse<(u32, Option<FlowId>)>,
     user: u32,
     cqi: Cqi,
 }
 
-impl Ord for Contender {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        let rank = self.rank.total_cmp(&other.rank);
-        // Of users that have never been served, for whom r / mean r is infinite, the one with the best channel.
-        let unserved = |it: &Self| it.rank.is_infinite().then(|| it.cqi.bits_per_tti());
-        rank.then_with(|| unserved(self).cmp(&unserved(other)))
-            .then(self.turn.cmp(&other.turn))
-    }
+/// Returns a number with the order of [`f64::total_cmp`].
+fn order_key(value: f64) -> i64 {
+    let bits = value.to_bits().cast_signed();
+    bits ^ ((bits >> 63).cast_unsigned() >> 1).cast_signed()
 }
-
-impl PartialOrd for Contender {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Contender {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Contender {}
 
 impl Ran {
     /// A network at rest, of a configuration that has been [checked](RanConfig::check). otherwise: the admission where
@@ -374,8 +359,10 @@ impl Ran {
                     remaining: remaining as f64,
                     throughput: user.throughput,
                 };
+                let rank = self.config.scheduler.rank(candidate, now);
                 self.heap.push(Contender {
-                    rank: self.config.scheduler.rank(candidate, now),
+                    rank: order_key(rank),
+                    unserved: rank.is_infinite().then(|| cqi.bits_per_tti()),
                     turn: Reverse((steps, flow)),
                     user: number,
                     cqi,

@@ -237,13 +237,7 @@ impl PdcellHosts {
     }
 
     /// Stops expecting a packet. deadline: only if it was expected until then. Returns whether it was.
-    fn stop_waiting(
-        &mut self,
-        net: &Fabric,
-        id: FlowId,
-        packet: u32,
-        deadline: Option<Picos>,
-    ) -> bool {
+    fn forget(&mut self, net: &Fabric, id: FlowId, packet: u32, deadline: Option<Picos>) -> bool {
         let Some(state) = self.flows.get_mut(&id) else {
             return false;
         };
@@ -370,7 +364,7 @@ impl PdcellHosts {
             && deadline <= now
         {
             self.hosts[at.index()].deadlines.pop();
-            if self.stop_waiting(net, id, packet, Some(deadline)) {
+            if self.forget(net, id, packet, Some(deadline)) {
                 self.list_missing(net, id, packet);
             }
         }
@@ -422,7 +416,7 @@ impl PdcellHosts {
             match access.offer(net, user, sdu) {
                 Verdict::Admitted => {}
                 Verdict::Refused => {
-                    self.stop_waiting(net, id, packet, None);
+                    self.forget(net, id, packet, None);
                     self.list_missing(net, id, packet);
                     return self.pace(net, at);
                 }
@@ -434,7 +428,7 @@ impl PdcellHosts {
                 }
             }
         }
-        self.stop_waiting(net, id, packet, None);
+        self.forget(net, id, packet, None);
         if let Some(state) = self.flows.get_mut(&id) {
             state.arrived.insert(packet);
             state.again.remove(&packet);
