@@ -528,13 +528,8 @@ class World:
         """Return the first name of an address."""
         return next((name for name, found in self._names.items() if found == address), address)
 
-    def server_at(self, host: Host, port: int) -> Server | None:
-        """Return the server at a port of a host, for the current program."""
-        found = self._found(host, port)
-        return found and found[0]
-
     def _found(self, host: Host, port: int) -> tuple[Server, str] | None:
-        """Return the same, with the application of which it is the server."""
+        """Return the server at a port of a host for the current program, and the application that it serves."""
         found = self._servers.get((host, port), {})
         app = self.current.app if self.current is not None else ""
         return found.get(app) or next(iter(found.values()), None)
