@@ -31,7 +31,7 @@ _TCP = pl.Struct(dict.fromkeys(TCP_INFO, pl.Int64))
 _TYPES: dict[ColumnType, Any] = {"integer": pl.Int64, "text": pl.String, "number": pl.Float64, "tcp": _TCP}
 _SINCE_INTENDED = ("first_byte", "first_paint", "largest_paint")
 """Stamps in ``_ns`` that are measures in ``_s``, too, since the intended time."""
-_WAYS = {"uplink": "sent_ns", "downlink": "reply_ns"}  # the stamp by which the connection was certainly open
+_WAYS = {"uplink": "sent_ns", "downlink": "reply_ns"}  # the connection was certainly open at this stamp
 _NONE = Description("", "", (), {}, {}, name="")
 
 
@@ -97,7 +97,7 @@ def _join_packets(
     raw: Path,
     ahead: dict[str, int],
 ) -> tuple[list[tuple[Description, pl.DataFrame]], pl.DataFrame]:
-    """Return the applications whose programs report their requests, with what the packet log shows of these, and all
+    """Return the applications whose programs report their requests, with columns from the packet log, and all
     calls."""
     ends = {"client": "endpoint", "client_port": "local_port", "server_port": "remote_port"}
     others = [table.select(**ends).drop_nulls() for application, table in recorded if not application.reported]
@@ -129,7 +129,7 @@ def _join_packets(
 
 
 def _assign_servers(application: Description, requests: pl.DataFrame, description: dict[str, Any]) -> pl.DataFrame:
-    """Return requests that programs report, with the server to which their connection had moved."""
+    """Return requests that programs report; ``server`` is the new one after their connection has moved."""
     for move in description.get("migrations") or []:
         switched = [phase["end_s"] for phase in move["phases"] if phase["name"] == "switch"]
         if switched and move["app"] == application.name and not move["failed"] and move.get("moves_memory"):

@@ -1,4 +1,4 @@
-"""The description of an application in ``run.json``, from which a run is measured and reported without its kind."""
+"""The description of an application in ``run.json``: measuring and reporting need nothing else of its kind."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ REPORTED_COLUMNS: dict[str, ColumnType] = {"step": "text", "begin_ns": "integer"
 @dataclass(frozen=True, slots=True)
 class Measure:
     """A column of requests that is summarised: its median and range are reported. unit: empty for a number; share for
-    one that is 0 or 1, of which the mean is reported instead."""
+    one that is 0 or 1, whose mean is reported instead."""
 
     column: str
     label: str
@@ -54,13 +54,13 @@ class Caution:
 class Description:
     """Properties of an application that measuring and reporting need for any kind; stored in ``run.json``.
 
-    title: of the application in reports. spans: in the order in which a request spends its time, from its intended
+    title: of the application in reports. spans: the parts of a request's time in order, from its intended
     time to its reply; none for an application without requests. client_columns, server_columns: what the records of
     client (``<name>.<node>.requests.jsonl``) and server (``<name>.<node>.service.jsonl``) have beyond the columns of
     every kind (:mod:`cellbed.runformat.records`), with their types; columns in ``_ns`` are stamps of that node's clock,
-    and the first of the server is when the request reached it. same: columns in which requests of paired runs agree.
+    and the first of the server is when the request reached it. same: columns with equal values in paired runs.
     name: of the application in its scenario. clients, servers: names of its nodes; client i belongs to server i mod the
-    number of servers, or with the policy nearest to that of its cell, or with another balance than "client" to all.
+    number of servers, or with the policy nearest to its cell's, or with another balance than "client" to all.
     start_ns, stop_ns: when its load starts and ends, since the start of the schedule (stop ``None``: with the
     schedule). skip_ns: what is left out of all measures, since then. deadline_ns: within which a good reply is on time,
     ``None`` without one. expectations: limits of its measures. ports: at which its servers listen, where known.
@@ -68,8 +68,8 @@ class Description:
     measures that its programs write. reported: its programs report its requests, whose connections are found in the
     packet log; else cellbed sends them. traced: they have identifiers of OpenTelemetry
     (:func:`cellbed_node.exports.identifiers`). own_connections: each request has a connection or flow of its
-    own, whose packets are its. consists_of: name of the application whose requests are those of which its own
-    consist, such as the objects of a page: the parts of its requests are those on the critical path. bearable: limits
+    own, whose packets are its. consists_of: name of the application whose requests are parts of its own,
+    such as the objects of a page: the parts of its requests are those on the critical path. bearable: limits
     of the measures that its programs write, each with a name in words; beyond one the machine disturbed the run.
     relayed: a server passes the datagrams of a request on to the client in its column ``receiver``
     (:mod:`cellbed.measure.relayed`).
@@ -104,8 +104,8 @@ class Description:
     relayed: bool = False
 
     def load_s(self, measured_s: float) -> float:
-        """Return the duration of its load, without what is left out, in a run of which so much of the schedule was
-        measured, in seconds."""
+        """Return the duration of its load in seconds, without the part that is left out. measured_s: how much of the
+        schedule was measured."""
         stop_s = measured_s if self.stop_ns is None else min(measured_s, self.stop_ns / 1e9)
         return stop_s - max(self.start_ns, self.skip_ns) / 1e9
 

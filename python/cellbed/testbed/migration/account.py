@@ -61,7 +61,7 @@ class Account:
         self._journal.note("move phase began", what, begin_ns)
         try:
             yield more
-        finally:  # of the phase in which it fails, too
+        finally:  # of a phase that fails, too
             if sent := channel.sent_bytes - before:
                 more = {"bytes": sent, "on_link_s": (channel.on_link_ns - linked) / 1e9, **more}
             end_ns = self._clock()

@@ -167,8 +167,8 @@ def accept_only(listener: socket.socket, address: str, port: int) -> None:
 class TcpChannel:
     """A :class:`~cellbed.testbed.migration.strategy.Channel` between two nodes, or the namespaces before them.
 
-    connections: number of TCP connections. control: name of their congestion control for the kernel; ``None``: that of
-    the source. level: of zstd; 0: not compressed. rate_bps: limit of all connections.
+    connections: number of TCP connections. control: name of their congestion control for the kernel; ``None``: the
+    source's. level: of zstd; 0: not compressed. rate_bps: limit of all connections.
     """
 
     def __init__(

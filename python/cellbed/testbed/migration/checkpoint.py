@@ -65,7 +65,7 @@ Waiting = Generator[None, None, T]
 class Restored:
     """A restored program: the program that holds its process namespace, which ends as the restored one does.
 
-    root: its first process. home: the folder in which it began, as it sees it.
+    root: its first process. home: its first working folder, as it sees it.
     """
 
     def __init__(self, holder: Running, root: int, home: str) -> None:
@@ -360,7 +360,7 @@ def root_of(process: Running) -> int:
 
 
 def stop(root: int, stopped: list[int]) -> Steps:
-    """Stop a process and its children, and wait until they are. stopped: all to which the signal was sent.
+    """Stop a process and its children, and wait until they are. stopped: all that got the signal.
 
     Errors: :class:`MigrationError` of a process that does not stop, as one that waits for a disk.
     """
@@ -408,7 +408,7 @@ def external_files(root: int) -> dict[str, int]:
 
 def files_that_move(move: Move, processes: Sequence[int], folder: int, home: str) -> list[str]:
     """Return the names in the folder of a program that move with it: all; or, if another program of either node has the
-    folder, too, those of files and folders that it has open. home: the folder, as its processes see it.
+    folder, too, the names of its open files and folders. home: the folder, as its processes see it.
 
     Errors: :class:`MigrationError` of a name that is another program's, too.
     """
@@ -444,7 +444,7 @@ def names_in_use(processes: Sequence[int], folder: str) -> set[str]:
 
 
 def duplicate_descriptors(process: int, is_wanted: Callable[[str], bool]) -> Iterator[int]:
-    """Yield descriptors of this process for those of another. is_wanted: of the links that name its files.
+    """Yield descriptors of this process for another one's. is_wanted: of the links that name its files.
 
     Errors: ``OSError``.
     """

@@ -99,7 +99,7 @@ class Migrations:
         self._set_alarm()
 
     def place(self, app: str) -> str:
-        """Return the node on which the server of an application is."""
+        """Return the current node of an application's server."""
         return self.places.get(app) or self.plan.servers[app][0].name
 
     def is_moving(self, app: str) -> bool:
@@ -109,8 +109,8 @@ class Migrations:
     def begin(
         self, table: Migration, done: Callable[[dict[str, Any]], None] | None = None, *, reason: str | None = None
     ) -> None:
-        """Begin a migration. done: of one by command: called with its account, in which ``failed`` is why it has
-        failed. reason: of the policy that has decided it."""
+        """Begin a migration. done: of one by command: called with its account, whose ``failed`` is the reason of a
+        failure. reason: of the policy that has decided it."""
         number = len(self.accounts)
         source = self.place(table.app)
         account = Account(table, number, source, self.journal, reason)

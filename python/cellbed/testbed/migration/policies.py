@@ -51,8 +51,8 @@ class _Watched:
 class Policies:
     """The policies of a run. Make it before programs start; then :meth:`schedule`, and call :meth:`step` while it runs.
 
-    raw: folder with the records of the clients. counters: returns those of each direction. alarms: of the supervisor.
-    warnings: of the report. Errors: :class:`CellbedError` of a function of the user that cannot be loaded.
+    raw: folder with the records of the clients. counters: returns the counters of each direction. alarms: of the
+    supervisor. warnings: of the report. Errors: :class:`CellbedError` of a function of the user that cannot be loaded.
     """
 
     def __init__(

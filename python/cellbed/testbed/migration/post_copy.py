@@ -84,7 +84,7 @@ class PostCopy(Checkpoint):
                 status = None
                 while status is None:
                     status = self._pages.next("done")
-                    with contextlib.suppress(MigrationError):  # its end is that of the connection
+                    with contextlib.suppress(MigrationError):  # it ends with the connection
                         if (now_sent := dump.next("sent")) is not None:
                             sent, since = now_sent, time.monotonic()
                     move.channel.sent_bytes = begin + sent

@@ -20,7 +20,7 @@ _FORGET_WRITES, _IS_WRITTEN = "4", 1 << 55
 
 
 class PreCopy(Checkpoint):
-    """Each round is a pre-dump of CRIU, of what was written since the one before; then as stop-and-copy."""
+    """Each round is a pre-dump of CRIU with the pages written since the one before; then as stop-and-copy."""
 
     @staticmethod
     def obstacle() -> str | None:

@@ -44,7 +44,7 @@ class Talk:
 
     def save(self, verb: bytes, target: int) -> Iterator[None]:
         """Write the state into an open, empty file: all with the verb ``save all``, what has changed since the last
-        time with ``save``, and with ``finish`` likewise, before which the program begins to stand still."""
+        time with ``save``, and with ``finish`` likewise, after the program has paused."""
         yield from self._send(verb + b"\n")
         left = MOST_BYTES
         with open(target, "wb", closefd=False) as file:
@@ -185,7 +185,7 @@ class StateSockets:
         return self._talks[program]
 
     def accept(self) -> None:
-        """Take the connections that wait: those of strangers do not keep a service out of the queue."""
+        """Take the connections that wait, so that strangers do not keep a service out of the queue."""
         for program, (listener, _, admission) in self._listeners.items():
             for connection in accept_some(listener):
                 before = self._talks.get(program)

@@ -36,7 +36,7 @@ class MigrationError(CellbedError):
 class Channel(Sent, Protocol):
     """A way for bytes from source to target over the emulated links, under the settings of the migration.
 
-    control: name of the congestion control for the kernel, unless it is that of the source. rate_bps: maximum rate, if
+    control: name of the congestion control for the kernel, unless it is the source's. rate_bps: maximum rate, if
     there is one.
     """
 

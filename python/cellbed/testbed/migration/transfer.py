@@ -168,7 +168,7 @@ def send(config: dict[str, Any]) -> None:
     for _ in threads:
         queue.put(None)
     for thread in threads:
-        thread.join()  # each write fails after STALL_S; this process is not that of the run
+        thread.join()  # each write fails after STALL_S; the run has another process
     if failed.is_set():
         raise OSError("a connection was lost")
     for connection in connections:

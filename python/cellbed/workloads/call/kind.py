@@ -102,7 +102,7 @@ _SPANS = (
          "leaves the encoder → its last packet enters the uplink, sent again where one was lost", "sent",
          "uplink_entered"),
     *DATAGRAM_UPLINK[1:],
-    Span("server", "remote", "Relay", "relay", "its last packet left the sender's links → enters those of the receiver",
+    Span("server", "remote", "Relay", "relay", "its last packet left the sender's links → enters the receiver's",
          "uplink_left", "downlink_entered"),
     *DATAGRAM_DOWNLINK,
     Span("endpoint_receive", "endpoint", "Receiving", "receive",

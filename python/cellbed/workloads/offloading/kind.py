@@ -72,7 +72,7 @@ def _displayed(spans: tuple[Span, ...]) -> tuple[Span, ...]:
 class Kind:
     """A kind of workload that offloads over MQTT; see :class:`cellbed.workloads.kind.Workload`.
 
-    client: module of the endpoint, whose function ``open_inputs`` opens the data bank at a path. task: module of what
+    client: module of the endpoint, whose function ``open_inputs`` opens the data bank at a path. task: module for what
     the service computes. bank: makes the data bank of a table. model: makes or finds the model that is used where the
     table has none; seeded: what a report says of it if its weights come from a seed. options: of the task, beside its
     model. data: what a report says of the data bank. displayed: the client displays replies

@@ -384,7 +384,7 @@ class _Iperf3:
     def _advance(self) -> None:
         """Take all steps whose condition holds."""
         if self._is_busy:
-            return  # called by a step, after which conditions are checked
+            return  # called by a step; conditions are checked after it
         self._is_busy = True
         while self._until is not None and self._until():
             try:

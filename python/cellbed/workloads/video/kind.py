@@ -92,7 +92,7 @@ def describe(table: Mapping[str, Any]) -> Description:
     """Return the description of chunks, whose latency is their response time."""
     version, protocol = str(table.get("version")), str(table.get("protocol"))
     what = table.get("manifest") or f"{', '.join(table.get('renditions') or [])} (synthetic)"
-    rule = table.get("abr") or ("dynamic" if protocol == "dash" else "that of hls.js")
+    rule = table.get("abr") or ("dynamic" if protocol == "dash" else "hls.js")
     return Description(
         kind="video",
         title=f"video over {protocol.upper()}, {what}, rule {rule}, HTTP/{version}",

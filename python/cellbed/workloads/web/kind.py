@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cellbed.workloads.web.table import Web
 
 HARS = "har"
-"""Folder of HTTP Archives in that of a run, with a folder for each application."""
+"""Folder of HTTP Archives in a run's folder, with a folder for each application."""
 
 
 def prepare(table: "Web", cache: Path, note: Note = silent) -> None:
