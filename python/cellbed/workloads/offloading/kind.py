@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cellbed.runformat.description import Caution, Description, Measure
+from cellbed.runformat.description import Caution, Description, Measure, Timed
 from cellbed.runformat.records import SERVICES, ColumnType
 from cellbed.runformat.spans import DOWNLINK, UPLINK, Span
 from cellbed.support.errors import CellbedError
@@ -169,7 +169,7 @@ class Kind:
         local = server is not None and server == table.get("client")
         spans = _LOCAL_SPANS if local else _SPANS
         columns: dict[str, ColumnType] = {"input": "text", "output": "text"}
-        return Description(
+        return Timed(
             kind=self.name,
             title=f"{self.name.replace('-', ' ')} on {server or 'a remote node'}",
             spans=_displayed(spans) if self.displayed else spans,

@@ -86,8 +86,5 @@ def describe(table: Mapping[str, Any]) -> Description:
     return Description(
         kind="program",
         title=", ".join(parts) or "programs",
-        spans=(),
-        client_columns={},
-        server_columns={},
         ports=(port,) if port is not None else (),
     )
