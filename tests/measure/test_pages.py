@@ -5,7 +5,7 @@ from typing import Any
 import polars as pl
 
 from cellbed.measure.pages import with_paths
-from cellbed.runformat.description import Description
+from cellbed.runformat.description import Composed
 from cellbed.runformat.spans import Span, on_path
 
 MS = 1_000_000
@@ -16,7 +16,7 @@ SPANS = on_path(
         Span("transport", "downlink", "Transport", "transport", "", ""),
     ]
 )
-APPLICATION = Description("web", "", SPANS, {}, {}, consists_of="web:objects")
+APPLICATION = Composed("web", "", SPANS, consists_of="web:objects")
 
 
 def _object(number: int, initiator: int | None, begin_ms: int, *parts_ms: int | None, **more: Any) -> dict[str, Any]:

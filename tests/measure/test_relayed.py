@@ -6,7 +6,7 @@ import polars as pl
 from cellbed.measure.packets import RECORD, UDP, crossings
 from cellbed.measure.relayed import with_relayed
 from cellbed.measure.streams import Streams
-from cellbed.runformat.description import Description
+from cellbed.runformat.description import Timed
 
 MS = 1_000_000
 NODES = ["endpoint-0", "endpoint-1", "edge-0"]
@@ -16,7 +16,7 @@ DIRECTIONS = [
     {"index": 2, "name": "core.downlink", "from": "edge-0", "to": "tower"},
     {"index": 3, "name": "mobile-1.downlink", "from": "tower", "to": "endpoint-1"},
 ]
-CALL = Description("call", "", (), {}, {}, servers=("edge-0",), relayed=True)
+CALL = Timed("call", "", servers=("edge-0",), relayed=True)
 
 
 class Log:

@@ -15,11 +15,11 @@ from cellbed.measure.connections import read_connections
 from cellbed.measure.reported import ELSEWHERE, NOTHING, SEVERAL, SHARES, UNFINISHED, attach
 from cellbed.measure.requests import read_requests
 from cellbed.measure.telemetry import read_traces
-from cellbed.runformat.description import Description
+from cellbed.runformat.description import Reported
 from cellbed.runformat.spans import REPORTED, divided
 from test_connections import DIRECTIONS, MS, NODES, Log, fetch, read
 
-SHOP = Description(
+SHOP = Reported(
     "program",
     "",
     REPORTED,
@@ -28,7 +28,6 @@ SHOP = Description(
     name="shop",
     clients=("phone-0",),
     servers=("edge-0",),
-    reported=True,
 )
 Times = tuple[float, float] | tuple[float, float, str] | tuple[float, float, str, float]
 
@@ -37,7 +36,7 @@ def requests(
     folder: Path, logs: Iterable[Log], *reported: Times, service: list[dict[str, Any]] | None = None
 ) -> list[dict[str, Any]]:
     """The requests that phone-0 has reported, from begin to end in ms, with an outcome and an intended time."""
-    app = asdict(SHOP)
+    app = SHOP.as_json()
     raw = folder / "raw"
     raw.mkdir(exist_ok=True)
     if service is not None:
@@ -242,7 +241,7 @@ def spans(folder: Path, logs: Iterable[Log], *asked: tuple[float, float], **more
         | {name: value[row] if isinstance(value, list) else value for name, value in more.items()}
         for row, (begin, end) in enumerate(asked)
     ]
-    app = asdict(SHOP)
+    app = SHOP.as_json()
     table, _ = attach(pl.DataFrame(rows).drop("row"), read(folder, *logs, applications=[app]))
     return table.to_dicts()
 

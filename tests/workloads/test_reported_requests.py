@@ -278,7 +278,7 @@ server = {{ on = "edge", command = ["{sys.executable}", "SERVER"], ready = {{ po
 def test_requests_found_by_their_times_have_the_parts_of_those_whose_bytes_are_known(tmp_path: Path) -> None:
     run = in_process.run_apart(tmp_path, HTTP, server=SERVER)
     description = read_run(run)
-    description["applications"][0]["reported"] = True
+    description["applications"][0]["variant"] = "reported"
     truth = pl.read_parquet(run / "requests.parquet").filter(status="ok")
     times = {"begin_ns": "started_ns", "reply_ns": "reply_ns"}
     found, _ = attach(truth.select("app", "request", "endpoint", "status", **times), read_connections(run, description))

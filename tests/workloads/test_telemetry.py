@@ -27,7 +27,7 @@ from cellbed.measure.connections import TALK
 from cellbed.measure.reported import attach
 from cellbed.measure.run_folder import MeasureError
 from cellbed.measure.telemetry import arrange, read_traces
-from cellbed.runformat.description import Description
+from cellbed.runformat.description import Reported
 from cellbed.runformat.spans import REPORTED
 from cellbed.testbed.machine.process import Place
 from cellbed.testbed.programs import telemetry as telemetry_of_runs
@@ -257,9 +257,7 @@ def test_own_variables_that_lead_to_the_receiver_are_not_named(own: dict[str, st
     assert environment("shop", own).keys() >= {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_TRACES_EXPORTER"}
 
 
-SHOP = Description(
-    "program", "", REPORTED, {}, {}, name="shop", clients=("phone-0",), servers=("edge-0", "edge-1"), reported=True
-)
+SHOP = Reported("program", "", REPORTED, name="shop", clients=("phone-0",), servers=("edge-0", "edge-1"))
 MS, AT = 1_000_000, 50_000_000_000
 ARRIVED = 100_000_000_000
 
@@ -278,18 +276,12 @@ def stored(folder: Path, ahead: int = 1_700_000_000 * 10**9, **of_node: list[Spa
         record = folder / "raw" / f"{node.replace('_', '-')}.otlp"
         record.write_bytes(HEADER.pack(len(body), ARRIVED, ahead) + body)
     description = {
-        "applications": [json.loads(json.dumps(_plain(SHOP)))],
+        "applications": [json.loads(json.dumps(SHOP.as_json()))],
         "nodes": [
             {"name": name, "addresses": [f"100.64.0.{index}"]} for index, name in enumerate(("phone-0", "edge-0"))
         ],
     }
     return read_traces(folder, description)
-
-
-def _plain(description: Description) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return asdict(description)
 
 
 CLIENT, SERVER, INTERNAL = Span.SPAN_KIND_CLIENT, Span.SPAN_KIND_SERVER, Span.SPAN_KIND_INTERNAL
@@ -371,7 +363,7 @@ def test_a_wall_clock_that_was_set_makes_spans_useless(tmp_path: Path) -> None:
     body = export(span(1, None, CLIENT, "a", 1, 2))
     exports = b"".join(HEADER.pack(len(body), ARRIVED, ahead) + body for ahead in (0, 5 * MS))
     (tmp_path / "raw" / "phone-0.otlp").write_bytes(exports)
-    found = read_traces(tmp_path, {"applications": [_plain(SHOP)], "nodes": []})
+    found = read_traces(tmp_path, {"applications": [SHOP.as_json()], "nodes": []})
     assert found.calls.is_empty()
     assert any("was set during the run, by 5 ms" in each for each in found.warnings)
 
@@ -398,7 +390,7 @@ def record(folder: Path, *bodies: bytes, arrived: int = ARRIVED, ahead: int = 0)
 
 
 def read(folder: Path) -> telemetry.Traced:
-    description = {"applications": [_plain(SHOP)], "nodes": [{"name": "phone-0", "addresses": ["100.64.0.1"]}]}
+    description = {"applications": [SHOP.as_json()], "nodes": [{"name": "phone-0", "addresses": ["100.64.0.1"]}]}
     found = read_traces(folder, description)
     attach(found.calls, pl.DataFrame(schema=CONNECTIONS | TALK))
     return found
@@ -539,7 +531,7 @@ def test_any_stored_bytes_give_spans_or_an_error(
     (folder / "raw").mkdir()
     content = HEADER.pack(len(content), 1, 0) + content if framed else content
     (folder / "raw" / "phone-0.otlp").write_bytes(content)
-    value_or_line(lambda: read_traces(folder, {"applications": [_plain(SHOP)], "nodes": []}))
+    value_or_line(lambda: read_traces(folder, {"applications": [SHOP.as_json()], "nodes": []}))
 
 
 def test_a_file_that_is_no_record_is_an_error(tmp_path: Path) -> None:

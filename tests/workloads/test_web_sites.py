@@ -314,7 +314,7 @@ def test_unmatched_requests_are_answered_with_404_and_counted() -> None:
         ('site = "shop.warc.gz"\nserver = "edge"\norigins = { "cdn.*" = "cloud" }\n', "'cloud' has no nodes"),
         ('site = "shop.warc.gz"\nserver = "edge"\nroot = "."\n', "remove one of the two"),
         ('site = "shop.warc.gz"\n', "write the node group that serves the page"),
-        ('page = "google"\nserver = "edge"\norigins = { "cdn.*" = "edge" }\n', "are those of a recorded site"),
+        ('page = "google"\nserver = "edge"\norigins = { "cdn.*" = "edge" }\n', "belong to a recorded site"),
         ('site = "bad.warc.gz"\nserver = "edge"\n', "truncated"),
         ('site = "none.warc.gz"\nserver = "edge"\n', "none.warc.gz"),
         ('site = "lte-suburban"\nserver = "edge"\n', "contains no recorded site: it has uplink and downlink"),

@@ -13,7 +13,14 @@ from cellbed.archive import TraceError, TraceSource, open_archive
 from cellbed.archive.warnings import Replayed, length_warnings, warnings
 from cellbed.laws.law import Law, name_of
 from cellbed.runformat import folder
-from cellbed.runformat.description import REPORTED_COLUMNS, REPORTED_MEASURE, Description, ProgramMeasures
+from cellbed.runformat.description import (
+    REPORTED_COLUMNS,
+    REPORTED_MEASURE,
+    Composed,
+    Description,
+    ProgramMeasures,
+    Reported,
+)
 from cellbed.runformat.spans import REPORTED, divided, proxied
 from cellbed.scenario.applications import Application
 from cellbed.scenario.core import CoreRoundTrips
@@ -111,7 +118,7 @@ def describe(path: Path, plan: Plan, state: RunState, started: datetime, *, limi
                 {"name": name_of(law), "runs_as": name, "shown": list(law.shown) if isinstance(law, Law) else []}
                 for name, law in state.laws.items()
             ],
-            "applications": [asdict(each) for each in _describe_applications(plan, state)],
+            "applications": [each.as_json() for each in _describe_applications(plan, state)],
             "nodes": [
                 {
                     "name": node.name,
@@ -207,7 +214,7 @@ def _describe_applications(plan: Plan, state: RunState) -> Iterator[Description]
         described = replace(described, skip_ns=plan.scenario.skip, expectations=expected.get(each.name, ()))
         if isinstance(module := workload(each.table.kind), WithObjects):
             objects = module.describe_objects(described, each.table.model_dump(mode="json"))
-            yield replace(described, consists_of=objects.name)
+            yield described.become(Composed, consists_of=objects.name)
             yield objects
         else:
             yield described
@@ -227,7 +234,7 @@ def _description(deployment: Deployment, state: RunState) -> Description:
     if not described.spans and (exports or deployment.name in state.requesting):
         measures = (*described.measures, REPORTED_MEASURE)
         columns = dict(REPORTED_COLUMNS)
-        described = replace(described, spans=REPORTED, reported=True, client_columns=columns, measures=measures)
+        described = described.become(Reported, spans=REPORTED, client_columns=columns, measures=measures)
     return replace(
         described,
         title=", ".join([described.title, *(str(each) for each in load if isinstance(each, Table))]),

@@ -25,7 +25,7 @@ from cellbed.measure.run_folder import applications_of, clocks
 from cellbed.measure.services import divide_connections
 from cellbed.measure.statistics import as_number
 from cellbed.measure.streams import LEAST_FULL, NEVER, OPTIONS, cut, next_open
-from cellbed.runformat.description import Description
+from cellbed.runformat.description import Description, Timed
 from cellbed.runformat.spans import SERVICE
 
 WAYS = ("to_server", "to_client")
@@ -648,7 +648,7 @@ def with_connections(requests: pl.DataFrame, connections: pl.DataFrame, descript
     ``effective_throughput_mbit_s``: payload per latency. ``jitter_s``. Null of other requests. The arguments are as of
     :func:`claim_connections`.
     """
-    own = [each.name for each in applications_of(description) if each.own_connections]
+    own = [each.name for each in applications_of(description) if isinstance(each, Timed) and each.own_connections]
     if not own:
         return requests
     again = pl.col("to_server_retransmitted") + pl.col("to_client_retransmitted")

@@ -16,7 +16,7 @@ from cellbed.measure.run_folder import MeasureError, applications_of, clocks, re
 from cellbed.measure.services import attach_services, divide_waits
 from cellbed.measure.streams import NEVER, Connection, Streams
 from cellbed.measure.telemetry import Traced, add_times
-from cellbed.runformat.description import ANSWERED, Description
+from cellbed.runformat.description import ANSWERED, Composed, Description, Timed
 from cellbed.runformat.records import MESSAGE, MESSAGES, REQUEST, REQUESTS, SERVED, SERVICES, ColumnType
 from cellbed.runformat.spans import SERVICE, Span
 from cellbed_node.tcp import TCP_INFO
@@ -31,8 +31,8 @@ _TCP = pl.Struct(dict.fromkeys(TCP_INFO, pl.Int64))
 _TYPES: dict[ColumnType, Any] = {"integer": pl.Int64, "text": pl.String, "number": pl.Float64, "tcp": _TCP}
 _SINCE_INTENDED = ("first_byte", "first_paint", "largest_paint")
 """Stamps in ``_ns`` that are measures in ``_s``, too, since the intended time."""
-_WAYS = {"uplink": "sent_ns", "downlink": "reply_ns"}  # the stamp by which the connection was certainly open
-_NONE = Description("", "", (), {}, {}, name="")
+_WAYS = {"uplink": "sent_ns", "downlink": "reply_ns"}  # the connection was certainly open at this stamp
+_NONE = Description("", "", name="")
 
 
 def read_requests(
@@ -61,15 +61,16 @@ def read_requests(
     inside = traced.tree.filter(hop=1).select("app", "endpoint", "request", "begin_ns", "end_ns", span="part")
     tables, timings = [], []
     measured: dict[str, pl.DataFrame] = {}
-    whole: list[tuple[Description, pl.DataFrame]] = []
+    whole: list[tuple[Composed, pl.DataFrame]] = []
     for application, table in recorded:
         if application.reported:
             continue
-        table = with_relayed(table, application, streams) if application.relayed else table
+        if isinstance(application, Timed) and application.relayed:
+            table = with_relayed(table, application, streams)
         attached = _attach_packets(table, application, streams)
         own = inside.filter(app=application.name).drop("app")
         attached = attach_services(attached, run / "raw", application, ahead, own)
-        if application.consists_of:
+        if isinstance(application, Composed):
             whole.append((application, attached))
             continue
         tables.append(_measure(application, attached, t0))
@@ -97,7 +98,7 @@ def _join_packets(
     raw: Path,
     ahead: dict[str, int],
 ) -> tuple[list[tuple[Description, pl.DataFrame]], pl.DataFrame]:
-    """Return the applications whose programs report their requests, with what the packet log shows of these, and all
+    """Return the applications whose programs report their requests, with columns from the packet log, and all
     calls."""
     ends = {"client": "endpoint", "client_port": "local_port", "server_port": "remote_port"}
     others = [table.select(**ends).drop_nulls() for application, table in recorded if not application.reported]
@@ -129,7 +130,7 @@ def _join_packets(
 
 
 def _assign_servers(application: Description, requests: pl.DataFrame, description: dict[str, Any]) -> pl.DataFrame:
-    """Return requests that programs report, with the server to which their connection had moved."""
+    """Return requests that programs report; ``server`` is the new one after their connection has moved."""
     for move in description.get("migrations") or []:
         switched = [phase["end_s"] for phase in move["phases"] if phase["name"] == "switch"]
         if switched and move["app"] == application.name and not move["failed"] and move.get("moves_memory"):

@@ -133,9 +133,9 @@ def _applications() -> "TypeAdapter[list[Description]]":
     """Return what reads the applications of a run. Building it takes 5 ms."""
     from pydantic import TypeAdapter
 
-    from cellbed.runformat.description import Description
+    from cellbed.runformat.description import AnyDescription
 
-    return TypeAdapter(list[Description])
+    return TypeAdapter(list[AnyDescription])
 
 
 def applications_of(description: dict[str, Any]) -> "list[Description]":

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from cellbed.report import plot
 from cellbed.report.plot import Drawing
-from cellbed.runformat.description import Description
+from cellbed.runformat.description import Composed, Description
 from cellbed.runformat.spans import HANDSHAKE, Place, Span
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ def draw_page_loads(
     requests: of all applications."""
     import polars as pl
 
-    objects = next((each for each in described if each.name == application.consists_of), None)
+    consists_of = application.consists_of if isinstance(application, Composed) else None
+    objects = next((each for each in described if each.name == consists_of), None)
     if objects is None:
         return None
     loads = requests.filter(pl.col("app") == application.name)

@@ -1,8 +1,10 @@
-"""The description of an application in ``run.json``, from which a run is measured and reported without its kind."""
+"""The description of an application in ``run.json``: measuring and reporting need nothing else of its kind."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import asdict, dataclass, field, fields
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+from pydantic import Discriminator, Tag
 
 from cellbed.runformat.records import ColumnType
 from cellbed.runformat.spans import Span
@@ -18,7 +20,7 @@ REPORTED_COLUMNS: dict[str, ColumnType] = {"step": "text", "begin_ns": "integer"
 @dataclass(frozen=True, slots=True)
 class Measure:
     """A column of requests that is summarised: its median and range are reported. unit: empty for a number; share for
-    one that is 0 or 1, of which the mean is reported instead."""
+    one that is 0 or 1, whose mean is reported instead."""
 
     column: str
     label: str
@@ -50,36 +52,39 @@ class Caution:
     detail: str = ""
 
 
+D = TypeVar("D", bound="Description")
+
+
 @dataclass(frozen=True, slots=True)
 class Description:
-    """Properties of an application that measuring and reporting need for any kind; stored in ``run.json``.
+    """An application for measuring and reporting, stored in ``run.json``; its connections are reported.
 
-    title: of the application in reports. spans: in the order in which a request spends its time, from its intended
-    time to its reply; none for an application without requests. client_columns, server_columns: what the records of
-    client (``<name>.<node>.requests.jsonl``) and server (``<name>.<node>.service.jsonl``) have beyond the columns of
-    every kind (:mod:`cellbed.runformat.records`), with their types; columns in ``_ns`` are stamps of that node's clock,
-    and the first of the server is when the request reached it. same: columns in which requests of paired runs agree.
+    Applications with requests are variants: :class:`Timed`, :class:`Traced`, :class:`Composed`, :class:`Reported`.
+
+    title: of the application in reports. spans: the parts of a request's time in order, from its intended time to its
+    reply; none for an application without requests. client_columns, server_columns: columns of the records of client
+    (``<name>.<node>.requests.jsonl``) and server (``<name>.<node>.service.jsonl``) beyond the columns of every kind
+    (:mod:`cellbed.runformat.records`), with their types; columns in ``_ns`` are stamps of that node's clock, and the
+    first of the server is when the request reached it. same: columns with equal values in paired runs.
     name: of the application in its scenario. clients, servers: names of its nodes; client i belongs to server i mod the
-    number of servers, or with the policy nearest to that of its cell, or with another balance than "client" to all.
+    number of servers, or with the policy nearest to its cell's, or with another balance than "client" to all.
     start_ns, stop_ns: when its load starts and ends, since the start of the schedule (stop ``None``: with the
     schedule). skip_ns: what is left out of all measures, since then. deadline_ns: within which a good reply is on time,
     ``None`` without one. expectations: limits of its measures. ports: at which its servers listen, where known.
     services: names of the spans that its services have reported (:mod:`cellbed.testbed.programs.reports`). own:
-    measures that its programs write. reported: its programs report its requests, whose connections are found in the
-    packet log; else cellbed sends them. traced: they have identifiers of OpenTelemetry
-    (:func:`cellbed_node.exports.identifiers`). own_connections: each request has a connection or flow of its
-    own, whose packets are its. consists_of: name of the application whose requests are those of which its own
-    consist, such as the objects of a page: the parts of its requests are those on the critical path. bearable: limits
-    of the measures that its programs write, each with a name in words; beyond one the machine disturbed the run.
-    relayed: a server passes the datagrams of a request on to the client in its column ``receiver``
-    (:mod:`cellbed.measure.relayed`).
+    measures that its programs write. bearable: limits of these, each with a name in words; beyond one the machine
+    disturbed the run.
     """
+
+    variant: ClassVar[str] = "connections"
+    reported: ClassVar[bool] = False
+    traced: ClassVar[bool] = False
 
     kind: str
     title: str
-    spans: tuple[Span, ...]
-    client_columns: dict[str, ColumnType]
-    server_columns: dict[str, ColumnType]
+    spans: tuple[Span, ...] = ()
+    client_columns: dict[str, ColumnType] = field(default_factory=dict)
+    server_columns: dict[str, ColumnType] = field(default_factory=dict)
     same: tuple[str, ...] = ()
     measures: tuple[Measure, ...] = ()
     cautions: tuple[Caution, ...] = ()
@@ -96,16 +101,19 @@ class Description:
     services: tuple[str, ...] = ()
     ports: tuple[int, ...] = ()
     own: tuple[ProgramMeasures, ...] = ()
-    reported: bool = False
-    traced: bool = False
-    own_connections: bool = False
-    consists_of: str = ""
     bearable: tuple[Limit, ...] = ()
-    relayed: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the description as ``run.json`` has it."""
+        return {"variant": self.variant, **asdict(self)}
+
+    def become(self, variant: type[D], **more: Any) -> D:
+        """Return the same application as another variant. more: its own fields, or other values."""
+        return variant(**{each.name: getattr(self, each.name) for each in fields(self)} | more)
 
     def load_s(self, measured_s: float) -> float:
-        """Return the duration of its load, without what is left out, in a run of which so much of the schedule was
-        measured, in seconds."""
+        """Return the duration of its load in seconds, without the part that is left out. measured_s: how much of the
+        schedule was measured."""
         stop_s = measured_s if self.stop_ns is None else min(measured_s, self.stop_ns / 1e9)
         return stop_s - max(self.start_ns, self.skip_ns) / 1e9
 
@@ -116,3 +124,59 @@ class Description:
             if self.edge_policy == "nearest" or self.balance != "client" or not self.servers
             else (self.servers[client % len(self.servers)],)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Timed(Description):
+    """An application whose requests are stamped by a program of cellbed.
+
+    own_connections: each request has a connection or flow of its own, whose packets are its. relayed: a server passes
+    the datagrams of a request on to the client in its column ``receiver`` (:mod:`cellbed.measure.relayed`).
+    """
+
+    variant = "timed"
+
+    own_connections: bool = False
+    relayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Traced(Timed):
+    """An application whose requests also have identifiers of OpenTelemetry (`cellbed_node.exports.identifiers`)."""
+
+    variant, traced = "traced", True
+
+
+@dataclass(frozen=True, slots=True)
+class Composed(Timed):
+    """An application whose requests consist of another one's, such as the objects of a page; its parts are the parts on
+    the critical path. consists_of: name of that application."""
+
+    variant = "composed"
+
+    consists_of: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reported(Description):
+    """An application whose programs report its requests, whose connections are found in the packet log."""
+
+    variant, reported = "reported", True
+
+
+def _variant(value: Any) -> str:
+    """Return the variant of a description, also of an earlier version, which has flags instead."""
+    if not isinstance(value, Mapping):
+        return str(value.variant)
+    flags = {"reported": "reported", "traced": "traced", "consists_of": "composed", "spans": "timed"}
+    return str(value.get("variant") or next((name for key, name in flags.items() if value.get(key)), "connections"))
+
+
+AnyDescription = Annotated[
+    Annotated[Description, Tag("connections")]
+    | Annotated[Timed, Tag("timed")]
+    | Annotated[Traced, Tag("traced")]
+    | Annotated[Composed, Tag("composed")]
+    | Annotated[Reported, Tag("reported")],
+    Discriminator(_variant),
+]

@@ -46,7 +46,7 @@ def release_reserve(path: Path) -> None:
 def is_unstarted(path: Path) -> bool:
     """Return whether a folder belongs to a run before its workload: it has only the files that a run writes first.
 
-    It has no ``run.json`` then, by which a run's folder is known otherwise.
+    It has no ``run.json`` then, unlike other folders of runs.
     """
     names = {entry.name.removesuffix(".tmp") for entry in path.iterdir()}
     described = {"run.json", "scenario.toml", "scenario.resolved.json", "environment.json"}

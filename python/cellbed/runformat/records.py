@@ -1,6 +1,6 @@
 """The records of programs of a run: JSON lines in ``raw/<application>.<node>.<file>``.
 
-A client's record of a request is :class:`cellbed_node.ledger.Request`, from which its columns are derived. Kinds of
+The columns of a client's record are the fields of :class:`cellbed_node.ledger.Request`. Kinds of
 application declare more columns (:class:`cellbed.runformat.description.Description`).
 """
 
@@ -27,7 +27,7 @@ def columns_of(record: type[Request]) -> dict[str, ColumnType]:
 REQUEST = columns_of(Request)
 """Columns of the record of a request of any kind."""
 SERVED: dict[str, ColumnType] = {"request": "integer", "endpoint": "text"}
-"""Columns of a server's record of a request of any kind: to which one it belongs."""
+"""Columns of a server's record of any kind: the request that it has served."""
 _OFFSETS = ("message", "received_ns", "bytes", "local_port", "remote_port", "downlink_start", "downlink_end")
 MESSAGE: dict[str, ColumnType] = {**SERVED, **dict.fromkeys(_OFFSETS, "integer")}
 """Columns of the record of a message of a streamed reply."""

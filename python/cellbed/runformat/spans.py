@@ -20,7 +20,7 @@ class Span:
 
     name: its column in ``requests.parquet`` is ``part_<name>``, in seconds. place: where the time passes; a client's
     programs stamp at the endpoint, a server's at the remote node, the emulator on the links. label: of reports;
-    short: the same where there is little room; meaning: from what to what. begin, end: stamps, which are columns
+    short: the same where there is little room; meaning: its begin and end in words. begin, end: stamps, columns
     without their ``_ns``; with `end` empty, `begin` is a duration.
     """
 
@@ -96,7 +96,7 @@ DATAGRAM_DOWNLINK = tuple(span for span in DOWNLINK if span.name in ("downlink_q
 SERVER = Span("server", "remote", "Server", "server",
               "request left the network → first byte of the reply enters the downlink, or waits behind other replies",
               "uplink_left", "downlink_ready")
-"""A server of which nothing is known, or what its service reports (docs/reference/spans.md)."""
+"""A server that reports nothing, or the spans of its service (docs/reference/spans.md)."""
 
 REPORTED = (
     Span("schedule", "endpoint", "Behind schedule", "schedule", "intended time → the program begins the request",
@@ -118,7 +118,7 @@ REPORTED = (
 
 
 def proxied(spans: Sequence[Span]) -> tuple[Span, ...]:
-    """Return the parts with that of a proxy behind the queues of each way."""
+    """Return the parts with a part for a proxy behind the queues of each way."""
     found = []
     for span in spans:
         found.append(span)
@@ -133,7 +133,7 @@ PATH = "path_"
 
 
 def on_path(spans: Sequence[Span]) -> tuple[Span, ...]:
-    """Return the parts of a page's load of which the parts of its objects are `spans`, the browser's first."""
+    """Return the parts of a page's load whose objects have the parts `spans`, the browser's first."""
     return tuple(replace(span, begin=f"{PATH}{span.name}", end="") for span in spans)
 
 

@@ -60,13 +60,13 @@ class Application(Table):
     stop: Moment | None = Field(None, description="When its load ends. Default: with the workload.", examples=["30 s"])
 
     def templates(self) -> Iterator[tuple[Key, str]]:
-        """Return the texts in which names are filled in (:mod:`cellbed.scenario.templates`): (key, text)."""
+        """Return the texts with names to fill in (:mod:`cellbed.scenario.templates`): (key, text)."""
         for key, role in self.roles():
             for path, text in role.texts():
                 yield (key, *path), text
 
     def roles(self) -> Iterator[tuple[Literal["server", "client"], Role]]:
-        """Return the roles that it has, in the order in which their programs start."""
+        """Return its roles, in the order of their programs' starts."""
         if self.server is not None:
             yield "server", self.server
         if self.client is not None:
@@ -88,17 +88,17 @@ class Application(Table):
 
     @property
     def host_names(self) -> tuple[str, ...]:
-        """Return the names in that certificate beside those of the nodes."""
+        """Return the names in that certificate beside the names of nodes."""
         return ()
 
     @property
     def more_servers(self) -> tuple[str, ...]:
-        """Return the node groups beside `server` on which its servers run; each client uses all of them."""
+        """Return the node groups of further servers beside `server`; each client uses all of them."""
         return ()
 
     @property
     def movable_by(self) -> tuple[str, ...] | None:
-        """Return the strategies of migration by which its server can move; ``None``: all of them."""
+        """Return the strategies of migration that can move its server; ``None``: all of them."""
         return None
 
     @property
@@ -109,7 +109,7 @@ class Application(Table):
 
     @property
     def tools(self) -> tuple[tuple[str, tuple[str, ...], str], ...]:
-        """Return the programs that its own programs run, on nodes of this machine: (key, names of which one is needed,
+        """Return the programs that its own programs run, on nodes of this machine: (key, alternative names,
         package)."""
         return ()
 
@@ -169,7 +169,7 @@ class Application(Table):
 
 TELEMETRY_KEY = Field(
     False,
-    description="Receive the spans of OpenTelemetry of its programs: client spans are requests, and those of servers "
+    description="Receive the spans of OpenTelemetry of its programs: client spans are requests, and server spans "
     "divide the server's time. A load sends W3C traceparent.",
 )
 

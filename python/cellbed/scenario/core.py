@@ -48,7 +48,7 @@ class RoundTripRecord:
     """Round-trip times over time.
 
     name: what the user wrote. path: absolute. sha256: of its bytes. samples: (ns since its start, round-trip time in
-    ns) of answered probes, in order of time, at least one. duration: ns, after which it repeats. synthetic: whether it
+    ns) of answered probes, in order of time, at least one. duration: its period, ns. synthetic: whether it
     comes from a model.
     """
 
@@ -211,7 +211,7 @@ class CorePlace(_RoundTrips):
 
 
 class CoreRoundTrips(_RoundTrips):
-    """Recorded round-trip times, each of which holds until the next."""
+    """Recorded round-trip times; each holds until the next."""
 
     kind: Literal["round-trips"]
     record: Annotated[RoundTripRecord, round_trip_record()] = Field(

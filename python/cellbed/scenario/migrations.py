@@ -1,4 +1,4 @@
-"""Migrations of running services, on schedule or by a policy: which application, to which node, and how."""
+"""Migrations of running services, on schedule or by a policy: application, target node and strategy."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, cast
@@ -72,7 +72,7 @@ class MigrationModel(Table):
     )
     restore: Span | None = Field(None, description="Time from the last byte to service.", examples=["500 ms"])
     switch: Span | None = Field(None, description="Time to move the address.", examples=["50 ms"])
-    stop: Span | None = Field(None, description="Time in which it ends at the source.", examples=["100 ms"])
+    stop: Span | None = Field(None, description="Time until it has ended at the source.", examples=["100 ms"])
 
 
 class Migration(Table):
@@ -80,29 +80,31 @@ class Migration(Table):
 
     app: str = Field(description="Application whose server moves.", examples=["shop"])
     to: str = Field(
-        "", description="Name of the node to which it moves. Required unless the policy has nodes.", examples=["edge-0"]
+        "", description="Name of the target node. Required unless the policy has nodes.", examples=["edge-0"]
     )
     at: Offset | None = Field(
         None, description="When it begins, from the start of the workload. Or a policy.", examples=["20 s"]
     )
-    policy: AnyPolicy | None = Field(None, description="What decides when it begins, and to which node. Or a time.")
+    policy: AnyPolicy | None = Field(None, description="What decides on its begin and target node. Or a time.")
     strategy: Annotated[
         str,
         AfterValidator(_check_strategy),
         WithJsonSchema({"type": "string", "enum": list(entries("strategies"))}),
     ] = Field(description="How it moves.", examples=["redeploy"])
     congestion_control: Annotated[Law | str, CONGESTION_CONTROL] | None = Field(
-        None, description="TCP congestion control of the transfer. Default: that of the source."
+        None, description="TCP congestion control of the transfer. Default: the source's."
     )
     connections: int = Field(1, ge=1, le=64, description="Number of TCP connections of the transfer.")
     compression: int = Field(0, ge=0, le=19, description="Level of zstd of the transfer; 0: not compressed.")
     rate: Annotated[int, CORE_RATE] | None = Field(
         None, description="Maximum rate of the transfer. Default: none.", examples=["200 Mbit/s"]
     )
-    model: MigrationModel | None = Field(None, description="Parameters of predictions. Default: those of a profile.")
+    model: MigrationModel | None = Field(
+        None, description="Parameters of predictions. Default: measured ones, of a profile."
+    )
 
     def targets(self) -> list[str]:
-        """Return the nodes to which the service may move."""
+        """Return the possible target nodes."""
         return [self.to] if self.policy is None else [*([self.to] if self.to else []), *self.policy.targets()]
 
     @property
@@ -121,7 +123,7 @@ class Migration(Table):
 
 
 def server_of(application: Application, groups: Mapping[str, NodeGroup]) -> str | None:
-    """Return the name of the node on which the only server of an application runs; ``None`` without such a one."""
+    """Return the name of the node of an application's only server; ``None`` without such a one."""
     role = application.server
     if role is None or role.on not in groups or groups[role.on].count != 1 or application.more_servers:
         return None
@@ -191,7 +193,7 @@ def migration_misfits(
 def candidates(
     migration: Migration, groups: Mapping[str, NodeGroup], application: Application
 ) -> dict[str, str | None]:
-    """Return the nodes on which a service may be, its first one first, with their sites."""
+    """Return the possible nodes of a service, its first one first, with their sites."""
     first = server_of(application, groups)
     nodes = dict.fromkeys([*([first] if first is not None else []), *migration.targets()])
     return {node: groups[node.rpartition("-")[0]].site for node in nodes}
@@ -223,7 +225,7 @@ def _policy_misfits(
 def movable_misfits(
     migration: Migration, groups: Mapping[str, NodeGroup], application: Application, place: str | None
 ) -> Iterator[tuple[str, str]]:
-    """Yield why a service cannot move to an existing node: (key, what to do). place: node on which it is, unless it is
+    """Yield why a service cannot move to an existing node: (key, what to do). place: its node, unless it is
     at its first one."""
     at_first, role = server_of(application, groups), application.server
     if role is None:

@@ -94,7 +94,7 @@ class Transport(Table):
     )
     metrics_cache: bool | None = Field(
         None,
-        description="Whether a connection begins with what an earlier one to the same address has measured. Default: "
+        description="Whether a connection begins with the measurements of an earlier one to the same address. Default: "
         "the kernel's.",
     )
     series: bool = Field(
@@ -163,7 +163,7 @@ class Scenario(Table):
         return self.nodes[group].congestion_control or self.transport.congestion_control
 
     def tcp_of(self, role: Role) -> dict[str, Law | str | int]:
-        """Return the settings of TCP that a program gets beside those of its node, by key: its own, and pacing, which
+        """Return the settings of TCP that a program gets beside its node's settings, by key: its own, and pacing, which
         nodes cannot have."""
         asked = ({"pacing": True} if self.transport.pacing else {}) | role.tcp
         return {key: value for key, value in asked.items() if value is not False}
@@ -217,7 +217,7 @@ class Scenario(Table):
         return found
 
     def core_link(self, group: NodeGroup) -> CoreLink:
-        """Return the core link of a group of edge or cloud nodes: that of their site, or of each node."""
+        """Return the core link of a group of edge or cloud nodes: their site's, or each node's."""
         if group.site is not None:
             return self.sites[group.site].core
         found: CoreLink | None = group.core or getattr(self.links.core, group.node_class)
@@ -318,7 +318,7 @@ class Scenario(Table):
                 )
 
     def idle_replicas(self) -> Iterator[str]:
-        """Return a sentence for each group of servers of which some get no load."""
+        """Return a sentence for each group with servers that get no load."""
         clients: dict[str, int] = {}
         balanced = {it.server.on for it in self.applications.values() if it.server and it.balance != "client"}
         for application in self.applications.values():

@@ -253,7 +253,7 @@ def place(text: str, paths: Iterable[KeyPath]) -> list[int]:
 
 
 def _line(path: Sequence[str | int], positions: Mapping[str, tuple[int, int]]) -> int | None:
-    """Return the line of a key; of a missing key that of its table, or of the first key in it; None for neither."""
+    """Return the line of a key, of the table of a missing key, or of the first key in it; None for neither."""
     steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in path]
     keys = ["".join(steps[:length])[1:] for length in range(len(path) + 1)]
     known = max((length for length, key in enumerate(keys) if key in positions), default=0)

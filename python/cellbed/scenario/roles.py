@@ -1,4 +1,4 @@
-"""The programs of an application: on which nodes, which command, when it is ready, and what becomes of it."""
+"""The programs of an application: their nodes, commands, conditions of readiness, and results."""
 
 import pathlib
 import re
@@ -150,7 +150,7 @@ class Role(Table):
         None, description="When a server is ready. Default: at once.", examples=[{"port": 8080}]
     )
     environment: dict[Variable, str] = Field(
-        {}, description="Environment variables beyond those of the node.", examples=[{"THREADS": "2"}]
+        {}, description="Environment variables beyond the node's.", examples=[{"THREADS": "2"}]
     )
     folder: str | None = Field(
         None, min_length=1, description="Working directory on the node. Default: the node's own.", examples=["/srv"]
@@ -181,15 +181,15 @@ class Role(Table):
     )
     status: Status | list[Status] = Field(0, description="Expected exit status, or several of them.", examples=[0])
     congestion_control: Annotated[Law | str, CONGESTION_CONTROL] | None = Field(
-        None, description="TCP congestion control of this program: of what it sends. Default: that of its node."
+        None, description="TCP congestion control of this program as a sender. Default: its node's."
     )
     receive_buffer: Buffer | None = Field(
         None,
-        description="Receive buffer of each connection of this program, from its begin. Default: that of its node.",
+        description="Receive buffer of each connection of this program, from its begin. Default: its node's.",
         examples=["8 MB"],
     )
     send_buffer: Buffer | None = Field(
-        None, description="Send buffer of each connection, likewise. Default: that of its node.", examples=["4 MB"]
+        None, description="Send buffer of each connection, likewise. Default: its node's.", examples=["4 MB"]
     )
     pacing: bool | None = Field(
         None, description="Whether its segments are paced, as of [transport]. Default: as there."
@@ -230,7 +230,7 @@ class Role(Table):
         return PurePosixPath(self.folder or "", self.measures) if isinstance(self.measures, str) else None
 
     def texts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """Return the texts in which names are filled in: (path of the key, text)."""
+        """Return the texts with names to fill in: (path of the key, text)."""
         for index, word in enumerate(self.command or ()):
             yield ("command", index), word
         for name, value in self.environment.items():

@@ -1,4 +1,4 @@
-"""Cache of what is built once: folders and files that appear whole or not at all.
+"""Cache of files that are built once: folders and files that appear whole or not at all.
 
 Two processes may build the same thing at once; each builds in a separate temporary place and the first to finish
 wins.

@@ -73,7 +73,7 @@ class Deployment:
         self, name: str, module: str, node: Node, raw: Path, settings: Mapping[str, Any], reads: Sequence[str] = ()
     ) -> Process:
         """Return a program of cellbed's own on a node. settings: its configuration, which is written into ``raw``,
-        where the program writes files, too. reads: paths in it of what the program reads."""
+        where the program writes files, too. reads: paths in it that the program reads."""
         file = self.file(raw, node, f"{name}.json")
         file.write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
         return Process(f"{self.name}.{node.name}.{name}", node.name, module, file, tuple(reads))
@@ -86,7 +86,7 @@ class Deployment:
         return replace(made, stage=1, load=True, forked=True)  # there are many of them
 
     def load(self, raw: Path, index: int, seed: int) -> dict[str, Any]:
-        """Return the configuration of the load generator of client `index`, as far as it is that of every kind
+        """Return the configuration of the load generator of client `index` that all kinds share
         (:class:`cellbed_node.generator.Settings`)."""
         node, arrivals = self.clients[index], self.table.arrivals
         return {
@@ -127,7 +127,7 @@ class Workload(Protocol):
     def processes(self, deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> Sequence[Process | Command]:
         """Return the programs of one run; their configurations are written into ``raw``. Call prepare before.
 
-        Those of the user are commands, which run as they are.
+        Programs of the user are commands, which run as they are.
         """
 
     def describe(self, table: Mapping[str, Any]) -> Description:
@@ -141,4 +141,4 @@ class WithObjects(Protocol):
     own."""
 
     def describe_objects(self, application: Description, table: Mapping[str, Any]) -> Description:
-        """Return their description. application: that of the requests; table: as of :meth:`Workload.describe`."""
+        """Return their description. application: the requests' description; table: as of :meth:`Workload.describe`."""

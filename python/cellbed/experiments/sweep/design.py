@@ -59,7 +59,7 @@ def points(sweep: SweepFile) -> list[Point]:
 
 
 def strata(factors: int, count: int, seed: int) -> list[list[float]]:
-    """Return a Latin hypercube: `count` points in the unit cube, of which each coordinate has one in each of `count`
+    """Return a Latin hypercube: `count` points in the unit cube; each coordinate has one in each of `count`
     equal strata."""
     if not factors:
         return [[] for _ in range(count)]

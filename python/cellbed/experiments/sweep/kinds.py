@@ -93,12 +93,12 @@ class TrialKind:
         raise NotImplementedError
 
     def drawings(self, study: Study, folder: Path) -> Mapping[str, Mapping[str, Drawing]]:
-        """Return figures beside those of factors, by application and name. folder: of the sweep."""
+        """Return figures beside the figures of factors, by application and name. folder: of the sweep."""
         return {}
 
 
 def content_hash(path: Path) -> str:
-    """SHA-256 of a file; of a folder that of the names and hashes of its files."""
+    """Return the SHA-256 of a file, or of the names and hashes of a folder's files."""
     if not path.is_dir():
         status = path.stat()
         return _file_hash(path, status.st_mtime_ns, status.st_size)

@@ -124,7 +124,7 @@ class Sweep:
 
     def effects(self, measure: str, *, app: str | None = None, disturbed: bool = False) -> pl.DataFrame:
         """Return each level of each factor compared with the first one, paired by repetition, with p-values by Holm's
-        procedure (:meth:`cellbed.measure.factors.Study.effects`). Parameters and errors are those of `intervals`."""
+        procedure (:meth:`cellbed.measure.factors.Study.effects`). Parameters and errors: see `intervals`."""
         study = self.study(disturbed=disturbed)
         return study.effects(self._chosen(study, measure, app), measure)
 
@@ -138,7 +138,7 @@ class Sweep:
         disturbed: bool = False,
     ) -> Figure:
         """Return a measure over the levels of a factor with intervals, as a matplotlib figure. Parameters and errors
-        are those of `intervals`; also an error for a factor without a second level in the dataset."""
+        as of `intervals`; also an error for a factor without a second level in the dataset."""
         import matplotlib as mpl
 
         from cellbed.report import factor_figures, plot
@@ -218,7 +218,7 @@ def sweep(
 
     out: parent of the sweep's folder. jobs: trials at once at most; default: as many as this machine's processors can
     run, fewer where trials disturb each other. repeats: how often a disturbed trial is repeated. limits: enforce CPU
-    and memory limits; ``"overcommit"``: also those of nodes that exceed this machine. strict: raise :class:`RunError`
+    and memory limits; ``"overcommit"``: also limits of nodes that exceed this machine. strict: raise :class:`RunError`
     if a trial remains disturbed. progress: print each finished trial, or call a function with it.
 
     Errors: :class:`CellbedError`, with every problem of the file and of the scenarios that it makes;
@@ -242,7 +242,7 @@ def sweep(
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """The manner in which the trials of a sweep are run.
+    """The execution of the trials of a sweep.
 
     virtual: predicted in virtual time, with the profile of an earlier
     run or the measured one. jobs: trials at once at most. limits: as of `sweep`.

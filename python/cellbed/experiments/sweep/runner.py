@@ -31,7 +31,7 @@ _SPARE = 0.25
 _LEAST_BYTES = 4 << 20
 """Free space without which no trial begins."""
 _CALM = 10
-"""Undisturbed trials, for each at once, after which one more is tried."""
+"""Undisturbed trials, for each at once, before one more is tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +332,7 @@ class Runner:
         except OSError as error:
             return replace(failed, reason=outcome.error or str(OperatingSystemError(error, outcome.folder)))
         except Exception as error:  # of a worker that returns anything
-            return replace(failed, reason=outcome.error or f"its folder is not that of a run: {error!r:.200}")
+            return replace(failed, reason=outcome.error or f"its folder is no run folder: {error!r:.200}")
         if outcome.error is not None:
             return replace(failed, rows=rows)
         if outcome.disturbed:

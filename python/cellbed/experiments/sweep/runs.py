@@ -151,7 +151,7 @@ def _has_traces(link: AnyMobileLink) -> bool:
 
 
 def _end(link: AnyMobileLink) -> int | None:
-    """Return when the first of what a link plays ends and does not begin anew, ns; None where all of it does."""
+    """Return the first end of a link's traces that do not begin anew, ns; None without such a trace."""
     ends = [_last(each) for each in _inside(link) if isinstance(each, DelaySeries | LossSeries | RateSeries)]
     if not link.loop:
         played = [link.up, link.down] if isinstance(link, RecordedLink) else [each for _, each in link.capacities()]

@@ -132,7 +132,7 @@ class Store:
         os.pwrite(self.lock, f"{os.getpid()} {process_start(os.getpid())}\n".encode(), 0)
 
     def begin(self, plan: Plan) -> None:
-        """Write the sweep file, and the dataset of what is there."""
+        """Write the sweep file, and the dataset of the trials so far."""
         write_whole(self.folder / SWEEP_FILE, lambda path: path.write_text(plan.text, encoding="utf-8"))
         self.write_dataset(plan)
 
@@ -152,7 +152,7 @@ class Store:
         self.results = results_in(self.folder)
 
     def place(self, trial: Trial) -> Path:
-        """Return an empty folder in which a run of a trial is made."""
+        """Return an empty folder for a run of a trial."""
         path = self._running / trial.key
         remove_tree(path, ignore_errors=True)
         path.mkdir()

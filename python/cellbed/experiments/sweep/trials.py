@@ -29,7 +29,7 @@ KEY_DIGITS = 16
 class Trial(Content):
     """A point run once.
 
-    key: hash of what its file states and of the contents of its inputs; trials with one key are one run. seed: of the
+    key: hash of the keys of its file and of the contents of its inputs; trials with one key are one run. seed: of the
     file. offset_ns: what its traces start later, None where there are none. tables: of the file; paths in it are
     relative to `folder`.
     """
@@ -55,7 +55,7 @@ class Trial(Content):
 class Plan:
     """A sweep whose every point has a valid file.
 
-    text: of the sweep file. trials: in the order in which they are run. notes: what a user should know of it.
+    text: of the sweep file. trials: in the order of their runs. notes: what a user should know of it.
     """
 
     sweep: SweepFile

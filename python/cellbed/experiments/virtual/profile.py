@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 FORMAT = 6
 FILE = "profile.json"
 _LEFT_OUT = ["start", "stop", "rate", "policy", "timeout", "deadline", "drain", "edge_policy", "state", "balance"]
-"""Keys of applications on which a profile does not depend."""
+"""Keys of applications that do not change a profile."""
 _SECONDS = 20
 """How long the servers of users run where nothing else does."""
 
@@ -48,7 +48,7 @@ class Profile:
 
     source: where they were measured, in words; measured: when. limited: whether they contain the effect of CPU limits.
     lost: requests without a reply meanwhile, of each application. disturbances: why the machine disturbed the
-    measurement. unusable: why applications have no samples. migrations: parameters of those of the run, and their
+    measurement. unusable: why applications have no samples. migrations: parameters of the run's, and their
     ``compression``, by application and strategy.
     """
 
@@ -268,7 +268,7 @@ def _of_programs(text: str, *, limits: bool) -> str:
     data["links"] = {"mobile": fast, "core": {"edge": "1 ms", "cloud": "1 ms"}}
     data["sites"] = {name: site | {"core": "1 ms"} for name, site in data.get("sites", {}).items()}
     for name, load in list(data.get("apps", {}).items()):
-        # Of what needs no profile, only servers that others may use.
+        # Applications without profile keep only servers that others may use.
         if load.get("kind") not in known and load.pop("client", None) is not None and "server" not in load:
             del data["apps"][name]
     for load in _loads(data):
@@ -289,7 +289,7 @@ def _loads(data: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _key(text: str, folder: Path, *, limits: bool) -> str:
-    """Return a hash of what a profile depends on: programs and their inputs, this version and this machine. limits:
+    """Return a hash of all that changes a profile: programs and their inputs, this version and this machine. limits:
     whether it contains the effect of CPU limits."""
     from cellbed.scenario.reader import tables
     from cellbed.testbed.programs.environment import processor

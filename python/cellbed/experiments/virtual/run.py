@@ -46,8 +46,8 @@ class NoModelError(CellbedError):
 @dataclass(frozen=True, slots=True)
 class Options:
     """The options of a prediction. out: parent of the run's folder. limits: apply the CPU limits of nodes. profile:
-    where the profile comes from, ``None`` for the user's cache, or for measuring it. folder: to which paths in the
-    scenario are relative."""
+    where the profile comes from, ``None`` for the user's cache, or for measuring it. folder: base of paths in the
+    scenario."""
 
     out: Path
     folder: Path

@@ -1,4 +1,4 @@
-"""The servers of pages, nginx or Caddy, and the flags by which a browser finds them.
+"""The servers of pages, nginx or Caddy, and the flags of a browser that finds them.
 
 Each origin has a host name and a port of its own, so that browsers share no connection between origins.
 """
@@ -34,7 +34,7 @@ def ports(deployment: Deployment, hosts: Sequence[str]) -> range:
 
 
 def rules(deployment: Deployment, node: Node, hosts: Sequence[str]) -> list[str]:
-    """Return the rules by which a browser finds each host at its port of a server's node, and no other host."""
+    """Return a browser's rules to find each host at its port of a server's node, and no other host."""
     address, found = deployment.address(node), zip(ports(deployment, hosts), hosts, strict=True)
     return [*(f"MAP {host} {address}:{port}" for port, host in found), "MAP * ~NOTFOUND"]
 
@@ -57,7 +57,7 @@ def flags(deployment: Deployment, rules: Sequence[str], names: Sequence[str], ve
 
 
 def pin(certificate: Path) -> str:
-    """Return the hash of a certificate's public key, by which Chromium accepts it."""
+    """Return the hash of a certificate's public key; Chromium accepts it by this."""
     text = run([certificates.PROGRAM, "x509", "-in", str(certificate), "-noout", "-pubkey"])
     key = base64.b64decode("".join(line for line in text.splitlines() if not line.startswith("-----")))
     return base64.b64encode(hashlib.sha256(key).digest()).decode()
@@ -131,7 +131,7 @@ _CADDY_FILES = (
 
 
 def nginx(served: Sequence[Served], certificate: Sequence[str], http2: bool) -> str:
-    """Return the configuration of nginx. certificate: its file, and that of its key."""
+    """Return the configuration of nginx. certificate: its file, and its key's."""
     # One process: workers would give up root, whose files they serve, and outlive a master that was killed.
     lines = [
         "daemon off; master_process off; pid nginx.pid; error_log stderr;",

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cellbed.runformat.description import Caution, Description, Measure, ProgramMeasures
+from cellbed.runformat.description import Caution, Description, Measure, ProgramMeasures, Timed
 from cellbed.runformat.spans import DATAGRAM_DOWNLINK, DATAGRAM_UPLINK, Span
 from cellbed.support.limits import Limit
 from cellbed.testbed.machine.process import Process
@@ -102,7 +102,7 @@ _SPANS = (
          "leaves the encoder → its last packet enters the uplink, sent again where one was lost", "sent",
          "uplink_entered"),
     *DATAGRAM_UPLINK[1:],
-    Span("server", "remote", "Relay", "relay", "its last packet left the sender's links → enters those of the receiver",
+    Span("server", "remote", "Relay", "relay", "its last packet left the sender's links → enters the receiver's",
          "uplink_left", "downlink_entered"),
     *DATAGRAM_DOWNLINK,
     Span("endpoint_receive", "endpoint", "Receiving", "receive",
@@ -121,12 +121,11 @@ _MEASURES = (
 def describe(table: Mapping[str, Any]) -> Description:
     """Return the description of a call, whose requests are frames."""
     stamps = ("painted_ns", "received_ns", "buffered_ns", "decoded_ns", "height")
-    return Description(
+    return Timed(
         kind="call",
         title=f"call through a relay, {table.get('width')} × {table.get('height')}",
         spans=_SPANS,
         client_columns={**dict.fromkeys(stamps, "integer"), "receiver": "text"},
-        server_columns={},
         measures=_MEASURES,
         cautions=(Caution("The frames are synthetic: a moving picture of shapes and noise."),),
         own=(ProgramMeasures("client", file="measures.json"),),

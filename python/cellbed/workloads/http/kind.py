@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from cellbed.runformat.description import Description, Measure
+from cellbed.runformat.description import Description, Measure, Timed, Traced
 from cellbed.runformat.records import MESSAGES, ColumnType
 from cellbed.runformat.spans import DOWNLINK, HANDSHAKE, SERVER, UPLINK, Span
 from cellbed.testbed.machine.process import Process
@@ -141,13 +141,11 @@ def describe(table: Mapping[str, Any]) -> Description:
     if table.get("grpc") is not None:
         what = f"gRPC {table['grpc']}"
     protocol = f"HTTP/{table.get('version', '1.1')}" + " over TLS" * bool(ends)
-    return Description(
+    return (Traced if table.get("telemetry") else Timed)(
         kind="http",
         title=f"{protocol}, {what}",
         spans=tuple(span for span in SPANS if span is not _BEHIND or str(table.get("version")) == "2"),
         client_columns=columns,
-        server_columns={},
         measures=tuple(measures),
         ports=(port,) if (port := port_of(str(table.get("url", "")))) is not None else (),
-        traced=bool(table.get("telemetry")),
     )

@@ -44,7 +44,7 @@ class Step(Table):
         None, description="Name in reports. Default: method and path.", examples=["cart"]
     )
     headers: dict[HeaderName, HeaderValue] = Field(
-        {}, description="Header fields beside those of all requests.", examples=[{"Accept": "text/html"}]
+        {}, description="Header fields beside the common ones.", examples=[{"Accept": "text/html"}]
     )
     body: str = Field("", max_length=1 << 20, description="Body of the request, as text.", examples=["item={item}"])
     think: Annotated[list[Wait], BeforeValidator(_listed, json_schema_input_type=str | list[str])] = Field(
@@ -68,7 +68,7 @@ class Step(Table):
         return method, target
 
     def texts(self) -> Iterator[tuple[Key, str]]:
-        """Return the texts in which names are filled in: (key, text)."""
+        """Return the texts with names to fill in: (key, text)."""
         yield self.request
         yield "body", self.body
         for value in self.headers.values():
@@ -190,7 +190,7 @@ class Http(WebLoad):
     )
     journeys: dict[Name, Journey] = Field(
         {},
-        description="Several journeys by name, of which each user chooses one.",
+        description="Several journeys by name; each user chooses one.",
         examples=[{"browse": {"weight": 3, "steps": [{"get": "/"}]}}],
     )
     connections: int | None = Field(
@@ -278,7 +278,7 @@ class Http(WebLoad):
             ):
                 yield (*path, "headers"), f"'{name}' is set by cellbed: remove it"
             if path and name.lower() == "host":
-                yield (*path, "headers"), "'Host' is that of all requests: write it in 'headers' of the application"
+                yield (*path, "headers"), "all requests have one 'Host': write it in 'headers' of the application"
 
 
 def sound_url(url: str, scheme: str) -> str:

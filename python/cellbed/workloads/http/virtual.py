@@ -44,7 +44,7 @@ _RATE, _SECONDS, _TOGETHER = 5, 20, 6
 _SEGMENT = 1448
 """Bytes of a full packet."""
 _TURN = 16 << 10
-"""Bytes of a reply that a server of HTTP/2 sends before those of another one, where the profile has no such replies
+"""Bytes of a reply that a server of HTTP/2 sends before another reply's, where the profile has no such replies
 (Node 20, Go 1.26, hypercorn 0.18; Caddy 2.6: 32 KiB, nginx 1.22: 64 KiB; ``benches/http2_turns.py``)."""
 _LEAST_BUFFERED = 16 << 10
 """Bytes that a send buffer takes in any case (``tcp_wmem``)."""
@@ -55,7 +55,7 @@ _GRANTED = _WINDOW, _WINDOW, 100
 _WRITING_NS = 20_000
 """Between two writes of a server."""
 _FRAME, _LEAST_HEADERS = 9, 15
-"""Of HTTP/2: bytes of a frame without content, and of a frame of headers, one of which fills it."""
+"""Of HTTP/2: bytes of a frame without content, and of a frame with one header, which fills it."""
 _AT_ONCE_NS = 1_000_000
 """From an acknowledgement at a server to the packet that it permits, at most."""
 _KEYS = "generator receive server services code bytes_up bytes_down wire_down head kept input"
@@ -85,7 +85,7 @@ class _Http:
         )
 
     def problems(self, each: Deployment, deployments: Sequence[Deployment], plan: Plan) -> Iterator[str]:
-        """URLs that are not those of a node."""
+        """Return the URLs of hosts that are no nodes."""
         yield from strangers(kind.settings, each, plan)
 
     def loads(self, each: Deployment, setting: Setting) -> Iterator[Client]:
@@ -173,7 +173,7 @@ class Replies:
         return sample
 
     def pieces(self, sample: Sample) -> list[tuple[int, bytes]]:
-        """Return the parts in which a server writes the body of a reply: how long after the one before, ns, and the
+        """Return the writes of a server for the body of a reply: how long after the one before, ns, and the
         bytes."""
         if self.stream is None or "messages" not in sample:
             return [(0, bytes(sample["bytes_down"]))] if sample["bytes_down"] else []
@@ -485,8 +485,8 @@ def _samples(
 
 
 def _turn(requests: pl.DataFrame) -> int:
-    """Return how many bytes of a reply over HTTP/2 a server sends before those of another one: the median of the pieces
-    in which replies came; where all came whole, at least the largest one."""
+    """Return how many bytes of a reply over HTTP/2 a server sends before another reply's: the median of the pieces of
+    replies; where all came whole, at least the largest one."""
     known = requests.drop_nulls("turn").select("turn", "bytes_down").rows() if "turn" in requests.columns else []
     pieces: list[int] = sorted(turn for turn, size in known if turn < size)
     return pieces[len(pieces) // 2] if pieces else max([_TURN, *(turn for turn, _ in known)])
@@ -529,7 +529,7 @@ def _waits(requests: pl.DataFrame, heads: Mapping[tuple[int, int], int], packets
 
 def _alone(requests: pl.DataFrame) -> pl.DataFrame:
     """Return the requests that were sent when all earlier replies of their connection had come and reached their server
-    alone, and those of cold programs, if they are enough: what others took contains the work for others. Else all."""
+    alone, and requests of cold programs, if they are enough: the times of others contain work for others. Else all."""
     import polars as pl
 
     before = pl.col("reply_ns").cum_max().shift(1).over("endpoint", "local_port", order_by="sent_ns")

@@ -116,7 +116,7 @@ def encode(image: "Image.Image", limit: float) -> bytes:
 
 
 def original() -> "Image.Image":
-    """Return the photograph from which the data bank is made. Raises CellbedError where Matplotlib has it no more."""
+    """Return the photograph for the data bank. Raises CellbedError where Matplotlib has it no more."""
     from PIL import Image
 
     with Image.open(package_path("matplotlib", "mpl-data/sample_data/grace_hopper.jpg")) as image:

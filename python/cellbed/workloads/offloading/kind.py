@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cellbed.runformat.description import Caution, Description, Measure
+from cellbed.runformat.description import Caution, Description, Measure, Timed
 from cellbed.runformat.records import SERVICES, ColumnType
 from cellbed.runformat.spans import DOWNLINK, UPLINK, Span
 from cellbed.support.errors import CellbedError
@@ -72,7 +72,7 @@ def _displayed(spans: tuple[Span, ...]) -> tuple[Span, ...]:
 class Kind:
     """A kind of workload that offloads over MQTT; see :class:`cellbed.workloads.kind.Workload`.
 
-    client: module of the endpoint, whose function ``open_inputs`` opens the data bank at a path. task: module of what
+    client: module of the endpoint, whose function ``open_inputs`` opens the data bank at a path. task: module for what
     the service computes. bank: makes the data bank of a table. model: makes or finds the model that is used where the
     table has none; seeded: what a report says of it if its weights come from a seed. options: of the task, beside its
     model. data: what a report says of the data bank. displayed: the client displays replies
@@ -169,7 +169,7 @@ class Kind:
         local = server is not None and server == table.get("client")
         spans = _LOCAL_SPANS if local else _SPANS
         columns: dict[str, ColumnType] = {"input": "text", "output": "text"}
-        return Description(
+        return Timed(
             kind=self.name,
             title=f"{self.name.replace('-', ' ')} on {server or 'a remote node'}",
             spans=_displayed(spans) if self.displayed else spans,

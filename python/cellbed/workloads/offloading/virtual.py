@@ -229,7 +229,7 @@ class _TimedDisplay(_Timed):
     """The same of inputs whose replies are displayed, which takes time, too."""
 
     def show(self, request: OffloadedRequest, reply: bytes) -> None:
-        """As of the inputs: what the sample has of which the service made the reply."""
+        """As of the inputs: from the sample of the reply."""
         assert self.program is not None
         sample = self._draw.sample(f"{self._endpoint}/{request.request}", request.input, request.bytes_up)
         self.program.spend(sample["display"])

@@ -69,7 +69,7 @@ def _ready(table: "roles.Ready | None", values: Mapping[str, str]) -> Ready:
 
 
 def port_of(url: str) -> int | None:
-    """Return the port of a URL in which names may still have to be filled in; ``None`` where that is open."""
+    """Return the port of a URL, perhaps with names to fill in; ``None`` where the port is open."""
     try:
         parts = urlsplit(re.sub(r"\{[^{}]*\}", "host", url))
         return parts.port or (443 if parts.scheme in ("https", "wss") else 80)
@@ -86,8 +86,5 @@ def describe(table: Mapping[str, Any]) -> Description:
     return Description(
         kind="program",
         title=", ".join(parts) or "programs",
-        spans=(),
-        client_columns={},
-        server_columns={},
         ports=(port,) if port is not None else (),
     )

@@ -27,7 +27,7 @@ class Program(Application):
     telemetry: bool = TELEMETRY_KEY
 
     def programs(self) -> Iterator[tuple[Literal["server", "client"], Role]]:
-        """As of :class:`Application`; without a command that of the image."""
+        """As of :class:`Application`; without a command the image's."""
         return self.roles()
 
     def completed(self, groups: Groups) -> Self:

@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from cellbed.runformat.description import Caution, Description, Measure
+from cellbed.runformat.description import Caution, Description, Measure, Timed
 from cellbed.runformat.records import SERVICES, ColumnType
 from cellbed.runformat.spans import DATAGRAM_UPLINK, DOWNLINK, SERVER, UPLINK, Span
 from cellbed.support.units import SIZE
@@ -127,7 +127,7 @@ def describe(table: Mapping[str, Any]) -> Description:
         case _:
             spans = tuple(span for span in http.SPANS if span.name != "downlink_wait")
             columns |= dict.fromkeys(("opening_ns", "first_byte_ns"), "integer")
-    return Description(
+    return Timed(
         kind="transfers",
         title=f"transfers over {protocol.upper()}",
         spans=spans,

@@ -42,7 +42,7 @@ class Transfers(Load):
     )
     upload_sizes: Annotated[Path | str, SIZES] | None = Field(
         None,
-        description="Distribution from which sizes of uploads are drawn: ftp-ngmn, campus, or the path of a file with "
+        description="Distribution of the sizes of uploads: ftp-ngmn, campus, or the path of a file with "
         "size in packets of 1460 B, 1, cumulative share.",
     )
     download_sizes: Annotated[Path | str, SIZES] | None = Field(

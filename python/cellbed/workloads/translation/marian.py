@@ -22,7 +22,7 @@ from cellbed_node.offloading.translator import BYTES_PER_PIECE
 NOTE = "seeded weights: compute is real, translations are not"
 NOTE_DETAIL = (
     "The model’s weights come from a seed, not from training; it does the work of a trained one, but its replies mean "
-    "nothing. Their length is set to that of the sentence."
+    "nothing. Their length is set to the sentence's."
 )
 
 SEED = 1

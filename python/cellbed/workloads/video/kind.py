@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from cellbed.runformat.description import Description, Measure, ProgramMeasures
+from cellbed.runformat.description import Description, Measure, ProgramMeasures, Timed
 from cellbed.runformat.records import REQUESTS
 from cellbed.support.limits import Limit
 from cellbed.testbed.machine.process import Process
@@ -92,13 +92,12 @@ def describe(table: Mapping[str, Any]) -> Description:
     """Return the description of chunks, whose latency is their response time."""
     version, protocol = str(table.get("version")), str(table.get("protocol"))
     what = table.get("manifest") or f"{', '.join(table.get('renditions') or [])} (synthetic)"
-    rule = table.get("abr") or ("dynamic" if protocol == "dash" else "that of hls.js")
-    return Description(
+    rule = table.get("abr") or ("dynamic" if protocol == "dash" else "hls.js")
+    return Timed(
         kind="video",
         title=f"video over {protocol.upper()}, {what}, rule {rule}, HTTP/{version}",
         spans=(parts.OBJECT, *parts.spans(version)),
         client_columns={**parts.columns(), "chunk": "integer", "rate": "integer"},
-        server_columns={},
         measures=_MEASURES,
         own=(ProgramMeasures("client", file="client.measures.json"),),
         bearable=_DECODED,

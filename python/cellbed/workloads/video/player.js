@@ -1,4 +1,4 @@
-// The page's side of kind "video": a player, the rule that it follows, and reports of what it does to the program that
+// The page's side of kind "video": a player, the rule that it follows, and reports of its actions to the program that
 // drives the browser (playback.py). Times are in ms since the page's navigation.
 "use strict"
 const video = document.querySelector("video")

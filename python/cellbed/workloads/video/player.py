@@ -1,6 +1,6 @@
 """A player of a video in virtual time: what it asks for when, and how it plays. Pure: times are arguments.
 
-Rules and buffer are those of dash.js 5, as far as they choose among few renditions of equal chunks.
+Rules and buffer follow dash.js 5, as far as they choose among few renditions of equal chunks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ each rendition."""
 
 @dataclass(slots=True)
 class Player:
-    """A playback under way. rates: of the renditions, ascending, bit/s. playable: chunks with which it begins to play.
+    """A playback under way. rates: of the renditions, ascending, bit/s. playable: chunks until it begins to play.
 
     loaded: chunks that are there; index: of the rendition asked for; playing_ns: when the begin of the video would have
     been played, had there been no stall.

@@ -11,7 +11,7 @@ from cellbed.workloads.virtual.world import DatagramSocket, Host, Program, Socke
 from cellbed_node.generator import Generator
 
 _MOST_TURNS = 100_000
-"""Turns without an end after which a generator is taken to be wrong, not busy."""
+"""The most turns of a generator without an end; with more it is wrong, not busy."""
 
 
 class Client:

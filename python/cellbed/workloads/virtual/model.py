@@ -30,7 +30,7 @@ Sample = Mapping[str, Any]
 FEWEST = 10
 """Requests that a profile needs."""
 _NEAREST = 8
-"""Samples of about the same size from which one is drawn."""
+"""Number of samples of about the same size to draw from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Sampling:
 class Draw:
     """Draws a sample for each request, the same for the same seed and request.
 
-    It is one of the same input where there is one, else one of those of about the same size. Successive requests draw
+    It is one of the same input where there is one, else one of about the same size. Successive requests draw
     all samples, in random order, before the first one again, so that rare long times are as frequent as measured.
     Samples of cold programs are drawn for the first requests, and else only if there are few others. each: what a
     server and an endpoint take for each further one of requests at once, ns. idle_ns: after how long without a request
@@ -109,7 +109,7 @@ class Draw:
 @dataclass(frozen=True, slots=True)
 class Setting:
     """A run in virtual time. raw: folder of the programs' files. samples: of each application with a profile, by its
-    name. stack: closes what is open at the end. cache: folder of what `prepare` has built."""
+    name. stack: closes what is open at the end. cache: folder that `prepare` has filled."""
 
     world: World
     raw: Path
@@ -125,7 +125,7 @@ class Setting:
 
 
 class Load(Protocol):
-    """A program with a load on its node. :class:`~cellbed.workloads.virtual.client.Client` is that of kinds with a load
+    """A program with a load on its node. :class:`~cellbed.workloads.virtual.client.Client` is for kinds with a load
     generator."""
 
     @property
@@ -155,7 +155,7 @@ class Model(Protocol):
     covers: Sequence[str]
 
     def problems(self, each: Deployment, deployments: Sequence[Deployment], plan: Plan) -> Iterator[str]:
-        """Return the names of what has no model in an application. deployments: of all applications."""
+        """Return the names of parts of an application without model. deployments: of all applications."""
 
     def loads(self, each: Deployment, setting: Setting) -> Iterator[Load]:
         """Let the servers of an application listen, and make the loads of its clients."""

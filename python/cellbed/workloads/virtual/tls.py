@@ -27,7 +27,7 @@ _FINISHED = 80
 
 @dataclass(frozen=True, slots=True)
 class Handshake:
-    """A handshake. hello, flight, tickets: bytes of the client's first flight, the server's, and of what the server
+    """A handshake. hello, flight, tickets: bytes of the client's first flight, the server's, and of all that the server
     sends before its first reply; work_ns: what the server takes for its flight."""
 
     hello: int

@@ -46,7 +46,7 @@ _DATAGRAMS = 1 << 32
 """Labels of one datagram socket."""
 _UNLIMITED = 1 << 62
 _AGAIN_NS, _EQUAL = 200_000_000, 2
-"""The least time, beside a round trip, after which Linux sends a packet again (``TCP_RTO_MIN``). The first two times
+"""The least time, beside a round trip, until Linux sends a packet again (``TCP_RTO_MIN``). The first two times
 are equal, since a probe precedes the timeout (RFC 8985, §7); then each is twice the one before."""
 _SYN_AGAIN_NS, _SYN_EQUAL = SECOND, 5
 """The same of the first packet of a connection (RFC 6298, §2.1; ``tcp_syn_linear_timeouts``, Linux 6.5)."""
@@ -57,7 +57,7 @@ _PERIOD_NS = PERIOD_US * 1000
 class Processors:
     """The CPU time of a node: a quota in each period, as the kernel's CPU bandwidth control gives it.
 
-    cpus: the share of one CPU; infinite without limit. speed: in multiples of the machine on which work was measured.
+    cpus: the share of one CPU; infinite without limit. speed: in multiples of the machine that measured the work.
     """
 
     def __init__(self, cpus: float, speed: float = 1.0) -> None:
@@ -199,7 +199,7 @@ class Socket:
         self.broken = False
         """True after the other end has reset the connection."""
         self.settings: Sequence[Tcp | None] = ()
-        """Of a client, the settings of TCP of both ends, if not those of their nodes."""
+        """Of a client, the settings of TCP of both ends, if not their nodes'."""
         self._descriptor = next(world.descriptors)
 
     @property
@@ -232,7 +232,7 @@ class Socket:
         self.closed = True
 
     def pump(self, size: int) -> None:
-        """Send bytes of which only the number counts."""
+        """Send a number of bytes without content."""
         self.world.network.write(self._number(), self.at_client, size, 0)
 
     def want_room(self, least: int) -> None:
@@ -425,7 +425,7 @@ class World:
         self._calls: dict[int, Callable[[], None]] = {}
         self._labels = itertools.count(1)
         self.ends: set[int] = set()
-        """Messages with which their connection ends."""
+        """Last messages of their connections."""
         self.descriptors = itertools.count(1 << 20)
         self.now_ns = 0
         self.current: Program | None = None
@@ -528,13 +528,8 @@ class World:
         """Return the first name of an address."""
         return next((name for name, found in self._names.items() if found == address), address)
 
-    def server_at(self, host: Host, port: int) -> Server | None:
-        """Return the server at a port of a host, for the current program."""
-        found = self._found(host, port)
-        return found and found[0]
-
     def _found(self, host: Host, port: int) -> tuple[Server, str] | None:
-        """Return the same, with the application of which it is the server."""
+        """Return the server at a port of a host for the current program, and the application that it serves."""
         found = self._servers.get((host, port), {})
         app = self.current.app if self.current is not None else ""
         return found.get(app) or next(iter(found.values()), None)
@@ -583,7 +578,7 @@ class World:
 
     def listen(self, host: Host, port: int, server: Server, app: str, *, alone: bool = True) -> None:
         """Let a server of an application accept the connections to a port of a host. alone: it replies to clients of
-        all applications in this way; a server of a user may have several for those of each."""
+        all applications in this way; a server of a user may have several, for the clients of each."""
         self._servers.setdefault((host, port), {})["" if alone else app] = server, app
 
     def listen_to_datagrams(self, host: Host, port: int, server: DatagramServer) -> None:
@@ -670,7 +665,7 @@ class World:
             self._refuse(receiver)  # by the acknowledgement
 
     def connect(self, address: str, port: int, tcp: Tcp | None = None) -> Socket:
-        """Open a connection from the host of the current program. tcp: its settings, if not those of the program.
+        """Open a connection from the host of the current program. tcp: its settings, if not the program's.
 
         Raises OSError where no server listens.
         """
@@ -815,7 +810,7 @@ def window_in(receive_buffer: int) -> int:
 def _of_programs(
     scenario: Scenario, tcp: Tcp, controls: Mapping[Law | str, str]
 ) -> Iterator[tuple[tuple[str, str], Tcp]]:
-    """Yield the settings of TCP that programs choose, by application and role. tcp: those of the network."""
+    """Yield the settings of TCP that programs choose, by application and role. tcp: the network's."""
     for name, application in scenario.applications.items():
         for key, role in application.roles():
             control = role.congestion_control or scenario.control_of(role.on)

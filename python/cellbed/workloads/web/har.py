@@ -188,7 +188,7 @@ def _url(entry: Any) -> str | None:
 
 
 def _start(log: Mapping[str, Any], entries: Sequence[Any]) -> str | None:
-    """Return the URL with which the first page began, even if its reply is left out."""
+    """Return the first URL of the first page, even if its reply is left out."""
     pages = log.get("pages")
     page = pages[0].get("id") if isinstance(pages, list) and pages and isinstance(pages[0], dict) else None
     of_page = [each for each in entries if page is not None and isinstance(each, dict) and each.get("pageref") == page]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from cellbed.runformat.description import Description, Measure
+from cellbed.runformat.description import Description, Measure, Timed
 from cellbed.runformat.records import REQUESTS, ColumnType
 from cellbed.runformat.spans import Span, on_path
 from cellbed.testbed.machine.process import Process
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cellbed.workloads.web.table import Web
 
 HARS = "har"
-"""Folder of HTTP Archives in that of a run, with a folder for each application."""
+"""Folder of HTTP Archives in a run's folder, with a folder for each application."""
 
 
 def prepare(table: "Web", cache: Path, note: Note = silent) -> None:
@@ -124,12 +124,11 @@ def describe(table: Mapping[str, Any]) -> Description:
     synthetic = " (synthetic)" if table.get("page") else ""
     site = table.get("site")
     what = table.get("page") or table.get("root") or (Path(site).name if site else table.get("url"))
-    return Description(
+    return Timed(
         kind="web",
         title=f"page {what}{synthetic} over HTTP/{_versions(table)}, {table.get('cache')} cache",
         spans=(_GENERATOR, *on_path((_PAGE, *parts.spans(_versions(table)[:1])))),
         client_columns={**dict.fromkeys(columns, "integer"), "step": "text"},
-        server_columns={},
         measures=_MEASURES,
     )
 

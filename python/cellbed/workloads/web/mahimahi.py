@@ -1,4 +1,4 @@
-"""Folders of sites: those of Mahimahi's mm-webrecord have a file for each exchange, a message of Protocol Buffers.
+"""Folders of sites: folders of Mahimahi's mm-webrecord have a file for each exchange, a message of Protocol Buffers.
 
 Fields by number (Mahimahi's ``http_record.proto``): of a file 1 address, 2 port, 3 scheme (1 HTTP, 2 HTTPS), 4 request,
 5 response; of a request or response 1 first line, 2 header (repeated), 3 body; of a header 1 name, 2 value.
@@ -19,7 +19,7 @@ SITE = "site.warc.gz"
 
 
 def read(folder: Path) -> Site:
-    """Read a folder of either, in the order in which its files were written. Files of another kind are left out.
+    """Read a folder of either, in the order of its files' times. Files of another kind are left out.
 
     Errors: :class:`SiteError`.
     """

@@ -28,7 +28,7 @@ _GROUPS: dict[str, tuple[ObjectKind, str]] = {
     "late_images": ("image", "png"),
 }
 _BYTES_PER_PIXEL = 0.25
-"""Of an image: that of photographs in JPEG of medium quality."""
+"""Of an image: as of photographs in JPEG of medium quality."""
 _WORDS = (
     "page",
     "cell",
@@ -189,7 +189,7 @@ def _script(images: list[str], size: int) -> bytes:
 
 
 def _image(size: int, chance: random.Random) -> bytes:
-    """Return a PNG of 4 by 3 with exactly this size, of which noise takes most."""
+    """Return a PNG of 4 by 3 with exactly this size, mostly noise."""
     height = max(1, int((size / _BYTES_PER_PIXEL * 3 / 4) ** 0.5))
     width = max(1, height * 4 // 3)
     noisy = min(height, max(0, (size - 1000) * 9 // 10 // (3 * width)))

@@ -46,7 +46,7 @@ class Recording:
 def proxy(
     folder: Path, listener: socket.socket, options: Sequence[str], place: Place | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a proxy. folder: of its files, of which :func:`read` takes the recording when it has ended; listener: the
+    """Run a proxy. folder: of its files; :func:`read` takes the recording when it has ended; listener: the
     socket at which it listens, so that no other program can take its port; place: its namespaces.
 
     Errors: :class:`SiteError`.
@@ -131,7 +131,7 @@ def _exchange(found: dict[str, Any]) -> Exchange:
 def record(url: str, *, sandboxed: bool = True) -> Recording:
     """Load a page once, with an empty cache, and return what was transferred until no request was under way for 2 s.
 
-    The browser has a network in which it reaches the proxy alone, and which nobody else reaches. sandboxed: else the
+    The browser has a network with the proxy alone, which nobody else reaches. sandboxed: else the
     browser has no sandbox, and the network of this process where another is not possible. Errors: :class:`SiteError`.
     """
     try:

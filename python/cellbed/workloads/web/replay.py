@@ -34,7 +34,7 @@ def places(deployment: Deployment, client: int) -> Iterator[tuple[Origin, Node, 
 
 
 def rules(deployment: Deployment, client: int) -> list[str]:
-    """Return the rules by which a client's browser finds the origins, and no other host."""
+    """Return the rules of a client's browser to find the origins, and no other host."""
     found = [
         f"MAP {origin.host}:{origin.port} {deployment.address(node)}:{port}"
         for origin, node, port in places(deployment, client)

@@ -67,7 +67,7 @@ class Web(Load):
 
     @property
     def served(self) -> bool:
-        """Return whether the kind has a server for the page; else it is that of any server."""
+        """Return whether the kind has a server for the page; else any server has the page."""
         return self.url is None or self.site is not None
 
     @property
@@ -138,7 +138,7 @@ class Web(Load):
         """Of a recorded site."""
         if self.site is None:
             if self.origins:
-                yield "origins", 'are those of a recorded site: write site = "FILE", or remove this key'
+                yield "origins", 'belong to a recorded site: write site = "FILE", or remove this key'
             return
         try:
             site = warc.read(self.site)

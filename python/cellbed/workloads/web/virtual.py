@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cellbed.testbed.plan import Plan
 
 _RANKS: dict[pages.ObjectKind, int] = {"document": 0, "stylesheet": 0, "font": 1, "script": 2, "image": 3}
-"""Order in which the server replies, after Chromium's priorities; the first images are as important as fonts."""
+"""Order of the server's replies, after Chromium's priorities; the first images are as important as fonts."""
 _FIRST_IMAGES = 5
 
 

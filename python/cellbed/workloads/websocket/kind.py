@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from cellbed.runformat.description import Description, Measure
+from cellbed.runformat.description import Description, Measure, Timed
 from cellbed.runformat.records import MESSAGES
 from cellbed.testbed.machine.process import Process
 from cellbed.testbed.programs.unmodified import Command
@@ -45,12 +45,11 @@ def describe(table: Mapping[str, Any]) -> Description:
     """Messages go to the server, and replies come back."""
     url = str(table.get("url", ""))
     described = http.describe({"url": url.replace("ws", "http", 1), "stream": "chunks", "version": "2"})
-    return Description(
+    return Timed(
         kind="websocket",
         title=f"WebSocket{' over TLS' * url.startswith('wss:')} {urlsplit(url).path or '/'}",
         spans=described.spans,
         client_columns={name: kind for name, kind in described.client_columns.items() if name != "code"},
-        server_columns={},
         measures=(
             Measure("bytes_up", "message sent", "B"),
             Measure("bytes_down", "reply received", "B"),

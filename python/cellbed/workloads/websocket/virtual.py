@@ -35,7 +35,7 @@ class _Websocket:
         self.sampling = Sampling(_samples, _KEYS, rate="5 /s", load=("connections",))
 
     def problems(self, each: Deployment, deployments: Sequence[Deployment], plan: Plan) -> Iterator[str]:
-        """URLs that are not those of a node, and TLS."""
+        """Return the URLs of hosts that are no nodes, and TLS."""
         yield from strangers(kind.settings, each, plan)
         if each.table.url.startswith("wss:"):
             yield "wss: the handshake and records of TLS"
