@@ -11,36 +11,18 @@ import pytest
 
 from cellbed_node.processes import find
 from in_process import run_apart
-from test_migration_criu import needs_criu
+from moving_services import needs_criu
+from scenario_text import app_table, scenario_head
 
 ROOT = Path(__file__).parents[2]
 USERS = 3
-SCENARIO = f"""
-name = "gaps"
-duration = "40 s"
-[nodes.endpoint]
-count = {USERS}
-cpus = 0.2
-memory = "128 MiB"
-[nodes.cloud]
-cpus = 0.4
-memory = "256 MiB"
-[nodes.edge]
-cpus = 0.4
-memory = "256 MiB"
-[links.mobile]
-up = "50 Mbit/s"
-down = "50 Mbit/s"
-[links.core]
-edge = {{ kind = "delay", delay = "2 ms", rate = "80 Mbit/s" }}
-cloud = "20 ms"
-[apps.polls]
-kind = "http"
-url = "http://copies:9001/b"
-client = "endpoint"
-connections = 1
-rate = "10 /s"
-"""
+SCENARIO = scenario_head(
+    {"endpoint": {"count": USERS, "cpus": 0.2, "memory": "128 MiB"}, "cloud": {"cpus": 0.4}, "edge": {"cpus": 0.4}},
+    mobile={"up": "50 Mbit/s", "down": "50 Mbit/s"},
+    core={"edge": {"kind": "delay", "delay": "2 ms", "rate": "80 Mbit/s"}, "cloud": "20 ms"},
+    name="gaps",
+    duration="40 s",
+) + app_table("polls", "http", url="http://copies:9001/b", client="endpoint", connections=1, rate="10 /s")
 SERVICE = f"""
 [apps.APP]
 kind = "program"

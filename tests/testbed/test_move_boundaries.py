@@ -19,12 +19,21 @@ import pytest
 
 from cellbed.testbed.migration.channel import accept_only
 from cellbed_node.processes import find
-from moving_services import Place, standing
+from moving_services import (
+    CRIU_NODES,
+    NODES,
+    REDIS,
+    REDIS_SERVER,
+    SMALL,
+    Place,
+    files,
+    find_obstacle,
+    needs_criu,
+    needs_redis,
+    redis,
+    standing,
+)
 from remote_world import machine, skip_without_vm
-from test_migration import NODES, files
-from test_migration_criu import NODES as CRIU_NODES
-from test_migration_criu import REDIS, REDIS_SERVER, lacking, needs_criu, needs_redis, redis
-from test_migration_kinds import SMALL
 
 pytestmark = [pytest.mark.needs_tun, pytest.mark.skipif(find("nft") is None, reason="nft is not installed")]
 needs_containers = pytest.mark.skipif(
@@ -214,7 +223,7 @@ HOSTILE = {
 def test_links_of_a_container_lead_a_move_to_no_file_of_this_machine(
     boxes: Place, canary: Path, strategy: str, side: str, kind: str
 ) -> None:
-    if strategy != "redeploy" and (reason := lacking(strategy)) is not None:
+    if strategy != "redeploy" and (reason := find_obstacle(strategy)) is not None:
         pytest.skip(reason)
     home, other = begin_anew(boxes)
     victim = home if side == "source" else other

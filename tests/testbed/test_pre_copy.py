@@ -6,8 +6,20 @@ from collections.abc import Iterator
 import pytest
 
 from cellbed.testbed.migration.pre_copy import PreCopy, tracks_writes
-from moving_services import Place, events, standing, wait_for
-from test_migration_criu import CLIENT, NODES, REDIS, left_of_moves, needs_criu, needs_redis, redis, writing
+from moving_services import (
+    CLIENT,
+    CRIU_NODES,
+    REDIS,
+    Place,
+    events,
+    left_of_moves,
+    needs_criu,
+    needs_redis,
+    redis,
+    standing,
+    wait_for,
+    writing,
+)
 
 needs_tracking = pytest.mark.skipif(not tracks_writes(), reason="the kernel has no CONFIG_MEM_SOFT_DIRTY")
 
@@ -21,7 +33,7 @@ def test_a_kernel_that_does_not_track_writes_is_an_error_with_the_remedy() -> No
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("standing")
     (folder / "client.py").write_text(CLIENT)
-    with standing(folder, NODES + REDIS) as place:
+    with standing(folder, CRIU_NODES + REDIS) as place:
         yield place
 
 

@@ -91,6 +91,15 @@ class Bed:
             load.say(t0_ns=t0, end_ns=t0 + duration_ns, drain_ns=drain_ns)
         return {load.name: load.await_event("done") for load in loads}
 
+    def begin(self, duration_ns: int) -> tuple[Program, int]:
+        """Start the schedule of one endpoint and wait for its first reply; its program, and the time of its start."""
+        load = self.programs["app.endpoint-0.endpoint"]
+        t0 = time.monotonic_ns()
+        load.say(t0_ns=t0, end_ns=t0 + duration_ns, drain_ns=SECOND)
+        while not load.await_event("progress")["completed"]:
+            pass
+        return load, t0
+
     def requests(self, endpoint: str = "endpoint-0") -> list[dict[str, Any]]:
         return _lines(self.raw / f"app.{endpoint}.requests.jsonl")
 
@@ -189,11 +198,7 @@ def test_replies_that_never_come_end_in_bounded_time(make_bed: Callable[..., Bed
     bed = make_bed(timeout=400 * MS, rate=20.0)
     bed.prepare(duration_ns=2 * SECOND)
     bed.start(0, 1)
-    load = bed.programs["app.endpoint-0.endpoint"]
-    t0 = time.monotonic_ns()
-    load.say(t0_ns=t0, end_ns=t0 + 2 * SECOND, drain_ns=SECOND)
-    while not load.await_event("progress")["completed"]:
-        pass
+    load, _ = bed.begin(2 * SECOND)
     bed.programs["app.edge-0.service"].popen.kill()
     statuses = _assert_adds_up(load.await_event("done"), bed.requests())
     assert load.popen.wait(PATIENCE) == 0
@@ -230,11 +235,7 @@ def test_requests_without_a_broker_are_lost_and_the_schedule_goes_on(make_bed: C
     bed = make_bed(rate=20.0)
     bed.prepare(duration_ns=3 * SECOND)
     bed.start(0, 1)
-    load = bed.programs["app.endpoint-0.endpoint"]
-    t0 = time.monotonic_ns()
-    load.say(t0_ns=t0, end_ns=t0 + 3 * SECOND, drain_ns=SECOND)
-    while not load.await_event("progress")["completed"]:
-        pass
+    load, t0 = bed.begin(3 * SECOND)
     assert bed.programs["app.edge-0.broker"].stop() == 0
     while not load.await_event("progress")["lost"]:
         pass
@@ -343,11 +344,7 @@ def test_closing_standard_input_ends_everything_and_keeps_the_records(make_bed: 
     bed = make_bed()
     bed.prepare(duration_ns=60 * SECOND)
     bed.start(0, 1)
-    load = bed.programs["app.endpoint-0.endpoint"]
-    t0 = time.monotonic_ns()
-    load.say(t0_ns=t0, end_ns=t0 + 60 * SECOND, drain_ns=SECOND)
-    while not load.await_event("progress")["completed"]:
-        pass
+    load, _ = bed.begin(60 * SECOND)
     assert load.popen.stdin is not None
     load.popen.stdin.close()
     done = load.await_event("done")
