@@ -19,6 +19,7 @@ from cellbed.testbed.migration.criu import CriuError, find_criu
 from cellbed.testbed.migration.post_copy import PostCopy
 from cellbed.testbed.migration.stop_and_copy import StopAndCopy
 from cellbed_node.processes import find
+from run_commands import apply_marks
 from scenario_text import scenario_head
 
 
@@ -213,6 +214,8 @@ needs_criu = pytest.mark.skipif(
     find_obstacle("stop-and-copy") is not None, reason=f"CRIU: {find_obstacle('stop-and-copy')}"
 )
 needs_redis = pytest.mark.skipif(not REDIS_SERVER, reason="redis-server is not installed")
+slow_with_redis = apply_marks(pytest.mark.slow, needs_criu, needs_redis)
+"""A test of programs that CRIU moves."""
 
 
 def redis(place: Place, *words: str) -> str:

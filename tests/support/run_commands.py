@@ -5,7 +5,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,17 @@ def limits_reason() -> str | None:
 
 
 needs_limits = pytest.mark.skipif(limits_reason() is not None, reason=str(limits_reason()))
+
+
+def apply_marks(*marks: pytest.MarkDecorator) -> Callable[[Any], Any]:
+    """Return a decorator that gives a test these marks."""
+
+    def mark_all(test: Any) -> Any:
+        for mark in marks:
+            test = mark(test)
+        return test
+
+    return mark_all
 
 
 def command(*words: object) -> list[str]:

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,17 +40,6 @@ def _needs(*modules: str) -> pytest.MarkDecorator:
 
 needs_person = _needs("ai_edge_litert", "mediapipe")
 needs_reader = _needs("rapidocr_onnxruntime")
-
-
-def apply_marks(*marks: pytest.MarkDecorator) -> Callable[[Any], Any]:
-    """Return a decorator that gives a test these marks."""
-
-    def mark_all(test: Any) -> Any:
-        for mark in marks:
-            test = mark(test)
-        return test
-
-    return mark_all
 
 
 def wait_for_content(run: subprocess.Popen[Any], folder: Path, pattern: str) -> dict[int, bytes]:

@@ -36,9 +36,8 @@ from moving_services import (
     find_obstacle,
     left_of_moves,
     link,
-    needs_criu,
-    needs_redis,
     redis,
+    slow_with_redis,
     standing,
     wait_for,
     writing,
@@ -129,9 +128,7 @@ def moving_in_phase(place: Place, phase: str) -> tuple[subprocess.Popen[str], in
     return moving, since
 
 
-@pytest.mark.slow
-@needs_criu
-@needs_redis
+@slow_with_redis
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_redis_moves_with_its_connections_and_loses_no_acknowledged_write(place: Place, strategy: str) -> None:
     if (reason := find_obstacle(strategy)) is not None:
@@ -154,9 +151,7 @@ def test_redis_moves_with_its_connections_and_loses_no_acknowledged_write(place:
     assert left_of_moves(place) == []
 
 
-@pytest.mark.slow
-@needs_criu
-@needs_redis
+@slow_with_redis
 def test_a_snapshot_travels_compressed_over_two_connections_within_its_rate(tmp_path: Path) -> None:
     run = run_apart(tmp_path, NODES + REDIS + FILLED.replace("PYTHON", sys.executable), fill=FILL_PY)
     (account,) = json.loads((run / "run.json").read_text())["migrations"]
@@ -169,9 +164,7 @@ def test_a_snapshot_travels_compressed_over_two_connections_within_its_rate(tmp_
     assert not (tmp_path / "wrong").exists()
 
 
-@pytest.mark.slow
-@needs_criu
-@needs_redis
+@slow_with_redis
 @pytest.mark.timeout(1800)
 def test_fifty_moves_back_and_forth_keep_one_connection(place: Place) -> None:
     for strategy in STRATEGIES:
@@ -207,9 +200,7 @@ def image(tmp_path: Path) -> Iterator[str]:
     subprocess.run(["podman", "rmi", "--force", name], capture_output=True, check=False)
 
 
-@pytest.mark.slow
-@needs_criu
-@needs_redis
+@slow_with_redis
 @pytest.mark.skipif(find("podman") is None or find("crun") is None, reason="podman or crun is not installed")
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_redis_moves_between_containers_with_its_connections(tmp_path: Path, image: str, strategy: str) -> None:
@@ -227,9 +218,7 @@ def test_redis_moves_between_containers_with_its_connections(tmp_path: Path, ima
             assert moved.returncode == 0, moved.stderr
 
 
-@pytest.mark.slow
-@needs_criu
-@needs_redis
+@slow_with_redis
 def test_a_program_that_criu_refuses_goes_on_at_its_node(place: Place) -> None:
     moved = place.run("migrate", "shared", "--to", "edge-0", "--strategy", "stop-and-copy")
     assert moved.returncode == 1
@@ -242,9 +231,7 @@ def test_a_program_that_criu_refuses_goes_on_at_its_node(place: Place) -> None:
     assert left_of_moves(place) == []
 
 
-@pytest.mark.slow
-@needs_criu
-@needs_redis
+@slow_with_redis
 @pytest.mark.parametrize("happens", REASONS)
 def test_a_failed_transfer_leaves_redis_and_its_connections_at_the_source(place: Place, happens: str) -> None:
     fill(place)
@@ -267,9 +254,7 @@ def test_a_failed_transfer_leaves_redis_and_its_connections_at_the_source(place:
     assert left_of_moves(place) == []
 
 
-@pytest.mark.slow
-@needs_criu
-@needs_redis
+@slow_with_redis
 def test_redis_goes_on_as_it_was_when_its_pages_do_not_arrive(place: Place) -> None:
     if (reason := find_obstacle("post-copy")) is not None:
         pytest.skip(reason)
@@ -306,9 +291,7 @@ def restarting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         yield place
 
 
-@pytest.mark.slow
-@needs_criu
-@needs_redis
+@slow_with_redis
 @pytest.mark.parametrize("phase", PHASES)
 def test_redis_goes_on_at_the_source_when_the_target_is_killed(restarting: Place, phase: str) -> None:
     fill(restarting)
@@ -324,9 +307,7 @@ def test_redis_goes_on_at_the_source_when_the_target_is_killed(restarting: Place
     assert ":6379" not in restarting.left_at("edge-0")
 
 
-@pytest.mark.slow
-@needs_criu
-@needs_redis
+@slow_with_redis
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_killed_program_is_reported_and_lives_at_one_place_at_most(restarting: Place, phase: str) -> None:
     fill(restarting)
@@ -357,9 +338,7 @@ KILLED = {
 """Roles of the programs of a move, by phases in which they run."""
 
 
-@pytest.mark.slow
-@needs_criu
-@needs_redis
+@slow_with_redis
 @pytest.mark.parametrize(("phase", "role"), [(phase, role) for phase, roles in KILLED.items() for role in roles])
 def test_redis_goes_on_at_one_node_when_a_program_of_the_move_is_killed(
     restarting: Place, phase: str, role: str
@@ -399,9 +378,7 @@ def node_of_store(place: Place) -> str:
     return node
 
 
-@pytest.mark.slow
-@needs_criu
-@needs_redis
+@slow_with_redis
 @pytest.mark.parametrize("phase", PHASES)
 def test_nothing_is_left_of_a_testbed_that_is_killed_while_redis_moves(tmp_path: Path, phase: str) -> None:
     with standing(tmp_path, NODES + REDIS) as place:
@@ -418,9 +395,7 @@ def test_nothing_is_left_of_a_testbed_that_is_killed_while_redis_moves(tmp_path:
         assert not [each for each in left if not has_ended(int(each.parts[2]))]
 
 
-@pytest.mark.slow
-@needs_criu
-@needs_redis
+@slow_with_redis
 def test_a_port_that_is_in_use_at_the_target_is_an_error(place: Place) -> None:
     redis(place, "FLUSHALL")
     with place.occupied("edge-0", 6379), writing(place):

@@ -13,15 +13,16 @@ from moving_services import (
     Place,
     events,
     left_of_moves,
-    needs_criu,
-    needs_redis,
     redis,
+    slow_with_redis,
     standing,
     wait_for,
     writing,
 )
+from run_commands import apply_marks
 
 needs_tracking = pytest.mark.skipif(not tracks_writes(), reason="the kernel has no CONFIG_MEM_SOFT_DIRTY")
+in_rounds = apply_marks(pytest.mark.needs_tun, pytest.mark.timeout(1200), slow_with_redis, needs_tracking)
 
 
 @pytest.mark.skipif(tracks_writes(), reason="the kernel has CONFIG_MEM_SOFT_DIRTY")
@@ -37,12 +38,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         yield place
 
 
-@pytest.mark.slow
-@pytest.mark.needs_tun
-@pytest.mark.timeout(1200)
-@needs_criu
-@needs_redis
-@needs_tracking
+@in_rounds
 def test_redis_moves_in_rounds_and_loses_no_acknowledged_write(place: Place) -> None:
     redis(place, "FLUSHALL")
     assert redis(place, "DEBUG", "POPULATE", "20000", "key", "1000") == "OK"
@@ -58,12 +54,7 @@ def test_redis_moves_in_rounds_and_loses_no_acknowledged_write(place: Place) -> 
     assert left_of_moves(place) == []
 
 
-@pytest.mark.slow
-@pytest.mark.needs_tun
-@pytest.mark.timeout(1200)
-@needs_criu
-@needs_redis
-@needs_tracking
+@in_rounds
 def test_an_outage_in_a_round_leaves_redis_at_its_source(place: Place) -> None:
     redis(place, "FLUSHALL")
     with writing(place):

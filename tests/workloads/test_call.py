@@ -20,9 +20,9 @@ from cellbed.workloads.call.kind import BEARABLE, processes
 from cellbed_node.browsing import PROGRAMS
 from cellbed_node.call.readings import measures, strains
 from in_process import cellbed, run_scenario
-from run_commands import command
+from run_commands import apply_marks, command
 from scenario_text import NODES, refusal, tables
-from workload_needs import apply_marks, end_run, needs_browser, needs_relay, wait_for_content
+from workload_needs import end_run, needs_browser, needs_relay, wait_for_content
 
 NAMED = f'name = "call"\nduration = "6 s"\nseed = 3\n{NODES.replace("cpus", "count = 2" + chr(10) + "cpus", 1)}\n'
 APP = '[apps.call]\nkind = "call"\nserver = "edge"\n'

@@ -26,9 +26,9 @@ from cellbed.workloads.video.table import LIBRARIES, Video
 from cellbed_node.video.playback import Loaded, Playback, Wanted, qoe
 from descendants import descendants, words
 from in_process import cellbed, run_scenario
+from run_commands import apply_marks
 from scenario_text import NODES, refusal
 from workload_needs import (
-    apply_marks,
     end_run,
     needs_browser,
     needs_caddy,

@@ -21,8 +21,9 @@ from cellbed_node.browsing.netlog import NetLog
 from cellbed_node.lifecycle import WorkloadError
 from cellbed_node.processes import find as find_program
 from in_process import cellbed, run_scenario
+from run_commands import apply_marks
 from scenario_text import NODES, refusal
-from workload_needs import apply_marks, end_run, needs_browser, needs_nginx, needs_openssl
+from workload_needs import end_run, needs_browser, needs_nginx, needs_openssl
 
 STUDY = {"google": 1_500_000, "facebook": 4_300_000, "amazon": 5_000_000, "cnn": 7_200_000, "netflix": 10_300_000}
 """Bytes of the pages of Lim et al., §VII-A."""
