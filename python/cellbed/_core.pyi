@@ -7,6 +7,8 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from cellbed.path import Tcp
+
 Arrivals = tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.uint64] | None, NDArray[np.uint8] | None]
 Columns = tuple[
     NDArray[np.uint64],
@@ -235,7 +237,6 @@ class Direction:
         """Packets and bytes in the queue of the first bottleneck."""
 
 Stages = tuple[str, list[tuple[int, int, str]]]
-TcpSettings = tuple[str, bool, bool, int, int, int, int, bool]
 Int64 = NDArray[np.int64]
 
 @final
@@ -269,7 +270,7 @@ class Path:
         thinking_ns: list[int],
         request: int,
         keeps_connection: bool,
-        tcp: TcpSettings,
+        tcp: Tcp,
         until_ns: int,
     ) -> tuple[Int64, Int64, Int64, Int64]: ...
 
@@ -281,13 +282,13 @@ class VirtualNetwork:
     that cannot be simulated, ``OSError`` for files that cannot be written.
     """
 
-    def __new__(cls, config: str, turnaround_ns: int, tcp: TcpSettings) -> VirtualNetwork: ...
+    def __new__(cls, config: str, turnaround_ns: int, tcp: Tcp) -> VirtualNetwork: ...
     def connect(
         self,
         client: tuple[int, int],
         server: tuple[int, int],
-        client_tcp: TcpSettings | None = None,
-        server_tcp: TcpSettings | None = None,
+        client_tcp: Tcp | None = None,
+        server_tcp: Tcp | None = None,
     ) -> int:
         """Open a connection between two vertices, each with its port; its number. client_tcp, server_tcp: settings of
         an end, if not those of its vertex."""

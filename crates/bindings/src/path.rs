@@ -17,8 +17,19 @@ use crate::link::{LaterStage, parse, parse_changes};
 type Column<'py> = Bound<'py, PyArray1<i64>>;
 /// Started, finished, repairs and timeouts.
 type DownloadTable<'py> = (Column<'py>, Column<'py>, Column<'py>, Column<'py>);
-/// Control, HyStart, idle restart, initial window, receive window, segment, send buffer, pacing.
-pub type TcpSettings = (String, bool, bool, u64, u64, u64, u64, bool);
+
+/// Settings of TCP: the attributes of `cellbed.path.Tcp`.
+#[derive(Clone, FromPyObject)]
+pub struct TcpSettings {
+    pub control: String,
+    hystart: bool,
+    idle_restart: bool,
+    initial_window: u64,
+    receive_window: u64,
+    segment: u64,
+    send_buffer: u64,
+    pacing: bool,
+}
 
 const NOTHING: i64 = -1;
 
@@ -118,7 +129,7 @@ impl Path {
         tcp: TcpSettings,
         until_ns: u64,
     ) -> PyResult<DownloadTable<'py>> {
-        let mut downloads = Downloads::new(&sizes, settings(tcp)?);
+        let mut downloads = Downloads::new(&sizes, tcp.check()?);
         messages("sizes", &sizes)?;
         messages("request", &[request])?;
         downloads.request = request;
@@ -185,39 +196,33 @@ pub fn load_law(name: &str, path: PathBuf) -> PyResult<()> {
     }
 }
 
-pub fn settings(tcp: TcpSettings) -> PyResult<Tcp> {
-    let (
-        control,
-        hystart,
-        idle_restart,
-        initial_window,
-        receive_window,
-        segment,
-        send_buffer,
-        pacing,
-    ) = tcp;
-    if initial_window == 0 || segment == 0 || receive_window.min(send_buffer) < segment {
-        return refuse(
-            "a window or buffer of TCP holds at least one segment, and that a byte".to_owned(),
-        );
+impl TcpSettings {
+    pub fn check(&self) -> PyResult<Tcp> {
+        let least = self.receive_window.min(self.send_buffer);
+        if self.initial_window == 0 || self.segment == 0 || least < self.segment {
+            return refuse(
+                "a window or buffer of TCP holds at least one segment, and that a byte".to_owned(),
+            );
+        }
+        let Some(control) = Control::from_name(&self.control).filter(|law| !law.uses_ecn()) else {
+            let known = congestion_controls().join(", ");
+            return refuse(format!(
+                "there is no control {:?}: write one of {known}",
+                self.control
+            ));
+        };
+        Ok(Tcp {
+            control,
+            hystart: self.hystart,
+            idle_restart: self.idle_restart,
+            initial_window: self.initial_window,
+            receive_window: self.receive_window,
+            send_buffer: self.send_buffer,
+            segment: self.segment,
+            pacing: self.pacing,
+            ..Tcp::default()
+        })
     }
-    let Some(control) = Control::from_name(&control).filter(|law| !law.uses_ecn()) else {
-        let known = congestion_controls().join(", ");
-        return refuse(format!(
-            "there is no control {control:?}: write one of {known}"
-        ));
-    };
-    Ok(Tcp {
-        control,
-        hystart,
-        idle_restart,
-        initial_window,
-        receive_window,
-        send_buffer,
-        segment,
-        pacing,
-        ..Tcp::default()
-    })
 }
 
 fn messages(name: &str, bytes: &[u64]) -> PyResult<()> {

@@ -16,7 +16,7 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use serde::Deserialize;
 
-use crate::path::{TcpSettings, settings};
+use crate::path::TcpSettings;
 
 /// The kernel setting of a node that names its congestion control.
 const CONGESTION_CONTROL: &str = "net.ipv4.tcp_congestion_control";
@@ -138,9 +138,9 @@ impl VirtualNetwork {
             let of_vertex = |vertex: &Vertex| {
                 let mut tcp = tcp.clone();
                 if let Some(control) = vertex.sysctls.get(CONGESTION_CONTROL) {
-                    tcp.0.clone_from(control);
+                    tcp.control.clone_from(control);
                 }
-                settings(tcp)
+                tcp.check()
             };
             let tcp = config
                 .vertices
@@ -199,7 +199,7 @@ impl VirtualNetwork {
         py.detach(|| {
             let mut inner = self.inner();
             let of_end = |vertex: u16, tcp: Option<TcpSettings>| {
-                tcp.map_or_else(|| Ok(inner.tcp[usize::from(vertex)]), settings)
+                tcp.map_or_else(|| Ok(inner.tcp[usize::from(vertex)]), |tcp| tcp.check())
             };
             let near = of_end(client.0, client_tcp)?;
             let far = of_end(server.0, server_tcp)?;

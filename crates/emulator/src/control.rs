@@ -73,9 +73,11 @@ enum Input {
 /// Must be called while the process has one thread, because only then can it enter a user namespace. When standard
 /// input ends the process exits at once.
 pub fn emulate() -> i32 {
+    cellbed_netdev::print_diagnostics();
     match serve() {
         Ok(()) => 0,
         Err(error) => {
+            tracing::error!("the emulator ends: {error}");
             // The reader may have ended.
             let _ = emit(&json!({"event": "error", "message": error.to_string()}));
             1
@@ -104,6 +106,7 @@ fn serve() -> Result<()> {
     let in_user_namespace =
         creates && (config.namespaces == Namespaces::User || !cellbed_netdev::is_privileged());
     if in_user_namespace {
+        tracing::info!("the nodes are in a user namespace: {:?}", config.namespaces);
         cellbed_netdev::enter_user_namespace()?;
     }
 
@@ -231,6 +234,7 @@ impl Supervisor {
                 Ok(Input::EngineFailed(error)) => return Err(error),
                 Err(_) => return Err(Error::thread_ended("command")),
             };
+            tracing::debug!("command: {}", line.trim_end());
             let command =
                 serde_json::from_str(&line).map_err(|error| misunderstood(&line, error))?;
             match command {
@@ -267,6 +271,7 @@ impl Supervisor {
 
     /// Does what a client of the control socket asks; an error is that of the engine.
     fn answer(&mut self, line: &str, inbox: &Receiver<Input>) -> Result<Value> {
+        tracing::debug!("command of a client: {}", line.trim_end());
         match serde_json::from_str(line) {
             Ok(Command::Status) => self.status(inbox),
             Ok(Command::Describe) => self.describe(inbox),
@@ -328,6 +333,7 @@ impl Supervisor {
         match appended.trying(|| format!("write to {}", path().display())) {
             Ok(()) => json!({"event": "changed"}),
             Err(problem) => {
+                tracing::warn!("a change is missing in the log: {problem}");
                 let answer = json!({"event": "changed", "unrecorded": problem.to_string()});
                 self.unrecorded.add(Lost {
                     records: 1,

@@ -114,8 +114,14 @@ fn allow_ipv6(vertex: &Vertex) {
         .any(|prefix| prefix.address.is_ipv6())
     {
         for which in ["all", "default"] {
-            // A kernel without IPv6 has no such file; adding the address will say so.
-            let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "0");
+            // A kernel without IPv6 has no such file; adding the address is an error then.
+            let path = format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6");
+            if let Err(error) = fs::write(&path, "0") {
+                tracing::info!(
+                    "IPv6 is not switched on in {}: {path}: {error}",
+                    vertex.name
+                );
+            }
         }
     }
 }

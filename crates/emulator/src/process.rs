@@ -17,14 +17,14 @@ pub fn prepare_process() -> Result<()> {
     // SAFETY: SIG_IGN is no function of ours, so no handler can run at a bad moment.
     unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
     let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
     // A refusal shows later, and only in a graph of hundreds of nodes.
-    let _ = setrlimit(
-        Resource::Nofile,
-        Rlimit {
-            current: limit.maximum,
-            maximum: limit.maximum,
-        },
-    );
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!("the limit of open files stays {:?}: {error}", limit.current);
+    }
     Ok(())
 }
 
@@ -36,8 +36,9 @@ pub fn die_with_parent() -> Result<()> {
 
 /// Makes sleeps of the calling thread end as close to their time as the kernel can.
 pub fn sleep_precisely() {
-    // Without it sleeps end up to 50 µs late, which is a matter of precision and not of correctness.
-    let _ = set_current_timer_slack(NonZeroU64::new(1));
+    if let Err(error) = set_current_timer_slack(NonZeroU64::new(1)) {
+        tracing::warn!("sleeps end up to 50 µs late: {error}");
+    }
 }
 
 /// Kernel scheduling class of a thread.
@@ -65,7 +66,11 @@ pub fn request_real_time() -> Scheduling {
         )
     } {
         0 => Scheduling::Fifo,
-        _ => Scheduling::Ordinary,
+        _ => {
+            let error = std::io::Error::last_os_error();
+            tracing::info!("no real-time scheduling, the thread runs as an ordinary one: {error}");
+            Scheduling::Ordinary
+        }
     }
 }
 

@@ -78,14 +78,19 @@ impl ControlSocket {
         let serve = move || {
             for client in listener.incoming() {
                 // A client that is gone already, or no descriptor left: the next one may have more luck.
-                let Ok(client) = client else {
-                    thread::sleep(std::time::Duration::from_millis(10));
-                    continue;
+                let client = match client {
+                    Ok(client) => client,
+                    Err(error) => {
+                        tracing::debug!("a client of the control socket is not accepted: {error}");
+                        thread::sleep(std::time::Duration::from_millis(10));
+                        continue;
+                    }
                 };
                 let answer = answer.clone();
-                let _ = thread::Builder::new()
-                    .name("client".into())
-                    .spawn(move || converse(&client, answer));
+                let thread = thread::Builder::new().name("client".into());
+                if let Err(error) = thread.spawn(move || converse(&client, answer)) {
+                    tracing::warn!("a client of the control socket has no answer: {error}");
+                }
             }
         };
         thread::Builder::new()

@@ -144,8 +144,16 @@ impl RecordFile {
             .name("writer".into())
             .spawn(move || {
                 let mut lost = Lost::default();
+                let mut fails = false;
                 for mut block in to_write {
-                    if let Err(problem) = write(&block).trying(|| format!("write to {name}")) {
+                    let written = write(&block).trying(|| format!("write to {name}"));
+                    match &written {
+                        Ok(()) if fails => tracing::info!("{name} is written again"),
+                        Err(problem) if !fails => tracing::warn!("records are lost: {problem}"),
+                        _ => {}
+                    }
+                    fails = written.is_err();
+                    if let Err(problem) = written {
                         lost.add(Lost {
                             records: (block.len() / RECORD_BYTES) as u64,
                             problem: Some(problem.into()),

@@ -1,6 +1,8 @@
 //! Packets that come twice, and packets that come damaged.
 
 use crate::random::{Probability, Random, Seed};
+use crate::stage::{Behaviour, Configured};
+use crate::time::{Duration, Time};
 use crate::units::Bytes;
 
 /// Each packet is doubled with the same probability. Both continue through the stages behind, the second one after the
@@ -63,16 +65,6 @@ impl Damage {
         }
     }
 
-    pub(crate) fn restart(&mut self) {
-        *self = Self::new(self.probability, self.seed);
-    }
-
-    /// Strikes with another probability; the generator keeps its state, but the next restart begins with `seed`.
-    pub(crate) fn change(&mut self, probability: Probability, seed: Seed) {
-        self.probability = probability;
-        self.seed = seed;
-    }
-
     /// Draw whether the next packet is corrupted.
     pub(crate) fn strikes(&mut self) -> bool {
         self.random.hits(self.probability)
@@ -83,6 +75,30 @@ impl Damage {
         let bits = size.0.saturating_mul(8).min(u64::from(u32::MAX));
         let struck = self.strikes() && bits > 0;
         struck.then(|| self.random.below(bits) as u32) // bits fit
+    }
+}
+
+macro_rules! configured {
+    ($($config:ty)*) => {$(
+        impl Configured<$config> for Damage {
+            fn new(config: &$config, _: Time) -> Self {
+                Self::new(config.probability, config.seed)
+            }
+
+            /// The generator keeps its state, but the next restart begins with the new seed.
+            fn change(&mut self, config: &$config, _: Time, _: Time, _: Duration) {
+                self.probability = config.probability;
+                self.seed = config.seed;
+            }
+        }
+    )*};
+}
+
+configured! { DuplicationConfig CorruptionConfig }
+
+impl<P> Behaviour<P> for Damage {
+    fn restart(&mut self, _: Time, _: Time, _: Duration) {
+        *self = Self::new(self.probability, self.seed);
     }
 }
 

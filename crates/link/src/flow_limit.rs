@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use crate::bottleneck::Admission;
 use crate::delay::DelayLine;
 use crate::outcome::DropReason;
-use crate::packet::Item;
+use crate::packet::{Item, Step};
+use crate::stage::{Behaviour, Configured};
 use crate::time::{Duration, NANOS_PER_SEC, Time};
 use crate::units::{BitRate, Bytes, saturate};
 
@@ -64,29 +65,31 @@ fn parts(size: Bytes) -> u128 {
     u128::from(size.0) * 8 * u128::from(NANOS_PER_SEC)
 }
 
-impl<P> FlowLimit<P> {
-    pub(crate) fn new(config: FlowLimitConfig) -> Self {
+impl<P> Configured<FlowLimitConfig> for FlowLimit<P> {
+    fn new(config: &FlowLimitConfig, _: Time) -> Self {
         Self {
-            config,
+            config: *config,
             buckets: HashMap::new(),
             most: FEW,
             line: DelayLine::new(true),
         }
     }
 
-    fn rate(&self) -> u128 {
-        self.config.rate.0.max(1).into()
-    }
-
     /// Limits otherwise from `now` on. Packets that wait keep their departure, and buckets what they have.
-    pub(crate) fn change(&mut self, config: FlowLimitConfig, now: Time) {
+    fn change(&mut self, config: &FlowLimitConfig, _: Time, now: Time, _: Duration) {
         let now = u128::from(now.as_nanos());
         let before = now * self.rate();
-        self.config = config;
+        self.config = *config;
         let after = now * self.rate();
         for bucket in self.buckets.values_mut() {
             bucket.sent = after.saturating_add(bucket.sent.saturating_sub(before));
         }
+    }
+}
+
+impl<P> FlowLimit<P> {
+    fn rate(&self) -> u128 {
+        self.config.rate.0.max(1).into()
     }
 
     /// Events up to and including `now` must have been taken.
@@ -113,18 +116,20 @@ impl<P> FlowLimit<P> {
         self.line.push(bucket.last, item);
         Admission::Queued
     }
+}
 
-    pub(crate) fn next_departure(&self) -> Option<Time> {
+/// Buckets stay in a restart, as packets do.
+impl<P> Behaviour<P> for FlowLimit<P> {
+    fn next_event(&self) -> Option<Time> {
         self.line.next()
     }
 
-    /// Removes the packet that leaves at `now`.
-    pub(crate) fn take(&mut self, now: Time) -> Option<Item<P>> {
+    fn step(&mut self, now: Time) -> Option<Step<P>> {
         let item = self.line.pop()?;
-        Some(Item {
+        Some(Step::Left(Item {
             released: now,
             ..item
-        })
+        }))
     }
 }
 
@@ -174,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_bucket_fills_while_its_flow_pauses_and_is_then_forgotten() {
-        let mut link: FlowLimit<()> = FlowLimit::new(limit(12, 3000, 0));
+        let mut link: FlowLimit<()> = FlowLimit::new(&limit(12, 3000, 0), Time::ZERO);
         let mut accept = |millis, flow| {
             let item = Item::new((), Bytes(1500), Time::from_millis(millis));
             let tag = Tag {

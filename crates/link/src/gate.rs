@@ -1,5 +1,6 @@
 //! Outages: times in which nothing leaves the stage in which packets queue.
 
+use crate::stage::{Behaviour, Configured};
 use crate::time::{Duration, Time};
 
 /// When a direction is closed: during its outages, and as long as it is `down`.
@@ -120,6 +121,19 @@ impl GateConfig {
         zero + begin + length
     }
 }
+
+impl Configured<Self> for GateConfig {
+    fn new(config: &Self, _: Time) -> Self {
+        config.clone()
+    }
+
+    fn change(&mut self, config: &Self, _: Time, _: Time, _: Duration) {
+        self.clone_from(config);
+    }
+}
+
+/// The direction plans the instants of its gates.
+impl<P> Behaviour<P> for GateConfig {}
 
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -18,90 +18,270 @@ use crate::share::Share;
 use crate::time::{Duration, Time};
 use crate::units::{BitRate, Bytes};
 
-/// Configuration of one stage of a direction.
-#[derive(Clone, Debug, PartialEq)]
-pub enum StageConfig {
-    /// Packets are lost.
-    Loss(LossConfig),
-    /// Each flow has a rate limit.
-    FlowLimit(FlowLimitConfig),
-    /// The stage in which packets queue is closed at times.
-    Gate(GateConfig),
-    /// Packets queue for their turn.
-    Bottleneck(BottleneckConfig),
+/// A stage made of a configuration of type `C`.
+pub(crate) trait Configured<C> {
+    fn new(config: &C, zero: Time) -> Self;
+
+    /// Applies `config` from `now` on. Packets stay, generators keep their state.
+    ///
+    /// Events before `now` must have been taken.
+    fn change(&mut self, config: &C, zero: Time, now: Time, offset: Duration);
+}
+
+/// A stage that moves packets of type `P`. The defaults are those of a stage without packets.
+#[allow(unused_variables)]
+pub(crate) trait Behaviour<P> {
+    /// Starts the schedule anew at `zero`, as of `now`; packets stay.
+    ///
+    /// Events before `now` must have been taken.
+    fn restart(&mut self, zero: Time, now: Time, offset: Duration) {}
+
+    /// Closes or opens the stage in which packets queue, as of `now`: nothing is sent while it is closed by a gate, or
+    /// barred because a [cell](crate::cell) serves another user. When it is no longer barred, `share` of what it offers
+    /// at `now` is left.
+    ///
+    /// Events before `now` must have been taken.
+    fn set_closed(&mut self, closed: bool, barred: bool, share: Share, now: Time) {}
+
+    /// Drops what waits for its turn, or is sent in part, while the stage is closed.
+    fn flush(&mut self) {}
+
+    /// Return whether bytes leave in a steady flow, not at instants.
+    fn is_steady(&self) -> bool {
+        false
+    }
+
+    /// Return the time from which packets that wait can be sent.
+    fn ready(&self) -> Time {
+        Time::ZERO
+    }
+
+    /// Return the next time at which the queue may become shorter.
+    fn queue_event(&self) -> Option<Time> {
+        self.next_event()
+    }
+
+    /// Return the share of the capacity at `now` that was not used.
+    fn left(&self, now: Time) -> Share {
+        Share::WHOLE
+    }
+
+    /// Return the bytes that the stage can send from `from` up to but excluding `to`, fractions included.
+    fn potential(&self, from: Time, to: Time) -> f64 {
+        0.0
+    }
+
+    /// Return the time of the next event in the stage: mostly, a packet leaves.
+    fn next_event(&self) -> Option<Time> {
+        None
+    }
+
+    /// Return the earliest instant at which a packet may leave the stage, if no other enters it.
+    fn next_delivery(&self) -> Option<Time> {
+        self.next_event()
+    }
+
+    /// Return the level of the stage's queue, if it has one; a packet in service counts.
+    fn level(&self) -> Option<QueueLevel> {
+        None
+    }
+
+    /// Return the capacity of a stage with a queue, used or not.
+    fn offer(&self) -> Option<Offer> {
+        None
+    }
+
+    /// Return whether a queue has dropped packets that were not taken yet.
+    fn has_dropped(&self) -> bool {
+        false
+    }
+
+    /// Takes a packet that a queue has dropped.
+    fn next_dropped(&mut self) -> Option<(Item<P>, DropReason)> {
+        None
+    }
+
+    /// Processes the [event](Self::next_event) due at `now`.
+    fn step(&mut self, now: Time) -> Option<Step<P>> {
+        None
+    }
+}
+
+/// A configuration or state that is stored in the enum; a large one is stored in a [`Box`].
+type Plain<T> = T;
+
+/// Declares the stages: name, type of the configuration and type of the state.
+macro_rules! stages {
+    ($d:tt $($(#[$doc:meta])* $stage:ident($config_in:ident<$config:ty>) => $state_in:ident<$state:ty>;)*) => {
+        /// Configuration of one stage of a direction.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum StageConfig {
+            $($(#[$doc])* $stage($config_in<$config>),)*
+        }
+
+        $(impl From<$config> for StageConfig {
+            fn from(config: $config) -> Self {
+                Self::$stage(config.into())
+            }
+        })*
+
+        #[derive(Clone, Debug)]
+        pub(crate) enum Stage<P> {
+            $($stage($state_in<$state>),)*
+        }
+
+        impl<P> Configured<StageConfig> for Stage<P> {
+            fn new(config: &StageConfig, zero: Time) -> Self {
+                match config {
+                    $(StageConfig::$stage(config) => {
+                        Self::$stage(<$state as Configured<$config>>::new(config, zero).into())
+                    })*
+                }
+            }
+
+            fn change(&mut self, config: &StageConfig, zero: Time, now: Time, offset: Duration) {
+                match (self, config) {
+                    $((Self::$stage(stage), StageConfig::$stage(config)) => {
+                        <$state as Configured<$config>>::change(stage, config, zero, now, offset);
+                    })*
+                    _ => {} // another kind was refused before
+                }
+            }
+        }
+
+        /// Calls a method of the stage's state.
+        macro_rules! call {
+            ($d self:ident.$d method:ident($d($d argument:ident),*)) => {
+                match $d self {
+                    $(Self::$stage(stage) => <$state as Behaviour<P>>::$d method(stage $d(, $d argument)*),)*
+                }
+            };
+        }
+
+        /// Calls a method by comparisons in the order of the declaration.
+        macro_rules! try_each {
+            ($d self:ident.$d method:ident()) => {
+                $(if let Self::$stage(stage) = $d self {
+                    return <$state as Behaviour<P>>::$d method(stage);
+                })*
+            };
+        }
+    };
+}
+
+stages! { $
     /// Packets are delayed.
-    Delay(DelayConfig),
+    Delay(Plain<DelayConfig>) => Plain<Delay<Item<P>>>;
+    /// Packets queue for their turn.
+    Bottleneck(Plain<BottleneckConfig>) => Box<Bottleneck<P>>;
     /// Packets are delayed, then queue for their turn; both depend on the load.
-    WorkloadDependent(Box<WorkloadDependentConfig>),
-    /// Packets are duplicated.
-    Duplication(DuplicationConfig),
-    /// A bit of a packet is flipped.
-    Corruption(CorruptionConfig),
+    WorkloadDependent(Box<WorkloadDependentConfig>) => Box<WorkloadDependent<P>>;
     /// Packets cross a radio access network.
-    Radio(Box<RadioConfig>),
+    Radio(Box<RadioConfig>) => Box<Radio<P>>;
     /// Packets are served as packets in the same situation were in a recording.
-    Conditional(Box<ConditionalConfig>),
+    Conditional(Box<ConditionalConfig>) => Box<Conditional<P>>;
+    /// Each flow has a rate limit.
+    FlowLimit(Plain<FlowLimitConfig>) => Box<FlowLimit<P>>;
+    /// Packets are lost.
+    Loss(Plain<LossConfig>) => Plain<Loss>;
+    /// The stage in which packets queue is closed at times.
+    Gate(Plain<GateConfig>) => Plain<GateConfig>;
+    /// Packets are duplicated.
+    Duplication(Plain<DuplicationConfig>) => Plain<Damage>;
+    /// A bit of a packet is flipped.
+    Corruption(Plain<CorruptionConfig>) => Plain<Damage>;
+}
+
+macro_rules! queue {
+    ($config:ident $(, $mutable:tt)?) => {
+        match $config {
+            Self::Bottleneck(config) => Some(&$($mutable)? config.queue),
+            Self::WorkloadDependent(config) => Some(&$($mutable)? config.queue),
+            Self::Radio(config) => Some(&$($mutable)? config.queue),
+            Self::Conditional(config) => Some(&$($mutable)? config.queue),
+            _ => None,
+        }
+    };
 }
 
 impl StageConfig {
     /// Return the discipline of the stage's queue, if it has one.
     pub fn queue(&self) -> Option<&Discipline> {
-        match self {
-            Self::Bottleneck(config) => Some(&config.queue),
-            Self::WorkloadDependent(config) => Some(&config.queue),
-            Self::Radio(config) => Some(&config.queue),
-            Self::Conditional(config) => Some(&config.queue),
-            _ => None,
-        }
+        queue!(self)
     }
 
-    /// The same, to change it.
+    /// Return the same, to change it.
     pub fn queue_mut(&mut self) -> Option<&mut Discipline> {
-        match self {
-            Self::Bottleneck(config) => Some(&mut config.queue),
-            Self::WorkloadDependent(config) => Some(&mut config.queue),
-            Self::Radio(config) => Some(&mut config.queue),
-            Self::Conditional(config) => Some(&mut config.queue),
-            _ => None,
-        }
+        queue!(self, mut)
     }
 }
 
-macro_rules! stages {
-    ($($config:ty => $variant:expr,)*) => {$(
-        impl From<$config> for StageConfig {
-            fn from(config: $config) -> Self {
-                $variant(config.into())
-            }
-        }
-    )*};
-}
+impl<P> Behaviour<P> for Stage<P> {
+    fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
+        call!(self.restart(zero, now, offset));
+    }
 
-stages! {
-    LossConfig => Self::Loss,
-    FlowLimitConfig => Self::FlowLimit,
-    GateConfig => Self::Gate,
-    BottleneckConfig => Self::Bottleneck,
-    DelayConfig => Self::Delay,
-    WorkloadDependentConfig => Self::WorkloadDependent,
-    DuplicationConfig => Self::Duplication,
-    CorruptionConfig => Self::Corruption,
-    RadioConfig => Self::Radio,
-    ConditionalConfig => Self::Conditional,
-}
+    fn set_closed(&mut self, closed: bool, barred: bool, share: Share, now: Time) {
+        call!(self.set_closed(closed, barred, share, now));
+    }
 
-#[derive(Clone, Debug)]
-pub(crate) enum Stage<P> {
-    Loss(Loss),
-    FlowLimit(Box<FlowLimit<P>>),
-    Gate(GateConfig),
-    Bottleneck(Box<Bottleneck<P>>),
-    Delay(Delay<Item<P>>),
-    WorkloadDependent(Box<WorkloadDependent<P>>),
-    Duplication(Damage),
-    Corruption(Damage),
-    Radio(Box<Radio<P>>),
-    Conditional(Box<Conditional<P>>),
+    fn flush(&mut self) {
+        call!(self.flush());
+    }
+
+    fn is_steady(&self) -> bool {
+        call!(self.is_steady())
+    }
+
+    fn ready(&self) -> Time {
+        call!(self.ready())
+    }
+
+    fn queue_event(&self) -> Option<Time> {
+        call!(self.queue_event())
+    }
+
+    fn left(&self, now: Time) -> Share {
+        call!(self.left(now))
+    }
+
+    fn potential(&self, from: Time, to: Time) -> f64 {
+        call!(self.potential(from, to))
+    }
+
+    #[inline]
+    fn next_event(&self) -> Option<Time> {
+        // Called for every stage at every event: a few comparisons are faster than a jump.
+        try_each!(self.next_event());
+        None
+    }
+
+    fn next_delivery(&self) -> Option<Time> {
+        call!(self.next_delivery())
+    }
+
+    #[inline]
+    fn level(&self) -> Option<QueueLevel> {
+        call!(self.level())
+    }
+
+    fn offer(&self) -> Option<Offer> {
+        call!(self.offer())
+    }
+
+    #[inline]
+    fn has_dropped(&self) -> bool {
+        call!(self.has_dropped())
+    }
+
+    fn next_dropped(&mut self) -> Option<(Item<P>, DropReason)> {
+        call!(self.next_dropped())
+    }
+
+    #[inline]
+    fn step(&mut self, now: Time) -> Option<Step<P>> {
+        call!(self.step(now))
+    }
 }
 
 /// Capacity of a stage with a queue, on the clock.
@@ -122,232 +302,6 @@ impl Offer {
             Self::Schedule(schedule) => schedule.capacity(from, to),
             Self::Radio(potential) => Some(potential.capacity(from, to)),
             Self::Saturated(clock) => Some(clock.capacity(from, to)),
-        }
-    }
-}
-
-impl<P> Stage<P> {
-    pub(crate) fn new(config: StageConfig, zero: Time) -> Self {
-        match config {
-            StageConfig::Loss(config) => Self::Loss(Loss::new(config, zero)),
-            StageConfig::FlowLimit(config) => Self::FlowLimit(Box::new(FlowLimit::new(config))),
-            StageConfig::Gate(config) => Self::Gate(config),
-            StageConfig::Bottleneck(config) => {
-                Self::Bottleneck(Box::new(Bottleneck::new(&config, zero)))
-            }
-            StageConfig::Delay(config) => Self::Delay(Delay::new(config, zero)),
-            StageConfig::WorkloadDependent(config) => {
-                Self::WorkloadDependent(Box::new(WorkloadDependent::new(*config, zero)))
-            }
-            StageConfig::Duplication(DuplicationConfig { probability, seed }) => {
-                Self::Duplication(Damage::new(probability, seed))
-            }
-            StageConfig::Corruption(CorruptionConfig { probability, seed }) => {
-                Self::Corruption(Damage::new(probability, seed))
-            }
-            StageConfig::Radio(config) => Self::Radio(Box::new(Radio::new(&config, zero))),
-            StageConfig::Conditional(config) => {
-                Self::Conditional(Box::new(Conditional::new(*config, zero)))
-            }
-        }
-    }
-
-    /// Plays what it plays from `zero` on, as of `now`; packets stay.
-    pub(crate) fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
-        match self {
-            Self::Loss(loss) => loss.restart(zero, offset),
-            Self::Bottleneck(bottleneck) => bottleneck.restart(zero, now, offset),
-            Self::Delay(delay) => delay.restart(zero, offset),
-            Self::WorkloadDependent(link) => link.restart(zero, now, offset),
-            Self::Duplication(damage) | Self::Corruption(damage) => damage.restart(),
-            Self::Gate(_) => {}      // its instants are those of the direction
-            Self::FlowLimit(_) => {} // buckets stay, as packets do
-            Self::Radio(radio) => radio.restart(zero, now, offset),
-            Self::Conditional(link) => link.restart(zero, now, offset),
-        }
-    }
-
-    /// Applies `config`, which is of the stage's kind, from `now` on. Packets stay, generators keep their state.
-    pub(crate) fn change(&mut self, config: &StageConfig, zero: Time, now: Time, offset: Duration) {
-        match (self, config) {
-            (Self::Loss(loss), StageConfig::Loss(config)) => {
-                loss.change(config.clone(), zero, offset);
-            }
-            (Self::FlowLimit(limit), StageConfig::FlowLimit(config)) => limit.change(*config, now),
-            (Self::Gate(gate), StageConfig::Gate(config)) => *gate = config.clone(),
-            (Self::Bottleneck(bottleneck), StageConfig::Bottleneck(config)) => {
-                bottleneck.change(config, now, offset);
-            }
-            (Self::Delay(delay), StageConfig::Delay(config)) => delay.change(config.clone()),
-            (Self::WorkloadDependent(link), StageConfig::WorkloadDependent(config)) => {
-                link.change(config, now, offset);
-            }
-            (Self::Duplication(damage), StageConfig::Duplication(config)) => {
-                damage.change(config.probability, config.seed);
-            }
-            (Self::Corruption(damage), StageConfig::Corruption(config)) => {
-                damage.change(config.probability, config.seed);
-            }
-            (Self::Radio(radio), StageConfig::Radio(config)) => radio.change(config, now),
-            (Self::Conditional(link), StageConfig::Conditional(config)) => {
-                link.change(config, zero, now, offset);
-            }
-            _ => {} // refused before
-        }
-    }
-
-    /// Closes or opens the stage in which packets queue, as of `now`: nothing is sent while it is closed by a gate, or
-    /// barred because a [cell](crate::cell) serves another user. When it is no longer barred, `share` of what it offers
-    /// at `now` is left.
-    ///
-    /// Events before `now` must have been taken.
-    pub(crate) fn set_closed(&mut self, closed: bool, barred: bool, share: Share, now: Time) {
-        match self {
-            Self::Bottleneck(bottleneck) => bottleneck.set_closed(closed || barred, share, now),
-            Self::WorkloadDependent(link) => link.set_closed(closed, now),
-            Self::Radio(radio) => {
-                radio.set_barred(barred, share, now);
-                radio.set_closed(closed, now);
-            }
-            Self::Conditional(link) => link.set_closed(closed, now),
-            _ => {}
-        }
-    }
-
-    /// Drops what waits for its turn, or is sent in part, while the stage is closed.
-    pub(crate) fn flush(&mut self) {
-        match self {
-            Self::Bottleneck(bottleneck) => bottleneck.flush(),
-            Self::Radio(radio) => radio.flush(),
-            _ => {} // refused before
-        }
-    }
-
-    /// Return whether bytes leave in a steady flow, not at instants.
-    pub(crate) fn is_steady(&self) -> bool {
-        matches!(self, Self::Bottleneck(bottleneck) if bottleneck.service().is_steady())
-    }
-
-    /// From when on what waits can be sent.
-    pub(crate) fn ready(&self) -> Time {
-        match self {
-            Self::Radio(radio) => radio.ready(),
-            _ => Time::ZERO,
-        }
-    }
-
-    /// When the queue of a stage may become shorter next.
-    pub(crate) fn queue_event(&self) -> Option<Time> {
-        match self {
-            Self::Radio(radio) => radio.next_slot(),
-            _ => self.next_event(),
-        }
-    }
-
-    /// The share of what the stage offers at `now` that was not used.
-    pub(crate) fn left(&self, now: Time) -> Share {
-        match self {
-            Self::Bottleneck(bottleneck) => bottleneck.service().left(now),
-            Self::Radio(radio) => radio.left(now),
-            _ => Share::WHOLE,
-        }
-    }
-
-    /// Bytes that the stage can send from `from` up to but excluding `to`, fractions included.
-    pub(crate) fn potential(&self, from: Time, to: Time) -> f64 {
-        match self {
-            Self::Bottleneck(bottleneck) => bottleneck.offer().potential(from, to),
-            Self::Radio(radio) => radio.offered(from, to) as f64,
-            _ => 0.0,
-        }
-    }
-
-    /// When something happens in the stage next: mostly, a packet leaves.
-    #[inline]
-    pub(crate) fn next_event(&self) -> Option<Time> {
-        // Called for every stage at every event: a few comparisons are faster than a jump.
-        if let Self::Delay(delay) = self {
-            delay.next_departure()
-        } else if let Self::Bottleneck(bottleneck) = self {
-            bottleneck.next_event()
-        } else if let Self::WorkloadDependent(link) = self {
-            link.next_event()
-        } else if let Self::Radio(radio) = self {
-            radio.next_event()
-        } else if let Self::Conditional(link) = self {
-            link.next_event()
-        } else if let Self::FlowLimit(limit) = self {
-            limit.next_departure()
-        } else {
-            None // delays nothing
-        }
-    }
-
-    /// The earliest instant at which a packet may leave the stage, if no other enters it.
-    pub(crate) fn next_delivery(&self) -> Option<Time> {
-        match self {
-            Self::Radio(radio) => radio.next_delivery(),
-            _ => self.next_event(),
-        }
-    }
-
-    /// Return the level of the stage's queue, if it has one.
-    #[inline]
-    pub(crate) fn level(&self) -> Option<QueueLevel> {
-        match self {
-            Self::Bottleneck(bottleneck) => Some(bottleneck.level()),
-            Self::WorkloadDependent(link) => Some(link.bottleneck().level()),
-            Self::Radio(radio) => Some(radio.level()),
-            Self::Conditional(link) => Some(link.level()),
-            _ => None,
-        }
-    }
-
-    /// Return the capacity of a stage with a queue.
-    pub(crate) fn offer(&self) -> Option<Offer> {
-        match self {
-            Self::Bottleneck(bottleneck) => Some(Offer::Schedule(bottleneck.offer())),
-            Self::WorkloadDependent(link) => Some(Offer::Schedule(link.bottleneck().offer())),
-            Self::Radio(radio) => Some(Offer::Radio(Box::new(radio.potential()))),
-            Self::Conditional(link) => Some(Offer::Saturated(Box::new(link.saturated()))),
-            _ => None,
-        }
-    }
-
-    /// Return whether a queue has dropped packets that were not taken yet.
-    #[inline]
-    pub(crate) fn has_dropped(&self) -> bool {
-        match self {
-            Self::Bottleneck(bottleneck) => bottleneck.has_dropped(),
-            Self::WorkloadDependent(link) => link.bottleneck().has_dropped(),
-            Self::Radio(radio) => radio.has_dropped(),
-            Self::Conditional(link) => link.has_dropped(),
-            _ => false,
-        }
-    }
-
-    /// Takes a packet that a queue has dropped.
-    pub(crate) fn next_dropped(&mut self) -> Option<(Item<P>, DropReason)> {
-        match self {
-            Self::Bottleneck(bottleneck) => bottleneck.next_dropped(),
-            Self::WorkloadDependent(link) => link.next_dropped(),
-            Self::Radio(radio) => radio.next_dropped(),
-            Self::Conditional(link) => link.next_dropped(),
-            _ => None,
-        }
-    }
-
-    /// Processes the event due at `now`.
-    #[inline]
-    pub(crate) fn step(&mut self, now: Time) -> Option<Step<P>> {
-        match self {
-            Self::Bottleneck(bottleneck) => bottleneck.step(now),
-            Self::Delay(delay) => delay.take().map(Step::Left),
-            Self::FlowLimit(limit) => limit.take(now).map(Step::Left),
-            Self::WorkloadDependent(link) => link.step(now),
-            Self::Radio(radio) => radio.step(now),
-            Self::Conditional(link) => link.step(now),
-            Self::Loss(_) | Self::Gate(_) | Self::Duplication(_) | Self::Corruption(_) => None,
         }
     }
 }

@@ -2,16 +2,20 @@
 //!
 //! Requests to the kernel for the emulator and the network helper.
 
+mod diagnostics;
 mod error;
 mod namespace;
+#[cfg(feature = "netlink")]
 mod netlink;
 mod prefix;
 mod tun;
 
+pub use diagnostics::print_diagnostics;
 pub use error::{Error, Result, Trying};
 pub use namespace::{
     NetworkNamespace, enter_user_namespace, is_privileged, unshare_host_name, unshare_mounts,
 };
+#[cfg(feature = "netlink")]
 pub use netlink::Netlink;
 pub use prefix::Prefix;
 pub use tun::{create_tun, end_with_namespace, set_owner};

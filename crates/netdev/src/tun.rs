@@ -109,6 +109,9 @@ fn take_unfinished(descriptor: &OwnedFd) -> rustix::io::Result<()> {
         if answer != Err(Errno::INVAL) {
             break;
         }
+        tracing::info!(
+            "the kernel lacks offloads {offloads:#x}, as before Linux 6.2: UDP is exchanged in single packets"
+        );
     }
     answer
 }

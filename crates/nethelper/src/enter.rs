@@ -19,7 +19,7 @@ use serde_json::json;
 
 use crate::error::{Error, Result};
 use crate::request::Enter;
-use crate::serve::alias;
+use crate::rules::alias;
 
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 

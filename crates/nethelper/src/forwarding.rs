@@ -18,8 +18,7 @@ use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::nft;
-use crate::rules::{shell_of, table_of};
-use crate::serve::user_of;
+use crate::rules::{parse_alias, shell_of, table_of};
 
 const TABLE: &str = "cellbed.forwarding";
 const IPV4: &str = "ipv4/ip_forward";
@@ -102,6 +101,7 @@ pub fn tables() -> Result<Vec<Table>> {
 pub fn living(lock: &Lock) -> Result<Vec<Table>> {
     let (living, dead) = shells(lock)?;
     for table in &dead {
+        tracing::info!("removing {}: its shell has ended", table.name);
         remove(table, true)?;
     }
     Ok(living)
@@ -117,7 +117,7 @@ fn shells(_lock: &Lock) -> Result<(Vec<Table>, Vec<Table>)> {
     let devices = fs::read_to_string("/proc/thread-self/net/dev").map_err(Error::io(what))?;
     for line in devices.lines() {
         let name = line.split(':').next().unwrap_or_default().trim();
-        let Some(user) = user_of(netlink.alias(name).ok().flatten().as_deref()) else {
+        let Some(user) = parse_alias(netlink.alias(name).ok().flatten().as_deref()) else {
             continue;
         };
         let table = table_of(user, name);
@@ -125,6 +125,7 @@ fn shells(_lock: &Lock) -> Result<(Vec<Table>, Vec<Table>)> {
         let is_outer = shell_of(&table).is_some();
         let is_stray = || !tables.iter().any(|it| it.name == table);
         if is_outer && (is_stray() || netlink.is_persistent(name)?) {
+            tracing::info!("removing the device {name}: no shell has it");
             let index = netlink.index(name)?;
             netlink.delete(index)?;
         }

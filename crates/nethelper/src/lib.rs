@@ -30,6 +30,7 @@ use std::process::ExitCode;
 /// Errors are reported on the socket at standard input by `serve`, on a descriptor of the caller by `enter`, else on
 /// standard error.
 pub fn run(arguments: &[OsString]) -> ExitCode {
+    cellbed_netdev::print_diagnostics();
     let result = match Request::parse(arguments) {
         Ok(Request::Serve(request)) => return serve::serve(&request),
         Ok(Request::Enter(request)) => return enter::enter(&request),

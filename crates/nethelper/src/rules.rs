@@ -12,6 +12,20 @@ pub const TABLES: &str = "cellbed.";
 pub const MAHIMAHI_HOSTS: [Ipv4Addr; 2] =
     [Ipv4Addr::new(100, 64, 0, 1), Ipv4Addr::new(10, 0, 0, 1)];
 
+const ALIAS: &str = "cellbed shell of user ";
+
+/// Return the alias of both devices of a shell of `user`.
+///
+/// Only a network administrator can set an alias: the alias of the inner device proves to `enter` whose namespace it is.
+pub fn alias(user: u32) -> String {
+    format!("{ALIAS}{user}")
+}
+
+/// Return the user of the shell whose device has this alias.
+pub fn parse_alias(alias: Option<&str>) -> Option<u32> {
+    alias?.strip_prefix(ALIAS)?.parse().ok()
+}
+
 /// Treatment of the packets of one shell in the namespace of its outer end.
 #[derive(Clone, Debug)]
 pub struct Rules {

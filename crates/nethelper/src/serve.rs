@@ -21,12 +21,10 @@ use crate::error::{Error, Result};
 use crate::forwarding::{self, Lock, Table};
 use crate::nft;
 use crate::request::{Message, Serve};
-use crate::rules::{MAHIMAHI_HOSTS, Rules, shell_of};
+use crate::rules::{MAHIMAHI_HOSTS, Rules, alias, shell_of};
 
 /// Shells that one user may have at a time in one network namespace.
 const MOST_SHELLS: usize = 256;
-
-const ALIAS: &str = "cellbed shell of user ";
 
 /// An address of the Internet.
 const SOMEWHERE_IPV6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 1));
@@ -87,7 +85,10 @@ fn attend(request: &Serve, socket: &UnixStream) -> Result<()> {
         Err(error) => {
             // All created objects have lost their device by now.
             if !request.offline {
-                let _ = Lock::take().and_then(|lock| forwarding::release(&lock));
+                let released = Lock::take().and_then(|lock| forwarding::release(&lock));
+                if let Err(problem) = released {
+                    tracing::warn!("forwarding is not restored: {problem}");
+                }
             }
             return Err(error);
         }
@@ -207,7 +208,10 @@ impl Network {
         };
         self.passes = !passes.is_empty();
         let load = |clamp| nft::load("adds the rules", &(self.rules.text(clamp) + &passes));
-        load(true).or_else(|_| load(false))?;
+        load(true).or_else(|problem| {
+            tracing::info!("loading the rules without a clamp of segments: {problem}");
+            load(false)
+        })?;
         let name = self.rules.table();
         self.table = forwarding::tables()?.into_iter().find(|it| it.name == name);
         Ok(())
@@ -350,7 +354,9 @@ fn furnish_inside(
         ("ipv6/conf/all/disable_ipv6", "0"),
         ("ipv6/conf/default/disable_ipv6", "0"),
     ] {
-        let _ = fs::write(format!("/proc/sys/net/{name}"), value);
+        if let Err(error) = fs::write(format!("/proc/sys/net/{name}"), value) {
+            tracing::info!("net/{name} is not set to {value}: {error}");
+        }
     }
     netlink.bring_up(loopback)?;
     let (tun, socket, index) = create_device(device, ends, user)?;
@@ -364,17 +370,6 @@ fn furnish_inside(
         netlink.add_route_via(index, prefix, via)?;
     }
     Ok((tun, socket))
-}
-
-/// The alias of both devices, which only a network administrator can set: that of the inner one proves to `enter` whose
-/// namespace it is.
-pub fn alias(user: u32) -> String {
-    format!("{ALIAS}{user}")
-}
-
-/// The user of the shell whose device has an alias.
-pub fn user_of(alias: Option<&str>) -> Option<u32> {
-    alias?.strip_prefix(ALIAS)?.parse().ok()
 }
 
 /// The next message; `None` when the caller has closed its end.

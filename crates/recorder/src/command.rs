@@ -106,6 +106,7 @@ fn in_style(command: clap::Command) -> clap::Command {
 }
 
 fn dispatch(verb: Verb) -> Result<()> {
+    cellbed_netdev::print_diagnostics();
     match verb {
         Verb::Record(arguments) => record::record(&arguments),
         Verb::Calibrate(arguments) => calibrate::calibrate(&arguments),

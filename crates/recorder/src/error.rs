@@ -1,7 +1,8 @@
 //! Errors, in sentences that name the object, the place and the remedy.
 
-use std::io;
 use std::net::SocketAddr;
+
+pub(crate) use cellbed_netdev::Trying;
 
 use crate::wire::Refusal;
 
@@ -9,15 +10,8 @@ use crate::wire::Refusal;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kernel refused something.
-    #[error("cannot {what}: {source}{remedy}")]
-    System {
-        /// Attempted operation, such as `bind a socket to usb0`.
-        what: String,
-        /// The kernel's reason.
-        source: io::Error,
-        /// Remedy for the user; empty, or begins with a separator.
-        remedy: String,
-    },
+    #[error(transparent)]
+    Kernel(#[from] cellbed_netdev::Error),
 
     /// A session cannot continue.
     #[error(transparent)]
@@ -77,42 +71,3 @@ pub enum Error {
 
 /// The crate's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
-
-/// Says what was tried when the kernel refuses.
-pub(crate) trait Trying<T> {
-    /// Names the attempt.
-    fn trying(self, what: impl FnOnce() -> String) -> Result<T>;
-    /// Names the attempt and the remedy.
-    fn trying_or(
-        self,
-        what: impl FnOnce() -> String,
-        remedy: impl FnOnce(&io::Error) -> String,
-    ) -> Result<T>;
-}
-
-impl<T, E: Into<io::Error>> Trying<T> for std::result::Result<T, E> {
-    fn trying(self, what: impl FnOnce() -> String) -> Result<T> {
-        self.trying_or(what, |_| String::new())
-    }
-
-    fn trying_or(
-        self,
-        what: impl FnOnce() -> String,
-        remedy: impl FnOnce(&io::Error) -> String,
-    ) -> Result<T> {
-        self.map_err(|error| {
-            let source = error.into();
-            let remedy = remedy(&source);
-            let remedy = if remedy.is_empty() {
-                remedy
-            } else {
-                format!(". {remedy}")
-            };
-            Error::System {
-                what: what(),
-                source,
-                remedy,
-            }
-        })
-    }
-}

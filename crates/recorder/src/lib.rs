@@ -10,6 +10,7 @@ pub mod client;
 pub mod clock;
 pub mod command;
 mod error;
+mod field;
 pub mod packet;
 pub mod plan;
 pub mod record;

@@ -153,7 +153,9 @@ impl Recorder {
                 calibrator
                     .take(&records.uplink, &records.downlink)
                     .map_err(Error::Calibration)?;
-            } // else: its session was lost, and it is made again
+            } else {
+                tracing::info!("the session of run {number} was lost: repeating the experiment");
+            }
         }
         calibrator.finish().map_err(Error::Calibration)
     }
@@ -287,6 +289,9 @@ impl Recorder {
                         if let Event::Run(run, RunEvent::Ended(end)) = &event {
                             if let Some(reason) = end.refusal {
                                 watch(Notice::Warning(&reason.to_string()));
+                            }
+                            if !end.complete {
+                                tracing::info!("run {run} ended early: another run follows");
                             }
                             schedule.ended(*run, end.complete, now());
                         }

@@ -7,7 +7,6 @@ mod collector;
 mod description;
 mod entry;
 mod error;
-mod field;
 mod journal;
 mod pack;
 mod parquet_file;

@@ -127,7 +127,7 @@ impl Socket {
         ) {
             Ok(ready) => Ok(ready > 0),
             Err(Errno::INTR) => Ok(false),
-            Err(error) => Err(error).trying(|| "wait for packets".into()),
+            Err(error) => Ok(Err(error).trying(|| "wait for packets".into())?),
         }
     }
 

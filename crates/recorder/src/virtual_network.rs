@@ -1,6 +1,7 @@
-//! Both directions of a link in virtual time, with a client at one end and a server at the other.
+//! Experiments on a link in virtual time, with the client at one end and the server at the other.
 
-use cellbed_link::{Bytes, Direction, Duration, Fate, Graph, StageConfig, Time};
+use cellbed_link::{Bytes, Duration, StageConfig, Time};
+use cellbed_virtual::{End, Event, Network};
 
 use crate::calibration::{
     Calibration, CalibrationError, Calibrator, Experiment, PACKET_BYTES, TimedTrain, Workload,
@@ -9,27 +10,20 @@ use crate::packet::{PacketRecord, Way};
 use crate::plan::Saturation;
 use crate::workload::{AdaptiveSaturator, FixedRateSaturator, QueueKeeper};
 
-/// A network of two [directions](cellbed_link::Direction), in which whole experiments are made at once. Its time
-/// continues from one to the next.
+/// A network of two hosts on which experiments run one after the other. Its time continues between experiments.
 ///
-/// The clocks of its ends agree, and its computers send and answer in no time.
+/// The clocks of the hosts agree, and the hosts send and answer in no time.
 #[derive(Clone, Debug)]
-pub struct VirtualNetwork {
-    /// Directions 0, the uplink, and 1, the downlink.
-    graph: Graph<Probe>,
-    now: Time,
-    /// Packets of an earlier experiment do not count in a later one.
-    experiment: u32,
-}
+pub struct VirtualNetwork(Network);
 
-/// Interval of the reports of arrivals to the saturator of [`saturate`]: that at which the light device of a live
-/// recording polls.
+/// Interval between the reports of arrivals to the saturator of [`saturate`]. The light device of a live recording polls
+/// at the same interval.
 const REPORTS: Duration = Duration::from_millis(100);
 
-/// Fills one direction of a network for `span`, adaptively: when each packet was sent and when it arrived, `None` where
-/// it was lost.
+/// Saturate one direction for `span` adaptively; return the sending and arrival time of each packet, without an arrival
+/// for a lost one.
 ///
-/// The direction starts at rest. The saturator hears of arrivals each 0.1 s, over another path. Packets still under way
+/// The direction starts at rest. Arrivals are reported to the saturator each 0.1 s, over another path. Packets in flight
 /// at the end of the span arrive.
 pub fn saturate(
     stages: Vec<StageConfig>,
@@ -37,67 +31,57 @@ pub fn saturate(
     bytes: u16,
     span: Duration,
 ) -> Vec<(Time, Option<Time>)> {
-    let mut direction = Direction::new(stages, Time::ZERO);
+    let mut network = Network::new(stages, Vec::new());
     let mut saturator = AdaptiveSaturator::new(keeper, bytes, Time::ZERO, Time::ZERO + span);
     let (mut packets, mut arrived) = (Vec::<(Time, Option<Time>)>::new(), Vec::<u32>::new());
     let mut next_report = Time::ZERO + REPORTS;
     loop {
-        let due = saturator.next_event();
-        let next = [due, direction.next_event(), due.map(|_| next_report)];
-        let Some(now) = next.into_iter().flatten().min() else {
-            return packets;
-        };
-        while let Some(outcome) = direction.poll(now) {
-            if outcome.fate == Fate::Delivered {
-                packets[outcome.packet as usize].1 = Some(outcome.departed);
-                arrived.push(outcome.packet);
+        let due = saturator.next_event().map(|due| due.min(next_report));
+        if let Some(event) = network.next_event(due.unwrap_or(Time::MAX)) {
+            if let Event::Datagram { label, .. } = event {
+                packets[label as usize].1 = Some(network.now());
+                arrived.push(label as u32);
             }
+            continue;
         }
+        if due.is_none() {
+            return packets;
+        }
+        let now = network.now();
         if now >= next_report {
             next_report = now + REPORTS;
             for index in arrived.drain(..) {
-                if let (sent, Some(there)) = packets[index as usize] {
-                    let stamps = [sent, there].map(|time| time.as_nanos() as i64);
+                if let (sent, Some(arrival)) = packets[index as usize] {
+                    let stamps = [sent, arrival].map(|time| time.as_nanos() as i64);
                     saturator.arrived(now, index, stamps[0], stamps[1]);
                 }
             }
         }
         while let Some(index) = saturator.emit(now) {
             packets.push((now, None));
-            direction.accept(now, index, Bytes(bytes.into()));
+            network.send(End::Client, Bytes(bytes.into()), index.into());
         }
     }
-}
-
-/// A packet under way.
-#[derive(Clone, Copy, Debug)]
-struct Probe {
-    experiment: u32,
-    /// Index of its record.
-    record: usize,
 }
 
 impl VirtualNetwork {
     /// A network whose schedules and series start now.
     pub fn new(uplink: Vec<StageConfig>, downlink: Vec<StageConfig>) -> Self {
-        Self {
-            graph: Graph::pair(uplink, downlink, Time::ZERO),
-            now: Time::ZERO,
-            experiment: 0,
-        }
+        Self(Network::new(uplink, downlink))
     }
 
-    /// The time; experiments start now.
+    /// The current time, at which the next experiment starts.
     pub fn now(&self) -> Time {
-        self.now
+        self.0.now()
     }
 
-    /// Lets time pass.
+    /// Advance the time.
     pub fn pass(&mut self, span: Duration) {
-        self.now += span;
+        self.0.begin();
+        self.0.next_event(self.now() + span);
     }
 
-    /// A whole calibration.
+    /// Run all experiments of a calibration.
     ///
     /// # Errors
     ///
@@ -113,172 +97,113 @@ impl VirtualNetwork {
         calibrator.finish()
     }
 
-    /// Makes an experiment and gives what became of the packets, uplink and downlink, in the order in which they were
-    /// sent. Times are those of the network.
+    /// Run an experiment; return the uplink and downlink packets in the order of sending, in the network's time.
     pub fn run(&mut self, experiment: &Experiment) -> (Vec<PacketRecord>, Vec<PacketRecord>) {
-        self.experiment += 1;
-        let mut run = Run {
-            experiment: self.experiment,
-            trains: &[],
-            answered: Vec::new(),
-            up: Vec::new(),
-            down: Vec::new(),
-        };
+        let start = self.now();
         let mut trains: &[TimedTrain] = &[];
-        let (mut uplink, mut downlink) = (None, None);
-        let start = self.now;
+        let mut saturators = [None, None];
         match &experiment.workload {
-            Workload::Trains(timed) => {
-                (trains, run.trains) = (timed, timed);
-                run.answered = vec![false; timed.len()];
-            }
+            Workload::Trains(timed) => trains = timed,
             Workload::Saturation {
-                uplink: up,
-                downlink: down,
+                uplink,
+                downlink,
                 span,
             } => {
+                let bytes = Bytes(PACKET_BYTES.into());
                 let saturator = |saturation: &Option<Saturation>| {
                     let rate = saturation.as_ref()?.rate()?;
-                    let bytes = Bytes(PACKET_BYTES.into());
                     Some(FixedRateSaturator::new(rate, bytes, start, start + *span))
                 };
-                (uplink, downlink) = (saturator(up), saturator(down));
+                saturators = [saturator(uplink), saturator(downlink)];
             }
         }
-        let mut sent = start;
+        self.0.begin();
+        let mut run = Run {
+            network: &mut self.0,
+            records: Default::default(),
+        };
+        let mut answered = vec![false; trains.len()];
+        let (mut next_train, mut latest) = (0, start);
         loop {
-            let train = trains.first().map(|timed| start + timed.at);
-            let event = self.graph.next_event();
-            let due = |saturator: &Option<FixedRateSaturator>| saturator.as_ref()?.next_event();
-            let sends = [train, due(&uplink), due(&downlink)];
-            let sends = sends.into_iter().flatten().min();
-            let Some(now) = [sends, event].into_iter().flatten().min() else {
-                break;
-            };
-            if sends.is_none() && now > sent + experiment.quiet {
-                break;
-            }
-            self.now = self.now.max(now);
-            // What leaves goes before what enters.
-            if event == Some(now) {
-                while let Some((direction, outcome)) = self.graph.poll(now) {
-                    let way = [Way::Uplink, Way::Downlink][direction];
-                    if outcome.fate == Fate::Delivered && run.arrived(way, outcome.packet, now) {
-                        sent = sent.max(now);
-                        if way == Way::Uplink {
-                            run.answer(outcome.packet, now, &mut self.graph);
+            let train = trains.get(next_train).map(|timed| start + timed.at);
+            let [up, down] = &saturators;
+            let due = [up, down].map(|saturator| saturator.as_ref()?.next_event());
+            let next = due.into_iter().chain([train]).flatten().min();
+            match run
+                .network
+                .next_event(next.unwrap_or(latest + experiment.quiet))
+            {
+                Some(Event::Datagram { at, label }) => {
+                    latest = run.network.now();
+                    let number = run.record_arrival(at, label as usize);
+                    if at == End::Server
+                        && let Some(answered) = answered.get_mut(number as usize)
+                        && !std::mem::replace(answered, true)
+                    {
+                        let train = trains[number as usize].train;
+                        run.send(Way::Downlink, number, train.down, train.down_bytes);
+                    }
+                }
+                Some(_) => {}
+                None if next.is_none() => return run.records.into(),
+                None => {
+                    latest = run.network.now();
+                    if let Some(at) = train
+                        && at <= latest
+                    {
+                        let train = trains[next_train].train;
+                        run.send(Way::Uplink, next_train as u32, train.up, train.up_bytes);
+                        next_train += 1;
+                    }
+                    for (way, saturator) in [Way::Uplink, Way::Downlink]
+                        .into_iter()
+                        .zip(&mut saturators)
+                    {
+                        if let Some(index) = saturator.as_mut().and_then(|it| it.emit(latest)) {
+                            run.send_packet(way, 0, index, PACKET_BYTES);
                         }
                     }
                 }
-            } else if train == Some(now) {
-                sent = now;
-                let number = (run.trains.len() - trains.len()) as u32;
-                let train = trains[0].train;
-                run.send(
-                    Way::Uplink,
-                    number,
-                    train.up,
-                    train.up_bytes,
-                    now,
-                    &mut self.graph,
-                );
-                trains = &trains[1..];
-            } else if emits(&mut uplink, now) {
-                sent = now;
-                run.send(Way::Uplink, 0, 1, PACKET_BYTES, now, &mut self.graph);
-            } else if emits(&mut downlink, now) {
-                sent = now;
-                run.send(Way::Downlink, 0, 1, PACKET_BYTES, now, &mut self.graph);
             }
         }
-        self.now = self.now.max(sent + experiment.quiet);
-        if matches!(experiment.workload, Workload::Saturation { .. }) {
-            for records in [&mut run.up, &mut run.down] {
-                (0..)
-                    .zip(records)
-                    .for_each(|(index, record)| record.index = index);
-            }
-        }
-        (run.up, run.down)
     }
 }
 
-/// Return whether a packet of a saturation is sent now, and take it.
-fn emits(saturator: &mut Option<FixedRateSaturator>, now: Time) -> bool {
-    let packet = saturator.as_mut().and_then(|it| it.emit(now));
-    packet.is_some()
-}
-
-/// The records of an experiment under way.
+/// An experiment in progress.
 struct Run<'a> {
-    experiment: u32,
-    trains: &'a [TimedTrain],
-    answered: Vec<bool>,
-    up: Vec<PacketRecord>,
-    down: Vec<PacketRecord>,
+    network: &'a mut Network,
+    /// Packets of the uplink and of the downlink.
+    records: [Vec<PacketRecord>; 2],
 }
 
 impl Run<'_> {
-    fn records(&mut self, way: Way) -> &mut Vec<PacketRecord> {
-        match way {
-            Way::Uplink => &mut self.up,
-            Way::Downlink => &mut self.down,
-        }
-    }
-
-    fn send(
-        &mut self,
-        way: Way,
-        train: u32,
-        packets: u16,
-        bytes: u16,
-        now: Time,
-        graph: &mut Graph<Probe>,
-    ) {
-        let experiment = self.experiment;
-        let records = self.records(way);
+    fn send(&mut self, way: Way, train: u32, packets: u16, bytes: u16) {
         for index in 0..u32::from(packets) {
-            let record = records.len();
-            records.push(PacketRecord {
-                train,
-                index,
-                bytes,
-                sent_ns: Some(now.as_nanos() as i64),
-                arrived_ns: None,
-                copies: 0,
-            });
-            let probe = Probe { experiment, record };
-            graph.accept(now, way as usize, probe, Bytes(bytes.into()));
+            self.send_packet(way, train, index, bytes);
         }
     }
 
-    /// Record an arrival; return whether it belongs to this experiment.
-    fn arrived(&mut self, way: Way, probe: Probe, now: Time) -> bool {
-        let known = probe.experiment == self.experiment;
-        if known {
-            let record = &mut self.records(way)[probe.record];
-            record.arrived_ns.get_or_insert(now.as_nanos() as i64);
-            record.copies = record.copies.saturating_add(1);
-        }
-        known
+    fn send_packet(&mut self, way: Way, train: u32, index: u32, bytes: u16) {
+        let records = &mut self.records[way as usize];
+        let label = records.len() as u64;
+        records.push(PacketRecord {
+            train,
+            index,
+            bytes,
+            sent_ns: Some(self.network.now().as_nanos() as i64),
+            arrived_ns: None,
+            copies: 0,
+        });
+        let from = [End::Client, End::Server][way as usize];
+        self.network.send(from, Bytes(bytes.into()), label);
     }
 
-    /// Sends the answer of a train whose first packet to arrive is there.
-    fn answer(&mut self, probe: Probe, now: Time, graph: &mut Graph<Probe>) {
-        let number = self.up[probe.record].train;
-        let Some(answered) = self.answered.get_mut(number as usize) else {
-            return;
-        };
-        if !std::mem::replace(answered, true) {
-            let train = self.trains[number as usize].train;
-            self.send(
-                Way::Downlink,
-                number,
-                train.down,
-                train.down_bytes,
-                now,
-                graph,
-            );
-        }
+    /// Record an arrival; return the number of the packet's train.
+    fn record_arrival(&mut self, at: End, label: usize) -> u32 {
+        let record = &mut self.records[usize::from(at == End::Client)][label];
+        let now = self.network.now().as_nanos() as i64;
+        record.arrived_ns.get_or_insert(now);
+        record.copies = record.copies.saturating_add(1);
+        record.train
     }
 }

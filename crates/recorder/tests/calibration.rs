@@ -89,6 +89,25 @@ fn a_constant_link_is_told_as_it_is() {
 }
 
 #[test]
+fn a_corrupted_packet_is_lost() {
+    let mut uplink = constant(10_000_000, None, ms(15));
+    uplink.push(
+        CorruptionConfig {
+            probability: Probability::new(0.5).unwrap(),
+            seed: Seed(1),
+        }
+        .into(),
+    );
+    let mut network = VirtualNetwork::new(uplink, constant(60_000_000, None, ms(25)));
+    let calibrator = Calibrator::new(Seed(1));
+    let (up, down) = network.run(calibrator.next().expect("an experiment"));
+    let lost = up.iter().filter(|packet| packet.copies == 0).count();
+    let share = lost as f64 / up.len() as f64;
+    assert!((0.4..0.6).contains(&share), "{lost} of {}", up.len());
+    assert!(down.iter().all(|packet| packet.copies == 1));
+}
+
+#[test]
 fn a_queue_that_does_not_overflow_is_at_least_what_it_held() {
     let calibration = calibrated(
         constant(5_000_000, None, ms(10)),

@@ -5,8 +5,9 @@ mod service;
 use crate::outcome::DropReason;
 use crate::packet::{Item, Step};
 use crate::queue::{Discipline, Dropped, Queue, QueueLevel, Surcharge};
-use crate::schedule::{Head, Offer, Schedule};
+use crate::schedule::{Head, Schedule};
 use crate::share::Share;
+use crate::stage::{Behaviour, Configured, Offer};
 use crate::time::{Duration, Time};
 use crate::units::{BitRate, Bytes, MTU, Packets};
 use service::Service;
@@ -134,8 +135,8 @@ pub(crate) enum Admission<P> {
     Refused(Item<P>, DropReason),
 }
 
-impl<P> Bottleneck<P> {
-    pub(crate) fn new(config: &BottleneckConfig, zero: Time) -> Self {
+impl<P> Configured<BottleneckConfig> for Bottleneck<P> {
+    fn new(config: &BottleneckConfig, zero: Time) -> Self {
         Self {
             queue: config.new_queue(zero),
             service: Service::new(config, zero),
@@ -148,21 +149,11 @@ impl<P> Bottleneck<P> {
         }
     }
 
-    /// Plays the schedule from `zero` on, as of `now`; packets stay, and so does what was sent of the one in service.
-    ///
-    /// Events before `now` must have been taken.
-    pub(crate) fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
-        self.zero = zero;
-        self.service.restart(zero, now, offset);
-        self.queue.restart(zero);
-        self.look_ahead();
-    }
-
     /// Applies `config` from `now` on. Packets stay in order, but those that a smaller limit has no room for. A
     /// queue whose discipline or parameters change forgets what it has learnt.
     ///
     /// Events before `now` must have been taken.
-    pub(crate) fn change(&mut self, config: &BottleneckConfig, now: Time, offset: Duration) {
+    fn change(&mut self, config: &BottleneckConfig, _: Time, now: Time, offset: Duration) {
         let before = std::mem::replace(&mut self.config, config.clone());
         let same_service = before.schedule == config.schedule
             && before.opportunity == config.opportunity
@@ -182,12 +173,25 @@ impl<P> Bottleneck<P> {
             Some(_) => self.look_ahead(),
         }
     }
+}
 
-    /// Closed: serves nothing from `now` on; what was sent of the packet in service stays sent. Open: serves again, and
-    /// what the schedule offered meanwhile is lost, and of what it offers at `now` all but a share.
+impl<P> Behaviour<P> for Bottleneck<P> {
+    /// Plays the schedule from `zero` on, as of `now`; packets stay, and so does what was sent of the one in service.
     ///
     /// Events before `now` must have been taken.
-    pub(crate) fn set_closed(&mut self, closed: bool, share: Share, now: Time) {
+    fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
+        self.zero = zero;
+        self.service.restart(zero, now, offset);
+        self.queue.restart(zero);
+        self.look_ahead();
+    }
+
+    /// Closed or barred: serves nothing from `now` on; what was sent of the packet in service stays sent. Open: serves
+    /// again, and what the schedule offered meanwhile is lost, and of what it offers at `now` all but a share.
+    ///
+    /// Events before `now` must have been taken.
+    fn set_closed(&mut self, closed: bool, barred: bool, share: Share, now: Time) {
+        let closed = closed || barred;
         match self.closed {
             None if closed => {
                 self.closed = Some(self.service.owed(now));
@@ -209,13 +213,67 @@ impl<P> Bottleneck<P> {
     }
 
     /// Drops what waits, and the packet in service, while nothing is served.
-    pub(crate) fn flush(&mut self) {
+    fn flush(&mut self) {
         let serving = self.serving.take();
         let waiting = std::iter::from_fn(|| self.queue.remove());
         let all = serving.into_iter().chain(waiting);
         let dropped = all.map(|item| (item, DropReason::Handover));
         self.dropped.extend(dropped);
         self.event = None;
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        self.event
+    }
+
+    fn is_steady(&self) -> bool {
+        self.service.is_steady()
+    }
+
+    fn left(&self, now: Time) -> Share {
+        self.service.left(now)
+    }
+
+    fn potential(&self, from: Time, to: Time) -> f64 {
+        self.service.offer().potential(from, to)
+    }
+
+    #[inline]
+    fn step(&mut self, now: Time) -> Option<Step<P>> {
+        self.event?;
+        let Some(mut item) = self.serving.take() else {
+            self.serve_next(now);
+            return Some(Step::Within);
+        };
+        self.service.finish(now);
+        self.turn_to_next(now);
+        item.released = now;
+        Some(Step::Left(item))
+    }
+
+    #[inline]
+    fn has_dropped(&self) -> bool {
+        !self.dropped.is_empty()
+    }
+
+    fn next_dropped(&mut self) -> Option<(Item<P>, DropReason)> {
+        self.dropped.pop_front()
+    }
+
+    #[inline]
+    fn level(&self) -> Option<QueueLevel> {
+        Some(self.queue.level().and_serving(self.serving.as_ref()))
+    }
+
+    fn offer(&self) -> Option<Offer> {
+        Some(Offer::Schedule(self.service.offer()))
+    }
+}
+
+impl<P> Bottleneck<P> {
+    /// Return whether no packet is here.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.serving.is_none() && self.queue.is_empty()
     }
 
     /// Return whether nothing is served at present.
@@ -226,7 +284,7 @@ impl<P> Bottleneck<P> {
     /// Events up to and including `now` must have been taken.
     #[inline]
     pub(crate) fn accept(&mut self, now: Time, mut item: Item<P>) -> Admission<P> {
-        let idle = self.serving.is_none() && self.queue.is_empty();
+        let idle = self.is_empty();
         let open = self.closed.is_none();
         if idle && open && matches!(self.service, Service::Unlimited(_)) {
             return Admission::Passed(item);
@@ -260,7 +318,7 @@ impl<P> Bottleneck<P> {
         self.look_ahead();
     }
 
-    /// The server, to ask it what it would do.
+    /// Return the server, to ask it what it would do.
     pub(crate) fn service(&self) -> &Service {
         &self.service
     }
@@ -287,45 +345,6 @@ impl<P> Bottleneck<P> {
     /// Adds a refused packet to those that the queue has dropped.
     pub(crate) fn add_dropped(&mut self, item: Item<P>, reason: DropReason) {
         self.dropped.push_back((item, reason));
-    }
-
-    pub(crate) fn next_event(&self) -> Option<Time> {
-        self.event
-    }
-
-    /// Processes the [event](Self::next_event) due at `now`.
-    #[inline]
-    pub(crate) fn step(&mut self, now: Time) -> Option<Step<P>> {
-        self.event?;
-        let Some(mut item) = self.serving.take() else {
-            self.serve_next(now);
-            return Some(Step::Within);
-        };
-        self.service.finish(now);
-        self.turn_to_next(now);
-        item.released = now;
-        Some(Step::Left(item))
-    }
-
-    /// Return whether the queue has dropped packets that were not taken yet.
-    #[inline]
-    pub(crate) fn has_dropped(&self) -> bool {
-        !self.dropped.is_empty()
-    }
-
-    /// Takes a packet that the queue has dropped.
-    pub(crate) fn next_dropped(&mut self) -> Option<(Item<P>, DropReason)> {
-        self.dropped.pop_front()
-    }
-
-    #[inline]
-    pub(crate) fn level(&self) -> QueueLevel {
-        self.queue.level().and_serving(self.serving.as_ref())
-    }
-
-    /// Return the capacity of the schedule, used or not.
-    pub(crate) fn offer(&self) -> Offer {
-        self.service.offer()
     }
 
     /// The server is free.

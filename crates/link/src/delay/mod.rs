@@ -5,6 +5,8 @@ mod random;
 
 use std::sync::Arc;
 
+use crate::packet::{Item, Step};
+use crate::stage::{Behaviour, Configured};
 use crate::time::{Duration, Time};
 pub(crate) use line::DelayLine;
 pub use random::{Distribution, Observed, RandomDelay};
@@ -164,19 +166,31 @@ pub(crate) struct Delay<T> {
     line: DelayLine<T>,
 }
 
-impl<T> Delay<T> {
-    pub(crate) fn new(config: DelayConfig, zero: Time) -> Self {
+impl<T> Configured<DelayConfig> for Delay<T> {
+    fn new(config: &DelayConfig, zero: Time) -> Self {
         Self {
             zero,
             offset: Duration::ZERO,
             least: config.least(),
             line: DelayLine::new(config.reorders()),
-            source: Source::new(config),
+            source: Source::new(config.clone()),
         }
     }
 
+    /// Delays otherwise from now on; packets on the way keep their departure, and the generator keeps its state.
+    fn change(&mut self, config: &DelayConfig, _: Time, _: Time, _: Duration) {
+        self.least = config.least();
+        self.line.set_reordering(config.reorders());
+        match (&mut self.source, config.clone()) {
+            (Source::Random(draw), DelayConfig::Random(config)) => draw.change(config),
+            (source, config) => *source = Source::new(config),
+        }
+    }
+}
+
+impl<P> Behaviour<P> for Delay<Item<P>> {
     /// Plays the recording from position `offset` on at the instant `zero`; packets on the way keep their departure.
-    pub(crate) fn restart(&mut self, zero: Time, offset: Duration) {
+    fn restart(&mut self, zero: Time, _: Time, offset: Duration) {
         self.zero = zero;
         self.offset = offset;
         if let Source::Random(draw) = &mut self.source {
@@ -184,16 +198,18 @@ impl<T> Delay<T> {
         }
     }
 
-    /// Delays otherwise from now on; packets on the way keep their departure, and the generator keeps its state.
-    pub(crate) fn change(&mut self, config: DelayConfig) {
-        self.least = config.least();
-        self.line.set_reordering(config.reorders());
-        match (&mut self.source, config) {
-            (Source::Random(draw), DelayConfig::Random(config)) => draw.change(config),
-            (source, config) => *source = Source::new(config),
-        }
+    #[inline]
+    fn next_event(&self) -> Option<Time> {
+        self.line.next()
     }
 
+    #[inline]
+    fn step(&mut self, _: Time) -> Option<Step<P>> {
+        self.line.pop().map(Step::Left)
+    }
+}
+
+impl<T> Delay<T> {
     #[inline]
     pub(crate) fn accept(&mut self, now: Time, packet: T) {
         let delay = match &mut self.source {
@@ -202,16 +218,6 @@ impl<T> Delay<T> {
             Source::Random(draw) => draw.next(),
         };
         self.line.push(now + delay, packet);
-    }
-
-    #[inline]
-    pub(crate) fn next_departure(&self) -> Option<Time> {
-        self.line.next()
-    }
-
-    #[inline]
-    pub(crate) fn take(&mut self) -> Option<T> {
-        self.line.pop()
     }
 
     /// Removes all packets on their way.
@@ -228,17 +234,23 @@ impl<T> Delay<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::Bytes;
 
     fn ms(millis: u64) -> Duration {
         Duration::from_millis(millis)
     }
 
     fn departures(config: DelayConfig, arrivals: &[u64]) -> Vec<Time> {
-        let mut delay = Delay::new(config, Time::ZERO);
-        for &arrival in arrivals {
-            delay.accept(Time::from_millis(arrival), ());
+        let mut delay = Delay::new(&config, Time::ZERO);
+        for arrival in arrivals.iter().map(|&at| Time::from_millis(at)) {
+            delay.accept(arrival, Item::new((), Bytes(100), arrival));
         }
-        std::iter::from_fn(|| delay.next_departure().inspect(|_| delay.take().unwrap())).collect()
+        let next = || {
+            delay
+                .next_event()
+                .inspect(|&now| assert!(delay.step(now).is_some()))
+        };
+        std::iter::from_fn(next).collect()
     }
 
     #[test]

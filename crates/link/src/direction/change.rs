@@ -5,7 +5,7 @@ use thiserror::Error;
 use super::Direction;
 use crate::outcome::{DropReason, Fate};
 use crate::share::Share;
-use crate::stage::{Stage, StageConfig};
+use crate::stage::{Behaviour, Configured, Stage, StageConfig};
 use crate::time::{Duration, Time};
 
 /// A change that follows every start of a direction.

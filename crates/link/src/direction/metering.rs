@@ -5,7 +5,7 @@ use crate::meter::{Bin, Meter};
 use crate::outcome::Fate;
 use crate::queue::QueueLevel;
 use crate::schedule;
-use crate::stage::{Offer, Stage};
+use crate::stage::{Behaviour, Offer, Stage};
 use crate::time::Time;
 use crate::units::Bytes;
 
@@ -58,8 +58,9 @@ impl<P: Clone> Direction<P> {
             && self.metered == Some(index)
             && !self.closed
             && let Some(meter) = &mut self.meter
+            && let Some(offer) = link.offer()
         {
-            meter.offered(from, Offer::Schedule(link.bottleneck().offer()));
+            meter.offered(from, offer);
         }
     }
 

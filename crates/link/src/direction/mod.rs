@@ -11,7 +11,7 @@ use crate::meter::Meter;
 use crate::outcome::{DropReason, Fate, Outcome};
 use crate::packet::{Item, Step, Tag};
 use crate::queue::QueueLevel;
-use crate::stage::{Stage, StageConfig};
+use crate::stage::{Behaviour, Configured, Stage, StageConfig};
 use crate::time::{Duration, Time};
 use crate::units::{Bytes, Packets};
 pub use change::{Change, ChangeError, InForce};
@@ -87,10 +87,7 @@ impl<P: Clone> Direction<P> {
     pub fn new(stages: Vec<StageConfig>, zero: Time) -> Self {
         let metered = stages.iter().position(|stage| stage.queue().is_some());
         let mut direction = Self {
-            stages: stages
-                .iter()
-                .map(|stage| Stage::new(stage.clone(), zero))
-                .collect(),
+            stages: stages.iter().map(|stage| Stage::new(stage, zero)).collect(),
             in_force: vec![InForce::Start; stages.len()],
             configs: stages,
             changes: Vec::new(),

@@ -2,7 +2,7 @@
 
 use super::Direction;
 use crate::share::Share;
-use crate::stage::Stage;
+use crate::stage::Behaviour;
 use crate::time::{Duration, Time};
 use crate::units::Packets;
 
@@ -22,7 +22,7 @@ impl<P: Clone> Direction<P> {
     /// Returns when the queue became empty, if it is.
     pub(crate) fn end_slot(&mut self, at: Time) -> Option<Time> {
         let stage = self.metered.map(|index| &self.stages[index]);
-        if stage.is_some_and(Stage::is_steady) {
+        if stage.is_some_and(Behaviour::is_steady) {
             self.settle(at);
         } else if at > self.clock {
             self.settle(Time::from_nanos(at.as_nanos() - 1));

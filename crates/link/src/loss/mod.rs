@@ -5,6 +5,7 @@ mod series;
 use std::sync::Arc;
 
 use crate::random::{Probability, Random, Seed};
+use crate::stage::{Behaviour, Configured};
 use crate::time::{Duration, Time};
 pub use series::LossSeries;
 
@@ -98,11 +99,11 @@ pub(crate) struct Loss {
     until: Time,
 }
 
-impl Loss {
-    pub(crate) fn new(config: LossConfig, zero: Time) -> Self {
+impl Configured<LossConfig> for Loss {
+    fn new(config: &LossConfig, zero: Time) -> Self {
         let random = Random::new(config.seed());
         let mut loss = Self {
-            config,
+            config: config.clone(),
             random,
             zero,
             offset: Duration::ZERO,
@@ -113,16 +114,9 @@ impl Loss {
         loss
     }
 
-    pub(crate) fn restart(&mut self, zero: Time, offset: Duration) {
-        *self = Self {
-            offset,
-            ..Self::new(self.config.clone(), zero)
-        };
-    }
-
     /// Loses packets in another way from now on; the generator keeps its state.
-    pub(crate) fn change(&mut self, config: LossConfig, zero: Time, offset: Duration) {
-        if config != self.config {
+    fn change(&mut self, config: &LossConfig, zero: Time, _: Time, offset: Duration) {
+        if *config != self.config {
             let random = self.random.clone();
             *self = Self {
                 random,
@@ -131,7 +125,18 @@ impl Loss {
             };
         }
     }
+}
 
+impl<P> Behaviour<P> for Loss {
+    fn restart(&mut self, zero: Time, _: Time, offset: Duration) {
+        *self = Self {
+            offset,
+            ..Self::new(&self.config, zero)
+        };
+    }
+}
+
+impl Loss {
     /// Return whether the packet that arrives at `now` is lost.
     #[inline]
     pub(crate) fn strikes(&mut self, now: Time) -> bool {
@@ -238,7 +243,7 @@ mod tests {
 
     /// The fate of packets that come a millisecond apart.
     fn strikes(config: LossConfig, packets: usize) -> Vec<bool> {
-        let mut loss = Loss::new(config, Time::ZERO);
+        let mut loss = Loss::new(&config, Time::ZERO);
         (0..packets as u64)
             .map(|packet| loss.strikes(Time::from_millis(packet)))
             .collect()

@@ -26,6 +26,7 @@ use crate::outcome::DropReason;
 use crate::packet::{Item, Step};
 use crate::queue::{Dropped, Queue, QueueLevel, Surcharge};
 use crate::share::Share;
+use crate::stage::{Behaviour, Configured, Offer};
 use crate::time::{Duration, Time};
 use crate::units::Bytes;
 use access::Access;
@@ -72,8 +73,8 @@ pub(crate) struct Radio<P> {
     dropped: Dropped<P>,
 }
 
-impl<P> Radio<P> {
-    pub(crate) fn new(config: &RadioConfig, zero: Time) -> Self {
+impl<P> Configured<RadioConfig> for Radio<P> {
+    fn new(config: &RadioConfig, zero: Time) -> Self {
         Self {
             zero,
             offset: config.offset,
@@ -99,21 +100,9 @@ impl<P> Radio<P> {
         }
     }
 
-    /// Surroundings begin anew at `zero`, at the position `offset`; the scheduler is cold. Packets stay.
-    pub(crate) fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
-        self.zero = zero;
-        self.offset = self.config.offset + offset;
-        self.access = Access::default();
-        self.warmth = Warmth::COLD;
-        self.retransmissions.clear();
-        self.share = (Time::ZERO, Share::WHOLE);
-        self.queue.restart(zero);
-        self.look_ahead(now);
-    }
-
     /// Applies `config` from `now` on, but for its offset. Packets stay in order, but those that a smaller limit has
     /// no room for.
-    pub(crate) fn change(&mut self, config: &RadioConfig, now: Time) {
+    fn change(&mut self, config: &RadioConfig, _: Time, now: Time, _: Duration) {
         let before = std::mem::replace(&mut self.config, config.clone());
         self.surroundings = Surroundings::new(config);
         self.cache = Cache::default();
@@ -129,9 +118,24 @@ impl<P> Radio<P> {
         }
         self.look_ahead(now);
     }
+}
+
+impl<P> Behaviour<P> for Radio<P> {
+    /// Surroundings begin anew at `zero`, at the position `offset`; the scheduler is cold. Packets stay.
+    fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
+        self.zero = zero;
+        self.offset = self.config.offset + offset;
+        self.access = Access::default();
+        self.warmth = Warmth::COLD;
+        self.retransmissions.clear();
+        self.share = (Time::ZERO, Share::WHOLE);
+        self.queue.restart(zero);
+        self.look_ahead(now);
+    }
 
     /// Closed: sends nothing in slots that begin at `now` or later. Open: the device asks for slots again.
-    pub(crate) fn set_closed(&mut self, closed: bool, now: Time) {
+    fn set_closed(&mut self, closed: bool, barred: bool, share: Share, now: Time) {
+        self.set_barred(barred, share, now);
         if closed && self.slot.take().is_some() {
             self.warmth.rest(now);
         }
@@ -143,8 +147,7 @@ impl<P> Radio<P> {
         }
     }
 
-    /// Drops what waits, and the packet of which a part is sent, while nothing is sent.
-    pub(crate) fn flush(&mut self) {
+    fn flush(&mut self) {
         let serving = self.serving.take().map(|(item, _)| item);
         let waiting = std::iter::from_fn(|| self.queue.remove());
         let all = serving.into_iter().chain(waiting);
@@ -153,9 +156,74 @@ impl<P> Radio<P> {
         self.slot = None;
     }
 
+    fn left(&self, now: Time) -> Share {
+        let (at, share) = self.share;
+        if at == now { share } else { Share::WHOLE }
+    }
+
+    /// From when on slots can be had for what waits.
+    fn ready(&self) -> Time {
+        self.instant(self.ready).unwrap_or(Time::MAX)
+    }
+
+    #[inline(never)]
+    fn next_event(&self) -> Option<Time> {
+        let slot = self.slot.map(|(_, begin)| begin);
+        earlier(self.line.next(), slot)
+    }
+
+    fn next_delivery(&self) -> Option<Time> {
+        let behind = self.config.slots.length + self.config.harq.decode + self.route.least();
+        earlier(self.line.next(), self.slot.map(|(_, begin)| begin + behind))
+    }
+
+    #[inline(never)]
+    fn step(&mut self, now: Time) -> Option<Step<P>> {
+        if self.line.next().is_some_and(|left| left <= now) {
+            return self.line.pop().map(Step::Left);
+        }
+        let (slot, begin) = self.slot?;
+        self.send(slot, begin);
+        Some(Step::Within)
+    }
+
+    #[inline]
+    fn has_dropped(&self) -> bool {
+        !self.dropped.is_empty()
+    }
+
+    fn next_dropped(&mut self) -> Option<(Item<P>, DropReason)> {
+        self.dropped.pop_front()
+    }
+
+    fn level(&self) -> Option<QueueLevel> {
+        let serving = self.serving.as_ref().map(|(item, _)| item);
+        Some(self.queue.level().and_serving(serving))
+    }
+
+    fn queue_event(&self) -> Option<Time> {
+        self.slot.map(|(_, begin)| begin)
+    }
+
+    fn potential(&self, from: Time, to: Time) -> f64 {
+        let position = |at| self.position(at);
+        self.surroundings.offered(position(from), position(to)) as f64
+    }
+
+    /// The capacity for a device that the scheduler is warm to.
+    fn offer(&self) -> Option<Offer> {
+        Some(Offer::Radio(Box::new(Potential {
+            surroundings: self.surroundings.clone(),
+            zero: self.zero,
+            offset: self.offset,
+        })))
+    }
+}
+
+impl<P> Radio<P> {
     /// Barred: a cell gives the slots that begin at `now` or later to another user. The device remains connected: what
     /// it has asked for remains granted. Otherwise `share` of a slot that begins at `now` is left.
-    pub(crate) fn set_barred(&mut self, barred: bool, share: Share, now: Time) {
+    fn set_barred(&mut self, barred: bool, share: Share, now: Time) {
         if barred == self.barred {
             return;
         }
@@ -169,28 +237,6 @@ impl<P> Radio<P> {
         if !self.closed && (self.serving.is_some() || !self.queue.is_empty()) {
             self.turn_to(self.ready.max(self.position(now)), now);
         }
-    }
-
-    /// When the next slot in which something is sent begins.
-    pub(crate) fn next_slot(&self) -> Option<Time> {
-        self.slot.map(|(_, begin)| begin)
-    }
-
-    /// The share of the slot that begins at `now` that is left.
-    pub(crate) fn left(&self, now: Time) -> Share {
-        let (at, share) = self.share;
-        if at == now { share } else { Share::WHOLE }
-    }
-
-    /// Bytes of the slots that begin from `from` up to but excluding `to`.
-    pub(crate) fn offered(&self, from: Time, to: Time) -> u64 {
-        let position = |at| self.position(at);
-        self.surroundings.offered(position(from), position(to))
-    }
-
-    /// From when on slots can be had for what waits.
-    pub(crate) fn ready(&self) -> Time {
-        self.instant(self.ready).unwrap_or(Time::MAX)
     }
 
     /// Events up to and including `now` must have been taken.
@@ -214,56 +260,6 @@ impl<P> Radio<P> {
         Admission::Queued
     }
 
-    /// When something happens within, or a packet leaves.
-    #[inline(never)]
-    pub(crate) fn next_event(&self) -> Option<Time> {
-        let slot = self.slot.map(|(_, begin)| begin);
-        earlier(self.line.next(), slot)
-    }
-
-    /// The earliest instant at which a packet may leave, if no other comes.
-    pub(crate) fn next_delivery(&self) -> Option<Time> {
-        let behind = self.config.slots.length + self.config.harq.decode + self.route.least();
-        earlier(self.line.next(), self.slot.map(|(_, begin)| begin + behind))
-    }
-
-    /// Processes the [event](Self::next_event) due at `now`.
-    #[inline(never)]
-    pub(crate) fn step(&mut self, now: Time) -> Option<Step<P>> {
-        if self.line.next().is_some_and(|left| left <= now) {
-            return self.line.pop().map(Step::Left);
-        }
-        let (slot, begin) = self.slot?;
-        self.send(slot, begin);
-        Some(Step::Within)
-    }
-
-    /// Return whether the queue has dropped packets that were not taken yet.
-    #[inline]
-    pub(crate) fn has_dropped(&self) -> bool {
-        !self.dropped.is_empty()
-    }
-
-    /// Takes a packet that the queue has dropped.
-    pub(crate) fn next_dropped(&mut self) -> Option<(Item<P>, DropReason)> {
-        self.dropped.pop_front()
-    }
-
-    /// Return the level of the queue, a packet of which a part is sent included.
-    pub(crate) fn level(&self) -> QueueLevel {
-        let serving = self.serving.as_ref().map(|(item, _)| item);
-        self.queue.level().and_serving(serving)
-    }
-
-    /// Return the capacity of the slots for a device that the scheduler is warm to, used or not.
-    pub(crate) fn potential(&self) -> Potential {
-        Potential {
-            surroundings: self.surroundings.clone(),
-            zero: self.zero,
-            offset: self.offset,
-        }
-    }
-
     /// Sends in a slot what fits.
     fn send(&mut self, slot: u64, begin: Time) {
         let waiting = self.waiting();
@@ -273,7 +269,7 @@ impl<P> Radio<P> {
         let taken = self
             .retransmissions
             .taken(self.barred_from.take().unwrap_or(slot), slot);
-        let share = self.left(begin);
+        let share = Behaviour::<P>::left(self, begin);
         let room = share
             .of(offered)
             .saturating_sub(taken)

@@ -7,10 +7,11 @@ use crate::bottleneck::{Admission, Bottleneck};
 use crate::delay::DelayLine;
 use crate::outcome::DropReason;
 use crate::packet::{Item, Step};
+use crate::queue::QueueLevel;
 use crate::schedule::Head;
 use crate::share::Share;
+use crate::stage::{Behaviour, Configured, Offer};
 use crate::time::{Duration, Time};
-use crate::units::Packets;
 
 /// The public tool compares strictly (`cellular_queue.cc`: idle for *more* than F) and its clock has whole
 /// milliseconds: the link must have been idle for one of them more than F. Otherwise, with F = 0, each packet of a
@@ -43,11 +44,11 @@ enum State {
     Active { delay: Duration },
 }
 
-impl<P> WorkloadDependent<P> {
-    pub(crate) fn new(config: WorkloadDependentConfig, zero: Time) -> Self {
+impl<P> Configured<WorkloadDependentConfig> for WorkloadDependent<P> {
+    fn new(config: &WorkloadDependentConfig, zero: Time) -> Self {
         Self {
             bottleneck: Bottleneck::new(&config.bottleneck(), zero),
-            config,
+            config: config.clone(),
             line: DelayLine::new(false),
             entered: 0,
             come: 0,
@@ -58,27 +59,78 @@ impl<P> WorkloadDependent<P> {
         }
     }
 
+    /// Applies `config` from `now` on. Where another heavy recording is played, it serves the packets in the
+    /// queue at once; delay and light opportunities are those of the new recording from the next activation on.
+    fn change(
+        &mut self,
+        config: &WorkloadDependentConfig,
+        zero: Time,
+        now: Time,
+        offset: Duration,
+    ) {
+        self.bottleneck
+            .change(&config.bottleneck(), zero, now, offset);
+        self.config = config.clone();
+    }
+}
+
+impl<P> Behaviour<P> for WorkloadDependent<P> {
     /// Plays the recording from `zero` on, as of `now`. Packets stay, and so do the light opportunities that they wait
     /// for; an empty link is inactive.
-    pub(crate) fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
+    fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
         self.bottleneck.restart(zero, now, offset);
         if self.is_empty() {
             self.state = State::Inactive;
         }
     }
 
-    /// Applies `config` from `now` on. Where another heavy recording is played, it serves the packets in the
-    /// queue at once; delay and light opportunities are those of the new recording from the next activation on.
-    pub(crate) fn change(&mut self, config: &WorkloadDependentConfig, now: Time, offset: Duration) {
-        self.bottleneck.change(&config.bottleneck(), now, offset);
-        self.config = config.clone();
+    fn set_closed(&mut self, closed: bool, _: bool, _: Share, now: Time) {
+        self.bottleneck.set_closed(closed, false, Share::WHOLE, now);
     }
 
-    /// As of [`Bottleneck::set_closed`].
-    pub(crate) fn set_closed(&mut self, closed: bool, now: Time) {
-        self.bottleneck.set_closed(closed, Share::WHOLE, now);
+    fn next_event(&self) -> Option<Time> {
+        match (self.bottleneck.next_event(), self.line.next()) {
+            (Some(departure), Some(entry)) => Some(departure.min(entry)),
+            (departure, entry) => departure.or(entry),
+        }
     }
 
+    /// Processes the [event](Self::next_event) due at `now`: departures before arrivals.
+    fn step(&mut self, now: Time) -> Option<Step<P>> {
+        let departs = self
+            .bottleneck
+            .next_event()
+            .is_some_and(|event| event <= now);
+        let step = if departs {
+            self.bottleneck.step(now).map(delay_behind_queue)
+        } else {
+            let item = self.line.pop()?;
+            Some(self.enter(now, item))
+        };
+        if self.is_empty() {
+            self.empty_since = now;
+        }
+        step
+    }
+
+    fn next_dropped(&mut self) -> Option<(Item<P>, DropReason)> {
+        self.bottleneck.next_dropped()
+    }
+
+    fn has_dropped(&self) -> bool {
+        self.bottleneck.has_dropped()
+    }
+
+    fn level(&self) -> Option<QueueLevel> {
+        self.bottleneck.level()
+    }
+
+    fn offer(&self) -> Option<Offer> {
+        self.bottleneck.offer()
+    }
+}
+
+impl<P> WorkloadDependent<P> {
     pub(crate) fn accept(&mut self, now: Time, item: Item<P>) {
         let shift = self.config.compensation.of(item.size);
         let delay = match self.state {
@@ -97,31 +149,6 @@ impl<P> WorkloadDependent<P> {
         };
         self.come += 1;
         self.line.push(now + shift.applied_to(delay), item);
-    }
-
-    pub(crate) fn next_event(&self) -> Option<Time> {
-        match (self.bottleneck.next_event(), self.line.next()) {
-            (Some(departure), Some(entry)) => Some(departure.min(entry)),
-            (departure, entry) => departure.or(entry),
-        }
-    }
-
-    /// Processes the [event](Self::next_event) due at `now`: departures before arrivals.
-    pub(crate) fn step(&mut self, now: Time) -> Option<Step<P>> {
-        let departs = self
-            .bottleneck
-            .next_event()
-            .is_some_and(|event| event <= now);
-        let step = if departs {
-            self.bottleneck.step(now).map(delay_behind_queue)
-        } else {
-            let item = self.line.pop()?;
-            Some(self.enter(now, item))
-        };
-        if self.is_empty() {
-            self.empty_since = now;
-        }
-        step
     }
 
     fn enter(&mut self, now: Time, item: Item<P>) -> Step<P> {
@@ -144,15 +171,6 @@ impl<P> WorkloadDependent<P> {
             }
             Admission::Passed(item) => Step::Left(item),
         }
-    }
-
-    pub(crate) fn next_dropped(&mut self) -> Option<(Item<P>, DropReason)> {
-        self.bottleneck.next_dropped()
-    }
-
-    /// The queue and its schedule.
-    pub(crate) fn bottleneck(&self) -> &Bottleneck<P> {
-        &self.bottleneck
     }
 
     /// From when on the schedule offers something else than it did when this was last asked.
@@ -213,7 +231,7 @@ impl<P> WorkloadDependent<P> {
     }
 
     fn is_empty(&self) -> bool {
-        self.line.next().is_none() && self.bottleneck.level().packets == Packets(0)
+        self.line.next().is_none() && self.bottleneck.is_empty()
     }
 }
 

@@ -188,6 +188,7 @@ impl Session {
             let resumes = Some(channel.resumption());
             self.opening = Some(Opening::new(&self.secret, resumes, now));
             fell_silent = !std::mem::replace(&mut self.silent, true);
+            tracing::info!("{} is silent: resuming the session", self.server);
         }
         if let Some(opening) = &mut self.opening
             && now >= opening.next_event()
@@ -210,6 +211,9 @@ impl Session {
             let tries = self.pending[index].sent.len() as u64;
             let pause = Duration::from_nanos(self.repeat.as_nanos() << tries.min(4));
             let pending = &mut self.pending[index];
+            if tries > 0 {
+                tracing::debug!("{} has not answered: repeating a request", self.server);
+            }
             pending.sent.push((number, now));
             pending.due = match pending.insists {
                 true => now + pause.min(MOST_REPEAT),
@@ -283,6 +287,7 @@ impl Session {
                 Incoming::Resumed
             }
             Progress::Rejected(Refusal::NoSuchSession) if self.channel.is_some() => {
+                tracing::info!("{} has lost the session: opening another", self.server);
                 self.channel = None;
                 self.opening = Some(Opening::new(&self.secret, None, now));
                 Incoming::Nothing

@@ -259,9 +259,16 @@ impl Loop {
         let since = *self.refused_since.get_or_insert(now);
         if now.since(since) >= REPLACE && self.path.is_silent() {
             self.refused_since = Some(now);
-            if let Ok(socket) = Socket::bind(&self.local) {
-                self.socket = socket;
-                self.inbox = Inbox::new();
+            match Socket::bind(&self.local) {
+                Ok(socket) => {
+                    tracing::info!(
+                        "packets were refused: another socket replaces that of {:?}",
+                        self.local
+                    );
+                    self.socket = socket;
+                    self.inbox = Inbox::new();
+                }
+                Err(error) => tracing::info!("packets are refused, the socket stays: {error}"),
             }
         }
     }

@@ -26,7 +26,7 @@ pub fn calibrate(arguments: &Calibrate) -> Result<()> {
     let what = |path: &Path| format!("write {}", path.display());
     if let Some(path) = arguments.output.as_deref().filter(|path| path.is_dir()) {
         // Before minutes of calibration.
-        return Err(io::Error::from(io::ErrorKind::IsADirectory)).trying(|| what(path));
+        return Ok(Err(io::Error::from(io::ErrorKind::IsADirectory)).trying(|| what(path))?);
     }
     let calibration = calibrated(&arguments.reach, arguments.seed)?;
     if let Some(path) = &arguments.output {

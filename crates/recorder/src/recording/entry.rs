@@ -1,11 +1,9 @@
 //! Entries of the journal, as bytes: a kind, and its fields.
 
-use cellbed_link::Time;
-
-use super::field::{Field, Fields, Json, fields};
 use super::run::RunPlan;
 use crate::client::{ClockAnswer, Departure, Event, Pause, Reception, RunEnd, RunEvent};
-use crate::wire::Arrival;
+use crate::field::{Field, Reader, fields};
+use crate::wire::{Arrival, Malformed};
 
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,7 +41,9 @@ impl Entry {
         match self {
             Self::Run(plan) => {
                 RUN.put(out);
-                Json(plan).put(out);
+                let json = serde_json::to_vec(plan).unwrap_or_default();
+                (json.len() as u32).put(out);
+                out.extend_from_slice(&json);
             }
             Self::Overflows(count) => {
                 OVERFLOWS.put(out);
@@ -65,28 +65,34 @@ impl Entry {
         }
     }
 
-    /// The next entry; `None` at the end of a block, and where it cannot be understood.
-    pub(super) fn take(from: &mut Fields<'_>) -> Option<Self> {
-        let kind = u8::take(from)?;
+    /// Read the next entry.
+    pub(super) fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let kind = reader.u8()?;
         match kind {
-            RUN => return Json::take(from).map(Self::Run),
-            OVERFLOWS => return Field::take(from).map(Self::Overflows),
-            CLOCK => return Field::take(from).map(|answer| Self::Event(Event::Clock(answer))),
+            RUN => {
+                let length = reader.take::<u32>()? as usize;
+                let plan = serde_json::from_slice(reader.slice(length)?);
+                return plan.map(Self::Run).map_err(|_| UNKNOWN);
+            }
+            OVERFLOWS => return reader.take().map(Self::Overflows),
+            CLOCK => return Ok(Self::Event(Event::Clock(reader.take()?))),
             _ => {}
         }
-        let run = Field::take(from)?;
+        let run = reader.take()?;
         let event = match kind {
-            BEGAN => RunEvent::Began(Time::take(from)?),
-            SENT => RunEvent::Sent(Field::take(from)?),
-            UPLINK => RunEvent::ArrivedUplink(Field::take(from)?),
-            DOWNLINK => RunEvent::ArrivedDownlink(Field::take(from)?),
-            PAUSED => RunEvent::Paused(Field::take(from)?),
-            ENDED => RunEvent::Ended(Field::take(from)?),
-            _ => return None,
+            BEGAN => RunEvent::Began(reader.take()?),
+            SENT => RunEvent::Sent(reader.take()?),
+            UPLINK => RunEvent::ArrivedUplink(reader.take()?),
+            DOWNLINK => RunEvent::ArrivedDownlink(reader.take()?),
+            PAUSED => RunEvent::Paused(reader.take()?),
+            ENDED => RunEvent::Ended(reader.take()?),
+            _ => return Err(UNKNOWN),
         };
-        Some(Self::Event(Event::Run(run, event)))
+        Ok(Self::Event(Event::Run(run, event)))
     }
 }
+
+const UNKNOWN: Malformed = Malformed("an unknown entry of the journal");
 
 fn put_of_run(kind: u8, run: u32, fields: &impl Field, out: &mut Vec<u8>) {
     kind.put(out);

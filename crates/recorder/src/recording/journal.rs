@@ -1,7 +1,7 @@
 //! The journal: everything as it happens, in blocks that are whole or not at all.
 //!
-//! A block is its length and a hash, four bytes each, and its entries; all numbers are little-endian. What follows the
-//! last whole block was being written when the recorder died, and is ignored.
+//! A block is its length and a hash, four bytes each, and its entries; all numbers are big-endian. What follows the
+//! last whole block was being written when the recorder died, and is ignored. In version 2 all numbers are little-endian.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -10,12 +10,14 @@ use std::path::{Path, PathBuf};
 use super::description::Head;
 use super::entry::Entry;
 use super::error::RecordingError;
-use super::field::{Field, Fields};
+use crate::field::{ByteOrder, Reader};
 
 /// The journal's name in the recording's directory.
 const NAME: &str = "journal";
 
-const MAGIC: &[u8; 16] = b"cellbed journal2";
+const MAGIC: &[u8; 16] = b"cellbed journal3";
+
+const MAGIC_2: &[u8; 16] = b"cellbed journal2";
 
 /// A block is written when it has so many bytes.
 const BLOCK: usize = 1 << 18;
@@ -86,7 +88,7 @@ impl JournalWriter {
         let head = [self.block.len() as u32, hash(&self.block)];
         let mut framed: Vec<u8> = head
             .iter()
-            .flat_map(|number| number.to_le_bytes())
+            .flat_map(|number| number.to_be_bytes())
             .collect();
         framed.append(&mut self.block);
         self.block = framed;
@@ -118,6 +120,7 @@ impl JournalWriter {
 pub(super) struct JournalReader {
     pub(super) head: Head,
     input: BufReader<File>,
+    order: ByteOrder,
     block: Vec<u8>,
     /// Position of the next entry in `block`.
     position: usize,
@@ -143,13 +146,16 @@ impl JournalReader {
         let mut input = BufReader::with_capacity(BLOCK, file);
         let mut magic = [0; 16];
         input.read_exact(&mut magic).map_err(|_| foreign())?;
-        if &magic != MAGIC {
-            return Err(foreign());
-        }
-        let head = next_block(&mut input).ok_or_else(foreign)?;
+        let order = match &magic {
+            MAGIC => ByteOrder::Big,
+            MAGIC_2 => ByteOrder::Little,
+            _ => return Err(foreign()),
+        };
+        let head = next_block(&mut input, order).ok_or_else(foreign)?;
         Ok(Self {
             head: serde_json::from_slice(&head).map_err(|_| foreign())?,
             input,
+            order,
             block: Vec::new(),
             position: 0,
         })
@@ -161,12 +167,12 @@ impl Iterator for JournalReader {
 
     fn next(&mut self) -> Option<Entry> {
         if self.position == self.block.len() {
-            self.block = next_block(&mut self.input)?;
+            self.block = next_block(&mut self.input, self.order)?;
             self.position = 0;
         }
-        let mut fields = Fields::new(&self.block[self.position..]);
-        let entry = Entry::take(&mut fields)?;
-        self.position = self.block.len() - fields.left();
+        let mut reader = Reader::with_order(&self.block[self.position..], self.order);
+        let entry = Entry::take(&mut reader).ok()?;
+        self.position = self.block.len() - reader.left();
         Some(entry)
     }
 }
@@ -177,15 +183,16 @@ fn is_ours(file: &File) -> bool {
     rustix::fs::flock(file, operation) != Err(rustix::io::Errno::WOULDBLOCK)
 }
 
-fn next_block(input: &mut impl Read) -> Option<Vec<u8>> {
+fn next_block(input: &mut impl Read, order: ByteOrder) -> Option<Vec<u8>> {
     let mut head = [0; 8];
     input.read_exact(&mut head).ok()?;
-    let mut fields = Fields::new(&head);
-    let (length, expected) = (u32::take(&mut fields)? as usize, u32::take(&mut fields)?);
-    if length > LONGEST {
+    let mut reader = Reader::with_order(&head, order);
+    let length: u32 = reader.take().ok()?;
+    let expected: u32 = reader.take().ok()?;
+    if length as usize > LONGEST {
         return None;
     }
-    let mut block = vec![0; length];
+    let mut block = vec![0; length as usize];
     input.read_exact(&mut block).ok()?;
     (hash(&block) == expected).then_some(block)
 }

@@ -235,6 +235,20 @@ fn a_torn_last_block_costs_that_block_only() {
     }
 }
 
+/// `journal2` was left by a killed recorder of journal version 2 on loopback:
+/// `cellbed record … --only light --no-calibration --light-train 2:2 --gap "100 ms"`.
+#[test]
+fn a_journal_of_version_2_is_packed() {
+    let parent = tempfile::tempdir().unwrap();
+    fs::write(parent.path().join("journal"), include_bytes!("journal2")).unwrap();
+    let packed = pack(parent.path()).unwrap();
+    assert_eq!(packed.duration.as_nanos(), 2_227_381_981);
+    for name in ["light-uplink", "light-downlink"] {
+        let counts = packed.counts[name];
+        assert_eq!((counts.sent, counts.lost), (46, 0), "{name}");
+    }
+}
+
 #[test]
 fn nothing_is_overwritten() {
     let parent = tempfile::tempdir().unwrap();

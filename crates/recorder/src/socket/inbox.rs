@@ -105,7 +105,7 @@ impl Socket {
             Ok(messages) => messages,
             // An ICMP error in reply to a packet of ours: the packet's loss is noticed anyway.
             Err(error) if is_temporary(error) => return Ok(0),
-            Err(error) => return Err(error).trying(|| "receive packets".into()),
+            Err(error) => return Ok(Err(error).trying(|| "receive packets".into())?),
         };
         let instant = clock::Instant::now();
         for message in messages {

@@ -8,7 +8,7 @@ use nix::sys::socket::{setsockopt, sockopt as more};
 use rustix::net::AddressFamily;
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 
-use crate::error::{Result, Trying};
+use cellbed_netdev::{Result, Trying};
 
 /// Forbids fragments without believing what others say of the path's MTU: a packet leaves whole or not at all.
 pub(super) fn never_fragment(socket: &OwnedFd, family: AddressFamily) -> Result<()> {
@@ -35,10 +35,16 @@ pub(super) fn count_overflows(socket: &OwnedFd) -> Result<()> {
 /// Buffers of `bytes`, beyond the system's limit where that is allowed, else as far as the limit goes.
 pub(super) fn enlarge_buffers(socket: &OwnedFd, bytes: usize) -> Result<()> {
     sockopt::set_socket_recv_buffer_size_force(socket, bytes)
-        .or_else(|_| sockopt::set_socket_recv_buffer_size(socket, bytes))
+        .or_else(|error| {
+            tracing::info!("the receive buffer is limited by net.core.rmem_max: {error}");
+            sockopt::set_socket_recv_buffer_size(socket, bytes)
+        })
         .trying(|| "enlarge a socket's receive buffer".into())?;
     setsockopt(socket, more::SndBufForce, &bytes)
-        .or_else(|_| setsockopt(socket, more::SndBuf, &bytes))
+        .or_else(|error| {
+            tracing::info!("the send buffer is limited by net.core.wmem_max: {error}");
+            setsockopt(socket, more::SndBuf, &bytes)
+        })
         .trying(|| "enlarge a socket's send buffer".into())
 }
 

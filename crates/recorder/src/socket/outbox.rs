@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
 
 use super::Socket;
-use crate::error::{Result, Trying};
+use crate::error::{Error, Result, Trying};
 
 /// Packets that the kernel cuts of one buffer (`UDP_MAX_SEGMENTS` of Linux before 6.9).
 const MOST_SEGMENTS: usize = 64;
@@ -164,7 +164,7 @@ impl Socket {
                     Errno::EMSGSIZE => "The interface takes no packets of this length: choose a smaller --packet-bytes, or a larger MTU".into(),
                     _ => String::new(),
                 },
-            ),
+            ).map_err(Error::from),
         };
         outbox.clear();
         outcome

@@ -4,8 +4,8 @@
 //! part of what is encoded here. Hello and welcome carry the two messages of a Noise handshake; [`Claim`] and
 //! [`Welcome`] are their payloads.
 
-use super::field::{Field, Reader, fields};
 use super::{Kind, Malformed, Refusal, SessionId, TAG_BYTES, VERSION};
+use crate::field::{Field, Reader, fields};
 
 /// Length of a hello with its code; a datagram of another length is not a hello. Every answer to it is much smaller.
 pub const HELLO_BYTES: usize = 1200;
@@ -209,10 +209,10 @@ impl Welcome {
 }
 
 fields! {
-    Cookie { given_ns, code }
-    Claim { session, proof }
-    Offer { rate_bps, bytes, duration_ns, answer_packets, packet_bytes }
-    Welcome { session, resumption, offer }
+    Cookie { given_ns, code };
+    Claim { session, proof };
+    Offer { rate_bps, bytes, duration_ns, answer_packets, packet_bytes };
+    Welcome { session, resumption, offer };
 }
 
 fn take_start(reader: &mut Reader<'_>, kind: Kind) -> Result<(), Malformed> {

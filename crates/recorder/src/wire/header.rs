@@ -1,7 +1,7 @@
 //! Unencrypted header of every sealed message.
 
 use super::Malformed;
-use super::field::Reader;
+use crate::field::Reader;
 
 /// Kind of a datagram: its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

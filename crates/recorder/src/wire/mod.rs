@@ -3,7 +3,6 @@
 //! All numbers are big-endian. Decoding any bytes gives a message or [`Malformed`], never a panic, and allocates no
 //! more than a small multiple of what came in. `docs/reference/recorder-protocol.md` is the specification.
 
-mod field;
 mod handshake;
 mod header;
 mod probe;

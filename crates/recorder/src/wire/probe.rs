@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use super::field::Reader;
 use super::{HEADER_BYTES, Malformed, TAG_BYTES};
+use crate::field::Reader;
 
 /// Length of a [`Probe`] on the wire, without header, tag and filler.
 pub const PROBE_BYTES: usize = 24;

@@ -1,7 +1,7 @@
 //! Replies of a server to requests.
 
-use super::field::{Field, Reader};
 use super::{Malformed, Report, SEQUENCES};
+use crate::field::{Field, Reader};
 
 /// The server's answer to a [`Request`](super::Request). `to` is the sequence number of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]

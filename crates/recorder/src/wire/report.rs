@@ -3,8 +3,8 @@
 //! An arrival is encoded as its difference from the one expected after the one before: same train, next index, same
 //! length. Such a one takes the byte of flags and two to four bytes of time.
 
-use super::field::{Field, Reader, put_signed, put_variable};
 use super::{HEADER_BYTES, Malformed, TAG_BYTES};
+use crate::field::{Field, Reader, put_signed, put_variable};
 
 /// No datagram with a report has more payload.
 pub const REPORT_BYTES: usize = 1200;

@@ -1,7 +1,7 @@
 //! Requests of a client to a server within its session.
 
-use super::field::{Field, Reader};
 use super::{Malformed, SessionId};
+use crate::field::{Field, Reader};
 
 /// A request of a client. Each is answered by one [`Reply`](super::Reply) (a [`Request::Reports`] by as many reports as
 /// there are) and may be repeated until it is: doing it twice is doing it once, and of two that contradict each other

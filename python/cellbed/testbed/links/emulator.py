@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -16,8 +17,13 @@ from typing import IO, Any
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.contention import contention
 from cellbed.testbed.machine.events import EventProcess
+from cellbed_node.processes import KILLED_S
 
 _log = logging.getLogger(__name__)
+_LEVELS = {b"DEBUG": logging.DEBUG, b"INFO": logging.INFO, b"WARN": logging.WARNING, b"ERROR": logging.ERROR}
+_DIAGNOSTIC = re.compile(rb"\s*[\d.]+s +(" + b"|".join(_LEVELS) + rb") ")
+_MOST_ERRORS = 1 << 20
+"""Bytes of standard error that are logged at once."""
 
 
 class EmulatorError(CellbedError):
@@ -36,6 +42,7 @@ class Emulator:
         self._process = process
         self._channel = EventProcess(process, errors)
         self._infinite: list[str] = []
+        self._logged = 0
         self.ready: dict[str, Any] = {}
 
     @classmethod
@@ -60,7 +67,7 @@ class Emulator:
             stdout=subprocess.PIPE,
             stderr=errors,
             start_new_session=True,
-            env={**os.environ, **(environment or {})},
+            env={"CELLBED_LOG": "info", **os.environ, **(environment or {})},
             pass_fds=descriptors,
         )
         emulator = cls(process, errors)
@@ -100,7 +107,7 @@ class Emulator:
 
     @contextlib.contextmanager
     def required(self) -> Iterator[None]:
-        """Context in which the emulator must run.
+        """Context that requires a running emulator.
 
         Errors: :class:`EmulatorError` in place of an error that its end has caused, such as a namespace that is gone.
         """
@@ -112,7 +119,7 @@ class Emulator:
             # Its namespaces go a moment before its process is seen to have ended.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(0.5)
-                raise self._failure() from error
+                raise self.failure() from error
             raise
 
     def restart_links(self, at_ns: int, offset_ns: int = 0) -> None:
@@ -167,8 +174,12 @@ class Emulator:
         """End the emulator at once; what it had not flushed is lost."""
         if self._process.poll() is None:
             self._process.kill()
-        self._process.wait()
-        self._close()
+        try:
+            self._process.wait(KILLED_S)
+        except subprocess.TimeoutExpired:
+            raise EmulatorError(f"the emulator has not ended {KILLED_S:g} s after SIGKILL") from None
+        finally:
+            self._close()
 
     def command(self, command: dict[str, Any], answer: str, timeout: float = 10.0) -> dict[str, Any]:
         """Send one command and wait for the event called `answer`."""
@@ -179,13 +190,14 @@ class Emulator:
         try:
             self._channel.send(line)
         except (BrokenPipeError, ValueError) as error:
-            raise self._failure() from error
+            raise self.failure() from error
 
     def _receive(self, timeout: float, answer: str) -> dict[str, Any]:
         try:
             event = self._channel.receive(timeout)
         except EOFError:
-            raise self._failure() from None
+            raise self.failure() from None
+        self._log_errors()
         if event is None:
             cause = f": {busy}" if (busy := contention()) else ""
             raise EmulatorError(f"the emulator did not answer within {timeout:g} s (expected {answer!r}){cause}")
@@ -195,16 +207,33 @@ class Emulator:
             raise EmulatorError(f"the emulator answered {event.get('event')!r} where {answer!r} was expected")
         return event
 
-    def _failure(self) -> EmulatorError:
+    def failure(self) -> EmulatorError:
+        """Return the error of an emulator that has ended, with its exit status and last line."""
         try:
             status: int | None = self._process.wait(1.0)
         except subprocess.TimeoutExpired:
             status = None
         reason = self._channel.last_words()
+        if reason and _DIAGNOSTIC.match(reason.encode()):
+            reason = None
         detail = f": {reason}" if reason else ""
         return EmulatorError(f"the emulator ended unexpectedly (exit status {status}){detail}")
 
+    def _log_errors(self) -> None:
+        """Log the new lines of its standard error: diagnostics, or the message of a panic."""
+        errors = self._channel.errors
+        if isinstance(errors, Path) or errors.closed:
+            return
+        # The emulator writes at the position of the same open file, which must not move.
+        *lines, _ = os.pread(errors.fileno(), _MOST_ERRORS, self._logged).split(b"\n")
+        for line in lines:
+            self._logged += len(line) + 1
+            found = _DIAGNOSTIC.match(line)
+            level = _LEVELS[found[1]] if found else logging.ERROR
+            _log.log(level, f"emulator: {line.decode(errors='replace')}")
+
     def _close(self) -> None:
+        self._log_errors()
         if self._process.stdin is not None and not self._process.stdin.closed:
             _log.info(f"emulator ended: process {self.pid}, status {self._process.returncode}")
         for stream in (self._process.stdin, self._process.stdout, self._channel.errors):

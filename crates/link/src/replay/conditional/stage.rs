@@ -1,14 +1,16 @@
 //! The stage: a queue that is served as the recorded network served what came in the same situation, and the way behind
 //! it.
 
+use super::ConditionalConfig;
 use super::opportunities::Opportunities;
-use super::{ConditionalConfig, SaturatedPlayback};
 use crate::bottleneck::Admission;
 use crate::delay::DelayLine;
 use crate::outcome::DropReason;
 use crate::packet::{Item, Step};
 use crate::queue::{Dropped, Queue, QueueLevel, Surcharge};
 use crate::replay::Shift;
+use crate::share::Share;
+use crate::stage::{Behaviour, Configured, Offer};
 use crate::time::{Duration, Time};
 use crate::units::Bytes;
 
@@ -43,10 +45,10 @@ pub(crate) struct Conditional<P> {
     dropped: Dropped<P>,
 }
 
-impl<P> Conditional<P> {
-    pub(crate) fn new(config: ConditionalConfig, zero: Time) -> Self {
+impl<P> Configured<ConditionalConfig> for Conditional<P> {
+    fn new(config: &ConditionalConfig, zero: Time) -> Self {
         Self {
-            opportunities: Opportunities::new(&config, zero),
+            opportunities: Opportunities::new(config, zero),
             queue: config.new_queue(zero),
             serving: None,
             owed: 0.0,
@@ -61,29 +63,12 @@ impl<P> Conditional<P> {
             event: None,
             closed: None,
             dropped: Dropped::new(),
-            config,
+            config: config.clone(),
         }
-    }
-
-    /// Plays the recording from `zero` on, as of `now`; the link is cold, packets stay.
-    pub(crate) fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
-        self.opportunities.restart(&self.config, zero, offset);
-        self.queue.restart(zero);
-        if self.level().packets.0 == 0 {
-            self.sent = zero; // idle for as long as a new link
-        }
-        self.opportunities.saturate(now, !self.is_empty());
-        self.look_ahead();
     }
 
     /// Applies `config` from `now` on.
-    pub(crate) fn change(
-        &mut self,
-        config: &ConditionalConfig,
-        zero: Time,
-        now: Time,
-        offset: Duration,
-    ) {
+    fn change(&mut self, config: &ConditionalConfig, zero: Time, now: Time, offset: Duration) {
         let before = std::mem::replace(&mut self.config, config.clone());
         if before.queue != config.queue {
             let mut old = std::mem::replace(&mut self.queue, config.new_queue(zero));
@@ -98,9 +83,22 @@ impl<P> Conditional<P> {
         self.opportunities.saturate(now, !self.is_empty());
         self.look_ahead();
     }
+}
+
+impl<P> Behaviour<P> for Conditional<P> {
+    /// Plays the recording from `zero` on, as of `now`; the link is cold, packets stay.
+    fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
+        self.opportunities.restart(&self.config, zero, offset);
+        self.queue.restart(zero);
+        if self.is_empty() {
+            self.sent = zero; // idle for as long as a new link
+        }
+        self.opportunities.saturate(now, !self.is_empty());
+        self.look_ahead();
+    }
 
     /// Closed: sends nothing from `now` on. Open: continues as the saturated link, after an idleness as long as that.
-    pub(crate) fn set_closed(&mut self, closed: bool, now: Time) {
+    fn set_closed(&mut self, closed: bool, _: bool, _: Share, now: Time) {
         match self.closed {
             None if closed => self.closed = Some(now),
             Some(since) if !closed => {
@@ -115,6 +113,42 @@ impl<P> Conditional<P> {
         self.look_ahead();
     }
 
+    #[inline]
+    fn next_event(&self) -> Option<Time> {
+        self.event
+    }
+
+    fn step(&mut self, now: Time) -> Option<Step<P>> {
+        if self.line.next().is_some_and(|arrival| arrival <= now) {
+            let step = self.line.pop().map(Step::Left);
+            self.event = earlier(self.line.next(), self.service);
+            return step;
+        }
+        self.serve(now);
+        self.look_ahead();
+        Some(Step::Within)
+    }
+
+    fn level(&self) -> Option<QueueLevel> {
+        Some(self.queue.level().and_serving(self.serving.as_ref()))
+    }
+
+    fn offer(&self) -> Option<Offer> {
+        let saturated = self.opportunities.saturated();
+        Some(Offer::Saturated(Box::new(saturated)))
+    }
+
+    #[inline]
+    fn has_dropped(&self) -> bool {
+        !self.dropped.is_empty()
+    }
+
+    fn next_dropped(&mut self) -> Option<(Item<P>, DropReason)> {
+        self.dropped.pop_front()
+    }
+}
+
+impl<P> Conditional<P> {
     /// Events up to and including `now` must have been taken.
     pub(crate) fn accept(&mut self, now: Time, mut item: Item<P>) -> Admission<P> {
         item.entered = now;
@@ -130,30 +164,13 @@ impl<P> Conditional<P> {
             self.credit = 0.0;
             self.instant = now;
         }
-        let (packets, waiting) = (self.level().packets, self.waiting());
+        let level = self.queue.level().and_serving(self.serving.as_ref());
+        let (packets, waiting) = (level.packets, self.waiting());
         let most = self.opportunities.grown(now, packets, waiting, self.sent);
-        if alone || most || self.has_dropped() {
+        if alone || most || !self.dropped.is_empty() {
             self.look_ahead();
         }
         Admission::Queued
-    }
-
-    /// When something happens within, or a packet leaves.
-    #[inline]
-    pub(crate) fn next_event(&self) -> Option<Time> {
-        self.event
-    }
-
-    /// Processes the [event](Self::next_event) due at `now`.
-    pub(crate) fn step(&mut self, now: Time) -> Option<Step<P>> {
-        if self.line.next().is_some_and(|arrival| arrival <= now) {
-            let step = self.line.pop().map(Step::Left);
-            self.event = earlier(self.line.next(), self.service);
-            return step;
-        }
-        self.serve(now);
-        self.look_ahead();
-        Some(Step::Within)
     }
 
     /// Update the state after a change of the queue or of its service.
@@ -240,25 +257,6 @@ impl<P> Conditional<P> {
     fn waiting(&self) -> f64 {
         let rest = self.serving.as_ref().map_or(0.0, |_| self.owed);
         self.queue.level().bytes.0 as f64 + rest
-    }
-
-    /// Return the level of the queue.
-    pub(crate) fn level(&self) -> QueueLevel {
-        self.queue.level().and_serving(self.serving.as_ref())
-    }
-
-    /// Return the capacity of the saturated link, used or not.
-    pub(crate) fn saturated(&self) -> SaturatedPlayback {
-        self.opportunities.saturated()
-    }
-
-    #[inline]
-    pub(crate) fn has_dropped(&self) -> bool {
-        !self.dropped.is_empty()
-    }
-
-    pub(crate) fn next_dropped(&mut self) -> Option<(Item<P>, DropReason)> {
-        self.dropped.pop_front()
     }
 
     fn surcharge(&self) -> Surcharge {

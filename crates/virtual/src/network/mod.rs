@@ -1,0 +1,419 @@
+//! Hosts on a graph of directions in virtual time, and the loop that moves packets.
+
+mod proxies;
+mod records;
+mod sockets;
+mod wire;
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use cellbed_link::records::RECORD_BYTES;
+use cellbed_link::tally::Tally;
+use cellbed_link::{
+    Bin, Bytes, Change, ChangeError, Duration, Fate, Graph, GraphConfig, GraphError, Onward,
+    Outcome, StageConfig, Time,
+};
+
+use crate::connection::Connection;
+use crate::event::{ConnectionId, DatagramKind, End, Ends, Event, Room};
+use crate::pool::Content;
+use cellbed_tcp::proxy::{Place, ProxyTable};
+use cellbed_tcp::{Sending, Tcp};
+use proxies::Proxies;
+use sockets::Sockets;
+use wire::Wire;
+
+/// A program on all hosts, driven by events.
+pub trait Application {
+    /// Handles an event at [`Network::now`]. The first event is [`Event::Due`] with label 0, at the beginning.
+    fn on_event(&mut self, event: Event, network: &mut Network);
+
+    /// Return whether the traffic is complete.
+    fn is_done(&self) -> bool;
+}
+
+/// The first two hosts.
+const PAIR: Ends = Ends {
+    client: (0, 0),
+    server: (1, 0),
+};
+
+/// Hosts on a graph of directions, in virtual time; [`new`](Self::new) makes two and the path between them.
+///
+/// A packet takes its time from one direction to the next, by the shortest path. Applications run on it one after the
+/// other; packets that one leaves in flight do not concern the next, but stay in the queues. A clone is an independent
+/// network in the same state. Only the stages of the directions are random, and have seeds.
+///
+/// ```
+/// use cellbed_link::{BitRate, BottleneckConfig, DelayConfig, Duration, Schedule, Time};
+/// use cellbed_tcp::Tcp;
+/// use cellbed_virtual::{Downloads, Network};
+///
+/// let stages = || {
+///     let bottleneck = BottleneckConfig::new(Schedule::Constant(BitRate(50_000_000)));
+///     vec![bottleneck.into(), DelayConfig::Fixed(Duration::from_millis(20)).into()]
+/// };
+/// let mut network = Network::new(stages(), stages());
+/// let mut downloads = Downloads::new(&[100_000], Tcp::default());
+/// network.run(&mut downloads, Time::ZERO, Time::from_millis(10_000));
+/// let taken = downloads.results()[0].taken().unwrap();
+/// // Four round trips, and what it takes to send the packets of the last one.
+/// assert!(taken > Duration::from_millis(160) && taken < Duration::from_millis(175));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Network {
+    wire: Wire,
+    sockets: Sockets,
+    proxies: Proxies,
+    /// Number of the running application.
+    run: u64,
+    due: BinaryHeap<Reverse<(Time, u64, u64)>>,
+    asked: u64,
+    events: VecDeque<Event>,
+    /// Records of packets that have passed directions.
+    log: Option<Vec<[u8; RECORD_BYTES]>>,
+}
+
+impl Network {
+    /// A path at rest whose time begins at zero, from the client (vertex 0) to the server (vertex 1) and back.
+    pub fn new(uplink: Vec<StageConfig>, downlink: Vec<StageConfig>) -> Self {
+        Self::on(Graph::pair(uplink, downlink, Time::ZERO))
+    }
+
+    /// A graph at rest whose time begins at zero.
+    ///
+    /// Errors: a change or a cell that does not fit.
+    pub fn graph(config: GraphConfig) -> Result<Self, GraphError> {
+        Graph::new(config, Time::ZERO).map(Self::on)
+    }
+
+    fn on(graph: Graph<u32>) -> Self {
+        Self {
+            wire: Wire::new(graph),
+            sockets: Sockets::default(),
+            proxies: Proxies::default(),
+            run: 0,
+            due: BinaryHeap::new(),
+            asked: 0,
+            events: VecDeque::new(),
+            log: None,
+        }
+    }
+
+    /// Set the time, zero by default, from a host's sending until a packet is on the path.
+    ///
+    /// Where all opportunities of a bottleneck lie on whole milliseconds and the delays are whole ones too, an instant
+    /// answer uses an opportunity that any real one misses.
+    pub fn with_turnaround(mut self, turnaround: Duration) -> Self {
+        self.wire.turnaround = turnaround;
+        self
+    }
+
+    /// The same path with changes of its directions over time.
+    ///
+    /// Errors: a change to a missing stage, or to another kind of stage.
+    pub fn with_changes(
+        mut self,
+        uplink: Vec<Change>,
+        downlink: Vec<Change>,
+    ) -> Result<Self, ChangeError> {
+        let mut changes = [uplink, downlink].into_iter();
+        let graph = self.wire.graph;
+        self.wire.graph = graph
+            .try_map(|_, direction| direction.with_changes(changes.next().unwrap_or_default()))?;
+        Ok(self)
+    }
+
+    /// The same network with a meter and a tally for each direction, and a packet log.
+    pub fn with_log(mut self) -> Self {
+        self.log = Some(Vec::new());
+        self.wire.graph = self.wire.graph.with_meters().with_tallies();
+        self
+    }
+
+    /// The same network with proxies at their places.
+    pub fn with_proxies(mut self, proxies: Vec<(Place, ProxyTable)>) -> Self {
+        self.proxies = Proxies::new(proxies);
+        self
+    }
+
+    /// Takes the records of the packet log since the last call; see [`with_log`](Self::with_log).
+    pub fn drain_packets(&mut self, take: impl FnMut([u8; RECORD_BYTES])) {
+        if let Some(log) = &mut self.log {
+            log.drain(..).for_each(take);
+        }
+    }
+
+    /// The same network, which samples the senders of flows.
+    pub fn with_flows(mut self) -> Self {
+        self.sockets.samples = Some(Vec::new());
+        self
+    }
+
+    /// Takes the samples of flows since the last call; see [`with_flows`](Self::with_flows).
+    pub fn drain_flows(&mut self) -> Vec<u8> {
+        let samples = self.sockets.samples.as_mut();
+        samples.map_or_else(Vec::new, std::mem::take)
+    }
+
+    /// Return the tally of each direction; see [`with_log`](Self::with_log).
+    pub fn tallies(&self) -> &[Tally] {
+        self.wire.graph.tallies()
+    }
+
+    /// Takes the bins of the meters that have ended by now, with the number of their direction.
+    pub fn finished_bins(&mut self, mut take: impl FnMut(usize, &Bin)) {
+        let Wire { graph, now, .. } = &mut self.wire;
+        for direction in 0..graph.directions().len() {
+            graph.finished_bins(direction, *now, |bin: Bin| take(direction, &bin));
+        }
+    }
+
+    /// Return the time that each user of a cell has had it with packets waiting since the last start.
+    pub fn served(&mut self, cell: usize) -> Vec<Duration> {
+        self.wire.graph.served(cell).collect()
+    }
+
+    /// Starts all schedules and moves anew at `zero`; see [`Direction::restart`].
+    pub fn restart(&mut self, zero: Time) {
+        let Wire { graph, now, .. } = &mut self.wire;
+        graph.restart(*now, zero, Duration::ZERO);
+    }
+
+    /// The current time.
+    pub fn now(&self) -> Time {
+        self.wire.now
+    }
+
+    /// Packets that are on the path or on their way to it.
+    pub fn held(&self) -> u64 {
+        self.wire.held()
+    }
+
+    /// Runs an application from `start`, or from now if that is later, until it is done, nothing more can happen or it
+    /// is later than `end`.
+    pub fn run(&mut self, application: &mut impl Application, start: Time, end: Time) {
+        self.begin();
+        self.wake(start, 0);
+        while !application.is_done() && self.step(end) {
+            while let Some(event) = self.events.pop_front() {
+                application.on_event(event, self);
+                if self.events.is_empty() {
+                    self.sockets.send_written(&mut self.wire, &mut self.events);
+                }
+            }
+        }
+    }
+
+    /// Begins a new application: connections of the previous one are removed, and its packets in flight are ignored.
+    pub fn begin(&mut self) {
+        self.sockets.clear();
+        self.proxies.clear();
+        self.due.clear();
+        self.run += 1;
+    }
+
+    /// The next event by `end`, for an application with a loop; without one the time is `end`.
+    pub fn next_event(&mut self, end: Time) -> Option<Event> {
+        loop {
+            if self.events.is_empty() {
+                self.sockets.send_written(&mut self.wire, &mut self.events);
+            }
+            let event = self.events.pop_front();
+            if event.is_some() {
+                return event;
+            }
+            if !self.step(end) {
+                self.wire.now = self.wire.now.max(end);
+                return None;
+            }
+        }
+    }
+
+    /// Schedules an [`Event::Due`] at `at`, or now if that is past.
+    pub fn wake(&mut self, at: Time, label: u64) {
+        self.asked += 1;
+        self.due
+            .push(Reverse((at.max(self.now()), self.asked, label)));
+    }
+
+    /// Sends a UDP datagram of `size` bytes, its IP length, between the first two hosts.
+    pub fn send(&mut self, from: End, size: Bytes, label: u64) {
+        self.send_ends(DatagramKind::Udp, PAIR, from, size, label);
+    }
+
+    /// Sends a datagram of `size` bytes, its IP length, between two hosts.
+    pub fn send_ends(
+        &mut self,
+        kind: DatagramKind,
+        ends: Ends,
+        from: End,
+        size: Bytes,
+        label: u64,
+    ) {
+        let content = Content::Datagram {
+            run: self.run,
+            kind,
+            label,
+            at: from.peer(),
+        };
+        self.wire.dispatch(ends, from, content, size);
+    }
+
+    /// Opens a connection between the first two hosts, from the client to the server.
+    pub fn connect(&mut self, tcp: Tcp) -> ConnectionId {
+        self.connect_ends(PAIR, tcp)
+    }
+
+    /// Opens a connection between two hosts with the same settings.
+    pub fn connect_ends(&mut self, ends: Ends, tcp: Tcp) -> ConnectionId {
+        self.connect_hosts(ends, tcp, tcp)
+    }
+
+    /// Opens a connection between two hosts with these settings.
+    pub fn connect_hosts(&mut self, ends: Ends, client: Tcp, server: Tcp) -> ConnectionId {
+        self.sockets.connect(ends, client, server, &mut self.wire)
+    }
+
+    /// Writes a message to a connection, from this end to the other, where it will be an [`Event::Message`].
+    pub fn write(&mut self, connection: ConnectionId, from: End, bytes: u64, label: u64) {
+        self.sockets
+            .write(connection, from, bytes, label, self.wire.now);
+    }
+
+    /// Lets this end hold back short segments, as a program that leaves Nagle's algorithm on (RFC 896).
+    pub fn use_nagle(&mut self, connection: ConnectionId, at: End) {
+        if let Some(open) = self.sockets.get_mut(connection) {
+            open.use_nagle(at);
+        }
+    }
+
+    /// Closes an end at once: what it has not sent is discarded, and it answers what still arrives with a reset, which
+    /// closes the other end.
+    pub fn close(&mut self, connection: ConnectionId, at: End) {
+        self.sockets.close(connection, at);
+    }
+
+    /// Bytes that have arrived in order at this end.
+    pub fn received(&self, connection: ConnectionId, at: End) -> u64 {
+        let open = self.sockets.get(connection);
+        open.map_or(0, |open| open.socket(at).received())
+    }
+
+    /// Bytes that were written at this end and have not been sent.
+    pub fn unsent(&self, connection: ConnectionId, from: End) -> u64 {
+        let open = self.sockets.get(connection);
+        open.map_or(0, |open| open.socket(from).unsent())
+    }
+
+    /// Bytes that were written at this end and are not acknowledged.
+    pub fn buffered(&self, connection: ConnectionId, from: End) -> u64 {
+        let open = self.sockets.get(connection);
+        open.map_or(0, |open| open.socket(from).buffered())
+    }
+
+    /// The size of the send buffer at this end, bytes, between a least and a largest one.
+    pub fn send_buffer(&self, connection: ConnectionId, from: End, least: u64, most: u64) -> u64 {
+        let open = self.sockets.get(connection);
+        open.map_or(least, |open| open.send_buffer(from, least, most))
+    }
+
+    /// Schedules one [`Event::Room`] when this end of a connection has room.
+    pub fn want_room(&mut self, connection: ConnectionId, from: End, room: Room) {
+        self.sockets.want_room(connection, from, room);
+    }
+
+    /// The state of the sender at this end.
+    pub fn sending(&self, connection: ConnectionId, from: End) -> Option<Sending> {
+        Some(self.sockets.get(connection)?.socket(from).sending())
+    }
+
+    /// Segments that were sent more than once, and timeouts, at both ends of all connections of the application.
+    pub fn repairs(&self) -> (u64, u64) {
+        let counters = self.sockets.all().flat_map(Connection::counters);
+        counters.fold((0, 0), |sum, it| (sum.0 + it.repairs, sum.1 + it.timeouts))
+    }
+
+    /// Advances to the next event. False if there is none until `end`.
+    fn step(&mut self, end: Time) -> bool {
+        let events = [
+            self.wire.next_event(),
+            self.sockets.timer(),
+            self.due.peek().map(|Reverse(next)| next.0),
+            self.proxies.timer(),
+        ];
+        let next = events.into_iter().flatten().min();
+        let Some(next) = next.filter(|&next| next <= end) else {
+            return false;
+        };
+        let now = self.now().max(next);
+        self.wire.now = now;
+        self.wire.leave(next);
+        while let Some((direction, outcome)) = self.wire.graph.poll(now) {
+            self.deliver(direction, &outcome);
+        }
+        self.sockets.receive(&mut self.wire, &mut self.events);
+        self.sockets.tick(&mut self.wire);
+        self.proxies.tick(&mut self.wire, &self.sockets);
+        while let Some(&Reverse((_, _, label))) = self.due.peek().filter(|it| it.0.0 <= now) {
+            self.due.pop();
+            self.events.push_back(Event::Due { label });
+        }
+        true
+    }
+
+    /// A packet has come out of a direction, or was dropped in it.
+    fn deliver(&mut self, direction: usize, outcome: &Outcome<u32>) {
+        let (wire, slot) = (&mut self.wire, outcome.packet);
+        if let Some(log) = &mut self.log
+            && outcome.fate != Fate::Doubled
+        {
+            log.push(records::record(wire.pool.get(slot), direction, outcome).to_bytes());
+        }
+        match outcome.fate {
+            Fate::Doubled => return wire.pool.double(slot),
+            Fate::Dropped(_) => return wire.pool.release(slot),
+            Fate::Delivered => {}
+        }
+        let packet = wire.pool.get_mut(slot);
+        packet.corrupt |= outcome.corrupt_bit.is_some();
+        let packet = *packet;
+        match wire.graph.onward(direction, outcome, packet.to.into()) {
+            Onward::Next(next) => {
+                let (proxies, sockets) = (&mut self.proxies, &self.sockets);
+                if !proxies.is_empty() {
+                    let vertex = wire.graph.paths(outcome.released).end(direction) as u16;
+                    if proxies.divide(Some(direction), vertex, slot, wire, sockets) {
+                        return proxies.send_made(wire, sockets);
+                    }
+                }
+                return wire.accept(next, slot, outcome.departed, outcome.size);
+            }
+            Onward::Lost => return wire.pool.release(slot),
+            Onward::Arrived => {}
+        }
+        wire.pool.release(slot);
+        if packet.corrupt {
+            return; // The checksum detects it.
+        }
+        match packet.content {
+            Content::Datagram { run, label, at, .. } => {
+                if run == self.run {
+                    self.events.push_back(Event::Datagram { at, label });
+                }
+            }
+            Content::Segment {
+                connection,
+                segment,
+                at,
+            } => {
+                let to = (ConnectionId(connection), at);
+                self.sockets.arrive(to, segment, wire, &mut self.events);
+            }
+            Content::Reset { connection, at, .. } => {
+                self.sockets.close(ConnectionId(connection), at);
+            }
+        }
+    }
+}
