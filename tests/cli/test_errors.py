@@ -8,7 +8,7 @@ import pytest
 from cellbed.scenario import load_text
 from cellbed.support.errors import CellbedError
 from in_process import cellbed
-from test_output import started
+from run_commands import run_process
 
 
 def test_what_a_terminal_would_act_on_is_escaped() -> None:
@@ -35,7 +35,7 @@ def test_a_refusal_of_the_operating_system_is_a_sentence_with_the_file(
 @pytest.mark.parametrize("words", [["shell", "--", "true"], ["run", "x.toml"], ["traces", "ls"], ["clean"]])
 def test_a_deleted_working_directory_is_no_traceback(tmp_path: Path, words: list[str]) -> None:
     (tmp_path / "gone").mkdir()
-    done = started(*words, cwd=tmp_path / "gone", preexec_fn=(tmp_path / "gone").rmdir)
+    done = run_process(*words, cwd=tmp_path / "gone", preexec_fn=(tmp_path / "gone").rmdir)
     assert "Traceback" not in done.stderr
     if words[0] == "shell":
         assert done.returncode == 1
@@ -45,9 +45,9 @@ def test_a_deleted_working_directory_is_no_traceback(tmp_path: Path, words: list
 def test_a_name_that_is_not_utf_8_is_escaped(tmp_path: Path) -> None:
     name = os.fsdecode(b"r\xfcns")
     (tmp_path / name).mkdir()
-    done = started("report", name, cwd=tmp_path)
+    done = run_process("report", name, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("error: r\\udcfcns: not a run folder")
-    done = started("shell", "--log", f"{name}/log", "--", "true", cwd=tmp_path)
+    done = run_process("shell", "--log", f"{name}/log", "--", "true", cwd=tmp_path)
     assert done.returncode == 1
     assert "/r\\udcfcns/log: this name is not UTF-8; rename it or choose another place\n" in done.stderr

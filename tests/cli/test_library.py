@@ -1,6 +1,5 @@
 """`cellbed.Link`: a direction of a link in virtual time, over arrays."""
 
-import doctest
 import itertools
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from cellbed import Fate, Link, Outcomes
 from cellbed.scenario import load_text
 from cellbed.scenario.queues import TITLES
 from cellbed.testbed.plan import make_plan
+from page_examples import PAGE, examples
 
 MS = 1_000_000
 
@@ -263,15 +263,6 @@ def test_several_threads_may_use_one_link() -> None:
     for thread in threads:
         thread.join()
     assert all(np.array_equal(result, results[0]) for result in results)
-
-
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "library.md"
-
-
-def examples(text: str) -> tuple[int, int]:
-    """How many examples of a page failed and were tried."""
-    example = doctest.DocTestParser().get_doctest(text, {}, PAGE.name, str(PAGE), 0)
-    return tuple(doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(example))  # type: ignore[return-value]
 
 
 def test_the_examples_of_links_do_what_the_page_says() -> None:

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,6 +16,7 @@ from cellbed.archive import Archive
 from cellbed.support.whole_files import write_whole
 from in_process import cellbed
 from predicted_runs import make_run
+from run_commands import run_process
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
@@ -54,16 +54,10 @@ def test_what_fails_leaves_what_was_there(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 
-def started(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """The command as a process."""
-    command = [sys.executable, "-m", "cellbed", *words]
-    return subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, **options)
-
-
 @pytest.mark.parametrize("words", [["ls", "--json"], ["ls"], ["show", "lte-suburban"]])
 def test_a_full_disk_behind_standard_output_is_a_line(archive: Archive, words: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
-        done = started("traces", *words, stdout=full)
+        done = run_process("traces", *words, stdout=full)
     assert done.returncode == 1
     assert done.stderr.strip() == "error: standard output cannot be written: No space left on device"
 
@@ -171,7 +165,7 @@ def test_any_target_is_written_or_refused_with_a_line(
         before = {path: path.lstat().st_mtime_ns for path in folder.rglob("*")}
         arguments = [*words, "--out", str(at[name])]
         # The recorder prints past Python's streams.
-        done = started(*arguments, cwd=inputs) if verb == "record" else cellbed(*arguments, cwd=inputs)
+        done = run_process(*arguments, cwd=inputs) if verb == "record" else cellbed(*arguments, cwd=inputs)
         after = {path: path.lstat().st_mtime_ns for path in folder.rglob("*")}
         if name in works:
             assert done.returncode == 0, done.stderr

@@ -11,10 +11,10 @@ import psutil
 import pytest
 
 import cellbed
+from page_examples import PAGE, examples
 from predicted_runs import make_run
 from run_commands import needs_limits
-from test_library import PAGE, examples
-from test_run import write_scenario
+from scenario_text import write_recorded
 
 ROOT = PAGE.parents[2]
 
@@ -102,7 +102,7 @@ def test_an_interrupted_run_keeps_what_it_measured(tmp_path: Path) -> None:
             signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt) as caught:
-        cellbed.run(write_scenario(tmp_path, duration="60 s"), out=tmp_path / "runs", limits=False, progress=report)
+        cellbed.run(write_recorded(tmp_path, duration="60 s"), out=tmp_path / "runs", limits=False, progress=report)
     (folder,) = (tmp_path / "runs").iterdir()
     assert caught.value.__notes__ == [f"what was measured is in {folder}"]
     assert cellbed.load(folder).summary.status == "interrupted"
@@ -111,7 +111,7 @@ def test_an_interrupted_run_keeps_what_it_measured(tmp_path: Path) -> None:
 def test_a_run_that_cannot_begin_is_one_error(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("")
     with pytest.raises(cellbed.RunError, match="runs") as caught:
-        cellbed.run(write_scenario(tmp_path), out=tmp_path / "runs", limits=False)
+        cellbed.run(write_recorded(tmp_path), out=tmp_path / "runs", limits=False)
     assert caught.value.run is None
 
 
@@ -123,4 +123,4 @@ def test_a_killed_run_is_one_error(tmp_path: Path) -> None:
                     child.kill()
 
     with pytest.raises(cellbed.RunError, match="ended with status -9"):
-        cellbed.run(write_scenario(tmp_path), out=tmp_path / "runs", limits=False, progress=report)
+        cellbed.run(write_recorded(tmp_path), out=tmp_path / "runs", limits=False, progress=report)

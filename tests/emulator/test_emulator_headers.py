@@ -9,7 +9,7 @@ import pytest
 
 from emulator_datagrams import receiving, send
 from emulator_process import EmulatorProcess, Stages, delay, line_of_two, packets
-from test_emulator_offload import transfer
+from emulator_transfers import transfer
 
 CE = 3
 

@@ -10,30 +10,9 @@ import numpy as np
 import pytest
 
 from cellbed._core import enter
-from emulator_process import EDGE, EmulatorProcess, Stages, constant, delay, line_of_two, packets
+from emulator_process import EmulatorProcess, Stages, constant, delay, line_of_two, packets
+from emulator_transfers import transfer
 
-#: Takes one connection and all it sends; tells how much, and whether it is what `SEND` sent.
-RECEIVE = """
-import hashlib, socket, sys
-family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
-with socket.create_server((sys.argv[1], 40007), family=family) as server:
-    print("ready", flush=True)
-    connection, _ = server.accept()
-    digest, count = hashlib.sha256(), 0
-    while data := connection.recv(1 << 20):
-        digest.update(data)
-        count += len(data)
-    print(count, digest.hexdigest())
-"""
-SEND = """
-import hashlib, random, socket, sys
-data = random.Random(1).randbytes(int(sys.argv[2]))
-with socket.create_connection((sys.argv[1], 40007), timeout=30) as connection:
-    connection.sendall(data)
-    connection.shutdown(socket.SHUT_WR)
-    connection.recv(1)
-print(len(data), hashlib.sha256(data).hexdigest())
-"""
 #: Writes what passes the device to a capture file (raw IP), until its input ends.
 CAPTURE = """
 import select, socket, struct, sys, time
@@ -53,21 +32,6 @@ with open(sys.argv[1], "wb") as file:
             break
         ended = ended or sys.stdin in ready
 """
-
-
-def transfer(emulator: EmulatorProcess, size: int, family: int = 4) -> None:
-    """Send `size` bytes from the endpoint to the edge and see that they are the same there."""
-    server = subprocess.Popen(
-        [sys.executable, "-c", RECEIVE, EDGE[family]],
-        preexec_fn=emulator.inside("edge"),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with server:
-        assert server.stdout is not None
-        assert server.stdout.readline() == "ready\n"
-        sent = emulator.run("endpoint", [sys.executable, "-c", SEND, EDGE[family], str(size)])
-        assert server.stdout.readline() == sent
 
 
 def lossy() -> Stages:

@@ -18,7 +18,7 @@ import pytest
 
 from cellbed.measure.meter import INTERVAL_NS, WINDOW_NS, Below, Lines, Meter, Reading, display, sentence, table
 from emulator_process import constant, delay, line_of_two
-from shell_world import ORDINARY_USER, World, cellbed, missing, python, without_remark
+from shell_world import ORDINARY_USER, Terminal, World, cellbed, missing, python, without_remark
 
 needs_world = pytest.mark.skipif(missing() is not None, reason=missing() or "")
 BOTH_USERS = pytest.mark.parametrize("user", [0, ORDINARY_USER], ids=["root", "ordinary"])
@@ -288,8 +288,6 @@ def test_the_meter_stays_below_whatever_the_command_prints(world: World, user: i
 
 @needs_world
 def test_one_terminal_has_one_meter(world: World) -> None:
-    from test_shell import Terminal
-
     inner = [*cellbed("shell"), "--offline", "--meter", "--", "echo", "inner", "ran"]
     terminal = Terminal(world, [*cellbed("shell"), "--offline", "--meter", "--", *inner], 0)
     terminal.wait_for("this terminal has the meter of the shell around this one already")

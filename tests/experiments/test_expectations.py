@@ -18,42 +18,24 @@ from cellbed.report import formats, junit
 from cellbed.support.errors import CellbedError
 from cellbed.support.limits import Limit
 from in_process import cellbed
+from scenario_text import app_table, scenario_head
 
-SCENARIO = """
-name = "shop"
-duration = "20 s"
-seed = 5
-
-[nodes.endpoint]
-cpus = 1.0
-memory = "512 MiB"
-
-[nodes.edge]
-cpus = 1.0
-memory = "512 MiB"
-
-[links.mobile]
-up = "20 Mbit/s"
-down = "20 Mbit/s"
-base_delay = "5 ms"
-
-[links.core]
-edge = "3 ms"
-
-[transport]
-congestion_control = "reno"
-"""
-APP = """
-[apps.NAME]
-kind = "http"
-url = "http://{server.address}:8080/"
-rate = "20 /s"
-deadline = "50 ms"
-
-[apps.NAME.server]
-on = "edge"
-command = "python3 -m http.server 8080"
-"""
+SCENARIO = scenario_head(
+    {"endpoint": {"cpus": 1.0, "memory": "512 MiB"}, "edge": {"cpus": 1.0, "memory": "512 MiB"}},
+    mobile={"base_delay": "5 ms"},
+    name="shop",
+    duration="20 s",
+    seed=5,
+    transport={"congestion_control": "reno"},
+)
+APP = app_table(
+    "NAME",
+    "http",
+    url="http://{server.address}:8080/",
+    rate="20 /s",
+    deadline="50 ms",
+    server={"on": "edge", "command": "python3 -m http.server 8080"},
+)
 WEB, BAD = APP.replace("NAME", "web"), APP.replace("NAME", "bad").replace("8080", "8081")
 SERVED = {
     "generator": 50_000,

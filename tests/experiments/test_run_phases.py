@@ -20,15 +20,10 @@ from cellbed.testbed.machine.process import Interruption
 from cellbed.testbed.machine.state import records
 from cellbed.testbed.plan import make_plan
 from predicted_runs import SAMPLE
+from scenario_text import app_table
 from small_scenario import SCENARIO, WEB
 
-OFFLOADING = """
-[apps.workload]
-kind = "image-classification"
-server = "edge"
-rate = "4 /s"
-drain = "1 s"
-"""
+OFFLOADING = app_table("workload", "image-classification", server="edge", rate="4 /s", drain="1 s")
 APPLICATIONS = {"web": WEB, "workload": OFFLOADING, "none": ""}
 
 

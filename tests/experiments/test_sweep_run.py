@@ -14,36 +14,23 @@ import pytest
 import cellbed
 import in_process
 from run_commands import command, needs_limits
+from scenario_text import scenario_head, server_keys
 
 pytestmark = [pytest.mark.needs_tun, needs_limits]
 
-SCENARIO = """\
-name = "short"
-duration = "500 ms"
-
-[nodes.endpoint]
-cpus = 0.5
-memory = "256 MiB"
-
-[nodes.edge]
-cpus = 0.5
-memory = "256 MiB"
-
-[links.mobile]
-up = "lte-suburban.up"
-down = "lte-suburban.down"
-base_delay = "2 ms"
-
-[links.core]
-edge = "1 ms"
-
-[workload]
-kind = "http"
-server = { on = "edge", command = "python3 -m http.server 8080", ready = { port = 8080 } }
-url = "http://{server.address}:8080/"
-rate = "10 /s"
-drain = "10 s"
-"""
+SCENARIO = scenario_head(
+    mobile={"up": "lte-suburban.up", "down": "lte-suburban.down", "base_delay": "2 ms"},
+    core={"edge": "1 ms"},
+    name="short",
+    duration="500 ms",
+    workload={
+        "kind": "http",
+        "server": server_keys("python3 -m http.server 8080", 8080),
+        "url": "http://{server.address}:8080/",
+        "rate": "10 /s",
+        "drain": "10 s",
+    },
+)
 SWEEP = """\
 name = "short"
 scenario = "short.toml"

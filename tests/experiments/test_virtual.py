@@ -16,51 +16,17 @@ from cellbed.experiments.virtual import profile as profiles
 from cellbed.measure.summary import Summary
 from cellbed.workloads.virtual.world import Processors
 from in_process import cellbed
+from scenario_text import app_table, recorded_scenario, tables
 
-HEAD = """
-name = "virtual"
-duration = "{duration}"
-seed = 5
-
-[nodes.endpoint]
-count = {count}
-cpus = 1.0
-memory = "512 MiB"
-
-[nodes.edge]
-cpus = 1.0
-memory = "512 MiB"
-
-[links.mobile]
-up = "lte-suburban.up"
-down = "lte-suburban.down"
-base_delay = "10 ms"
-queue = {{ kind = "droptail", limit = "1 MB" }}
-
-[links.core]
-edge = "base-edge"
-
-[transport]
-congestion_control = "reno"
-"""
-TRANSLATION = """
-[workload]
-kind = "translation"
-server = "edge"
-rate = "4 /s"
-arrivals = "poisson"
-"""
-WEB = """
-[apps.web]
-kind = "http"
-url = "http://{server.address}:8080/"
-version = "VERSION"
-rate = "4 /s"
-
-[apps.web.server]
-on = "edge"
-command = "python3 -m http.server 8080"
-"""
+TRANSLATION = tables(workload={"kind": "translation", "server": "edge", "rate": "4 /s", "arrivals": "poisson"})
+WEB = app_table(
+    "web",
+    "http",
+    url="http://{server.address}:8080/",
+    version="VERSION",
+    rate="4 /s",
+    server={"on": "edge", "command": "python3 -m http.server 8080"},
+)
 OFFLOADED = {
     "generator": 50_000,
     "preprocessing": 1_000_000,
@@ -97,6 +63,10 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def head(count: int = 1, duration: str = "5 s") -> str:
+    return recorded_scenario(count, name="virtual", duration=duration, transport={"congestion_control": "reno"})
+
+
 def predict(
     folder: Path,
     profile: Path,
@@ -108,7 +78,7 @@ def predict(
 ) -> Path:
     """The folder of a run in virtual time."""
     scenario = folder / "scenario.toml"
-    scenario.write_text(HEAD.format(count=count, duration=duration).replace("lte-suburban.down", down) + text)
+    scenario.write_text(head(count, duration).replace("lte-suburban.down", down) + text)
     before = set(folder.glob("virtual-*"))
     done = cellbed("run", scenario, "--virtual", "--profile", profile, "--out", folder, status=0)
     (made,) = set(folder.glob("virtual-*")) - before
@@ -166,11 +136,10 @@ def test_http_has_the_bytes_and_the_time_of_the_profile(profile: Path, tmp_path:
 
 def overload(folder: Path, profile: Path) -> Path:
     """The folder of a prediction over HTTP/2 in which the send buffer is full, and replies wait in the server."""
-    text = (HEAD + WEB.replace("{server.address}", "{{server.address}}")).replace('"lte-suburban.down"', '"1 Mbit/s"')
-    text = text.replace('"1 MB"', '"30 kB"')
+    text = (head() + WEB).replace('"lte-suburban.down"', '"1 Mbit/s"').replace('"1 MB"', '"30 kB"')
     scenario = folder / "scenario.toml"
     # More than twice of what the link carries.
-    scenario.write_text(text.format(count=1, duration="5 s").replace("VERSION", "2"))
+    scenario.write_text(text.replace("VERSION", "2"))
     cellbed("run", scenario, "--virtual", "--profile", profile, "--out", folder, status=0)
     return next(folder.glob("virtual-*"))
 
@@ -314,7 +283,7 @@ def test_bodies_of_requests_over_http2_wait_only_for_windows_that_the_server_gra
             each["granted"] = [window, window, 100]
         profiles.Profile("the test", {"web": served}).write(folder / "profile.json")
         post = WEB.replace("VERSION", "2").replace('"4 /s"', '"0.5 /s"\nmethod = "POST"\nbody_size = "400 kB"')
-        text = HEAD.replace("lte-suburban.up", link).format(count=1, duration="6 s") + post
+        text = head(duration="6 s").replace("lte-suburban.up", link) + post
         (folder / "scenario.toml").write_text(text)
         asked = ("--virtual", "--profile", folder / "profile.json", "--out", folder)
         cellbed("run", folder / "scenario.toml", *asked, status=0)
@@ -327,7 +296,7 @@ def test_bodies_of_requests_over_http2_wait_only_for_windows_that_the_server_gra
 
 
 def test_a_profile_over_http2_has_requests_at_once() -> None:
-    text = HEAD.format(count=1, duration="5 s") + WEB
+    text = head(duration="5 s") + WEB
     times = [profiles._of_programs(text.replace("VERSION", version), limits=False) for version in ("1.1", "2")]
     assert 'arrivals = "poisson"' in times[0]
     assert times[1].count('"0.0 s"') > 4
@@ -351,7 +320,7 @@ def test_a_prediction_is_compared_with_other_runs(translated: Path, profile: Pat
 
 def refusal(folder: Path, profile: Path, text: str) -> str:
     scenario = folder / "scenario.toml"
-    scenario.write_text(HEAD.format(count=1, duration="5 s") + text)
+    scenario.write_text(head(duration="5 s") + text)
     done = cellbed("run", scenario, "--virtual", "--profile", profile, "--out", folder / "runs")
     assert done.returncode != 0
     assert not (folder / "runs").exists()
@@ -359,46 +328,28 @@ def refusal(folder: Path, profile: Path, text: str) -> str:
 
 
 def test_a_meter_is_of_real_time(tmp_path: Path) -> None:
-    (tmp_path / "scenario.toml").write_text(HEAD.format(count=1, duration="5 s") + TRANSLATION)
+    (tmp_path / "scenario.toml").write_text(head(duration="5 s") + TRANSLATION)
     done = cellbed("run", tmp_path / "scenario.toml", "--virtual", "--meter", "--out", tmp_path / "runs")
     assert (done.returncode, done.stderr) == (2, "error: --meter shows a run in real time: remove it, or --virtual\n")
 
 
-WITHOUT_MODEL = """
-[apps.flood]
-kind = "program"
-client = { on = "endpoint", command = "ping -f -c 3 -Q 4 {server.address}" }
-server = { on = "edge", command = "sleep 100" }
-
-[apps.capture]
-kind = "program"
-client = { on = "endpoint", command = "/usr/bin/tcpdump -c 1" }
-
-[apps.transfer]
-kind = "program"
-client = { on = "endpoint", command = "iperf3 --client {server.address} --port 5299" }
-server = { on = "edge", command = "iperf3 -s" }
-
-[apps.datagrams]
-kind = "program"
-client = { on = "endpoint", command = "iperf3 -c edge -u -b 400k" }
-
-[apps.mqtt]
-kind = "translation"
-server = "edge"
-rate = "1 /s"
-
-[apps.web]
-kind = "http"
-url = "http://192.0.2.1/"
-rate = "1 /s"
-
-[[faults]]
-kind = "crash"
-node = "edge-0"
-at = "1 s"
-for = "1 s"
-"""
+WITHOUT_MODEL = (
+    tables(faults=[{"kind": "crash", "node": "edge-0", "at": "1 s", "for": "1 s"}])
+    + app_table(
+        "flood",
+        client={"on": "endpoint", "command": "ping -f -c 3 -Q 4 {server.address}"},
+        server={"on": "edge", "command": "sleep 100"},
+    )
+    + app_table("capture", client={"on": "endpoint", "command": "/usr/bin/tcpdump -c 1"})
+    + app_table(
+        "transfer",
+        client={"on": "endpoint", "command": "iperf3 --client {server.address} --port 5299"},
+        server={"on": "edge", "command": "iperf3 -s"},
+    )
+    + app_table("datagrams", client={"on": "endpoint", "command": "iperf3 -c edge -u -b 400k"})
+    + app_table("mqtt", "translation", server="edge", rate="1 /s")
+    + app_table("web", "http", url="http://192.0.2.1/", rate="1 /s")
+)
 
 
 def test_what_has_no_model_is_named_before_anything_starts(profile: Path, tmp_path: Path) -> None:
@@ -438,7 +389,7 @@ server = { on = "edge", command = "iperf3 -s -p 5202", ready = { port = 5202 } }
 
 def test_ping_and_iperf3_carry_what_the_real_ones_do(tmp_path: Path) -> None:
     scenario = tmp_path / "scenario.toml"
-    scenario.write_text(HEAD.format(count=1, duration="20 s") + PROGRAMS)
+    scenario.write_text(head(duration="20 s") + PROGRAMS)
     # Without a profile: none is needed.
     done = cellbed("run", scenario, "--virtual", "--out", tmp_path, status=0)
     assert "the run ended then" in done.stderr
@@ -470,7 +421,7 @@ def test_ping_and_iperf3_carry_what_the_real_ones_do(tmp_path: Path) -> None:
 
 def test_a_program_that_fails_ends_the_prediction(tmp_path: Path) -> None:
     scenario = tmp_path / "scenario.toml"
-    text = HEAD.format(count=1, duration="5 s").replace("base_delay", 'outage = [["0 s", "5 s"]]\nbase_delay')
+    text = head(duration="5 s").replace("base_delay", 'outage = [["0 s", "5 s"]]\nbase_delay')
     ping = 'client = { on = "endpoint", command = "ping -c 2 -i 0.2 -W 1 edge" }'
     scenario.write_text(f'{text}[apps.probe]\nkind = "program"\n{ping}\n')
     done = cellbed("run", scenario, "--virtual", "--out", tmp_path)
@@ -480,7 +431,7 @@ def test_a_program_that_fails_ends_the_prediction(tmp_path: Path) -> None:
 
 
 def test_a_profile_does_not_depend_on_links(tmp_path: Path) -> None:
-    web = HEAD.format(count=1, duration="5 s") + WEB.replace("VERSION", "1.1")
+    web = head(duration="5 s") + WEB.replace("VERSION", "1.1")
     same = [
         web,
         web.replace("base-edge", "80 ms"),
@@ -491,7 +442,7 @@ def test_a_profile_does_not_depend_on_links(tmp_path: Path) -> None:
     ]
     assert len(set(same)) == len(same)
     assert len({profiles.cached(text, tmp_path, limits=True) for text in same}) == 1
-    text = HEAD.format(count=1, duration="5 s") + TRANSLATION
+    text = head(duration="5 s") + TRANSLATION
     other = [text, text.replace("[nodes.edge]\ncpus = 1.0", "[nodes.edge]\ncpus = 0.3")]
     assert len({profiles.cached(text, tmp_path, limits=True) for text in other}) == 2
 
@@ -499,7 +450,9 @@ def test_a_profile_does_not_depend_on_links(tmp_path: Path) -> None:
 def test_a_profile_is_of_the_files_that_programs_get(tmp_path: Path) -> None:
     site = tmp_path / "site"
     site.mkdir()
-    text = HEAD.format(count=1, duration="5 s") + WEB.replace("VERSION", "1.1") + 'copy_in = { "site" = "site" }\n'
+    text = head(duration="5 s") + WEB.replace("VERSION", "1.1").replace(
+        '8080" }', '8080", copy_in = { "site" = "site" } }'
+    )
     places = {profiles.cached(text, tmp_path, limits=True)}
     for content in ("first", "second"):
         page = site / "index.html"
@@ -540,7 +493,7 @@ def test_a_profile_of_a_disturbed_or_lossy_run_is_not_kept(translated: Path, tmp
     refused = place.with_suffix(".refused.json")
     assert f"--profile {refused}" in str(caught.value)
     # A user who accepts it sees that in each prediction.
-    (tmp_path / "scenario.toml").write_text(HEAD.format(count=1, duration="2 s") + TRANSLATION)
+    (tmp_path / "scenario.toml").write_text(head(duration="2 s") + TRANSLATION)
     done = cellbed(
         "run", tmp_path / "scenario.toml", "--virtual", "--profile", refused, "--out", tmp_path / "runs", status=0
     )
@@ -562,7 +515,7 @@ def test_a_cpu_limit_stops_a_node_until_the_next_period() -> None:
 
 
 def test_the_speed_of_a_node_divides_the_times_of_its_servers(profile: Path, tmp_path: Path) -> None:
-    text = HEAD.replace("[nodes.edge]", "[nodes.edge]\nspeed = 20").format(count=1, duration="3 s") + TRANSLATION
+    text = head(duration="3 s").replace("[nodes.edge]", "[nodes.edge]\nspeed = 20") + TRANSLATION
     (tmp_path / "scenario.toml").write_text(text)
     asked = ("--virtual", "--profile", profile, "--out", tmp_path)
     done = cellbed("run", tmp_path / "scenario.toml", *asked, status=0)
@@ -579,17 +532,14 @@ def described(run: Path) -> dict[str, Any]:
     return found
 
 
-CELL = """
-[cells.macro]
-scheduler = "round-robin"
-"""
+CELL = tables(cells={"macro": {"scheduler": "round-robin"}})
 
 
 def test_endpoints_share_a_cell(profile: Path, tmp_path: Path) -> None:
     text = (TRANSLATION + CELL).replace("4 /s", "10 /s")
-    scenario = HEAD.replace('memory = "512 MiB"\n\n[nodes.edge]', 'memory = "512 MiB"\ncell = "macro"\n\n[nodes.edge]')
+    scenario = head(4, "3 s").replace("[nodes.edge]", 'cell = "macro"\n[nodes.edge]')
     path = tmp_path / "cell.toml"
-    path.write_text(scenario.format(count=4, duration="3 s") + text)
+    path.write_text(scenario + text)
     cellbed("run", path, "--virtual", "--profile", profile, "--out", tmp_path, status=0)
     (run,) = tmp_path.glob("virtual-*")
     served = {cell["name"]: cell["users"] for cell in described(run)["emulator"]["cells"]}
@@ -609,7 +559,7 @@ levels = ["2 /s", "4 /s"]
 
 
 def test_a_sweep_in_virtual_time_continues_and_has_common_random_numbers(profile: Path, tmp_path: Path) -> None:
-    (tmp_path / "scenario.toml").write_text(HEAD.format(count=1, duration="2 s") + TRANSLATION)
+    (tmp_path / "scenario.toml").write_text(head(duration="2 s") + TRANSLATION)
     (tmp_path / "sweep.toml").write_text(SWEEP)
     asked = ("sweep", tmp_path / "sweep.toml", "--virtual", "--profile", profile, "--out", tmp_path, "--jobs", "1")
     done = cellbed(*asked, "--json", status=0)

@@ -10,32 +10,18 @@ import pytest
 from cellbed.experiments.virtual import profile as profiles
 from cellbed_node.processes import find
 from in_process import cellbed
+from scenario_text import app_table, scenario_head, server_keys
 
 NGINX = find("nginx")
-SCENARIO = """
-name = "servers"
-duration = "%(duration)s"
-seed = 5
-
-[nodes.endpoint]
-cpus = 0.5
-memory = "256 MiB"
-
-[nodes.edge]
-cpus = 1.0
-memory = "512 MiB"
-
-[links.mobile]
-up = "20 Mbit/s"
-down = "%(down)s"
-base_delay = "10 ms"
-
-[links.core]
-edge = "2 ms"
-
-[transport]
-congestion_control = "reno"
-"""
+SCENARIO = scenario_head(
+    {"endpoint": {}, "edge": {"cpus": 1.0, "memory": "512 MiB"}},
+    mobile={"down": "%(down)s", "base_delay": "10 ms"},
+    core={"edge": "2 ms"},
+    name="servers",
+    duration="%(duration)s",
+    seed=5,
+    transport={"congestion_control": "reno"},
+)
 HTTP1 = """
 [apps.%(name)s]
 kind = "http"
@@ -48,20 +34,19 @@ command = ["%(python)s", "%(name)s.py"]
 copy_in = { "%(name)s.py" = "%(name)s.py" }
 ready = { port = %(port)s }
 """
-HTTP2 = """
-[apps.files]
-kind = "http"
-version = "2"
-url = "http://{server.address}:8080/page"
-arrivals = "poisson"
-rate = "%(rate)s /s"
-
-[apps.files.server]
-on = "edge"
-command = ["%(nginx)s", "-p", ".", "-c", "nginx.conf", "-e", "errors"]
-copy_in = { "nginx.conf" = "nginx.conf", "page" = "page" }
-ready = { port = 8080 }
-"""
+HTTP2 = app_table(
+    "files",
+    "http",
+    version="2",
+    url="http://{server.address}:8080/page",
+    arrivals="poisson",
+    rate="%(rate)s /s",
+    server=server_keys(
+        ["%(nginx)s", "-p", ".", "-c", "nginx.conf", "-e", "errors"],
+        8080,
+        copy_in={"nginx.conf": "nginx.conf", "page": "page"},
+    ),
+)
 NGINX_CONF = """
 daemon off; master_process off; pid pid; events {}
 http { access_log off; client_body_temp_path t; proxy_temp_path t; fastcgi_temp_path t; uwsgi_temp_path t;

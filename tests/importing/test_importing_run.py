@@ -3,12 +3,15 @@
 from pathlib import Path
 
 import polars as pl
+import pytest
 
+from container_images import image, needs_containers, own_folders
 from in_process import cellbed
 from run_commands import only_folder, run
-from test_container import image, own_folders, pytestmark
 
-__all__ = ["image", "own_folders", "pytestmark"]
+__all__ = ["image", "own_folders"]
+
+pytestmark = [pytest.mark.needs_tun, needs_containers]
 
 APPLICATION = """
 services:

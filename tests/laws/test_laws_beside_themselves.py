@@ -6,15 +6,15 @@ has all of them): Copa's classes of genericCC, and Linux's tcp_vegas.c.
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
-from in_process import cellbed
-from scenario_text import NODES
+from in_process import run_scenario
+from scenario_text import iperf3_table, scenario_head
 
-NODES_ALONE = NODES.split("[links.mobile]")[0]
-PAUSES = ", ".join(f'["{second} s", "25 ms"]' for second in range(4, 60, 4))
+PAUSES = [[f"{second} s", "25 ms"] for second in range(4, 60, 4)]
 """Outages of the uplink: acknowledgements pause, as on a machine whose processors are busy, and the queue drains."""
 
 
@@ -30,31 +30,17 @@ class Shared:
     fairness: float
 
 
-def share(folder: Path, law: str, flows: int, *, rate: str, queue: str, more: str = "") -> Shared:
-    (folder / "shared.toml").write_text(
-        f"""
-name = "shared"
-duration = "65 s"
-skip = "10 s"
-{NODES_ALONE}
-[links.mobile]
-up = "unlimited"
-down = "{rate}"
-base_delay = "20 ms"
-queue = {{ kind = "droptail", limit = "{queue}" }}
-{more}
-[links.core]
-edge = "0 ms"
-[transport]
-congestion_control = "{law}"
-[apps.bulk]
-kind = "program"
-server = {{ on = "edge", command = "iperf3 -s", ready = {{ port = 5201 }} }}
-client = {{ on = "endpoint", command = "iperf3 -c {{server.address}} -t 60 -R -P {flows}" }}
-"""
+def share(folder: Path, law: str, flows: int, *, rate: str, queue: str, **more: Any) -> Shared:
+    droptail = {"kind": "droptail", "limit": queue}
+    text = scenario_head(
+        {"endpoint": {"cpus": 1.0}, "edge": {"cpus": 1.0}},
+        mobile={"up": "unlimited", "down": rate, "base_delay": "20 ms", "queue": droptail, **more},
+        core={"edge": "0 ms"},
+        duration="65 s",
+        skip="10 s",
+        transport={"congestion_control": law},
     )
-    cellbed("run", "shared.toml", "--virtual", "--out", folder / "runs", cwd=folder, status=0)
-    (run,) = (folder / "runs").iterdir()
+    run = run_scenario(folder, text + iperf3_table("bulk", f"-t 60 -R -P {flows}"), "--virtual")
     transfers = pl.read_parquet(run / "connections.parquet").filter(pl.col("to_client_bytes") > 10_000)
     assert transfers.height == flows
     carried, packets = transfers["to_client_wire_bytes"], transfers["to_client_packets"]
@@ -113,8 +99,8 @@ def test_vegas_keeps_an_unfair_base_round_trip_while_the_queue_never_drains_as_t
 def test_vegas_converges_when_pauses_of_acknowledgements_drain_the_queue_as_tcp_vegas(
     tmp_path: Path, flows: int, fairness: float
 ) -> None:
-    outage = f"outage = {{ uplink = [{PAUSES}] }}"
-    assert share(tmp_path, "vegas", flows, rate="4 Mbit/s", queue="1 MB", more=outage).fairness > fairness
+    outage = {"uplink": PAUSES}
+    assert share(tmp_path, "vegas", flows, rate="4 Mbit/s", queue="1 MB", outage=outage).fairness > fairness
 
 
 def test_c2tcp_shares_a_link_as_the_patch_of_its_authors(tmp_path: Path) -> None:

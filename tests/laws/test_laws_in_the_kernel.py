@@ -19,7 +19,7 @@ from cellbed.support.errors import CellbedError
 from cellbed_node.processes import find as find_program
 from law_examples import fixed
 from run_commands import command, needs_limits, only_folder, run
-from scenario_text import NODES
+from scenario_text import NODES, app_table, iperf3_table, server_keys, tables
 
 AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
@@ -126,24 +126,12 @@ for name in "rmem", "wmem", "ecn", "no_metrics_save":
 def test_nodes_of_a_run_have_their_laws(tmp_path: Path) -> None:
     fixed(tmp_path / "mine.h", window=20)
     nodes = NODES.replace("[nodes.edge]", '[nodes.edge]\ncongestion_control = "vegas"')
+    transport = {"congestion_control": "./mine.h", "receive_buffer": "8 MB", "send_buffer": "4 MiB"}
+    ends = [app_table(on, client={"on": on, "command": ["python3", "-c", ASK]}) for on in ("endpoint", "edge")]
     (tmp_path / "laws.toml").write_text(
-        f"""
-name = "laws"
-duration = "60 s"
-{nodes}
-[transport]
-congestion_control = "./mine.h"
-receive_buffer = "8 MB"
-send_buffer = "4 MiB"
-ecn = true
-metrics_cache = false
-[apps.endpoint]
-kind = "program"
-client = {{ on = "endpoint", command = {json.dumps(["python3", "-c", ASK])} }}
-[apps.edge]
-kind = "program"
-client = {{ on = "edge", command = {json.dumps(["python3", "-c", ASK])} }}
-"""
+        tables(name="laws", duration="60 s", transport={**transport, "ecn": True, "metrics_cache": False})
+        + nodes
+        + "".join(ends)
     )
     done = run("run", tmp_path / "laws.toml", "--out", tmp_path / "runs", status=0)
     assert "TCP mine" in done.stdout
@@ -158,27 +146,14 @@ client = {{ on = "edge", command = {json.dumps(["python3", "-c", ASK])} }}
     wait_until_gone("mine_")
 
 
-PROGRAMS = f"""
-duration = "5 min"
-{NODES}
-[apps.page]
-kind = "web"
-server = "edge"
-page = "google"
-arrivals = "closed"
-timeout = "2 min"
-stop = "10 s"
-drain = "2 min"
-[apps.file]
-kind = "program"
-server = {{ on = "edge", command = "python3 -m http.server 8081", ready = {{ port = 8081 }} }}
-client = {{ on = "endpoint", command = "curl -sS --fail -o listing.html http://edge:8081/" }}
-[apps.bulk]
-kind = "program"
-server = {{ on = "edge", command = "iperf3 -s", ready = {{ port = 5201 }} }}
-client = {{ on = "endpoint", command = "iperf3 -c edge -R -n 500K" }}
-[transport]
-congestion_control = """
+PAGE = {"server": "edge", "page": "google", "arrivals": "closed", "timeout": "2 min", "stop": "10 s", "drain": "2 min"}
+LISTING = {"on": "endpoint", "command": "curl -sS --fail -o listing.html http://edge:8081/"}
+PROGRAMS = (
+    NODES
+    + app_table("page", "web", **PAGE)
+    + app_table("file", server=server_keys("python3 -m http.server 8081", 8081), client=LISTING)
+    + iperf3_table("bulk", "-R -n 500K")
+)
 
 
 @pytest.mark.slow
@@ -189,7 +164,9 @@ def test_unmodified_programs_run_under_each_law(tmp_path: Path, law: str) -> Non
     for program in ("curl", "iperf3", "nginx", "openssl"):
         if find_program(program) is None:
             pytest.skip(f"{program} is not installed")
-    (tmp_path / "x.toml").write_text(f'name = "programs"\n{PROGRAMS}"{law}"\n')
+    (tmp_path / "x.toml").write_text(
+        tables(name="programs", duration="5 min", transport={"congestion_control": law}) + PROGRAMS
+    )
     run("run", tmp_path / "x.toml", "--out", tmp_path / "runs", status=0)
     folder = only_folder(tmp_path / "runs")
     assert "ok" in pl.read_parquet(folder / "requests.parquet").filter(app="page")["status"].to_list()

@@ -9,9 +9,9 @@ import pytest
 from cellbed.laws.law import load_shipped
 from cellbed.link import Link
 from cellbed.path import Path, Tcp
-from in_process import cellbed
+from in_process import run_scenario
 from law_examples import fixed
-from scenario_text import NODES
+from scenario_text import NODES, iperf3_table, tables
 
 SIZES = [30_000, 300_000, 3_000_000, 10_000_000]
 
@@ -71,23 +71,8 @@ def test_smoothed_round_trip_begins_with_the_handshake_as_in_the_kernel(tmp_path
 def test_law_of_a_node_concerns_what_it_sends(tmp_path: File) -> None:
     fixed(tmp_path / "two.h", window=2)
     nodes = NODES.replace("[nodes.edge]", '[nodes.edge]\ncongestion_control = "./two.h"')
-    (tmp_path / "asymmetric.toml").write_text(
-        f"""
-name = "asymmetric"
-duration = "10 s"
-{nodes}
-[apps.down]
-kind = "program"
-server = {{ on = "edge", command = "iperf3 -s", ready = {{ port = 5201 }} }}
-client = {{ on = "endpoint", command = "iperf3 -c {{server.address}} -t 3 -R" }}
-[apps.up]
-kind = "program"
-server = {{ on = "edge", command = "iperf3 -s -p 5202", ready = {{ port = 5202 }} }}
-client = {{ on = "endpoint", command = "iperf3 -c {{server.address}} -p 5202 -t 3" }}
-"""
-    )
-    cellbed("run", "asymmetric.toml", "--virtual", "--out", tmp_path / "runs", cwd=tmp_path, status=0)
-    (folder,) = (tmp_path / "runs").iterdir()
+    apps = iperf3_table("down", "-t 3 -R") + iperf3_table("up", "-t 3", 5202)
+    folder = run_scenario(tmp_path, tables(name="asymmetric", duration="10 s") + nodes + apps, "--virtual")
     connections = pl.read_parquet(folder / "connections.parquet")
     down = connections.filter(app="down")["to_client_bytes"].max()
     up = connections.filter(app="up")["to_server_bytes"].max()

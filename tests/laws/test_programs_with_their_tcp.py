@@ -1,9 +1,9 @@
 """Settings of TCP of single programs: on one node, in the kernel and in virtual time."""
 
-import json
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -15,7 +15,7 @@ from cellbed.testbed.programs.environment import host_congestion_control
 from in_process import cellbed
 from law_examples import fixed
 from run_commands import needs_limits, only_folder, run
-from scenario_text import NODES
+from scenario_text import NODES, app_table, iperf3_table, server_keys, tables
 
 ALLOWED = [Path("/proc/sys/net/core", name) for name in ("rmem_max", "wmem_max")]
 
@@ -59,15 +59,13 @@ while True:
 """
 
 
-def application(name: str, port: int, server: str = "", client: str = "") -> str:
+def application(
+    name: str, port: int, server: dict[str, Any] | None = None, client: dict[str, Any] | None = None
+) -> str:
     """Return the table of a client and a server. server, client: further keys of the roles."""
-    serve, connect = (json.dumps(["python3", "-c", text]) for text in (SERVER, CLIENT))
-    return f"""
-[apps.{name}]
-kind = "program"
-server = {{ on = "edge", command = {serve[:-1]}, "{port}"], ready = {{ port = {port} }}{server} }}
-client = {{ on = "endpoint", command = {connect[:-1]}, "{{server.address}}", "{port}"]{client} }}
-"""
+    connect = ["python3", "-c", CLIENT, "{server.address}", str(port)]
+    listening = server_keys(["python3", "-c", SERVER, str(port)], port, **(server or {}))
+    return app_table(name, server=listening, client={"on": "endpoint", "command": connect, **(client or {})})
 
 
 def law_and_buffers(text: str) -> tuple[str, int, int]:
@@ -83,11 +81,11 @@ def law_and_buffers(text: str) -> tuple[str, int, int]:
 def test_programs_of_one_node_have_their_laws_buffers_and_pacing(tmp_path: Path) -> None:
     fixed(tmp_path / "mine.h", window=20)
     (tmp_path / "programs.toml").write_text(
-        f'name = "programs"\nduration = "60 s"\n{NODES}\n'
-        "[transport]\ninitial_window = 30\npacing = true\n"
-        + application("plain", 7001, ", pacing = false", ", pacing = false")
-        + application("laws", 7002, ', congestion_control = "reno"', ', congestion_control = "./mine.h"')
-        + application("buffers", 7003, ', send_buffer = "200 kB"', ', receive_buffer = "300 kB"')
+        tables(name="programs", duration="60 s", transport={"initial_window": 30, "pacing": True})
+        + NODES
+        + application("plain", 7001, {"pacing": False}, {"pacing": False})
+        + application("laws", 7002, {"congestion_control": "reno"}, {"congestion_control": "./mine.h"})
+        + application("buffers", 7003, {"send_buffer": "200 kB"}, {"receive_buffer": "300 kB"})
     )
     done = run("run", tmp_path / "programs.toml", "--out", tmp_path / "runs", status=0)
     assert "apps.laws.client: TCP mine" in done.stdout
@@ -112,7 +110,7 @@ def test_programs_of_one_node_have_their_laws_buffers_and_pacing(tmp_path: Path)
 @in_the_kernel
 def test_buffer_above_the_limit_of_the_machine_is_refused_with_the_remedy(tmp_path: Path) -> None:
     most = 2 * int(ALLOWED[0].read_text())
-    text = NODES + application("one", 7001, client=f', receive_buffer = "{most + 2} B"')
+    text = NODES + application("one", 7001, client={"receive_buffer": f"{most + 2} B"})
     (tmp_path / "large.toml").write_text(f'name = "large"\nduration = "3 s"\n{text}')
     done = cellbed("run", tmp_path / "large.toml", "--dry-run", status=2)
     assert "apps.one.client.receive_buffer" in done.stderr
@@ -123,22 +121,16 @@ def test_law_of_a_program_in_virtual_time(tmp_path: Path) -> None:
     fixed(tmp_path / "two.h", window=2)
     fixed(tmp_path / "wide.h", window=500)
 
-    def upload(name: str, port: int, server: str = "", client: str = "", more: str = "") -> str:
-        return f"""
-[apps.{name}]
-kind = "program"
-server = {{ on = "edge", command = "iperf3 -s -p {port}", ready = {{ port = {port} }}{server} }}
-client = {{ on = "endpoint", command = "iperf3 -c {{server.address}} -p {port} -t 3{more}"{client} }}
-"""
-
-    law = ', congestion_control = "./two.h"'
+    law = {"congestion_control": "./two.h"}
+    wide = {"congestion_control": "./wide.h", "send_buffer": "128 KiB"}
     (tmp_path / "programs.toml").write_text(
-        f'name = "programs"\nduration = "5 s"\n{NODES}\n[transport]\nseries = true\n'
-        + upload("plain", 5201)
-        + upload("up", 5202, client=law)
-        + upload("down", 5203, server=law, more=" -R")
-        + upload("small", 5204, client=', receive_buffer = "128 KiB"', more=" -R")
-        + upload("kept", 5205, server=', congestion_control = "./wide.h", send_buffer = "128 KiB"', more=" -R")
+        tables(name="programs", duration="5 s", transport={"series": True})
+        + NODES
+        + iperf3_table("plain", "-t 3")
+        + iperf3_table("up", "-t 3", 5202, client=law)
+        + iperf3_table("down", "-t 3 -R", 5203, server=law)
+        + iperf3_table("small", "-t 3 -R", 5204, client={"receive_buffer": "128 KiB"})
+        + iperf3_table("kept", "-t 3 -R", 5205, server=wide)
     )
     cellbed("run", "programs.toml", "--virtual", "--out", tmp_path / "runs", cwd=tmp_path, status=0)
     connections = pl.read_parquet(only_folder(tmp_path / "runs") / "connections.parquet")
@@ -161,21 +153,9 @@ client = {{ on = "endpoint", command = "iperf3 -c {{server.address}} -p {port} -
 
 def test_law_learns_of_a_link_that_the_receive_window_fills(tmp_path: Path) -> None:
     """ExLL ends its start-up by the delivery rate, which the application does not limit then (Linux: rate.c)."""
-    (tmp_path / "window.toml").write_text(
-        f"""
-name = "window"
-duration = "5 s"
-{NODES}
-[transport]
-congestion_control = "exll"
-receive_buffer = "300 kB"
-series = true
-[apps.bulk]
-kind = "program"
-server = {{ on = "edge", command = "iperf3 -s", ready = {{ port = 5201 }} }}
-client = {{ on = "endpoint", command = "iperf3 -c {{server.address}} -t 4 -R" }}
-"""
-    )
+    transport = {"congestion_control": "exll", "receive_buffer": "300 kB", "series": True}
+    text = tables(name="window", duration="5 s", transport=transport) + NODES + iperf3_table("bulk", "-t 4 -R")
+    (tmp_path / "window.toml").write_text(text)
     cellbed("run", "window.toml", "--virtual", "--out", tmp_path / "runs", cwd=tmp_path, status=0)
     late = pl.read_parquet(only_folder(tmp_path / "runs") / "flows.parquet").filter(pl.col("time_s") > 2)
     # The shortest is 26 ms, the calibration adds 5 ms; a window full of data would take 120 ms.
@@ -183,69 +163,45 @@ client = {{ on = "endpoint", command = "iperf3 -c {{server.address}} -t 4 -R" }}
 
 
 def test_initial_window_in_virtual_time(tmp_path: Path) -> None:
-    def taken(transport: str) -> float:
-        (tmp_path / "short.toml").write_text(
-            f"""
-name = "short"
-duration = "3 s"
-{NODES}
-[transport]
-{transport}
-[apps.short]
-kind = "program"
-server = {{ on = "edge", command = "iperf3 -s", ready = {{ port = 5201 }} }}
-client = {{ on = "endpoint", command = "iperf3 -c {{server.address}} -n 40K -l 40K" }}
-"""
+    def taken(**transport: int) -> float:
+        text = (
+            tables(name="short", duration="3 s", transport=transport) + NODES + iperf3_table("short", "-n 40K -l 40K")
         )
+        (tmp_path / "short.toml").write_text(text)
         runs = tmp_path / f"runs-{len(transport)}"
         cellbed("run", "short.toml", "--virtual", "--out", runs, cwd=tmp_path, status=0)
         data = pl.read_parquet(only_folder(runs) / "connections.parquet").sort("to_server_bytes")[-1]
         return float((data["to_server_last_s"] - data["to_server_first_s"]).item())
 
     # 29 segments of 0.6 ms each: at once, or the last one when the tenth is acknowledged, after 26 ms.
-    assert taken("") - taken("initial_window = 30") == pytest.approx(0.026 + (10 - 29) * 0.0006, abs=0.003)
+    assert taken() - taken(initial_window=30) == pytest.approx(0.026 + (10 - 29) * 0.0006, abs=0.003)
 
 
 def test_paced_window_fits_a_shallow_queue_in_virtual_time(tmp_path: Path) -> None:
-    def lost(transport: str, client: str) -> tuple[int, bool]:
+    def lost(of_all: dict[str, bool], of_client: dict[str, bool]) -> tuple[int, bool]:
         """Return segments lost, and whether a sample has a pacing rate."""
-        (tmp_path / "shallow.toml").write_text(
-            f"""
-name = "shallow"
-duration = "3 s"
-{NODES}
-[links.mobile.queue]
-kind = "droptail"
-limit = "30 kB"
-
-[transport]
-congestion_control = "reno"
-initial_window = 30
-series = true
-{transport}
-[apps.short]
-kind = "program"
-server = {{ on = "edge", command = "iperf3 -s", ready = {{ port = 5201 }} }}
-client = {{ on = "endpoint", command = "iperf3 -c {{server.address}} -n 42K -l 42K"{client} }}
-"""
-        )
-        runs = tmp_path / f"runs-{len(transport)}-{len(client)}"
+        transport = {"congestion_control": "reno", "initial_window": 30, "series": True, **of_all}
+        nodes = NODES.replace("base_delay", 'queue = { kind = "droptail", limit = "30 kB" }\nbase_delay')
+        transfer = iperf3_table("short", "-n 42K -l 42K", client=of_client)
+        text = tables(name="shallow", duration="3 s", transport=transport) + nodes + transfer
+        (tmp_path / "shallow.toml").write_text(text)
+        runs = tmp_path / f"runs-{of_all}-{of_client}"
         cellbed("run", "shallow.toml", "--virtual", "--out", runs, cwd=tmp_path, status=0)
         flows = pl.read_parquet(only_folder(runs) / "flows.parquet").filter(sender="endpoint-0")
         return int(flows["lost"].sum()), flows["pacing_mbit_s"].count() > 0
 
     # 30 segments at once overflow the queue of 20; from the eleventh on at 27 Mbit/s, twice the window in 26 ms, they
     # queue behind those that leave at 20 Mbit/s.
-    plain, paced = lost("", ""), lost("pacing = true", "")
+    plain, paced = lost({}, {}), lost({"pacing": True}, {})
     assert plain[0] > 5
     assert not plain[1]
     assert paced == (0, True)
-    assert lost("", ", pacing = true") == paced
-    assert lost("pacing = true", ", pacing = false") == plain
+    assert lost({}, {"pacing": True}) == paced
+    assert lost({"pacing": True}, {"pacing": False}) == plain
 
 
 def test_setting_without_a_model_is_named_in_the_error(tmp_path: Path) -> None:
-    text = NODES + application("one", 7001, ', congestion_control = "reno"')
+    text = NODES + application("one", 7001, {"congestion_control": "reno"})
     (tmp_path / "one.toml").write_text(f'name = "one"\nduration = "3 s"\n{text}')
     done = cellbed("run", tmp_path / "one.toml", "--virtual", "--out", tmp_path / "runs", status=2)
     assert "congestion_control of its server" in done.stderr

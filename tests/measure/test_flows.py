@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -16,46 +17,25 @@ from cellbed.testbed.machine.flows import sample_flows
 from in_process import cellbed
 from law_examples import fixed
 from run_commands import needs_limits, only_folder, run
-
-SCENARIO = """
-name = "flows"
-duration = "{seconds} s"
-
-[transport]
-congestion_control = "{law}"
-series = true
-
-[nodes.endpoint]
-cpus = 1.0
-memory = "256 MiB"
-[nodes.edge]
-cpus = 1.0
-memory = "256 MiB"
-
-[links.mobile]
-up = "20 Mbit/s"
-down = "20 Mbit/s"
-base_delay = "20 ms"
-queue = {{ kind = "droptail", limit = "{queue}" }}
-{more}
-[links.core]
-edge = "0 ms"
-
-[apps.bulk]
-kind = "program"
-server = {{ on = "edge", command = "iperf3 -s", ready = {{ port = 5201 }} }}
-client = {{ on = "endpoint", command = "iperf3 -c {{server.address}} {options}" }}
-"""
+from scenario_text import iperf3_table, scenario_head
 
 
-def scenario(folder: Path, law: str, options: str, *, seconds: int, queue: str = "100 kB", more: str = "") -> Path:
+def scenario(folder: Path, law: str, options: str, *, seconds: int, queue: str = "100 kB", **mobile: Any) -> Path:
+    text = scenario_head(
+        {"endpoint": {"cpus": 1.0}, "edge": {"cpus": 1.0}},
+        mobile={"base_delay": "20 ms", "queue": {"kind": "droptail", "limit": queue}, **mobile},
+        core={"edge": "0 ms"},
+        name="flows",
+        duration=f"{seconds} s",
+        transport={"congestion_control": law, "series": True},
+    )
     path = folder / "flows.toml"
-    path.write_text(SCENARIO.format(law=law, options=options, seconds=seconds, queue=queue, more=more))
+    path.write_text(text + iperf3_table("bulk", options))
     return path
 
 
-def predicted(folder: Path, *, law: str, options: str, seconds: int, more: str = "") -> Path:
-    path = scenario(folder, law, options, seconds=seconds, more=more)
+def predicted(folder: Path, *, law: str, options: str, seconds: int, **mobile: Any) -> Path:
+    path = scenario(folder, law, options, seconds=seconds, **mobile)
     cellbed("run", path, "--virtual", "--out", folder / "runs", status=0)
     return only_folder(folder / "runs")
 
@@ -93,8 +73,7 @@ def test_losses_are_those_of_the_connection(tmp_path: Path) -> None:
 
 
 def test_report_shows_flows_and_their_recovery_from_an_outage(tmp_path: Path) -> None:
-    more = 'outage = [["4 s", "2 s"]]'
-    folder = predicted(tmp_path, law="bbr", options="-t 15 -R", seconds=18, more=more)
+    folder = predicted(tmp_path, law="bbr", options="-t 15 -R", seconds=18, outage=[["4 s", "2 s"]])
     page = (folder / "report.html").read_text()
     assert "Flows over time" in page
     assert "Recovery after outages" in page

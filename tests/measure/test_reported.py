@@ -17,7 +17,7 @@ from cellbed.measure.requests import read_requests
 from cellbed.measure.telemetry import read_traces
 from cellbed.runformat.description import Reported
 from cellbed.runformat.spans import REPORTED, divided
-from test_connections import DIRECTIONS, MS, NODES, Log, fetch, read
+from packet_logs import DIRECTIONS, MS, NODES, Log, fetch, read
 
 SHOP = Reported(
     "program",

@@ -9,7 +9,7 @@ from cellbed.measure import Summary, collect
 from in_process import cellbed
 from predicted_runs import change_json, make_run
 from run_commands import only_folder
-from scenario_text import NODES
+from scenario_text import NODES, iperf3_table, tables
 
 
 def skip(run: Path, seconds: int) -> None:
@@ -43,29 +43,12 @@ def test_requests_and_series_of_the_warm_up_are_left_out(tmp_path: Path) -> None
     assert (rest.skip_s, rest.duration_s, Summary.read(tmp_path / "rest").skip_s) == (4.0, 8.0, 4.0)
 
 
-SCENARIO = """
-name = "warm"
-duration = "10 s"
-{skip}
-{nodes}
-[[links.mobile.changes]]
-at = "5 s"
-up = "10 Mbit/s"
-
-[apps.bulk]
-kind = "program"
-server = {{ on = "edge", command = "iperf3 -s", ready = {{ port = 5201 }} }}
-client = {{ on = "endpoint", command = "iperf3 -c {{server.address}} -t 10" }}
-
-[apps.early]
-kind = "program"
-server = {{ on = "edge", command = "iperf3 -s -p 5202", ready = {{ port = 5202 }} }}
-client = {{ on = "endpoint", command = "iperf3 -c {{server.address}} -p 5202 -t 2" }}
-"""
+CHANGE = '[[links.mobile.changes]]\nat = "5 s"\nup = "10 Mbit/s"\n'
+TRANSFERS = NODES + CHANGE + iperf3_table("bulk", "-t 10") + iperf3_table("early", "-t 2", 5202)
 
 
 def test_connection_counts_from_the_end_of_the_warm_up(tmp_path: Path) -> None:
-    (tmp_path / "warm.toml").write_text(SCENARIO.format(skip='skip = "5 s"', nodes=NODES))
+    (tmp_path / "warm.toml").write_text(tables(name="warm", duration="10 s", skip="5 s") + TRANSFERS)
     done = cellbed("run", "warm.toml", "--virtual", "--out", tmp_path / "runs", cwd=tmp_path, status=0)
     assert "10.0 s without the first 5.00 s" in done.stdout
     run = only_folder(tmp_path / "runs")
@@ -91,8 +74,8 @@ def test_connection_counts_from_the_end_of_the_warm_up(tmp_path: Path) -> None:
 
 def test_bytes_before_and_after_the_warm_up_are_all_bytes(tmp_path: Path) -> None:
     runs = {}
-    for name, line in (("whole", ""), ("rest", 'skip = "5 s"')):
-        (tmp_path / f"{name}.toml").write_text(SCENARIO.format(skip=line, nodes=NODES))
+    for name, line in (("whole", ""), ("rest", 'skip = "5 s"\n')):
+        (tmp_path / f"{name}.toml").write_text(tables(name="warm", duration="10 s") + line + TRANSFERS)
         cellbed("run", f"{name}.toml", "--virtual", "--out", tmp_path / name, cwd=tmp_path, status=0)
         runs[name] = only_folder(tmp_path / name)
     whole, rest = (
@@ -110,6 +93,6 @@ def test_bytes_before_and_after_the_warm_up_are_all_bytes(tmp_path: Path) -> Non
     [('skip = "10 s"', "skip: nothing of the 10 s is left"), ('skip = "3 s"', "apps.early.stop: its load ends within")],
 )
 def test_skip_that_leaves_nothing_is_an_error(tmp_path: Path, lines: str, key: str) -> None:
-    (tmp_path / "warm.toml").write_text(SCENARIO.format(skip=lines, nodes=NODES) + 'stop = "2 s"\n')
+    (tmp_path / "warm.toml").write_text(f'{tables(name="warm", duration="10 s")}{lines}\n{TRANSFERS}stop = "2 s"\n')
     done = cellbed("run", "warm.toml", "--dry-run", cwd=tmp_path, status=2)
     assert key in done.stderr

@@ -14,7 +14,7 @@ from cellbed.recordings.description import Calibration
 from cellbed.report.calibration import figures, write
 from emulator_process import EDGE
 from in_process import cellbed
-from test_recorder import network, secret, serving
+from recorder_server import network, secret, serving
 
 __all__ = ["secret"]
 

@@ -5,10 +5,7 @@ import json
 import re
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,31 +16,11 @@ import pytest
 from cellbed.experiments.calibration import calibrate_virtually
 from cellbed.recordings import RecordingError, read_recording
 from emulator_process import EDGE, EmulatorProcess, Stages, bottleneck, constant, delay, line_of_two, packets
+from recorder_server import RECORD, network, secret, serving
 
-RECORD = [sys.executable, "-m", "cellbed", "record"]
+__all__ = ["secret"]
+
 LIGHT = ["--only", "light", "--no-calibration"]
-
-
-@pytest.fixture
-def secret(tmp_path: Path) -> Path:
-    path = tmp_path / "secret"
-    subprocess.run([*RECORD, "secret", str(path)], check=True, capture_output=True)
-    return path
-
-
-@contextmanager
-def serving(secret: Path, listen: str = "127.0.0.1:0", **options: Any) -> Iterator[str]:
-    """A server; its address."""
-    command = [*RECORD, "serve", "--secret", str(secret), "--listen", listen, "--json"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **options)
-    try:
-        assert process.stdout is not None
-        listening = json.loads(process.stdout.readline())
-        assert listening["event"] == "listening"
-        yield listening["address"]
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=20)
 
 
 def start(server: str, secret: Path, folder: Path, *arguments: str, **options: Any) -> subprocess.Popen[str]:
@@ -67,13 +44,6 @@ def table(folder: Path, stem: str) -> pl.DataFrame:
 def description(folder: Path) -> dict[str, Any]:
     loaded: dict[str, Any] = json.loads((folder / "recording.json").read_text())
     return loaded
-
-
-@contextmanager
-def network(uplink: Stages, downlink: Stages, folder: Path, **changes: Any) -> Iterator[EmulatorProcess]:
-    with EmulatorProcess(line_of_two(uplink, downlink, folder, **changes)) as emulator:
-        emulator.ready()
-        yield emulator
 
 
 def wait_for_trains(process: subprocess.Popen[str], seconds: float) -> None:

@@ -6,7 +6,6 @@ import math
 import re
 import shutil
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -17,8 +16,7 @@ import pytest
 import tomli_w
 
 from cellbed import Sweep
-from cellbed.experiments.sweep.store import Result, dataset
-from cellbed.experiments.sweep.trials import Plan, Trial, plan
+from cellbed.experiments.sweep.trials import Trial, plan
 from cellbed.measure.factors import Factor, Study
 from cellbed.measure.repetitions import difference_of_pairs, mean_interval, quantile_interval
 from cellbed.support.errors import CellbedError
@@ -26,8 +24,8 @@ from cellbed.support.units import DURATION, FREQUENCY
 from in_process import cellbed
 from predicted_runs import make_run
 from scenario_text import GOOD
+from sweep_results import Values, fill
 
-Values = Callable[[Trial], dict[str, Any]]
 RATE = {"key": "workload.rate", "levels": ["2 /s", "5 /s", "10 /s"]}
 PLACE = {"key": "links.mobile.base_delay", "levels": {"near": "1 ms", "<b>far</b> $1$": "40 ms"}}
 FAR = "<b>far</b> $1$"
@@ -56,32 +54,6 @@ def make_sweep(
     text = tomli_w.dumps({**head, "factors": factors})
     (folder / "sweep.toml").write_text(text)
     return fill(folder, plan(folder / "sweep.toml"), values, failed, disturbed)
-
-
-def fill(
-    folder: Path,
-    found: Plan,
-    values: Values,
-    failed: tuple[tuple[int, int], ...] = (),
-    disturbed: tuple[tuple[int, int], ...] = (),
-) -> Path:
-    """The folder of a sweep with the results of all trials."""
-    results = {}
-    for trial in found.trials:
-        at = (trial.point.number, trial.repetition)
-        status = "failed" if at in failed else "disturbed" if at in disturbed else "complete"
-        where = f"{'attempts' if status == 'failed' else 'trials'}/{trial.key}"
-        rows = [] if status == "failed" else [{"app": "workload", "kind": "image-classification", **values(trial)}]
-        reason = {"failed": "no <space> left", "disturbed": "the emulator slept"}.get(status)
-        result = Result(status, 1, 0, 1.0, reason, rows, where)
-        results[trial.key] = result
-        (folder / where).mkdir(parents=True, exist_ok=True)
-        if status != "failed":
-            (folder / where / "report.html").write_text("a report")
-        content = {"format": 1, "key": trial.key, "status": status, "attempts": 1, "disturbances": 0, "took_s": 1.0}
-        (folder / where / "trial.json").write_text(json.dumps({**content, "reason": reason, "rows": rows}))
-    dataset(found, results).write_parquet(folder / "trials.parquet")
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 
 from cellbed.experiments.sweep.trials import Trial, plan
 from in_process import cellbed
-from test_sweep_report import fill
+from sweep_results import fill
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "tutorial" / "figure.md"

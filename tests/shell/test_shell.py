@@ -18,6 +18,7 @@ from shell_world import (
     INTERNET_IPV6,
     NAME_SERVER,
     ORDINARY_USER,
+    Terminal,
     World,
     cellbed,
     missing,
@@ -287,53 +288,6 @@ def test_shells_side_by_side_do_not_disturb_each_other(world: World) -> None:
     for process in both:
         output, errors = process.communicate("\n", timeout=30)
         assert output.strip() == f"::ffff:{HOST}", errors
-
-
-class Terminal:
-    """A terminal with a program in it, as a person sits before one."""
-
-    def __init__(self, world: World, command: list[str], user: int) -> None:
-        import pty
-
-        self.pid, self._descriptor = pty.fork()
-        if self.pid == 0:
-            line = world.command(command, user=user)
-            os.execvpe(line[0], line, {**world.environment(user), "PS1": "$ "})
-        self.seen = ""
-
-    def type(self, text: str) -> None:
-        os.write(self._descriptor, text.encode())
-
-    def wait_for(self, text: str) -> None:
-        """Read until `text` appears after what was waited for before."""
-        import select
-
-        while text not in self.seen:
-            readable, _, _ = select.select([self._descriptor], [], [], 30)
-            assert readable, f"no {text!r} came; seen: {self.seen!r}"
-            try:
-                self.seen += os.read(self._descriptor, 4096).decode(errors="replace")
-            except OSError:
-                pytest.fail(f"the terminal was closed before {text!r}; seen: {self.seen!r}")
-        self.seen = self.seen.split(text, 1)[1]
-
-    def end(self) -> int:
-        """Wait for the program's end and return its exit status."""
-        import select
-
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                os.close(self._descriptor)
-                return os.waitstatus_to_exitcode(status)
-            if select.select([self._descriptor], [], [], 0.05)[0]:
-                try:
-                    os.read(self._descriptor, 4096)
-                except OSError:
-                    time.sleep(0.05)
-        os.kill(self.pid, signal.SIGKILL)
-        pytest.fail("the program did not end")
 
 
 def test_an_interactive_shell_shows_where_it_is_and_survives_ctrl_c(world: World) -> None:

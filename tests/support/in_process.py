@@ -38,6 +38,14 @@ def cellbed(
     return CompletedProcess(sys.argv, code, _text(out), _text(err))
 
 
+def run_scenario(folder: Path, text: str, *options: object, status: int = 0) -> Path:
+    """Run a scenario and return the folder of the run. folder: of the scenario and its runs."""
+    (folder / "x.toml").write_text(text)
+    cellbed("run", folder / "x.toml", *options, "--out", folder / "runs", status=status)
+    (run,) = (folder / "runs").iterdir()
+    return run
+
+
 def run_apart(folder: Path, text: str, **programs: str) -> Path:
     """The folder of a real run without limits, in a separate process. programs: sources by name; the name in capitals
     stands for the file in the scenario."""

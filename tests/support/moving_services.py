@@ -6,12 +6,21 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import in_process
+from cellbed.testbed.migration.criu import CriuError, find_criu
+from cellbed.testbed.migration.post_copy import PostCopy
+from cellbed.testbed.migration.stop_and_copy import StopAndCopy
+from cellbed_node.processes import find
+from run_commands import apply_marks
+from scenario_text import scenario_head
 
 
 class Place:
@@ -103,3 +112,159 @@ def wait_for(place: Place, after: int, **wanted: str) -> dict[str, Any]:
                 return event
         time.sleep(0.02)
     raise AssertionError(f"no event {wanted}")
+
+
+ROOT = Path(__file__).parents[2]
+NODES = scenario_head(
+    {
+        "endpoint": {"memory": "128 MiB"},
+        "cloud": {},
+        "edge": {},
+        "small": {"class": "edge", "memory": "128 MiB", "disk": "4 MiB"},
+    },
+    mobile={"up": "50 Mbit/s", "down": "50 Mbit/s"},
+    core={"edge": {"kind": "delay", "delay": "2 ms", "rate": "40 Mbit/s"}, "cloud": "150 ms"},
+    name="migration",
+    duration="15 s",
+)
+CRIU_NODES = NODES.replace("migration", "criu").replace("150 ms", "10 ms")
+NGINX_CONF = """
+daemon off;
+worker_processes 1;
+pid nginx.pid;
+events {}
+http {
+    access_log off;
+    client_body_temp_path t; proxy_temp_path t; fastcgi_temp_path t; uwsgi_temp_path t; scgi_temp_path t;
+    server { listen 8080; location / { return 200 "$server_addr\\n"; } }
+}
+"""
+SESSIONS = f"""
+[apps.sessions]
+kind = "http"
+url = "http://{{server.address}}:9000/a"
+rate = "20 /s"
+[apps.sessions.server]
+on = "cloud"
+command = ["{sys.executable}", "sessions.py", "9000", "16777216"]
+copy_in = {{ "sessions.py" = "sessions.py", "state.py" = "state.py" }}
+ready = {{ port = 9000 }}
+"""
+
+
+def files(folder: Path) -> Path:
+    (folder / "nginx.conf").write_text(NGINX_CONF)
+    (folder / "sessions.py").write_text((ROOT / "scenarios/sessions.py").read_text())
+    (folder / "state.py").write_text((ROOT / "python/cellbed/state.py").read_text())
+    return folder
+
+
+def write(place: Place, acknowledged: list[str], stop: threading.Event) -> None:
+    number = 0
+    while not stop.is_set():
+        key = f"key{number}"
+        number += 1
+        with contextlib.suppress(AssertionError):  # not acknowledged
+            place.request(f"sessions:9000/{key}", key)
+            acknowledged.append(key)
+
+
+REDIS_SERVER = find("redis-server") or ""
+STRATEGIES = {"stop-and-copy": StopAndCopy, "post-copy": PostCopy}
+REDIS = """
+[apps.store]
+kind = "program"
+[apps.store.server]
+on = "cloud"
+command = "redis-server --port 6379 --save '' --protected-mode no --enable-debug-command yes"
+ready = { port = 6379 }
+"""
+CLIENT = """
+import json, pathlib, socket, sys, time
+own = socket.create_connection(("store", 6379))
+own.settimeout(120)
+replies = own.makefile("rb")
+print("connected", flush=True)
+count, longest, last = 0, 0.0, time.monotonic()
+while not pathlib.Path(sys.argv[1]).exists():
+    own.sendall(b"INCR count\\r\\n")
+    assert replies.readline() == b":%d\\r\\n" % (count + 1), count
+    count, now = count + 1, time.monotonic()
+    longest, last = max(longest, now - last), now
+with socket.create_connection(("store", 6379)) as other:  # the service's memory, by a connection that began later
+    other.sendall(b"GET count\\r\\n")
+    reply = other.makefile("rb")
+    reply.readline()
+    print(json.dumps([count, int(reply.readline()), longest]))
+"""
+
+
+def find_obstacle(strategy: str) -> str | None:
+    """What this machine lacks for a strategy, without a trial."""
+    try:
+        find_criu()
+    except CriuError as error:
+        return str(error)
+    if os.geteuid() != 0:
+        return "CRIU needs root"
+    return STRATEGIES[strategy].obstacle()
+
+
+needs_criu = pytest.mark.skipif(
+    find_obstacle("stop-and-copy") is not None, reason=f"CRIU: {find_obstacle('stop-and-copy')}"
+)
+needs_redis = pytest.mark.skipif(not REDIS_SERVER, reason="redis-server is not installed")
+slow_with_redis = apply_marks(pytest.mark.slow, needs_criu, needs_redis)
+"""A test of programs that CRIU moves."""
+
+
+def redis(place: Place, *words: str) -> str:
+    done = place.run("exec", "endpoint-0", "--", "redis-cli", "-h", "store", *words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@contextlib.contextmanager
+def writing(place: Place) -> Iterator[None]:
+    """Meanwhile a client writes over one connection; it must stay, and the store must have what it acknowledged."""
+    stop = place.folder / f"stop-{len(list(place.folder.glob('stop-*')))}"
+    with place.popen("exec", "endpoint-0", "--", sys.executable, place.folder / "client.py", stop) as client:
+        try:
+            assert client.stdout is not None
+            assert client.stdout.readline() == "connected\n"
+            yield
+            stop.touch()
+            line = client.stdout.readline()
+            assert line, client.communicate()
+            acknowledged, stored, gap_s = json.loads(line)
+            print(f"\nlongest time between replies of Redis: {gap_s:.2f} s")
+            assert acknowledged == stored > 0
+        except BaseException:
+            client.kill()
+            raise
+
+
+def left_of_moves(place: Place) -> list[str]:
+    """Nodes with folders of migrations, or this machine with one."""
+    return files_of(place, ".cellbed-migration-*") + files_of(place, "../migration-*")
+
+
+def files_of(place: Place, pattern: str) -> list[str]:
+    """Nodes in whose folders there are files of a name."""
+    scratch = Path(place.record[1]["scratch"]) / "n"
+    nodes = [each.name for each in scratch.glob("*-0")]
+    assert {"cloud-0", "edge-0"} <= {*nodes}
+    return [
+        node
+        for node in nodes
+        if place.run("exec", node, "--", "sh", "-c", f"ls -d {scratch}/{node}/{pattern}").returncode == 0
+    ]
+
+
+def link(path: Path) -> Path | None:
+    with contextlib.suppress(OSError):
+        return path.readlink()
+    return None
+
+
+SMALL = SESSIONS.replace("16777216", "4194304")

@@ -23,6 +23,7 @@ from cellbed.measure.summary import ApplicationSummary, Summary
 from cellbed.scenario import parse
 from cellbed.testbed.plan import make_plan
 from cellbed_node.temporary import temporary_folder
+from in_process import cellbed
 
 SECOND = 1_000_000_000
 PORT = 40_000
@@ -241,3 +242,16 @@ def _write_samples(raw: Path, described: dict[str, Any]) -> None:
         for second in range(seconds)
     ]
     write_lines(raw / "host.jsonl", host)
+
+
+def predict_http(folder: Path, text: str, *apps: str, size: int = 2, kept: bool = True) -> Path:
+    """A run in virtual time. size: of the replies, bytes; kept: whether connections stay."""
+    taken = {"generator": 0, "server": 1_000_000, "receive": 0, "bytes_up": 0, "input": None}
+    answer = {"code": 200, "bytes_down": size, "wire_down": size + 40, "head": 40, "kept": kept, "services": {}}
+    Profile("the test", dict.fromkeys(apps, [taken | answer] * 10)).write(folder / "profile.json")
+    (folder / "x.toml").write_text(text)
+    asked = ("--virtual", "--profile", folder / "profile.json", "--out", folder / "runs")
+    done = cellbed("run", folder / "x.toml", *asked, status=0)
+    (folder / "output").write_text(done.stdout)
+    (found,) = (folder / "runs").iterdir()
+    return found

@@ -5,8 +5,9 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,17 @@ def limits_reason() -> str | None:
 
 
 needs_limits = pytest.mark.skipif(limits_reason() is not None, reason=str(limits_reason()))
+
+
+def apply_marks(*marks: pytest.MarkDecorator) -> Callable[[Any], Any]:
+    """Return a decorator that gives a test these marks."""
+
+    def mark_all(test: Any) -> Any:
+        for mark in marks:
+            test = mark(test)
+        return test
+
+    return mark_all
 
 
 def command(*words: object) -> list[str]:
@@ -78,3 +90,18 @@ def has_ended(process: int) -> bool:
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
+
+
+def run_process(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """The command as a process."""
+    command = [sys.executable, "-m", "cellbed", *words]
+    return subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, **options)
+
+
+def assert_nothing_left(identifier: str, folder: Path) -> None:
+    """Assert that no process, control group or record of a testbed is left. folder: of its registry."""
+    assert not processes_of(identifier)
+    _, bases = cgroups.locate()
+    assert not [base for base in set(bases.values()) if (base / identifier).exists()]
+    assert not list((folder / "state").rglob(f"{identifier}*"))
+    assert not list((folder / "runtime").rglob(f"{identifier}*"))

@@ -8,6 +8,7 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 INTERNET = "198.51.100.1"
 INTERNET_IPV6 = "2001:db8:77::1"
@@ -367,3 +370,50 @@ ASK = (
     "import socket, sys; s = socket.create_connection((sys.argv[1], int(sys.argv[2])), 100); print(s.recv(99).decode())"
 )
 """Prints under which address the echo server at ARGV sees us."""
+
+
+class Terminal:
+    """A terminal with a program in it, as a person sits before one."""
+
+    def __init__(self, world: World, command: list[str], user: int) -> None:
+        import pty
+
+        self.pid, self._descriptor = pty.fork()
+        if self.pid == 0:
+            line = world.command(command, user=user)
+            os.execvpe(line[0], line, {**world.environment(user), "PS1": "$ "})
+        self.seen = ""
+
+    def type(self, text: str) -> None:
+        os.write(self._descriptor, text.encode())
+
+    def wait_for(self, text: str) -> None:
+        """Read until `text` appears after what was waited for before."""
+        import select
+
+        while text not in self.seen:
+            readable, _, _ = select.select([self._descriptor], [], [], 30)
+            assert readable, f"no {text!r} came; seen: {self.seen!r}"
+            try:
+                self.seen += os.read(self._descriptor, 4096).decode(errors="replace")
+            except OSError:
+                pytest.fail(f"the terminal was closed before {text!r}; seen: {self.seen!r}")
+        self.seen = self.seen.split(text, 1)[1]
+
+    def end(self) -> int:
+        """Wait for the program's end and return its exit status."""
+        import select
+
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                os.close(self._descriptor)
+                return os.waitstatus_to_exitcode(status)
+            if select.select([self._descriptor], [], [], 0.05)[0]:
+                try:
+                    os.read(self._descriptor, 4096)
+                except OSError:
+                    time.sleep(0.05)
+        os.kill(self.pid, signal.SIGKILL)
+        pytest.fail("the program did not end")

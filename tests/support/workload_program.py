@@ -7,13 +7,24 @@ import select
 import signal
 import socket
 import subprocess
+import threading
 import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
+from cellbed.scenario import parse
 from cellbed.testbed.machine.process import Process
 from cellbed.testbed.programs.unmodified import Command
+from cellbed.workloads.http import kind as http
+from cellbed.workloads.kind import Deployment
+from cellbed.workloads.websocket import kind as websocket
 from cellbed_node.processes import die_with_parent
+from scenario_text import NODES, to_toml
 
 PATIENCE = 60.0  # seconds until a test gives up; nothing is asserted about it
 
@@ -81,3 +92,124 @@ class Program:
         finally:
             self.popen.kill()
             self.popen.wait()
+
+
+LOOPBACK = IPv4Address("127.0.0.1")
+SECOND = 1_000_000_000
+SCENARIO = f'name = "http"\nduration = "1 s"\n{NODES}\n[workload]\nkind = "http"\nserver = "edge"\n'
+
+
+@dataclass(frozen=True)
+class Node:
+    name: str
+    node_class: str
+    cpus: float = 1.0
+    ipv4: IPv4Address = LOOPBACK
+
+
+@dataclass
+class Load:
+    """Runs one endpoint with the keys of a scenario's table."""
+
+    raw: Path
+
+    def __call__(self, url: str, *, duration_ns: int = SECOND, **keys: Any) -> list[dict[str, Any]]:
+        """The record of its requests by number; its counts must agree with them."""
+        done, requests, _ = _carry_out(self.raw, "http", deploy(self.raw, "http", url, keys, duration_ns=duration_ns))
+        statuses = Counter(request["status"] for request in requests)
+        assert done["completed"] == statuses["ok"] + statuses["late"]
+        assert done["lost"] == statuses["lost"]
+        return sorted(requests, key=lambda request: request["request"])
+
+
+@contextmanager
+def _server(serve: Callable[[socket.socket], None]) -> Iterator[int]:
+    """A server on loopback that calls `serve` with each connection, then closes it."""
+
+    def accept() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection, suppress(OSError):
+                serve(connection)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+    thread.join(PATIENCE)
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+def deploy(
+    folder: Path, kind: str, url: str, keys: dict[str, Any], authorities: str | None = None, duration_ns: int = SECOND
+) -> Deployment:
+    keys = {"url": url, **({"rate": "30 /s"} if "arrivals" not in keys else {}), **keys}
+    text = SCENARIO.replace('"http"\nserver', f'"{kind}"\nserver')
+    text += "".join(f"{key} = {to_toml(value)}\n" for key, value in keys.items())
+    table = parse(text, source="x.toml", folder=folder).applications["workload"]
+    nodes = [Node("endpoint-0", "endpoint")], [Node("edge-0", "edge")]
+    return Deployment("web", table, 0, *nodes, 0, duration_ns, authorities=authorities)
+
+
+def load(
+    folder: Path, kind: str, url: str, *, authorities: str | None = None, **keys: Any
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Run an endpoint with the keys of a scenario's table; returns the records of requests and of messages."""
+    return _carry_out(folder, kind, deploy(folder, kind, url, keys, authorities))[1:]
+
+
+def _carry_out(folder: Path, kind: str, deployment: Deployment) -> tuple[dict[str, Any], list[Any], list[Any]]:
+    """Return the last event of an endpoint, and its records of requests and of messages."""
+    module = http if kind == "http" else websocket
+    (process,) = module.processes(deployment, folder, cache=folder, seed=1)
+    files = [deployment.file(folder, deployment.clients[0], f"{name}.jsonl") for name in ("requests", "messages")]
+    files[0].unlink(missing_ok=True)
+    program = Program(process, folder / "log")
+    try:
+        program.await_event("ready")
+        t0 = time.monotonic_ns()
+        program.say(t0_ns=t0, end_ns=t0 + deployment.stop_ns, drain_ns=30 * SECOND)
+        done = program.await_event("done")
+    finally:
+        program.stop()
+    requests, messages = (
+        [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else [] for file in files
+    )
+    assert done["sent"] == len(requests)
+    return done, requests, messages
+
+
+GREETER = """
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+
+class Greeter(grpc.GenericRpcHandler):
+    def service(self, details):
+        def once(request, context):
+            if details.method.endswith("Refuse"):
+                context.abort(grpc.StatusCode.NOT_FOUND, "no\\nsuch é")
+            return request
+
+        def many(requests, context):
+            for request in requests:
+                yield from [request] * 3
+
+        if details.method == "/a.Greeter/Many":
+            return grpc.stream_stream_rpc_method_handler(many)
+        return grpc.unary_unary_rpc_method_handler(once) if details.method.startswith("/a.Greeter/") else None
+
+server = grpc.server(ThreadPoolExecutor(2), handlers=[Greeter()])
+print(server.add_insecure_port("127.0.0.1:0"), flush=True)
+server.start()
+server.wait_for_termination()
+"""
+"""Says each message of a call again; "Many" three times; "Refuse" not."""

@@ -10,7 +10,6 @@ import stat
 import subprocess
 import sys
 import tarfile
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,53 +24,25 @@ from cellbed.testbed.clean import clean
 from cellbed.testbed.machine.cgroups import LimitsError, open_groups
 from cellbed.testbed.machine.state import Record, records
 from cellbed.testbed.nodes.backend import Backend, Limits
-from cellbed.testbed.nodes.container import INIT, INSIDE, RUNTIME, ContainerError, find_image
+from cellbed.testbed.nodes.container import INSIDE, RUNTIME, ContainerError, find_image
 from cellbed.testbed.plan import Node
 from cellbed.testbed.proof.limits import Limited, prove_limits
 from cellbed.testbed.testbed import Testbed
 from cellbed_node.processes import Running, find, kill
+from container_images import image, import_image, needs_containers, own_folders, root_file_system
 from emulator_process import EDGE, line_of_two
 from run_commands import run
-from scenario_text import NODES
+from scenario_text import NODES, app_table, tables
 from shell_world import ORDINARY_USER, World, missing, python
 
-NEEDED = {name: find(name) is not None for name in ("podman", RUNTIME, "busybox")} | {INIT.name: INIT.exists()}
-LACKING = ", ".join(name for name, there in NEEDED.items() if not there)
+__all__ = ["image", "own_folders"]
+
 # Where tests are run for all, a skipped test would be one that nobody misses.
 pytestmark = [
     pytest.mark.needs_tun,
-    pytest.mark.skipif(bool(LACKING) and "CI" not in os.environ, reason=f"needs {LACKING}"),
+    needs_containers,
 ]
 MEBIBYTE = 1 << 20
-CONFIG = [
-    *('CMD ["sh", "-c", "echo own $COLOUR; exec sleep 1000"]', "ENV COLOUR=blue", "WORKDIR /srv"),
-    *("USER worker",),
-]
-
-
-def root_file_system() -> bytes:
-    """BusyBox, users, and a link that leads elsewhere outside of the container, as an archive."""
-    busybox = str(find("busybox"))
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as archive:
-
-        def add(name: str, content: bytes = b"", **changes: Any) -> None:
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            for key, value in changes.items():
-                setattr(member, key, value)
-            archive.addfile(member, io.BytesIO(content))
-
-        for folder in ("bin", "etc", "tmp", "srv"):
-            add(folder, type=tarfile.DIRTYPE, mode=0o777)
-        add("bin/busybox", Path(busybox).read_bytes(), mode=0o755)
-        for name in subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split():
-            add(f"bin/{name}", type=tarfile.SYMTYPE, linkname="busybox") if name != "busybox" else None
-        odd = b"worker:x:zero:0::/:/bin/sh\n"
-        add("etc/passwd", odd + b"root:x:0:0::/root:/bin/sh\nworker:x:1000:1000::/srv:/bin/sh\n")
-        add("etc/group", b"root:x:0:\nworker:x:1000:\nodd:x::worker\nmore:x:77:worker\n")
-        add("linked", type=tarfile.SYMTYPE, linkname="/tmp/there")
-    return made.getvalue()
 
 
 def tampered() -> bytes:
@@ -97,35 +68,6 @@ TAMPERED: dict[str, dict[str, Any]] = {
     "zero": {"type": tarfile.CHRTYPE, "devmajor": 1, "devminor": 5, "mode": 0o666},
     "root-shell": {"size": 9, "mode": 0o4755},
 }
-
-
-def import_image(
-    name: str, command: list[str], env: dict[str, str] | None = None, content: bytes | None = None
-) -> None:
-    """Make an image of Podman from an archive. command: what starts Podman."""
-    changes = [word for change in CONFIG for word in ("--change", change)]
-    command = [*command, "import", *changes, "-", name]
-    done = subprocess.run(command, input=content or root_file_system(), capture_output=True, env=env)
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.fixture(scope="module")
-def image() -> Iterator[str]:
-    name = f"localhost/cellbed-test:{os.getpid()}"
-    import_image(name, ["podman"])
-    yield name
-    subprocess.run(["podman", "rmi", "--force", name], capture_output=True, check=False)
-
-
-@pytest.fixture(autouse=True)
-def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A registry and a cache for each test, and a folder for sockets, whose paths must be short."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with tempfile.TemporaryDirectory() as short:
-        monkeypatch.setenv("XDG_RUNTIME_DIR", short)
-        monkeypatch.setenv("TMPDIR", str(tmp_path))
-        yield
 
 
 @pytest.fixture
@@ -557,16 +499,9 @@ def test_an_ordinary_user_runs_containers_as_their_root(world: World) -> None:
     assert not list(home.glob("cellbed-*"))
 
 
-STANDING = """
-[apps.own]
-kind = "program"
-server = { on = "edge", command = "sleep 1000" }
-[[faults]]
-at = "100 ms"
-for = "200 ms"
-kind = "crash"
-node = "edge-0"
-"""
+STANDING = tables(faults=[{"at": "100 ms", "for": "200 ms", "kind": "crash", "node": "edge-0"}]) + app_table(
+    "own", server={"on": "edge", "command": "sleep 1000"}
+)
 
 
 def test_a_container_is_entered_and_comes_back_after_a_crash(tmp_path: Path, image: str) -> None:

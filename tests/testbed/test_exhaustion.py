@@ -9,25 +9,19 @@ import pytest
 
 from cellbed.testbed.machine import cgroups
 from run_commands import needs_limits, only_folder, run
-from scenario_text import NODES
+from scenario_text import NODES, app_table, tables
 
 pytestmark = [pytest.mark.needs_tun, needs_limits]
 
-SCENARIO = f"""
-name = "greedy"
-duration = "3 s"
-{NODES}
-[apps.greedy]
-kind = "program"
-[apps.greedy.client]
-on = "endpoint"
-command = ["sleep", "3"]
-[apps.greedy.server]
-on = "edge"
-command = ["PYTHON", "GREEDY"]
-ready = {{ line = "served" }}
-restart = "always"
-"""
+SCENARIO = (
+    tables(name="greedy", duration="3 s")
+    + NODES
+    + app_table(
+        "greedy",
+        client={"on": "endpoint", "command": ["sleep", "3"]},
+        server={"on": "edge", "command": ["PYTHON", "GREEDY"], "ready": {"line": "served"}, "restart": "always"},
+    )
+)
 # Each takes what it gets before the load begins.
 THREADS = """
 import threading, time

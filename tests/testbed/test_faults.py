@@ -16,6 +16,8 @@ from cellbed.runformat.events import read_events
 from cellbed.scenario import ScenarioError, load
 from cellbed.scenario.reader import parse
 from cellbed.testbed.plan import make_plan
+from node_programs import BURNER
+from scenario_text import app_table, scenario_head, server_keys, tables
 from shell_world import ORDINARY_USER, World, missing, python
 
 MS = 1_000_000
@@ -39,14 +41,6 @@ while True:
             clients.remove(ready)
             ready.close()
 """
-BURNER = """
-import os, time
-if os.fork():
-    os.wait()
-else:
-    while time.process_time() < 0.3:
-        pass
-"""
 WRITER = """
 import os, time
 written = os.open("written", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -62,78 +56,51 @@ while True:
     time.sleep(0.01)
 """
 COMMAND = f'["{sys.executable}", "-I", "-S", "SERVER"'
-SCENARIO = f"""
-name = "faults"
-duration = "9 s"
-[nodes.endpoint]
-cpus = 1.0
-memory = "256 MiB"
-cell = "macro"
-[[nodes.endpoint.route]]
-at = "8200 ms"
-cell = "small"
-interruption = "500 ms"
-[cells.macro]
-[cells.small]
-[nodes.edge]
-cpus = 1.0
-memory = "256 MiB"
-disk = "16 MiB"
-[links.mobile]
-up = "20 Mbit/s"
-down = "20 Mbit/s"
-[links.core]
-edge = "5 ms"
-[apps.files]
-kind = "program"
-[apps.files.server]
-on = "edge"
-command = {COMMAND}, "8080"]
-ready = {{ port = 8080 }}
-[apps.store]
-kind = "program"
-[apps.store.server]
-on = "edge"
-command = ["{sys.executable}", "-I", "-S", "WRITER"]
-ready = {{ file = "written" }}
-copy_out = ["written"]
-[apps.burn]
-kind = "program"
-[apps.burn.client]
-on = "endpoint"
-command = ["{sys.executable}", "-I", "-S", "BURNER"]
-[apps.web]
-kind = "http"
-server = {{ on = "edge", command = {COMMAND}, "8081"], ready = {{ port = 8081 }} }}
-url = "http://{{server.address}}:8081/"
-rate = "20 /s"
-timeout = "400 ms"
-drain = "2 s"
-[[faults]]
-at = "1 s"
-for = "800 ms"
-kind = "crash"
-node = "edge-0"
-[[faults]]
-at = "2500 ms"
-for = "1 s"
-kind = "full-disk"
-node = "edge-0"
-[[faults]]
-at = "4 s"
-for = "800 ms"
-kind = "pause"
-node = "edge-0"
-[[faults]]
-at = "6 s"
-for = "800 ms"
-kind = "outage"
-link = "mobile-0"
-[[faults]]
-at = "8 s"
-kind = "restart"
-program = "files"
-"""
+SCENARIO = (
+    scenario_head(
+        {
+            "endpoint": {
+                "cpus": 1.0,
+                "cell": "macro",
+                "route": [{"at": "8200 ms", "cell": "small", "interruption": "500 ms"}],
+            },
+            "edge": {"cpus": 1.0, "disk": "16 MiB"},
+        },
+        core={"edge": "5 ms"},
+        name="faults",
+        duration="9 s",
+        cells={"macro": {}, "small": {}},
+    )
+    + app_table("files", server=server_keys([sys.executable, "-I", "-S", "SERVER", "8080"], 8080))
+    + app_table(
+        "store",
+        server={
+            "on": "edge",
+            "command": [sys.executable, "-I", "-S", "WRITER"],
+            "ready": {"file": "written"},
+            "copy_out": ["written"],
+        },
+    )
+    + app_table("burn", client={"on": "endpoint", "command": [sys.executable, "-I", "-S", "BURNER"]})
+    + app_table(
+        "web",
+        "http",
+        server=server_keys([sys.executable, "-I", "-S", "SERVER", "8081"], 8081),
+        url="http://{server.address}:8081/",
+        rate="20 /s",
+        timeout="400 ms",
+        drain="2 s",
+    )
+    + tables(
+        faults=[
+            {"at": "1 s", "for": "800 ms", "kind": "crash", "node": "edge-0"},
+            {"at": "2500 ms", "for": "1 s", "kind": "full-disk", "node": "edge-0"},
+            {"at": "4 s", "for": "800 ms", "kind": "pause", "node": "edge-0"},
+            {"at": "6 s", "for": "800 ms", "kind": "outage", "link": "mobile-0"},
+            {"at": "8 s", "kind": "restart", "program": "files"},
+        ],
+    )
+)
 
 
 @pytest.fixture(scope="module")

@@ -21,34 +21,10 @@ from cellbed.testbed.machine import conntrack
 from cellbed.testbed.programs.balancing import Redirection, rules
 from cellbed_node.processes import find
 from in_process import run_apart
-from moving_services import Place, events, standing, wait_for
-from test_standing import nothing_of
+from moving_services import NODES, SESSIONS, Place, events, files, standing, wait_for, write
+from run_commands import assert_nothing_left
+from scenario_text import app_table
 
-ROOT = Path(__file__).parents[2]
-NODES = """
-name = "migration"
-duration = "15 s"
-[nodes.endpoint]
-cpus = 0.5
-memory = "128 MiB"
-[nodes.cloud]
-cpus = 0.5
-memory = "256 MiB"
-[nodes.edge]
-cpus = 0.5
-memory = "256 MiB"
-[nodes.small]
-class = "edge"
-cpus = 0.5
-memory = "128 MiB"
-disk = "4 MiB"
-[links.mobile]
-up = "50 Mbit/s"
-down = "50 Mbit/s"
-[links.core]
-edge = { kind = "delay", delay = "2 ms", rate = "40 Mbit/s" }
-cloud = "150 ms"
-"""
 NGINX = """
 [apps.shop]
 kind = "http"
@@ -61,38 +37,9 @@ copy_in = { "nginx.conf" = "nginx.conf" }
 ready = { port = 8080 }
 stop = { signal = "SIGQUIT" }
 """
-NGINX_CONF = """
-daemon off;
-worker_processes 1;
-pid nginx.pid;
-events {}
-http {
-    access_log off;
-    client_body_temp_path t; proxy_temp_path t; fastcgi_temp_path t; uwsgi_temp_path t; scgi_temp_path t;
-    server { listen 8080; location / { return 200 "$server_addr\\n"; } }
-}
-"""
-SESSIONS = f"""
-[apps.sessions]
-kind = "http"
-url = "http://{{server.address}}:9000/a"
-rate = "20 /s"
-[apps.sessions.server]
-on = "cloud"
-command = ["{sys.executable}", "sessions.py", "9000", "16777216"]
-copy_in = {{ "sessions.py" = "sessions.py", "state.py" = "state.py" }}
-ready = {{ port = 9000 }}
-"""
 THERE_S = 1.5
 pytestmark = [pytest.mark.needs_tun, pytest.mark.skipif(find("nft") is None, reason="nft is not installed")]
 needs_nginx = pytest.mark.skipif(find("nginx") is None, reason="nginx is not installed")
-
-
-def files(folder: Path) -> Path:
-    (folder / "nginx.conf").write_text(NGINX_CONF)
-    (folder / "sessions.py").write_text((ROOT / "scenarios/sessions.py").read_text())
-    (folder / "state.py").write_text((ROOT / "python/cellbed/state.py").read_text())
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -142,17 +89,9 @@ def test_a_run_whose_migration_fails_is_disturbed(tmp_path: Path) -> None:
     assert "redeploy of shop to edge-0 failed: shop.edge-0.server: port 8080 of edge-0 is in use already" in reason
 
 
-OWN = """
-[apps.vision]
-kind = "image-classification"
-server = "cloud"
-rate = "4 /s"
-[apps.files]
-kind = "transfers"
-server = "cloud"
-download = ["50 kB"]
-arrivals = "closed"
-"""
+OWN = app_table("vision", "image-classification", server="cloud", rate="4 /s") + app_table(
+    "files", "transfers", server="cloud", download=["50 kB"], arrivals="closed"
+)
 
 
 @pytest.mark.slow
@@ -199,16 +138,6 @@ def test_a_service_passes_its_state_on_and_no_acknowledged_write_is_lost(place: 
     assert acknowledged
     for key in acknowledged:
         assert place.request(f"sessions:9000/{key}") == key
-
-
-def write(place: Place, acknowledged: list[str], stop: threading.Event) -> None:
-    number = 0
-    while not stop.is_set():
-        key = f"key{number}"
-        number += 1
-        with contextlib.suppress(AssertionError):  # not acknowledged
-            place.request(f"sessions:9000/{key}", key)
-            acknowledged.append(key)
 
 
 @pytest.mark.slow
@@ -298,7 +227,7 @@ def test_nothing_is_left_of_a_testbed_that_is_killed_while_a_service_moves(place
     with place.popen("migrate", "sessions", "--to", "edge-0", "--strategy", "state") as moving:
         wait_for(place, since, event="move phase began", what="sessions: round 1")
         place.kill_and_clean(moving)
-    nothing_of(identifier, place)
+    assert_nothing_left(identifier, place.folder)
     assert not Path(record["scratch"]).exists()
 
 

@@ -21,17 +21,30 @@ from cellbed.scenario import ScenarioError, parse
 from cellbed.testbed.migration import checkpoint
 from cellbed.testbed.migration.checkpoint import names_in_use
 from cellbed.testbed.migration.criu import CriuError, find_criu, refusal, replace_addresses
-from cellbed.testbed.migration.post_copy import PostCopy
-from cellbed.testbed.migration.stop_and_copy import StopAndCopy
 from cellbed.testbed.migration.strategy import MigrationError
 from cellbed_node.processes import find
 from descendants import descendants
 from in_process import run_apart
-from moving_services import Place, events, standing, wait_for
-from run_commands import has_ended
-from test_standing import nothing_of
+from moving_services import (
+    CLIENT,
+    CRIU_NODES,
+    REDIS,
+    REDIS_SERVER,
+    STRATEGIES,
+    Place,
+    events,
+    find_obstacle,
+    left_of_moves,
+    link,
+    redis,
+    slow_with_redis,
+    standing,
+    wait_for,
+    writing,
+)
+from run_commands import assert_nothing_left, has_ended
+from scenario_text import app_table, server_keys
 
-REDIS_SERVER = find("redis-server") or ""
 REASONS = {
     "disk full": "No space left on device",
     "outage": "the connection to the target was lost",
@@ -39,48 +52,10 @@ REASONS = {
 }
 PHASES = ("prepare", "snapshot", "transfer", "restore", "pages")
 STARTED_AT_SOURCE = ("program started", "cloud-0")
-STRATEGIES = {"stop-and-copy": StopAndCopy, "post-copy": PostCopy}
-NODES = """
-name = "criu"
-duration = "15 s"
-[nodes.endpoint]
-cpus = 0.5
-memory = "128 MiB"
-[nodes.cloud]
-cpus = 0.5
-memory = "256 MiB"
-[nodes.edge]
-cpus = 0.5
-memory = "256 MiB"
-[nodes.small]
-class = "edge"
-cpus = 0.5
-memory = "128 MiB"
-disk = "4 MiB"
-[links.mobile]
-up = "50 Mbit/s"
-down = "50 Mbit/s"
-[links.core]
-edge = { kind = "delay", delay = "2 ms", rate = "40 Mbit/s" }
-cloud = "10 ms"
-"""
-REDIS = """
-[apps.store]
-kind = "program"
-[apps.store.server]
-on = "cloud"
-command = "redis-server --port 6379 --save '' --protected-mode no --enable-debug-command yes"
-ready = { port = 6379 }
-"""
-SHARED = f"""
-[apps.shared]
-kind = "program"
-[apps.shared.server]
-on = "cloud"
-command = ["{sys.executable}", "shared.py"]
-copy_in = {{ "shared.py" = "shared.py" }}
-ready = {{ port = 7000 }}
-"""
+NODES = CRIU_NODES
+SHARED = app_table(
+    "shared", server=server_keys([sys.executable, "shared.py"], 7000, "cloud", copy_in={"shared.py": "shared.py"})
+)
 SHARED_PY = """
 import ctypes, socket
 library = ctypes.CDLL(None)
@@ -93,24 +68,6 @@ while True:
     connection, _ = server.accept()
     connection.sendall(b"here")
     connection.close()
-"""
-CLIENT = """
-import json, pathlib, socket, sys, time
-own = socket.create_connection(("store", 6379))
-own.settimeout(120)
-replies = own.makefile("rb")
-print("connected", flush=True)
-count, longest, last = 0, 0.0, time.monotonic()
-while not pathlib.Path(sys.argv[1]).exists():
-    own.sendall(b"INCR count\\r\\n")
-    assert replies.readline() == b":%d\\r\\n" % (count + 1), count
-    count, now = count + 1, time.monotonic()
-    longest, last = max(longest, now - last), now
-with socket.create_connection(("store", 6379)) as other:  # the service's memory, by a connection that began later
-    other.sendall(b"GET count\\r\\n")
-    reply = other.makefile("rb")
-    reply.readline()
-    print(json.dumps([count, int(reply.readline()), longest]))
 """
 FILLED = """
 [apps.store.client]
@@ -147,21 +104,6 @@ while True:
 pytestmark = pytest.mark.needs_tun
 
 
-def lacking(strategy: str) -> str | None:
-    """What this machine lacks for a strategy, without a trial."""
-    try:
-        find_criu()
-    except CriuError as error:
-        return str(error)
-    if os.geteuid() != 0:
-        return "CRIU needs root"
-    return STRATEGIES[strategy].obstacle()
-
-
-needs_criu = pytest.mark.skipif(lacking("stop-and-copy") is not None, reason=f"CRIU: {lacking('stop-and-copy')}")
-needs_redis = pytest.mark.skipif(not REDIS_SERVER, reason="redis-server is not installed")
-
-
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("standing")
@@ -171,55 +113,25 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         yield place
 
 
-def redis(place: Place, *words: str) -> str:
-    done = place.run("exec", "endpoint-0", "--", "redis-cli", "-h", "store", *words)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+def fill(place: Place) -> None:
+    """Let Redis have 20 MB."""
+    redis(place, "FLUSHALL")
+    assert redis(place, "DEBUG", "POPULATE", "20000", "key", "1000") == "OK"
 
 
-@contextlib.contextmanager
-def writing(place: Place) -> Iterator[None]:
-    """Meanwhile a client writes over one connection; it must stay, and the store must have what it acknowledged."""
-    stop = place.folder / f"stop-{len(list(place.folder.glob('stop-*')))}"
-    with place.popen("exec", "endpoint-0", "--", sys.executable, place.folder / "client.py", stop) as client:
-        try:
-            assert client.stdout is not None
-            assert client.stdout.readline() == "connected\n"
-            yield
-            stop.touch()
-            line = client.stdout.readline()
-            assert line, client.communicate()
-            acknowledged, stored, gap_s = json.loads(line)
-            print(f"\nlongest time between replies of Redis: {gap_s:.2f} s")
-            assert acknowledged == stored > 0
-        except BaseException:
-            client.kill()
-            raise
+def moving_in_phase(place: Place, phase: str) -> tuple[subprocess.Popen[str], int]:
+    """Begin a move and return in this phase of it; with the number of events before."""
+    strategy = "post-copy" if phase == "pages" else "stop-and-copy"
+    since = len(events(place))
+    moving = place.popen("migrate", "store", "--to", "edge-0", "--strategy", strategy)
+    wait_for(place, since, event="move phase began", what=f"store: {phase}")
+    return moving, since
 
 
-def left_of_moves(place: Place) -> list[str]:
-    """Nodes with folders of migrations, or this machine with one."""
-    return files_of(place, ".cellbed-migration-*") + files_of(place, "../migration-*")
-
-
-def files_of(place: Place, pattern: str) -> list[str]:
-    """Nodes in whose folders there are files of a name."""
-    scratch = Path(place.record[1]["scratch"]) / "n"
-    nodes = [each.name for each in scratch.glob("*-0")]
-    assert {"cloud-0", "edge-0"} <= {*nodes}
-    return [
-        node
-        for node in nodes
-        if place.run("exec", node, "--", "sh", "-c", f"ls -d {scratch}/{node}/{pattern}").returncode == 0
-    ]
-
-
-@pytest.mark.slow
-@needs_criu
-@needs_redis
+@slow_with_redis
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_redis_moves_with_its_connections_and_loses_no_acknowledged_write(place: Place, strategy: str) -> None:
-    if (reason := lacking(strategy)) is not None:
+    if (reason := find_obstacle(strategy)) is not None:
         pytest.skip(reason)
     redis(place, "FLUSHALL")
     assert redis(place, "DEBUG", "POPULATE", "5000", "key", "1000") == "OK"
@@ -239,9 +151,7 @@ def test_redis_moves_with_its_connections_and_loses_no_acknowledged_write(place:
     assert left_of_moves(place) == []
 
 
-@pytest.mark.slow
-@needs_criu
-@needs_redis
+@slow_with_redis
 def test_a_snapshot_travels_compressed_over_two_connections_within_its_rate(tmp_path: Path) -> None:
     run = run_apart(tmp_path, NODES + REDIS + FILLED.replace("PYTHON", sys.executable), fill=FILL_PY)
     (account,) = json.loads((run / "run.json").read_text())["migrations"]
@@ -254,13 +164,11 @@ def test_a_snapshot_travels_compressed_over_two_connections_within_its_rate(tmp_
     assert not (tmp_path / "wrong").exists()
 
 
-@pytest.mark.slow
-@needs_criu
-@needs_redis
+@slow_with_redis
 @pytest.mark.timeout(1800)
 def test_fifty_moves_back_and_forth_keep_one_connection(place: Place) -> None:
     for strategy in STRATEGIES:
-        if (reason := lacking(strategy)) is not None:
+        if (reason := find_obstacle(strategy)) is not None:
             pytest.skip(reason)
     redis(place, "FLUSHALL")
     redis(place, "DEBUG", "POPULATE", "2000", "key", "1000")
@@ -292,13 +200,11 @@ def image(tmp_path: Path) -> Iterator[str]:
     subprocess.run(["podman", "rmi", "--force", name], capture_output=True, check=False)
 
 
-@pytest.mark.slow
-@needs_criu
-@needs_redis
+@slow_with_redis
 @pytest.mark.skipif(find("podman") is None or find("crun") is None, reason="podman or crun is not installed")
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_redis_moves_between_containers_with_its_connections(tmp_path: Path, image: str, strategy: str) -> None:
-    if (reason := lacking(strategy)) is not None:
+    if (reason := find_obstacle(strategy)) is not None:
         pytest.skip(reason)
     (tmp_path / "client.py").write_text(CLIENT)
     nodes = NODES
@@ -312,9 +218,7 @@ def test_redis_moves_between_containers_with_its_connections(tmp_path: Path, ima
             assert moved.returncode == 0, moved.stderr
 
 
-@pytest.mark.slow
-@needs_criu
-@needs_redis
+@slow_with_redis
 def test_a_program_that_criu_refuses_goes_on_at_its_node(place: Place) -> None:
     moved = place.run("migrate", "shared", "--to", "edge-0", "--strategy", "stop-and-copy")
     assert moved.returncode == 1
@@ -327,13 +231,10 @@ def test_a_program_that_criu_refuses_goes_on_at_its_node(place: Place) -> None:
     assert left_of_moves(place) == []
 
 
-@pytest.mark.slow
-@needs_criu
-@needs_redis
+@slow_with_redis
 @pytest.mark.parametrize("happens", REASONS)
 def test_a_failed_transfer_leaves_redis_and_its_connections_at_the_source(place: Place, happens: str) -> None:
-    redis(place, "FLUSHALL")
-    assert redis(place, "DEBUG", "POPULATE", "20000", "key", "1000") == "OK"
+    fill(place)
     with writing(place):
         since = len(events(place))
         target = "small-0" if happens == "disk full" else "edge-0"
@@ -353,17 +254,12 @@ def test_a_failed_transfer_leaves_redis_and_its_connections_at_the_source(place:
     assert left_of_moves(place) == []
 
 
-@pytest.mark.slow
-@needs_criu
-@needs_redis
+@slow_with_redis
 def test_redis_goes_on_as_it_was_when_its_pages_do_not_arrive(place: Place) -> None:
-    if (reason := lacking("post-copy")) is not None:
+    if (reason := find_obstacle("post-copy")) is not None:
         pytest.skip(reason)
-    redis(place, "FLUSHALL")
-    assert redis(place, "DEBUG", "POPULATE", "20000", "key", "1000") == "OK"
-    since = len(events(place))
-    moving = place.popen("migrate", "store", "--to", "edge-0", "--strategy", "post-copy")
-    wait_for(place, since, event="move phase began", what="store: pages")
+    fill(place)
+    moving, _ = moving_in_phase(place, "pages")
     assert place.run("link", "set", "x", "core-edge-0", "down").returncode == 0
     output, errors = moving.communicate()
     assert place.run("link", "set", "x", "core-edge-0", "up").returncode == 0
@@ -395,24 +291,7 @@ def restarting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         yield place
 
 
-def fill(place: Place) -> None:
-    """Let Redis have 20 MB."""
-    redis(place, "FLUSHALL")
-    assert redis(place, "DEBUG", "POPULATE", "20000", "key", "1000") == "OK"
-
-
-def moving_in_phase(place: Place, phase: str) -> tuple[subprocess.Popen[str], int]:
-    """Begin a move and return in this phase of it; with the number of events before."""
-    strategy = "post-copy" if phase == "pages" else "stop-and-copy"
-    since = len(events(place))
-    moving = place.popen("migrate", "store", "--to", "edge-0", "--strategy", strategy)
-    wait_for(place, since, event="move phase began", what=f"store: {phase}")
-    return moving, since
-
-
-@pytest.mark.slow
-@needs_criu
-@needs_redis
+@slow_with_redis
 @pytest.mark.parametrize("phase", PHASES)
 def test_redis_goes_on_at_the_source_when_the_target_is_killed(restarting: Place, phase: str) -> None:
     fill(restarting)
@@ -428,9 +307,7 @@ def test_redis_goes_on_at_the_source_when_the_target_is_killed(restarting: Place
     assert ":6379" not in restarting.left_at("edge-0")
 
 
-@pytest.mark.slow
-@needs_criu
-@needs_redis
+@slow_with_redis
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_killed_program_is_reported_and_lives_at_one_place_at_most(restarting: Place, phase: str) -> None:
     fill(restarting)
@@ -461,9 +338,7 @@ KILLED = {
 """Roles of the programs of a move, by phases in which they run."""
 
 
-@pytest.mark.slow
-@needs_criu
-@needs_redis
+@slow_with_redis
 @pytest.mark.parametrize(("phase", "role"), [(phase, role) for phase, roles in KILLED.items() for role in roles])
 def test_redis_goes_on_at_one_node_when_a_program_of_the_move_is_killed(
     restarting: Place, phase: str, role: str
@@ -503,9 +378,7 @@ def node_of_store(place: Place) -> str:
     return node
 
 
-@pytest.mark.slow
-@needs_criu
-@needs_redis
+@slow_with_redis
 @pytest.mark.parametrize("phase", PHASES)
 def test_nothing_is_left_of_a_testbed_that_is_killed_while_redis_moves(tmp_path: Path, phase: str) -> None:
     with standing(tmp_path, NODES + REDIS) as place:
@@ -516,21 +389,13 @@ def test_nothing_is_left_of_a_testbed_that_is_killed_while_redis_moves(tmp_path:
         fill(place)
         moving, _ = moving_in_phase(place, phase)
         place.kill_and_clean(moving)
-        nothing_of(identifier, place)
+        assert_nothing_left(identifier, place.folder)
         assert not Path(record["scratch"]).exists()
         left = [each for each in Path("/proc").glob("[0-9]*/ns/net") if link(each) in networks]
         assert not [each for each in left if not has_ended(int(each.parts[2]))]
 
 
-def link(path: Path) -> Path | None:
-    with contextlib.suppress(OSError):
-        return path.readlink()
-    return None
-
-
-@pytest.mark.slow
-@needs_criu
-@needs_redis
+@slow_with_redis
 def test_a_port_that_is_in_use_at_the_target_is_an_error(place: Place) -> None:
     redis(place, "FLUSHALL")
     with place.occupied("edge-0", 6379), writing(place):

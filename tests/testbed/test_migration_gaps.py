@@ -11,36 +11,18 @@ import pytest
 
 from cellbed_node.processes import find
 from in_process import run_apart
-from test_migration_criu import needs_criu
+from moving_services import needs_criu
+from scenario_text import app_table, scenario_head
 
 ROOT = Path(__file__).parents[2]
 USERS = 3
-SCENARIO = f"""
-name = "gaps"
-duration = "40 s"
-[nodes.endpoint]
-count = {USERS}
-cpus = 0.2
-memory = "128 MiB"
-[nodes.cloud]
-cpus = 0.4
-memory = "256 MiB"
-[nodes.edge]
-cpus = 0.4
-memory = "256 MiB"
-[links.mobile]
-up = "50 Mbit/s"
-down = "50 Mbit/s"
-[links.core]
-edge = {{ kind = "delay", delay = "2 ms", rate = "80 Mbit/s" }}
-cloud = "20 ms"
-[apps.polls]
-kind = "http"
-url = "http://copies:9001/b"
-client = "endpoint"
-connections = 1
-rate = "10 /s"
-"""
+SCENARIO = scenario_head(
+    {"endpoint": {"count": USERS, "cpus": 0.2, "memory": "128 MiB"}, "cloud": {"cpus": 0.4}, "edge": {"cpus": 0.4}},
+    mobile={"up": "50 Mbit/s", "down": "50 Mbit/s"},
+    core={"edge": {"kind": "delay", "delay": "2 ms", "rate": "80 Mbit/s"}, "cloud": "20 ms"},
+    name="gaps",
+    duration="40 s",
+) + app_table("polls", "http", url="http://copies:9001/b", client="endpoint", connections=1, rate="10 /s")
 SERVICE = f"""
 [apps.APP]
 kind = "program"
@@ -78,6 +60,7 @@ with open(f"{folder}/{app}-{os.getpid()}.jsonl", "w", buffering=1) as own:
         own.write(json.dumps([begin, first, time.monotonic_ns()]) + "\\n")
 """
 pytestmark = [
+    needs_criu,
     pytest.mark.needs_tun,
     pytest.mark.slow,
     pytest.mark.skipif(find("nft") is None, reason="nft is not installed"),
@@ -126,7 +109,6 @@ def own_gaps(path: Path, begin_ns: float, end_ns: float) -> tuple[float, float]:
     return low, high
 
 
-@needs_criu
 @pytest.mark.parametrize("number", range(len(MOVES)), ids=[strategy for _, strategy, _, _ in MOVES])
 def test_the_gap_of_each_user_is_that_of_its_own_clock(run: Path, number: int) -> None:
     move = summary(run)["migrations"][number]
@@ -140,7 +122,6 @@ def test_the_gap_of_each_user_is_that_of_its_own_clock(run: Path, number: int) -
     assert sorted(lows)[1] - 1e-6 <= move["gap_p50_s"] <= sorted(highs)[1] + 1e-6
 
 
-@needs_criu
 @pytest.mark.parametrize("app", ["copies", "polls"])
 def test_requests_over_connections_that_criu_moved_have_their_server_and_parts(run: Path, app: str) -> None:
     move = summary(run)["migrations"][-1]
@@ -155,7 +136,6 @@ def test_requests_over_connections_that_criu_moved_have_their_server_and_parts(r
     assert set(later["local_port"]) & set(ports)
 
 
-@needs_criu
 def test_a_run_with_migrations_begins_with_before_and_after(run: Path) -> None:
     output = (run.parents[1] / "output").read_text()
     own = output[output.index("\nsessions  ") :]

@@ -17,10 +17,9 @@ from cellbed.scenario import Scenario, ScenarioError, parse
 from cellbed.testbed.machine.process import signal_inhabitants
 from cellbed.testbed.testbed import obstacles
 from cellbed_node.processes import find
-from moving_services import Place, events, standing, wait_for
+from container_images import LACKING, import_image
+from moving_services import NODES, SMALL, Place, events, files, standing, wait_for, write
 from remote_world import Machine, leftovers, machine, skip_without_vm
-from test_container import LACKING, import_image
-from test_migration import NODES, SESSIONS, files, write
 
 IMAGE = f"localhost/cellbed-kinds:{os.getpid()}"
 FOLDERS = dict.fromkeys((sys.base_prefix, sys.prefix, "/lib", "/lib64"))
@@ -32,7 +31,6 @@ cpus = 0.5
 memory = "256 MiB"
 backend = {{ kind = "container", image = "{IMAGE}", mounts = [{MOUNTS}] }}
 """
-SMALL = SESSIONS.replace("16777216", "4194304")
 pytestmark = [
     pytest.mark.needs_tun,
     pytest.mark.timeout(600),

@@ -8,66 +8,42 @@ import pytest
 
 from cellbed_node.processes import find
 from in_process import run_apart
+from node_programs import SERVER
+from scenario_text import app_table, scenario_head, server_keys, tables
 
-SERVER = """
-import socket, sys, threading
-def serve(connection):
-    with connection:
-        while connection.recv(65536):
-            connection.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok")
-with socket.create_server(("", int(sys.argv[1])), backlog=64) as server:
-    while True:
-        threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
-"""
-NODES = """
-name = "policies"
-duration = "9 s"
-[nodes]
-endpoint = { cpus = 0.5, memory = "256 MiB" }
-cloud = { cpus = 0.5, memory = "256 MiB" }
-edge = { cpus = 0.5, memory = "256 MiB" }
-[links]
-mobile = { up = "50 Mbit/s", down = "50 Mbit/s" }
-core = { edge = "2 ms", cloud = "150 ms" }
-"""
-SITES = """
-name = "sites"
-duration = "9 s"
-[nodes]
-endpoint = { cpus = 0.5, memory = "256 MiB", cell = "north", route = [{ at = "2 s", cell = "south" }] }
-cloud = { cpus = 0.5, memory = "256 MiB" }
-north = { class = "edge", site = "north", cpus = 0.5, memory = "256 MiB" }
-south = { class = "edge", site = "south", cpus = 0.5, memory = "256 MiB" }
-[links]
-mobile = { up = "50 Mbit/s", down = "50 Mbit/s" }
-core = { cloud = "150 ms" }
-[sites]
-north = { core = "8 ms", delay = "1 ms" }
-south = { core = "8 ms", delay = "1 ms" }
-[cells]
-north = { site = "north" }
-south = { site = "south" }
-"""
-LATENCY = 'to = "edge-0"\npolicy = { kind = "latency", above = "250 ms", for = "2 s", rest = "60 s" }'
-FOLLOW = 'policy = { kind = "follow", nodes = ["north-0", "south-0"] }'
+NODES = scenario_head(
+    {"endpoint": {}, "cloud": {}, "edge": {}},
+    mobile={"up": "50 Mbit/s", "down": "50 Mbit/s"},
+    core={"edge": "2 ms", "cloud": "150 ms"},
+    name="policies",
+    duration="9 s",
+)
+SITES = scenario_head(
+    {
+        "endpoint": {"cell": "north", "route": [{"at": "2 s", "cell": "south"}]},
+        "cloud": {},
+        "north": {"class": "edge", "site": "north"},
+        "south": {"class": "edge", "site": "south"},
+    },
+    mobile={"up": "50 Mbit/s", "down": "50 Mbit/s"},
+    core={"cloud": "150 ms"},
+    name="sites",
+    duration="9 s",
+    sites={"north": {"core": "8 ms", "delay": "1 ms"}, "south": {"core": "8 ms", "delay": "1 ms"}},
+    cells={"north": {"site": "north"}, "south": {"site": "south"}},
+)
+LATENCY = {"to": "edge-0", "policy": {"kind": "latency", "above": "250 ms", "for": "2 s", "rest": "60 s"}}
+FOLLOW = {"policy": {"kind": "follow", "nodes": ["north-0", "south-0"]}}
 
 
-def python(name: str) -> str:
-    return f'policy = {{ kind = "python", file = "{name}.py", nodes = ["edge-0"] }}'
+def python(name: str) -> dict[str, Any]:
+    return {"policy": {"kind": "python", "file": f"{name}.py", "nodes": ["edge-0"]}}
 
 
-def service(app: str, port: int, policy: str, on: str = "cloud") -> str:
-    return f"""
-[apps.{app}]
-kind = "http"
-url = "http://{{server.address}}:{port}/"
-rate = "10 /s"
-server = {{ on = "{on}", command = ["python3", "SERVER", "{port}"], ready = {{ port = {port} }} }}
-[[migrations]]
-app = "{app}"
-strategy = "redeploy"
-{policy}
-"""
+def service(app: str, port: int, move: dict[str, Any], on: str = "cloud") -> str:
+    server = server_keys(["python3", "SERVER", str(port)], port, on)
+    table = app_table(app, "http", url=f"http://{{server.address}}:{port}/", rate="10 /s", server=server)
+    return table + tables(migrations=[{"app": app, "strategy": "redeploy", **move}])
 
 
 MINE = """

@@ -10,29 +10,30 @@ from typing import Any
 import pytest
 
 from cellbed_node.processes import find
-from moving_services import Place, events, standing, wait_for
-from test_migration_criu import NODES, files_of, lacking, left_of_moves, link, needs_criu
-from test_standing import nothing_of
+from moving_services import (
+    CRIU_NODES,
+    Place,
+    events,
+    files_of,
+    find_obstacle,
+    left_of_moves,
+    link,
+    needs_criu,
+    standing,
+    wait_for,
+)
+from run_commands import assert_nothing_left
+from scenario_text import app_table, server_keys
 
 TEEWORLDS = find("teeworlds-server") or next(map(str, Path("/usr/games").glob("teeworlds-server")), "")
 POSTGRES = next(map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))), "")
 WRITERS, ROWS = 3, 100_000
-SERVICES = f"""
-[apps.base]
-kind = "program"
-[apps.base.server]
-on = "cloud"
-command = ["sh", "postgres.sh"]
-copy_in = {{ "postgres.sh" = "postgres.sh" }}
-ready = {{ port = 5432 }}
-stop = {{ signal = "SIGINT" }}
-[apps.game]
-kind = "program"
-[apps.game.server]
-on = "cloud"
-command = ["{TEEWORLDS}", "sv_port 8303; sv_register 0; sv_name cellbed"]
-ready = {{ port = 8303 }}
-"""
+SERVICES = app_table(
+    "base",
+    server=server_keys(
+        ["sh", "postgres.sh"], 5432, "cloud", copy_in={"postgres.sh": "postgres.sh"}, stop={"signal": "SIGINT"}
+    ),
+) + app_table("game", server=server_keys([TEEWORLDS, "sv_port 8303; sv_register 0; sv_name cellbed"], 8303, "cloud"))
 POSTGRES_SH = f"""
 mkdir data && chown postgres data || exit 1
 exec unshare --ipc setpriv --reuid=postgres --regid=postgres --clear-groups sh -c '
@@ -137,7 +138,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("standing")
     for name, text in {"postgres.sh": POSTGRES_SH, "writer.py": WRITER_PY, "player.py": PLAYER_PY}.items():
         (folder / name).write_text(text)
-    nodes = NODES.replace("40 Mbit/s", "400 Mbit/s").replace("10 ms", "2 ms")
+    nodes = CRIU_NODES.replace("40 Mbit/s", "400 Mbit/s").replace("10 ms", "2 ms")
     with standing(folder, nodes + SERVICES) as place:
         sql(place, "CREATE TABLE written (n int PRIMARY KEY)")
         sql(place, f"CREATE TABLE filling AS SELECT n, repeat('x', 100) FROM generate_series(1, {ROWS}) AS n")
@@ -178,7 +179,7 @@ def move(place: Place, app: str, node: str, strategy: str) -> tuple[float, float
 
 @pytest.mark.parametrize("strategy", ["stop-and-copy", "post-copy"])
 def test_postgres_moves_with_its_connections_and_loses_no_acknowledged_row(place: Place, strategy: str) -> None:
-    if (reason := lacking(strategy)) is not None:
+    if (reason := find_obstacle(strategy)) is not None:
         pytest.skip(reason)
     sql(place, "TRUNCATE written")
     for node in ("edge-0", "cloud-0"):
@@ -197,7 +198,7 @@ def test_postgres_moves_with_its_connections_and_loses_no_acknowledged_row(place
 
 @pytest.mark.parametrize("strategy", ["stop-and-copy", "post-copy", "redeploy"])
 def test_a_game_server_moves_and_keeps_its_players_unless_it_starts_anew(place: Place, strategy: str) -> None:
-    if strategy != "redeploy" and (reason := lacking(strategy)) is not None:
+    if strategy != "redeploy" and (reason := find_obstacle(strategy)) is not None:
         pytest.skip(reason)
     for node in ("edge-0", "cloud-0"):
         with busy(place, "player.py") as found:
@@ -233,6 +234,6 @@ def test_no_process_is_left_of_a_testbed_that_is_killed_while_postgres_moves(pla
     with place.popen("migrate", "base", "--to", "edge-0", "--strategy", "stop-and-copy") as moving:
         wait_for(place, since, event="move phase began", what="base: transfer")
         place.kill_and_clean(moving)
-    nothing_of(identifier, place)
+    assert_nothing_left(identifier, place.folder)
     folders = [folder for each in Path("/proc").glob("[0-9]*/cwd") if (folder := link(each)) is not None]
     assert not [each for each in folders if each.is_relative_to(record["scratch"])]

@@ -19,17 +19,29 @@ import pytest
 
 from cellbed.testbed.migration.channel import accept_only
 from cellbed_node.processes import find
-from moving_services import Place, standing
+from moving_services import (
+    CRIU_NODES,
+    NODES,
+    REDIS,
+    REDIS_SERVER,
+    SMALL,
+    Place,
+    files,
+    find_obstacle,
+    needs_criu,
+    needs_redis,
+    redis,
+    slow_with_redis,
+    standing,
+)
 from remote_world import machine, skip_without_vm
-from test_migration import NODES, files
-from test_migration_criu import NODES as CRIU_NODES
-from test_migration_criu import REDIS, REDIS_SERVER, lacking, needs_criu, needs_redis, redis
-from test_migration_kinds import SMALL
+from run_commands import apply_marks
 
 pytestmark = [pytest.mark.needs_tun, pytest.mark.skipif(find("nft") is None, reason="nft is not installed")]
 needs_containers = pytest.mark.skipif(
     any(find(each) is None for each in ("podman", "crun", "busybox")), reason="podman, crun or busybox is not installed"
 )
+redis_in_containers = apply_marks(needs_containers, slow_with_redis, pytest.mark.timeout(600))
 ATTACK = """
 import random, select, socket, sys, time
 pause_s = float(sys.argv[3])
@@ -214,7 +226,7 @@ HOSTILE = {
 def test_links_of_a_container_lead_a_move_to_no_file_of_this_machine(
     boxes: Place, canary: Path, strategy: str, side: str, kind: str
 ) -> None:
-    if strategy != "redeploy" and (reason := lacking(strategy)) is not None:
+    if strategy != "redeploy" and (reason := find_obstacle(strategy)) is not None:
         pytest.skip(reason)
     home, other = begin_anew(boxes)
     victim = home if side == "source" else other
@@ -238,11 +250,7 @@ def begin_anew(place: Place) -> tuple[str, str]:
     return now, before
 
 
-@needs_containers
-@needs_redis
-@needs_criu
-@pytest.mark.slow
-@pytest.mark.timeout(600)
+@redis_in_containers
 def test_criu_executes_nothing_that_a_container_has_put_in_its_way(boxes: Place, tmp_path: Path) -> None:
     if shutil.which("cc") is None:
         pytest.skip("needs cc")
@@ -271,11 +279,7 @@ def test_criu_executes_nothing_that_a_container_has_put_in_its_way(boxes: Place,
         inside(boxes, node, "rm -r /run /etc/gnutls /etc/criu /usr/lib/criu /etc/ld.so.preload")
 
 
-@needs_containers
-@needs_redis
-@needs_criu
-@pytest.mark.slow
-@pytest.mark.timeout(600)
+@redis_in_containers
 @pytest.mark.parametrize("strategy", ["stop-and-copy", "post-copy"])
 def test_no_program_of_a_container_connects_to_a_port_while_memory_moves(boxes: Place, strategy: str) -> None:
     _, other = begin_anew(boxes)
@@ -298,11 +302,7 @@ def test_no_program_of_a_container_connects_to_a_port_while_memory_moves(boxes: 
         assert "connected" not in process.stdout.read()
 
 
-@needs_containers
-@needs_redis
-@needs_criu
-@pytest.mark.slow
-@pytest.mark.timeout(600)
+@redis_in_containers
 def test_a_container_does_not_see_the_images_of_a_move(boxes: Place) -> None:
     _, other = begin_anew(boxes)
     script = "echo begun; while :; do find / -xdev -name '*.img'; done"
@@ -316,11 +316,7 @@ def test_a_container_does_not_see_the_images_of_a_move(boxes: Place) -> None:
         assert process.stdout.read() == ""
 
 
-@needs_containers
-@needs_redis
-@needs_criu
-@pytest.mark.slow
-@pytest.mark.timeout(600)
+@redis_in_containers
 def test_a_container_with_very_many_files_moves(boxes: Place) -> None:
     now, other = begin_anew(boxes)
     inside(boxes, now, "for n in $(seq 5000); do : > /data/canary/a-rather-long-name-of-a-file-$n; done")

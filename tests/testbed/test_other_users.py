@@ -19,7 +19,7 @@ from cellbed.testbed.migration.state_sockets import StateError, StateSockets
 from cellbed.testbed.programs.reach import Guests
 from cellbed.testbed.programs.reports import REQUESTS, ReportSockets
 from cellbed_node.processes import find
-from scenario_text import NODES
+from scenario_text import NODES, app_table, server_keys, tables
 from shell_world import ORDINARY_USER, World, missing, next_line, wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be another user")
@@ -34,20 +34,15 @@ for name in ("CELLBED_STATE", "CELLBED_SPANS"):
 print(os.listdir("."))
 listener = socket.create_server(("", 8080)); time.sleep(1000)
 """
-SCENARIO = f"""
-name = "shared"
-duration = "1000 s"
-{NODES}
-[apps.web]
-kind = "program"
-[apps.web.client]
-on = "endpoint"
-command = ["sleep", "1000"]
-[apps.web.server]
-on = "edge"
-command = ["{sys.executable}", "SERVER", "{{server.certificate}}", "{{server.key}}"]
-ready = {{ port = 8080 }}
-"""
+SCENARIO = (
+    tables(name="shared", duration="1000 s")
+    + NODES
+    + app_table(
+        "web",
+        client={"on": "endpoint", "command": ["sleep", "1000"]},
+        server=server_keys([sys.executable, "SERVER", "{server.certificate}", "{server.key}"], 8080),
+    )
+)
 NO = {"run": ["--no-limits"], "up": ["--no-limits", "--no-proof"]}
 # Tries every path, with the names that root found, and the socket of `cellbed exec`.
 INTRUDE = """

@@ -13,6 +13,7 @@ from cellbed_node.processes import find
 from in_process import cellbed as in_process
 from run_commands import needs_limits, only_folder
 from run_commands import run as run_cellbed
+from scenario_text import app_table, network, server_keys, tables
 
 pytestmark = [
     pytest.mark.needs_tun,
@@ -20,87 +21,44 @@ pytestmark = [
     pytest.mark.skipif(find("iperf3") is None, reason="not installed: iperf3"),
 ]
 PROGRAM = f"python3 {own_programs.__file__}"
-NODES = """
-[nodes.endpoint]
-cpus = 0.5
-memory = "128 MiB"
-
-[nodes.edge]
-cpus = 0.5
-memory = "256 MiB"
-
-[links.mobile]
-up = "20 Mbit/s"
-down = "20 Mbit/s"
-base_delay = "10 ms"
-
-[links.core]
-edge = "3 ms"
-"""
+NODES = network({"endpoint": {"memory": "128 MiB"}, "edge": {}}, mobile={"base_delay": "10 ms"})
 ROUND_TRIP_S = 0.026
-SERVER = f'server = {{ on = "edge", command = "{PROGRAM} serve PORT", ready = {{ port = PORT }} }}'
-TEXT = f"""
-name = "own"
-duration = "60 s"
-{NODES}
-[nodes.phone]
-class = "endpoint"
-cpus = 0.5
-memory = "128 MiB"
 
-[apps.speed]
-kind = "program"
-server = {{ on = "edge", command = "iperf3 --server", ready = {{ port = 5201 }} }}
 
-[apps.speed.client]
-on = "phone"
-command = "iperf3 --client {{server.address}} --bytes 2M --interval 0.2 --json --logfile speed.json"
-measures = "speed.json"
+def own_app(name: str, port: int, command: str, measures: str) -> str:
+    """Return the table of a program that measures itself, with its server."""
+    client = {"on": "endpoint", "command": f"{PROGRAM} {command}", "measures": measures}
+    return app_table(name, server=server_keys(f"{PROGRAM} serve {port}", port), client=client)
 
-[apps.printed]
-kind = "program"
-after = ["speed"]
 
-[apps.printed.client]
-on = "endpoint"
-command = "iperf3 --client edge-0 --port 5202 --bytes 200K --json"
-measures = {{ line = '"bits_per_second":\\s+(?P<rate>[0-9.e+]+)', units = {{ rate = "bit/s" }} }}
-
-[apps.printed.server]
-on = "edge"
-command = "iperf3 --server --port 5202"
-ready = {{ port = 5202 }}
-
-[apps.video]
-kind = "program"
-
-[apps.video.client]
-on = "endpoint"
-command = "{PROGRAM} encode"
-measures = {{ line = 'fps=(?P<fps>[0-9.]+) bitrate=(?P<rate_kbit_s>[0-9.]+)', units = {{ fps = "/s" }} }}
-
-[apps.learning]
-kind = "program"
-{SERVER.replace("PORT", "7000")}
-
-[apps.learning.client]
-on = "endpoint"
-command = "{PROGRAM} learn {{server.address}} 7000"
-measures = "rounds.csv"
-
-[apps.game]
-kind = "program"
-{SERVER.replace("PORT", "7001")}
-
-[apps.game.client]
-on = "endpoint"
-command = "{PROGRAM} play edge-0 7001"
-measures = "game.json"
-
-[apps.silent]
-kind = "program"
-client = {{ on = "endpoint", command = "true", measures = "nothing.json" }}
-"""
+SPEED = "iperf3 --client {server.address} --bytes 2M --interval 0.2 --json --logfile speed.json"
+PRINTED = {"line": r'"bits_per_second":\s+(?P<rate>[0-9.e+]+)', "units": {"rate": "bit/s"}}
+PROGRESS = {"line": "fps=(?P<fps>[0-9.]+) bitrate=(?P<rate_kbit_s>[0-9.]+)", "units": {"fps": "/s"}}
+GAME = own_app("game", 7001, "play edge-0 7001", "game.json")
+TEXT = (
+    tables(name="own", duration="60 s")
+    + NODES
+    + tables(nodes={"phone": {"class": "endpoint", "cpus": 0.5, "memory": "128 MiB"}})
+    + app_table(
+        "speed",
+        server=server_keys("iperf3 --server", 5201),
+        client={"on": "phone", "command": SPEED, "measures": "speed.json"},
+    )
+    + app_table(
+        "printed",
+        after=["speed"],
+        server=server_keys("iperf3 --server --port 5202", 5202),
+        client={
+            "on": "endpoint",
+            "command": "iperf3 --client edge-0 --port 5202 --bytes 200K --json",
+            "measures": PRINTED,
+        },
+    )
+    + app_table("video", client={"on": "endpoint", "command": f"{PROGRAM} encode", "measures": PROGRESS})
+    + own_app("learning", 7000, "learn {server.address} 7000", "rounds.csv")
+    + GAME
+    + app_table("silent", client={"on": "endpoint", "command": "true", "measures": "nothing.json"})
+)
 
 
 @pytest.fixture(scope="module")
@@ -202,11 +160,7 @@ levels = { near = "1 ms", far = "41 ms" }
 
 @pytest.mark.slow
 def test_a_sweep_of_a_game_has_its_own_measures(tmp_path: Path) -> None:
-    client = (
-        f'client = {{ on = "endpoint", command = "{PROGRAM} play {{server.address}} 7001", measures = "game.json" }}'
-    )
-    server = SERVER.replace("PORT", "7001")
-    text = f'name = "game"\nduration = "60 s"\n{NODES}\n[apps.game]\nkind = "program"\n{client}\n{server}\n'
+    text = tables(name="game", duration="60 s") + NODES + GAME.replace("edge-0", "{server.address}")
     (tmp_path / "game.toml").write_text(text)
     (tmp_path / "sweep.toml").write_text(SWEEP)
     run_cellbed("sweep", "sweep.toml", "--repeats", 0, cwd=tmp_path, status=0)

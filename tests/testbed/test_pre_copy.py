@@ -6,10 +6,23 @@ from collections.abc import Iterator
 import pytest
 
 from cellbed.testbed.migration.pre_copy import PreCopy, tracks_writes
-from moving_services import Place, events, standing, wait_for
-from test_migration_criu import CLIENT, NODES, REDIS, left_of_moves, needs_criu, needs_redis, redis, writing
+from moving_services import (
+    CLIENT,
+    CRIU_NODES,
+    REDIS,
+    Place,
+    events,
+    left_of_moves,
+    redis,
+    slow_with_redis,
+    standing,
+    wait_for,
+    writing,
+)
+from run_commands import apply_marks
 
 needs_tracking = pytest.mark.skipif(not tracks_writes(), reason="the kernel has no CONFIG_MEM_SOFT_DIRTY")
+in_rounds = apply_marks(pytest.mark.needs_tun, pytest.mark.timeout(1200), slow_with_redis, needs_tracking)
 
 
 @pytest.mark.skipif(tracks_writes(), reason="the kernel has CONFIG_MEM_SOFT_DIRTY")
@@ -21,16 +34,11 @@ def test_a_kernel_that_does_not_track_writes_is_an_error_with_the_remedy() -> No
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("standing")
     (folder / "client.py").write_text(CLIENT)
-    with standing(folder, NODES + REDIS) as place:
+    with standing(folder, CRIU_NODES + REDIS) as place:
         yield place
 
 
-@pytest.mark.slow
-@pytest.mark.needs_tun
-@pytest.mark.timeout(1200)
-@needs_criu
-@needs_redis
-@needs_tracking
+@in_rounds
 def test_redis_moves_in_rounds_and_loses_no_acknowledged_write(place: Place) -> None:
     redis(place, "FLUSHALL")
     assert redis(place, "DEBUG", "POPULATE", "20000", "key", "1000") == "OK"
@@ -46,12 +54,7 @@ def test_redis_moves_in_rounds_and_loses_no_acknowledged_write(place: Place) -> 
     assert left_of_moves(place) == []
 
 
-@pytest.mark.slow
-@pytest.mark.needs_tun
-@pytest.mark.timeout(1200)
-@needs_criu
-@needs_redis
-@needs_tracking
+@in_rounds
 def test_an_outage_in_a_round_leaves_redis_at_its_source(place: Place) -> None:
     redis(place, "FLUSHALL")
     with writing(place):

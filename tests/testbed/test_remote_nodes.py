@@ -39,7 +39,9 @@ from cellbed_node import errors as node_errors
 from cellbed_node import temporary
 from cellbed_node.agent import WINDOW, Wire
 from cellbed_node.offloading.broker import find_mosquitto
+from container_images import NEEDED, import_image
 from in_process import cellbed
+from node_programs import BURNER
 from remote_world import (
     DISK,
     LIMITS,
@@ -56,8 +58,6 @@ from remote_world import (
     until,
 )
 from run_commands import command, processes_of
-from test_container import NEEDED, import_image
-from test_faults import BURNER
 
 PIPE = subprocess.PIPE
 

@@ -14,7 +14,8 @@ from cellbed.testbed.plan import make_plan
 from cellbed.testbed.programs.balancing import rules
 from cellbed_node.processes import find
 from in_process import run_apart
-from test_sites import prediction
+from predicted_runs import predict_http
+from scenario_text import tables
 
 CRASH_S, BACK_S, GIVEN_UP_S = 2.0, 4.5, 1.2
 """Of the replica that fails; and after how long the load generator leaves it out."""
@@ -32,30 +33,17 @@ with socket.create_server(("", int(sys.argv[1])), backlog=64) as server:
     while True:
         threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
 """
-NODES = """
-name = "replicas"
-duration = "8 s"
-[nodes.endpoint]
-cpus = 1.0
-memory = "256 MiB"
-[nodes.web]
-class = "edge"
-count = 3
-site = "here"
-cpus = 0.5
-memory = "128 MiB"
-aliases = ["www"]
-[nodes.lone]
-class = "edge"
-site = "here"
-cpus = 0.5
-memory = "128 MiB"
-[links.mobile]
-up = "20 Mbit/s"
-down = "20 Mbit/s"
-[sites.here]
-core = "2 ms"
-"""
+NODES = tables(
+    name="replicas",
+    duration="8 s",
+    nodes={
+        "endpoint": {"cpus": 1.0, "memory": "256 MiB"},
+        "web": {"class": "edge", "count": 3, "site": "here", "cpus": 0.5, "memory": "128 MiB", "aliases": ["www"]},
+        "lone": {"class": "edge", "site": "here", "cpus": 0.5, "memory": "128 MiB"},
+    },
+    links={"mobile": {"up": "20 Mbit/s", "down": "20 Mbit/s"}},
+    sites={"here": {"core": "2 ms"}},
+)
 
 
 def app(name: str, group: str, port: int, balance: str, *, kept: bool, host: str = "{server.address}") -> str:
@@ -163,7 +151,7 @@ def test_the_report_has_what_each_replica_served(run: Path) -> None:
 
 
 def test_a_prediction_spreads_alike(tmp_path: Path) -> None:
-    found = prediction(
+    found = predict_http(
         tmp_path, NODES + APPS.replace("SERVER", "server.py"), "each", "turns", "least", "gone", kept=False
     )
     turns = Counter(requests(found, "turns")["server"])

@@ -9,75 +9,47 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cellbed.experiments.virtual.profile import Profile
 from cellbed.measure.outages import find_outages
 from cellbed.measure.packets import RECORD
 from cellbed.measure.servers import server_summaries
 from cellbed.scenario import ScenarioError, parse
 from cellbed.scenario.fields import ConstantRate
 from cellbed.testbed.plan import Plan, make_plan
-from in_process import cellbed, run_apart
+from in_process import run_apart
+from node_programs import SERVER
+from predicted_runs import predict_http
+from scenario_text import app_table, scenario_head, server_keys, tables
 
 MS = 1_000_000
 AT, ENTERS = 2_000 * MS, 2_050 * MS
 TRANSFER = 160 * MS + 20 * MS
 """20 MB at 1 Gbit/s, then the delay between the sites."""
-SERVER = """
-import socket, sys, threading
-def serve(connection):
-    with connection:
-        while connection.recv(65536):
-            connection.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok")
-with socket.create_server(("", int(sys.argv[1])), backlog=64) as server:
-    while True:
-        threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
-"""
-NODES = "".join(
-    f'[nodes.{name}]\nclass = "edge"\nsite = "{site}"\ncpus = 0.5\nmemory = "128 MiB"\n'
-    for name, site in (("near-north", "north"), ("plain", "north"), ("follower", "north"), ("near-south", "south"))
-)
-SCENARIO = f"""
-name = "sites"
-duration = "4 s"
-{NODES}
-[nodes.endpoint]
-cpus = 1.0
-memory = "256 MiB"
-cell = "north"
-[[nodes.endpoint.route]]
-at = "2 s"
-cell = "south"
-[links.mobile]
-up = "20 Mbit/s"
-down = "20 Mbit/s"
-[sites.north]
-core = {{ kind = "delay", delay = "8 ms", rate = "1 Gbit/s" }}
-delay = "1 ms"
-[sites.south]
-core = "12 ms"
-delay = "1 ms"
-rate = "5 Gbit/s"
-[cells.north]
-site = "north"
-[cells.south]
-site = "south"
-"""
-APPS = "".join(
-    f"""
-[apps.{app}]
-kind = "http"
-url = "http://{{{app}.address}}:8080/"
-rate = "20 /s"
-timeout = "1 s"
-drain = "1 s"
-{policy}
-server = {{ on = "{group}", command = ["{sys.executable}", "-I", "-S", "SERVER", "8080"], ready = {{ port = 8080 }} }}
-"""
-    for app, group, policy in (
-        ("fixed", "plain", ""),
-        ("nearest", "near-north", 'edge_policy = "nearest"'),
-        ("following", "follower", 'edge_policy = "follow-me"\nstate = "20 MB"'),
-    )
+SITES = {
+    "north": {"core": {"kind": "delay", "delay": "8 ms", "rate": "1 Gbit/s"}, "delay": "1 ms"},
+    "south": {"core": "12 ms", "delay": "1 ms", "rate": "5 Gbit/s"},
+}
+NEAR_NORTH = {"memory": "128 MiB", "class": "edge", "site": "north"}
+NODES = {
+    **{"near-north": NEAR_NORTH, "plain": NEAR_NORTH, "follower": NEAR_NORTH},
+    "near-south": {"memory": "128 MiB", "class": "edge", "site": "south"},
+    "endpoint": {"cpus": 1.0, "cell": "north", "route": [{"at": "2 s", "cell": "south"}]},
+}
+CELLS = {"north": {"site": "north"}, "south": {"site": "south"}}
+SCENARIO = scenario_head(NODES, core={}, name="sites", duration="4 s") + tables(sites=SITES, cells=CELLS)
+
+
+def web(app: str, server: str, on: str, **keys: str) -> str:
+    """Return the table of a load of requests. server: name in its URL."""
+    command = [sys.executable, "-I", "-S", "SERVER", "8080"]
+    url = f"http://{{{server}.address}}:8080/"
+    return app_table(app, "http", url=url, rate="20 /s", **keys, server=server_keys(command, 8080, on))
+
+
+BRIEF = {"timeout": "1 s", "drain": "1 s"}
+APPS = (
+    web("fixed", "fixed", "plain", **BRIEF)
+    + web("nearest", "nearest", "near-north", **BRIEF, edge_policy="nearest")
+    + web("following", "following", "follower", **BRIEF, edge_policy="follow-me", state="20 MB")
 )
 
 
@@ -137,8 +109,8 @@ def test_links_join_the_sites_of_cells() -> None:
         ('cell = "north"', "", ("the clients are in no cell",)),
         ("near-south]\n", "near-south]\ncount = 2\n", ("one instance",)),
         (
-            'cell = "south"\n',
-            'cell = "south"\n[[nodes.endpoint.route]]\nat = "2100 ms"\ncell = "north"\n',
+            'cell = "south" }',
+            'cell = "south" }, { at = "2100 ms", cell = "north" }',
             ("takes longer than the clients stay",),
         ),
     ],
@@ -154,20 +126,7 @@ def test_sites_and_policies_that_do_not_fit_are_refused(wrong: str, right: str, 
 @pytest.fixture(scope="module")
 def predicted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same run in virtual time."""
-    return prediction(tmp_path_factory.mktemp("predicted"), SCENARIO + APPS, "fixed", "nearest", "following")
-
-
-def prediction(folder: Path, text: str, *apps: str, size: int = 2, kept: bool = True) -> Path:
-    """A run in virtual time. size: of the replies, bytes; kept: whether connections stay."""
-    taken = {"generator": 0, "server": 1_000_000, "receive": 0, "bytes_up": 0, "input": None}
-    answer = {"code": 200, "bytes_down": size, "wire_down": size + 40, "head": 40, "kept": kept, "services": {}}
-    Profile("the test", dict.fromkeys(apps, [taken | answer] * 10)).write(folder / "profile.json")
-    (folder / "x.toml").write_text(text)
-    asked = ("--virtual", "--profile", folder / "profile.json", "--out", folder / "runs")
-    done = cellbed("run", folder / "x.toml", *asked, status=0)
-    (folder / "output").write_text(done.stdout)
-    (found,) = (folder / "runs").iterdir()
-    return found
+    return predict_http(tmp_path_factory.mktemp("predicted"), SCENARIO + APPS, "fixed", "nearest", "following")
 
 
 @pytest.fixture(scope="module")
@@ -264,52 +223,28 @@ def test_a_prediction_is_the_same(predicted: Path) -> None:
     test_the_report_shows_who_served_in_each_cell(predicted)
 
 
-CITY = """
-name = "city"
-duration = "3 s"
-[nodes.endpoint]
-cpus = 1.0
-memory = "256 MiB"
-[nodes.web]
-class = "cloud"
-site = "paris"
-count = 2
-cpus = 0.5
-memory = "128 MiB"
-[nodes.database]
-class = "cloud"
-site = "paris"
-cpus = 0.5
-memory = "128 MiB"
-[nodes.far]
-class = "cloud"
-cpus = 0.5
-memory = "128 MiB"
-[links.mobile]
-up = "40 Mbit/s"
-down = "40 Mbit/s"
-[links.core]
-cloud = "20 ms"
-[sites.paris]
-core = { kind = "delay", delay = "30 ms", rate = "8 Mbit/s" }
-delay = "2 ms"
-rate = "50 Mbit/s"
-[[faults]]
-at = "2 s"
-for = "500 ms"
-kind = "outage"
-link = "site-paris"
-"""
-CITY_APPS = "".join(
-    f"""
-[apps.{app}]
-kind = "http"
-url = "http://{{server.address}}:8080/"
-rate = "20 /s"
-client = "{client}"
-server = {{ on = "{server}", command = ["{sys.executable}", "-I", "-S", "SERVER", "8080"], ready = {{ port = 8080 }} }}
-"""
-    for app, client, server in (("outer", "endpoint", "web"), ("inner", "web", "database"), ("away", "web", "far"))
+PARIS_CORE = {"kind": "delay", "delay": "30 ms", "rate": "8 Mbit/s"}
+PARIS = {"class": "cloud", "site": "paris", "memory": "128 MiB"}
+CITY = (
+    scenario_head(
+        {
+            "endpoint": {"cpus": 1.0},
+            "web": {"count": 2, **PARIS},
+            "database": PARIS,
+            "far": {"class": "cloud", "memory": "128 MiB"},
+        },
+        mobile={"up": "40 Mbit/s", "down": "40 Mbit/s"},
+        core={"cloud": "20 ms"},
+        name="city",
+        duration="3 s",
+    )
+    + tables(sites={"paris": {"core": PARIS_CORE, "delay": "2 ms", "rate": "50 Mbit/s"}})
+    + tables(faults=[{"at": "2 s", "for": "500 ms", "kind": "outage", "link": "site-paris"}])
+)
+CITY_APPS = (
+    web("outer", "server", "web", client="endpoint")
+    + web("inner", "server", "database", client="web")
+    + web("away", "server", "far", client="web")
 )
 
 
@@ -335,7 +270,7 @@ def city(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def predicted_city(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return prediction(tmp_path_factory.mktemp("predicted-city"), CITY + CITY_APPS, "outer", "inner", "away")
+    return predict_http(tmp_path_factory.mktemp("predicted-city"), CITY + CITY_APPS, "outer", "inner", "away")
 
 
 @pytest.mark.needs_tun
@@ -384,7 +319,7 @@ def test_a_prediction_of_a_site_is_the_same(predicted_city: Path) -> None:
 def test_the_core_link_of_a_site_limits_the_sum_of_its_nodes(tmp_path: Path) -> None:
     # Two endpoints, which use one server each: 2 × 8 Mbit/s of replies.
     nodes = CITY[: CITY.index("[[faults]]")].replace("[nodes.endpoint]", "[nodes.endpoint]\ncount = 2")
-    run = prediction(tmp_path, nodes + CITY_APPS[: CITY_APPS.index("[apps.inner]")], "outer", size=50_000)
+    run = predict_http(tmp_path, nodes + CITY_APPS[: CITY_APPS.index("[apps.inner]")], "outer", size=50_000)
     links = pl.read_parquet(run / "links.parquet").filter(pl.col("time_s").is_between(1, 3, closed="left"))
     used = dict(links.group_by("direction").agg(pl.col("used_mbit_s").mean()).rows())
     assert used["site-paris.downlink"] == pytest.approx(8, rel=0.02)

@@ -16,39 +16,23 @@ from typing import Any
 import pytest
 
 import in_process
-from cellbed.testbed.machine import cgroups
 from cellbed.testbed.machine.process import Place as NodePlace
 from cellbed.testbed.nodes.backend import Setup
 from cellbed.testbed.nodes.namespace import NamespaceNode
 from cellbed.testbed.programs.reach import Guests
-from run_commands import needs_limits, processes_of
+from run_commands import assert_nothing_left, needs_limits
+from scenario_text import scenario_head
 from shell_world import ORDINARY_USER, World, missing
 
-SCENARIO = """
-name = "standing"
-duration = "5 s"
-[nodes.endpoint]
-count = 2
-cpus = 1.0
-memory = "256 MiB"
-[nodes.edge]
-cpus = 1.0
-memory = "1 GiB"
-disk = "64 MiB"
-[links.mobile]
-up = "20 Mbit/s"
-down = "20 Mbit/s"
-base_delay = "20 ms"
-[links.core]
-edge = "5 ms"
-[transport]
-slow_start_after_idle = false
-[workload]
-kind = "image-classification"
-on = "edge"
-rate = "5 /s"
-images = 3
-"""
+SCENARIO = scenario_head(
+    {"endpoint": {"count": 2, "cpus": 1.0}, "edge": {"cpus": 1.0, "memory": "1 GiB", "disk": "64 MiB"}},
+    mobile={"base_delay": "20 ms"},
+    core={"edge": "5 ms"},
+    name="standing",
+    duration="5 s",
+    transport={"slow_start_after_idle": False},
+    workload={"kind": "image-classification", "on": "edge", "rate": "5 /s", "images": 3},
+)
 SEND = "import socket; socket.socket(2, 2).sendto(b'contents of a datagram', ('edge-0', 9))"
 
 
@@ -88,15 +72,6 @@ class Place:
     def status(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.cellbed("status", name, "--json").stdout)
         return found
-
-
-def nothing_of(identifier: str, place: Place) -> None:
-    """Assert that no process, control group or record of a testbed is left."""
-    assert not processes_of(identifier)
-    _, bases = cgroups.locate()
-    assert not [base for base in set(bases.values()) if (base / identifier).exists()]
-    assert not list((place.folder / "state").rglob(f"{identifier}*"))
-    assert not list((place.folder / "runtime").rglob(f"{identifier}*"))
 
 
 @pytest.fixture(scope="module")
@@ -316,7 +291,7 @@ def test_several_testbeds_and_their_end(place: Place) -> None:
         down = place.cellbed("down", "second")
         assert (down.returncode, down.stdout) == (0, f"second is down; its folder: {folder}\n")
         assert sleeping.wait(30) == -signal.SIGKILL
-    nothing_of(identifier, place)
+    assert_nothing_left(identifier, place.folder)
     written = list((folder / "raw").glob("packets.bin*"))
     assert sum(path.stat().st_size for path in written) <= 1 << 20
     shown = place.cellbed("log", "show", folder).stderr
@@ -344,7 +319,7 @@ def test_an_interrupt_while_it_comes_up_leaves_nothing(place: Place) -> None:
         process.send_signal(signal.SIGINT)
         process.communicate()
     assert process.returncode == 130
-    nothing_of(identifier, place)
+    assert_nothing_left(identifier, place.folder)
     assert not [folder for folder in (place.folder / "runs").iterdir() if (folder / "live.json").exists()][1:]
 
 
@@ -363,7 +338,7 @@ def test_a_killed_testbed_leaves_nothing_after_clean(place: Place) -> None:
         time.sleep(0.01)
     assert "error: no testbed is up" in place.cellbed("down").stderr
     assert place.cellbed("clean").returncode == 0
-    nothing_of(identifier, place)
+    assert_nothing_left(identifier, place.folder)
     assert json.loads((folder / "run.json").read_text())["status"] == "interrupted"
     assert not (folder / "live.json").exists()
 

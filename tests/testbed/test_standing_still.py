@@ -12,26 +12,24 @@ import pytest
 
 from descendants import descendants
 from run_commands import command, only_folder
-from scenario_text import NODES
+from scenario_text import NODES, app_table, server_keys, tables
 from shell_world import wait_until
 
-SCENARIO = f"""
-name = "still"
-duration = "3 s"
-{NODES}
-[apps.web]
-kind = "http"
-url = "http://{{server.address}}:8080/"
-rate = "5 /s"
-arrivals = "periodic"
-timeout = "2 s"
-drain = "2 s"
-telemetry = true
-[apps.web.server]
-on = "edge"
-command = ["{sys.executable}", "-m", "http.server", "8080"]
-ready = {{ port = 8080 }}
-"""
+SCENARIO = (
+    tables(name="still", duration="3 s")
+    + NODES
+    + app_table(
+        "web",
+        "http",
+        url="http://{server.address}:8080/",
+        rate="5 /s",
+        arrivals="periodic",
+        timeout="2 s",
+        drain="2 s",
+        telemetry=True,
+        server=server_keys([sys.executable, "-m", "http.server", "8080"], 8080),
+    )
+)
 
 
 @pytest.mark.needs_tun

@@ -13,31 +13,23 @@ from cellbed import state
 from cellbed.state import Pages
 from cellbed_node.processes import find
 from moving_services import standing
+from scenario_text import app_table, scenario_head, server_keys
 
 PAGES = 600
 SIZE = PAGES * mmap.PAGESIZE
 WRITES = st.lists(st.tuples(st.integers(0, SIZE - 1), st.binary(min_size=1, max_size=9000)), max_size=40)
-SCENARIO = f"""
-name = "pages"
-duration = "15 s"
-[nodes]
-endpoint = {{ cpus = 0.5, memory = "128 MiB" }}
-cloud = {{ cpus = 0.5, memory = "512 MiB" }}
-edge = {{ cpus = 0.5, memory = "512 MiB" }}
-[links.mobile]
-up = "50 Mbit/s"
-down = "50 Mbit/s"
-[links.core]
-edge = "2 ms"
-cloud = {{ kind = "delay", delay = "10 ms", rate = "1 Gbit/s" }}
-[apps.world]
-kind = "program"
-[apps.world.server]
-on = "cloud"
-command = ["{sys.executable}", "world.py"]
-copy_in = {{ "world.py" = "world.py", "state.py" = "state.py" }}
-ready = {{ port = 7000 }}
-"""
+SCENARIO = scenario_head(
+    {"endpoint": {"memory": "128 MiB"}, "cloud": {"memory": "512 MiB"}, "edge": {"memory": "512 MiB"}},
+    mobile={"up": "50 Mbit/s", "down": "50 Mbit/s"},
+    core={"edge": "2 ms", "cloud": {"kind": "delay", "delay": "10 ms", "rate": "1 Gbit/s"}},
+    name="pages",
+    duration="15 s",
+) + app_table(
+    "world",
+    server=server_keys(
+        [sys.executable, "world.py"], 7000, "cloud", copy_in={"world.py": "world.py", "state.py": "state.py"}
+    ),
+)
 WORLD = """
 import random, socketserver, threading, time
 from state import Pages

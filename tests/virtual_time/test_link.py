@@ -22,34 +22,21 @@ from cellbed.scenario import ScenarioError
 from cellbed.scenario.settings import read_settings
 from cellbed.testbed.links.live import Control, ControlError, LiveError, change, control_path, find, find_link
 from cellbed.testbed.machine.state import Record
+from scenario_text import scenario_head
 
 MS = 1_000_000
-SCENARIO = """
-name = "changing"
-duration = "3 s"
-[nodes.endpoint]
-cpus = 1.0
-memory = "512 MiB"
-[nodes.edge]
-cpus = 1.0
-memory = "1 GiB"
-[links.mobile]
-up = "20 Mbit/s"
-down = "20 Mbit/s"
-base_delay = "5 ms"
-outage = { downlink = [["1.6 s", "400 ms"]] }
-[[links.mobile.changes]]
-at = "1 s"
-up = "2 Mbit/s"
-loss = { downlink = "0.1 %" }
-[links.core]
-edge = "base-edge"
-[workload]
-kind = "image-classification"
-on = "edge"
-rate = "10 /s"
-drain = "1 s"
-"""
+SCENARIO = scenario_head(
+    {"endpoint": {"cpus": 1.0, "memory": "512 MiB"}, "edge": {"cpus": 1.0, "memory": "1 GiB"}},
+    mobile={
+        "base_delay": "5 ms",
+        "outage": {"downlink": [["1.6 s", "400 ms"]]},
+        "changes": [{"at": "1 s", "up": "2 Mbit/s", "loss": {"downlink": "0.1 %"}}],
+    },
+    core={"edge": "base-edge"},
+    name="changing",
+    duration="3 s",
+    workload={"kind": "image-classification", "on": "edge", "rate": "10 /s", "drain": "1 s"},
+)
 
 
 def registry_in(folder: Path) -> dict[str, str]:

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,24 +19,19 @@ from cellbed.testbed.programs.unmodified import Command
 from cellbed.workloads.call.kind import BEARABLE, processes
 from cellbed_node.browsing import PROGRAMS
 from cellbed_node.call.readings import measures, strains
-from cellbed_node.processes import find as find_program
-from descendants import descendants, words
-from in_process import cellbed
-from run_commands import command
-from scenario_text import NODES
+from in_process import cellbed, run_scenario
+from run_commands import apply_marks, command
+from scenario_text import NODES, refusal, tables
+from workload_needs import end_run, needs_browser, needs_relay, wait_for_content
 
 NAMED = f'name = "call"\nduration = "6 s"\nseed = 3\n{NODES.replace("cpus", "count = 2" + chr(10) + "cpus", 1)}\n'
 APP = '[apps.call]\nkind = "call"\nserver = "edge"\n'
+RECORD = "*/raw/call.*.requests.jsonl"
 SMALL = 'width = 320\nheight = 180\nrate = "10 /s"\nbit_rate = "300 kbit/s"\ntimeout = "30 s"\ndrain = "30 s"\n'
-needs_browser = pytest.mark.skipif(not any(map(find_program, PROGRAMS)), reason="chromium is not installed")
-needs_relay = pytest.mark.skipif(find_program("turnserver") is None, reason="coturn is not installed")
 
 
-def real(function):  # type: ignore[no-untyped-def]
-    """A test with browsers on nodes."""
-    for mark in (pytest.mark.needs_tun, needs_browser, needs_relay):
-        function = mark(function)
-    return function
+real = apply_marks(pytest.mark.needs_tun, needs_browser, needs_relay)
+"""A test with browsers on nodes."""
 
 
 @pytest.mark.parametrize(
@@ -54,9 +48,7 @@ def real(function):  # type: ignore[no-untyped-def]
     ],
 )
 def test_keys_that_do_not_fit_are_errors_with_a_remedy(tmp_path: Path, keys: str, problem: str) -> None:
-    with pytest.raises(ScenarioError, match=r"x\.toml") as refused:
-        parse(f'{NAMED}[apps.call]\nkind = "call"\n{keys}', source="x.toml", folder=tmp_path)
-    assert problem in str(refused.value)
+    assert problem in refusal(f'{NAMED}[apps.call]\nkind = "call"\n{keys}', tmp_path)
 
 
 def test_an_odd_number_of_ends_needs_a_peer(tmp_path: Path) -> None:
@@ -120,12 +112,7 @@ def test_a_lack_of_processor_time_is_a_strain_and_a_lack_of_bandwidth_none() -> 
     assert found == {"unpainted_percent", "missed_percent", "cpu_limited_percent", "encode_percent"}
 
 
-PEER = """
-[nodes.office]
-class = "cloud"
-cpus = 1.0
-memory = "256 MiB"
-"""
+PEER = tables(nodes={"office": {"class": "cloud", "cpus": 1.0, "memory": "256 MiB"}})
 
 
 @real
@@ -136,9 +123,7 @@ def test_a_call_is_measured_from_camera_to_screen_both_ways(tmp_path: Path, peer
         text = text.replace("count = 2\n", "").replace("[links.mobile]", f"{PEER}\n[links.mobile]")
         text = text.replace("[links.core]", '[links.core]\ncloud = "20 ms"').replace("6 s", "12 s", 1)
         text, ends = f'{text}peer = "office"\nstart = "6 s"\n', ("endpoint-0", "office-0")
-    (tmp_path / "x.toml").write_text(text)
-    cellbed("run", tmp_path / "x.toml", "--no-limits", "--out", tmp_path / "runs", status=0)
-    (run,) = (tmp_path / "runs").iterdir()
+    run = run_scenario(tmp_path, text, "--no-limits")
     frames = pl.read_parquet(run / "requests.parquet")
     assert len(frames) == 120
     mobile, office = 0.013, 0.023 if peer else 0.013  # from each end to the relay
@@ -224,21 +209,13 @@ def test_a_relay_sends_to_no_address_but_its_own(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == [f"{peer} {peer == peers[0]}" for peer in peers], done.stderr
 
 
-def _wait_for_frames(run: subprocess.Popen[bytes], folder: Path) -> dict[int, bytes]:
-    """Wait until a run records frames; return its processes."""
-    while not any(file.stat().st_size for file in folder.glob("*/raw/call.*.requests.jsonl")):
-        assert run.poll() is None
-        time.sleep(0.1)
-    return descendants(run.pid)
-
-
 @real
 @pytest.mark.slow
 def test_a_relay_that_dies_ends_in_a_report_that_names_it(tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_text((NAMED + APP + SMALL).replace("6 s", "25 s").replace('timeout = "30 s"', ""))
     arguments = ("run", tmp_path / "x.toml", "--no-limits", "--out", tmp_path / "r")
     run = subprocess.Popen(command(*arguments), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    ours = _wait_for_frames(run, tmp_path / "r")
+    ours = wait_for_content(run, tmp_path / "r", RECORD)
     (relay,) = [pid for pid, line in ours.items() if line.startswith(b"turnserver")]
     os.kill(relay, signal.SIGKILL)
     _, errors = run.communicate()
@@ -252,17 +229,6 @@ def test_a_relay_that_dies_ends_in_a_report_that_names_it(tmp_path: Path) -> Non
 
 @real
 def test_no_browser_and_no_relay_outlive_a_killed_run(tmp_path: Path) -> None:
-    (tmp_path / "x.toml").write_text((NAMED + APP + SMALL).replace("6 s", "60 s"))
-    arguments = ("run", tmp_path / "x.toml", "--no-limits", "--out", tmp_path / "r")
-    run = subprocess.Popen(command(*arguments), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        ours = _wait_for_frames(run, tmp_path / "r")
+    with end_run(tmp_path, (NAMED + APP + SMALL).replace("6 s", "60 s"), RECORD) as ours:
         assert any(b"--remote-debugging-pipe" in line for line in ours.values())
         assert any(line.startswith(b"turnserver") for line in ours.values())
-        os.kill(run.pid, signal.SIGKILL)
-        run.wait()
-    finally:
-        run.kill()
-    while any(words(pid) == line for pid, line in ours.items()):  # the test has a time limit
-        time.sleep(0.1)
-    assert cellbed("clean").returncode == 0

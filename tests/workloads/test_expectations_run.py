@@ -9,6 +9,7 @@ import pytest
 
 import cellbed as library
 from in_process import cellbed
+from scenario_text import scenario_head
 
 pytestmark = pytest.mark.needs_tun
 SERVER = """
@@ -29,26 +30,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 http.server.ThreadingHTTPServer(("", int(sys.argv[1])), Handler).serve_forever()
 """
-HEAD = """
-name = "ci"
-duration = "2 s"
-
-[nodes.endpoint]
-cpus = 1.0
-memory = "512 MiB"
-
-[nodes.edge]
-cpus = 1.0
-memory = "512 MiB"
-
-[links.mobile]
-up = "20 Mbit/s"
-down = "20 Mbit/s"
-base_delay = "2 ms"
-
-[links.core]
-edge = "1 ms"
-"""
+HEAD = scenario_head(
+    {"endpoint": {"cpus": 1.0, "memory": "512 MiB"}, "edge": {"cpus": 1.0, "memory": "512 MiB"}},
+    mobile={"base_delay": "2 ms"},
+    core={"edge": "1 ms"},
+    name="ci",
+    duration="2 s",
+)
 APP = """
 [apps.NAME]
 kind = "http"

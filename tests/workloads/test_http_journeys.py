@@ -17,7 +17,7 @@ from cellbed.scenario import ScenarioError, parse
 from cellbed_node.http import journeys
 from cellbed_node.http.journeys import Journey, Step, User
 from cellbed_node.http.messages import SPLITTERS
-from test_workload_http import SCENARIO, Load
+from workload_program import SCENARIO, Load
 
 MS = 1_000_000
 SHOP = [

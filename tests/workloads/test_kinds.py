@@ -24,7 +24,7 @@ from cellbed_node.offloading.endpoint import OffloadedRequest
 from cellbed_node.transfers import quic, udp
 from cellbed_node.web.loading import PageLoad, PageObject
 from distributions import environment, install
-from test_virtual import HEAD
+from scenario_text import recorded_scenario
 
 ROOT = Path(__file__).parents[2]
 BACKENDS = get_args(get_args(nodes.AnyBackend)[0])
@@ -51,7 +51,7 @@ def with_echo(folder: Path) -> dict[str, str]:
 def test_a_registered_kind_is_read_predicted_and_reported(tmp_path: Path) -> None:
     scenario = tmp_path / "scenario.toml"
     echo = '[apps.echo]\nkind = "echo"\nserver = "edge"\nrate = "40 /s"\ntimeout = "1 s"\n'
-    lossy = HEAD.format(count=2, duration="5 s").replace("base_delay", 'loss = "5 %"\nbase_delay')
+    lossy = recorded_scenario(2, duration="5 s").replace("base_delay", 'loss = "5 %"\nbase_delay')
     scenario.write_text(lossy + echo)
     command = [sys.executable, "-c", MAIN, "run", scenario, "--virtual", "--out", tmp_path / "runs"]
     done = subprocess.run(command, env=with_echo(tmp_path / "site"), capture_output=True, text=True, check=False)
@@ -71,7 +71,7 @@ def test_a_registered_kind_is_read_predicted_and_reported(tmp_path: Path) -> Non
 def test_a_generator_that_never_stops_writing_ends_a_prediction(tmp_path: Path) -> None:
     scenario = tmp_path / "scenario.toml"
     echo = '[apps.echo]\nkind = "echo"\nserver = "edge"\nrate = "40 /s"\n'
-    scenario.write_text(HEAD.format(count=1, duration="1 s") + echo)
+    scenario.write_text(recorded_scenario(duration="1 s") + echo)
     always = "from example_kind import load\nload.EchoLoad.writers = property(lambda self: self.readers)\n"
     command = [sys.executable, "-c", always + MAIN, "run", scenario, "--virtual", "--out", tmp_path / "runs"]
     done = subprocess.run(command, env=with_echo(tmp_path / "site"), capture_output=True, text=True, check=False)

@@ -9,27 +9,33 @@ from pathlib import Path
 
 import pytest
 
-import test_call
-import test_video
-import test_vision
-import test_web
 from cellbed_node.offloading.broker import find_mosquitto
 from descendants import descendants, words
 from run_commands import command, processes_of
+from scenario_text import NODES
+from workload_needs import (
+    needs_browser,
+    needs_ffmpeg,
+    needs_nginx,
+    needs_openssl,
+    needs_person,
+    needs_players,
+    needs_reader,
+    needs_relay,
+)
 
 CYCLES = 20
 needs_mosquitto = pytest.mark.skipif(find_mosquitto() is None, reason="mosquitto is not installed")
-BROWSER = (test_web.needs_browser, test_web.needs_openssl)
-VISION = f"{test_vision.NAMED}[apps.x]\n{test_vision.KEYS}images = 3\n"
+BROWSER = (needs_browser, needs_openssl)
+HEAD = f'name = "x"\nduration = "6 s"\nseed = 3\n{NODES}\n[apps.x]\nserver = "edge"\n'
+CALL = 'width = 320\nheight = 180\nrate = "10 /s"\nbit_rate = "300 kbit/s"\ntimeout = "30 s"\ndrain = "30 s"\n'
+VISION = 'rate = "3 /s"\ntimeout = "60 s"\ndrain = "60 s"\nimages = 3\n'
 KINDS = {
-    "web": (f'{test_web.NAMED}{test_web.APP}page = "google"\narrivals = "closed"\n', (*BROWSER, test_web.needs_nginx)),
-    "video": (
-        f"{test_video.HEAD}{test_video.NODES}\n{test_video.APP}",
-        (*BROWSER, test_web.needs_nginx, test_video.needs_ffmpeg, test_video.needs_players),
-    ),
-    "call": (test_call.NAMED + test_call.APP + test_call.SMALL, (*BROWSER, test_call.needs_relay)),
-    "segmentation": (f'{VISION}kind = "segmentation"\n', (needs_mosquitto, test_vision.needs_person)),
-    "plates": (f'{VISION}kind = "plates"\n', (needs_mosquitto, test_vision.needs_reader)),
+    "web": ('page = "google"\narrivals = "closed"\n', (*BROWSER, needs_nginx)),
+    "video": ('length = "8 s"\nrenditions = ["720p"]\n', (*BROWSER, needs_nginx, needs_ffmpeg, needs_players)),
+    "call": (CALL, (*BROWSER, needs_relay)),
+    "segmentation": (VISION, (needs_mosquitto, needs_person)),
+    "plates": (VISION, (needs_mosquitto, needs_reader)),
 }
 
 
@@ -38,7 +44,9 @@ KINDS = {
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("kind", [pytest.param(kind, marks=needs) for kind, (_, needs) in KINDS.items()])
 def test_runs_leave_no_process_and_no_folder(tmp_path: Path, kind: str) -> None:
-    (tmp_path / "x.toml").write_text(KINDS[kind][0])
+    ends = 2 if kind == "call" else 1
+    head = HEAD.replace("[nodes.endpoint]", f"[nodes.endpoint]\ncount = {ends}")
+    (tmp_path / "x.toml").write_text(f'{head}kind = "{kind}"\n{KINDS[kind][0]}')
     moments = random.Random(kind)
     # Sockets need short paths.
     with tempfile.TemporaryDirectory(prefix="c-") as folder:

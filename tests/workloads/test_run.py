@@ -21,46 +21,9 @@ from cellbed.testbed.machine.state import records
 from cellbed.testbed.programs.supervise import START_STEP_NS
 from in_process import cellbed
 from run_commands import command, command_line, needs_limits, only_folder, processes_of, run
-
-SCENARIO = """
-name = "{name}"
-duration = "{duration}"
-seed = {seed}
-
-[nodes.endpoint]
-count = {count}
-cpus = 1.0
-memory = "512 MiB"
-
-[nodes.edge]
-cpus = 1.5
-memory = "1 GiB"
-
-[links.mobile]
-up = "lte-suburban.up"
-down = "lte-suburban.down"
-base_delay = "5 ms"
-queue = {{ kind = "droptail", limit = "1 MB" }}
-
-[links.core]
-edge = "base-edge"
-
-[workload]
-kind = "image-classification"
-on = "edge"
-rate = "5 /s"
-arrivals = "poisson"
-"""
-
+from scenario_text import write_recorded
 
 pytestmark = [pytest.mark.needs_tun, needs_limits]
-
-
-def write_scenario(folder: Path, **changes: object) -> Path:
-    values = {"name": "test", "duration": "3 s", "seed": 5, "count": 1, **changes}
-    path = folder / "scenario.toml"
-    path.write_text(SCENARIO.format(**values))
-    return path
 
 
 def latin_1(folder: Path) -> dict[str, str]:
@@ -87,7 +50,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess
         made.mkdir(parents=True, exist_ok=True)
     (cache / "cellbed").symlink_to(cache_folder())  # making the model and the photographs takes seconds
     env = {"XDG_CACHE_HOME": str(cache), "TMPDIR": str(temporary)}
-    outcome = run("run", write_scenario(folder, count=2), "--out", folder / "runs", env=env, status=0)
+    outcome = run("run", write_recorded(folder, count=2), "--out", folder / "runs", env=env, status=0)
     # ONNX Runtime's telemetry would leave files in both.
     assert [path.name for path in [*cache.iterdir(), *temporary.iterdir()]] == ["cellbed"]
     return only_folder(folder / "runs"), outcome
@@ -98,9 +61,9 @@ def disturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, dict
     """A run in another locale whose emulator stood still for a while, one of whose workers was killed, and whose
     terminal closed before its report; its endpoints share a cell: folder, output, and variables of the locale."""
     folder = tmp_path_factory.mktemp("disturbed")
-    locale, scenario = latin_1(folder), write_scenario(folder, count=2, duration="4 s")
+    locale, scenario = latin_1(folder), write_recorded(folder, count=2, duration="4 s")
     drawn = 'base_delay = { kind = "normal", mean = "5 ms", deviation = "1 ms" }'
-    text = scenario.read_text().replace('base_delay = "5 ms"', drawn).replace("count = 2", 'count = 2\ncell = "macro"')
+    text = scenario.read_text().replace('base_delay = "10 ms"', drawn).replace("count = 2", 'count = 2\ncell = "macro"')
     scenario.write_text(text + "\n[cells.macro]\n")
     process = subprocess.Popen(
         command("run", scenario, "--out", folder / "runs", "--strict"),
@@ -134,7 +97,7 @@ def children_of(pid: int) -> list[int]:
 def test_everything_that_a_user_may_not_do_is_reported_at_once(tmp_path: Path) -> None:
     """Before the data of the workload are made."""
     hide = 'mount -t tmpfs none /dev/net && umount -R /sys/fs/cgroup && exec "$@"'
-    words = command("run", write_scenario(tmp_path), "--out", tmp_path / "runs")
+    words = command("run", write_recorded(tmp_path), "--out", tmp_path / "runs")
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", hide, "sh", *words],
         capture_output=True,
@@ -236,7 +199,7 @@ def test_one_seed_gives_one_schedule(
 
 def test_interrupt_keeps_what_was_measured_and_leaves_nothing(tmp_path: Path) -> None:
     process = subprocess.Popen(
-        command("run", write_scenario(tmp_path, duration="60 s"), "--out", tmp_path / "runs"),
+        command("run", write_recorded(tmp_path, duration="60 s"), "--out", tmp_path / "runs"),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -285,7 +248,7 @@ def test_after_a_kill_clean_puts_everything_right(tmp_path: Path, phase: str) ->
 def run_until(tmp_path: Path, phase: str) -> tuple[subprocess.Popen[str], str]:
     """A run of a minute that has reached a phase, and the identifier of its record."""
     process = subprocess.Popen(
-        command("run", write_scenario(tmp_path, duration="60 s"), "--out", tmp_path / "runs"),
+        command("run", write_recorded(tmp_path, duration="60 s"), "--out", tmp_path / "runs"),
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         text=True,
@@ -324,7 +287,7 @@ def test_a_run_whose_emulator_is_killed_names_it(tmp_path: Path, phase: str) -> 
 
 def test_a_broker_that_is_killed_while_the_service_starts_is_named(tmp_path: Path) -> None:
     process = subprocess.Popen(
-        command("run", write_scenario(tmp_path, duration="60 s"), "--out", tmp_path / "runs"),
+        command("run", write_recorded(tmp_path, duration="60 s"), "--out", tmp_path / "runs"),
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         text=True,
@@ -349,7 +312,7 @@ def name_of(process: int) -> str:
 def test_next_run_cleans_up_after_a_killed_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # In the registry of all others, a run of another test may be the next one.
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    scenario = write_scenario(tmp_path, duration="60 s")
+    scenario = write_recorded(tmp_path, duration="60 s")
     process = subprocess.Popen(
         command("run", scenario, "--out", tmp_path / "runs"),
         stderr=subprocess.PIPE,
@@ -359,7 +322,7 @@ def test_next_run_cleans_up_after_a_killed_one(tmp_path: Path, monkeypatch: pyte
     identifier = wait_for_phase(process, "running for")
     process.kill()
     process.wait()
-    outcome = run("run", write_scenario(tmp_path, duration="1 s"), "--out", tmp_path / "again", status=0)
+    outcome = run("run", write_recorded(tmp_path, duration="1 s"), "--out", tmp_path / "again", status=0)
     assert identifier in outcome.stderr
     assert not groups_of(identifier)
 
@@ -384,9 +347,9 @@ def test_control_groups_of_runs_that_are_recorded_elsewhere_are_left_while_they_
 
 
 def test_connections_open_at_one_place_of_a_trace_in_runs_and_predictions(tmp_path: Path) -> None:
-    # The first opportunity is 900 ms after the begin of the trace, and the base delay is 5 ms.
+    # The first opportunity is 900 ms after the begin of the trace, and the base delay is 10 ms.
     (tmp_path / "gap.up").write_text("".join(f"{at}\n" for at in range(900, 2001)))
-    scenario = write_scenario(tmp_path, duration="5 s")
+    scenario = write_recorded(tmp_path, duration="5 s")
     scenario.write_text(scenario.read_text().replace("lte-suburban.up", "gap.up"))
     cellbed("run", scenario, "--no-limits", "--out", tmp_path / "real", status=0)
     real = only_folder(tmp_path / "real")
@@ -395,4 +358,4 @@ def test_connections_open_at_one_place_of_a_trace_in_runs_and_predictions(tmp_pa
         log = read_packets(folder / "raw" / "packets.bin")
         first = int(log["departed"][(log["direction"] == 0) & (log["protocol"] == IPPROTO_TCP)].min())
         t0 = json.loads((folder / "run.json").read_text())["t0_ns"]
-        assert (first - t0) % START_STEP_NS == (900_000_000 + 5_000_000) % START_STEP_NS
+        assert (first - t0) % START_STEP_NS == (900_000_000 + 10_000_000) % START_STEP_NS

@@ -12,103 +12,69 @@ from cellbed.experiments.virtual import profile
 from cellbed.measure.summary import Summary
 from cellbed_node.processes import find
 from in_process import cellbed
+from scenario_text import app_table, scenario_head, server_keys
 
 ROOT = Path(__file__).parents[2]
 NGINX = find("nginx")
-SCENARIO = """
-name = "http"
-duration = "3 s"
-seed = 5
-
-[nodes.phone]
-class = "endpoint"
-count = 2
-cpus = 0.5
-memory = "256 MiB"
-
-[nodes.crowded]
-class = "endpoint"
-cpus = 0.5
-memory = "256 MiB"
-link = { down = "1 Mbit/s" }
-
-[nodes.polite]
-class = "endpoint"
-cpus = 0.5
-memory = "256 MiB"
-link = { down = "1 Mbit/s" }
-
-[nodes.edge]
-cpus = 1.5
-memory = "1 GiB"
-
-[links.mobile]
-up = "20 Mbit/s"
-down = "20 Mbit/s"
-base_delay = "5 ms"
-
-[links.core]
-edge = "2 ms"
-
-[apps.files]
-kind = "http"
-client = "phone"
-version = "2"
-url = "http://{server.address}:8080/page"
-rate = "10 /s"
-arrivals = "poisson"
-
-[apps.files.server]
-on = "edge"
-command = ["%(nginx)s", "-p", ".", "-c", "nginx.conf", "-e", "errors"]
-copy_in = { "nginx.conf" = "nginx.conf", "page" = "page", "small" = "small" }
-ready = { port = 8080 }
-
-[apps.shop]
-kind = "http"
-client = "phone"
-url = "http://{server.address}:8081/"
-method = "POST"
-body_size = "20 KiB"
-rate = "10 /s"
-
-[apps.shop.server]
-on = "edge"
-command = ["%(python)s", "service.py", "8081"]
-copy_in = { "service.py" = "service.py", "spans.py" = "spans.py" }
-ready = { port = 8081 }
-
-[apps.crowded]
-kind = "http"
-client = "crowded"
-version = "2"
-url = "http://{files.address}:8080/small"
-rate = "10 /s"
-
-[apps.polite]
-kind = "http"
-client = "polite"
-version = "2"
-url = "http://{files.address}:8080/small"
-rate = "10 /s"
-policy = { kind = "halve", above = "200 ms" }
-
-[apps.stream]
-kind = "http"
-client = "phone"
-url = "http://{shop.address}:8081/"
-rate = "1 /s"
-
-[apps.plain]
-kind = "program"
-client = { on = "phone", command = ["%(python)s", "-c", "%(client)s", "http://{server.address}:8082/"] }
-
-[apps.plain.server]
-on = "edge"
-command = ["%(python)s", "service.py", "8082"]
-copy_in = { "service.py" = "service.py", "spans.py" = "spans.py" }
-ready = { port = 8082 }
-"""
+SCENARIO = (
+    scenario_head(
+        {
+            "phone": {"class": "endpoint", "count": 2},
+            "crowded": {"class": "endpoint", "link": {"down": "1 Mbit/s"}},
+            "polite": {"class": "endpoint", "link": {"down": "1 Mbit/s"}},
+            "edge": {"cpus": 1.5, "memory": "1 GiB"},
+        },
+        mobile={"base_delay": "5 ms"},
+        core={"edge": "2 ms"},
+        name="http",
+        duration="3 s",
+        seed=5,
+    )
+    + app_table(
+        "files",
+        "http",
+        client="phone",
+        version="2",
+        url="http://{server.address}:8080/page",
+        rate="10 /s",
+        arrivals="poisson",
+        server=server_keys(
+            ["%(nginx)s", "-p", ".", "-c", "nginx.conf", "-e", "errors"],
+            8080,
+            copy_in={"nginx.conf": "nginx.conf", "page": "page", "small": "small"},
+        ),
+    )
+    + app_table(
+        "shop",
+        "http",
+        client="phone",
+        url="http://{server.address}:8081/",
+        method="POST",
+        body_size="20 KiB",
+        rate="10 /s",
+        server=server_keys(
+            ["%(python)s", "service.py", "8081"], 8081, copy_in={"service.py": "service.py", "spans.py": "spans.py"}
+        ),
+    )
+    + app_table("crowded", "http", client="crowded", version="2", url="http://{files.address}:8080/small", rate="10 /s")
+    + app_table(
+        "polite",
+        "http",
+        client="polite",
+        version="2",
+        url="http://{files.address}:8080/small",
+        rate="10 /s",
+        policy={"kind": "halve", "above": "200 ms"},
+    )
+    + app_table("stream", "http", client="phone", url="http://{shop.address}:8081/", rate="1 /s")
+    + app_table(
+        "plain",
+        client={"on": "phone", "command": ["%(python)s", "-c", "%(client)s", "http://{server.address}:8082/"]},
+        server=server_keys(
+            ["%(python)s", "service.py", "8082"], 8082, copy_in={"service.py": "service.py", "spans.py": "spans.py"}
+        ),
+    )
+)
 NGINX_CONF = """
 daemon off; master_process off; pid pid; events {}
 http { access_log off; client_body_temp_path t; proxy_temp_path t; fastcgi_temp_path t; uwsgi_temp_path t;

@@ -14,97 +14,76 @@ from cellbed.measure.rows import measure
 from cellbed.measure.summary import Summary
 from cellbed_node.processes import find
 from in_process import cellbed
-from scenario_text import NODES
-from test_workload_websocket import GREETER
+from scenario_text import NODES, app_table, server_keys, tables
+from workload_program import GREETER
 
 NGINX = find("nginx")
 EVENTS, PAUSE_S = 3, 0.2
 SCENARIO = (
-    f'name = "loads"\nduration = "3 s"\n{NODES.replace("3 ms", "5 ms")}'
-    + """
-[apps.page]
-kind = "http"
-url = "https://{server.address}:8443/page"
-rate = "10 /s"
-
-[apps.page.server]
-on = "edge"
-command = ["sh", "-c", "cp {server.certificate} {server.key} . && exec %(nginx)s -p . -c nginx.conf -e errors"]
-copy_in = { "nginx.conf" = "nginx.conf", "page" = "page" }
-ready = { port = 8443 }
-
-[apps.pages]
-kind = "http"
-version = "2"
-url = "https://edge-0:8444/page"
-rate = "10 /s"
-server = "edge"
-
-[apps.stranger]
-kind = "program"
-client = { on = "endpoint", command = ["%(python)s", "-c", "%(client)s", "https://{page.address}:8443/page"] }
-
-[apps.events]
-kind = "http"
-url = "http://{server.address}:8080/"
-stream = "sse"
-rate = "4 /s"
-
-[apps.events.server]
-on = "edge"
-command = ["%(python)s", "events.py", "8080"]
-copy_in = { "events.py" = "events.py" }
-ready = { port = 8080 }
-
-[apps.chunks]
-kind = "http"
-url = "http://{events.address}:8080/"
-stream = "chunks"
-rate = "4 /s"
-
-[apps.users]
-kind = "http"
-url = "https://edge-0:8443"
-journey = [{ get = "/page", take = { length = "^content-length: (.*)" } }, { get = "/page?{length}", name = "again" }]
-rate = "5 /s"
-server = "edge"
-
-[apps.calls]
-kind = "http"
-url = "http://{server.address}:8081"
-grpc = "a.Greeter/Many"
-body_hex = "0a03616263"
-rate = "5 /s"
-
-[apps.calls.server]
-on = "edge"
-command = ["%(python)s", "greeter.py"]
-copy_in = { "greeter.py" = "greeter.py" }
-ready = { port = 8081 }
-
-[apps.echo]
-kind = "websocket"
-url = "ws://{server.address}:8083/"
-message = '{{"say": "{request}"}}'
-rate = "5 /s"
-
-[apps.echo.server]
-on = "edge"
-command = ["%(python)s", "echo.py"]
-copy_in = { "echo.py" = "echo.py" }
-ready = { port = 8083 }
-
-[apps.chat]
-kind = "websocket"
-url = "wss://{server.address}:8082/room"
-rate = "5 /s"
-
-[apps.chat.server]
-on = "edge"
-command = ["%(python)s", "chat.py", "{server.certificate}", "{server.key}"]
-copy_in = { "chat.py" = "chat.py" }
-ready = { port = 8082 }
-"""
+    tables(name="loads", duration="3 s")
+    + NODES.replace("3 ms", "5 ms")
+    + app_table(
+        "page",
+        "http",
+        url="https://{server.address}:8443/page",
+        rate="10 /s",
+        server=server_keys(
+            ["sh", "-c", "cp {server.certificate} {server.key} . && exec %(nginx)s -p . -c nginx.conf -e errors"],
+            8443,
+            copy_in={"nginx.conf": "nginx.conf", "page": "page"},
+        ),
+    )
+    + app_table("pages", "http", version="2", url="https://edge-0:8444/page", rate="10 /s", server="edge")
+    + app_table(
+        "stranger",
+        client={"on": "endpoint", "command": ["%(python)s", "-c", "%(client)s", "https://{page.address}:8443/page"]},
+    )
+    + app_table(
+        "events",
+        "http",
+        url="http://{server.address}:8080/",
+        stream="sse",
+        rate="4 /s",
+        server=server_keys(["%(python)s", "events.py", "8080"], 8080, copy_in={"events.py": "events.py"}),
+    )
+    + app_table("chunks", "http", url="http://{events.address}:8080/", stream="chunks", rate="4 /s")
+    + app_table(
+        "users",
+        "http",
+        url="https://edge-0:8443",
+        journey=[
+            {"get": "/page", "take": {"length": "^content-length: (.*)"}},
+            {"get": "/page?{length}", "name": "again"},
+        ],
+        rate="5 /s",
+        server="edge",
+    )
+    + app_table(
+        "calls",
+        "http",
+        url="http://{server.address}:8081",
+        grpc="a.Greeter/Many",
+        body_hex="0a03616263",
+        rate="5 /s",
+        server=server_keys(["%(python)s", "greeter.py"], 8081, copy_in={"greeter.py": "greeter.py"}),
+    )
+    + app_table(
+        "echo",
+        "websocket",
+        url="ws://{server.address}:8083/",
+        message='{{"say": "{request}"}}',
+        rate="5 /s",
+        server=server_keys(["%(python)s", "echo.py"], 8083, copy_in={"echo.py": "echo.py"}),
+    )
+    + app_table(
+        "chat",
+        "websocket",
+        url="wss://{server.address}:8082/room",
+        rate="5 /s",
+        server=server_keys(
+            ["%(python)s", "chat.py", "{server.certificate}", "{server.key}"], 8082, copy_in={"chat.py": "chat.py"}
+        ),
+    )
 )
 NGINX_CONF = """
 daemon off; master_process off; pid pid; events {}

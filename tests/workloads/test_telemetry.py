@@ -35,6 +35,7 @@ from cellbed.testbed.programs.telemetry import Telemetry, environment, overrides
 from cellbed_node import receiver
 from cellbed_node.exports import HEADER, LARGEST_BODY
 from cellbed_node.receiver import MOST_CONNECTIONS
+from scenario_text import app_table, scenario_head, server_keys
 
 HERE = Place("/proc/self/ns/net")
 PROTOBUF = {"Content-Type": "application/x-protobuf"}
@@ -541,38 +542,28 @@ def test_a_file_that_is_no_record_is_an_error(tmp_path: Path) -> None:
         read_traces(tmp_path, {"applications": [], "nodes": []})
 
 
-SCENARIO = f"""
-name = "traced"
-duration = "40 s"
-nodes.phone = {{ class = "endpoint", cpus = 1.0, memory = "256 MiB" }}
-nodes.edge = {{ class = "edge", cpus = 1.0, memory = "256 MiB" }}
-nodes.cloud = {{ class = "cloud", cpus = 1.0, memory = "256 MiB" }}
-links.mobile = {{ up = "20 Mbit/s", down = "20 Mbit/s", base_delay = "10 ms" }}
-links.core = {{ edge = "2 ms", cloud = "20 ms" }}
-
-[apps.price]
-kind = "program"
-telemetry = true
-server = {{ on = "cloud", command = ["{sys.executable}", "SERVICE", "8081"], ready = {{ port = 8081 }} }}
-
-[apps.shop]
-kind = "program"
-telemetry = true
-after = ["price"]
-client = {{ on = "phone", command = ["{sys.executable}", "CLIENT", "http://{{server.address}}:8080/items"] }}
-
-[apps.load]
-kind = "http"
-telemetry = true
-url = "http://{{shop.address}}:8080/items"
-rate = "4 /s"
-stop = "3 s"
-
-[apps.shop.server]
-on = "edge"
-command = ["{sys.executable}", "SERVICE", "8080", "http://{{price.address}}:8081/price"]
-ready = {{ port = 8080 }}
-"""
+SCENARIO = (
+    scenario_head(
+        {
+            "phone": {"class": "endpoint", "cpus": 1.0},
+            "edge": {"class": "edge", "cpus": 1.0},
+            "cloud": {"class": "cloud", "cpus": 1.0},
+        },
+        mobile={"base_delay": "10 ms"},
+        core={"edge": "2 ms", "cloud": "20 ms"},
+        name="traced",
+        duration="40 s",
+    )
+    + app_table("price", telemetry=True, server=server_keys([sys.executable, "SERVICE", "8081"], 8081, "cloud"))
+    + app_table(
+        "shop",
+        telemetry=True,
+        after=["price"],
+        client={"on": "phone", "command": [sys.executable, "CLIENT", "http://{server.address}:8080/items"]},
+        server=server_keys([sys.executable, "SERVICE", "8080", "http://{price.address}:8081/price"], 8080),
+    )
+    + app_table("load", "http", telemetry=True, url="http://{shop.address}:8080/items", rate="4 /s", stop="3 s")
+)
 SETUP = """
 import signal, sys
 from opentelemetry import trace

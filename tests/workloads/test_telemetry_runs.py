@@ -15,6 +15,7 @@ import in_process
 from descendants import descendants
 from run_commands import command, has_ended, only_folder, processes_of
 
+pytestmark = pytest.mark.needs_tun
 PATIENCE_S = 120
 SCENARIO = f"""
 name = "exports"
@@ -55,7 +56,6 @@ while True:
 """
 
 
-@pytest.mark.needs_tun
 def test_exports_to_the_wrong_place_are_counted_and_their_reasons_named(tmp_path: Path) -> None:
     variables = 'environment = { OTEL_EXPORTER_OTLP_ENDPOINT = "http://127.0.0.1:4318/collector" }'
     text = SCENARIO.replace("VARIABLES", variables).replace("DURATION", "10 s")
@@ -113,7 +113,6 @@ def run(tmp_path: Path) -> Iterator[Run]:
         os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.needs_tun
 def test_a_killed_run_leaves_no_process_and_none_prints_afterwards(run: Run) -> None:
     printed = run.output.read_text()
     run.process.kill()
@@ -122,7 +121,6 @@ def test_a_killed_run_leaves_no_process_and_none_prints_afterwards(run: Run) -> 
     assert run.output.read_text() == printed
 
 
-@pytest.mark.needs_tun
 def test_a_killed_receiver_is_a_warning_and_the_run_goes_on(run: Run) -> None:
     os.kill(run.receiver, signal.SIGKILL)
     run.until(lambda: run.process.poll() is not None)

@@ -21,11 +21,10 @@ from cellbed.workloads.kind import Deployment
 from cellbed.workloads.transfers import kind
 from cellbed_node.processes import find
 from cellbed_node.transfers import udp
-from in_process import cellbed
+from in_process import cellbed, run_scenario
 from run_commands import free_port
-from scenario_text import NODES
-from test_workload_http import SECOND, Node
-from workload_program import Program
+from scenario_text import NODES, refusal
+from workload_program import SECOND, Node, Program
 
 SIZES = {"upload": ["14 kB", "200 kB"], "download": ["14 kB", "500 kB"]}
 STEPS = {"upload 14 kB": (14_000, 0), "upload 200 kB": (200_000, 0)}
@@ -45,9 +44,7 @@ def _requests(run: Path) -> pl.DataFrame:
 
 def _run(folder: Path, text: str, *options: str) -> Path:
     folder.mkdir(exist_ok=True)
-    (folder / "x.toml").write_text(text)
-    cellbed("run", folder / "x.toml", *options, "--out", folder / "runs", status=0)
-    (run,) = (folder / "runs").iterdir()
+    run = run_scenario(folder, text, *options)
     return run
 
 
@@ -64,9 +61,7 @@ def _run(folder: Path, text: str, *options: str) -> Path:
     ],
 )
 def test_keys_that_do_not_fit_are_errors_with_a_remedy(keys: str, problem: str) -> None:
-    with pytest.raises(ScenarioError, match=r"apps\.files|x\.toml") as refused:
-        parse(f'{NAMED}[apps.files]\nkind = "transfers"\n{keys}', source="x.toml", folder=Path())
-    assert problem in str(refused.value)
+    assert problem in refusal(f'{NAMED}[apps.files]\nkind = "transfers"\n{keys}')
 
 
 def test_drawn_sizes_have_the_distribution_and_are_named_by_powers_of_ten(tmp_path: Path) -> None:

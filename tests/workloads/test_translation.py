@@ -16,31 +16,17 @@ from cellbed_node.offloading.broker import find_mosquitto
 from cellbed_node.offloading.sentences import Sentences
 from cellbed_node.offloading.task import ModelError, check
 from in_process import cellbed
+from scenario_text import tables
 
 TINY = marian.Shape(layers=1, width=16, heads=2, feed_forward=32, vocabulary=400)
-SCENARIO = """
-name = "translation"
-duration = "3 s"
-seed = 5
-
-[nodes.endpoint]
-count = 2
-cpus = 1.0
-memory = "512 MiB"
-
-[links.mobile]
-up = "20 Mbit/s"
-down = "20 Mbit/s"
-base_delay = "5 ms"
-"""
-REMOTE = """
-[nodes.edge]
-cpus = 2.0
-memory = "1 GiB"
-
-[links.core]
-edge = "2 ms"
-"""
+SCENARIO = tables(
+    name="translation",
+    duration="3 s",
+    seed=5,
+    nodes={"endpoint": {"count": 2, "cpus": 1.0, "memory": "512 MiB"}},
+    links={"mobile": {"up": "20 Mbit/s", "down": "20 Mbit/s", "base_delay": "5 ms"}},
+)
+REMOTE = tables(nodes={"edge": {"cpus": 2.0, "memory": "1 GiB"}}, links={"core": {"edge": "2 ms"}})
 APPLICATION = """
 [apps.{name}]
 kind = "translation"

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -16,7 +15,7 @@ import pytest
 
 from cellbed.measure.disturbance import overload_reasons
 from cellbed.measure.own import SCHEMA
-from cellbed.scenario import ScenarioError, parse
+from cellbed.scenario import parse
 from cellbed.support.errors import CellbedError
 from cellbed.testbed import testbed
 from cellbed.workloads.cache import silent
@@ -24,36 +23,29 @@ from cellbed.workloads.video import kind, renditions
 from cellbed.workloads.video.player import Player
 from cellbed.workloads.video.renditions import LADDER
 from cellbed.workloads.video.table import LIBRARIES, Video
-from cellbed_node.processes import find as find_program
 from cellbed_node.video.playback import Loaded, Playback, Wanted, qoe
 from descendants import descendants, words
-from in_process import cellbed
-from scenario_text import NODES
-from test_web import needs_browser, needs_caddy, needs_nginx, needs_openssl
+from in_process import cellbed, run_scenario
+from run_commands import apply_marks
+from scenario_text import NODES, refusal
+from workload_needs import (
+    end_run,
+    needs_browser,
+    needs_caddy,
+    needs_ffmpeg,
+    needs_nginx,
+    needs_openssl,
+    needs_players,
+)
 
 HEAD = 'name = "video"\nduration = "11 s"\nseed = 3\n'
 APP = '[apps.video]\nkind = "video"\nserver = "edge"\nlength = "8 s"\nrenditions = ["720p"]\n'
+BOTH = APP.replace('["720p"]', '["720p", "1080p"]')
 SECOND = 1_000_000_000
-needs_ffmpeg = pytest.mark.skipif(find_program("ffmpeg") is None, reason="ffmpeg is not installed")
-needs_players = pytest.mark.skipif(
-    not all(file.is_file() for file in LIBRARIES.values()),
-    reason="the players are missing: python scripts/fetch_assets.py players",
-)
 
 
-def real(function):  # type: ignore[no-untyped-def]
-    """A test with a browser on a node."""
-    needs = (needs_browser, needs_nginx, needs_openssl, needs_ffmpeg, needs_players)
-    for mark in (pytest.mark.needs_tun, *needs):
-        function = mark(function)
-    return function
-
-
-def _run(folder: Path, text: str, status: int = 0) -> Path:
-    (folder / "x.toml").write_text(text)
-    cellbed("run", folder / "x.toml", "--no-limits", "--out", folder / "runs", status=status)
-    (run,) = (folder / "runs").iterdir()
-    return run
+real = apply_marks(pytest.mark.needs_tun, needs_browser, needs_nginx, needs_openssl, needs_ffmpeg, needs_players)
+"""A test with a browser on a node."""
 
 
 def _measures(run: Path) -> tuple[dict[str, float], pl.DataFrame]:
@@ -152,9 +144,7 @@ def test_a_build_that_is_killed_leaves_no_rendition_and_no_ffmpeg(tmp_path: Path
 )
 def test_keys_that_do_not_fit_are_errors_with_a_remedy(tmp_path: Path, keys: str, problem: str) -> None:
     (tmp_path / "there.m3u8").touch()
-    with pytest.raises(ScenarioError, match=r"apps\.video|x\.toml") as refused:
-        parse(f'{HEAD}{NODES}\n[apps.video]\nkind = "video"\n{keys}', source="x.toml", folder=tmp_path)
-    assert problem in str(refused.value)
+    assert problem in refusal(f'{HEAD}{NODES}\n[apps.video]\nkind = "video"\n{keys}', tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +221,7 @@ def test_frames_that_were_not_decoded_in_time_disturb_a_run() -> None:
 
 @real
 def test_a_dash_video_is_played_and_every_chunk_is_found_in_the_packet_log(tmp_path: Path) -> None:
-    run = _run(tmp_path, f"{HEAD}{NODES}\n{APP}".replace('["720p"]', '["720p", "1080p"]'))
+    run = run_scenario(tmp_path, f"{HEAD}{NODES}\n{BOTH}", "--no-limits")
     chunks = pl.read_parquet(run / "requests.parquet").filter(app="video")
     assert set(chunks["status"]) == {"ok"}
     assert set(chunks["chunk"]) == {0, 1}
@@ -263,7 +253,7 @@ def test_a_dash_video_is_played_and_every_chunk_is_found_in_the_packet_log(tmp_p
     ],
 )
 def test_hls_and_other_versions_of_http_are_decomposed_likewise(tmp_path: Path, keys: str, protocol: str) -> None:
-    run = _run(tmp_path, f"{HEAD}{NODES}\n{APP}{keys}")
+    run = run_scenario(tmp_path, f"{HEAD}{NODES}\n{APP}{keys}", "--no-limits")
     chunks = pl.read_parquet(run / "requests.parquet").filter(app="video")
     assert chunks["chunk"].to_list() == [0, 1]
     assert set(chunks["status"]) == {"ok"}
@@ -282,7 +272,7 @@ RULE = "function rule({ rates, index, buffer_s, throughputs }) { return rates.le
 def test_an_own_rule_chooses_the_renditions(tmp_path: Path, protocol: str) -> None:
     (tmp_path / "rule.js").write_text(RULE)
     keys = f'protocol = "{protocol}"\nabr = "rule.js"\n'
-    run = _run(tmp_path, f"{HEAD}{NODES}\n{APP}{keys}".replace('["720p"]', '["720p", "1080p"]'))
+    run = run_scenario(tmp_path, f"{HEAD}{NODES}\n{BOTH}{keys}", "--no-limits")
     chunks = pl.read_parquet(run / "requests.parquet").filter(app="video")
     assert set(chunks.filter(pl.col("chunk") > 0)["step"]) == {"1080p"}
 
@@ -309,7 +299,7 @@ def test_a_file_that_is_no_rule_is_an_error_of_a_dry_run(tmp_path: Path, rule: s
 @pytest.mark.slow
 @pytest.mark.parametrize("abr", ["throughput", "bola", "l2a", "lol+"])
 def test_rules_of_dash_js_play_the_video(tmp_path: Path, abr: str) -> None:
-    run = _run(tmp_path, f'{HEAD}{NODES}\n{APP}abr = "{abr}"\n'.replace('["720p"]', '["720p", "1080p"]'))
+    run = run_scenario(tmp_path, f'{HEAD}{NODES}\n{BOTH}abr = "{abr}"\n', "--no-limits")
     chunks = pl.read_parquet(run / "requests.parquet").filter(app="video")
     assert set(chunks["chunk"]) == {0, 1}
     assert _measures(run)[0]["start_up_s"] < 8
@@ -338,32 +328,9 @@ def test_a_video_file_that_is_cut_short_or_missing_is_reported(
 
 @real
 def test_no_browser_outlives_a_killed_run(tmp_path: Path) -> None:
-    (tmp_path / "x.toml").write_text(f"{HEAD}{NODES}\n{APP}".replace("11 s", "60 s"))
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "cellbed",
-        "run",
-        tmp_path / "x.toml",
-        "--no-limits",
-        "--out",
-        tmp_path / "r",
-    ]
-    run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        while not any(file.stat().st_size for file in (tmp_path / "r").glob("*/raw/video.*.requests.jsonl")):
-            assert run.poll() is None
-            time.sleep(0.1)
-        ours = descendants(run.pid)
+    text = f"{HEAD}{NODES}\n{APP}".replace("11 s", "60 s")
+    with end_run(tmp_path, text, "*/raw/video.*.requests.jsonl") as ours:
         assert any(b"--remote-debugging-pipe" in line for line in ours.values())
-        os.kill(run.pid, signal.SIGKILL)
-        run.wait()
-    finally:
-        run.kill()
-    while any(words(pid) == line for pid, line in ours.items()):  # the test has a time limit
-        time.sleep(0.1)
-    assert cellbed("clean").returncode == 0
 
 
 def test_the_scenario_of_the_documentation_fits(tmp_path: Path) -> None:
@@ -373,11 +340,9 @@ def test_the_scenario_of_the_documentation_fits(tmp_path: Path) -> None:
 
 
 def test_a_video_is_predicted_without_browser_and_encoder(tmp_path: Path) -> None:
-    app = APP.replace('"8 s"', '"40 s"').replace('["720p"]', '["720p", "1080p"]') + 'abr = "throughput"\n'
+    app = BOTH.replace('"8 s"', '"40 s"') + 'abr = "throughput"\n'
     text = HEAD.replace('"11 s"', '"60 s"') + NODES + app
-    (tmp_path / "x.toml").write_text(text)
-    cellbed("run", tmp_path / "x.toml", "--virtual", "--out", tmp_path / "runs", status=0)
-    (run,) = (tmp_path / "runs").iterdir()
+    run = run_scenario(tmp_path, text, "--virtual")
     measures, _ = _measures(run)
     chunks = pl.read_parquet(run / "requests.parquet").sort("chunk")
     assert chunks["chunk"].to_list() == list(range(10))

@@ -16,7 +16,6 @@ from PIL import Image
 
 from cellbed.measure import Summary
 from cellbed.measure.rows import measure
-from cellbed.scenario import ScenarioError, parse
 from cellbed.support.errors import CellbedError
 from cellbed.testbed import testbed
 from cellbed.workloads.image_classification import photographs
@@ -30,7 +29,8 @@ from cellbed_node.offloading.camera import plate_of
 from cellbed_node.offloading.endpoint import OffloadedRequest
 from cellbed_node.offloading.task import ModelError
 from in_process import cellbed
-from scenario_text import NODES
+from scenario_text import NODES, refusal
+from workload_needs import needs_person, needs_reader
 
 NAMED = f'name = "vision"\nduration = "4 s"\nseed = 3\n{NODES}\n'.replace("20 Mbit/s", "100 Mbit/s")
 KEYS = 'server = "edge"\nrate = "3 /s"\ntimeout = "60 s"\ndrain = "60 s"\n'
@@ -43,15 +43,6 @@ def preprocess(image):
 def postprocess(outputs):
     return f"{outputs[0].shape[1]} channels".encode()
 """
-
-
-def _needs(*modules: str) -> pytest.MarkDecorator:
-    missing = [name for name in modules if importlib.util.find_spec(name) is None]
-    return pytest.mark.skipif(bool(missing), reason=f"{', '.join(missing)} is not installed")
-
-
-needs_person = _needs("ai_edge_litert", "mediapipe")
-needs_reader = _needs("rapidocr_onnxruntime")
 
 
 def _png(image: Image.Image) -> bytes:
@@ -179,9 +170,7 @@ def test_keys_that_do_not_fit_are_errors_with_a_remedy(tmp_path: Path, kind: str
         *(("half.py", "def preprocess(image): ..."), ("no.py", "def (")),
     ):
         (tmp_path / name).write_text(text)
-    with pytest.raises(ScenarioError, match=r"apps\.vision|x\.toml") as refused:
-        parse(f'{NAMED}[apps.vision]\nkind = "{kind}"\n{KEYS}{keys}', source="x.toml", folder=tmp_path)
-    assert problem in str(refused.value)
+    assert problem in refusal(f'{NAMED}[apps.vision]\nkind = "{kind}"\n{KEYS}{keys}', tmp_path)
 
 
 @pytest.mark.parametrize(

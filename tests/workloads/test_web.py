@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +12,6 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from cellbed.scenario import ScenarioError, parse
 from cellbed.testbed import testbed
 from cellbed.workloads.browsing.origins import installed
 from cellbed.workloads.web.pages import hosts, pages, write
@@ -22,9 +20,10 @@ from cellbed_node.browsing.browser import Browser
 from cellbed_node.browsing.netlog import NetLog
 from cellbed_node.lifecycle import WorkloadError
 from cellbed_node.processes import find as find_program
-from descendants import descendants, words
-from in_process import cellbed
-from scenario_text import NODES
+from in_process import cellbed, run_scenario
+from run_commands import apply_marks
+from scenario_text import NODES, refusal
+from workload_needs import end_run, needs_browser, needs_nginx, needs_openssl
 
 STUDY = {"google": 1_500_000, "facebook": 4_300_000, "amazon": 5_000_000, "cnn": 7_200_000, "netflix": 10_300_000}
 """Bytes of the pages of Lim et al., §VII-A."""
@@ -36,30 +35,16 @@ SITE = {
     "a.css": "h1{color:red}/*" + "x" * 50_000 + "*/",
     "b.png": "no picture " * 2000,
 }
-needs_browser = pytest.mark.skipif(not any(map(find_program, PROGRAMS)), reason="chromium is not installed")
-needs_nginx = pytest.mark.skipif(find_program("nginx") is None, reason="nginx is not installed")
-needs_caddy = pytest.mark.skipif(find_program("caddy") is None, reason="caddy is not installed")
-needs_openssl = pytest.mark.skipif(find_program("openssl") is None, reason="openssl is not installed")
 
 
-def real(function):  # type: ignore[no-untyped-def]
-    """A test with a browser on a node."""
-    for mark in (pytest.mark.needs_tun, needs_browser, needs_nginx, needs_openssl):
-        function = mark(function)
-    return function
+real = apply_marks(pytest.mark.needs_tun, needs_browser, needs_nginx, needs_openssl)
+"""A test with a browser on a node."""
 
 
 def _site(folder: Path) -> None:
     (folder / "site").mkdir()
     for name, content in SITE.items():
         (folder / "site" / name).write_text(content)
-
-
-def _run(folder: Path, text: str, status: int = 0) -> Path:
-    (folder / "x.toml").write_text(text)
-    cellbed("run", folder / "x.toml", "--no-limits", "--out", folder / "runs", status=status)
-    (run,) = (folder / "runs").iterdir()
-    return run
 
 
 def _requests(run: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -104,9 +89,7 @@ def test_generated_pages_have_exactly_the_bytes_of_the_study(tmp_path: Path, nam
     ],
 )
 def test_keys_that_do_not_fit_are_errors_with_a_remedy(tmp_path: Path, keys: str, problem: str) -> None:
-    with pytest.raises(ScenarioError, match=r"apps\.web|x\.toml") as refused:
-        parse(f'{NAMED}[apps.web]\nkind = "web"\nrate = "1 /s"\n{keys}', source="x.toml", folder=tmp_path)
-    assert problem in str(refused.value)
+    assert problem in refusal(f'{NAMED}[apps.web]\nkind = "web"\nrate = "1 /s"\n{keys}', tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +135,7 @@ def test_a_log_of_the_network_that_is_cut_short_is_read_as_far_as_it_goes(tmp_pa
 
 @real
 def test_a_page_is_measured_and_every_object_is_found_in_the_packet_log(tmp_path: Path) -> None:
-    run = _run(tmp_path, f'{NAMED}{APP}page = "google"\narrivals = "closed"\n{PATIENT}')
+    run = run_scenario(tmp_path, f'{NAMED}{APP}page = "google"\narrivals = "closed"\n{PATIENT}', "--no-limits")
     loads, objects = _requests(run)
     assert set(loads["status"]) == {"ok"}
     assert set(loads["objects"]) == {len(pages()["google"])}
@@ -201,7 +184,8 @@ def test_versions_servers_and_a_warm_cache(tmp_path: Path, keys: str, protocol: 
     if "caddy" in keys and find_program("caddy") is None:
         pytest.skip("caddy is not installed")
     _site(tmp_path)
-    loads, objects = _requests(_run(tmp_path, f'{NAMED}{APP}root = "site"\narrivals = "closed"\n{keys}{PATIENT}'))
+    text = f'{NAMED}{APP}root = "site"\narrivals = "closed"\n{keys}{PATIENT}'
+    loads, objects = _requests(run_scenario(tmp_path, text, "--no-limits"))
     assert set(loads["status"]) == {"ok"}
     assert set(loads["objects"]) == {3}
     assert set(objects["protocol"]) == {protocol}
@@ -232,7 +216,8 @@ def test_a_page_that_never_ends_loading_is_given_up_with_its_reason(tmp_path: Pa
         f'server = {{ on = "edge", command = "{sys.executable} {tmp_path}/never.py", ready = {{ port = 8000 }} }}\n'
     )
     keys = 'url = "http://{server.address}:8000/"\nversion = "1.1"\nrate = "0.5 /s"\ntimeout = "4 s"\n'
-    loads, _ = _requests(_run(tmp_path, f'{NAMED}[apps.web]\nkind = "web"\n{keys}{server}', status=1))
+    text = f'{NAMED}[apps.web]\nkind = "web"\n{keys}{server}'
+    loads, _ = _requests(run_scenario(tmp_path, text, "--no-limits", status=1))
     assert set(loads["status"]) == {"timed-out"}
     # A busy machine opens a page too late for some.
     assert any("did not finish loading" in error for error in loads["error"])
@@ -244,24 +229,8 @@ def test_a_page_that_never_ends_loading_is_given_up_with_its_reason(tmp_path: Pa
 )
 def test_the_browser_of_a_run_is_sandboxed_and_none_outlives_it(tmp_path: Path, how: signal.Signals | None) -> None:
     text = NAMED if how is None else NAMED.replace("6 s", "60 s")
-    (tmp_path / "x.toml").write_text(f'{text}{APP}page = "google"\narrivals = "closed"\n{PATIENT}')
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "cellbed",
-        "run",
-        tmp_path / "x.toml",
-        "--no-limits",
-        "--out",
-        tmp_path / "r",
-    ]
-    run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        while not list((tmp_path / "r").glob("*/har/web/*.har")):
-            assert run.poll() is None
-            time.sleep(0.1)
-        ours = descendants(run.pid)
+    text = f'{text}{APP}page = "google"\narrivals = "closed"\n{PATIENT}'
+    with end_run(tmp_path, text, "*/har/web/*.har", how) as ours:
         browsers = {pid: line for pid, line in ours.items() if b"--remote-debugging-pipe" in line}
         assert browsers
         assert not any(b"--no-sandbox" in line for line in browsers.values())
@@ -269,14 +238,6 @@ def test_the_browser_of_a_run_is_sandboxed_and_none_outlives_it(tmp_path: Path, 
             with suppress(FileNotFoundError):  # one of them may have ended
                 assert Path(f"/proc/{pid}").stat().st_uid != 0
         assert any(line.startswith(b"nginx") for line in ours.values())
-        if how is not None:
-            os.kill(run.pid, how)
-        run.wait()
-    finally:
-        run.kill()
-    while any(words(pid) == line for pid, line in ours.items()):  # the test has a time limit
-        time.sleep(0.1)
-    assert cellbed("clean").returncode == 0
 
 
 @needs_browser
@@ -313,18 +274,7 @@ def _predict(folder: Path, text: str, status: int = 0) -> pl.DataFrame:
     folder.mkdir()
     samples = {"web": [{"browser": 200_000_000, "generator": 0}] * 10}
     (folder / "profile.json").write_text(json.dumps({"format": 6, "source": "a test", "applications": samples}))
-    (folder / "x.toml").write_text(text)
-    cellbed(
-        "run",
-        folder / "x.toml",
-        "--virtual",
-        "--profile",
-        folder / "profile.json",
-        "--out",
-        folder / "runs",
-        status=status,
-    )
-    (run,) = (folder / "runs").iterdir()
+    run = run_scenario(folder, text, "--virtual", "--profile", folder / "profile.json", status=status)
     return pl.read_parquet(run / "requests.parquet")
 
 

@@ -30,7 +30,7 @@ from cellbed_node.web.matcher import Matcher
 from cellbed_node.web.site import Exchange, Replies, SiteError, split
 from descendants import descendants, words
 from in_process import cellbed
-from run_commands import free_port
+from run_commands import apply_marks, free_port
 from scenario_text import NODES
 from shell_world import wait_until
 from site_examples import ADDRESSES, BODIES, PAGE, har
@@ -41,6 +41,7 @@ APP = '[apps.web]\nkind = "web"\nserver = "edge"\narrivals = "closed"\ntimeout =
 needs_browser = pytest.mark.skipif(not any(map(find_program, PROGRAMS)), reason="chromium is not installed")
 needs_nginx = pytest.mark.skipif(find_program("nginx") is None, reason="nginx is not installed")
 needs_proxy = pytest.mark.skipif(find_program("mitmdump") is None, reason="mitmproxy is not installed")
+slow_with_proxy = apply_marks(needs_browser, needs_proxy, pytest.mark.slow)
 
 
 def _imported(folder: Path, **changes: object) -> Path:
@@ -489,9 +490,7 @@ def test_a_site_is_recorded_and_every_object_of_it_replayed(tmp_path: Path, two_
     assert {one, f"{one}a.css", f"{two}b.png?q=1"} <= set(objects.filter(status="ok")["url"])
 
 
-@needs_browser
-@needs_proxy
-@pytest.mark.slow
+@slow_with_proxy
 def test_recording_a_server_that_does_not_answer_is_an_error(tmp_path: Path) -> None:
     done = cellbed("web", "record", "http://127.0.0.1:4459/", "-o", tmp_path / "x.warc.gz", status=2)
     assert "http://127.0.0.1:4459/: no reply" in done.stderr
@@ -513,9 +512,7 @@ def recording(*options: str, before: Sequence[str] = ()) -> Iterator[subprocess.
                 process.terminate()
 
 
-@needs_browser
-@needs_proxy
-@pytest.mark.slow
+@slow_with_proxy
 def test_the_browser_of_a_recording_is_sandboxed_and_nobody_else_reaches_its_proxy() -> None:
     with recording() as process:
         below = descendants(process.pid)
@@ -535,9 +532,7 @@ def test_the_browser_of_a_recording_is_sandboxed_and_nobody_else_reaches_its_pro
                 other.accept()
 
 
-@needs_browser
-@needs_proxy
-@pytest.mark.slow
+@slow_with_proxy
 def test_without_a_sandbox_nothing_is_recorded_unless_asked() -> None:
     alone = ["unshare", "--map-root-user"]  # with no user but root, whom the sandbox refuses
     with recording(before=alone) as process:
@@ -549,9 +544,7 @@ def test_without_a_sandbox_nothing_is_recorded_unless_asked() -> None:
         assert any(b"--no-sandbox" in line for line in descendants(process.pid).values())
 
 
-@needs_browser
-@needs_proxy
-@pytest.mark.slow
+@slow_with_proxy
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("part", [b"mitmdump", b"/chromium"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
@@ -594,9 +587,7 @@ def test_a_replay_whose_matcher_ends_or_stands_still_ends_and_names_it(tmp_path:
     wait_until(lambda: not any(words(pid) for pid in found))
 
 
-@needs_browser
-@needs_proxy
-@pytest.mark.slow
+@slow_with_proxy
 def test_a_recording_that_is_killed_leaves_no_process_and_no_folder() -> None:
     with contextlib.ExitStack() as stack:
         # A page that never ends loading; a browser needs short paths.

@@ -87,7 +87,7 @@ PROGRAM = """
 import sys
 sys.path.insert(0, {folder!r})
 from cellbed.support.worker_pool import WorkerPool
-from test_worker_pool import KILLED, sleep
+from tests.workloads.test_worker_pool import KILLED, sleep
 if __name__ == "__main__":
     with WorkerPool(1, KILLED) as pool:
         pool.submit(sleep, {began!r}).result()
@@ -97,7 +97,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_they_see_no_ctrl_c_and_outlive_nobody(tmp_path: Path, how: signal.Signals) -> None:
     began, program = tmp_path / "began", tmp_path / "program.py"
-    program.write_text(PROGRAM.format(folder=str(Path(__file__).parent), began=str(began)))
+    program.write_text(PROGRAM.format(folder=str(Path(__file__).parents[2]), began=str(began)))
     # However these tests were started: a shell's background jobs ignore SIGINT.
     heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     command = [sys.executable, "-c", f"{heed}import runpy; runpy.run_path({str(program)!r}, run_name='__main__')"]

@@ -6,9 +6,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import IPv4Address
@@ -22,27 +20,15 @@ from cellbed.workloads.http import kind as http
 from cellbed.workloads.kind import Deployment
 from cellbed_node.processes import find
 from run_commands import free_port
-from scenario_text import NODES
-from workload_program import PATIENCE, Program
+from workload_program import OK, PATIENCE, SCENARIO, SECOND, Load, Node, _server
 
 NGINX = find("nginx")
 needs_nginx = pytest.mark.skipif(NGINX is None, reason="nginx is not installed: sudo apt install nginx-light")
-LOOPBACK = IPv4Address("127.0.0.1")
-SECOND = 1_000_000_000
 VERSIONS = ("1.1", "2")
 GROUP = 4
 """Requests that the grouping server answers together."""
 KEPT = 50
 """Requests after which nginx ends a connection."""
-SCENARIO = f'name = "http"\nduration = "1 s"\n{NODES}\n[workload]\nkind = "http"\nserver = "edge"\n'
-
-
-@dataclass(frozen=True)
-class Node:
-    name: str
-    node_class: str
-    cpus: float = 1.0
-    ipv4: IPv4Address = LOOPBACK
 
 
 class Grouping(BaseHTTPRequestHandler):
@@ -129,46 +115,6 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
         nginx.wait()
         behind.shutdown()
         behind.server_close()
-
-
-@dataclass
-class Load:
-    """Runs one endpoint with the keys of a scenario's table."""
-
-    raw: Path
-
-    def __call__(self, url: str, *, duration_ns: int = SECOND, **keys: Any) -> list[dict[str, Any]]:
-        """The record of its requests by number; its counts must agree with them."""
-        keys = {"url": url, **({"rate": "30 /s"} if "arrivals" not in keys else {}), **keys}
-        text = SCENARIO + "".join(f"{key} = {_toml(value)}\n" for key, value in keys.items())
-        scenario = parse(text, source="http.toml", folder=self.raw)
-        endpoint = Node("endpoint-0", "endpoint")
-        deployment = Deployment(
-            "web", scenario.applications["workload"], 0, [endpoint], [Node("edge-0", "edge")], 0, duration_ns
-        )
-        (process,) = http.processes(deployment, self.raw, cache=self.raw, seed=1)
-        record = deployment.file(self.raw, endpoint, "requests.jsonl")
-        record.unlink(missing_ok=True)
-        program = Program(process, self.raw / "log")
-        try:
-            program.await_event("ready")
-            t0 = time.monotonic_ns()
-            program.say(t0_ns=t0, end_ns=t0 + duration_ns, drain_ns=30 * SECOND)
-            done = program.await_event("done")
-        finally:
-            program.stop()
-        requests = [json.loads(line) for line in record.read_text().splitlines()]
-        statuses = Counter(request["status"] for request in requests)
-        assert done["sent"] == len(requests)
-        assert done["completed"] == statuses["ok"] + statuses["late"]
-        assert done["lost"] == statuses["lost"]
-        return sorted(requests, key=lambda request: request["request"])
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(inner)}" for key, inner in value.items()) + " }"
-    return "[" + ", ".join(map(_toml, value)) + "]" if isinstance(value, list) else json.dumps(value)
 
 
 @pytest.fixture
@@ -276,30 +222,6 @@ def test_a_closed_loop_keeps_as_many_requests_under_way_as_asked_for(load: Load,
     assert all(later >= earlier for earlier, later in zip(over, begun[3:], strict=False))
 
 
-@contextmanager
-def _server(serve: Callable[[socket.socket], None]) -> Iterator[int]:
-    """A server on loopback that calls `serve` with each connection, then closes it."""
-
-    def accept() -> None:
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            with connection, suppress(OSError):
-                serve(connection)
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=accept, daemon=True)
-        thread.start()
-        try:
-            yield listener.getsockname()[1]
-        finally:
-            listener.shutdown(socket.SHUT_RDWR)
-    thread.join(PATIENCE)
-
-
-OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 REPLIES = {
     "nothing": (b"", "1.1", None, "the server closed the connection before the reply"),
     "half a head": (b"HTTP/1.1 200", "1.1", None, "the server closed the connection in the middle of the reply"),

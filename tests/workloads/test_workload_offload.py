@@ -30,7 +30,7 @@ from run_commands import free_port, has_ended
 from shell_world import wait_until
 from workload_program import PATIENCE, Program
 
-needs_mosquitto = pytest.mark.skipif(
+pytestmark = pytest.mark.skipif(
     find_mosquitto() is None, reason="Mosquitto is not installed: sudo apt install mosquitto"
 )
 
@@ -91,6 +91,15 @@ class Bed:
             load.say(t0_ns=t0, end_ns=t0 + duration_ns, drain_ns=drain_ns)
         return {load.name: load.await_event("done") for load in loads}
 
+    def begin(self, duration_ns: int) -> tuple[Program, int]:
+        """Start the schedule of one endpoint and wait for its first reply; its program, and the time of its start."""
+        load = self.programs["app.endpoint-0.endpoint"]
+        t0 = time.monotonic_ns()
+        load.say(t0_ns=t0, end_ns=t0 + duration_ns, drain_ns=SECOND)
+        while not load.await_event("progress")["completed"]:
+            pass
+        return load, t0
+
     def requests(self, endpoint: str = "endpoint-0") -> list[dict[str, Any]]:
         return _lines(self.raw / f"app.{endpoint}.requests.jsonl")
 
@@ -149,7 +158,6 @@ def _assert_adds_up(done: dict[str, Any], requests: list[dict[str, Any]]) -> Cou
     return statuses
 
 
-@needs_mosquitto
 def test_each_request_has_stamps_in_order_and_contiguous_offsets(make_bed: Callable[..., Bed]) -> None:
     bed = make_bed()
     bed.prepare(duration_ns=SECOND, endpoints=2)
@@ -184,16 +192,11 @@ def test_each_request_has_stamps_in_order_and_contiguous_offsets(make_bed: Calla
         assert gaps == {100 * MS}
 
 
-@needs_mosquitto
 def test_replies_that_never_come_end_in_bounded_time(make_bed: Callable[..., Bed]) -> None:
     bed = make_bed(timeout=400 * MS, rate=20.0)
     bed.prepare(duration_ns=2 * SECOND)
     bed.start(0, 1)
-    load = bed.programs["app.endpoint-0.endpoint"]
-    t0 = time.monotonic_ns()
-    load.say(t0_ns=t0, end_ns=t0 + 2 * SECOND, drain_ns=SECOND)
-    while not load.await_event("progress")["completed"]:
-        pass
+    load, _ = bed.begin(2 * SECOND)
     bed.programs["app.edge-0.service"].popen.kill()
     statuses = _assert_adds_up(load.await_event("done"), bed.requests())
     assert load.popen.wait(PATIENCE) == 0
@@ -206,7 +209,6 @@ def test_replies_that_never_come_end_in_bounded_time(make_bed: Callable[..., Bed
     assert len(answered - served) <= 2
 
 
-@needs_mosquitto
 def test_what_a_stuck_broker_does_not_take_is_lost_before_memory_fills(make_bed: Callable[..., Bed]) -> None:
     bed = make_bed(timeout=300 * MS, rate=100.0)
     bed.prepare(duration_ns=2 * SECOND)
@@ -225,16 +227,11 @@ def test_what_a_stuck_broker_does_not_take_is_lost_before_memory_fills(make_bed:
     assert all(request["uplink_end"] is None for request in full)
 
 
-@needs_mosquitto
 def test_requests_without_a_broker_are_lost_and_the_schedule_goes_on(make_bed: Callable[..., Bed]) -> None:
     bed = make_bed(rate=20.0)
     bed.prepare(duration_ns=3 * SECOND)
     bed.start(0, 1)
-    load = bed.programs["app.endpoint-0.endpoint"]
-    t0 = time.monotonic_ns()
-    load.say(t0_ns=t0, end_ns=t0 + 3 * SECOND, drain_ns=SECOND)
-    while not load.await_event("progress")["completed"]:
-        pass
+    load, t0 = bed.begin(3 * SECOND)
     assert bed.programs["app.edge-0.broker"].stop() == 0
     while not load.await_event("progress")["lost"]:
         pass
@@ -248,7 +245,6 @@ def test_requests_without_a_broker_are_lost_and_the_schedule_goes_on(make_bed: C
     assert any(request["error"] == "not connected" for request in requests)
 
 
-@needs_mosquitto
 def test_a_damaged_photograph_gets_an_error_and_harms_nothing_else(make_bed: Callable[..., Bed]) -> None:
     bed = make_bed()
     bed.prepare(duration_ns=SECOND, cpus=1.0)
@@ -265,7 +261,6 @@ def test_a_damaged_photograph_gets_an_error_and_harms_nothing_else(make_bed: Cal
     assert [(line["endpoint"], line["request"]) for line in failed] == [(None, None), ("tester", 7)]
 
 
-@needs_mosquitto
 def test_an_error_reply_is_recorded_as_one(make_bed: Callable[..., Bed]) -> None:
     bed = make_bed()
     bed.prepare(duration_ns=SECOND)
@@ -302,7 +297,6 @@ def _publish(port: int, payload: bytes, *, reply_to: str | None) -> tuple[bytes,
         client.loop_stop()
 
 
-@needs_mosquitto
 def test_a_worker_that_is_killed_is_replaced(make_bed: Callable[..., Bed]) -> None:
     bed = make_bed()
     bed.prepare(duration_ns=SECOND, cpus=1.0)
@@ -319,7 +313,6 @@ def test_a_worker_that_is_killed_is_replaced(make_bed: Callable[..., Bed]) -> No
     assert service.stop() == 0
 
 
-@needs_mosquitto
 def test_a_policy_reduces_the_resolution_of_photographs(make_bed: Callable[..., Bed]) -> None:
     sizes = []
     for policy in (None, ReduceResolution(kind="reduce-resolution", above="0 s", scale=0.5)):
@@ -338,16 +331,11 @@ def test_a_policy_reduces_the_resolution_of_photographs(make_bed: Callable[..., 
     assert all(small < 0.6 * large for large, small in zip(sizes[0][1:], sizes[1][1:], strict=True))
 
 
-@needs_mosquitto
 def test_closing_standard_input_ends_everything_and_keeps_the_records(make_bed: Callable[..., Bed]) -> None:
     bed = make_bed()
     bed.prepare(duration_ns=60 * SECOND)
     bed.start(0, 1)
-    load = bed.programs["app.endpoint-0.endpoint"]
-    t0 = time.monotonic_ns()
-    load.say(t0_ns=t0, end_ns=t0 + 60 * SECOND, drain_ns=SECOND)
-    while not load.await_event("progress")["completed"]:
-        pass
+    load, _ = bed.begin(60 * SECOND)
     assert load.popen.stdin is not None
     load.popen.stdin.close()
     done = load.await_event("done")
@@ -360,7 +348,6 @@ def test_closing_standard_input_ends_everything_and_keeps_the_records(make_bed: 
     wait_until(lambda: all(map(has_ended, workers)))
 
 
-@needs_mosquitto
 def test_what_a_killed_process_started_dies_with_it(make_bed: Callable[..., Bed]) -> None:
     bed = make_bed()
     bed.prepare(duration_ns=SECOND)

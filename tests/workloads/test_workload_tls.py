@@ -13,8 +13,7 @@ import pytest
 
 from cellbed.testbed.machine import certificates
 from cellbed_node.processes import find
-from test_workload_http import OK, _server
-from test_workload_websocket import load
+from workload_program import OK, _server, load
 
 pytestmark = pytest.mark.skipif(find(certificates.PROGRAM) is None, reason="openssl is not installed")
 SIZE = 40_000

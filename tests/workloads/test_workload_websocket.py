@@ -1,10 +1,8 @@
 """The load of WebSockets and of gRPC with real servers on loopback, and servers that break the protocol."""
 
-import json
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,14 +14,10 @@ from hypothesis import strategies as st
 from websockets.sync.server import ServerConnection, serve
 
 from any_text import many
-from cellbed.scenario import ScenarioError, parse
-from cellbed.workloads.http import kind as http
-from cellbed.workloads.kind import Deployment
-from cellbed.workloads.websocket import kind as websocket
+from cellbed.scenario import ScenarioError
 from cellbed_node.http.messages import PREFIX, SPLITTERS
 from cellbed_node.processes import die_with_parent
-from test_workload_http import SCENARIO, SECOND, Node, _server, _toml
-from workload_program import Program
+from workload_program import GREETER, _server, deploy, load
 
 PUSHES = 3
 
@@ -49,38 +43,6 @@ def chat() -> Iterator[int]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server.socket.getsockname()[1]
         server.shutdown()
-
-
-def _deployment(folder: Path, kind: str, url: str, keys: dict[str, Any], authorities: str | None = None) -> Deployment:
-    keys = {"url": url, **({"rate": "30 /s"} if "arrivals" not in keys else {}), **keys}
-    text = SCENARIO.replace('"http"\nserver', f'"{kind}"\nserver')
-    text += "".join(f"{key} = {_toml(value)}\n" for key, value in keys.items())
-    table = parse(text, source="x.toml", folder=folder).applications["workload"]
-    nodes = [Node("endpoint-0", "endpoint")], [Node("edge-0", "edge")]
-    return Deployment("web", table, 0, *nodes, 0, SECOND, authorities=authorities)
-
-
-def load(
-    folder: Path, kind: str, url: str, *, authorities: str | None = None, **keys: Any
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Run an endpoint with the keys of a scenario's table; returns the records of requests and of messages."""
-    deployment = _deployment(folder, kind, url, keys, authorities)
-    module = http if kind == "http" else websocket
-    (process,) = module.processes(deployment, folder, cache=folder, seed=1)
-    program = Program(process, folder / "log")
-    try:
-        program.await_event("ready")
-        t0 = time.monotonic_ns()
-        program.say(t0_ns=t0, end_ns=t0 + SECOND, drain_ns=30 * SECOND)
-        done = program.await_event("done")
-    finally:
-        program.stop()
-    files = (deployment.file(folder, deployment.clients[0], f"{name}.jsonl") for name in ("requests", "messages"))
-    requests, messages = (
-        [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else [] for file in files
-    )
-    assert done["sent"] == len(requests)
-    return requests, messages
 
 
 def test_an_echo_is_the_reply_and_all_else_is_a_message_of_the_server(tmp_path: Path, chat: int) -> None:
@@ -146,37 +108,9 @@ def test_a_server_without_websockets_is_named_before_the_load(tmp_path: Path, re
 )
 def test_mistakes_are_errors_of_their_lines(tmp_path: Path, keys: dict[str, Any], words: tuple[str, ...]) -> None:
     with pytest.raises(ScenarioError) as caught:
-        _deployment(tmp_path, "websocket", "ws://x/", keys)
+        deploy(tmp_path, "websocket", "ws://x/", keys)
     for word in words:
         assert word in str(caught.value)
-
-
-GREETER = """
-from concurrent.futures import ThreadPoolExecutor
-
-import grpc
-
-class Greeter(grpc.GenericRpcHandler):
-    def service(self, details):
-        def once(request, context):
-            if details.method.endswith("Refuse"):
-                context.abort(grpc.StatusCode.NOT_FOUND, "no\\nsuch é")
-            return request
-
-        def many(requests, context):
-            for request in requests:
-                yield from [request] * 3
-
-        if details.method == "/a.Greeter/Many":
-            return grpc.stream_stream_rpc_method_handler(many)
-        return grpc.unary_unary_rpc_method_handler(once) if details.method.startswith("/a.Greeter/") else None
-
-server = grpc.server(ThreadPoolExecutor(2), handlers=[Greeter()])
-print(server.add_insecure_port("127.0.0.1:0"), flush=True)
-server.start()
-server.wait_for_termination()
-"""
-"""Says each message of a call again; "Many" three times; "Refuse" not."""
 
 
 @pytest.fixture(scope="module")
@@ -224,7 +158,7 @@ def test_mistakes_of_grpc_are_errors_of_their_lines(
     tmp_path: Path, keys: dict[str, Any], words: tuple[str, ...]
 ) -> None:
     with pytest.raises(ScenarioError) as caught:
-        _deployment(tmp_path, "http", "http://x", keys)
+        deploy(tmp_path, "http", "http://x", keys)
     for word in words:
         assert word in str(caught.value)
 
