@@ -269,7 +269,7 @@ impl Supervisor {
         }
     }
 
-    /// Does what a client of the control socket asks; an error is that of the engine.
+    /// Executes the command of a client of the control socket. Errors: those that the engine reports.
     fn answer(&mut self, line: &str, inbox: &Receiver<Input>) -> Result<Value> {
         tracing::debug!("command of a client: {}", line.trim_end());
         match serde_json::from_str(line) {
@@ -448,7 +448,7 @@ impl Supervisor {
     }
 }
 
-/// The answer to what cannot be done.
+/// The answer to a refused command.
 fn refused(problem: impl ToString) -> Value {
     json!({"event": "refused", "message": problem.to_string()})
 }

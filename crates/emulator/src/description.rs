@@ -10,7 +10,7 @@ use crate::config::{Config, Direction};
 pub struct Description(Vec<Vec<Value>>);
 
 impl Description {
-    /// Of a configuration of which nothing was changed yet.
+    /// The description of a configuration without changes.
     pub fn new(config: &Config) -> Self {
         let unchanged = |it: &Direction| vec![Value::Null; it.table.stages.len()];
         Self(config.directions.iter().map(unchanged).collect())

@@ -73,7 +73,7 @@ pub struct Engine {
     refused: u64,
     /// No slot is free: devices are not read until one is.
     crowded: bool,
-    /// Vertices of which the outbox is not empty.
+    /// Vertices whose outbox is not empty.
     waiting: Vec<usize>,
     pace: Pace,
     /// By when to write what waits, even if there is more to read.
@@ -375,7 +375,7 @@ impl Engine {
         port.send(tower, &mut self.made);
     }
 
-    /// Gives the packets that proxies have made to their directions, past those of other endpoints.
+    /// Gives the packets that proxies have made to their directions, through the proxies of other endpoints.
     fn send_made(&mut self, at: Time) {
         while let Some(it) = self.made.pop_front() {
             let vertex = usize::from(it.at);

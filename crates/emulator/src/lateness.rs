@@ -15,7 +15,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Bins per doubling: values are accurate within 1/32.
 const STEPS: u64 = 32;
 
-/// A histogram with logarithmic bins, of which recording costs a few instructions and no memory.
+/// A histogram with logarithmic bins, whose recording costs a few instructions and no memory.
 pub struct Lateness {
     bins: Box<[u64]>,
     most: u64,
@@ -83,7 +83,7 @@ pub struct Second {
     pub late: u64,
     /// The highest lateness of a packet.
     pub most: Duration,
-    /// The longest time by which the loop ran later than it had asked to run.
+    /// The longest delay of the loop behind the requested time.
     pub standstill: Duration,
     /// When that ended.
     pub stood_until: Time,

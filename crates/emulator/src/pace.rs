@@ -1,4 +1,4 @@
-//! Pacing of the event loop's wake-ups, each of which costs some microseconds.
+//! Pacing of the event loop's wake-ups; each costs some microseconds.
 
 use cellbed_link::{Duration, Time};
 

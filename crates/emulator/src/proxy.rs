@@ -20,7 +20,7 @@ const SYN: u8 = 0x02;
 const RST: u8 = 0x04;
 const PSH: u8 = 0x08;
 const ACK: u8 = 0x10;
-/// ECE and CWR, with which a SYN asks for ECN (RFC 3168 §6.1.1).
+/// ECE and CWR: a SYN asks for ECN (RFC 3168 §6.1.1).
 const ECN: u8 = 0xc0;
 /// Kinds of options (RFC 9293 §3.1, RFC 7323, RFC 2018).
 const END: u8 = 0;
@@ -46,7 +46,7 @@ struct Origin {
     vertex: u16,
     /// The number of its SYN.
     first: u32,
-    /// Bits by which the windows that it offers are shifted, if it can; the largest segment that it takes; whether it
+    /// Its window scale in bits, if it has one; the largest segment that it takes; whether it
     /// knows SACK.
     scale: Option<u8>,
     largest: u64,
@@ -179,7 +179,7 @@ pub enum Verdict {
 pub struct Made {
     /// The vertex that it leaves.
     pub at: u16,
-    /// The side of the proxy on which it leaves.
+    /// The side of the proxy where it leaves.
     pub to: Side,
     /// With the device's header before it.
     pub bytes: Vec<u8>,
@@ -453,7 +453,7 @@ impl Port {
     }
 }
 
-/// Bytes by which a packet may be away from what has arrived.
+/// The largest distance of a packet from the bytes that have arrived.
 const FARTHEST: i64 = 1 << 30;
 
 fn bare(now: Time) -> Segment {
@@ -545,7 +545,7 @@ pub fn describe(bytes: &[u8], number: u64, source: u16, destination: u16) -> Pac
 
 /// A plain TCP packet: no IPv4 options, no IPv6 extension headers, no fragment.
 struct Parsed<'a> {
-    /// From the IP header on; of a super-packet that of all its segments.
+    /// From the IP header on; a super-packet has one for all its segments.
     headers: &'a [u8],
     network: usize,
     sequence: u32,

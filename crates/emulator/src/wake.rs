@@ -22,7 +22,7 @@ const MOST_EVENTS: usize = 64;
 pub struct Wake {
     epoll: OwnedFd,
     alarm: Alarm,
-    /// True if a timeout of the wait is as exact as the alarm: the kernel rounds those of ordinary threads.
+    /// True if a timeout of the wait is as exact as the alarm: the kernel rounds timeouts of ordinary threads.
     exact: bool,
 }
 

@@ -62,7 +62,7 @@ fn execute(request: &Enter) -> Result<Infallible> {
             Ok::<_, Error>(named("ingress") || named("cellbed0"))
         })?;
     if !is_the_callers {
-        let problem = "the network namespace is not that of a shell of this user";
+        let problem = "the network namespace belongs to no shell of this user";
         return Err(Error::Refused(problem.into()));
     }
     namespace.enter()?;

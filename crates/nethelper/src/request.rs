@@ -65,7 +65,7 @@ pub struct Serve {
 pub struct Enter {
     /// Number of the inherited descriptor of the network namespace.
     pub namespace: i32,
-    /// Number of the inherited descriptor to which an error is written; it is closed when the command is executed.
+    /// Number of the inherited descriptor for an error; it is closed when the command is executed.
     pub report: i32,
     /// File that the command sees as `/etc/resolv.conf`.
     pub resolv_conf: Option<PathBuf>,

@@ -29,8 +29,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     }
 }
 
-/// Runs `cellbed record` with these arguments: a verb of `cellbed-recorder` and its own, or those of `record` alone.
-/// See [`run`].
+/// Runs `cellbed record` with these arguments: a verb of `cellbed-recorder` and its arguments, or the arguments of
+/// `record` alone. See [`run`].
 pub fn run_of_cellbed(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let mut verbs = Standalone::command();

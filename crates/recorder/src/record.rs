@@ -206,7 +206,7 @@ impl Recorder {
     /// Records by `plan` into the new directory `folder`, until the plan is done or the user interrupts, and packs it.
     /// A second interrupt does not wait for what is underway.
     ///
-    /// Errors: those of the file system and the paths. What has been recorded before an error is packed.
+    /// Errors: the file system or a path fails. Packets recorded before an error are packed.
     pub fn record(
         mut self,
         plan: &Plan,

@@ -16,7 +16,7 @@ const LONGEST_DELAY: Duration = Duration::from_millis(200);
 const QUICK: u32 = 16;
 /// First assumption of a full segment's length (`TCP_MSS_DEFAULT`).
 const FULL: u64 = 536;
-/// First window that Linux offers with its usual first buffer of 128 KiB, half of which it expects to be overhead.
+/// First window that Linux offers with its usual first buffer of 128 KiB, half of it reserved for overhead.
 const FIRST: u64 = 64 << 10;
 /// The room of such a buffer after full packets: seven eighths. With it, the first thirty or so segments
 /// are acknowledged one by one, as by Linux 6.18.
@@ -123,7 +123,7 @@ impl Receiver {
         }
     }
 
-    /// Processes a segment with data. round_trip: that of this end's sender.
+    /// Processes a segment with data. round_trip: measured by this end's sender.
     pub fn receive(&mut self, now: Time, segment: &Segment, round_trip: &RoundTrip) {
         self.stamped(segment.start, segment.stamp);
         self.timeout = round_trip.timeout(0);
@@ -288,7 +288,7 @@ impl ReceiveWindow {
         grows
     }
 
-    /// The stream has been read up to `upto`. echo: a stamp of ours, to which the segment was the sender's answer.
+    /// The stream has been read up to `upto`. echo: our timestamp, echoed by the segment.
     pub fn read(&mut self, now: Time, upto: u64, echo: Time) {
         let sample = now - echo;
         if sample < self.round_trip {

@@ -12,7 +12,7 @@ pub(super) const LEAST_VARIATION: Duration = Duration::from_millis(200);
 ///
 /// The term that the timeout adds to the smoothed round trip rises at once with the mean deviation and is the greatest
 /// of the present round trip of packets, at least the floor; it falls by a quarter of the difference in each. A round
-/// trip that is shorter than expected raises the deviation by an eighth of what a longer one does.
+/// trip that is shorter than expected raises the deviation by an eighth of a longer one's effect.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RoundTrip {
     smoothed: Option<f64>,

@@ -33,7 +33,7 @@ pub struct Download {
     pub finished: Option<Time>,
     /// Segments that were sent more than once since the download began, by either end; 0 of an unfinished one.
     pub repairs: u64,
-    /// Timeouts since then, without those of the handshake; 0 of an unfinished one.
+    /// Timeouts since then, without the handshake's; 0 of an unfinished one.
     pub timeouts: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The experiments of a calibration: which trains, how many, in which order. All of it fits into less than five
+//! The experiments of a calibration: the trains, their number and order. All of it fits into less than five
 //! minutes.
 
 use cellbed_link::Duration;
@@ -32,7 +32,7 @@ pub(super) const BLOCK: usize = 8;
 /// Blocks of each gap at most, and what they may take together; where the gaps are longer there are fewer.
 const MOST_BLOCKS: usize = 8;
 const BLOCKS_SPAN: Duration = Duration::from_secs(42);
-/// Measurements of each packet size but the largest, and how often more that one comes, with which all others are
+/// Measurements of each packet size but the largest, and how often more that one comes; all others are
 /// compared.
 const SIZE_ROUNDS: usize = 40;
 const LARGEST_MORE: usize = 2;
@@ -44,7 +44,7 @@ const INTERVAL: Duration = Duration::from_millis(50);
 const JITTER: f64 = 0.1;
 /// Lengths measured at most.
 const MOST_LENGTHS: usize = 14;
-/// A length beside those of the paper's set, which is measured for the verdict and never chosen.
+/// A length beside the paper's set, which is measured for the verdict and never chosen.
 pub(super) const SHORT: u16 = 10;
 /// The shortest length measured.
 pub(super) const SHORTEST: u16 = 5;

@@ -27,7 +27,7 @@ impl Estimate {
         })
     }
 
-    /// The mean of what is left without the tenth at either end, so that a retransmission now and then does not move
+    /// The mean without the tenth at either end, so that a retransmission now and then does not move
     /// it, with the standard error that belongs to it (Tukey and McLaughlin, 1963: from the winsorised deviations).
     pub fn trimmed(samples: &[f64]) -> Option<Self> {
         let mut sorted = samples.to_vec();

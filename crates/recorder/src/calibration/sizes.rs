@@ -1,4 +1,4 @@
-//! comp(s): how much later packets of a size arrive than those of 1400 bytes (§4.4).
+//! comp(s): how much later packets of a size arrive than packets of 1400 bytes (§4.4).
 
 use super::design::{SIZE_ROUND, SIZES};
 use super::error::CalibrationError;
@@ -15,7 +15,7 @@ pub(super) struct SizeOffsets {
 
 /// Return the offset of the delay of each packet size, from packets that came in rounds of all sizes.
 ///
-/// The paper takes differences of round-trip times, this function those of one-way delays: the way of the small packet
+/// The paper subtracts round-trip times, this function one-way delays: the way of the small packet
 /// adds nothing but jitter, and the offset of the clocks cancels.
 /// So does what changes from round to round, since it is each delay's difference to the median of its round that
 /// counts. A tenth at either end is left out. Nor does a larger packet arrive sooner than a smaller one, despite

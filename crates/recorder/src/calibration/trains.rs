@@ -240,10 +240,10 @@ fn error_of_blocks(blocks: &[Vec<f64>]) -> Option<f64> {
         .map(|means| means.error)
 }
 
-/// G_min, the smallest gap after which r_last is within a fifth of that after the longest one, and F = G_min −
+/// G_min, the smallest gap whose r_last is within a fifth of the longest gap's, and F = G_min −
 /// r_last(G_min), at least 0.
 ///
-/// Gaps are taken from the longest on: a short gap after which trains happen to be as slow again, because those before
+/// Gaps are taken from the longest on: a short gap whose trains happen to be as slow again, because those before
 /// them are still in the queue, does not count. So that chance ends this search no sooner than the network does, what
 /// is compared with is the mean of all gaps that have passed, a standard error of the difference is granted, and the
 /// next shorter gap must agree. At the end what only that allowance has let pass is taken back.

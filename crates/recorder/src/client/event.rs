@@ -92,7 +92,7 @@ pub struct Reception {
     pub at: Time,
 }
 
-/// A time in which the server's saturation paused.
+/// A pause of the server's saturation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
     /// From when.

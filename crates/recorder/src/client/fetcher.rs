@@ -33,7 +33,7 @@ pub(super) struct Fetcher {
     known: u32,
     /// Chunks that came before their turn.
     ahead: BTreeMap<u32, Report>,
-    /// When it last requested chunks, and up to which.
+    /// When it last requested chunks, and the last of them.
     requested: Option<(Time, u32)>,
     /// True if a report has arrived since then.
     reported: bool,

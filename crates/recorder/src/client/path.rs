@@ -14,7 +14,7 @@ use crate::secure::{Secret, Unsealable};
 use crate::socket::Outbox;
 use crate::wire::{Refusal, Request, ip_overhead, least_probe_bytes};
 
-/// A server's default silence of a client after which it pauses saturation.
+/// A client's silence before the server pauses saturation, by default.
 const SERVER_PAUSES: Duration = Duration::from_secs(15);
 
 /// The core of a path: no socket, no clock, no thread. Runs begin as soon as there is a session; a session that the

@@ -1,7 +1,7 @@
 //! The journal: everything as it happens, in blocks that are whole or not at all.
 //!
 //! A block is its length and a hash, four bytes each, and its entries; all numbers are big-endian. What follows the
-//! last whole block was being written when the recorder died, and is ignored. In version 2 all numbers are little-endian.
+//! last whole block was being written when the recorder died, and is ignored. Version 2 is little-endian.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -71,7 +71,7 @@ impl JournalWriter {
         Ok(writer)
     }
 
-    /// Adds an entry. Events of which nothing can be learnt later are left out.
+    /// Adds an entry. Events without information for a recording are left out.
     pub fn add(&mut self, entry: &Entry) -> Result<(), RecordingError> {
         entry.put(&mut self.block);
         match self.block.len() {

@@ -1,4 +1,4 @@
-//! From a journal to a recording's files.
+//! Converts a journal into recording files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -33,7 +33,7 @@ struct Table {
 }
 
 impl Table {
-    /// Adds those of a run, whose numbers follow those of the runs before. Returns nothing: an empty run adds nothing.
+    /// Adds the packets of a run; their numbers follow the runs before.
     fn append(&mut self, role: Role, first_train: u32, packets: Vec<PacketRecord>) {
         let first_index = match role {
             Role::Light => 0,
@@ -270,12 +270,12 @@ impl Notes {
         }
         if self.unsettled {
             sentences.push(
-                "Packets of the adaptive saturation did not wait for as long as they were to: where they never did, its time in `spans` has the start-up, in which the path may have been able to carry more.".into(),
+                "Packets of the adaptive saturation did not wait for as long as they were to: where they never did, its time in `spans` has the start-up, when the path may have been able to carry more.".into(),
             );
         }
         if self.met {
             sentences.push(
-                "Both workloads were recorded at once over one way (--together): where they met in one queue, trains waited behind the saturation, and round-trip times and trains are those of a busy network. For a replay by cellreplay or conditional record over two interfaces, or leave out --together: then both take turns.".into(),
+                "Both workloads were recorded at once over one way (--together): where they met in one queue, trains waited behind the saturation, and round-trip times and trains show a busy network. For a replay by cellreplay or conditional record over two interfaces, or leave out --together: then both take turns.".into(),
             );
         }
         if self.broken_off {

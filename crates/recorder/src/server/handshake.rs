@@ -126,7 +126,7 @@ impl Server {
         Ok(Some(datagram))
     }
 
-    /// Makes the address of the hello that of its session, unless a later hello has proved another. The keys stay.
+    /// Gives the session the address of the hello, unless a later hello has proved another. The keys stay.
     fn resume(
         &mut self,
         proved: &Proved,

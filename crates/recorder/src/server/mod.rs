@@ -50,7 +50,7 @@ enum Message {
     Probe(Probe),
 }
 
-/// An authentic message, with what the socket knows of it.
+/// An authentic message, with its data from the socket.
 struct Received {
     session: SessionId,
     sequence: u64,

@@ -20,7 +20,7 @@ const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 const WINDOW_GAIN: f64 = 2.0;
 /// Rounds of the window of the largest rate (§4.1.1.3).
 const ROUNDS: u64 = 10;
-/// The pipe is full after three rounds in which the bandwidth grew by less than a quarter (§4.3.2.2).
+/// The pipe is full after three rounds with a growth of the bandwidth by less than a quarter (§4.3.2.2).
 const GROWTH: f64 = 1.25;
 const FULL_ROUNDS: u32 = 3;
 /// For how long the shortest round trip is believed, and how long the queue stays drained to measure it (§4.3.5).
@@ -228,7 +228,7 @@ impl Bbr {
         self.phase_began = at;
     }
 
-    /// Begins at a random phase but that of the lower gain (§4.3.4.2). Linux draws it; here it follows from the time.
+    /// Begins at a random phase, but not at the lower gain (§4.3.4.2). Linux draws it; here it follows from the time.
     fn probe_bandwidth(&mut self, now: Time, at: Time) {
         self.mode = Mode::ProbeBandwidth;
         let drawn = now.as_nanos().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
@@ -791,7 +791,7 @@ mod tests {
         pipe.bbr.undo(0.0, 0.0);
         pipe.window = 200;
         pipe.round(1000.0, 40);
-        assert!(pipe.window < 200); // that of the bandwidth and the round trip
+        assert!(pipe.window < 200); // the product of bandwidth and round trip
     }
 
     #[test]

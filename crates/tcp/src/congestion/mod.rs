@@ -124,7 +124,7 @@ impl From<Control> for String {
 /// A congestion control law, after Linux's `tcp_congestion_ops`, whose names of the methods are given. Sizes are in
 /// segments.
 ///
-/// The provided methods are those of NewReno. The sender repairs losses alone (RFC 6937) and sets the window meanwhile.
+/// The provided methods implement NewReno. The sender repairs losses alone (RFC 6937) and sets the window meanwhile.
 pub(super) trait Controller {
     /// Returns the congestion window and the threshold of slow start.
     fn window(&self) -> &Window;

@@ -215,7 +215,7 @@ fn told_of_device(
         }
         if way.fresh() {
             notes.push(format!(
-                "no router has passed on the {name} (hop limit {}): if it was captured where it was sent, its times are those of sending and \
+                "no router has passed on the {name} (hop limit {}): if it was captured where it was sent, its times are sending times and \
                  show what was offered, not what the link could carry",
                 way.hop_limit
             ));
@@ -297,7 +297,7 @@ impl Clock {
             .saturating_sub(last.or(next).unwrap_or_default());
         let side = if step < 0 { "before" } else { "after" };
         let reason = format!(
-            "its timestamp is {} {side} that of the packet beside it",
+            "its timestamp is {} {side} the timestamp of the packet beside it",
             Seconds(step.saturating_abs())
         );
         if between && !without {
