@@ -16,7 +16,7 @@ const ALIAS: &str = "cellbed shell of user ";
 
 /// Return the alias of both devices of a shell of `user`.
 ///
-/// Only a network administrator can set an alias: the alias of the inner device proves to `enter` whose namespace it is.
+/// Only a network administrator can set an alias: the inner device's alias proves to `enter` whose namespace it is.
 pub fn alias(user: u32) -> String {
     format!("{ALIAS}{user}")
 }

@@ -16,7 +16,7 @@ use crate::workload::{AdaptiveSaturator, FixedRateSaturator, QueueKeeper};
 #[derive(Clone, Debug)]
 pub struct VirtualNetwork(Network);
 
-/// Interval between the reports of arrivals to the saturator of [`saturate`], as of the light device of a live recording.
+/// Interval between the reports of arrivals to the saturator of [`saturate`], as in a live recording.
 const REPORTS: Duration = Duration::from_millis(100);
 
 /// Saturate one direction for `span` adaptively; return the sending and arrival time of each packet, without an arrival

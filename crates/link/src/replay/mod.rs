@@ -29,8 +29,8 @@ use crate::units::Bytes;
 /// A packet that finds the link inactive at `t` activates it: the base delay at `t` (DELAY) and the light row at or
 /// before `t` are looked up, and the schedule becomes the row's opportunities from `t` + DELAY on, followed by
 /// opportunities of the heavy recording from 1 ms after the last of them on. While the link is active, each packet is
-/// delayed by DELAY + comp(size), and never overtakes; then it enters the queue, which the schedule serves byte by byte.
-/// After `idle` with an empty queue, as [`IdleAt`] counts it, the link is inactive.
+/// delayed by DELAY + comp(size), and never overtakes; then it enters the queue, which the schedule serves byte by
+/// byte. After `idle` with an empty queue, as [`IdleAt`] counts it, the link is inactive.
 ///
 /// Light rows and heavy recording are positions of one recording and share the direction's time zero. Played
 /// in a loop, both start again at the heavy recording's last timestamp: rows at or after it are never used, and from
