@@ -7,7 +7,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from cellbed.path import Tcp as TcpSettings
+from cellbed.path import Tcp
 
 Arrivals = tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.uint64] | None, NDArray[np.uint8] | None]
 Columns = tuple[
@@ -237,6 +237,7 @@ class Direction:
         """Packets and bytes in the queue of the first bottleneck."""
 
 Stages = tuple[str, list[tuple[int, int, str]]]
+TcpSettings = Tcp
 Int64 = NDArray[np.int64]
 
 @final
