@@ -17,7 +17,7 @@ impl Description {
     }
 
     /// A command has changed a stage.
-    pub fn changed(&mut self, direction: usize, stage: usize, to: Value) {
+    pub fn record_change(&mut self, direction: usize, stage: usize, to: Value) {
         self.0[direction][stage] = to;
     }
 

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use cellbed_link::{Graph, Time};
 use cellbed_tcp::proxy::{Output, Place, Proxy, ProxyTable, Side, What};
-use cellbed_tcp::{Acknowledgement, BLOCKS, Burst, Segment, SegmentKind, Tcp};
+use cellbed_tcp::{Acknowledgement, BLOCKS, Segment, SegmentKind, Tcp};
 
 use crate::flow::tag;
 use crate::offload::{Layout, Transport, VNET_BYTES, View, Vnet, fold, seal, sum};
@@ -41,7 +41,7 @@ const FIRST_MADE: u64 = 1 << 63;
 struct Key([(IpAddr, u16); 2]);
 
 /// An end of a connection. Its stream is what it sends.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Origin {
     vertex: u16,
     /// The number of its SYN.
@@ -70,14 +70,10 @@ impl Origin {
         let mut origin = Self {
             vertex,
             first: packet.sequence,
-            scale: None,
             largest: DEFAULT_LARGEST,
-            selective: false,
             header,
             identification: 1,
-            finished: None,
-            base: 0,
-            bytes: VecDeque::new(),
+            ..Self::default()
         };
         for (kind, value) in options(packet.options()) {
             match (kind, value) {
@@ -417,7 +413,7 @@ impl Port {
                             self.made += 1;
                             self.made
                         });
-                        leaving.push_back(made(at, to, source, target, segment, 0, number));
+                        leaving.push_back(make_packet(at, to, source, target, segment, 0, number));
                     };
                     make(&segment, packet);
                     if selective && segment.length > 0 {
@@ -444,7 +440,9 @@ impl Port {
                         acknowledgement,
                         ..bare(Time::ZERO)
                     };
-                    leaving.push_back(made(at, to, source, target, &segment, RST, self.made));
+                    leaving.push_back(make_packet(
+                        at, to, source, target, &segment, RST, self.made,
+                    ));
                     self.flows.remove(&key);
                 }
                 What::Closed => drop(self.flows.remove(&key)),
@@ -458,17 +456,13 @@ const FARTHEST: i64 = 1 << 30;
 
 fn bare(now: Time) -> Segment {
     Segment {
-        kind: SegmentKind::Data,
-        start: 0,
-        length: 0,
-        acknowledgement: Acknowledgement::default(),
         stamp: now,
-        burst: Burst::default(),
+        ..Segment::default()
     }
 }
 
 /// Makes the packet of a segment, as if it came from `source`.
-fn made(
+fn make_packet(
     at: u16,
     to: Side,
     source: &mut Origin,

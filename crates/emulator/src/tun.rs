@@ -47,7 +47,7 @@ impl Tun {
     }
 
     /// A device that another program has created, with super-packets.
-    pub fn attached(descriptor: OwnedFd, name: &str) -> Self {
+    pub fn attach(descriptor: OwnedFd, name: &str) -> Self {
         Self {
             descriptor,
             name: name.into(),

@@ -41,7 +41,7 @@ impl Wake {
     }
 
     /// Says how the kernel schedules the calling thread: it decides what is the cheapest exact way to sleep.
-    pub fn scheduled(&mut self, scheduling: Scheduling) {
+    pub fn set_scheduling(&mut self, scheduling: Scheduling) {
         self.exact = scheduling == Scheduling::Fifo;
     }
 

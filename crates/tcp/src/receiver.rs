@@ -28,7 +28,7 @@ const FIRST_ROUND: u64 = 10;
 /// every second segment; a single one after 40 ms or the usual gap between segments, at a tick of the clock. An
 /// interactive connection also delays the first short one. Out-of-order segments are acknowledged at once (RFC 5681
 /// §4.2).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Receiver {
     tcp: Tcp,
     /// Bytes of a full segment as far as is known, and whether a shorter one is not acknowledged (Linux: `rcv_mss`,
@@ -68,25 +68,10 @@ impl Receiver {
         Self {
             tcp,
             full: FULL.min(tcp.segment),
-            short: false,
             window: ReceiveWindow::new(tcp.receive_window, tcp.segment),
-            room: None,
-            offered: 0,
-            next: 0,
-            early: Ranges::default(),
-            recent: [None; BLOCKS],
-            acknowledged: 0,
-            at_once: false,
-            delayed: None,
             delay: DELAY,
             timeout: Duration::MAX,
-            quick: 0,
-            interactive: false,
-            last: None,
-            duplicate: false,
-            echo: Time::ZERO,
-            marked: 0,
-            is_marked: false,
+            ..Self::default()
         }
     }
 
@@ -250,7 +235,7 @@ impl Receiver {
 /// in the one before (Linux's dynamic right-sizing, after Fisk & Feng, LACSI 2001); with each segment the window grows
 /// by two towards its bound. The round trip falls to a shorter sample at once, and rises by an eighth of the difference
 /// with each echo, so that it follows a queue that grows.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReceiveWindow {
     largest: u64,
     bound: u64,

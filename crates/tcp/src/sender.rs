@@ -255,7 +255,7 @@ impl Sender {
 
     /// The handshake took `span`.
     pub fn opened(&mut self, now: Time, span: Duration) {
-        self.round_trip.measured(span, self.missing, self.next);
+        self.round_trip.on_sample(span, self.missing, self.next);
         self.law.on_established(now, span);
     }
 
@@ -283,7 +283,7 @@ impl Sender {
         let span = if std::mem::take(&mut self.probe_due) {
             self.send_probe(now)
         } else if self.is_full() {
-            self.used(true);
+            self.note_usage(true);
             None
         } else if self.is_held_back(now) {
             return None;
@@ -293,7 +293,7 @@ impl Sender {
             self.flight.retransmit_lost(now, departure)
         } else {
             let span = self.send_new(now, self.nagle);
-            self.used(false);
+            self.note_usage(false);
             span
         };
         if let Some((start, end)) = span {
@@ -449,7 +449,7 @@ impl Sender {
     }
 
     /// Records whether the window limits sending.
-    fn used(&mut self, full: bool) {
+    fn note_usage(&mut self, full: bool) {
         let held_back = full && self.unsent() > 0;
         let under_way = self.flight.length();
         self.usage
@@ -466,7 +466,7 @@ impl Sender {
             self.doubled = 0;
         }
         if let Some((span, _)) = acked.round_trips {
-            self.round_trip.measured(span, self.missing, self.next);
+            self.round_trip.on_sample(span, self.missing, self.next);
         }
         let progress = AckSample {
             now,

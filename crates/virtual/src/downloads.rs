@@ -7,7 +7,7 @@ use crate::network::{Application, Network};
 use cellbed_tcp::Tcp;
 
 /// Downloads one after the other.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Downloads {
     /// Bytes of a request; an upload has large ones.
     pub request: u64,
@@ -49,14 +49,10 @@ impl Downloads {
     pub fn new(sizes: &[u64], tcp: Tcp) -> Self {
         Self {
             request: 200,
-            thinking: Vec::new(),
-            keeps_connection: false,
             tcp,
             sizes: sizes.to_vec(),
-            connection: None,
             downloads: Vec::with_capacity(sizes.len()),
-            finished: 0,
-            before: (0, 0),
+            ..Self::default()
         }
     }
 

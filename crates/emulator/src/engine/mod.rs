@@ -151,7 +151,7 @@ impl Engine {
     pub fn run(mut self) -> Result<()> {
         sleep_precisely();
         self.scheduling = request_real_time();
-        self.wake.scheduled(self.scheduling);
+        self.wake.set_scheduling(self.scheduling);
         let mut called = Vec::with_capacity(64);
         let mut flush = now() + FLUSH;
         let mut drained = true;
@@ -180,13 +180,13 @@ impl Engine {
                 }
             }
             let now = now();
-            self.seconds.looked(now, deadline);
+            self.seconds.on_look(now, deadline);
             self.advance(now);
             if !called.is_empty() {
-                self.pace.looked(now, packets);
+                self.pace.on_look(now, packets);
             }
             if !self.waiting.is_empty() {
-                self.pace.departed(now);
+                self.pace.on_departure(now);
                 self.write_all();
             }
             if now >= turn {

@@ -106,7 +106,7 @@ pub(super) fn round_trips(random: &mut Random) -> Experiment {
         down_bytes: PACKET_BYTES,
         gap_ns: None,
     };
-    let trains = (0..ROUND_TRIPS).map(|_| (train, varied(INTERVAL, random)));
+    let trains = (0..ROUND_TRIPS).map(|_| (train, vary(INTERVAL, random)));
     timed(Purpose::RoundTrips, trains)
 }
 
@@ -128,7 +128,7 @@ pub(super) fn trains(way: Way, rate_bps: f64, most: u16, random: &mut Random) ->
     for _ in 0..rounds.clamp(1, MOST_ROUNDS) {
         shuffle(&mut round, random);
         for &length in &round {
-            order.push((train(way, length), varied(gap(length), random)));
+            order.push((train(way, length), vary(gap(length), random)));
         }
     }
     timed(Purpose::Trains(way), order)
@@ -168,7 +168,7 @@ pub(super) fn gap_blocks(
         blocks.extend(&gaps);
         for &gap in &gaps {
             order.extend(std::iter::repeat_n((train(way, length), gap), BLOCK - 1));
-            order.push((train(way, length), varied(rest(gap), random)));
+            order.push((train(way, length), vary(rest(gap), random)));
         }
     }
     (timed(Purpose::Gaps(way), order), blocks)
@@ -213,7 +213,7 @@ pub(super) fn size_rounds(way: Way, random: &mut Random) -> Experiment {
                 down_bytes,
                 gap_ns: None,
             };
-            (train, varied(INTERVAL, random))
+            (train, vary(INTERVAL, random))
         }));
     }
     timed(Purpose::Sizes(way), order)
@@ -257,7 +257,7 @@ fn timed(purpose: Purpose, trains: impl IntoIterator<Item = (Train, Duration)>) 
     }
 }
 
-fn varied(gap: Duration, random: &mut Random) -> Duration {
+fn vary(gap: Duration, random: &mut Random) -> Duration {
     let factor = 1.0 + JITTER * random.unit();
     Duration::from_secs_f64(gap.as_secs_f64() * factor)
 }

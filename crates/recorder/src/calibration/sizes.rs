@@ -54,7 +54,7 @@ pub(super) fn offsets(
     let mut estimates = Vec::new();
     for (sent, samples) in &by_size {
         enough(way, Purpose::Sizes(way), *sent, samples.len())?;
-        estimates.extend(Estimate::trimmed(samples));
+        estimates.extend(Estimate::trimmed_mean(samples));
     }
     let means = in_order(estimates.iter().map(|estimate| estimate.mean));
     let (last, largest) = (means.len() - 1, means[means.len() - 1]);

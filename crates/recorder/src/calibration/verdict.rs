@@ -49,7 +49,7 @@ fn dependence(way: Way, direction: &DirectionCalibration) -> Option<String> {
         slow / 1e6
     );
     Some(if (ratio - 1.0).abs() < ALIKE {
-        capitalised(format!(
+        capitalise(format!(
             "{way} trains of {} and {SHORT} packets are delivered about equally fast {rates}.",
             long.length
         ))
@@ -146,7 +146,7 @@ fn millis(nanos: u64) -> String {
 }
 
 /// Let the text begin a sentence.
-fn capitalised(mut text: String) -> String {
+fn capitalise(mut text: String) -> String {
     if let Some(first) = text.get_mut(..1) {
         first.make_ascii_uppercase();
     }

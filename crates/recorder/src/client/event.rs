@@ -102,7 +102,7 @@ pub struct Pause {
 }
 
 /// End of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunEnd {
     /// When its last packet was sent, or later.
     pub at: Time,

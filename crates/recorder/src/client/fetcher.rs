@@ -24,6 +24,7 @@ const UNANSWERED: Duration = Duration::from_secs(3);
 const MOST_AT_ONCE: u16 = 128;
 
 /// Chunks that have arrived, and those to request.
+#[derive(Default)]
 pub(super) struct Fetcher {
     run: u32,
     poll: Duration,
@@ -48,13 +49,7 @@ impl Fetcher {
         Self {
             run,
             poll,
-            next: 0,
-            known: 0,
-            ahead: BTreeMap::new(),
-            requested: None,
-            reported: false,
-            answered: Time::ZERO,
-            good_moment: false,
+            ..Self::default()
         }
     }
 

@@ -245,7 +245,7 @@ impl Loop {
         }
         let departed = now();
         let sent = self.socket.send(&mut self.outbox)?;
-        self.path.departed(departed);
+        self.path.on_departure(departed);
         match sent.refused {
             0 => self.refused_since = None,
             _ => self.replace_socket(departed),

@@ -57,7 +57,7 @@ pub fn run_of_cellbed(arguments: impl IntoIterator<Item = OsString>) -> i32 {
 /// it. seed: of the order of trains.
 ///
 /// Errors: an address or a secret that is none, no answer, too many losses, an interrupt.
-pub fn calibrated(
+pub fn measure(
     server: String,
     secret: PathBuf,
     interface: Option<String>,
@@ -70,7 +70,7 @@ pub fn calibrated(
         json: false,
         quiet: false,
     };
-    calibrate::calibrated(&reach, seed)
+    calibrate::measure(&reach, seed)
 }
 
 fn parse<Arguments: CommandFactory + FromArgMatches>(

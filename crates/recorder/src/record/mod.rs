@@ -161,7 +161,7 @@ impl Recorder {
     }
 
     /// The workload at no higher rate than the server sends.
-    fn allowed(&self, mut workload: Workload) -> Workload {
+    fn limit_to_offer(&self, mut workload: Workload) -> Workload {
         if let (
             Some(offer),
             Workload::Saturation {
@@ -222,7 +222,7 @@ impl Recorder {
         self.wait_for_connection(watch)?;
         let mut plan = plan.clone();
         let wanted = plan.heavy.take();
-        plan.heavy = wanted.clone().map(|heavy| self.allowed(heavy));
+        plan.heavy = wanted.clone().map(|heavy| self.limit_to_offer(heavy));
         if let (true, Some(Workload::Saturation { downlink, .. }), Some(heavy)) =
             (plan.heavy != wanted, &plan.heavy, &mut head.heavy)
         {

@@ -98,16 +98,16 @@ impl JournalWriter {
     /// Has the disk keep everything: a machine that crashes loses none of it.
     pub fn sync(&mut self) -> Result<(), RecordingError> {
         let result = self.file.sync_data();
-        self.refused("write", result)
+        self.writing("write", result)
     }
 
     fn write_out(&mut self) -> Result<(), RecordingError> {
         let result = self.file.write_all(&self.block);
         self.block.clear();
-        self.refused("write", result)
+        self.writing("write", result)
     }
 
-    fn refused(&self, what: &'static str, result: io::Result<()>) -> Result<(), RecordingError> {
+    fn writing(&self, what: &'static str, result: io::Result<()>) -> Result<(), RecordingError> {
         result.map_err(|source| RecordingError::File {
             what,
             path: self.path.clone(),

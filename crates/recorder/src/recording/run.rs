@@ -187,7 +187,7 @@ impl Run {
         let settling = Settling::new(ways);
         let (mut spans, mut unsettled) = (self.spans(began, ended, zero), false);
         for span in &mut spans {
-            match settling.settled(*span) {
+            match settling.settling_time(*span) {
                 Some(start) => span.0 = start,
                 None => unsettled = true,
             }

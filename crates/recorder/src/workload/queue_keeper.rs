@@ -37,7 +37,7 @@ const SILENCE: Duration = Duration::from_secs(6);
 /// it follows a change within a second, and grows exponentially while there is no queue. A queue that overflows before
 /// packets have waited so long is sent twice what it delivers. News of arrivals must come over another path than the
 /// one that is kept busy.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct QueueKeeper {
     least: Duration,
     most: Duration,
@@ -73,15 +73,10 @@ impl QueueKeeper {
             bits,
             fastest: fastest.0 as f64 / bits,
             aim: (least + most).as_secs_f64() / 2.0,
-            sent: 0,
-            thought: 0.0,
-            through: 0,
-            arrivals: VecDeque::new(),
-            least_delay_ns: None,
-            waited: None,
             last_report: now,
             rate: SLOWEST.min(fastest.0 as f64 / bits),
             chosen: now,
+            ..Self::default()
         }
     }
 

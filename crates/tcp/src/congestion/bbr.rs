@@ -41,15 +41,16 @@ const AGGREGATION_ROUNDS: u32 = 5;
 const AGGREGATION: f64 = 0.1;
 const AGGREGATION_RESET: u64 = 1 << 20;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Mode {
+    #[default]
     Startup,
     Drain,
     ProbeBandwidth,
     ProbeRoundTrip,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Bbr {
     window: Window,
     /// Bytes of data in a full segment.
@@ -91,30 +92,10 @@ impl Bbr {
         let mut bbr = Self {
             window: Window::new(tcp),
             segment: tcp.segment,
-            mode: Mode::Startup,
-            largest: Maximum::default(),
-            round: 0,
             round_end: 1,
-            is_round_start: false,
-            least: None,
-            least_at: Time::ZERO,
             pacing_gain: HIGH,
             window_gain: HIGH,
-            pacing_rate: 0.0,
-            has_round_trip: false,
-            full_rate: 0.0,
-            full_rounds: 0,
-            is_full: false,
-            phase: 0,
-            phase_began: Time::ZERO,
-            probe_ends: None,
-            probed_round: false,
-            saved: 0,
-            repair: Repair::None,
-            conserves: false,
-            restarted: false,
-            policer: Policer::default(),
-            aggregation: Aggregation::default(),
+            ..Self::default()
         };
         bbr.pacing_rate = bbr.rate_of(tcp.initial_window as f64 / ASSUMED.as_secs_f64(), HIGH);
         bbr

@@ -259,8 +259,9 @@ pub(super) struct Timeout {
 }
 
 /// State of the repair of losses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Repair {
+    #[default]
     None,
     /// After losses that acknowledgements showed.
     Recovery,
