@@ -52,7 +52,9 @@ lint-python:
 	$(VENV)/ruff check --quiet .
 	$(VENV)/mypy
 	$(VENV)/python scripts/doc_comments.py
+	$(VENV)/python scripts/sentences.py
 	$(VENV)/python scripts/node_paths.py
+	$(VENV)/python scripts/function_sizes.py
 	$(VENV)/lint-imports --no-logo --no-cache > /dev/null || $(VENV)/lint-imports --no-logo --no-cache
 	$(VENV)/typos
 	shellcheck scripts/*.sh .ci/*
@@ -63,7 +65,6 @@ audit:  ## licences and sources of all dependencies
 
 bench: setup-test  ## figures beside peers and baselines measured in the same run; about an hour
 	$(VENV)/python benches/comparison.py
-	$(VENV)/python benches/emulator_throughput.py
 	$(VENV)/python benches/emulator_targets.py
 	$(VENV)/python benches/start_up.py
 	$(VENV)/python benches/link_python.py

@@ -1,15 +1,14 @@
-"""cellbed beside Mahimahi, Rattan and a plain veth pair: one table, all from one run, interleaved.
+"""cellbed beside Mahimahi, Rattan and a plain veth pair: one table from one run, interleaved.
 
-Run ``MAHIMAHI=/path/to/prefix RATTAN=/path/to/rattan python benches/comparison.py`` as root (Mahimahi itself is run as
-the ordinary user MAHIMAHI_USER, by default nobody, because it refuses root). A peer that is not there is left out, and
-the table says so. Every figure is the median of the rounds, with the range; each round measures every program once.
+Run ``MAHIMAHI=/path/to/prefix RATTAN=/path/to/rattan python benches/comparison.py`` as root. Mahimahi refuses root and
+runs as the user MAHIMAHI_USER (default: nobody). Missing peers are left out and named below the table. Each round
+measures every program once; figures are medians over the rounds, with the range.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -22,9 +21,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from peers.accounting import Reading, family, traffic
+from measuring import Figures, Meter, format_range
 from peers.shells import Link, Shell, all_shells
-from peers.traffic import DATAGRAMS, STAMPS, TCP, DatagramSink, TcpSink, behind, one_way_delays
+from peers.traffic import DATAGRAMS, STAMPS, TCP, DatagramSink, TcpSink, command_behind, one_way_delays, split_processes
 from rich.progress import Progress
 from rich.table import Table
 
@@ -33,22 +32,20 @@ from cellbed.support.console import Console
 #: Share of a full-sized IP packet that is TCP payload (40 bytes of headers, 12 of timestamps).
 PAYLOAD_SHARE = 1448 / 1500
 
-Figures = dict[str, float]
-
 
 class NotMeasuredError(Exception):
-    """What a shell did instead of working."""
+    """A shell that did not work. The text has its message."""
 
 
 @contextlib.contextmanager
 def run_behind_link(shell: Shell, link: Link, program: str, arguments: list[object], folder: Path) -> Iterator[int]:
-    """A program behind a link; the process that was started for it. All of it is ended afterwards."""
-    process = shell.start(link, behind(program, *arguments), folder)
+    """Run a program behind a link and yield the started process; end all of its processes afterwards."""
+    process = shell.start(link, command_behind(program, *arguments), folder)
     try:
         yield process.pid
     finally:
-        # Not every peer puts things right when it is ended itself; when its command ends, all do.
-        for pid in traffic(process.pid, program):
+        # All peers clean up when their command ends; not all do when they are ended.
+        for pid in split_processes(process.pid, program)[1]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         for number in (signal.SIGTERM, signal.SIGKILL):
@@ -63,11 +60,11 @@ def run_behind_link(shell: Shell, link: Link, program: str, arguments: list[obje
 
 def _failure(folder: Path, what: str) -> NotMeasuredError:
     lines = (folder / "errors").read_text(errors="replace").strip().splitlines()
-    return NotMeasuredError(f"{what}: {lines[0] if lines else 'no word why'}")
+    return NotMeasuredError(f"{what}: {lines[0] if lines else 'no message'}")
 
 
 def one_flow(shell: Shell, link: Link, seconds: float, folder: Path) -> Figures:
-    """One TCP flow, its first second and a half left out."""
+    """Measure one TCP flow without its first second and a half."""
     assert link.rate is not None
     sink = TcpSink()
     try:
@@ -75,22 +72,20 @@ def one_flow(shell: Shell, link: Link, seconds: float, folder: Path) -> Figures:
             if not sink.connected.wait(15):
                 raise _failure(folder, "no connection")
             time.sleep(1.5)
-            pids = family(root, TCP)
-            begin = Reading.now(pids, sink.received)
+            meter, before = Meter(*split_processes(root, TCP)[0]), sink.received
             time.sleep(seconds)
-            end = Reading.now(pids, sink.received)
+            payload, cores = 8 * (sink.received - before) / meter.elapsed, meter.share
     finally:
         sink.close()
-    payload = begin.rate_until(end) * 8
     return {
         "Mbit/s": payload / 1e6,
         "% of the link": 100 * payload / (link.rate * PAYLOAD_SHARE),
-        "cores": begin.share_until(end),
+        "cores": cores,
     }
 
 
 def flood(shell: Shell, link: Link, seconds: float, folder: Path) -> Figures:
-    """64-byte datagrams as fast as they go."""
+    """Measure 64-byte datagrams, sent without pauses."""
     sink = DatagramSink()
     try:
         with run_behind_link(shell, link, DATAGRAMS, [shell.far_end, sink.port, seconds + 15], folder) as root:
@@ -100,17 +95,15 @@ def flood(shell: Shell, link: Link, seconds: float, folder: Path) -> Figures:
                     raise _failure(folder, "no datagram")
                 time.sleep(0.02)
             time.sleep(0.5)
-            pids = family(root, DATAGRAMS)
-            begin = Reading.now(pids, sink.received)
+            meter, before = Meter(*split_processes(root, DATAGRAMS)[0]), sink.received
             time.sleep(seconds)
-            end = Reading.now(pids, sink.received)
+            return {"packets/s": (sink.received - before) / meter.elapsed, "cores": meter.share}
     finally:
         sink.close()
-    return {"packets/s": begin.rate_until(end), "cores": begin.share_until(end)}
 
 
 def delay(shell: Shell, link: Link, seconds: float, folder: Path) -> Figures:
-    """How far the one-way delay of sparse datagrams, 200 a second at random times, is from the requested delay; µs."""
+    """Measure the error of the one-way delay of sparse datagrams, 200 per second at random times, µs."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
         receiver.bind(("0.0.0.0", 0))
         count = int(200 * max(seconds, 2))
@@ -133,14 +126,12 @@ IDLE = "import time; time.sleep(60)"
 
 
 def idle(shell: Shell, link: Link, seconds: float, folder: Path) -> Figures:
-    """A link that nobody uses."""
+    """Measure the processor time of an unused link."""
     with run_behind_link(shell, link, IDLE, [], folder) as root:
         time.sleep(2)
-        pids = family(root, IDLE)
-        begin = Reading.now(pids, 0)
+        meter = Meter(*split_processes(root, IDLE)[0])
         time.sleep(seconds)
-        end = Reading.now(pids, 0)
-    return {"% of a core": 100 * begin.share_until(end)}
+        return {"% of a core": 100 * meter.share}
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,23 +145,18 @@ class Case:
     show: Callable[[dict[str, list[float]]], str]
 
 
-def _range(values: list[float], digits: int) -> str:
-    middle = statistics.median(values)
-    return f"{middle:.{digits}f} ({min(values):.{digits}f}–{max(values):.{digits}f})"
-
-
 def _flow_text(figures: dict[str, list[float]]) -> str:
     cores = statistics.median(figures["cores"])
-    return f"{_range(figures['% of the link'], 1)} %, {cores:.2f} core"
+    return f"{format_range(figures['% of the link'], 1)} %, {cores:.2f} core"
 
 
 def _veth_text(figures: dict[str, list[float]]) -> str:
-    return f"{_range([value / 1000 for value in figures['Mbit/s']], 1)} Gbit/s"
+    return f"{format_range([value / 1000 for value in figures['Mbit/s']], 1)} Gbit/s"
 
 
 def _flood_text(figures: dict[str, list[float]]) -> str:
     cores = statistics.median(figures["cores"])
-    return f"{_range([value / 1000 for value in figures['packets/s']], 0)} k/s, {cores:.2f} core"
+    return f"{format_range([value / 1000 for value in figures['packets/s']], 0)} k/s, {cores:.2f} core"
 
 
 def _delay_text(figures: dict[str, list[float]]) -> str:
@@ -180,7 +166,7 @@ def _delay_text(figures: dict[str, list[float]]) -> str:
 
 
 def _idle_text(figures: dict[str, list[float]]) -> str:
-    return f"{_range(figures['% of a core'], 2)} %"
+    return f"{format_range(figures['% of a core'], 2)} %"
 
 
 def _rate(rate: int) -> str:
@@ -188,7 +174,7 @@ def _rate(rate: int) -> str:
 
 
 def cases() -> list[Case]:
-    """All rows, in order."""
+    """Return all rows, in order."""
     found = [
         Case(
             f"tcp-{rate // 1_000_000}{f'-{delay_ms}ms' if delay_ms else ''}",
@@ -199,7 +185,7 @@ def cases() -> list[Case]:
         )
         for delay_ms in (0, 20)
         for rate in (100_000_000, 500_000_000, 1_000_000_000, 2_000_000_000, 4_000_000_000, 10_000_000_000)
-        # An ordinary flow may not have more under way than fits 1 Gbit/s over 40 ms: the kernel's default limit.
+        # The kernel's default limit of a window fits 1 Gbit/s over 40 ms.
         if not delay_ms or rate <= 1_000_000_000
     ]
     return [
@@ -211,7 +197,7 @@ def cases() -> list[Case]:
 
 
 def enter_network() -> None:
-    """Go on in a network namespace of our own, so that what peers change or leave behind in theirs goes with it."""
+    """Continue in a new network namespace, which vanishes with all that peers leave in it."""
     if os.geteuid() != 0:
         print("the comparison with peers is left out: their programs set up networks; run it as root")
         sys.exit(0)
@@ -222,13 +208,13 @@ def enter_network() -> None:
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5, help="how often each is measured (default: 5)")
     parser.add_argument("--seconds", type=float, default=2.0, help="how long one measurement lasts (default: 2)")
     parser.add_argument(
         "--only", action="append", metavar="ROW", help="rows whose name begins so, such as tcp, tcp-1000, udp"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all values there too")
     arguments = parser.parse_args()
     rows = [case for case in cases() if not arguments.only or any(case.name.startswith(it) for it in arguments.only)]
     if not rows:
@@ -267,8 +253,6 @@ def main() -> None:
                                 of_shell.setdefault(key, []).append(value)
                         progress.advance(task)
     show(rows, present, values, failures, absent, arguments.rounds)
-    if arguments.json:
-        arguments.json.write_text(json.dumps({"rounds": arguments.rounds, "values": values}, indent=2) + "\n")
 
 
 def show(
@@ -279,7 +263,7 @@ def show(
     absent: list[str],
     rounds: int,
 ) -> None:
-    """The table, in Markdown where nobody watches, so that it can go into a document as it is."""
+    """Print the table; outside of a terminal in Markdown, for documents."""
     console = Console()
     width = None if console.is_terminal else 10_000
     table = Table(title=f"medians of {rounds} rounds (least–most)" if rounds > 1 else "one round")

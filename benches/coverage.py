@@ -1,13 +1,13 @@
-"""How often intervals over repetitions hold the true value: coverage by simulation, which should be 93 to 97 %.
+"""Share of intervals over repetitions that hold the true value, by simulation; it should be 93 to 97 %.
 
     .venv/bin/python benches/coverage.py [--simulations 100000] [--seed 1]
 
 Each row is a distribution of the values of repetitions, each column a number of repetitions. Figures below 93 % or
 above 97 % are marked. Then come percentiles within one run, whose requests depend on each other: the share of intervals
 that hold the true value, and the share of runs that have an interval; below 90 % is marked. Random processes follow,
-by kinds of ``processes.py``, of the half that the rule was not developed with. The last tables compare two runs: the
-share of pairs of equal runs that are called different (above 7 % is marked), and of pairs of which the second is a
-fifth slower; then repeated runs of two settings, of which one is slower.
+by kinds of ``processes.py``, without the half used to develop the rule. The last tables compare two runs: the share of
+pairs called different where both runs are equal (above 7 % is marked) and where the second is a fifth slower; then
+repeated runs of two settings, one slower than the other.
 """
 
 import argparse
@@ -145,7 +145,7 @@ def pareto(tail: float) -> Series:
 
 
 def bimodal(stay: float) -> Series:
-    """Latencies around 1 or 5, of which three in ten are slow; `stay`: the chance that the next is slow, too."""
+    """Latencies around 1 or 5, three in ten slow; `stay`: the chance that the next one is slow, too."""
 
     def draw_run(n: int, random: np.random.Generator) -> Draws:
         chance, slow = random.random(n), random.random() < 0.3

@@ -1,9 +1,8 @@
-"""How exact delays and releases are: errors in µs, beside a bare timer and a plain veth of the same run.
+"""Errors of delays and releases in µs, beside a bare timer and a plain veth of the same run.
 
-Two errors are told. ``own`` is the emulator's: a packet was written so long after its modelled departure. The other is
-from program to program: it has the kernel's path to and from the devices in it, and two programs' own wake-ups, which
-the veth has too. The bare timer sleeps to absolute times and does nothing else; it is a Python program, so some
-microseconds of it are the interpreter's.
+``own`` is the time from a packet's modelled departure to its writing by the emulator. The other error is from program
+to program: with the kernel's path to and from the devices and the wake-ups of two programs, as over the veth. The bare
+timer is a Python program that only sleeps until absolute times; some µs of its lateness are the interpreter's.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,12 +21,10 @@ import numpy as np
 from emulator_nodes import (
     ADDRESSES,
     Case,
-    Figures,
     Stages,
     background,
     configuration,
     connect_by_veth,
-    cpu_seconds,
     delay_stage,
     inside,
     quantiles,
@@ -36,6 +32,7 @@ from emulator_nodes import (
     trace_stages,
     write_trace,
 )
+from measuring import Figures, Meter
 
 from cellbed.measure.packets import MAGIC, RECORD, read_records
 
@@ -66,7 +63,7 @@ print(json.dumps(late))
 
 @contextlib.contextmanager
 def bare_timer(interval_ns: int, seconds: float) -> Iterator[Figures]:
-    """A timer beside what is done meanwhile, scheduled as the emulator's event loop; its figures come at the end."""
+    """Run a timer in the background, scheduled as the emulator's event loop; its figures are set at the end."""
     figures: Figures = {}
     scheduling = "fifo" if os.geteuid() == 0 else "ordinary"
     count = str(round(seconds * 1e9 / interval_ns))
@@ -79,7 +76,7 @@ def bare_timer(interval_ns: int, seconds: float) -> Iterator[Figures]:
 
 
 def datagrams(size: int, bit_rate: int, seconds: float) -> dict[str, Any]:
-    """A flow for the emulator's probe."""
+    """Return a flow for the emulator's probe."""
     return {
         "from": "endpoint",
         "to": "edge",
@@ -91,7 +88,7 @@ def datagrams(size: int, bit_rate: int, seconds: float) -> dict[str, Any]:
 
 
 def delay_error(load: int = 0, over_veth: bool = False) -> Case:
-    """A delay of 20 ms, on a link that `load` bit/s of TCP share; over a veth, which has no delay, the same probe."""
+    """Return a case with a delay of 20 ms beside `load` bit/s of TCP; over a veth, without a delay."""
     delay_ns = 0 if over_veth else DELAY_NS
 
     def measure(seconds: float) -> Figures:
@@ -103,10 +100,10 @@ def delay_error(load: int = 0, over_veth: bool = False) -> Case:
                     route = ["ip", "route", "add", f"{ADDRESSES[peer]}/32", "dev", "veth0", "src", ADDRESSES[node]]
                     subprocess.run(route, preexec_fn=inside(emulator, node, True), check=True)
             with background(emulator, load) if load else contextlib.nullcontext():
-                busy, begin = cpu_seconds(emulator.pid), time.monotonic()
+                meter = Meter(emulator.pid)
                 with bare_timer(INTERVAL_NS, seconds) as bare:
                     [seen] = emulator.probe([flow], seconds + 30)
-                    share = (cpu_seconds(emulator.pid) - busy) / (time.monotonic() - begin)
+                    share = meter.share
             lateness = emulator.stop()["lateness_ns"]
         pairs = zip(seen["sent_ns"], seen["received_ns"], strict=True)
         errors = quantiles([there - sent - delay_ns for sent, there in pairs if there is not None])
@@ -119,18 +116,17 @@ def delay_error(load: int = 0, over_veth: bool = False) -> Case:
 
 
 def release_error(stages: Stages, bit_rate: int) -> Case:
-    """A trace that more datagrams of 1500 bytes come to than it has room for: when each left, by the packet log and
-    by the receiving program, against when the trace says.
-    """
+    """Return a case with a trace at 110 % load by datagrams of 1500 bytes: departures by the packet log and arrivals at
+    the receiving program, both less the departures of the model."""
 
     def measure(seconds: float) -> Figures:
         flow = datagrams(1500, bit_rate * 11 // 10, seconds)
         with tempfile.TemporaryDirectory() as folder:
             with start_emulator(configuration(stages, Path(folder))) as emulator:
-                busy, begin = cpu_seconds(emulator.pid), time.monotonic()
+                meter = Meter(emulator.pid)
                 with bare_timer(1_000_000, seconds) as bare:
                     [seen] = emulator.probe([flow], seconds + 30)
-                    share = (cpu_seconds(emulator.pid) - busy) / (time.monotonic() - begin)
+                    share = meter.share
                 emulator.stop()
             log = np.array(read_records(Path(folder, "packets.bin"), MAGIC, RECORD))
         log = log[(log["direction"] == 0) & (log["protocol"] == UDP) & (log["drop"] == 0)]
@@ -157,6 +153,7 @@ def release_error(stages: Stages, bit_rate: int) -> Case:
 
 
 def delay_cases() -> dict[str, Case]:
+    """Return delays with and without load, beside the veth."""
     cases: dict[str, Case] = {}
     for name, load in (("", 0), (" under 500 Mbit/s", 500_000_000)):
         cases[f"veth, no delay,{name}".rstrip(",")] = delay_error(load, over_veth=True)
@@ -165,6 +162,7 @@ def delay_cases() -> dict[str, Case]:
 
 
 def release_cases(folder: Path) -> dict[str, Case]:
+    """Return releases of traces of two rates."""
     cases: dict[str, Case] = {}
     for megabits in (12, 100):
         stages = trace_stages(write_trace(folder, megabits * 10**6), 64_000_000)

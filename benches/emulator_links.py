@@ -1,4 +1,4 @@
-"""Many links of 16 Mbit/s around one server: how long they take to come up, and how many these cores fill at once."""
+"""Many links of 16 Mbit/s around one server: the time to bring them up, and the largest number filled at once."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from emulator_nodes import Case, Figures, bottleneck, configuration, cpu_seconds, delay_stage, inside, start_emulator
-from emulator_throughput import PAYLOAD_SHARE
+from emulator_nodes import PAYLOAD_SHARE, Case, bottleneck, configuration, delay_stage, inside, start_emulator
+from measuring import Figures, Meter
 
 SERVER = "100.64.64.2"
 BIT_RATE = 16_000_000
 
-#: A set of links counts as loaded when all together carry so much of what they were asked for, and each so much.
+#: Links count as loaded from this share of the requested rate on: all together, and each of them.
 FULL, FULL_EACH = 0.99, 0.98
 
 #: Enough for a queue that never runs empty: a link holds 40 kB within its round-trip time of 20 ms.
@@ -24,7 +24,7 @@ WINDOW = 200_000
 
 
 def links(count: int) -> dict[str, Any]:
-    """So many links, each to a node of its own, around one server."""
+    """Return links around one server, each to a separate node."""
     nodes = [("server", SERVER)] + [(f"n{i}", f"100.64.{i // 250}.{i % 250 + 2}") for i in range(count)]
     stages = [*bottleneck(BIT_RATE), delay_stage(10)]
     windows = {
@@ -50,8 +50,8 @@ def links(count: int) -> dict[str, Any]:
     return config
 
 
-def brought_up(count: int) -> Case:
-    """So many links without traffic."""
+def bring_up_case(count: int) -> Case:
+    """Return a case that brings up links without traffic."""
 
     def measure(_: float) -> Figures:
         begin = time.monotonic()
@@ -59,19 +59,15 @@ def brought_up(count: int) -> Case:
             up = time.monotonic() - begin
             status = Path(f"/proc/{emulator.pid}/status").read_text()
             resident = int(status.split("VmRSS:")[1].split()[0]) / 1024
-            busy, begin = cpu_seconds(emulator.pid), time.monotonic()
+            meter = Meter(emulator.pid)
             time.sleep(1)
-            return {
-                "seconds": up,
-                "MB": resident,
-                "idle": (cpu_seconds(emulator.pid) - busy) / (time.monotonic() - begin),
-            }
+            return {"seconds": up, "MB": resident, "idle": meter.share}
 
     return measure
 
 
 def load_links(count: int, seconds: float) -> Figures:
-    """So many links with one TCP flow each: shares of the rate asked for, the emulator's cost, lateness in µs."""
+    """Load each link with one TCP flow: shares of the requested rate, processor time, lateness in µs."""
     program = [sys.executable, str(Path(__file__).with_name("link_load.py"))]
 
     def start(node: str, *arguments: str) -> subprocess.Popen[str]:
@@ -86,9 +82,9 @@ def load_links(count: int, seconds: float) -> Figures:
         sender = start("server", "send", SERVER, *(emulator.namespace(f"n{i}") for i in range(count)))
         try:
             time.sleep(0.5)
-            busy, begin = cpu_seconds(emulator.pid), time.monotonic()
+            meter = Meter(emulator.pid)
             rates = json.loads(receiver.communicate(timeout=seconds + 60)[0])
-            share = (cpu_seconds(emulator.pid) - busy) / (time.monotonic() - begin)
+            share = meter.share
         finally:
             for process in (sender, receiver):
                 process.kill()
@@ -106,8 +102,8 @@ def load_links(count: int, seconds: float) -> Figures:
     }
 
 
-def most_loaded(first: int = 16, step: int = 8) -> Case:
-    """The most links that can be full at once: by doubling from `first`, then halving the interval down to `step`."""
+def full_links_case(first: int = 16, step: int = 8) -> Case:
+    """Return a case that finds the largest number of full links: doubles from `first`, then bisects down to `step`."""
 
     def measure(seconds: float) -> Figures:
         def full(count: int) -> Figures | None:
@@ -120,7 +116,7 @@ def most_loaded(first: int = 16, step: int = 8) -> Case:
 
 
 def search(full: Callable[[int], Figures | None], first: int, step: int) -> Figures:
-    """What `full` says of the largest count it says something of, if larger ones fail."""
+    """Return the figures of the largest count for which `full` returns figures."""
     best, low, high = full(first), first, first * 2
     while best is not None and (found := full(high)) is not None:
         best, low, high = found, high, high * 2

@@ -1,28 +1,33 @@
-"""Two nodes behind an emulator, and what is measured of them: the ground that the benchmarks stand on."""
+"""Two nodes behind an emulator, and iperf3 between them: common parts of the emulator's benchmarks."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+from measuring import Figures, Meter
 
 from cellbed._core import enter
 from cellbed.testbed.links.emulator import Emulator
 
-Figures = dict[str, float]
-#: Measures once, for so many seconds.
 Case = Callable[[float], Figures]
+"""Takes seconds, and measures once for this time."""
 Stages = list[dict[str, Any]]
 
 ADDRESSES = {"endpoint": "100.64.0.2", "edge": "100.64.64.2"}
 VETH_ADDRESSES = {"endpoint": "10.0.0.1", "edge": "10.0.0.2"}
+PAYLOAD_SHARE = 1448 / 1500
+"""Share of a full-sized IP packet that is TCP payload (40 bytes of headers, 12 of timestamps)."""
 
 
 def configuration(stages: Stages, folder: Path | None = None) -> dict[str, Any]:
-    """Two nodes and `stages` each way between them."""
+    """Return two nodes with `stages` each way between them."""
     vertices = [
         {
             "name": name,
@@ -47,6 +52,7 @@ def configuration(stages: Stages, folder: Path | None = None) -> dict[str, Any]:
 
 
 def bottleneck(bit_rate: int | None, queue_bytes: int = 1_000_000) -> Stages:
+    """Return a bottleneck of a constant rate; without one it does not limit packets."""
     schedule: dict[str, Any] = {"kind": "constant", "bit_rate": bit_rate} if bit_rate else {"kind": "unlimited"}
     return [
         {
@@ -58,6 +64,7 @@ def bottleneck(bit_rate: int | None, queue_bytes: int = 1_000_000) -> Stages:
 
 
 def inside(emulator: Emulator, node: str, keep_capabilities: bool = False) -> Callable[[], None]:
+    """Return what a child process calls to enter a node."""
     return lambda: enter(
         user_namespace=emulator.user_namespace,
         network_namespace=emulator.namespace(node),
@@ -68,7 +75,7 @@ def inside(emulator: Emulator, node: str, keep_capabilities: bool = False) -> Ca
 
 
 def connect_by_veth(emulator: Emulator, offload: bool) -> None:
-    """A veth pair between the two nodes, beside the TUN devices."""
+    """Add a veth pair between the two nodes, beside the TUN devices. offload: whether super-packets pass whole."""
 
     def run(node: str, *command: str) -> None:
         subprocess.run(command, preexec_fn=inside(emulator, node, True), check=True, stdout=subprocess.DEVNULL)
@@ -86,14 +93,8 @@ def connect_by_veth(emulator: Emulator, offload: bool) -> None:
         run(node, "ip", "link", "set", "veth0", "up")
 
 
-def cpu_seconds(pid: int) -> float:
-    """Processor time of all threads, by the scheduler's own clock: counting ticks deceives where work is periodic."""
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
-
-
 def write_trace(folder: Path, bit_rate: int) -> Path:
-    """A trace of constant rate: opportunities of 1500 bytes at every millisecond, spread evenly over 120 ms."""
+    """Write a trace of constant rate: opportunities of 1500 bytes at every millisecond, spread evenly over 120 ms."""
     path = folder / f"{bit_rate}.trace"
     per_ms, total, lines = bit_rate / 12e6, 0, []
     for ms in range(1, 121):
@@ -105,7 +106,7 @@ def write_trace(folder: Path, bit_rate: int) -> Path:
 
 
 def trace_stages(path: Path, queue_bytes: int) -> Stages:
-    """A bottleneck that plays a trace."""
+    """Return a bottleneck that plays a trace."""
     return [
         {
             "kind": "bottleneck",
@@ -116,11 +117,13 @@ def trace_stages(path: Path, queue_bytes: int) -> Stages:
 
 
 def delay_stage(milliseconds: float) -> dict[str, Any]:
+    """Return a constant delay."""
     return {"kind": "delay", "fixed_ns": round(milliseconds * 1e6)}
 
 
 @contextlib.contextmanager
 def start_emulator(config: dict[str, Any]) -> Iterator[Emulator]:
+    """Run an emulator."""
     emulator = Emulator.start(config)
     try:
         yield emulator
@@ -128,15 +131,21 @@ def start_emulator(config: dict[str, Any]) -> Iterator[Emulator]:
         emulator.kill()
 
 
-@contextlib.contextmanager
-def background(emulator: Emulator, bit_rate: int) -> Iterator[None]:
-    """UDP at `bit_rate` from endpoint to edge."""
+def start_iperf3_server(emulator: Emulator) -> subprocess.Popen[str]:
+    """Start iperf3 at the edge, for one client."""
     server = subprocess.Popen(
         ["iperf3", "-s", "-1", "--forceflush"], preexec_fn=inside(emulator, "edge"), stdout=subprocess.PIPE, text=True
     )
     assert server.stdout is not None
     while "listening" not in server.stdout.readline():
         pass
+    return server
+
+
+@contextlib.contextmanager
+def background(emulator: Emulator, bit_rate: int) -> Iterator[None]:
+    """Send TCP at `bit_rate` from endpoint to edge."""
+    server = start_iperf3_server(emulator)
     client = subprocess.Popen(
         ["iperf3", "-c", ADDRESSES["edge"], "-t", "60", "-b", str(bit_rate)],
         preexec_fn=inside(emulator, "endpoint"),
@@ -151,11 +160,43 @@ def background(emulator: Emulator, bit_rate: int) -> Iterator[None]:
             process.communicate()
 
 
-def quantiles(nanoseconds: list[int]) -> dict[str, float]:
+def measure_flow(
+    emulator: Emulator, address: str, seconds: float, omitted: int = 1, options: Sequence[str] = ()
+) -> Figures:
+    """Send one flow from endpoint to edge; return Mbit/s of payload, share of a core and RTT in ms, without its first
+    seconds."""
+    server, meter = start_iperf3_server(emulator), Meter(emulator.pid)
+    client = subprocess.run(
+        ["iperf3", "-c", address, "-t", str(seconds), "-O", str(omitted), "-J", *options],
+        preexec_fn=inside(emulator, "endpoint"),
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    share = meter.share
+    server.communicate(timeout=10)
+    result = json.loads(client.stdout)
+    if "error" in result:
+        sys.exit(f"error: iperf3: {result['error']}")
+    stream = result["end"]["streams"][0]
+    if "udp" in stream:
+        lost = stream["udp"]["lost_percent"] / 100
+        sent = result["end"]["sum"]["bits_per_second"] / 1e6
+        return {"goodput": sent * (1 - lost), "sent": sent, "lost": lost, "cpu": share}
+    sender = stream["sender"]
+    return {
+        "goodput": result["end"]["sum_received"]["bits_per_second"] / 1e6,
+        "cpu": share,
+        "retransmits": sender.get("retransmits", 0),
+        "rtt": sender.get("mean_rtt", 0) / 1e3,
+        "longest_rtt": sender.get("max_rtt", 0) / 1e3,
+    }
+
+
+def quantiles(nanoseconds: list[int]) -> Figures:
+    """Return quantiles in µs."""
     ordered = sorted(nanoseconds)
     return {
         "p50": ordered[len(ordered) // 2] / 1e3,
         "p99": ordered[len(ordered) * 99 // 100] / 1e3,
-        "max": ordered[-1] / 1e3,
         "min": ordered[0] / 1e3,
     }

@@ -1,43 +1,52 @@
-"""Each figure that the emulator is asked for, beside what it achieves and a baseline of the same run.
+"""Each figure that the emulator must reach, beside the achieved one and a baseline of the same run.
 
-Run ``python benches/emulator_targets.py`` as ``emulator_throughput.py``, whose parts it uses; ``--only trace`` and the
-like choose. Repetitions are interleaved; medians are shown, with the range.
+Run ``python benches/emulator_targets.py`` (root, or a user who may open /dev/net/tun; needs iperf3 and ip). The cases
+of a group take turns. Medians are shown with the range.
+
+``--only far`` is a link of 10 Gbit/s with a round-trip time of 112 ms (COSM-IC, Table I) and 140 MB in flight: TCP and
+a UDP stream in real time, and TCP in virtual time. This group runs only where it is named.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
-from typing import Any
+from functools import partial
+from pathlib import Path as File
+from typing import Any, Literal
 
 from emulator_exactness import delay_cases, release_cases
-from emulator_links import brought_up, most_loaded
+from emulator_links import bring_up_case, full_links_case
 from emulator_nodes import (
     ADDRESSES,
+    PAYLOAD_SHARE,
     VETH_ADDRESSES,
     Case,
-    Figures,
     Stages,
     bottleneck,
     configuration,
     connect_by_veth,
-    cpu_seconds,
     delay_stage,
     inside,
+    measure_flow,
     start_emulator,
     trace_stages,
     write_trace,
 )
-from emulator_throughput import PAYLOAD_SHARE, one_flow
+from measuring import Figures, Meter, format_range, interleave
 
+from cellbed.link import Link
+from cellbed.path import Path, Tcp
 from cellbed.testbed.links.emulator import Emulator
+
+FAR_RATE, FAR_TRIP_MS, FAR_BYTES = 10**10, 112, 140_000_000
+"""The far link: bit/s, round-trip time, and the bandwidth-delay product, which is also the length of its queue."""
 
 #: Sends datagrams of 36 bytes payload (64 bytes of IPv4) as fast as it can, over a connected socket.
 RECEIVE_UDP = """
@@ -66,10 +75,9 @@ print(count)
 
 
 def flow_over(stages: Stages, bit_rate: int, back: Stages | None = None, **changes: Any) -> Case:
-    """One TCP flow over `stages`, and the way back.
+    """Return a case with one TCP flow over `stages`, and `back` in the other direction.
 
-    Its window fills a path of 100 ms and no queue is shorter: how the sender recovers from losses is not the
-    emulator's merit or fault.
+    Its window fills a path of 100 ms and no queue is shorter, so that the sender's recovery from losses has no effect.
     """
     window = max(4_000_000, bit_rate // 80)
 
@@ -82,7 +90,7 @@ def flow_over(stages: Stages, bit_rate: int, back: Stages | None = None, **chang
                 "net.ipv4.tcp_wmem": f"4096 131072 {window}",
             }
         with start_emulator(config) as emulator:
-            result = one_flow(emulator, ADDRESSES["edge"], seconds)
+            result = measure_flow(emulator, ADDRESSES["edge"], seconds)
         result["asked"] = bit_rate / 1e6
         result["of_asked"] = result["goodput"] / PAYLOAD_SHARE / result["asked"]
         return result
@@ -90,7 +98,8 @@ def flow_over(stages: Stages, bit_rate: int, back: Stages | None = None, **chang
     return measure
 
 
-def trace_cases(folder: Path, **changes: Any) -> dict[str, Case]:
+def trace_cases(folder: File, **changes: Any) -> dict[str, Case]:
+    """Return flows over traces of several rates, without and with a delay."""
     cases: dict[str, Case] = {}
     for delay in (0, 20):
         for gigabits in (0.1, 0.5, 1, 2, 4, 10):
@@ -105,19 +114,20 @@ def trace_cases(folder: Path, **changes: Any) -> dict[str, Case]:
 
 
 def chain_case() -> dict[str, Case]:
-    """Loss (of nothing), rate and delay, eight times after one another; the way back has delay alone."""
+    """Return loss (probability 0), rate and delay eight times in a chain; the other direction has delay alone."""
     one = [{"kind": "loss", "probability": 0.0, "seed": 1}, *bottleneck(10**9, 25_000_000), delay_stage(0.1)]
     return {"24 stages, 1 Gbit/s": flow_over(one * 8, 10**9, back=[delay_stage(0.8)])}
 
 
 def veth_case(seconds: float) -> Figures:
+    """Measure a TCP flow over a veth pair."""
     with start_emulator(configuration([])) as emulator:
         connect_by_veth(emulator, True)
-        return one_flow(emulator, VETH_ADDRESSES["edge"], seconds)
+        return measure_flow(emulator, VETH_ADDRESSES["edge"], seconds)
 
 
 def datagrams(over_veth: bool) -> Case:
-    """Small datagrams as fast as a program sends them: how many a second arrive, and are read, at the other end."""
+    """Return a case with small datagrams as fast as a program sends them: sent, arrived and read per second."""
 
     def measure(seconds: float) -> Figures:
         with start_emulator(configuration([])) as emulator:
@@ -131,30 +141,30 @@ def datagrams(over_veth: bool) -> Case:
             )
             assert reader.stdout is not None
             reader.stdout.readline()
-            busy, begin, before = cpu_seconds(emulator.pid), time.monotonic(), receive_counts(emulator)
+            meter, before = Meter(emulator.pid), receive_counts(emulator)
             done = subprocess.run(
                 [sys.executable, "-c", SEND_UDP, address, str(seconds)],
                 preexec_fn=inside(emulator, "endpoint"),
                 stdout=subprocess.PIPE,
                 check=True,
             )
+            share = meter.share
             time.sleep(0.3)
             arrived, read = (now - then for now, then in zip(receive_counts(emulator), before, strict=True))
-            span = time.monotonic() - begin - 0.3
             reader.kill()
             reader.communicate()
             return {
                 "sent": int(done.stdout) / seconds,
                 "arrived": arrived / seconds,
                 "read": read / seconds,
-                "cpu": (cpu_seconds(emulator.pid) - busy) / span,
+                "cpu": share,
             }
 
     return measure
 
 
 def receive_counts(emulator: Emulator) -> tuple[int, int]:
-    """Datagrams that reached the receiving socket, those included that found its buffer full; those read."""
+    """Return the datagrams that reached the receiving socket, also if its buffer was full, and the ones read."""
     text = subprocess.run(
         ["cat", "/proc/self/net/snmp"],
         preexec_fn=inside(emulator, "edge"),
@@ -168,15 +178,16 @@ def receive_counts(emulator: Emulator) -> tuple[int, int]:
 
 
 def idle(seconds: float) -> Figures:
+    """Measure the processor time of an unused emulator."""
     with start_emulator(configuration([delay_stage(20)])) as emulator:
         time.sleep(0.5)
-        busy, begin = cpu_seconds(emulator.pid), time.monotonic()
+        meter = Meter(emulator.pid)
         time.sleep(seconds)
-        return {"cpu": (cpu_seconds(emulator.pid) - busy) / (time.monotonic() - begin)}
+        return {"cpu": meter.share}
 
 
-def logging_cases(folder: Path) -> dict[str, Case]:
-    """1 Gbit/s of a trace without and with the files of a run."""
+def logging_cases(folder: File) -> dict[str, Case]:
+    """Return flows over a trace of 1 Gbit/s without and with the files of a run."""
     stages = trace_stages(write_trace(folder, 10**9), 25_000_000)
     files = {"series": str(folder / "series.bin"), "packet_log": str(folder / "packets.bin")}
     return {
@@ -185,66 +196,82 @@ def logging_cases(folder: Path) -> dict[str, Case]:
     }
 
 
-def modes(folder: Path) -> dict[str, Case]:
-    """Flows that meet full queues and losses, with super-packets and cut by the kernel beforehand."""
-    trace = write_trace(folder, 10**8)
-    loss = {"kind": "loss", "probability": 0.0005, "seed": 1}
-    links = {
-        "drop-tail of 375 kB": [*trace_stages(trace, 375_000), delay_stage(20)],
-        "loss of 0.05 %": [loss, *trace_stages(trace, 8_000_000), delay_stage(20)],
-    }
-    return {
-        f"100 Mbit/s, {name}, {mode}": flow_over(stages, 10**8, back=[delay_stage(20)], offload=mode == "fast")
-        for name, stages in links.items()
-        for mode in ("fast", "reference")
-    }
+def far_cases() -> dict[str, Case]:
+    """Return the cases of the far link."""
+    config = configuration([*bottleneck(FAR_RATE, FAR_BYTES), delay_stage(FAR_TRIP_MS / 2)])
+    for vertex in config["vertices"]:
+        window = f"4096 131072 {4 * FAR_BYTES}"
+        vertex["sysctls"] |= {"net.ipv4.tcp_rmem": window, "net.ipv4.tcp_wmem": window}
+
+    def real(*options: str, omitted: int = 5) -> Case:
+        def measure(seconds: float) -> Figures:
+            with start_emulator(config) as emulator:
+                return measure_flow(emulator, ADDRESSES["edge"], seconds, omitted, options)
+
+        return measure
+
+    def virtual(control: Literal["cubic", "bbr"]) -> Case:
+        def measure(seconds: float) -> Figures:
+            link = Link(rate="10 Gbit/s", queue="140 MB", delay="56 ms")
+            began, size = time.process_time(), round(seconds * FAR_RATE / 8)
+            download = Path(link, link).downloads(
+                sizes=[size], tcp=Tcp(control, receive_window=4 * FAR_BYTES, send_buffer=4 * FAR_BYTES)
+            )
+            took = int(download.taken[0]) / 1e9
+            return {"goodput": size * 8e-6 / took, "cpu": (time.process_time() - began) / took}
+
+        return measure
+
+    cases = {f"TCP {law}": real("-C", law) for law in ("cubic", "bbr")}
+    # iperf3 also counts UDP losses of omitted seconds.
+    cases |= {"UDP": real("-u", "-b", str(FAR_RATE), omitted=0)}
+    return cases | {"virtual cubic": virtual("cubic"), "virtual bbr": virtual("bbr")}
 
 
-def groups(folder: Path) -> dict[str, dict[str, Case]]:
+def groups(folder: File) -> dict[str, dict[str, Case]]:
+    """Return all cases by group and name."""
     return {
         "trace": {"veth": veth_case} | trace_cases(folder),
         "reference": {f"{name}, per segment": case for name, case in trace_cases(folder, offload=False).items()},
-        "modes": modes(folder),
         "log": logging_cases(folder),
         "chain": chain_case(),
         "datagrams": {"64-byte datagrams": datagrams(False), "64-byte datagrams, veth": datagrams(True)},
         "idle": {"idle": idle},
-        "links": {"512 links brought up": brought_up(512), "links loaded at once": most_loaded()},
+        "links": {"512 links brought up": bring_up_case(512), "links loaded at once": full_links_case()},
         "delay": delay_cases(),
         "release": release_cases(folder),
+        "far": far_cases(),
     }
 
 
-GROUPS = ("trace", "reference", "modes", "log", "chain", "datagrams", "idle", "links", "delay", "release")
+GROUPS = ("trace", "reference", "log", "chain", "datagrams", "idle", "links", "delay", "release", "far")
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--seconds", type=float, default=4, help="length of each measurement (default: %(default)s)")
     parser.add_argument("--repeat", type=int, default=3, help="repetitions of each case (default: %(default)s)")
     parser.add_argument("--only", action="append", choices=GROUPS, help="a group; may be given several times")
     parser.add_argument("--match", default="", help="only cases with this in their name")
     arguments = parser.parse_args()
+    for program, package in (("iperf3", "iperf3"), ("ip", "iproute2")):
+        if shutil.which(program) is None:
+            sys.exit(f"error: {program} is missing; install the package {package}")
     print(f"{socket.gethostname()}: {os.cpu_count()} cores; medians of {arguments.repeat} (range); delays in µs")
     with tempfile.TemporaryDirectory() as folder:
-        for group, cases in groups(Path(folder)).items():
-            if arguments.only and group not in arguments.only:
+        for group, cases in groups(File(folder)).items():
+            if group not in (arguments.only or GROUPS[:-1]):
                 continue
-            chosen = {name: case for name, case in cases.items() if arguments.match in name}
-            runs: dict[str, list[Figures]] = {name: [] for name in chosen}
-            for _ in range(arguments.repeat):
-                for name, case in chosen.items():
-                    runs[name].append(case(arguments.seconds))
-            for name, figures in runs.items():
+            chosen = {name: partial(case, arguments.seconds) for name, case in cases.items() if arguments.match in name}
+            for name, figures in interleave(chosen, arguments.repeat).items():
                 print(f"{name:44}", ", ".join(show(figures, key) for key in figures[0]), flush=True)
 
 
 def show(figures: list[Figures], key: str) -> str:
+    """Return a figure with its range as text."""
     values = [run[key] for run in figures]
-    median = statistics.median(values)
-    digits = 3 if median < 10 else 1 if median < 10_000 else 0
-    spread = f" ({min(values):.{digits}f}–{max(values):.{digits}f})" if len(values) > 1 else ""
-    return f"{key} {median:.{digits}f}{spread}"
+    return f"{key} {format_range(values, 3 if max(values) < 10 else 1 if max(values) < 10_000 else 0)}"
 
 
 if __name__ == "__main__":

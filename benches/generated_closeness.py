@@ -1,4 +1,4 @@
-"""The distances of generated series from the recordings that they are like, and of the recordings' halves.
+"""Distances between generated series and their recordings, and between the halves of a recording.
 
 python benches/generated_closeness.py NAME… [--seeds 5]
 
@@ -9,22 +9,18 @@ from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from cellbed.archive.generation.capacity import opportunities
+import numpy as np
+import numpy.typing as npt
+
 from cellbed.archive.generation.markov import fit
-from cellbed.archive.generation.recorded import OUTAGE_NS, TICK_NS, Recorded
-from cellbed.archive.like import like
+from cellbed.archive.generation.recorded import OUTAGE_NS, TICK_NS, Recorded, read_recorded
+from cellbed.archive.generation.series import opportunities
 from cellbed.archive.randomness import Stream
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from cellbed.archive.randomness import Float64
+Float64 = npt.NDArray[np.float64]
 
 LAGS_NS = 10_000_000_000
 """The largest lag of the compared autocorrelations."""
@@ -32,48 +28,25 @@ LAGS_NS = 10_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """Of two series.
+    """The distance of two series.
 
     rate_ks: largest difference of the distribution functions of the rates over 100 ms (Kolmogorov-Smirnov), 0 to 1.
     rate_wasserstein: mean difference of their quantiles, in parts of the first one's mean rate. autocorrelation: mean
-    absolute difference over lags from 0.1 to 10 s. outages_per_minute, outage_share: of either, the number of outages
-    and the share of time in them. outage_wasserstein_s: mean difference of the quantiles of their lengths; ``None`` if
-    either has none. together: of either, opportunities in a millisecond that has any.
+    absolute difference over lags from 0.1 to 10 s. outages_per_minute: of either. together: opportunities of either
+    in a millisecond with any.
     """
 
     rate_ks: float
     rate_wasserstein: float
     autocorrelation: float
     outages_per_minute: tuple[float, float]
-    outage_share: tuple[float, float]
-    outage_wasserstein_s: float | None
     together: tuple[float, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Closeness:
-    """The distance from the recording to the series, and that between the recording's two halves for scale.
-
-    The halves are shorter, so their figures vary more than those of the whole: a distance like theirs is the smallest
-    that can be distinguished.
-    """
-
-    fitted: Distance
-    halves: Distance
-
-
-def closeness(recorded: Recorded, generated: Recorded, outage_ns: int = OUTAGE_NS) -> Closeness:
-    """Compare `generated` with `recorded`."""
-    return Closeness(distance(recorded, generated, outage_ns), distance(*halves(recorded), outage_ns))
-
-
-def distance(one: Recorded, other: Recorded, outage_ns: int = OUTAGE_NS) -> Distance:
+def distance(one: Recorded, other: Recorded) -> Distance:
     """Return the distance of two series."""
-    import numpy as np
-
     rates = one.rates(), other.rates()
-    lengths = tuple(each.outages(outage_ns)[1] * 1e-9 for each in (one, other))
-    minutes = one.duration_ns / 60e9, other.duration_ns / 60e9
+    outages = [len(each.outages(OUTAGE_NS)[1]) / (each.duration_ns / 60e9) for each in (one, other)]
     correlations = [_autocorrelation(each) for each in rates]
     lags = min(len(each) for each in correlations)
     apart = np.abs(correlations[0][:lags] - correlations[1][:lags])
@@ -81,32 +54,26 @@ def distance(one: Recorded, other: Recorded, outage_ns: int = OUTAGE_NS) -> Dist
         rate_ks=_ks(*rates),
         rate_wasserstein=_wasserstein(rates[0], rates[1]) / max(float(rates[0].mean()), 1.0),
         autocorrelation=float(apart.mean()) if lags else 0.0,
-        outages_per_minute=(len(lengths[0]) / minutes[0], len(lengths[1]) / minutes[1]),
-        outage_share=(float(lengths[0].sum()) / minutes[0] / 60, float(lengths[1].sum()) / minutes[1] / 60),
-        outage_wasserstein_s=_wasserstein(lengths[0], lengths[1]) if len(lengths[0]) and len(lengths[1]) else None,
+        outages_per_minute=(outages[0], outages[1]),
         together=(one.together(), other.together()),
     )
 
 
 def _ks(one: Float64, other: Float64) -> float:
-    import numpy as np
-
+    """Return the largest difference of the distribution functions."""
     at = np.concatenate((one, other))
     shares = [np.searchsorted(np.sort(each), at, side="right") / len(each) for each in (one, other)]
     return float(np.abs(shares[0] - shares[1]).max())
 
 
 def _wasserstein(one: npt.NDArray[np.floating], other: npt.NDArray[np.floating]) -> float:
-    import numpy as np
-
+    """Return the mean difference of the quantiles."""
     ranks = (np.arange(1000) + 0.5) / 1000
     return float(np.abs(np.quantile(one, ranks) - np.quantile(other, ranks)).mean())
 
 
 def _autocorrelation(rates: Float64) -> Float64:
-    """At lags of 1, 2, … ticks up to :data:`LAGS_NS`, or a quarter of the series."""
-    import numpy as np
-
+    """Return the autocorrelation at lags of 1, 2, … ticks up to :data:`LAGS_NS`, or a quarter of the series."""
     off = rates - rates.mean()
     power = float((off * off).mean())
     lags = range(1, min(LAGS_NS // TICK_NS, len(rates) // 4) + 1)
@@ -120,9 +87,7 @@ def halves(recorded: Recorded) -> tuple[Recorded, Recorded]:
 
 
 def generate_like(recorded: Recorded, seed: int) -> Recorded:
-    """Return a series like a recording, as long as it."""
-    import numpy as np
-
+    """Return a series like a recording, of its length."""
     model = fit(recorded)
     capacity = model.capacity(recorded.duration_ns, Stream(seed, "closeness"))
     times = list(opportunities(capacity, model.grain, Stream(seed, "closeness opportunities")))
@@ -137,24 +102,16 @@ def main() -> None:
     arguments = parser.parse_args()
     print("recording, KS: series / halves, W / mean, autocorrelation, outages per minute, opportunities in a busy ms")
     for name in arguments.names:
-        for part, recorded in like(name, Path.cwd()).parts.items():
-            found = [closeness(recorded, generate_like(recorded, seed)) for seed in range(1, arguments.seeds + 1)]
-
-            def mean(of: Callable[[Distance], float], found: list[Closeness] = found) -> float:
-                return statistics.fmean(of(each.fitted) for each in found)
-
-            between = found[0].halves
+        for part, recorded in read_recorded(name, Path.cwd()).parts.items():
+            fitted = [distance(recorded, generate_like(recorded, seed)) for seed in range(1, arguments.seeds + 1)]
+            between = distance(*halves(recorded))
             cells = [f"{name} {part}"]
-            for of in (
-                lambda it: it.rate_ks,
-                lambda it: it.rate_wasserstein,
-                lambda it: it.autocorrelation,
-            ):
-                cells.append(f"{mean(of):.3f} / {of(between):.3f}")
-            cells.append(
-                f"{found[0].fitted.outages_per_minute[0]:.1f} → {mean(lambda it: it.outages_per_minute[1]):.1f}"
-            )
-            cells.append(f"{found[0].fitted.together[0]:.1f} → {mean(lambda it: it.together[1]):.1f}")
+            for measure in ("rate_ks", "rate_wasserstein", "autocorrelation"):
+                mean = statistics.fmean(getattr(each, measure) for each in fitted)
+                cells.append(f"{mean:.3f} / {getattr(between, measure):.3f}")
+            for measure in ("outages_per_minute", "together"):
+                pairs = [getattr(each, measure) for each in fitted]
+                cells.append(f"{pairs[0][0]:.1f} → {statistics.fmean(pair[1] for pair in pairs):.1f}")
             print(", ".join(cells))
 
 

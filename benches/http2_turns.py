@@ -1,4 +1,4 @@
-"""In what pieces servers of HTTP/2 send replies that are under way together, behind an emulated link.
+"""Pieces that servers of HTTP/2 send of concurrent replies, behind an emulated link.
 
     .venv/bin/python benches/http2_turns.py [--streams 5] [--down "20 Mbit/s"] [--bodies 1000 12000 100000] [--chain]
 
@@ -64,7 +64,7 @@ def pieces(host: str, streams: int, *, chain: bool) -> Iterator[tuple[int, str |
 
 
 def client(streams: int, *, chain: bool) -> None:
-    """Print the line of a server, inside of the shell."""
+    """Print the line of a server; runs inside the shell."""
     gateway = Path("/proc/net/route").read_text().splitlines()[1].split()[2]
     found = list(pieces(socket.inet_ntoa(bytes.fromhex(gateway)[::-1]), streams, chain=chain))
     frames = [size for _, what, size in found if what != "H"]
@@ -77,6 +77,7 @@ def client(streams: int, *, chain: bool) -> None:
 
 
 def main() -> None:
+    """Measure and print."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--streams", type=int, default=5)
     arguments.add_argument("--down", default="20 Mbit/s")

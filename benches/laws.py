@@ -1,9 +1,9 @@
 """Congestion control laws in the kernel beside the same laws in virtual time, and beside the kernel's own.
 
 Downloads by iperf3 over each link: throughput and mean round trip of each law, in real time (as root) and predicted.
-The last column is prediction over kernel. With several flows, also Jain's index of their bytes, and their convergence:
-the first second from which on the index of every 5 s is at least 0.9. Real trials that the machine disturbed count; run
-it on an idle machine. --virtual: only the table of several flows, in virtual time. --cpu: instead, the CPU time of each
+The last column is prediction over kernel. With several flows, also Jain's index of their bytes, and the convergence:
+the first second of the time with an index of at least 0.9 in every 5 s. Disturbed trials count: run the bench on an
+idle machine. --virtual: only the table of several flows, in virtual time. --cpu: instead, the CPU time of each
 law's programs per acknowledgement. --authors: instead, 1, 2, 4 flows in virtual time beside the figures of `AUTHORS`.
 
     sudo python benches/laws.py [--links "20 Mbit/s" PATH/Verizon-LTE-short ...] [--laws NAME ...] [--repetitions 3]
@@ -41,7 +41,7 @@ CONVERGED, WINDOW_S = 0.9, 5
 CPU_BYTES, CPU_ROUNDS = 1 << 26, 9
 """Of a transfer over the loopback, and of transfers of each law, in turns."""
 PAIRS = {"reno-cellbed": "reno", "cubic-both": "cubic"}
-"""Laws that are the kernel's own, too."""
+"""Laws of ours, with the kernel's law of the same kind."""
 
 
 IP_BYTES = 1500 / 1448
@@ -106,6 +106,7 @@ AUTHORS = {
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--links", nargs="+", default=["20 Mbit/s"])
     parser.add_argument("--laws", nargs="+", default=["reno", "cubic", "bbr", *load_shipped()])

@@ -1,4 +1,4 @@
-"""One end of many TCP connections at once, for ``emulator_links.py``: one program for all nodes costs the least.
+"""One end of many TCP connections for ``emulator_links.py``, in one program for all nodes, which costs the least.
 
 ``link_load.py receive NAMESPACE ADDRESS COUNT SECONDS`` listens in one node and prints, as JSON, the bytes of each
 connection within SECONDS, from a second after the last of them came. ``link_load.py send ADDRESS NAMESPACE…`` sends

@@ -1,22 +1,20 @@
-"""How many packets a second `cellbed.Link` carries through one direction, over arrays.
+"""Packets per second that `cellbed.Link` carries through one direction, over arrays, beside copying these arrays.
 
-Each round runs every pipeline once on five million packets, so that a busy moment of the machine hits all alike; the
-figures are medians. "of the CPU" divides by the processor time that the round took, not by the clock, for a machine
-that others use too. Copying the same arrays is measured beside it.
+Each round runs every pipeline once on five million packets; figures are medians. "of the CPU" is by processor time
+instead of the clock, for a machine with other work.
 
-    python benches/link_python.py [--rounds N] [--packets N] [--json]
+    python benches/link_python.py [--rounds N] [--packets N]
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import statistics
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from measuring import Figures, interleave, median_figures
 
 from cellbed import Link
 
@@ -37,19 +35,19 @@ PIPELINES: dict[str, dict[str, Any]] = {
 }
 
 
-def rates(work: Callable[[], object], packets: int) -> tuple[float, float]:
-    """Million packets a second by the clock, and by processor time."""
+def rates(work: Callable[[], object], packets: int) -> Figures:
+    """Return million packets per second by the clock, and by processor time."""
     clock, cpu = time.perf_counter(), time.process_time()
     work()
     clock, cpu = time.perf_counter() - clock, time.process_time() - cpu
-    return packets / clock / 1e6, packets / cpu / 1e6
+    return {"clock": packets / clock / 1e6, "cpu": packets / cpu / 1e6}
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--packets", type=int, default=5_000_000)
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
 
     times = np.arange(arguments.packets, dtype=np.int64) * MEAN_GAP_NS
@@ -64,29 +62,16 @@ def main() -> None:
         return lambda: [link.send(times[at : at + 10_000], sizes[at : at + 10_000]) for at in cuts]
 
     columns = [times, times, times, times, times, sizes, sizes.view(np.uint8)[: len(times)]]
-    works = {name: lambda pipeline=pipeline: run(pipeline) for name, pipeline in PIPELINES.items()}
     plain = next(iter(PIPELINES))
+    works = {name: lambda pipeline=pipeline: run(pipeline) for name, pipeline in PIPELINES.items()}
     works[f"{plain}, sent in portions of 10,000"] = lambda: portions(PIPELINES[plain])
-    works["nothing but copying the columns"] = lambda: lambda: [column.copy() for column in columns]
-
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
-    for _ in range(arguments.rounds):
-        for name, work in works.items():
-            found[name].append(rates(work(), arguments.packets))
-    medians = {
-        name: {
-            "million_packets_per_s": statistics.median(clock for clock, _ in each),
-            "million_packets_per_cpu_s": statistics.median(cpu for _, cpu in each),
-        }
-        for name, each in found.items()
-    }
-    if arguments.json:
-        print(json.dumps(medians, indent=2))
-        return
+    works["copying the columns"] = lambda: lambda: [column.copy() for column in columns]
+    cases = {name: lambda work=work: rates(work(), arguments.packets) for name, work in works.items()}
+    results = interleave(cases, arguments.rounds)
     print(f"{arguments.packets} packets of 1500 bytes, medians of {arguments.rounds} rounds, million packets a second")
-    for name, each in medians.items():
-        clock, cpu = each.values()
-        print(f"  {name:<55} {clock:6.2f}   of the CPU {cpu:6.2f}")
+    for name, each in results.items():
+        medians = median_figures(each)
+        print(f"  {name:<55} {medians['clock']:6.2f}   of the CPU {medians['cpu']:6.2f}")
 
 
 if __name__ == "__main__":

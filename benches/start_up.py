@@ -1,15 +1,12 @@
-"""From the command to the first request: how long `cellbed run` takes to plan, bring up, prove and start.
+"""Time of `cellbed run` from the command to the first request: plan, bring up, prove and start.
 
-Each round runs a one-second scenario whose endpoints begin at different places of their traces, and reads the run's own
-account; the memory of all its processes is their proportional set size while it runs (proc(5), ``smaps_rollup``). The
-time that a bare Python interpreter takes to start is measured beside it, as a measure of how busy the machine is.
-
-All commands share compiled Python files in a folder that is new and filled by a warm-up run: without such files
-(PYTHONDONTWRITEBYTECODE) loading cellbed takes 0.2 s of processor time more.
+Each round runs a one-second scenario whose endpoints begin at different places of their traces, and reads run.json. The
+memory is the proportional set size of all processes of the run (proc(5), ``smaps_rollup``). The start of a bare Python
+interpreter is measured in the same rounds and shows the load of the machine. A warm-up run compiles the Python files.
 
 With --up the scenario has no programs: `cellbed up --no-proof` until it returns, its memory, and `cellbed down`.
 
-    python benches/start_up.py [--rounds N] [--endpoints N] [--up] [--json]
+    python benches/start_up.py [--rounds N] [--endpoints N] [--up]
 """
 
 from __future__ import annotations
@@ -18,13 +15,13 @@ import argparse
 import contextlib
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+
+from measuring import Figures, format_range
 
 CELLBED = [sys.executable, "-P", "-m", "cellbed"]
 SCENARIO = """
@@ -53,8 +50,8 @@ drain = "1 s"
 """
 
 
-def once(folder: Path, number: int, endpoints: int) -> dict[str, float]:
-    """First request (s) and memory (MiB) of one run; all endpoints together send 4 requests a second."""
+def once(folder: Path, number: int, endpoints: int) -> Figures:
+    """Return the time of the first request (s) and the memory (MiB) of a run with 4 requests per second in all."""
     scenario = folder / "scenario.toml"
     scenario.write_text(SCENARIO.format(endpoints=endpoints) + WORKLOAD.format(rate=4 / endpoints))
     out = folder / str(number)
@@ -65,20 +62,20 @@ def once(folder: Path, number: int, endpoints: int) -> dict[str, float]:
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        said = []
+        output = []
         assert process.stderr is not None
         for line in process.stderr:
-            said.append(line)
+            output.append(line)
             if line.startswith("running for"):
                 used = memory(process.pid)
     if process.returncode != 0:
-        sys.exit(f"the run failed: {''.join(said).strip()}")
+        sys.exit(f"the run failed: {''.join(output).strip()}")
     (run,) = out.iterdir()
     return {"first_request_s": float(json.loads((run / "run.json").read_text())["first_request_s"]), "memory_mib": used}
 
 
-def stand(folder: Path, number: int, endpoints: int) -> dict[str, float]:
-    """Seconds of `cellbed up` and `cellbed down` without programs, and memory (MiB) in between."""
+def stand(folder: Path, number: int, endpoints: int) -> Figures:
+    """Return the seconds of `cellbed up` and `cellbed down` without programs, and the memory (MiB) in between."""
     scenario = folder / "scenario.toml"
     scenario.write_text(SCENARIO.format(endpoints=endpoints))
     name = f"start-up-{os.getpid()}"
@@ -94,7 +91,7 @@ def stand(folder: Path, number: int, endpoints: int) -> dict[str, float]:
 
 
 def memory(process: int) -> float:
-    """Proportional set size of a process and its descendants, MiB."""
+    """Return the proportional set size of a process and its descendants, MiB."""
     total, waiting = 0, [process]
     while waiting:
         each = Path(f"/proc/{waiting.pop()}")
@@ -106,7 +103,7 @@ def memory(process: int) -> float:
 
 
 def interpreter() -> float:
-    """Seconds that a bare interpreter takes to start and end."""
+    """Return the seconds that a bare interpreter takes to start and end."""
     begin = time.monotonic()
     subprocess.run([sys.executable, "-I", "-S", "-c", "pass"], check=True)
     return time.monotonic() - begin
@@ -118,7 +115,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7, help="runs to measure, after one warm-up (default 7)")
     parser.add_argument("--endpoints", type=int, default=1, help="endpoints of the scenario (default 1)")
     parser.add_argument("--up", action="store_true", help="bring up without programs instead")
-    parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
     measure = stand if options.up else once
     with tempfile.TemporaryDirectory() as name:
@@ -130,18 +126,9 @@ def main() -> None:
         for number in range(1, options.rounds + 1):
             bare.append(interpreter())
             rounds.append(measure(folder, number, options.endpoints))
-    figures = {key: [each[key] for each in rounds] for key in rounds[0]}
-    result: dict[str, Any] = {"rounds": options.rounds, "endpoints": options.endpoints}
-    for key, values in figures.items():
-        result[key] = {"min": min(values), "median": statistics.median(values), "max": max(values)}
-    result["bare_interpreter_s"] = {"median": statistics.median(bare)}
-    if options.json:
-        print(json.dumps(result, indent=1))
-        return
-    print(f"{options.endpoints} endpoints, {options.rounds} rounds (a bare interpreter takes ", end="")
-    print(f"{statistics.median(bare) * 1e3:.0f} ms here)")
-    for key, values in figures.items():
-        print(f"{key}: median {statistics.median(values):.2f}, {min(values):.2f} to {max(values):.2f}")
+    print(f"{options.endpoints} endpoints, {options.rounds} rounds; a bare interpreter, s: {format_range(bare, 3)}")
+    for key in rounds[0]:
+        print(f"{key}: {format_range([each[key] for each in rounds], 2)}")
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ print((time.process_time() - begun) / int(sys.argv[1]))
 
 
 def span_costs(folder: Path, spans: int) -> tuple[float, float, float]:
-    """Seconds of processor time of a span: in the program without export and with it, and in the receiver."""
+    """Return processor time per span, s: in the program without export and with it, and in the receiver."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, socket.create_server(("127.0.0.1", 0)) as listener:
         with theirs:
@@ -55,12 +55,13 @@ def span_costs(folder: Path, spans: int) -> tuple[float, float, float]:
             for how in ("plain", "exported")
         )
         ours.shutdown(socket.SHUT_WR)
-        assert json.loads(ours.recv(1 << 20)) == {}, "the receiver has lost spans"
+        assert json.loads(ours.recv(1 << 20)) == {}, "the receiver lost spans"
     used = os.wait4(receiver.pid, 0)[2]
     return plain, exported, (used.ru_utime + used.ru_stime) / spans
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--spans", type=int, default=100_000)
     parser.add_argument("--repeat", type=int, default=3)
@@ -78,9 +79,9 @@ def main() -> None:
             rows.append(
                 (*times, (time.process_time() - begun) / asked.spans, raw.joinpath("bench.otlp").stat().st_size)
             )
-    plain, exported, received_, read, size = (statistics.median(column) for column in zip(*rows, strict=True))
+    plain, exported, receiving, read, size = (statistics.median(column) for column in zip(*rows, strict=True))
     print(f"program: {plain * 1e6:.1f} µs for a span, {(exported - plain) * 1e6:.1f} µs more to export it")
-    print(f"receiver: {received_ * 1e6:.2f} µs, with its start; {size / asked.spans:.0f} bytes on disk")
+    print(f"receiver: {receiving * 1e6:.2f} µs, with its start; {size / asked.spans:.0f} bytes on disk")
     print(f"measuring: {read * 1e6:.1f} µs")
 
 

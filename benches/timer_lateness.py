@@ -1,4 +1,4 @@
-"""Lateness of a bare timer at the emulator's priority: what the machine adds to any emulator's delay.
+"""Lateness of a bare timer at the emulator's priority: the machine's part in any emulator's delay.
 
     sudo .venv/bin/python benches/timer_lateness.py      # 5 x 60 s: alone, 4 and 8 busy loops, namespaces, new memory
 
@@ -77,6 +77,7 @@ def touch() -> None:
 
 
 def main() -> None:
+    """Measure and print."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--seconds", type=int, default=60)
     loads = {

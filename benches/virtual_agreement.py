@@ -45,8 +45,8 @@ from numpy.typing import NDArray
 
 from cellbed.archive import open_archive
 from cellbed.archive.generation import generate
-from cellbed.archive.generation.model import SLOT_LTE, Model, Order, each_way
-from cellbed.archive.generation.wander import Wander
+from cellbed.archive.generation.models import SLOT_LTE, Model, Order, each_way
+from cellbed.archive.generation.presets import Wander
 from cellbed.support.errors import CellbedError
 
 TRACES = ("lte-suburban", "agreement-slow", "5g-midband")
@@ -248,6 +248,7 @@ def rate(rates: tuple[float, float], method: str, body: int, load: float) -> flo
 
 
 def main() -> None:
+    """Compare the cells, and write the page."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--cells", type=int, default=60)
     arguments.add_argument("--seed", type=int, default=43)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # apt-get that waits, for ten minutes at most, while another program holds a lock of the package manager.
-# DPkg::Lock::Timeout covers the lock of dpkg alone: not those of the package lists and of the downloaded packages.
+# DPkg::Lock::Timeout covers the lock of dpkg alone: not the locks of the package lists and the downloaded packages.
 set -uo pipefail
 deadline=$((SECONDS + 600))
 while ! output=$(LC_ALL=C apt-get -o DPkg::Lock::Timeout=600 "$@" 2>&1); do

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Unpack CRIU 4.2 or newer beside the system, into /opt/criu, where its package of this distribution is older: it and its
-# libraries are those of Debian's suite `sid`, from the mirror that this machine's apt uses anyway. Nothing is installed;
+# libraries come from Debian's suite `sid`, from the mirror that this machine's apt uses anyway. Nothing is installed;
 # apt's lists and settings stay as they are. Needs root, and Debian's keyring. Remove it with: rm -r /opt/criu
 set -euo pipefail
 target=/opt/criu

@@ -3,7 +3,7 @@
 # libraries in JavaScript, and what an ordinary user needs to be allowed. Asks nothing; safe to run again.
 #
 #   scripts/setup.sh demo     what `make demo` needs
-#   scripts/setup.sh core     the same and what the tests of the core need
+#   scripts/setup.sh core     the same and the needs of the core's tests
 #   scripts/setup.sh test     the same and the siblings of the core, with what their tests need
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -158,7 +158,7 @@ helper() { # helper NAME "CRATES" VERB OPTION...: compile the program NAME besid
     touch -r "$venv/.compiling" "$path"
 }
 # The network helper, which `cellbed grant USER --network` installs from here.
-# Both packages: so that its libraries have the features with which they were compiled for the module.
+# Both packages: so that its libraries have the same features as for the module.
 helper cellbed-net "crates/nethelper crates/netdev" build -p cellbed-bindings -p cellbed-nethelper
 # The first process of containers, which have no libraries that it could rely on.
 helper cellbed-init crates/init rustc -p cellbed-init -- -C target-feature=+crt-static

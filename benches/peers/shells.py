@@ -1,4 +1,4 @@
-"""Programs that run a command behind an emulated link, called alike: ours, Mahimahi, Rattan, and a plain veth pair."""
+"""Programs that run a command behind an emulated link, by one interface: ours, Mahimahi, Rattan, a plain veth pair."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-#: The drop-tail queue of every link, bytes: more than a flow may have under way, so that no loss of the queue's hides
-#: a loss of the emulator's.
+#: The drop-tail queue of every link, bytes: longer than a flow's window, so that each loss is the emulator's.
 QUEUE = 64_000_000
 
-#: What one delivery opportunity of a Mahimahi trace carries, bit.
+#: Size of a delivery opportunity of a Mahimahi trace, bit.
 OPPORTUNITY = 1500 * 8
 
 
@@ -33,12 +32,12 @@ class Link:
 
     @property
     def window(self) -> int:
-        """Bytes that one flow may have under way: twice what the link holds with 10 ms of queue, at least 256 KiB."""
+        """Window of one flow, bytes: twice the content of the link with 10 ms of queue, at least 256 KiB."""
         assert self.rate is not None
         return max(1 << 18, 2 * self.rate // 8 * (2 * self.delay_ms + 10) // 1000)
 
     def trace(self, folder: Path) -> Path:
-        """A trace of that rate in Mahimahi's format, as even as whole milliseconds allow."""
+        """Write a trace of the rate in Mahimahi's format, as even as whole milliseconds allow; return its path."""
         assert self.rate is not None
         path = folder / f"{self.rate}.trace"
         if not path.exists():
@@ -62,7 +61,7 @@ class Shell:
     far_end: str
 
     def missing(self) -> str | None:
-        """Why it cannot be measured here."""
+        """Return why the program cannot be measured here."""
         raise NotImplementedError
 
     def start(self, link: Link, command: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
@@ -81,11 +80,11 @@ class Shell:
         )
 
     def arguments(self, link: Link, folder: Path) -> list[str]:
-        """What comes before the command."""
+        """Return the words before the command."""
         raise NotImplementedError
 
     def user(self) -> int | None:
-        """Who runs it; None for the caller."""
+        """Return the user that runs it; None for the caller."""
         return None
 
     def environment(self) -> dict[str, str]:
@@ -110,7 +109,7 @@ class Cellbed(Shell):
 
 
 class MahimahiShells(Shell):
-    """Mahimahi's commands: the original's, or ours that stand in for them.
+    """Mahimahi's commands: the original's, or our replacements.
 
     prefix: the folder that has them in ``bin``.
     """
@@ -181,8 +180,7 @@ class Rattan(Shell):
 
 
 class Veth(Shell):
-    """No emulator at all: what the machine and the traffic generator themselves can do. The link's rate and delay are
-    not applied."""
+    """No emulator: the limit of the machine and of the traffic generator. The link's rate and delay are not applied."""
 
     name = "plain veth"
     far_end = "10.77.0.1"
@@ -207,7 +205,7 @@ class Veth(Shell):
 
 
 def all_shells(stand_in: Path) -> list[Shell]:
-    """Ours, then the peers, found by MAHIMAHI (a prefix), MAHIMAHI_USER (an ordinary user) and RATTAN (the program).
+    """Return our shells, then the peers, found by MAHIMAHI (a prefix), MAHIMAHI_USER (an ordinary user) and RATTAN.
 
     stand_in: the prefix that our own commands of Mahimahi's names are installed under.
     """

@@ -1,7 +1,6 @@
-"""Traffic between a command behind a link and this network namespace, and what it met.
+"""Traffic between a command behind a link and this network namespace, and its processes.
 
-The programs behind the link are given to a bare interpreter as text, so that whoever runs them need not be able to
-read the project.
+The programs behind the link are given to a bare interpreter as text: their user may lack access to the project.
 """
 
 from __future__ import annotations
@@ -59,16 +58,16 @@ time.sleep(0.5)
 """
 
 
-def behind(program: str, *arguments: object) -> list[str]:
-    """The command that runs one of the programs above."""
-    # The system's own, because an ordinary user need not be able to read the caller's.
+def command_behind(program: str, *arguments: object) -> list[str]:
+    """Return the command that runs one of the programs above."""
+    # The system's: an ordinary user may lack access to the caller's.
     interpreter = shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable
     return [interpreter, "-I", "-c", program, *map(str, arguments)]
 
 
 @dataclass
 class TcpSink:
-    """Takes one connection and counts what comes."""
+    """A receiver of one connection, which counts bytes."""
 
     received: int = 0
     connected: threading.Event = field(default_factory=threading.Event)
@@ -102,7 +101,7 @@ class TcpSink:
 
 
 class DatagramSink:
-    """Counts datagrams without reading them: a socket's own count of what found no room costs nobody time."""
+    """A receiver that counts datagrams by the socket's counter of drops, which takes no processor time."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -123,7 +122,7 @@ class DatagramSink:
 
 
 def one_way_delays(receiver: socket.socket, count: int) -> list[int]:
-    """Nanoseconds from sending to receiving of up to `count` stamped datagrams; ends a second after the last."""
+    """Return the delays of up to `count` stamped datagrams, ns; ends a second after the last."""
     delays: list[int] = []
     receiver.settimeout(5.0)
     while len(delays) < count:
@@ -134,3 +133,37 @@ def one_way_delays(receiver: socket.socket, count: int) -> list[int]:
         delays.append(time.monotonic_ns() - int.from_bytes(data[:8], "big"))
         receiver.settimeout(1.0)
     return delays
+
+
+def _child_ids() -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            found.setdefault(int(fields[1]), []).append(int(entry.name))
+    return found
+
+
+def _is_traffic(pid: int, program: str) -> bool:
+    try:
+        return program.encode() in (Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"))
+    except OSError:
+        return False
+
+
+def split_processes(root: int, program: str) -> tuple[list[int], list[int]]:
+    """Return `root` and its descendants: the processes of the emulator, and of `program` behind the link.
+
+    A shell's own command line names the program too, so only a process without children counts as that program.
+    """
+    children = _child_ids()
+    emulator, programs, waiting = [], [], [root]
+    while waiting:
+        pid = waiting.pop()
+        is_leaf = not children.get(pid)
+        (programs if is_leaf and _is_traffic(pid, program) else emulator).append(pid)
+        waiting += children.get(pid, [])
+    return emulator, programs

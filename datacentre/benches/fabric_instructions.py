@@ -1,17 +1,15 @@
-"""Instructions that the data-centre simulator takes for a packet at a port, counted by callgrind.
+"""Instructions of the data-centre simulator for a packet at a port, counted by callgrind.
 
-Unlike times, counts do not depend on other work of the machine. Each case has the load 0.6 and flows of the sizes of
-the pHost paper, in the paper's topology (9 racks, 144 hosts) or in 2 racks of 4 hosts, where few flows suffice for a
-stationary load; more flows show whether the cost of an event grows. User time and memory are of the same case without
-callgrind, the best of three runs.
+Unlike times, counts do not depend on other work of the machine. Each case has load 0.6 and flow sizes of the pHost
+paper, in its topology (9 racks, 144 hosts) or in 2 racks of 4 hosts, where few flows make a stationary load. User time
+and memory are of the same case without callgrind, the best of three runs.
 
-    python benches/fabric_instructions.py [--json]
+    python datacentre/benches/fabric_instructions.py
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import shutil
 import subprocess
@@ -19,11 +17,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 CASES = [("phost", 144, 500), ("phost", 144, 5000), ("phost", 8, 500), ("phost", 8, 5000), ("pfabric", 144, 2000)]
 
 
 def measure(program: Path, transport: str, hosts: int, flows: int) -> dict[str, float | str]:
+    """Return the figures of a case."""
     command = [str(program), f"traffic.flows={flows}", "topology.card_buffer_bytes=36864"]
     if hosts == 8:
         command += ["topology.racks=2", "topology.hosts_per_rack=4"]
@@ -50,19 +49,16 @@ def measure(program: Path, transport: str, hosts: int, flows: int) -> dict[str, 
 
 
 def main() -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    arguments = parser.parse_args()
+    parser.parse_args()
     if shutil.which("valgrind") is None:
         sys.exit("valgrind is missing: install the package valgrind")
     build = ["cargo", "build", "--release", "--quiet", "-p", "cellbed-fabric", "--example", "fabric"]
     subprocess.run(build, cwd=ROOT, check=True)
-    results = [measure(ROOT / "target/release/examples/fabric", *case) for case in CASES]
-    if arguments.json:
-        print(json.dumps(results))
-        return
     print(f"{'transport':12}{'hosts':>6}{'flows':>8}{'packet-hops':>14}{'instructions':>14}{'ns a hop':>10}{'MB':>5}")
-    for row in results:
+    for case in CASES:
+        row = measure(ROOT / "target/release/examples/fabric", *case)
         print(
             f"{row['transport']:12}{row['hosts']:6}{row['flows']:8}{row['packet_hops']:14}"
             f"{row['instructions_per_hop']:14.0f}{row['nanoseconds_per_hop']:10.0f}{row['memory_mb']:5}"

@@ -1,8 +1,8 @@
 """The data-centre simulator beside the public pHost simulator, on the same flows, in one run.
 
-    python benches/simulator.py --reference PATH --sizes FILE... [--seeds N] [--flows 10000] [--load 0.6]
+    python datacentre/benches/simulator.py --reference PATH --sizes FILE... [--seeds N] [--flows 10000] [--load 0.6]
         [--repeats 1] [--network NAME]
-    python benches/simulator.py --reference PATH --trace FILE...
+    python datacentre/benches/simulator.py --reference PATH --trace FILE...
 
 The reference is https://github.com/NetSys/simulator (BSD licence), built without changes:
 
@@ -146,9 +146,9 @@ class Outcome:
 
 
 def measure(command: list[str], output: Path) -> tuple[float, float]:
-    """Runs a command; its processor time (s) and peak memory (MB).
+    """Run a command and return its processor time (s) and peak memory (MB).
 
-    The memory is read while it runs: what the kernel reports afterwards includes this process, of which it is a fork.
+    The memory is read while the command runs: the kernel's final figure includes this process, its parent.
     """
     peak = 0
     with output.open("wb") as file, tempfile.TemporaryFile() as errors:
@@ -192,7 +192,7 @@ def shift_starts(trace: Path, repeat: int, path: Path) -> None:
     path.write_text("".join(f"{rest} {float(start) + random.uniform(0, 0.002):.6f}\n" for rest, start in rows))
 
 
-def reference(binary: Path, trace: Path, settings: dict[str, Any], folder: Path) -> Outcome:
+def simulate_reference(binary: Path, trace: Path, settings: dict[str, Any], folder: Path) -> Outcome:
     flows = [line.split() for line in trace.read_text().splitlines()]
     if bad := next((flow for flow in flows if int(flow[1]) % SEGMENT), None):
         sys.exit(f"error: {trace}: flow {bad[0]} has {bad[1]} bytes; the reference reads multiples of {SEGMENT} only")
@@ -212,7 +212,7 @@ def reference(binary: Path, trace: Path, settings: dict[str, Any], folder: Path)
     return Outcome(sizes, times, {}, seconds, megabytes)
 
 
-def ours(
+def simulate_ours(
     binary: Path, trace: Path, transport: dict[str, Any], folder: Path, network: dict[str, Any] | None = None
 ) -> Outcome:
     topology = TOPOLOGY | (network or {})
@@ -231,7 +231,7 @@ def ours(
     return Outcome(sizes, times, ideals, seconds, megabytes, hops)
 
 
-def by_class(reference: Outcome, ours: Outcome) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+def split_classes(reference: Outcome, ours: Outcome) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
     """Slowdowns of the flows that both have ended, for each class."""
     for low, high in CLASSES.values():
         numbers = [n for n, size in reference.sizes.items() if low < size <= high and n in ours.times]
@@ -260,7 +260,7 @@ def verdict(mean: float, tail: float, halves: list[float]) -> str:
 def compare(name: str, pairs: list[tuple[Outcome, Outcome]], repeats: int) -> bool:
     """Prints a table of classes over all runs; whether all classes pass."""
     whole = True
-    for label, parts in zip(CLASSES, zip(*(by_class(*pair) for pair in pairs), strict=True), strict=True):
+    for label, parts in zip(CLASSES, zip(*(split_classes(*pair) for pair in pairs), strict=True), strict=True):
         theirs, mine = (np.concatenate(part) for part in zip(*parts, strict=True))
         if not theirs.size:
             continue
@@ -299,7 +299,7 @@ def main() -> None:
         parser.error(f"no file {missing}")
     if not options.sizes + options.trace:
         parser.error("give flow sizes (--sizes) or traces (--trace)")
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     build = ["cargo", "build", "--release", "--quiet", "--package", "cellbed-fabric", "--example", "fabric"]
     subprocess.run(build, cwd=root, check=True)
     binary = root / "target/release/examples/fabric"
@@ -326,8 +326,8 @@ def main() -> None:
                 mine, theirs = TRANSPORTS[transport]
                 pairs = []
                 for trace in itertools.chain(*traces):
-                    expected = reference(options.reference, trace, settings | theirs, folder)
-                    pairs.append((expected, ours(binary, trace, mine, folder, network)))
+                    expected = simulate_reference(options.reference, trace, settings | theirs, folder)
+                    pairs.append((expected, simulate_ours(binary, trace, mine, folder, network)))
                 whole &= compare(transport, pairs, options.repeats)
                 costs.append((label, transport, pairs))
                 sys.stdout.flush()

@@ -1,11 +1,10 @@
-"""Our replay beside the one of CellReplay's authors: the departures of the same packets from the same recordings.
+"""Our replay beside the tool of CellReplay's authors: departures of the same packets from the same recordings.
 
     CELLREPLAY_SOURCE=/source python papers/benches/cellreplay_departures.py [--recordings N]
 
-Their CellularQueue is compiled from their source tree and driven with numbers in place of the clock. Its clock has
-whole milliseconds, so that departures are compared to within one. Recordings are generated; trains are no longer than
-the light rows, because the tool serves what comes after them in another way than the paper
-(docs/explanation/cellreplay.md).
+The authors' CellularQueue is compiled from their source tree, with numbers in place of the clock. This clock has whole
+milliseconds: departures are compared to within one. Recordings are generated. Trains are no longer than the light rows,
+because the tool and the paper serve longer ones in different ways (docs/explanation/cellreplay.md).
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ READINGS = [(idle_at, anchor) for anchor in ("base-delay", "first-packet") for i
 SIZES = {"1400 bytes": (1400,), "100 bytes, one at a time": (100,), "both in a train": (100, 1400)}
 
 Packets = list[tuple[int, int]]
-"""When each arrives, ms, and its bytes."""
+"""Arrival, ms, and bytes of each packet."""
 
 
 def build(source: Path, folder: Path) -> Path:
-    """The authors' queue with our clock."""
+    """Compile the authors' queue with our clock; return the program."""
     program, parts = folder / "original", source / "src"
     files = ["frontend/cellular_queue.cc", "util/file_descriptor.cc", "util/ezio.cc", "packet/dropping_packet_queue.cc"]
     include = [f"-I{parts / part}" for part in ("util", "packet", "frontend")]
@@ -42,7 +41,7 @@ def build(source: Path, folder: Path) -> Path:
 
 
 def write_recording(chance: random.Random, folder: Path) -> None:
-    """Two seconds of light rows each 50 ms, and a heavy opportunity each millisecond."""
+    """Write two seconds of light rows each 50 ms, and a heavy opportunity each millisecond."""
     rows, delay = [], chance.randrange(20, 60)
     for number in range(END_MS // 50):
         delay = max(10, min(80, delay + chance.choice((0, 0, 0, -3, 3, -1, 1))))
@@ -55,8 +54,8 @@ def write_recording(chance: random.Random, folder: Path) -> None:
     (folder / "offsets").write_text("".join(f"{size} {offset}\n" for size, offset in OFFSETS))
 
 
-def some_packets(chance: random.Random, sizes: tuple[int, ...], *, single: bool) -> Packets:
-    """Trains of 1 to 8 packets, 20 to 100 ms apart, until the recording ends."""
+def draw_packets(chance: random.Random, sizes: tuple[int, ...], *, single: bool) -> Packets:
+    """Draw trains of 1 to 8 packets, 20 to 100 ms apart, until the recording ends."""
     found, now = Packets(), 0
     while now < END_MS - 100:
         for _ in range(1 if single else chance.choice((1, 1, 2, 5, 8))):
@@ -66,8 +65,8 @@ def some_packets(chance: random.Random, sizes: tuple[int, ...], *, single: bool)
     return found
 
 
-def theirs(program: Path, folder: Path, idle_ms: int, packets: Packets) -> list[float]:
-    """Departures of the original, ms."""
+def replay_original(program: Path, folder: Path, idle_ms: int, packets: Packets) -> list[float]:
+    """Return departures from the original, ms."""
     arguments = [str(folder / "light"), str(folder / "heavy"), str(folder / "offsets"), str(idle_ms), str(2 * END_MS)]
     lines = "".join(f"{at} {size}\n" for at, size in packets)
     done = subprocess.run([str(program), *arguments], input=lines, capture_output=True, text=True, check=True)
@@ -75,8 +74,8 @@ def theirs(program: Path, folder: Path, idle_ms: int, packets: Packets) -> list[
     return [float(left[number]) for number in range(len(packets))]
 
 
-def ours(folder: Path, idle_ms: int, packets: Packets, reading: tuple[str, str]) -> list[float]:
-    """Departures from our link, ms."""
+def replay_link(folder: Path, idle_ms: int, packets: Packets, reading: tuple[str, str]) -> list[float]:
+    """Return departures from our link, ms."""
     files = {"light": "light", "heavy": "heavy", "latency_offset": "offsets"}
     stage = {"kind": "workload-dependent", "looped": True, "idle_ns": idle_ms * MS, "queue": {"kind": "infinite"}}
     stage |= {key: str(folder / name) for key, name in files.items()}
@@ -87,6 +86,7 @@ def ours(folder: Path, idle_ms: int, packets: Packets, reading: tuple[str, str])
 
 
 def main() -> None:
+    """Compare and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recordings", type=int, default=60)
     arguments = parser.parse_args()
@@ -100,10 +100,10 @@ def main() -> None:
             chance = random.Random(7)
             for _ in range(arguments.recordings):
                 write_recording(chance, folder)
-                idle_ms, packets = chance.choice(IDLE_MS), some_packets(chance, sizes, single=sizes == (100,))
-                original = theirs(program, folder, idle_ms, packets)
+                idle_ms, packets = chance.choice(IDLE_MS), draw_packets(chance, sizes, single=sizes == (100,))
+                original = replay_original(program, folder, idle_ms, packets)
                 for reading, each in off.items():
-                    own = ours(folder, idle_ms, packets, reading)
+                    own = replay_link(folder, idle_ms, packets, reading)
                     each += [abs(a - b) for a, b in zip(original, own, strict=True)]
             for reading, each in off.items():
                 near = sum(one < 1 for one in each) / len(each)

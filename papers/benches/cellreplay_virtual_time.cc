@@ -1,4 +1,4 @@
-// The link of CellReplay's authors in virtual time: their CellularQueue, driven by numbers instead of the clock.
+// The link of CellReplay's authors in virtual time: the CellularQueue, driven by numbers instead of the clock.
 //
 // Compiled with a source tree of theirs (benches/cellreplay_departures.py does it). Reads "MS BYTES" lines, the arrivals with
 // their headers, and writes "NUMBER MS" lines, the departures.

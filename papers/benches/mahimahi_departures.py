@@ -1,21 +1,18 @@
-"""Our link beside Mahimahi's own: for the same arrivals the same departures, opportunities and drops, line by line.
+"""Our link beside Mahimahi's: departures, opportunities and drops for the same arrivals, line by line.
 
     MAHIMAHI=/prefix MAHIMAHI_SOURCE=/source python papers/benches/mahimahi_departures.py TRACE…
-        [--seconds N] [--queue NAME]
-    python papers/benches/mahimahi_departures.py --mode ours TRACE…
+        [--seconds N] [--queue NAME] [--mode live|virtual]
 
-Packets of varying load go through the original; the arrivals in its log go through ours in virtual time; both logs are
-compared. "live" is its mm-link with real packets (root, or an ordinary user where net.ipv4.ip_forward is 1). "virtual"
-is its LinkQueue, compiled from a built source tree, with numbers in place of the clock and of the system's random
-numbers: live, its CoDel and PIE decide also by how late the process woke and by chance, so that no two runs are alike,
-and only the totals can be compared. Without the original, that part is left out. "ours" is our own mm-link with real
-packets: what the emulator logs as they pass, against the link in virtual time; it needs root.
+Packets of varying load pass the original; the arrivals in its log pass ours in virtual time; both logs are compared.
+"live" is its mm-link with real packets (root, or an ordinary user where net.ipv4.ip_forward is 1). "virtual" is its
+LinkQueue, compiled from a built source tree, with numbers in place of the clock and of the system's random numbers.
+Live, CoDel and PIE depend on the lateness of the process and on chance: two runs differ, and only totals are compared.
+Without the original, that part is left out.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import subprocess
@@ -36,7 +33,6 @@ from cellbed.link import Link
 from cellbed.measure.packetlog.mahimahi import MS, Opportunities
 from cellbed.measure.packets import RECORD
 from cellbed.outcomes import Fate
-from cellbed.shell.mahimahi.install import install
 
 HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parents[1] / "tests" / "support"))
@@ -47,7 +43,7 @@ SEED = 7
 
 @dataclass(frozen=True)
 class Queue:
-    """A queue in the words of both.
+    """A queue of both programs.
 
     name: for the table. kind, arguments: the original's. ours: the emulator's. once: the schedule plays once. live:
     whether the original can be run with it: where one packet displaces two, its drop-head ends with a failed assertion.
@@ -149,7 +145,7 @@ def replay(original: list[str], trace: Path, queue: Queue, until: int) -> list[s
 def compare(mode: str, trace: Path, queue: Queue, path: Path, keep: Path | None, *, complete: bool) -> Row:
     """Compare the log at `path` with ours.
 
-    complete: whether its last millisecond is whole. keep: where both are kept.
+    complete: whether its last millisecond is whole. keep: folder for both logs.
     """
     original = path.read_text().splitlines()
     events = [line for line in original if not line.startswith("# ")]
@@ -162,7 +158,7 @@ def compare(mode: str, trace: Path, queue: Queue, path: Path, keep: Path | None,
             name = f"{mode}-{trace.name}-{queue.name}-{whose}.log".replace(" ", "_")
             (keep / name).write_text("".join(f"{line}\n" for line in (*head, *lines)))
     differences, first = 0, ""
-    for theirs, mine in zip_longest(_by_time(events), _by_time(ours), fillvalue=(0, [])):
+    for theirs, mine in zip_longest(_group_by_time(events), _group_by_time(ours), fillvalue=(0, [])):
         if theirs != mine:
             same = sum(block.size for block in SequenceMatcher(None, theirs[1], mine[1]).get_matching_blocks())
             differences += max(len(theirs[1]), len(mine[1])) - same
@@ -172,12 +168,12 @@ def compare(mode: str, trace: Path, queue: Queue, path: Path, keep: Path | None,
 
 
 def _counts(events: list[str]) -> tuple[int, int]:
-    """Departures, and packets that were dropped where the log tells of it."""
+    """Return the departures and the dropped packets in a log."""
     fields = [line.split() for line in events]
     return sum(it[1] == "-" for it in fields), sum(int(it[2]) for it in fields if it[1] == "d")
 
 
-def _by_time(lines: list[str]) -> Iterator[tuple[int, list[str]]]:
+def _group_by_time(lines: list[str]) -> Iterator[tuple[int, list[str]]]:
     groups = {int(stamp): list(group) for stamp, group in groupby(lines, lambda line: line.split(" ", 1)[0])}
     yield from ((at, groups.get(at, [])) for at in range(max(groups, default=-1) + 1))
 
@@ -185,7 +181,7 @@ def _by_time(lines: list[str]) -> Iterator[tuple[int, list[str]]]:
 def build(source: Path, folder: Path) -> Path:
     """Compile the original's link with our clock.
 
-    Errors: :class:`SystemExit` with the compiler's words.
+    Errors: :class:`SystemExit` with the compiler's message.
     """
     program = folder / "mahimahi_virtual_time"
     parts = source / "src"
@@ -208,7 +204,7 @@ def build(source: Path, folder: Path) -> Path:
 
 
 def virtual(program: Path, folder: Path, trace: Path, queue: Queue, options: argparse.Namespace) -> Row:
-    """The original in virtual time: the whole trace and a tenth of the next pass unless told otherwise."""
+    """Run the original in virtual time; by default the whole trace and a tenth of the next pass."""
     known = parse_trace(trace).duration_ns / 1e9
     span = options.seconds or 1.1 * known
     end = int(span * 1000)
@@ -222,11 +218,8 @@ def virtual(program: Path, folder: Path, trace: Path, queue: Queue, options: arg
     return row
 
 
-def live(
-    mode: str, prefix: Path, folder: Path, traces: tuple[Path, Path], queue: Queue, options: argparse.Namespace
-) -> list[Row]:
-    """A live mm-link, the original's or, in mode "ours", our own, with real packets both ways."""
-    ours = mode == "ours"
+def live(prefix: Path, folder: Path, traces: tuple[Path, Path], queue: Queue, options: argparse.Namespace) -> list[Row]:
+    """Run the original's mm-link with real packets in both directions."""
     place = Path(tempfile.mkdtemp(dir=folder))
     place.chmod(0o777)
     for name, trace in zip(("uplink", "downlink"), traces, strict=True):
@@ -234,16 +227,13 @@ def live(
         (place / f"{name}.plan").write_text("".join(f"{at:.6f} {size}\n" for at, size in packets))
     script = shutil.copy(HERE / "mahimahi_load.py", place)
     shell = [prefix / "bin/mm-link", *traces, *(["--once"] if queue.once else [])]
-    shell += [f"--seed={SEED}"] if ours else []
     for name in ("uplink", "downlink"):
         shell += [f"--{name}-log={place / name}.log", f"--{name}-queue={queue.kind}"]
         shell += [f"--{name}-queue-args={queue.arguments}"]
     python = shutil.which("python3", path="/usr/bin:/bin") or sys.executable
     command = [python, script, "outside", place, "--", *shell, "--"]
-    if ours:
-        command = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", *command]
-    elif os.geteuid() == 0:
-        # A network namespace of its own with forwarding, as nobody: the original wants the one and refuses root.
+    if os.geteuid() == 0:
+        # In a new network namespace with forwarding, as nobody: the original requires forwarding and refuses root.
         set_up = 'ip link set lo up && echo 1 > /proc/sys/net/ipv4/ip_forward && exec setpriv "$@"'
         user = ["--reuid=65534", "--regid=65534", "--clear-groups"]
         command = ["unshare", "--net", "sh", "-c", set_up, "sh", *user, *command]
@@ -251,7 +241,7 @@ def live(
     if done.returncode != 0 and not queue.once:
         sys.exit(f"mm-link failed: {done.stderr.strip()}")
     ways = zip(("uplink", "downlink"), traces, strict=True)
-    return [compare(mode, trace, queue, place / f"{name}.log", options.logs, complete=False) for name, trace in ways]
+    return [compare("live", trace, queue, place / f"{name}.log", options.logs, complete=False) for name, trace in ways]
 
 
 def main() -> None:
@@ -260,10 +250,9 @@ def main() -> None:
     parser.add_argument("traces", nargs="+", type=Path, help="trace files; NAME.up and NAME.down go together")
     parser.add_argument("--seconds", type=float, help="how long (live: 20; virtual: the trace and a tenth more)")
     parser.add_argument("--queue", action="append", choices=[queue.name for queue in QUEUES], help="only this one")
-    parser.add_argument("--mode", choices=["live", "virtual", "ours"], help="only this one")
+    parser.add_argument("--mode", choices=["live", "virtual"], help="only this one")
     parser.add_argument("--jobs", type=int, default=4, help="live runs at a time (default 4)")
     parser.add_argument("--logs", type=Path, help="folder to keep the logs of both in")
-    parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
     queues = [queue for queue in QUEUES if not options.queue or queue.name in options.queue]
     if options.logs:
@@ -273,10 +262,7 @@ def main() -> None:
         folder = Path(name)
         folder.chmod(0o755)
         rows += _virtual(options, queues, folder)
-        rows += _live("live", options, queues, folder)
-        rows += _live("ours", options, queues, folder)
-    if options.json:
-        print(json.dumps([row.__dict__ for row in rows], indent=1))
+        rows += _live(options, queues, folder)
     if any(row.differences for row in rows if row.mode != "live"):
         sys.exit(1)
 
@@ -291,29 +277,15 @@ def _virtual(options: argparse.Namespace, queues: list[Queue], folder: Path) -> 
     program = build(Path(source), folder)
     for trace in options.traces:
         for queue in queues:
-            yield _print_row(virtual(program, folder, trace.resolve(), queue, options), options)
+            yield _print_row(virtual(program, folder, trace.resolve(), queue, options))
 
 
-def _prefix(mode: str, folder: Path) -> Path | None:
-    """Where the mm-link of this mode is; ``None``, and why is said, where it is not."""
-    if mode == "ours":
-        if os.geteuid() == 0:
-            prefix = folder / "prefix"
-            install(prefix)
-            return prefix
-        print("ours: left out, needs root", file=sys.stderr)
-    elif os.environ.get("MAHIMAHI"):
-        return Path(os.environ["MAHIMAHI"])
-    else:
-        print("live: left out, set MAHIMAHI to the prefix where Mahimahi is installed", file=sys.stderr)
-    return None
-
-
-def _live(mode: str, options: argparse.Namespace, queues: list[Queue], folder: Path) -> Iterator[Row]:
-    if options.mode not in (None, mode):
+def _live(options: argparse.Namespace, queues: list[Queue], folder: Path) -> Iterator[Row]:
+    prefix = os.environ.get("MAHIMAHI")
+    if options.mode not in (None, "live"):
         return
-    prefix = _prefix(mode, folder)
-    if prefix is None:
+    if not prefix:
+        print("live: left out, set MAHIMAHI to the prefix where Mahimahi is installed", file=sys.stderr)
         return
     by_stem: dict[str, list[Path]] = {}
     for trace in sorted(options.traces, key=lambda it: it.suffix, reverse=True):  # .up before .down
@@ -321,22 +293,21 @@ def _live(mode: str, options: argparse.Namespace, queues: list[Queue], folder: P
     pairs = [(group[0], group[-1]) for group in by_stem.values()]
     with ThreadPoolExecutor(options.jobs) as pool:
         futures = [
-            pool.submit(live, mode, prefix, folder, pair, queue, options)
+            pool.submit(live, Path(prefix), folder, pair, queue, options)
             for pair in pairs
             for queue in queues
-            if queue.live or mode == "ours"
+            if queue.live
         ]
         for future in futures:
-            yield from (_print_row(row, options) for row in future.result())
+            yield from map(_print_row, future.result())
 
 
-def _print_row(row: Row, options: argparse.Namespace) -> Row:
-    if not options.json:
-        told = f"{row.mode:8} {row.trace:24} {row.queue:17} {row.lines:8} lines {row.departures:7} departures"
-        ours = f" (ours: {row.our_departures} departures, {row.our_drops} dropped)" if row.differences else ""
-        print(f"{told} {row.drops:7} dropped {row.differences:6} differences{ours}", flush=True)
-        if row.first and row.mode != "live":
-            print(f"  first: {row.first}", flush=True)
+def _print_row(row: Row) -> Row:
+    text = f"{row.mode:8} {row.trace:24} {row.queue:17} {row.lines:8} lines {row.departures:7} departures"
+    ours = f" (ours: {row.our_departures} departures, {row.our_drops} dropped)" if row.differences else ""
+    print(f"{text} {row.drops:7} dropped {row.differences:6} differences{ours}", flush=True)
+    if row.first and row.mode != "live":
+        print(f"  first: {row.first}", flush=True)
     return row
 
 

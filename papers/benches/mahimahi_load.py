@@ -21,7 +21,7 @@ PORT = 7000
 
 
 def send(plan: Path, sink: tuple[str, int]) -> None:
-    """Send what the plan says; what is late goes at once."""
+    """Send the packets of a plan; late ones at once."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         begin = time.monotonic()
         for line in plan.read_text().splitlines():
@@ -33,21 +33,21 @@ def send(plan: Path, sink: tuple[str, int]) -> None:
 
 
 def absorb(listener: socket.socket) -> None:
-    """Take datagrams, so that nobody answers that the port is closed."""
+    """Receive datagrams, so that the kernel does not report a closed port."""
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
     while True:
         listener.recv(2048)
 
 
 def open_receiver() -> socket.socket:
-    """A socket that something takes datagrams from."""
+    """Return a socket for datagrams."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     listener.bind(("0.0.0.0", PORT))
     return listener
 
 
 def inside(folder: Path) -> None:
-    """Say hello, so that the other side learns the address, then send."""
+    """Send a first datagram, which gives the other side the address, then the plan."""
     gateway = os.environ["MAHIMAHI_BASE"]
     listener = open_receiver()
     listener.sendto(bytes(32), (gateway, PORT))
@@ -56,7 +56,7 @@ def inside(folder: Path) -> None:
 
 
 def outside(folder: Path, shell: list[str]) -> int:
-    """Start the shell, wait for the hello, then send."""
+    """Start the shell, wait for the first datagram, then send."""
     listener = open_receiver()
     with subprocess.Popen([*shell, sys.executable, __file__, "inside", str(folder)]) as process:
         listener.settimeout(60)

@@ -1,15 +1,15 @@
-"""pDCell under other readings of its paper: which assertions depend on which choice.
+"""Assertions of the paper on pDCell under other readings of it.
 
     python papers/benches/pdcell_readings.py [--part PART] [--flows 1000] [--seeds 5] [--jobs 1] [--figure FIGURE]...
 
 Prints the assertions of `cellbed reproduce pdcell` with each variant of a part side by side, and means over the seeds
-of each setting: percentiles of the flow completion time (FCT), those of flows of at most 10 KB by the user's channel,
-and the share of packets that the central unit refuses.
+of each setting: percentiles of the flow completion time (FCT), the mean FCT of flows of at most 10 KB by the user's
+channel, and the share of packets that the central unit refuses.
 
 * readings: each reading (datacentre/docs/pdcell.md) is replaced alone, then all of them;
 * batches: the paper-like load, a batch, with 0.2, 0.5 and 1 times so many flows;
-* bounds: Fig. 10b if there were no other flows than those of at most 10 KB, and if each of these were alone in the
-  cell: what a scheduler could gain.
+* bounds: Fig. 10b with the flows of at most 10 KB alone, and with each of these alone in the cell: limits of the gain
+  by a scheduler.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MEANS = [
 
 
 class Variant(NamedTuple):
-    """loads: of the settings. flows: in --flows."""
+    """A variant of the publication. loads: of the settings. flows: in --flows."""
 
     publication: SimulatedPublication = pdcell.PUBLICATION
     loads: tuple[str, ...] = pdcell.MODES
@@ -50,14 +50,14 @@ class Variant(NamedTuple):
 
 
 def read_as(readings: Mapping[str, str], *asked: Any) -> dict[str, Any]:
-    """The simulation of a setting with other readings."""
+    """Return the simulation of a setting with other readings."""
     description = pdcell.describe(*asked)
     description["radio"]["readings"] = readings
     return description
 
 
 def measure_short(apart: bool, description: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """The short flows of a simulation without the others: at their times, or one after the other."""
+    """Measure the short flows of a simulation without the others: at their times, or one after the other."""
     found = pdcell.run_content(description, seed)["flows"]
     order = np.argsort(found["flow"])
     order = order[found["bytes"][order] <= pdcell.SHORT_BYTES]
@@ -93,6 +93,7 @@ class Quiet:
 
 
 def simulate(variant: Variant, options: argparse.Namespace) -> Data:
+    """Run the simulations of a variant."""
     scale = {"seeds": options.seeds, "flows": round(variant.flows * options.flows)}
     with tempfile.TemporaryDirectory() as folder:
         found = Simulations(variant.publication, options.figure, Path(folder), short=False, jobs=options.jobs, **scale)
@@ -103,6 +104,7 @@ def simulate(variant: Variant, options: argparse.Namespace) -> Data:
 
 
 def show_means(data: Data) -> None:
+    """Print means over the seeds by setting."""
     for figure, trials in data.items():
         print(f"Fig. {figure}")
         with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=240, tbl_hide_dataframe_shape=True):
@@ -110,6 +112,7 @@ def show_means(data: Data) -> None:
 
 
 def show_findings(columns: Mapping[str, Mapping[str, Finding]]) -> None:
+    """Print the findings of the variants side by side."""
     print(f"\n| Fig. | assertion | {' | '.join(f'{name} | ' for name in columns)} |")
     print("|---|---|" + "---|---|" * len(columns))
     for key, first in next(iter(columns.values())).items():
@@ -119,13 +122,14 @@ def show_findings(columns: Mapping[str, Mapping[str, Finding]]) -> None:
 
 
 def verdict(finding: Finding) -> str:
-    """Of the direction, and of the magnitude where a figure is published."""
+    """Return the verdict on the direction, and on the magnitude where a figure is published."""
     words = pdcell.PUBLICATION.verdicts
     text = words[finding.same]
     return text + (f"; magnitude: {words[finding.magnitude]}" if finding.magnitude != "–" else "")
 
 
 def main() -> None:
+    """Simulate and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", choices=PARTS, default="readings")
     parser.add_argument("--flows", type=int, default=1000)

@@ -17,7 +17,7 @@ from cellbed.experiments.sweep.trials import Plan
 from cellbed.measure.repetitions import Interval
 from cellbed.scenario.reader import with_values
 from cellbed.support.errors import CellbedError
-from cellbed.support.extensions import entries
+from cellbed.support.extensions import entries, scan
 from cellbed_papers.publication import Data, Input, Trials, Unit, evaluate, magnitude
 from cellbed_papers.publications.thesis import ONE_WAY_MS
 from cellbed_papers.publications.thesis import PUBLICATION as THESIS
@@ -122,7 +122,7 @@ def test_the_experiments_are_sweeps_of_valid_scenarios(tmp_path: Path, full: Pla
     assert 30_000 <= float(load.tables["links"]["mobile"]["start"].split()[0]) <= 70_000
     assert not list(tmp_path.iterdir()), "a forecast leaves nothing"
     # The stand-in has the drop that is published: 30 s below 5 Mbit/s.
-    swept.traces(THESIS, THESIS.chosen(["E4"], ""), tmp_path, None)
+    swept.traces(THESIS, THESIS.select_experiments(["E4"], ""), tmp_path, None)
     stamps = [int(line) for line in (tmp_path / "lte-2016.up").read_text().split()]
     rate = sum(40_000 <= at < 70_000 for at in stamps) * 12_000 / 30
     assert rate < 5e6 < (len(stamps) - sum(40_000 <= at < 70_000 for at in stamps)) * 12_000 / 110
@@ -272,7 +272,7 @@ def test_the_page_has_every_claim_and_what_a_reader_must_know(full: Planned, dat
 def test_recordings_are_found_by_their_names(tmp_path: Path) -> None:
     (tmp_path / "given").mkdir()
     (tmp_path / "given" / "KPN_5G.up").write_text("1\n2\n9\n")
-    chosen = THESIS.chosen(["E2"], "")
+    chosen = THESIS.select_experiments(["E2"], "")
     played = swept.traces(THESIS, chosen, tmp_path / "traces", tmp_path / "given")
     given = [each for each in played if not each.stand_in]
     assert [(each.name, each.note) for each in given] == [("5g.up", "KPN_5G.up (given)")]
@@ -340,9 +340,11 @@ def test_a_very_short_reproduction_from_traces_to_page(tmp_path: Path) -> None:
 @pytest.fixture
 def new_entries() -> Iterator[None]:
     """Distributions are looked for anew, as in a process of its own."""
-    entries.cache_clear()
+    for each in (entries, scan):
+        each.cache_clear()
     yield
-    entries.cache_clear()
+    for each in (entries, scan):
+        each.cache_clear()
 
 
 @pytest.mark.usefixtures("new_entries")

@@ -114,11 +114,11 @@ def test_a_short_prediction_has_the_findings_of_a_file(tmp_path: Path, monkeypat
 
 
 def test_a_migration_has_the_published_sizes_in_virtual_time_and_a_service_of_that_size_in_real_time() -> None:
-    (virtual,) = PUBLICATION.chosen(["migration"], "--experiment")
+    (virtual,) = PUBLICATION.select_experiments(["migration"], "--experiment")
     command, strategy, model = virtual.factors["move"]["levels"]["stop-and-copy, 4.2 GB"]
     assert (command[-1], strategy, model) == ("0", "stop-and-copy", {"size": "4.2 GB", "restore": "13.84 s"})
     assert virtual.real is not None
     assert virtual.real["move"]["levels"]["state, 4.2 GB"][0][-1] == "4200"
-    short = virtual.shortened().real
+    short = virtual.shorten().real
     assert short is not None
     assert list(short["move"]["levels"]) == ["stop-and-copy, 0.2 GB", "state, 0.2 GB", "post-copy, 0.2 GB"]

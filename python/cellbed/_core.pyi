@@ -271,7 +271,7 @@ class Path:
         thinking_ns: list[int],
         request: int,
         keeps_connection: bool,
-        tcp: TcpSettings,
+        tcp: Tcp,
         until_ns: int,
     ) -> tuple[Int64, Int64, Int64, Int64]: ...
 
@@ -283,13 +283,13 @@ class VirtualNetwork:
     that cannot be simulated, ``OSError`` for files that cannot be written.
     """
 
-    def __new__(cls, config: str, turnaround_ns: int, tcp: TcpSettings) -> VirtualNetwork: ...
+    def __new__(cls, config: str, turnaround_ns: int, tcp: Tcp) -> VirtualNetwork: ...
     def connect(
         self,
         client: tuple[int, int],
         server: tuple[int, int],
-        client_tcp: TcpSettings | None = None,
-        server_tcp: TcpSettings | None = None,
+        client_tcp: Tcp | None = None,
+        server_tcp: Tcp | None = None,
     ) -> int:
         """Open a connection between two vertices, each with its port; its number. client_tcp, server_tcp: settings of
         an end, if not those of its vertex."""

@@ -25,7 +25,9 @@ User = tuple[str, list[tuple[int, int, str]], int, list[tuple[int, int | None]]]
 class Shared:
     """Outcomes of the users of a cell.
 
-    users: the outcomes of each one's packets. served: time that each had the cell with packets waiting, ns (int64).
+    Attributes:
+        users: Outcomes of each user's packets.
+        served: Time that each user had the cell with packets waiting, ns (int64).
     """
 
     users: tuple[Outcomes, ...]
@@ -40,14 +42,18 @@ class Cell:
 
         Cell([{"rate": "12 Mbit/s"}, {"rate": "lte-suburban.up", "start": "7 s"}], scheduler="round-robin")
 
-    users: each a :class:`cellbed.Link`, or the arguments of one, changes included: the link that this user would have
-    alone. It needs a limited rate or a radio link. scheduler: ``"round-robin"``, ``"proportional-fair"``,
-    ``"max-rate"``, ``"shortest-remaining"``, ``"priority"``, or a table as in a scenario. slot: length of a slot.
-    priorities: of each user, 0 the highest, for ``"priority"``. visits: for each user, when it is in the cell, as pairs
-    ``("2 s", "5 s")`` in order, ``None`` as the last end without one; default: always. Outside of its visits a user
-    has its channel for itself; an ``outage`` of its link closes it.
+    Args:
+        users: The link that each user would have alone: a :class:`cellbed.Link` or its arguments, with a limited rate
+            or a radio link.
+        scheduler: ``"round-robin"``, ``"max-rate"``, ``"proportional-fair"`` (default), ``"shortest-remaining"``,
+            ``"priority"``, or a table as in a scenario.
+        slot: Length of a slot.
+        priorities: Of each user, 0 the highest, for ``"priority"``.
+        visits: For each user, pairs of begin and end in order, ``None`` for an open end; default: always. Outside of
+            its visits a user has its channel for itself.
 
-    Errors: :class:`ValueError` that names the wrong value.
+    Raises:
+        ValueError: A wrong value, which the error names.
     """
 
     def __init__(
@@ -101,12 +107,18 @@ class Cell:
     ) -> Shared:
         """Return the outcomes of packets, from the start until the last one has left.
 
-        times: for each user the arrivals of its packets, as of :meth:`cellbed.Link.run`. Of packets at one instant
-        those of the first user come first. sizes, flows, ecn: for each user as there; or one size for all. to_come: for
-        each user and packet, the bytes that the user will send beyond those in its queue from this packet on, for
-        ``"shortest-remaining"``.
+        The packets of each user are numbered from 0. At one instant, packets of the first user come first.
 
-        The packets of each user are numbered from 0. Errors: :class:`ValueError` that names the wrong value.
+        Args:
+            times: For each user, the arrivals of its packets, as in :meth:`cellbed.Link.run`.
+            sizes: For each user as there; or one size for all.
+            flows: For each user as there.
+            ecn: For each user as there.
+            to_come: For each user and packet, the bytes that the user will send beyond its queue from this packet on,
+                for ``"shortest-remaining"``.
+
+        Raises:
+            ValueError: A wrong value, which the error names.
         """
         count = len(self._users)
         columns: dict[str, Any] = {"times": times, "sizes": sizes, "flows": flows, "ecn": ecn, "to_come": to_come}

@@ -26,23 +26,28 @@ if TYPE_CHECKING:
 
 
 class RunError(CellbedError):
-    """A run that failed, or that the machine disturbed. run: what was measured, if anything."""
+    """A run that failed, or that the machine disturbed.
+
+    Attributes:
+        run: The measurements, if there are any.
+    """
 
     exit_code = 1
     run: Run | None = None
 
 
 class Scenario:
-    """A scenario: the tables of a scenario file, checked.
-
-    Values are those of the file: text with units, numbers, lists and tables. A scenario does not change;
-    :meth:`changed` makes another one::
+    """A scenario: the tables of a scenario file, checked. It does not change; :meth:`changed` makes another one::
 
         scenario = Scenario.load("scenarios/offload-lte.toml")
         slower = scenario.changed({"duration": "30 s", "links.mobile.up": "5 Mbit/s"})
 
-    tables: as in the file. folder: to which paths in it are relative. Errors: :class:`CellbedError` that lists all
-    problems.
+    Args:
+        tables: Tables with the values of a scenario file: text with units, numbers, lists and tables.
+        folder: Base of relative paths in the tables.
+
+    Raises:
+        CellbedError: All problems of the tables.
     """
 
     def __init__(self, tables: Mapping[str, Any], *, folder: Path | str = ".") -> None:
@@ -63,12 +68,24 @@ class Scenario:
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
-        """Return the scenario in a file. Errors: :class:`CellbedError` that lists all problems with their lines."""
+        """Return the scenario in a file.
+
+        Raises:
+            CellbedError: All problems of the file, with their lines.
+        """
         return cls._of(read(path), str(path), Path(path).parent)
 
     @classmethod
     def parse(cls, text: str, *, folder: Path | str = ".") -> Self:
-        """Return the scenario in the text of a file. folder: to which paths in it are relative."""
+        """Return the scenario in the text of a file.
+
+        Args:
+            text: Text of a scenario file.
+            folder: Base of relative paths in the text.
+
+        Raises:
+            CellbedError: All problems of the text, with their lines.
+        """
         return cls._of(text, "scenario", Path(folder))
 
     @classmethod
@@ -78,8 +95,14 @@ class Scenario:
         return made
 
     def changed(self, changes: Mapping[str, Any]) -> Scenario:
-        """Return a scenario with other values by their dotted keys, such as ``"links.mobile.up"``; None removes a
-        key."""
+        """Return a scenario with other values.
+
+        Args:
+            changes: Values by dotted keys, such as ``"links.mobile.up"``; None removes a key.
+
+        Raises:
+            CellbedError: All problems of the new values.
+        """
         try:
             tables = with_values(self._tables, changes)
         except ScenarioError as error:
@@ -87,7 +110,11 @@ class Scenario:
         return Scenario(tables, folder=self.folder)
 
     def __getitem__(self, key: str) -> Any:
-        """Return a copy of the value at a dotted key. Errors: :class:`KeyError`."""
+        """Return a copy of the value at a dotted key.
+
+        Raises:
+            KeyError: No such key.
+        """
         here: Any = self._tables
         for step in key.split("."):
             if not isinstance(here, dict) or step not in here:
@@ -110,12 +137,12 @@ class Scenario:
 
     @property
     def text(self) -> str:
-        """The text of its file; that of a scenario that was loaded is unchanged, with its comments."""
+        """The text of its file; a loaded file's text is unchanged, with its comments."""
         return self._text
 
     @property
     def folder(self) -> Path:
-        """The folder to which paths in it are relative."""
+        """Base of relative paths."""
         return self._folder
 
     def as_dict(self) -> dict[str, Any]:
@@ -127,7 +154,11 @@ class Scenario:
         return self._checked().resolved()
 
     def write(self, path: Path | str) -> None:
-        """Write its file. Paths in it stay as they are. Errors: ``OSError``."""
+        """Write its file. Paths in it stay as they are.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
         from cellbed.support.whole_files import write_whole
 
         write_whole(Path(path), lambda place: place.write_text(self._text, encoding="utf-8"))
@@ -142,7 +173,8 @@ class Scenario:
 class Run:
     """The folder of a run: its summary, and its tables as Polars data frames, each read when it is first used.
 
-    path: the folder.
+    Args:
+        path: The folder.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -150,71 +182,70 @@ class Run:
 
     @cached_property
     def summary(self) -> Summary:
-        """Measurements of the run; ``summary.json`` field by field, times in seconds."""
+        """``summary.json``, field by field: counts, percentiles, decompositions, links, nodes, warnings."""
         from cellbed.measure import Summary
 
         return Summary.read(self.path)
 
     @cached_property
     def scenario(self) -> Scenario:
-        """The scenario; paths in it are relative to the folder from which it was run."""
+        """The scenario as it ran."""
         path = self.path / "scenario.toml"
         return Scenario._of(read(path), str(path), self.path, check=False)
 
     @cached_property
     def requests(self) -> pl.DataFrame:
-        """A row for each request."""
+        """A row per request, its parts as ``part_…`` in seconds."""
         return self._table("requests")
 
     @cached_property
     def links(self) -> pl.DataFrame:
-        """A row for each direction of a link and 10 ms: capacity, use, queue and drops."""
+        """A row per direction of a link and 10 ms: capacity, use, queue, drops."""
         return self._table("links")
 
     @cached_property
     def nodes(self) -> pl.DataFrame:
-        """A row for each node and 100 ms: CPU and memory."""
+        """A row per node and 100 ms: CPU, memory."""
         return self._table("nodes")
 
     @cached_property
     def programs(self) -> pl.DataFrame:
-        """A row for each program and second: CPU and memory."""
+        """A row per program and second: CPU time since the start of the schedule, memory."""
         return self._table("programs")
 
     @cached_property
     def connections(self) -> pl.DataFrame:
-        """A row for each TCP connection and UDP flow of the packet log."""
+        """A row per TCP connection and UDP flow of the packet log."""
         return self._table("connections")
 
     @cached_property
     def flows(self) -> pl.DataFrame:
-        """A row for each sender of a TCP connection and 10 ms, with ``series`` of ``[transport]``: throughput, round
-        trip, window, pacing, losses, variables of the law (:func:`cellbed.measure.flows.read_flows`)."""
+        """With ``series`` of ``[transport]``: a row per sender of a TCP connection and 10 ms."""
         return self._table("flows")
 
     @cached_property
     def cells(self) -> pl.DataFrame:
-        """A row for each direction of a cell and user: what left its queue, queueing, how long it was served."""
+        """A row per direction of a cell and user: packets, queueing, time served."""
         return self._table("cells")
 
     @cached_property
     def measures(self) -> pl.DataFrame:
-        """A row for each value that programs measured: application, node, measure, unit, place in a series, time."""
+        """A row per value that programs measured."""
         return self._table("measures")
 
     @cached_property
     def disturbance(self) -> pl.DataFrame:
-        """A row for each second: what other programs took from the nodes."""
+        """A row per second: processor time that other programs took from the nodes."""
         return self._table("disturbance")
 
     @cached_property
     def traces(self) -> pl.DataFrame:
-        """A row for each span of OpenTelemetry below a request: calls of other nodes with their time on the network."""
+        """A row per span of OpenTelemetry below a request."""
         return self._table("traces")
 
     @property
     def report(self) -> Path:
-        """The report, an HTML page."""
+        """Path of the HTML report."""
         return self.path / "report.html"
 
     def _table(self, name: str) -> pl.DataFrame:
@@ -259,9 +290,13 @@ def _milliseconds(value: float | None) -> str:
 
 
 def load(run: Path | str) -> Run:
-    """Return a run, by its folder. Its tables are made from the raw files if they are missing or of another version.
+    """Return a run. Its tables are made from the raw files if they are missing or of another version.
 
-    Errors: :class:`CellbedError` for a path that is not the folder of a run.
+    Args:
+        run: Folder of the run.
+
+    Raises:
+        CellbedError: The path is not the folder of a run.
     """
     from cellbed.measure import collect
     from cellbed.measure.run_folder import MeasureError

@@ -1,6 +1,6 @@
 """One direction of a link in virtual time: arrays of arrivals in, arrays of departures out.
 
-The stages are the emulator's, so the results equal those of the emulator to the nanosecond, without a clock.
+The stages are the emulator's, so the results equal the emulator's to the nanosecond, without a clock.
 """
 
 from __future__ import annotations
@@ -46,18 +46,23 @@ class Link:
 
         Link(rate="12 Mbit/s", queue="100 packets", delay="20 ms", loss="1 %")
 
-    Values are those of a scenario's mobile link, as text the way ``cellbed link set`` takes it or as tables.
+    Args:
+        rate: A rate, the name or path of a trace, ``"unlimited"`` (default), a rate series, a token bucket; or a
+            recording or radio link, with its delay.
+        queue: Default: 1 MB of drop-tail, or a radio link's own.
+        delay: One-way delay.
+        loss: A probability or a table.
+        duplication: A probability.
+        corruption: A probability.
+        outage: Pairs of begin and length, ``[("8 s", "1.5 s")]``.
+        mahimahi: Count bytes and milliseconds as Mahimahi does.
+        start: Offset of time 0 into traces and series.
+        loop: Repeat traces.
+        changes: Tables, each with a time ``at`` and new values from then on.
+        seed: Of all random numbers.
 
-    rate: a rate, the name or path of a trace, ``"unlimited"`` (the default), a rate series, a token bucket; or what has
-        its delay: a cellreplay recording, or one direction of a radio link, ``{"kind": "radio", "profile":
-        "lowband-good", "way": "downlink"}``. The other direction with the same seed meets the same surroundings.
-    queue: 1 MB of drop-tail if not given, or a radio link's own. delay: one way. loss, duplication, corruption:
-    probabilities, or a table for loss. outage: pairs of begin and length, ``[("8 s", "1.5 s")]``. mahimahi: account for
-    bytes and times as Mahimahi does. start: where in traces, series and surroundings time 0 lies. loop: whether traces
-    begin anew at their end. changes: tables, each with a time ``at`` and what is different from then on, ``{"at": "30
-    s", "rate": "2 Mbit/s"}``. seed: every random stage derives a separate one from it.
-
-    Errors: :class:`ValueError` that says what was wrong and what to write.
+    Raises:
+        ValueError: A wrong value, with the remedy.
     """
 
     def __init__(
@@ -100,9 +105,12 @@ class Link:
     ) -> Self:
         """Return a link of any stages in any order, each a mapping in the terms of the emulator's configuration.
 
-        changes: time (ns), number of the stage from 0, and its new configuration.
+        Args:
+            stages: Configurations of the stages.
+            changes: Time (ns), number of the stage from 0, and its new configuration.
 
-        Errors: :class:`ValueError` that names the stage.
+        Raises:
+            ValueError: A wrong stage, which the error names.
         """
         link = cls.__new__(cls)
         link._begin([dict(stage) for stage in stages], [(time_of(at), index, dict(to)) for at, index, to in changes])
@@ -119,12 +127,12 @@ class Link:
 
     @property
     def stages(self) -> list[dict[str, Any]]:
-        """The stages as the link was made with, in the terms of the emulator's configuration."""
+        """The initial stages, in the terms of the emulator's configuration."""
         return json.loads(json.dumps(self._stages))  # type: ignore[no-any-return]
 
     @property
     def changes(self) -> list[tuple[int, int, dict[str, Any]]]:
-        """The changes that the link was made with: time (ns), number of the stage, and its new configuration."""
+        """The initial changes: time (ns), number of the stage, and its new configuration."""
         return [(at, index, json.loads(json.dumps(stage))) for at, index, stage in self._changes]
 
     @property
@@ -151,10 +159,14 @@ class Link:
         Row *i* is packet *i*; copies by a duplication stage come in rows behind theirs. Independent of the state of
         :meth:`send`, which does not change.
 
-        times: arrivals in ns since the start, int64, sorted. sizes: bytes from the IP header on, one for each packet or
-        one for all. flows: numbers of the packets' flows, for FQ-CoDel. ecn: ECN fields, 0 to 3, for queues that mark.
+        Args:
+            times: Arrivals in ns since the start, sorted.
+            sizes: Bytes from the IP header on, one for each packet or one for all.
+            flows: Numbers of the packets' flows, for FQ-CoDel.
+            ecn: ECN fields, 0 to 3, for queues that mark.
 
-        Errors: :class:`ValueError` that names the wrong value.
+        Raises:
+            ValueError: A wrong value, which the error names.
         """
         arrivals = arrivals_of(times, sizes, flows, ecn)
         outcomes = Outcomes(*self._model.run(arrivals))
@@ -167,9 +179,9 @@ class Link:
         self, times: npt.ArrayLike, sizes: npt.ArrayLike, *, flows: npt.ArrayLike | None = None,
         ecn: npt.ArrayLike | None = None,
     ) -> Outcomes:  # fmt: skip
-        """Send packets, and return all that left or were dropped up to the last of them, in order of that time.
+        """Send packets, and return all that left or were dropped up to the last arrival, in order of departure.
 
-        Continues after the last call: no packet may come before `now`. Arguments and errors as of :meth:`run`.
+        Continues after the last call: no packet may come before `now`. Arguments and errors as in :meth:`run`.
         """
         return Outcomes(*self._model.send(arrivals_of(times, sizes, flows, ecn)))
 
@@ -192,12 +204,15 @@ class Link:
         duplication: Value | None = None,
         corruption: Value | None = None,
     ) -> None:
-        """Change the link from `at` on, text or ns since its start; stages that are left out stay.
+        """Change the link from a time on; stages without a new value stay. Arguments as in :class:`Link`.
 
-        Call it in the order of `at`. No packet is lost by it but those for which a smaller queue has no room.
-        :meth:`run` knows only the changes that the link was made with.
+        A smaller queue drops packets without room. :meth:`run` knows only the initial changes.
 
-        Errors: :class:`ValueError` if `at` is past, or of what is to change nothing was said when the link was made.
+        Args:
+            at: Text, or ns since the link's start; not before earlier changes.
+
+        Raises:
+            ValueError: `at` is past, or the link was made without this stage.
         """
         settings = _settings(
             rate=rate, queue=queue, delay=delay, loss=loss, duplication=duplication, corruption=corruption

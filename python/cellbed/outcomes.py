@@ -16,7 +16,7 @@ Int64 = npt.NDArray[np.int64]
 
 
 class Fate(IntEnum):
-    """The outcome of a packet. The codes of drops are those of the packet log."""
+    """The outcome of a packet. Drops have the codes of the packet log."""
 
     DELIVERED = 0
     QUEUE_FULL = 1
@@ -33,11 +33,15 @@ class Fate(IntEnum):
 class Outcomes:
     """Outcomes of packets: arrays of one length, a row for each packet that left or was dropped.
 
-    packet: number of the packet (uint64), counted from 0 in the order in which they were sent. arrived: when it came.
-    released: when its last byte left the last bottleneck. departed: when it left the link, or was dropped. These are in
-    ns since the link's start (int64); the last two are -1 where ``fate`` is ``HELD``. size: bytes (uint32).
-    fate: a :class:`Fate` (uint8). marked: whether a queue marked it "congestion experienced" (bool).
-    corrupt_bit: the flipped bit, counted from the first of the packet (int64); -1 if none was.
+    Attributes:
+        packet (uint64): Number of the packet, from 0.
+        arrived (int64): Arrival, ns since the link's start.
+        released (int64): Departure of the last byte from the bottleneck; ``arrived`` without one; -1 for ``HELD``.
+        departed (int64): Departure from the link, or time of the drop; -1 for ``HELD``.
+        size (uint32): Bytes from the IP header on.
+        fate (uint8): 0 delivered; 1 queue full, 2 loss, 3 congestion, 4 handover; 255 held, never leaves.
+        marked (bool): Whether a queue marked it (ECN).
+        corrupt_bit (int64): The flipped bit, -1 if none.
     """
 
     packet: npt.NDArray[np.uint64]

@@ -56,11 +56,10 @@ class Tcp:
 
 
 def settings(tcp: Tcp) -> Tcp:
-    """Return the settings with the loaded law in place of its name or path."""
-    control = tcp.control
-    if control.endswith(".h") or control in load_shipped():
-        control = find(control, pathlib.Path()).load()
-    return replace(tcp, control=control)
+    """Return the settings with the name under which the network in virtual time has the law."""
+    if tcp.control.endswith(".h") or tcp.control in load_shipped():
+        return replace(tcp, control=find(tcp.control, pathlib.Path()).load())
+    return tcp
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,7 +95,7 @@ class Downloads:
 
     started: when the client sent the SYN, on an open connection the request. finished: when the client had the
     last byte; -1 if time was up. repairs: segments that were sent once more, by either end. timeouts: of either end,
-    without those of the handshake.
+    but for the handshake.
     """
 
     started: Int64
@@ -140,7 +139,7 @@ class Path:
         self, at: int | None = None, *, count: int, interval: int, request: int = 1400, answer: int = 1400,
         until: int | None = None,
     ) -> RoundTrips:  # fmt: skip
-        """Send `count` packets every `interval` ns, each of which the server answers at once.
+        """Send a packet every `interval` ns, `count` in all; the server answers each at once.
 
         at: when the first is sent, now if not given. request, answer: IP lengths. until: when to give up.
 
@@ -155,9 +154,10 @@ class Path:
         self, at: int | None = None, *, lengths: Sequence[int], gap: int = 100_000_000, packet: int = 1400,
         acknowledgement: int = 100, uplink: bool = False, until: int | None = None,
     ) -> Trains:  # fmt: skip
-        """Trains of so many packets back to back, the last of which is acknowledged (Sentosa et al., NSDI 2025, §3.2).
+        """Send trains of so many packets back to back, with an acknowledgement of the last one (Sentosa et al., NSDI
+        2025, §3.2).
 
-        gap: from the sending of one to that of the next, ns. packet, acknowledgement: IP lengths. uplink: the client
+        gap: between the begins of two trains, ns. packet, acknowledgement: IP lengths. uplink: the client
         sends them, else the server.
         """
         _check_packets(packet=packet, acknowledgement=acknowledgement)

@@ -60,14 +60,21 @@ _spans, _requests = _Sender("CELLBED_SPANS"), _Sender("CELLBED_REQUESTS")
 
 
 def report(request: str | None, name: str, begin_ns: int, end_ns: int) -> None:
-    """Report that `request` spent the time from `begin_ns` to `end_ns` (``time.monotonic_ns``) in `name`."""
+    """Report a span of a request.
+
+    Args:
+        request: Name of the request: value of its header ``Cellbed-Request``, or as of :func:`of_connection`.
+        name: Name of the span.
+        begin_ns: Begin, by ``time.monotonic_ns``.
+        end_ns: End, likewise.
+    """
     if request:
         _spans.send(f"{request} {name} {begin_ns} {end_ns}")
 
 
 @contextmanager
 def span(request: str | None, name: str) -> Iterator[None]:
-    """Report the time that the block takes."""
+    """Report the block as a span. Arguments as in :func:`report`."""
     begin_ns = time.monotonic_ns()
     try:
         yield
@@ -76,13 +83,25 @@ def span(request: str | None, name: str) -> Iterator[None]:
 
 
 def of_connection(peer: tuple[str, int], number: int) -> str:
-    """Names a request by its connection: address and port of the client, and how many requests came before on it."""
+    """Return the name of a request without HTTP.
+
+    Args:
+        peer: Address and port of the client.
+        number: Number of earlier requests on its connection.
+    """
     return f"{peer[0]}:{peer[1]}/{number}"
 
 
 def report_request(name: str, begin_ns: int, end_ns: int, outcome: str = "ok", intended_ns: int | None = None) -> None:
-    """Report a request of this client. outcome: ok, failed, timed-out or lost. intended_ns: when it should have begun,
-    in an open loop: its latency counts from then."""
+    """Report a request of this client.
+
+    Args:
+        name: Name of the kind of request.
+        begin_ns: Begin, by ``time.monotonic_ns``.
+        end_ns: End, likewise.
+        outcome: ``ok``, ``failed``, ``timed-out`` or ``lost``.
+        intended_ns: Scheduled begin in an open loop; the latency counts from it.
+    """
     word = "".join(each if "!" <= each <= "~" else "_" for each in name[:100]) or "_"
     intended = "" if intended_ns is None else f" {intended_ns}"
     _requests.send(f"{word} {begin_ns} {end_ns} {outcome}{intended}")
@@ -90,8 +109,12 @@ def report_request(name: str, begin_ns: int, end_ns: int, outcome: str = "ok", i
 
 @contextmanager
 def request(name: str, intended_ns: int | None = None) -> Iterator[None]:
-    """Report the block as a request. It has failed where it raises, with TimeoutError timed out, with ConnectionError
-    was lost."""
+    """Report the block as a request; ``TimeoutError``: timed out, ``ConnectionError``: lost, other errors: failed.
+
+    Args:
+        name: Name of the kind of request.
+        intended_ns: Scheduled begin in an open loop; the latency counts from it.
+    """
     begin_ns, outcome = time.monotonic_ns(), "ok"
     try:
         yield

@@ -40,23 +40,36 @@ VARIABLE = "CELLBED_STATE"
 class State:
     """The state of a service. A subclass has :meth:`save` and :meth:`load`.
 
-    lock: held while a request is processed. It is taken here for the last time that the state is saved, and kept until
-    the service ends, or serves again since it has not moved, so that no request changes what has been saved.
+    Attributes:
+        lock: The service holds it while it processes a request. It is taken here before the state is saved for the
+            last time, until the service ends or its move has failed: no request changes a saved state.
     """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
 
     def save(self, everything: bool) -> Iterable[bytes]:
-        """Return the whole state, or what has changed since the last call, in parts."""
+        """Return the state in parts.
+
+        Args:
+            everything: Whether to return the whole state, or only changes since the last call.
+        """
         raise NotImplementedError
 
     def load(self, part: bytes) -> None:
-        """Take over a part that another instance has saved."""
+        """Take over a part that another instance has saved.
+
+        Args:
+            part: A part, in the order of :meth:`save`.
+        """
         raise NotImplementedError
 
     def announce(self) -> bool:
-        """Wait for migrations in a thread of its own; whether there is a testbed that may ask for one."""
+        """Wait for migrations in a separate thread.
+
+        Returns:
+            Whether a testbed may ask for migrations.
+        """
         path = os.environ.get(VARIABLE)
         if not path:
             return False
@@ -121,11 +134,15 @@ class Pages(State):
     refuses (``tracks`` is then false), they are found by comparison with a copy: the memory is needed twice from the
     first migration on, and the service stands still for about a second more per GB.
 
-    memory: private and anonymous, zeros at first. tracks: whether the kernel notes writes; ``None`` before a migration.
+    Args:
+        size: Bytes, rounded up to whole pages.
+
+    Attributes:
+        memory: Private and anonymous, zeros at first.
+        tracks: Whether the kernel notes writes; ``None`` before a migration.
     """
 
     def __init__(self, size: int) -> None:
-        """size: bytes, rounded up to whole pages."""
         super().__init__()
         size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
         self.memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -192,7 +209,7 @@ class Pages(State):
         return found
 
     def _compare(self) -> Iterator[tuple[int, int]]:
-        """Yield the pages that differ from what was saved last."""
+        """Yield the pages that have changed since the last save."""
         for begin in range(0, len(self.memory), _PART):
             now, before = self.memory[begin : begin + _PART], self._copy[begin : begin + _PART]
             if now != before:

@@ -56,7 +56,7 @@ USE_S = 0.5
 """Time between samples: in a VM without KVM one takes milliseconds, and CPU time is counted around it."""
 DEVICE = "cellbed0"
 _SIZE = "mtu lock 1500"
-"""Of routes: a tunnel would lower their MTU to what it carries without fragments, and programs would send less."""
+"""Of routes: a tunnel would lower their MTU to its own, to avoid fragments, and programs would send less."""
 _NEWNS, _NEWUTS, _NEWPID, _NEWNET = 0x00020000, 0x04000000, 0x20000000, 0x40000000
 _MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
 
@@ -94,7 +94,7 @@ class Wire:
         self._sources: dict[int, _Source] = {}
         self._sinks: dict[int, _Sink] = {}
         self.watched: dict[int, Callable[[], None]] = {}
-        """Further descriptors, with what to do when they can be read."""
+        """Further descriptors, with the functions to call when they can be read."""
         self.is_open = True
         self._begun = False  # with a message; there are no streams before
         self.received_ns = 0
@@ -890,8 +890,8 @@ def _be_host(options: dict[str, Any]) -> None:
 
 
 def _enter_own_folder() -> subprocess.Popen[bytes]:
-    """Enter a new folder in which programs start, for the user who logged in. Returns the process that removes it, at
-    any depth and without following links, at the end of its input."""
+    """Enter a new working folder of programs, for the user who logged in. Return the process that removes it, at any
+    depth and without following links, at the end of its input."""
     for left in Path(tempfile.gettempdir()).glob("cellbed-host-*"):
         # Of agents that were killed together with their parents.
         process = left.name.split("-")[2]

@@ -1,7 +1,7 @@
-"""The load generator of every kind: requests at intended times, one event loop, and a record of what became of each.
+"""The load generator of every kind: requests at intended times, one event loop, and a record of each outcome.
 
 One thread and one event loop: a delay of the loop is a delay of the application and appears in the stamps. It waits
-with select(2), whose time-outs are in microseconds; those of epoll are whole milliseconds.
+with select(2), whose time-outs are in microseconds; epoll's are whole milliseconds.
 """
 
 import bisect
@@ -213,7 +213,7 @@ class Generator:
         self._record.close()
 
     def follow(self, request: Request) -> None:
-        """Send a request at its intended time, beside those of the schedule, if the load has not ended then. Until then
+        """Send a request at its intended time, beside the schedule's, if the load has not ended then. Until then
         it counts as one under way in a closed loop."""
         heapq.heappush(self._followers, (request.intended_ns, request.request, request))
 

@@ -13,7 +13,7 @@ MOST_OPEN = 100_000
 
 @dataclass(slots=True)
 class Request:
-    """One request and all that is known of it; the fields are those of the record, in its order. Kinds add theirs.
+    """One request and all that is known of it; the fields are the record's, in its order. Kinds add theirs.
 
     Times are CLOCK_MONOTONIC nanoseconds. ``uplink_*`` and ``downlink_*`` are offsets into the two byte streams of the
     TCP connection between ``local_port`` and ``remote_port``, 0 being the first byte after the SYN: the whole message

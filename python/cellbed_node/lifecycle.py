@@ -26,7 +26,7 @@ class WorkloadError(Exception):
 def run(main: Callable[[dict[str, Any]], None], arguments: list[str] | None = None) -> NoReturn:
     """Run ``main`` with the configuration named on the command line (``--config FILE.json``), then exit.
 
-    arguments: instead of those of the command line.
+    arguments: instead of the command line's.
     Exit status: 0 at the end of ``main`` or on SIGTERM, 1 for a WorkloadError, 2 for a wrong configuration.
     SIGINT is ignored: a Ctrl-C is for the command that started us, which closes our standard input.
     """

@@ -12,7 +12,7 @@ _RECEIVE_BUFFER = 4 << 20
 """Of a UDP socket, bytes, as far as the kernel grants it: what it drops looks like loss."""
 now_ns: Callable[[], int] = time.monotonic_ns
 _ATTEMPTS = 5
-"""Readings of two clocks of which the closest pair counts."""
+"""Readings of two clocks; the closest pair counts."""
 
 
 def clock_ahead(clock: int) -> int:

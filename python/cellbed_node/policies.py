@@ -1,7 +1,7 @@
 """Policies of an endpoint under congestion: which requests of the schedule it sends, and at which resolution.
 
-Pure state machines. Time and the observed latency are arguments. The observed latency (`Ledger.latency_ns`) is that of
-the last reply, or the age of the oldest request without a reply if that is greater, both from the intended time. A
+Pure state machines. Time and the observed latency are arguments. The observed latency (`Ledger.latency_ns`) is the
+last reply's, or the age of the oldest request without a reply if that is greater, both from the intended time. A
 request that timed out counts as a reply with the time-out as its latency, until the next reply.
 """
 

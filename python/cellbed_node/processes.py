@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import subprocess
 from typing import IO, Protocol
 
 
@@ -34,8 +35,15 @@ class Running(Protocol):
         """Send SIGKILL."""
 
 
+KILLED_S = 10.0
+"""The longest time until a killed process must have ended."""
+
+
 def kill(process: Running) -> None:
-    """Kill a program and, if it leads a session, its process group."""
+    """Kill a program and, if it leads a session, its process group.
+
+    Raises TimeoutError for a program that the kernel does not end, such as one that waits for a disk.
+    """
     if process.poll() is None:
         process.kill()
     try:
@@ -44,7 +52,10 @@ def kill(process: Running) -> None:
     except (ProcessLookupError, PermissionError):
         pass
     if process.poll() is None:
-        process.wait()
+        try:
+            process.wait(KILLED_S)
+        except subprocess.TimeoutExpired:
+            raise TimeoutError(f"process {process.pid} has not ended {KILLED_S:g} s after SIGKILL") from None
 
 
 def last_line(output: bytes) -> str | None:

@@ -2,7 +2,7 @@
 
 One process, in no control group of a node, serves the sockets of all nodes of this machine. It only stores what it
 gets, which is read after the run. Run as ``python -m cellbed_node.receiver`` with its control socket as standard input,
-from which it takes the sockets until the end of that. A node that is another machine has a receiver of its own there
+which passes the sockets until it is closed. A node that is another machine has a receiver of its own there
 (:func:`main`).
 """
 
@@ -211,7 +211,7 @@ def _accept(selector: selectors.BaseSelector, listener: socket.socket, node: _No
 
 def main(config: dict[str, str]) -> None:
     """Receive on this machine alone, until the end of standard input. config: the node; ``record``: the file of bodies;
-    ``lost``: that of what it has lost."""
+    ``lost``: the file of losses."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with socket.create_server(ADDRESS, backlog=MOST_CONNECTIONS) as listener:
         message = json.dumps({"node": config["node"], "file": config["record"]}).encode()

@@ -11,8 +11,7 @@ from cellbed_node import machine
 # struct tcp_info of linux/tcp.h (tcp(7), TCP_INFO): eight one-byte fields, then 24 of 32 bits, then mixed ones; these
 # are the positions of those we keep.
 _FIELDS = struct.Struct("=8B24I4Q6I4Q")
-_RTT, _CWND, _TOTAL_RETRANSMITS = 8 + 15, 8 + 18, 8 + 23
-_RECEIVE_WINDOW_LIMITED = 8 + 24 + 4 + 6 + 2
+TCP_INFO = {"cwnd": 8 + 18, "rtt_us": 8 + 15, "retransmits": 8 + 23, "receive_window_limited_us": 8 + 24 + 4 + 6 + 2}
 
 
 class CountingSocket:
@@ -68,16 +67,12 @@ def tcp_info(connection: socket.socket) -> dict[str, int] | None:
         fields = _FIELDS.unpack(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _FIELDS.size))
     except (OSError, struct.error):
         return None
-    return {
-        "cwnd": fields[_CWND],
-        "rtt_us": fields[_RTT],
-        "retransmits": fields[_TOTAL_RETRANSMITS],
-        "receive_window_limited_us": fields[_RECEIVE_WINDOW_LIMITED],
-    }
+    return {name: fields[place] for name, place in TCP_INFO.items()}
 
 
 def pack_info(cwnd: int, rtt_us: int, retransmits: int) -> bytes:
     """Return what the kernel would give :func:`tcp_info` for this state."""
     fields = [0] * len(_FIELDS.unpack(bytes(_FIELDS.size)))
-    fields[_CWND], fields[_RTT], fields[_TOTAL_RETRANSMITS] = cwnd, rtt_us, retransmits
+    for name, value in (("cwnd", cwnd), ("rtt_us", rtt_us), ("retransmits", retransmits)):
+        fields[TCP_INFO[name]] = value
     return _FIELDS.pack(*fields)

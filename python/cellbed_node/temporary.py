@@ -68,7 +68,7 @@ def remove_left(folders: Iterable[Path]) -> list[Path]:
 
 
 def remove_tree(folder: Path | str, *, ignore_errors: bool = False, **options: Any) -> None:
-    """Remove a folder with what programs have left in it, also folders that their owner may not enter: at any depth
+    """Remove a folder with everything that programs left, also folders that their owner may not enter: at any depth
     (``shutil.rmtree`` is recursive), and without following links. options: of ``subprocess.run``; with them another
     program removes it in any case.
 

@@ -38,7 +38,7 @@ class Clear:
         return data
 
     def answer(self) -> bytes:
-        """Return the bytes that must be sent beside those of messages."""
+        """Return the bytes that must be sent beside messages."""
         return b""
 
     def start(self, offset: int) -> int:

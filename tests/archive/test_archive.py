@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from archive_examples import MS, SECOND, add, start, unfinished, write_opportunities, write_rates, write_round_trips
 from cellbed.archive import Archive, TraceError, resolve
-from cellbed.archive.draft import Draft
-from cellbed.archive.entry import About
+from cellbed.archive.entry import About, Draft
 from cellbed.archive.examples import MODELS
 from cellbed.archive.replayable import write_text
 from cellbed.archive.series import Content, Series

@@ -11,8 +11,7 @@ import pytest
 import yaml
 
 import recorded_files as made
-from cellbed.archive.draft import Draft
-from cellbed.archive.entry import About
+from cellbed.archive.entry import About, Draft
 from cellbed.archive.importers import Options
 from cellbed.archive.soundness import require_sound
 from cellbed.importing import Choices, read_compose, read_manifests, write

@@ -15,15 +15,20 @@ from scipy.stats import ks_2samp, wasserstein_distance
 from typer.testing import CliRunner, Result
 
 from cellbed.archive import Archive, TraceError, resolve
-from cellbed.archive.generation.capacity import FINEST_NS, OPPORTUNITY_BITS, Capacity, Grain, opportunities
 from cellbed.archive.generation.markov import fit
-from cellbed.archive.generation.model import Order
-from cellbed.archive.generation.models import MOBILITY, PROFILES, radio
+from cellbed.archive.generation.models import MOBILITY, PROFILES, Order, radio
 from cellbed.archive.generation.presets import PRESETS
 from cellbed.archive.generation.radio import Handover, RadioLink
-from cellbed.archive.generation.recorded import OUTAGE_NS, Recorded
-from cellbed.archive.generation.series import Generated, write
-from cellbed.archive.like import like
+from cellbed.archive.generation.recorded import OUTAGE_NS, Recorded, read_recorded
+from cellbed.archive.generation.series import (
+    FINEST_NS,
+    OPPORTUNITY_BITS,
+    Capacity,
+    Generated,
+    Grain,
+    opportunities,
+    write,
+)
 from cellbed.archive.randomness import Stream
 from cellbed.archive.series import Part
 from cellbed.cli.traces import app
@@ -153,7 +158,7 @@ def _courses(recorded: Recorded, seeds: Sequence[int]) -> list[Recorded]:
 
 
 def test_a_long_series_has_the_distribution_of_the_recording_that_it_is_like(archive: Archive) -> None:
-    (recorded,) = like("lte-suburban.up", Path()).parts.values()
+    (recorded,) = read_recorded("lte-suburban.up", Path()).parts.values()
     model, lasts = fit(recorded), 20 * recorded.duration_ns
     chunks = opportunities(model.capacity(lasts, Stream(1, "test")), model.grain, Stream(1, "test opportunities"))
     found = Recorded(np.concatenate(list(chunks)), lasts)

@@ -13,8 +13,7 @@ import pytest
 import recorded_files as made
 from cellbed._core import parse_trace
 from cellbed.archive import TraceError
-from cellbed.archive.draft import Draft
-from cellbed.archive.entry import About
+from cellbed.archive.entry import About, Draft
 from cellbed.archive.importers import Options
 from cellbed.archive.series import Part, Series
 from cellbed.archive.soundness import require_sound
@@ -111,7 +110,7 @@ def test_arrivals_of_the_largest_flow_become_opportunities(
 ) -> None:
     content = (made.pcap if kind == "pcap" else made.pcapng)(made.download(), link, order=order)
     path = file(tmp_path, "walk.cap", content)
-    assert recognise([path]).why == f"its first four bytes are those of {kind}"
+    assert recognise([path]).why == f"it has the first four bytes of {kind}"
     written(draft, path)
     assert list(draft.parts) == ["downlink"]
     assert times(draft, "downlink") == [n * MS for n in range(1, 41)]

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 import recorded_files as made
 from cellbed.archive import TraceError
-from cellbed.archive.draft import Draft
-from cellbed.archive.entry import About
+from cellbed.archive.entry import About, Draft
 from cellbed.archive.importers import Options
 from cellbed.archive.soundness import require_sound
 from cellbed.recordings.importing import FORMATS, recognise

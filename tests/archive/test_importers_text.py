@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from cellbed.archive import TraceError
-from cellbed.archive.draft import Draft
-from cellbed.archive.entry import About
+from cellbed.archive.entry import About, Draft
 from cellbed.archive.importers import Options
 from cellbed.recordings.importing import recognise
 from recorded_files import MS, SECOND, half
@@ -91,13 +90,13 @@ def test_moments_are_read_with_and_without_a_zone(folder: Path, time: str) -> No
         ("nan,1\n1,1\n", "line 2: `nan` is not a possible time"),
         ("1,1\n99999999999999999999,1\n", "line 3: `99999999999999999999` is not a possible time"),
         ("1,1\n1e12,1\n", "line 3: `1e12` is not a possible time"),
-        ("1,1\n9223372036.854775807,1\n", "line 3: its time is 9223372035.85 s after that of the row above"),
+        ("1,1\n9223372036.854775807,1\n", "line 3: its time is 9223372035.85 s after the row above"),
         ("1,1\n\n0,1\n", "line 4: its time is 1 s before"),
         ("0,1\n1,-1\n", "line 3: impossible rate of -1000000 bit/s"),
         ("0,1\n1,inf\n", "line 3: `inf` is not a number"),
         ("0,1\n1,1e7\n", "line 3: impossible rate"),
-        ("0,1\n1,2\n2,3\n0,4\n1,5\n2,6\n", "line 5: its time is 2 s before that of the row above: another run begins"),
-        ("9,1\n8,2\n7,3\n6,4\n", "line 3: its time is 1 s before that of the row above: sort by time"),
+        ("0,1\n1,2\n2,3\n0,4\n1,5\n2,6\n", "line 5: its time is 2 s before the row above: another run begins"),
+        ("9,1\n8,2\n7,3\n6,4\n", "line 3: its time is 1 s before the row above: sort by time"),
         ("0,1\n1,\n", "line 3: missing rate: write --missing zero"),
         ("0,1\n0,1\n", "write --duration"),
         (f"0,1\n1,{'7' * (2 << 20)}\n", "not a row of a table: field larger than"),
@@ -120,8 +119,8 @@ ROWS = [f"{second},{second + 1}" for second in range(6)]
         ("2", "`(a row of 1 cell)` is not a possible time"),
         ("2,3,7", "`(a row of 3 cells)` is not a possible time"),
         ("two,3", "`two` is not a possible time"),
-        ("-2,3", "its time is 3 s before that of the row above"),
-        ("1000,3", "its time is 999 s after that of the row above"),
+        ("-2,3", "its time is 3 s before the row above"),
+        ("1000,3", "its time is 999 s after the row above"),
         ("9e17,3", "`9e17` is not a possible time"),
         ('"2,3', "`(a row of"),
         ("time_s,downlink_mbps", "`time_s` is not a possible time"),
@@ -433,7 +432,7 @@ def test_probes_without_an_answer_are_counted(folder: Path, text: str, count: in
         ),
         (HEAD + answers(1) + HEAD + answers(1), ": line 3: another ping begins at an unknown time"),
         (at(1, 1) + at(2, 2) + at(3, 3) + answers(4, 5, 6), ": line 1: an answer with a timestamp"),
-        (at(100, 1) + at(90, 2), "answer 2: its time is 10 s before that of the row above"),
+        (at(100, 1) + at(90, 2), "answer 2: its time is 10 s before the row above"),
         (HEAD + at(100, 1) + HEAD + at(90, 1), ": a ping begins before the last answer of the ping above it"),
         ("x" * 5000, ": line 1: the line is longer than 4096 bytes"),
         (answers(*(it * 30_000 % 65_536 for it in range(20_000))), "probes in 20000 lines: not output of ping"),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cellbed.archive import TraceError
-from cellbed.archive.sources.unpack import is_archive, unpack
+from cellbed.archive.sources.download import is_archive, unpack
 
 Files = dict[str, bytes]
 

@@ -19,10 +19,19 @@ from cellbed.archive import Archive, TraceError
 from cellbed.archive.entry import About, Entry
 from cellbed.archive.series import Content, Series
 from cellbed.cli.main import app
-from cellbed.report.gallery.pictures import SEVERAL, Panel, PictureError, comparison, draw, fill, portrait, sentence
-from cellbed.report.gallery.read import analyse_entry
-from cellbed.report.gallery.terminal import words
-from cellbed.report.plot import of_place
+from cellbed.report.plot import palette
+from cellbed.report.trace_pictures import (
+    SEVERAL,
+    Panel,
+    PictureError,
+    analyse_entry,
+    comparison,
+    draw,
+    fill,
+    portrait,
+    sentence,
+)
+from cellbed.report.trace_tables import words
 from cellbed.support.readable import date_words, duration_words, rate_words
 
 
@@ -102,7 +111,7 @@ def test_a_png_has_the_colours_of_both_directions(archive: Archive, tmp_path: Pa
         draw(portrait("walk", About(origin="recorded"), analyse_entry(archive, "walk")), "png")
     )
     pixels = np.asarray(Image.open(tmp_path / "a.png").convert("RGB")).reshape(-1, 3)
-    for colour in (of_place("uplink")[1], of_place("downlink")[1]):
+    for colour in (palette("uplink")[1], palette("downlink")[1]):
         wanted = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)])
         assert (np.abs(pixels.astype(int) - wanted).max(axis=1) < 8).sum() > 500
 

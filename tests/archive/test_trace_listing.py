@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from archive_examples import add
 from cellbed.archive import Archive
 from cellbed.cli.main import app
-from cellbed.cli.width import IN_A_PIPE
+from cellbed.support.console import IN_A_PIPE
 from scenario_text import GOOD
 
 

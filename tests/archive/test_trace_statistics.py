@@ -17,7 +17,7 @@ from cellbed.archive import TraceError
 from cellbed.archive.series import Content, Series
 from cellbed.archive.statistics import FIGURES, Definition, analyse, dependence, statistics
 from cellbed.archive.statistics.dependence import autocorrelation, kpss
-from cellbed.archive.statistics.ranks import at_shares
+from cellbed.archive.statistics.outages import quantiles
 
 MS = 10**6
 S = 10**9
@@ -176,7 +176,7 @@ def test_a_day_of_load_shows_by_hour(tmp_path: Path) -> None:
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=100), st.floats(0, 1))
 def test_percentiles_are_values_of_the_sample(values: list[int], share: float) -> None:
-    (found,) = at_shares(np.array(values), [share])
+    (found,) = quantiles(np.array(values), [share])
     assert found in values
     below = sum(value < found for value in values)
     upto = sum(value <= found for value in values)

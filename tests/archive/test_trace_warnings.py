@@ -11,9 +11,8 @@ from typer.testing import CliRunner
 
 from archive_examples import MS, SECOND, write_rates, write_round_trips
 from cellbed.archive import Archive
-from cellbed.archive.entry import About, Entry, StoredSeries
+from cellbed.archive.entry import About, Entry, StoredSeries, second_of_day
 from cellbed.archive.series import Content
-from cellbed.archive.statistics.clock import second_of_day
 from cellbed.archive.warnings import Replayed, warnings
 from cellbed.cli.main import app
 from scenario_text import NODES
@@ -92,12 +91,12 @@ def test_warnings_of_an_entry(entry: Entry, workload_s: int | None, words: str |
     ("start_s", "workload_s", "loop", "words"),
     [
         (0, 10, True, None),
-        (0, 21, True, "of 1.2 s at 20 s, of which 1 s (from 20 s of the run on) are met, is 4.8 % of 21 s"),
+        (0, 21, True, "of 1.2 s at 20 s, met for 1 s (from 20 s of the run on), is 4.8 % of 21 s"),
         (15, 10, True, "of 1.2 s at 20 s is 12 % of 10 s"),
         (115, 10, True, "at 20 s is 12 %"),  # start lies behind the end: it counts from the beginning again
         (95, 30, True, "at 20 s is 4 % of 30 s"),  # over the end into the next round
-        (20.5, 10, True, "of which 0.7 s (from 0 s of the run on) are met"),
-        (61, 99.5, True, "of which 1.5 s (from 0 s and 99 s of the run on) are met"),
+        (20.5, 10, True, "met for 0.7 s (from 0 s of the run on),"),
+        (61, 99.5, True, "met for 1.5 s (from 0 s and 99 s of the run on),"),
         (62, 10, True, None),
         (62, 30, False, None),
         (30, 200, True, "of 2 s at 60 s is 2 % of 100 s"),

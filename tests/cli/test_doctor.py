@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cellbed.doctor import Check, can_run, changes, examine, hardware, kernel, limits, software
+from cellbed.doctor import Check, can_run, changes, examine, kernel, limits, software
+from cellbed.doctor.changes import grant_to
 from cellbed.doctor.examine import show
-from cellbed.doctor.granting import grant_to
 from cellbed.doctor.machine import Machine
 from cellbed.testbed.migration import checkpoint
 from cellbed.testbed.migration.criu import find_criu
@@ -121,9 +121,9 @@ def test_size_of_the_machine(tmp_path: Path) -> None:
     small = machine(
         tmp_path, {"/proc/meminfo": "MemTotal:  2000000 kB\nMemAvailable:   900000 kB\nHugePages_Total: 0\n"}
     )
-    assert hardware.memory(small).status == "warn"
-    assert hardware.memory(small).found == "1.9 GiB, 0.9 GiB available"
-    assert (hardware.processors(1).status, hardware.processors(2).status) == ("warn", "ok")
+    assert kernel.memory(small).status == "warn"
+    assert kernel.memory(small).found == "1.9 GiB, 0.9 GiB available"
+    assert (kernel.processors(1).status, kernel.processors(2).status) == ("warn", "ok")
 
 
 def test_programs_are_found_where_ordinary_users_do_not_look(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_strategies_of_migration_are_listed_with_what_the_others_need(
         each.cache_clear()
     can, cannot = check.found.split("; not ")
     assert {"redeploy", "state"} <= set(can.split(", "))
-    assert cannot.startswith("stop-and-copy, ")
+    assert cannot.startswith("post-copy, ")
     assert cannot.endswith(": there is no file /nowhere/criu")
     assert "sudo scripts/criu.sh" in check.remedy
 

@@ -2,6 +2,8 @@
 
 import doctest
 import itertools
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -277,3 +279,9 @@ def test_the_examples_of_links_do_what_the_page_says() -> None:
     failed, tried = examples(text[text.index("## A link over arrays") :])
     assert tried > 10
     assert failed == 0
+
+
+def test_the_lists_of_the_page_equal_the_docstrings() -> None:
+    script = Path(__file__).parents[2] / "scripts" / "library_reference.py"
+    done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,5 +1,6 @@
 """``run.log``: what the folder of a run contains about its course and its failure."""
 
+import json
 import logging
 import os
 import subprocess
@@ -13,6 +14,23 @@ from run_commands import only_folder, run
 from small_scenario import SCENARIO, WEB
 
 FAILING = WEB.replace("python3 -m http.server --protocol HTTP/1.1 8080", "sh -c 'no-such-program --x'")
+
+FLOOD = """
+[apps.flood]
+kind = "program"
+[apps.flood.client]
+on = "endpoint"
+command = ["sh", "-c", "yes 0123456789012345678901234567890123456789; sleep 5"]
+"""
+KILLER = """
+[apps.killer]
+kind = "program"
+[apps.killer.client]
+on = "endpoint"
+command = ["sh", "-c", "kill -9 $(pgrep -o -P $PPID); sleep 5"]
+
+[apps.web]"""
+"""Its shell is a child of the run, whose oldest child is the emulator."""
 
 
 def scenario(folder: Path, text: str) -> Path:
@@ -92,5 +110,27 @@ def test_lines_wait_while_the_disk_is_full(tmp_path: Path) -> None:
             logging.getLogger("cellbed.test").info("the end")
         os.close(filling)
         assert [line.split()[-1] for line in (tmp_path / log.FILE).read_text().splitlines()] == ["failed", "end"]
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+
+
+@pytest.mark.needs_tun
+def test_an_emulator_that_is_killed_is_explained_by_the_log(tmp_path: Path) -> None:
+    path = scenario(tmp_path, WEB.replace("[apps.web]", KILLER))
+    run("run", path, "--out", tmp_path / "out", "--no-limits", status=1)
+    lines = (only_folder(tmp_path / "out") / log.FILE).read_text().splitlines()
+    assert any("run failed: the emulator ended unexpectedly (exit status -9)" in line for line in lines)
+
+
+@pytest.mark.needs_tun
+def test_a_disk_that_is_full_at_the_end_is_in_the_log_and_the_report(tmp_path: Path) -> None:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", tmp_path], check=False).returncode:
+        pytest.skip("needs the right to mount")
+    try:
+        done = run("run", scenario(tmp_path, FLOOD), "--out", tmp_path / "out", "--no-limits")
+        assert (tmp_path / "out").exists(), done.stderr
+        folder = only_folder(tmp_path / "out")
+        texts = (folder / log.FILE).read_text(), *json.loads((folder / "summary.json").read_text())["warnings"]
+        assert sum("was full when the run ended" in text for text in texts) == 2
     finally:
         subprocess.run(["umount", tmp_path], check=True)

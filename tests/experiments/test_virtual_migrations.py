@@ -2,6 +2,8 @@
 
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from cellbed.experiments.virtual import profile as profiles
 from cellbed.experiments.virtual.migrations import measured
+from distributions import environment, install
 from in_process import cellbed
 
 SCENARIO = """
@@ -57,6 +60,22 @@ SERVED = {
     **{"generator": 50_000, "server": 2_000_000, "receive": 200_000, "code": 200, "bytes_up": 0, "bytes_down": 6_000},
     **{"input": None, "services": {}, "wire_down": 6_200, "head": 6_200, "kept": True},
 }
+LEAP = """
+from cellbed.testbed.migration.strategy import Strategy
+
+class Leap(Strategy):
+    needs = "start"
+    unused_keys = {"rate": "'leap' sends nothing"}
+
+    def move(self, move):
+        yield from move.start()
+        move.switch(established=False)
+
+    def predict(self, move):
+        with move.phase("start"):
+            yield move.model.start
+        yield from move.switch()
+"""
 HALF_ROUND_TRIP_S = 0.052
 TRANSFER_S = 10e6 * 8 / 40e6
 
@@ -198,3 +217,24 @@ def test_a_migration_without_its_parameters_is_refused(tmp_path: Path, rest: str
     done = cellbed("run", tmp_path / "moves.toml", *words, "--out", tmp_path / "runs", status=2)
     assert message in done.stderr
     assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").iterdir())
+
+
+def test_a_strategy_of_another_distribution_is_checked_and_predicted(tmp_path: Path) -> None:
+    site = install(tmp_path / "site", "[cellbed.strategies]\nleap = leap:Leap\n")
+    (site / "leap.py").write_text(LEAP)
+    profiles.Profile("the test", {"shop": [SERVED] * 20}).write(tmp_path / "profile.json")
+    main = "from cellbed.cli.main import main; main()"
+    options = ("moves.toml", "--virtual", "--profile", "profile.json", "--out", "runs")
+
+    def run(keys: str) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "moves.toml").write_text(f"{SCENARIO}{keys}\n{MODEL}")
+        command = [sys.executable, "-c", main, "run", *options]
+        return subprocess.run(command, cwd=tmp_path, env=environment(site), capture_output=True, text=True, check=False)
+
+    assert "'leap' sends nothing: remove this key" in run('strategy = "leap"\nrate = "1 Mbit/s"').stderr
+    assert "write one of leap, post-copy, pre-copy" in run('strategy = "fly"').stderr
+    assert (done := run('strategy = "leap"')).returncode == 0, done.stderr
+    (folder,) = (tmp_path / "runs").iterdir()
+    (move,) = json.loads((folder / "run.json").read_text())["migrations"]
+    assert (move["strategy"], move["failed"], move["moves_memory"]) == ("leap", None, False)
+    assert [phase["name"] for phase in move["phases"]] == ["start", "switch"]

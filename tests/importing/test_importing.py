@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from any_text import ODD_TEXT, many, value_or_line
 from cellbed.importing import Choices, ImportedFileError, Written, read_compose, read_manifests, save, write
-from cellbed.importing.documents import documents
-from cellbed.importing.variables import interpolate, variables_of
+from cellbed.importing.documents import documents, interpolate, variables_of
 from cellbed.support.errors import CellbedError
 from cellbed_node.processes import find
 from in_process import cellbed

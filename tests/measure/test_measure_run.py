@@ -683,7 +683,7 @@ def test_trials_are_compared_by_their_levels_which_have_a_colour_each(tmp_path: 
     assert comparison.groups == ["near, 7 /s", "far, 7 /s"] * 2
     assert not any("duration" in note for note in comparison.notes)
     (application,) = comparison.applications
-    figure = figures.together(figures.of_comparison(application, comparison.names, comparison.groups)[:1])
+    figure = figures.together(figures.draw_comparison(application, comparison.names, comparison.groups)[:1])
     lines = figure.subfigs[0].axes[0].get_lines()
     found = {str(line.get_label()): (line.get_color(), line.get_linestyle()) for line in lines}
     colours = {name: colour for name, (colour, _) in found.items()}

@@ -11,8 +11,7 @@ import pytest
 from cellbed import Link
 from cellbed.path import Path as Simulated
 from cellbed.recordings import Fixed, Recording, RecordingError
-from cellbed.recordings.conditional import conditional_plan, derive, model_text
-from cellbed.recordings.drift import Drift
+from cellbed.recordings.conditional import Drift, conditional_plan, derive, model_text
 from cellbed.recordings.virtual import record_virtually
 from cellbed.support.ways import WAYS
 

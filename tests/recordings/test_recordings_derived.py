@@ -15,8 +15,7 @@ from cellbed import Link
 from cellbed.recordings import Fixed, Recording, RecordingError, Span, Train, TrainPlan
 from cellbed.recordings.cellreplay import derive, light_rows
 from cellbed.recordings.description import Adaptive
-from cellbed.recordings.saturation import idle_share, opportunities
-from cellbed.recordings.series import base_delay, delays, rates, round_trips
+from cellbed.recordings.series import base_delay, delays, idle_share, opportunities, rates, round_trips
 from cellbed.recordings.summary import summarise
 from cellbed.recordings.virtual import record_virtually
 from cellbed.support.ways import WAYS

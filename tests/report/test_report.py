@@ -16,7 +16,7 @@ from cellbed.measure.outages import UnderWay
 from cellbed.measure.run_folder import MeasureError
 from cellbed.measure.summary import Summary, collect
 from cellbed.report import formats, html, origin, plot, terminal
-from cellbed.report.chart_library import ASSETS
+from cellbed.report.html import ASSETS
 from cellbed.runformat.description import Caution, Description, Measure
 from cellbed.runformat.spans import DOWNLINK, UPLINK, Span, divided
 from cellbed.support.console import Console

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cellbed.archive import ARCHIVE, resolve
+from cellbed.archive.catalogue import summarise
 from cellbed.archive.examples import MODELS
-from cellbed.archive.summary import summarise
 from cellbed.scenario import Scenario, load, parse
 from cellbed.scenario.json_schema import json_schema
 from cellbed.scenario.places import PLACES

@@ -10,8 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from cellbed.archive import Archive
-from cellbed.archive.draft import Draft
-from cellbed.archive.entry import About, Entry
+from cellbed.archive.entry import About, Draft, Entry
 from cellbed.archive.series import Content, Part, Series
 
 MS = 1_000_000

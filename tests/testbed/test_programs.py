@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from cellbed.testbed.machine.process import ProgramError
-from cellbed.testbed.nodes.backend import Clock
+from cellbed.testbed.nodes.backend import Backend, Clock
 from cellbed.testbed.nodes.copies import copy, read
 from cellbed.testbed.programs import unmodified
 from cellbed.testbed.programs.supervise import Supervisor
@@ -35,6 +35,7 @@ class ThisMachine:
     place = group = None
 
     use = staticmethod(use_of)
+    memory_kills, describe_end = Backend.memory_kills, Backend.describe_end
 
     def __init__(self, folder: Path) -> None:
         self.name, self.folder, self.clock = "edge-0", folder, Clock()

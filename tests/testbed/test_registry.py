@@ -180,7 +180,7 @@ def test_only_a_run_s_own_folder_is_removed(live: Path, tmp_path: Path) -> None:
     photographs = unstarted(tmp_path / "photographs")
     (photographs / "holiday.png").touch()
     write(live, folder=str(photographs))
-    assert clean() == [f"{NAME}: left {photographs}: it contains files that are not those of a run"]
+    assert clean() == [f"{NAME}: left {photographs}: it contains files that no run writes"]
     assert photographs.is_dir()
     behind = unstarted(tmp_path / "behind")
     (tmp_path / "link").symlink_to(behind)

@@ -5,7 +5,7 @@ from typing import Any
 
 def transports() -> str:
     """Return all transports of data centres as a list in JSON: ``table``, with all keys and defaults, and
-    ``mobile_users``, whether the transport reaches those of a radio cell."""
+    ``mobile_users``, whether the transport reaches mobile users."""
 
 def congestion_controls() -> list[str]:
     """Return the names of the congestion control laws of the transport ``tcp``."""

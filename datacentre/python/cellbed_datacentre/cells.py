@@ -85,8 +85,8 @@ class Readings(Table):
     )
     rank: Literal["shortest", "head"] | None = Field(
         None,
-        description="With shortest-remaining, the rank of the shortest flow in a user's queue: that of the user's "
-        "shortest open flow (default), or its own.",
+        description="With shortest-remaining, the rank of the shortest flow in a user's queue: the rank of the "
+        "user's shortest open flow (default), or its own.",
     )
     cut: Literal["compete", "first"] | None = Field(
         None,
@@ -120,14 +120,14 @@ class Radio(Table):
         | None
     ) = Field(
         None,
-        description="Who gets the resource blocks: 'proportional-fair' (default, PFS of the paper), "
+        description="Scheduler of the resource blocks: 'proportional-fair' (default, PFS of the paper), "
         "'shortest-remaining' (MRFS), 'round-robin', 'max-rate', or a table.",
         examples=["shortest-remaining"],
     )
     admission: Literal["htd", "lqd", "tail", "infinite"] | None = Field(
         None,
-        description="Packets at the central unit: highest threshold decrease, longest queue drop, refusal of what does "
-        "not fit, or queues without limits. Default: htd for pdcell, else tail.",
+        description="Packets at the central unit: highest threshold decrease, longest queue drop, refusal of packets "
+        "that do not fit, or queues without limits. Default: htd for pdcell, else tail.",
         examples=["htd"],
     )
     buffer: Annotated[int, quantity(SIZE, "1500 B", "1 TB")] | None = Field(
@@ -152,7 +152,7 @@ class Radio(Table):
     )
     load_of: Literal["cu-link", "cell"] | None = Field(
         None,
-        description="What the load of random flows refers to: the link of the central unit (default), or the mean "
+        description="Reference of the load of random flows: the link of the central unit (default), or the mean "
         "capacity of the cell.",
         examples=["cell"],
     )

@@ -39,9 +39,7 @@ def simulate(
         bool, typer.Option("--dry-run", help="Check the file and print what it describes, then exit.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
-    open_: Annotated[
-        Open, typer.Option("--open", help="Open the report in a browser. auto: only on a desktop terminal.")
-    ] = "auto",
+    open_: Open = "auto",
 ) -> None:
     """Simulate flows of a data centre, and to the users of radio cells, in virtual time.
 

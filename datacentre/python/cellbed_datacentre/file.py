@@ -93,7 +93,7 @@ class LeafSpine(Table):
         if not 2 <= hosts <= _MOST_HOSTS:
             yield Problem(("topology", "racks"), f"{hosts} hosts: write 2 to {_MOST_HOSTS} hosts in all")
         elif hosts * switches > _MOST_ROUTES:
-            yield Problem(("topology", "racks"), _too_large(hosts, switches))
+            yield Problem(("topology", "racks"), _describe_size(hosts, switches))
         elif self.racks * self.spines > _MOST_CORE_LINKS:
             text = f"{self.racks} racks and {self.spines} spines: at most {_MOST_CORE_LINKS} links can join them"
             yield Problem(("topology", "spines"), text)
@@ -108,7 +108,7 @@ class LeafSpine(Table):
             "host_bps": self.host_rate,
             "core_bps": self.core_rate,
             "hop_ps": self.hop_delay * PS,
-            **_of_ports(self),
+            **_port_keys(self),
         }
 
     def node_names(self) -> list[str]:
@@ -120,7 +120,7 @@ class LeafSpine(Table):
         ]
 
     def node_kinds(self) -> list[str]:
-        """Kinds of the same."""
+        """Return the kinds of the nodes, by their numbers."""
         return ["host"] * self.host_count + ["leaf"] * self.racks + ["spine"] * self.spines
 
 
@@ -156,7 +156,7 @@ class Graph(Table):
     def problems(self) -> Iterator[Problem]:
         """Conflicts between keys."""
         if len(self.hosts) * len(self.switches) > _MOST_ROUTES:
-            yield Problem(("topology", "hosts"), _too_large(len(self.hosts), len(self.switches)))
+            yield Problem(("topology", "hosts"), _describe_size(len(self.hosts), len(self.switches)))
         names: dict[str, int] = {}
         for key in ("hosts", "switches"):
             for index, name in enumerate(getattr(self, key)):
@@ -199,18 +199,18 @@ class Graph(Table):
         numbers = {name: number for number, name in enumerate(self.node_names())}
         links = [[*(numbers[name] for name in link.between), link.rate, link.delay * PS] for link in self.links]
         nodes = {"hosts": len(self.hosts), "switches": len(self.switches), "links": links}
-        return {"kind": self.kind, **nodes, **_of_ports(self)}
+        return {"kind": self.kind, **nodes, **_port_keys(self)}
 
     def node_names(self) -> list[str]:
         """Return the names of hosts, then of switches, by their numbers."""
         return [*self.hosts, *self.switches]
 
     def node_kinds(self) -> list[str]:
-        """Kinds of the same."""
+        """Return the kinds of the nodes, by their numbers."""
         return ["host"] * len(self.hosts) + ["switch"] * len(self.switches)
 
 
-def _of_ports(topology: LeafSpine | Graph) -> dict[str, Any]:
+def _port_keys(topology: LeafSpine | Graph) -> dict[str, Any]:
     marks = {} if topology.mark_above is None else {"mark_above_bytes": topology.mark_above}
     return {
         "buffer_bytes": topology.buffer,
@@ -220,7 +220,7 @@ def _of_ports(topology: LeafSpine | Graph) -> dict[str, Any]:
     }
 
 
-def _too_large(hosts: int, switches: int) -> str:
+def _describe_size(hosts: int, switches: int) -> str:
     return f"{hosts} hosts and {switches} switches: routes of at most {_MOST_ROUTES} (hosts × switches) fit in memory"
 
 
@@ -442,7 +442,7 @@ class Described:
     """A simulation ready to run.
 
     source: name of the file in errors, empty for a mapping. file: as it was written. text: of the file. content: as the
-    simulator reads it, with what the named files contain. inputs: these files by their names.
+    simulator reads it, with the content of the named files. inputs: these files by their names.
     """
 
     source: str

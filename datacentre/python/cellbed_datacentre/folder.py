@@ -24,14 +24,14 @@ Progress = Callable[[int, int], None]
 
 
 class _StoppedError(Exception):
-    """The simulations are to end."""
+    """An order to end the simulations."""
 
 
 def simulate(described: Described, seeds: Sequence[int], out: Path, jobs: int, progress: Progress) -> Path:
     """Run a simulation with each seed, at most `jobs` at once, and return the new folder below `out` with the results.
 
-    The folder appears whole: an error or Ctrl-C leaves nothing, and what a killed one has left is removed. The tables
-    do not depend on `jobs`.
+    The folder is created atomically: an error or Ctrl-C leaves nothing, and remains of killed ones are removed. The
+    tables do not depend on `jobs`.
 
     Raises CellbedError for a description that the simulator refuses and for a folder that cannot be written to.
     """
@@ -53,7 +53,7 @@ def simulate(described: Described, seeds: Sequence[int], out: Path, jobs: int, p
 
 @contextlib.contextmanager
 def report_write_errors(folder: Path) -> Iterator[None]:
-    """Makes CellbedError of errors that writing to a folder raises."""
+    """Raise CellbedError for errors of writing to a folder."""
     try:
         yield
     except (OSError, pl.exceptions.ComputeError) as error:  # Polars' error of a full disk
@@ -75,32 +75,32 @@ def _rename_to_free(folder: Path, stem: str) -> Path:
 
 
 def fill(folder: Path, described: Described, seeds: Sequence[int], jobs: int, progress: Progress) -> None:
-    """Run a simulation as `simulate` does, and write all but the report into an empty folder. What `progress` raises
-    ends it."""
+    """Run a simulation as `simulate` does, and write all but the report into an empty folder. Exceptions of `progress`
+    end it."""
     parts = folder / "parts"
     parts.mkdir()
     files = {seed: parts / f"{seed}.parquet" for seed in seeds}
     summaries: dict[int, dict[str, Any]] = {}
     tables: dict[str, dict[int, pl.DataFrame]] = {}
-    with contextlib.closing(_simulations(described, seeds, jobs, progress)) as simulations:
+    with contextlib.closing(_run_seeds(described, seeds, jobs, progress)) as simulations:
         for seed, simulation in simulations:
-            _with_seed(seed, simulation.flows).write_parquet(files[seed])
-            tables.setdefault("ports", {})[seed] = _with_seed(seed, simulation.ports)
+            _add_seed(seed, simulation.flows).write_parquet(files[seed])
+            tables.setdefault("ports", {})[seed] = _add_seed(seed, simulation.ports)
             if len(simulation.queues):
-                tables.setdefault("queues", {})[seed] = _with_seed(seed, simulation.queues)
+                tables.setdefault("queues", {})[seed] = _add_seed(seed, simulation.queues)
             for name, table in simulation.radio.items():
-                tables.setdefault(f"radio-{name}", {})[seed] = _with_seed(seed, table)
-            summaries[seed] = _summary(simulation, described.flows)
+                tables.setdefault(f"radio-{name}", {})[seed] = _add_seed(seed, table)
+            summaries[seed] = _summarize(simulation, described.flows)
     write_rows(pl.scan_parquet(list(files.values())), folder / "flows.parquet", "zstd")
     remove_tree(parts)
     for name, each in tables.items():
         pl.concat([each[seed] for seed in seeds if seed in each]).write_parquet(folder / f"{name}.parquet")
     if described.text is not None:
         (folder / "simulation.toml").write_text(described.text, encoding="utf-8")
-    write_json(folder / "summary.json", _over_seeds(described, [summaries[seed] for seed in seeds]))
+    write_json(folder / "summary.json", _summarize_seeds(described, [summaries[seed] for seed in seeds]))
 
 
-def _simulations(
+def _run_seeds(
     described: Described, seeds: Sequence[int], jobs: int, progress: Progress
 ) -> Generator[tuple[int, Simulation], None, None]:
     """Seeds with their simulations, as they end. Threads suffice: the simulator releases the interpreter's lock."""
@@ -132,11 +132,11 @@ def _simulations(
             raise
 
 
-def _with_seed(seed: int, table: pl.DataFrame) -> pl.DataFrame:
+def _add_seed(seed: int, table: pl.DataFrame) -> pl.DataFrame:
     return table.select(pl.lit(seed, pl.Int64).alias("seed"), pl.all())
 
 
-def _summary(simulation: Simulation, planned: int) -> dict[str, Any]:
+def _summarize(simulation: Simulation, planned: int) -> dict[str, Any]:
     """Return the figures of one seed, of so many flows."""
     flows = simulation.flows
     return {
@@ -162,7 +162,7 @@ def _summary(simulation: Simulation, planned: int) -> dict[str, Any]:
     }
 
 
-def _over_seeds(described: Described, runs: list[dict[str, Any]]) -> dict[str, Any]:
+def _summarize_seeds(described: Described, runs: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the summary of a folder: the figures of each seed, and their means with 95 % intervals."""
     return {
         "name": described.file.name,

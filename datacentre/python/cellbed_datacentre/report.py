@@ -29,8 +29,8 @@ _SAMPLES = 2000
 _PORTS = 20
 """Ports that the page lists."""
 _QUALITIES = (("1–6, QPSK", 0, 6.5), ("7–9, 16QAM", 6.5, 9.5), ("10–15, 64QAM", 9.5, 16))
-"""Classes of channel quality: name, and the mean CQI above which and up to which a user is in it. Modulations by 3GPP
-TS 36.213, table 7.2.3-1."""
+"""Classes of channel quality: name, and the limits of the mean CQI (above, up to). Modulations by 3GPP TS 36.213, table
+7.2.3-1."""
 _NAMES = {"fct_s": "flow completion time", "slowdown": "slowdown"}
 
 
@@ -41,7 +41,7 @@ def write(folder: Path) -> None:
         Path(__file__).with_name("simulation.html"),
         summary=summary,
         facts=facts(summary),
-        distributions=_distributions(folder, summary),
+        distributions=_draw_distributions(folder, summary),
         ports=_ports(folder),
         queues=_queues(folder),
         cells=_cells(folder),
@@ -58,7 +58,7 @@ def write(folder: Path) -> None:
 
 
 def facts(summary: Mapping[str, Any]) -> list[str]:
-    """Return facts about what was simulated, in a few words each."""
+    """Return short facts about a simulation."""
     file, seeds = summary["file"], summary["seeds"]
     topology, traffic = file["topology"], file["traffic"]
     if topology["kind"] == "leaf-spine":
@@ -89,7 +89,7 @@ def format_value(value: Value, words: Callable[[float], str]) -> str:
 
 
 def ratio(value: float) -> str:
-    """``"1.70"``, ``"22.9"``."""
+    """Return a ratio as text: ``"1.70"``, ``"22.9"``."""
     return f"{value:.2f}" if value < 10 else f"{value:,.1f}"
 
 
@@ -130,8 +130,8 @@ def describe_unfinished(summary: Mapping[str, Any]) -> str:
 # ---- distributions
 
 
-def _distributions(folder: Path, summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Drawings of completion times and slowdowns by size, with their captions."""
+def _draw_distributions(folder: Path, summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return drawings of completion times and slowdowns by size, with their captions."""
     flows = pl.scan_parquet(inputs.check(folder / "flows.parquet")).filter(pl.col("fct_s").is_not_null())
     counts = {row["size"]: row["count"] for row in summary["by_size"]}
     over = f" over all {len(summary['seeds'])} seeds" if len(summary["seeds"]) > 1 else ""
@@ -149,19 +149,19 @@ def _distributions(folder: Path, summary: Mapping[str, Any]) -> list[tuple[str, 
             low = edge
         if curves:
             caption = f"{_NAMES[column].capitalize()}: share of the finished flows of each size{over}."
-            found.append((_cumulative(label, curves), caption))
+            found.append((_draw_cumulative(label, curves), caption))
     return found
 
 
 def _ecdf(flows: pl.LazyFrame, column: str, factor: float = 1.0) -> Curve:
-    """Return values in order, and the share of all that are at most so large."""
+    """Return values in order, and the share of values up to each."""
     values = flows.select(pl.col(column).drop_nulls().sort() * factor).collect().to_series().to_numpy()
     count = len(values)
     ranks = np.unique(np.linspace(1, count, min(count, _POINTS)).round().astype(int)) if count else np.array([], int)
     return values[ranks - 1], ranks / max(count, 1)
 
 
-def _cumulative(label: str, curves: Mapping[str, Curve]) -> str:
+def _draw_cumulative(label: str, curves: Mapping[str, Curve]) -> str:
     least = min(float(values[0]) for values, _ in curves.values())
     most = max(float(values[-1]) for values, _ in curves.values())
     least, most = (least / 1.3, most * 1.3) if most < 1.4 * least else (least / 1.03, most * 1.03)
@@ -210,10 +210,10 @@ def _queues(folder: Path) -> tuple[str, str] | None:
         peaks = rows.group_by(pl.int_range(pl.len()) // step, maintain_order=True)
         drawn = peaks.agg(pl.col("time_s").first(), pl.col("most_bytes").max())
         curves[str(tier)] = (drawn["time_s"].to_numpy() * 1e3, drawn["most_bytes"].to_numpy() / 1e3)
-    return _over_time("time, ms", "longest queue, kB", curves), f"Longest queue of each kind of port, seed {seed}."
+    return _draw_over_time("time, ms", "longest queue, kB", curves), f"Longest queue of each kind of port, seed {seed}."
 
 
-def _over_time(time: str, label: str, curves: Mapping[str, Curve]) -> str:
+def _draw_over_time(time: str, label: str, curves: Mapping[str, Curve]) -> str:
     last = max(float(times[-1]) for times, _ in curves.values())
     most = max(float(values.max()) for _, values in curves.values())
 
@@ -235,13 +235,13 @@ def _cells(folder: Path) -> dict[str, Any] | None:
     users = pl.read_parquet(inputs.check(files["users"]))
     figures = []
     if files["queues"].exists() and len(samples := pl.read_parquet(inputs.check(files["queues"]))):
-        figures.append(_buffer(samples))
+        figures.append(_draw_buffer(samples))
     counts = pl.read_parquet(inputs.check(folder / "radio-counts.parquet")).drop("seed").sum().row(0, named=True)
-    return {"rows": _by_quality(folder, users), "figures": figures, "counts": counts}
+    return {"rows": _quality_rows(folder, users), "figures": figures, "counts": counts}
 
 
-def _by_quality(folder: Path, users: pl.DataFrame) -> list[dict[str, Any]]:
-    """Completion times and refused packets of users by their mean channel quality, over all seeds."""
+def _quality_rows(folder: Path, users: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return completion times of users by their mean channel quality, over all seeds."""
     flows = pl.scan_parquet(inputs.check(folder / "flows.parquet")).filter(pl.col("user").is_not_null())
     of_users = users.lazy().select("seed", "user", "mean_cqi")
     joined = flows.join(of_users, ["seed", "user"], "inner")
@@ -258,8 +258,8 @@ def _by_quality(folder: Path, users: pl.DataFrame) -> list[dict[str, Any]]:
     return found
 
 
-def _buffer(samples: pl.DataFrame) -> tuple[str, str]:
-    """Occupancy of the central unit's buffer over time, of the first seed."""
+def _draw_buffer(samples: pl.DataFrame) -> tuple[str, str]:
+    """Draw the occupancy of the central unit's buffer over time, of the first seed."""
     seed = samples["seed"][0]
     of_seed = samples.filter(seed=seed)
     of_seed = of_seed.gather_every(max(1, len(of_seed) // _SAMPLES))
@@ -268,4 +268,4 @@ def _buffer(samples: pl.DataFrame) -> tuple[str, str]:
         for column, name in (("unit_packets", "central unit"), ("forwarded_packets", "distributed unit and devices"))
         if column in of_seed.columns
     }
-    return _over_time("time, s", "packets that wait", curves), f"Packets that wait over time, seed {seed}."
+    return _draw_over_time("time, s", "packets that wait", curves), f"Packets that wait over time, seed {seed}."

@@ -43,7 +43,7 @@ class Simulation:
     of this flow, over ``ideal_s``). The last two are null for flows to users of a radio cell.
 
     ports: a row for each direction of a link: ``tier`` (such as ``leaf to spine``), ``from``, ``to``, ``rate_bit_s``,
-    ``packets``, ``bytes`` and ``utilisation`` (of what it has sent), ``dropped``, ``dropped_bytes``, ``marked``,
+    ``packets``, ``bytes`` and ``utilisation`` (of sent packets), ``dropped``, ``dropped_bytes``, ``marked``,
     ``mean_queue_bytes``, ``most_queue_bytes``.
 
     queues: samples of the bytes that wait, in order of time, where the file has ``sampling``: ``tier``, ``time_s``,
@@ -69,7 +69,7 @@ class Simulation:
     elapsed_s: float
 
     def by_size(self) -> pl.DataFrame:
-        """Statistics of the finished flows by size, see :func:`by_size`."""
+        """Return statistics of the finished flows by size, see :func:`by_size`."""
         return by_size(self.flows)
 
     def __repr__(self) -> str:
@@ -209,7 +209,7 @@ def _frame(columns: Mapping[str, Any]) -> pl.DataFrame:
 
 
 def by_size(flows: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
-    """Statistics of finished flows by class of size (:data:`CLASSES`), first those of all flows.
+    """Return statistics of finished flows by class of size (:data:`CLASSES`), first of all flows.
 
     Columns: ``size``, ``count``, and of ``fct_s`` (s) and ``slowdown`` each ``_mean``, ``_p50`` and ``_p99``, order
     statistics of rank ⌈n q⌉; null for a class without flows, and a P99 of fewer than 100. Flows that have not finished

@@ -59,7 +59,7 @@ class Phost(Table):
     )
     repeats_carry_data: bool | None = Field(
         None,
-        description="Whether repeated packets are as long as others; those of the public simulator have headers alone. "
+        description="Whether repeated packets carry data; in the public simulator they have headers alone. "
         "Default: true.",
     )
 

@@ -62,8 +62,8 @@ class Simulations(TrialKind):
         return VirtualPool(ThreadPoolExecutor(jobs), jobs, partial(_simulate, stop=stop), stop.set)
 
     def rows(self, folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
-        # First those of all flows, then of each class of sizes that has flows. Packets dropped and marked, and
-        # unfinished flows, are those of the whole simulation.
+        # First all flows, then each class of sizes with flows. Packets dropped and marked, and unfinished flows, are of
+        # the whole simulation.
         (run,) = inputs.json_value(folder / "summary.json")["runs"]
         whole = {name: float(sum(tier[name] for tier in run["ports"])) for name in ("dropped", "marked")}
         whole["unfinished"] = float(run["unfinished"])

@@ -29,9 +29,9 @@ difference of plain numbers."""
 MEAN = "mean_"
 """Begins the columns with the mean of a part over the requests of a trial, seconds."""
 NEAR = 1.25
-"""Factor, of shares of their odds, up to which two values count as the same."""
+"""Largest factor between values that count as the same; of shares, between their odds."""
 WIDE = 2.0
-"""Factor, of shares of their odds, of an interval's ends to the value, beyond which a magnitude is undecided."""
+"""Largest factor between an interval's ends and the value for a decided magnitude; of shares, between their odds."""
 _VERDICTS = {"open": "undecided", "part": "in part", "stand-in": "stand-in", "not measured": "not measured", "–": ""}
 
 
@@ -83,7 +83,7 @@ class Swept(Experiment):
     varies: bool = True
     real: Mapping[str, Mapping[str, Any]] | None = None
 
-    def shortened(self) -> Swept:
+    def shorten(self) -> Swept:
         """Return the experiment of a short reproduction."""
         own = {"factors": self.factors, "repetitions": self.repetitions, "changes": {}, "levels": {}, **self.short}
         factors = {
@@ -122,7 +122,7 @@ class Trials:
         return dict(self.at(**labels).select("repetition", column).drop_nulls().iter_rows())
 
     def parts(self, labels: Mapping[str, str], beginning: str = "") -> dict[str, float]:
-        """Means of parts over the trials at a point, seconds, largest first. beginning: of the parts' names."""
+        """Return means of parts over the trials at a point, seconds, largest first. beginning: of the parts' names."""
         found = {}
         for name in self.frame.columns:
             if name.startswith(MEAN + beginning):
@@ -137,7 +137,7 @@ Data = Mapping[str, Trials]
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A column of the trials at a point; or what `how` makes of it and that column, or `against`, at `other`.
+    """A column of the trials at a point, or a function `how` of it and of the same column, or `against`, at `other`.
 
     at, other: levels by factor.
     """
@@ -166,8 +166,8 @@ class Claim:
     published: as printed, "–" where it gives none. measure: one value per repetition. agrees: values that point into
     the published direction, which `direction` names; None for a figure of ours. figure: the published value as a range,
     or a number twice; None where none is printed. shown: levels whose parts explain it. explain: more, from the data.
-    made: the input from whose stand-in the claim follows, such as one that was made after it. group: the statement of
-    the publication of which this is one of several assertions.
+    made: the input whose stand-in implies the claim. group: the statement of the publication, where the claim is one of
+    several assertions.
     """
 
     key: str
@@ -221,8 +221,8 @@ E = TypeVar("E", bound=Experiment)
 
 @dataclass(frozen=True, slots=True)
 class Publication(Generic[E]):
-    """A publication to reproduce. short_note: what a reader must know of short trials. differences: what of our setting
-    differs, for the page. yes, no: a claim that holds, and one that does not, in words."""
+    """A publication to reproduce. short_note: a caution on short trials. differences: of our setting, for the page.
+    yes, no: words for a claim that holds, and for one that does not."""
 
     name: str
     title: str
@@ -240,8 +240,8 @@ class Publication(Generic[E]):
         """Words for `Finding.same` and `Finding.magnitude`."""
         return {**_VERDICTS, "yes": self.yes, "no": self.no}
 
-    def chosen(self, names: Sequence[str], option: str) -> list[E]:
-        """Return the experiments that a user names, in their order; all by default. Errors: :class:`CellbedError`."""
+    def select_experiments(self, names: Sequence[str], option: str) -> list[E]:
+        """Return the named experiments in their order; all by default. Errors: :class:`CellbedError`."""
         known = {each.name.casefold(): each for each in self.experiments}
         for name in names:
             if name.casefold() not in known:
@@ -264,9 +264,9 @@ class SweptPublication(Publication[Swept]):
 @dataclass(frozen=True, slots=True)
 class SimulatedPublication(Publication[Simulated]):
     """A publication whose experiments are simulations. usual: levels by factor where a setting names none. read:
-    returns the content of a file that a user gives, or of a stand-in. full, short: what `describe` needs, and
-    ``seeds``. describe: the simulation of a setting with that content. measure: runs that with a seed, and returns what
-    the trials have of it."""
+    returns the content of a file that a user gives, or of a stand-in. full, short: arguments of `describe`,
+    and ``seeds``. describe: returns the simulation of a setting with that content. measure: runs it with a seed, and
+    returns the columns of its trial."""
 
     usual: Mapping[str, str]
     read: Callable[[pathlib.Path | None], tuple[Any, Input]]
@@ -278,7 +278,7 @@ class SimulatedPublication(Publication[Simulated]):
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A stand-in or copy of an input of the publication. note: what it is, for people; stand_in: whether it is ours."""
+    """A stand-in or copy of an input of the publication. note: its description; stand_in: whether it is ours."""
 
     name: str
     note: str
@@ -288,19 +288,18 @@ class Input:
 # ---- values
 
 
-def above(least: float) -> Range:
+def values_above(least: float) -> Range:
     """Return the values above a limit."""
     return math.nextafter(least, math.inf), math.inf
 
 
-def below(most: float) -> Range:
+def values_below(most: float) -> Range:
     """Return the values below a limit."""
     return -math.inf, math.nextafter(most, -math.inf)
 
 
 def pair_repetitions(function: Callable[..., float], *columns: Values) -> Values:
-    """Return a function of measures, for each repetition that has all of them; not a number where one is not finite, so
-    that no such repetition is left out silently."""
+    """Return a function of measures, for each repetition with all of them; not a number where one is not finite."""
     found = {}
     for repetition in sorted(set.intersection(*map(set, columns)) if columns else ()):
         values = [column[repetition] for column in columns]
@@ -312,7 +311,7 @@ def pair_repetitions(function: Callable[..., float], *columns: Values) -> Values
 
 
 def ratio(one: Values, other: Values) -> Values:
-    """One measure over another."""
+    """Return one measure over another."""
     return pair_repetitions(operator.truediv, one, other)
 
 
@@ -337,7 +336,7 @@ def determination(columns: Sequence[tuple[float, Values]]) -> Values:
 
 
 def rounds(packets: float, first: int = 10) -> int:
-    """Flights in which slow start sends so many packets, from a window of `first` that doubles (RFC 6928, RFC 5681)."""
+    """Return the flights of slow start for so many packets, from a window of `first` that doubles (RFC 6928, 5681)."""
     return max(1, math.ceil(math.log2(packets / first + 1) - 1e-9))
 
 
@@ -367,7 +366,7 @@ def magnitude(interval: Interval, figure: Range, unit: Unit) -> str:
 
 
 def statements(findings: Iterable[Finding]) -> dict[str, str]:
-    """Verdicts on the publication's statements: the one that all assertions of a statement have, else "part"."""
+    """Return verdicts on the publication's statements: the common verdict of its assertions, else "part"."""
     verdicts: dict[str, set[str]] = {}
     for each in findings:
         if each.same != "–":
@@ -377,7 +376,7 @@ def statements(findings: Iterable[Finding]) -> dict[str, str]:
 
 
 def _logarithm(value: float, unit: Unit) -> float:
-    """Of a value, or of the odds of a share."""
+    """Return the logarithm of a value, or of the odds of a share."""
     if unit == "share":
         value = value / (1 - value) if value < 1 else math.inf
     return math.log(value) if value > 0 else -math.inf
@@ -407,7 +406,7 @@ def _judge(claim: Claim, data: Data, made: Set[str]) -> Finding:
         sentences += [text for labels in claim.shown if (text := _describe_unanswered(data[claim.experiment], labels))]
     if same in ("no", "open"):
         trials = data[claim.experiment]
-        sentences += [text for labels in claim.shown if (text := where(trials, labels))]
+        sentences += [text for labels in claim.shown if (text := describe_parts(trials, labels))]
     if same == "open" and interval.low is not None:
         sentences.append(
             f"The interval over {interval.repetitions} repetitions has values of both directions: more repetitions, or "
@@ -448,7 +447,7 @@ def _describe_unanswered(trials: Trials, labels: Mapping[str, str]) -> str:
     return f"At {point} {part} of the requests had no reply by the end: percentiles among them are infinite."
 
 
-def where(trials: Trials, labels: Mapping[str, str]) -> str:
+def describe_parts(trials: Trials, labels: Mapping[str, str]) -> str:
     """Return the parts of the mean request at a point as a sentence; empty without parts."""
     parts = trials.parts(labels)
     total = sum(parts.values())

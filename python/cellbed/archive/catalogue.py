@@ -1,4 +1,4 @@
-"""Look-up of traces: names of the archive, and files by path."""
+"""Look-up of traces: names of the archive, and files by path; their summary."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -92,9 +92,17 @@ class TraceSource:
 
 
 def resolve(text: str, folder: Path) -> TraceSource:
-    """Return the trace called ``text``: a name of the archive, else a file by its path relative to ``folder``.
+    """Return the trace called `text`.
 
-    A path with a slash, ``./walk.up``, is always a file. Raises TraceError if neither exists.
+    Args:
+        text: A name of the archive, else a path. A path with a slash, ``./walk.up``, is always a file.
+        folder: The folder of relative paths.
+
+    Returns:
+        The trace.
+
+    Raises:
+        TraceError: Neither exists.
     """
     archive = open_archive()
     direction = _direction(text, archive)
@@ -125,8 +133,8 @@ def statistics_of(archive: Archive, name: str, definition: "Definition") -> "dic
 
     Stored ones of this definition are used.
     """
+    from cellbed.archive.entry import second_of_day
     from cellbed.archive.statistics import statistics
-    from cellbed.archive.statistics.clock import second_of_day
 
     name, only = entry_and_part(archive, name)
     entry = archive.entry(name)
@@ -185,3 +193,36 @@ def _directions(archive: Archive, name: str) -> list[str]:
     except TraceError:
         return []
     return [f"{name}.{ending}" for ending, part in ENDINGS.items() if part in parts]
+
+
+@dataclass(frozen=True, slots=True)
+class TraceSummary:
+    """Figures of one trace. duration and longest_gap are nanoseconds, mean_rate bit/s; the gap counts across the loop.
+
+    direction: "uplink" or "downlink" by the ending of its name, "" if unknown.
+    """
+
+    name: str
+    direction: str
+    duration: int
+    mean_rate: float
+    longest_gap: int
+    opportunities: int
+    synthetic: bool
+    sha256: str
+
+
+def summarise(source: TraceSource) -> TraceSummary:
+    """Return the figures of ``source``. Raises TraceError when it is malformed."""
+    trace = source.trace
+    ending = source.name.rpartition(".")[2]
+    return TraceSummary(
+        name=source.name,
+        direction={"up": "uplink", "down": "downlink"}.get(ending, ""),
+        duration=trace.duration_ns,
+        mean_rate=trace.mean_bit_rate,
+        longest_gap=trace.longest_gap_ns,
+        opportunities=trace.opportunities,
+        synthetic=source.synthetic,
+        sha256=source.sha256,
+    )

@@ -1,12 +1,15 @@
-"""The archive's description of a recording: origin, contents, history."""
+"""The archive's description of a recording (origin, contents, history), and the draft of one."""
 
 from __future__ import annotations
 
+import datetime
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from cellbed.archive.series import Content, Part
+from cellbed.archive.series import Content, Part, Series
 
 FORMAT: Final = "cellbed-trace"
 VERSION: Final = 1
@@ -16,7 +19,7 @@ Text = Annotated[str, Field(max_length=2000)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_+-]{0,99}$")]
 """Lower case, so that names differ on every file system; no dot, which separates a name from its direction."""
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,119}$")]
-"""Of a file in the entry's folder only."""
+"""Path of a file in the entry's folder itself."""
 _MOST: Final = 2**63 - 1
 
 
@@ -57,7 +60,7 @@ class About(Model):
     obstacle: Text | None = Field(default=None, description="window, wall, body, vehicle, …")
     method: Text | None = Field(default=None, description="How it was recorded, or the model with its parameters.")
     licence: Text | None = None
-    source: Text | None = Field(default=None, description="Address from which it was taken.")
+    source: Text | None = Field(default=None, description="Address of the original.")
     citation: Text | None = None
     note: Text | None = None
 
@@ -128,3 +131,56 @@ class Entry(Model):
     recording_files: dict[str, Sha256] = Field(default={}, description="SHA-256 of each file of it, by its name.")
     site: StoredSite | None = Field(default=None, description="Recorded site (`cellbed web record`).")
     history: tuple[Step, ...] = ()
+
+
+@dataclass(slots=True)
+class Draft:
+    """An entry that is not visible yet.
+
+    folder: where its files are, on the archive's own file system, and no other files are; each series of `parts` is a
+    file there, as is `site`. recording: the folder of a recording of two workloads in it, by name. notes:
+    sentences for the user: assumptions and omissions.
+    """
+
+    folder: Path
+    about: About
+    parts: dict[Part, Series] = field(default_factory=dict)
+    recording: str | None = None
+    site: StoredSite | None = None
+    history: list[Step] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def second_of_day(about: About) -> float | None:
+    """Return seconds since midnight, in the time zone of `date` (ISO 8601), else from `begins`; None: unknown."""
+    return _of_date(about.date) if names_time(about.date) else _of_time(about.begins)
+
+
+def names_time(date: str | None) -> bool:
+    """Return whether a date contains a time of day."""
+    return date is not None and len(date) > len("2021-04-30") and _of_date(date) is not None
+
+
+def is_time(text: str) -> bool:
+    """Return whether it is a time of day: ``06:30``, ``06:30:15``."""
+    return _of_time(text) is not None
+
+
+def _of_date(date: str | None) -> float | None:
+    try:
+        return _seconds(datetime.datetime.fromisoformat(date or "").time())
+    except ValueError:
+        return None
+
+
+def _of_time(text: str | None) -> float | None:
+    if text is None or len(text) < len("06:30"):
+        return None
+    try:
+        return _seconds(datetime.time.fromisoformat(text))
+    except ValueError:
+        return None
+
+
+def _seconds(time: datetime.time) -> float:
+    return time.hour * 3600 + time.minute * 60 + time.second + time.microsecond / 1e6

@@ -23,8 +23,7 @@ from cellbed.archive.randomness import exponential, reflect
 from cellbed.archive.series import ENDINGS, Content, Part, Series
 
 if TYPE_CHECKING:
-    from cellbed.archive.draft import Draft
-    from cellbed.archive.entry import About, Entry
+    from cellbed.archive.entry import About, Draft, Entry
 
 PDO_BYTES = 1500
 """Bytes that one delivery opportunity carries."""

@@ -8,7 +8,15 @@ from cellbed_node import inputs
 
 
 def find_file(text: str, folder: Path) -> Path | None:
-    """Absolute path of the regular file that ``text`` names relative to ``folder``; None if there is none."""
+    """Return the absolute path of a regular file.
+
+    Args:
+        text: A path, absolute or relative to `folder`.
+        folder: The folder of the file that names it.
+
+    Returns:
+        The path, ``None`` without such a file.
+    """
     path = place_of(text, folder)
     mode = _mode(path)
     return path if mode is not None and stat.S_ISREG(mode) else None
@@ -22,7 +30,16 @@ def find_folder(text: str, folder: Path) -> Path | None:
 
 
 def obstacle(text: str, folder: Path, wanted: str) -> str:
-    """Why ``text`` names no regular file, in words. wanted: the expected kind, such as "trace file"."""
+    """Return the reason why `text` names no regular file.
+
+    Args:
+        text: A path, absolute or relative to `folder`.
+        folder: The folder of the file that names it.
+        wanted: The expected kind, such as "trace file".
+
+    Returns:
+        A part of a sentence.
+    """
     shown = quote(text, 200)
     path = place_of(text, folder)
     try:

@@ -32,7 +32,7 @@ class Stream:
         self._block: list[float] = []
 
     def uniforms(self, count: int) -> Float64:
-        """From 0 up to but excluding 1, multiples of 2⁻⁵³."""
+        """Return numbers from 0 up to but excluding 1, multiples of 2⁻⁵³."""
         import numpy as np
 
         units: Float64 = (self._bits.random_raw(count) >> 11).astype(np.float64) * _UNIT

@@ -35,8 +35,15 @@ _BLOCK: Final = 1_000_000
 def replayable(series: Series, digest: str) -> Path:
     """Return the text of a series of opportunities or rates; made at first use, and kept in the user's cache.
 
-    digest: expected SHA-256 of the series' file. Raises TraceError for another one, for a series that cannot be
-    replayed, and if the cache cannot be written.
+    Args:
+        series: A series of an entry.
+        digest: The expected SHA-256 of the series' file.
+
+    Returns:
+        The file in the cache.
+
+    Raises:
+        TraceError: The digest is another one, the series cannot be replayed, or the cache cannot be written.
     """
     made_of = repr((_REVISION, digest, str(series.content), series.duration_ns))
     folder = user_folders.cache_folder() / "traces"
@@ -124,7 +131,7 @@ def _supply_times(
     rates: npt.NDArray[np.float64],
     offered: npt.NDArray[np.float64],
 ) -> npt.NDArray[np.float64]:
-    """When a link has supplied so many bits, ns: the first such instant if it then pauses."""
+    """Return the time at which a link has supplied so many bits, ns: the first such instant if it then pauses."""
     import numpy as np
 
     step = np.searchsorted(offered, bits, side="left") - 1

@@ -1,4 +1,4 @@
-"""Check a series: columns, times that never run backwards, possible values, at least one row."""
+"""Checks of stored data: the columns and values of a series, and the hashes of an entry's files."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cellbed.archive.errors import TraceError
 from cellbed.archive.series import Content, Series
 from cellbed_node import inputs
+
+if TYPE_CHECKING:
+    from cellbed.archive.entry import Entry
 
 LATEST_NS = 10 * 365 * 24 * 3600 * 10**9
 """No recording is longer than ten years: a larger time is one in another unit."""
@@ -79,7 +82,17 @@ def name_file_in_errors(path: Path) -> Iterator[None]:
 
 
 def sha256(path: Path) -> str:
-    """Return the hexadecimal digest of a file's bytes. Raises TraceError for one that cannot be read."""
+    """Return the SHA-256 of a file.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The digest of its bytes in hexadecimal.
+
+    Raises:
+        TraceError: The file cannot be read.
+    """
     try:
         return inputs.sha256(path)
     except OSError as error:
@@ -113,3 +126,35 @@ def _fault(series: Series, found: dict[str, Any]) -> str:
     if rate and found["highest"] > HIGHEST_BIT_S:
         return f"a rate is {found['highest']:.3g} bit/s, above 1 Tbit/s: wrong unit?"
     return ""
+
+
+def find_faults(entry: Entry, folder: Path) -> list[str]:
+    """Problems of the files of an entry, each in a sentence that names the file.
+
+    Every byte of them is read.
+    """
+    found = []
+    for path, digest in _files(entry, folder):
+        try:
+            if sha256(path) != digest:
+                found.append(f"{path}: not the file that was added: its SHA-256 differs")
+        except TraceError as error:
+            found.append(str(error))
+    if found:
+        return found
+    for held in entry.parts.values():
+        try:
+            require_sound(Series(held.content, folder / held.file, held.duration_ns))
+        except TraceError as error:
+            found.append(str(error))
+    return found
+
+
+def _files(entry: Entry, folder: Path) -> Iterator[tuple[Path, str]]:
+    for held in entry.parts.values():
+        yield folder / held.file, held.sha256
+    if entry.site is not None:
+        yield folder / entry.site.file, entry.site.sha256
+    if entry.recording is not None:
+        for file, digest in entry.recording_files.items():
+            yield folder / entry.recording / file, digest

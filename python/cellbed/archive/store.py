@@ -29,8 +29,7 @@ from cellbed_node.temporary import remove_tree
 if TYPE_CHECKING:
     import polars as pl
 
-    from cellbed.archive.draft import Draft
-    from cellbed.archive.entry import About, Entry, StoredSeries
+    from cellbed.archive.entry import About, Draft, Entry, StoredSeries
     from cellbed.archive.index import EntryTable
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_+-]{0,99}")
@@ -42,7 +41,14 @@ def archive_folder() -> Path:
 
 
 def open_archive(folder: Path | None = None) -> Archive:
-    """Return the user's archive, or the one in `folder`, which the first write creates."""
+    """Return an archive of traces.
+
+    Args:
+        folder: Its folder, which the first write creates; ``None``: the user's archive.
+
+    Returns:
+        The archive.
+    """
     return Archive(archive_folder() if folder is None else folder)
 
 
@@ -125,7 +131,7 @@ class Archive:
     @contextlib.contextmanager
     def draft(self, about: About) -> Iterator[Draft]:
         """Yield a draft of an entry, whose files are removed at the end unless it was kept."""
-        from cellbed.archive.draft import Draft
+        from cellbed.archive.entry import Draft
 
         with contextlib.ExitStack() as stack:
             with self.writing():
@@ -190,13 +196,13 @@ class Archive:
 
     def verify(self, names: Iterable[str] = ()) -> Iterator[tuple[str, list[str]]]:
         """Read all files of the named entries, or of all entries; yield each name with its problems, empty if sound."""
-        from cellbed.archive.verification import faults
+        from cellbed.archive.soundness import find_faults
 
         for name in list(names) or self.names():
             if not self.has(name):
                 raise TraceError(self._unknown(name))
             try:
-                problems = faults(self.entry(name), self.folder / name)
+                problems = find_faults(self.entry(name), self.folder / name)
             except TraceError as error:
                 problems = [str(error)]
             yield name, problems
@@ -272,11 +278,10 @@ def _complete(draft: Draft, name: str) -> Entry:
 
 def _measure(draft: Draft, series: Series) -> StoredSeries:
     """Return a checked series of a draft, with its hash and statistics."""
-    from cellbed.archive.entry import StoredSeries
+    from cellbed.archive.entry import StoredSeries, second_of_day
     from cellbed.archive.soundness import require_sound, sha256
     from cellbed.archive.statistics import statistics
-    from cellbed.archive.statistics.clock import second_of_day
-    from cellbed.archive.statistics.definition import LONGEST_NS
+    from cellbed.archive.statistics.outages import LONGEST_NS
 
     assert series.path.parent == draft.folder, "a draft's files are in its folder"
     try:

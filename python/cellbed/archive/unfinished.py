@@ -47,9 +47,15 @@ def make_unfinished(archive: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def make_unfinished_beside(place: Path) -> Iterator[Path]:
-    """A new hidden folder beside its final place, removed at the end unless it was renamed.
+    """Make a hidden folder for the time of a context, removed at its end unless it was renamed.
 
     Remains of killed processes for the same place are removed, too.
+
+    Args:
+        place: Its final place, in the same folder.
+
+    Yields:
+        The hidden folder.
     """
     stem = f".{place.name[:100]}."
     remove_left(each for each in place.parent.iterdir() if each.name.startswith(stem) and _is_mark(each.name, stem))

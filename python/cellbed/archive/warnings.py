@@ -49,7 +49,8 @@ class Replayed:
         return sum(end - start for start, end in self.spans(begin, length, duration))
 
     def spans(self, begin: int, length: int, duration: int) -> list[tuple[int, int]]:
-        """When it enters and leaves that span, ns of the workload, which is shorter than a round."""
+        """Return the times at which it enters and leaves that span, ns of the workload, which is shorter than a
+        round."""
         start = self.start % duration if self.loop else self.start
         end = start + self.workload
         rounds = (-duration, 0, duration) if self.loop else (0,)
@@ -70,8 +71,8 @@ def warnings(
     """
     used = [part for part in entry.parts if parts is None or part in parts]
     return [
-        *_of_entry(entry, used, replayed),
-        *(each for part in used for each in _of_part(entry, part, replayed, most_bit_s)),
+        *_entry_warnings(entry, used, replayed),
+        *(each for part in used for each in _part_warnings(entry, part, replayed, most_bit_s)),
     ]
 
 
@@ -86,33 +87,33 @@ def drift(uplink_ns: int, downlink_ns: int) -> str | None:
     )
 
 
-def drift_of(entry: Entry) -> str | None:
+def drift_warning(entry: Entry) -> str | None:
     """Return the result of `drift` for an entry's two directions, if it has both."""
     ways = [entry.parts.get("uplink"), entry.parts.get("downlink")]
     durations = [held.duration_ns for held in ways if held is not None]
     return drift(*durations) if len(durations) == 2 else None
 
 
-def _of_entry(entry: Entry, used: Collection[Part], replayed: Replayed | None) -> Iterator[str]:
+def _entry_warnings(entry: Entry, used: Collection[Part], replayed: Replayed | None) -> Iterator[str]:
     if entry.about.origin == "synthetic":
         yield "synthetic: made by a model, not recorded on any network"
     has = [part for part in WAYS if part in entry.parts]
     if len(has) == 1:
         other = "downlink" if has == ["uplink"] else "uplink"
         yield f"no {other}: a direction of another recording is from another moment"
-    if {"uplink", "downlink"} <= set(used) and (apart := drift_of(entry)) is not None:
+    if {"uplink", "downlink"} <= set(used) and (apart := drift_warning(entry)) is not None:
         shorter = min(entry.parts["uplink"].duration_ns, entry.parts["downlink"].duration_ns)
         if replayed is None or (replayed.loop and replayed.start + replayed.workload > shorter):
             yield apart
 
 
-def _of_part(entry: Entry, part: Part, replayed: Replayed | None, most_bit_s: float) -> Iterator[str]:
+def _part_warnings(entry: Entry, part: Part, replayed: Replayed | None, most_bit_s: float) -> Iterator[str]:
     held = entry.parts[part]
     figures = held.statistics or {}
     if replayed is not None:
-        yield from of_length(part, held.duration_ns, replayed)
-    yield from _of_outages(part, held.duration_ns, figures, replayed or Replayed(held.duration_ns))
-    yield from _of_pause(part, held.duration_ns, figures, replayed or Replayed(held.duration_ns))
+        yield from length_warnings(part, held.duration_ns, replayed)
+    yield from _outage_warnings(part, held.duration_ns, figures, replayed or Replayed(held.duration_ns))
+    yield from _pause_warnings(part, held.duration_ns, figures, replayed or Replayed(held.duration_ns))
     batched = figures.get("batched_share_5ms", 0.0)
     if batched >= BATCHED_SHARE:
         yield (
@@ -123,7 +124,7 @@ def _of_part(entry: Entry, part: Part, replayed: Replayed | None, most_bit_s: fl
     if peak > most_bit_s:
         yield (
             f"{part}: one percent of the time it offers {rate_words(peak)} or more; {rate_words(most_bit_s)} is "
-            "the most that cellbed was shown to emulate, on two cores: benches/emulator_throughput.py measures yours"
+            "the most that cellbed was shown to emulate, on two cores: benches/emulator_targets.py measures yours"
         )
     spacing_ms = figures.get("spacing_ms", 0.0)
     # One row is a constant rate: there is no in between.
@@ -131,7 +132,7 @@ def _of_part(entry: Entry, part: Part, replayed: Replayed | None, most_bit_s: fl
         yield f"{part}: rates {duration_words(spacing_ms / 1e3)} apart contain nothing about the time in between"
 
 
-def of_length(part: Part, duration: int, replayed: Replayed) -> Iterator[str]:
+def length_warnings(part: Part, duration: int, replayed: Replayed) -> Iterator[str]:
     """Sentences on repeated or missing parts, and on a start beyond the end."""
     if replayed.loop and replayed.start >= duration:
         yield (
@@ -151,8 +152,8 @@ def of_length(part: Part, duration: int, replayed: Replayed) -> Iterator[str]:
         )
 
 
-def _of_outages(part: Part, duration: int, figures: dict[str, Any], replayed: Replayed) -> Iterator[str]:
-    """On the longest outage within the experiment, of those with known places."""
+def _outage_warnings(part: Part, duration: int, figures: dict[str, Any], replayed: Replayed) -> Iterator[str]:
+    """Warn about the longest outage within the experiment that has a known place."""
     if "outage_longest_ms" not in figures:
         return
     begins = figures.get("outage_begins_s", [figures["outage_longest_at_s"]])
@@ -162,7 +163,7 @@ def _of_outages(part: Part, duration: int, figures: dict[str, Any], replayed: Re
     looked_at = replayed.looked_at(duration)
     if met < DECIDING_SHARE * looked_at:
         return
-    of_it = "" if met == length else f", of which {_met_words(met, replayed.spans(begin, length, duration))} are met,"
+    of_it = "" if met == length else f", met for {_met_words(met, replayed.spans(begin, length, duration))},"
     yield (
         f"{part}: the outage of {length / 1e9:.3g} s at {begin / 1e9:.4g} s{of_it} is "
         f"{min(1.0, met / looked_at) * 100:.2g} % of {looked_at / 1e9:.4g} s and alone decides the P99: "
@@ -176,15 +177,17 @@ def _met_words(met: int, spans: list[tuple[int, int]]) -> str:
     return f"{met / 1e9:.3g} s (from {enters} of the run on)"
 
 
-def pause_of(entry: Entry) -> str | None:
+def pause_warning(entry: Entry) -> str | None:
     """Return a warning about the longest pause of an entry's probes, if any."""
     held = entry.parts.get("round-trip")
     if held is None:
         return None
-    return next(_of_pause("round-trip", held.duration_ns, held.statistics or {}, Replayed(held.duration_ns)), None)
+    return next(
+        _pause_warnings("round-trip", held.duration_ns, held.statistics or {}, Replayed(held.duration_ns)), None
+    )
 
 
-def _of_pause(part: Part, duration: int, figures: dict[str, Any], replayed: Replayed) -> Iterator[str]:
+def _pause_warnings(part: Part, duration: int, figures: dict[str, Any], replayed: Replayed) -> Iterator[str]:
     pause_ms, interval_ms = figures.get("pause_longest_ms", 0.0), figures.get("interval_ms", 0.0)
     begin_s = figures.get("pause_longest_at_s", 0.0)
     met = replayed.met(round(begin_s * 1e9), round(pause_ms * 1e6), duration)

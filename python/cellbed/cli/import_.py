@@ -162,7 +162,7 @@ def _choices(
     except UnitError as error:
         raise CellbedError(f"--memory: {error}") from None
     if add and out is None:
-        raise CellbedError("--add needs the scenario to which services are added: --out FILE")
+        raise CellbedError("--add needs the scenario to add services to: --out FILE")
     before = read(out) if add and out is not None else None
     return Choices(
         parse_classes(place or []), up, down, duration, cpus, size, load, out, parse_images(map_ or []), before, built

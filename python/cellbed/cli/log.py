@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from cellbed.cli.options import AsJson
+
 if TYPE_CHECKING:
     from cellbed.measure.packetlog.log import DirectionFigures
 
@@ -57,7 +59,7 @@ def convert_log(
 
 
 @app.command("show")
-def show_log(log: _Log, as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False) -> None:
+def show_log(log: _Log, as_json: AsJson = False) -> None:
     """Show packets, bytes, drops and delays of each direction since the start of the schedule.
 
     \b

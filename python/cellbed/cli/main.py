@@ -46,10 +46,15 @@ VERBS = {
     "clean": "Clean up after killed runs.",
 }
 """The verbs and their first lines of help."""
-
+MODULES = dict.fromkeys(("status", "meter", "exec", "logs", "tap", "migrate", "down"), "live") | dict.fromkeys(
+    ("doctor", "grant", "vm", "clean"), "machine"
+)
 
 app = typer.Typer(
-    cls=group("cellbed.cli", VERBS), no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
+    cls=group("cellbed.cli", VERBS, MODULES),
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
 )
 
 

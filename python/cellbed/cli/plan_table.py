@@ -59,8 +59,7 @@ def show_plan(plan: Plan, notes: Sequence[str]) -> None:
     """Print the plan as tables, then notes."""
     from rich.table import Table
 
-    from cellbed.cli.width import table_width
-    from cellbed.support.console import Console
+    from cellbed.support.console import Console, table_width
 
     console = Console(width=table_width())
     nodes = Table(title="Nodes", title_justify="left", box=None, pad_edge=False)

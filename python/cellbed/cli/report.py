@@ -2,27 +2,20 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from cellbed.cli.checking import Check, JUnit
-
-Open = Literal["auto", "yes", "no"]
-"""Cases where the report opens in a browser."""
-Ending = Literal["svg", "pdf", "png"]
-"""Formats of figures."""
+from cellbed.cli.options import Check, Ending, JUnit, Open, conclude, require
 
 
 def report(
     run: Annotated[Path, typer.Argument(help="Folder of the run.", metavar="RUN")],
-    open_: Annotated[
-        Open, typer.Option("--open", help="Open the page in a browser. auto: only on a desktop terminal.")
-    ] = "auto",
+    open_: Open = "auto",
     figures: Annotated[
         Path | None, typer.Option(help="Write every figure into this folder, too.", metavar="FOLDER")
     ] = None,
-    ending: Annotated[Ending, typer.Option("--format", help="Of these figures.")] = "svg",
+    ending: Ending = "svg",
     check: Check = False,
     junit: JUnit = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
@@ -37,7 +30,6 @@ def report(
       cellbed report runs/offload-lte-20250101-120000 --figures figures --format pdf
       cellbed report runs/offload-lte-20250101-120000 --json | jq '.applications[].percentiles'
     """
-    from cellbed.cli.checking import conclude, require
     from cellbed.experiments.run import UNMET
     from cellbed.measure import collect
     from cellbed.report import html, terminal

@@ -9,22 +9,19 @@ from typing import Annotated
 
 import typer
 
-from cellbed.cli.checking import Check, JUnit
-from cellbed.cli.verbose import Verbose
+from cellbed.cli.options import Check, JUnit, Overcommit, ScenarioFile, Verbose, conclude, require
 from cellbed.support.errors import CellbedError
 from cellbed_node import inputs
 
 
 def run(
-    scenario: Annotated[Path, typer.Argument(help="The scenario file (TOML).", metavar="FILE")],
+    scenario: ScenarioFile,
     out: Annotated[Path, typer.Option("--out", "-o", help="Parent of the run's folder.")] = Path("runs"),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print nodes, links and limits, then exit.")] = False,
     no_limits: Annotated[
         bool, typer.Option("--no-limits", help="Run without CPU and memory limits; the report says so.")
     ] = False,
-    overcommit: Annotated[
-        bool, typer.Option("--overcommit", help="Accept nodes with more CPUs or memory than this machine has.")
-    ] = False,
+    overcommit: Overcommit = False,
     meter: Annotated[
         bool, typer.Option("--meter", help="Show rate, queue, delay and drops of each link while it runs.")
     ] = False,
@@ -69,7 +66,6 @@ def run(
 
     if not (no_limits or dry_run or virtual):
         enter_delegated_scope()
-    from cellbed.cli.checking import conclude, require
     from cellbed.scenario import load_text, read
     from cellbed.testbed.plan import make_plan
     from cellbed.testbed.testbed import check, together_beyond_machine

@@ -53,7 +53,7 @@ def shell(
     idle: Annotated[
         tuple[str, str] | None,
         typer.Option(
-            help="Idle time after which each direction of a recording is inactive again: '24 ms' '0 ms'. Default: as "
+            help="Idle time until each direction of a recording is inactive again: '24 ms' '0 ms'. Default: as "
             "calibrated."
         ),
     ] = None,

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from cellbed.cli.checking import Check, JUnit
-from cellbed.cli.report import Ending, Open
+from cellbed.cli.options import Check, Ending, JUnit, Open, Overcommit, conclude, require
 from cellbed.support.errors import CellbedError
-from cellbed.support.status_line import StatusLine
+from cellbed.support.standard_streams import StatusLine
 
 if TYPE_CHECKING:
     from cellbed.experiments.sweep.runner import Progress
@@ -85,9 +84,7 @@ def run_sweep(
     ] = 2,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print points, trials and time, then exit.")] = False,
     no_limits: Annotated[bool, typer.Option("--no-limits", help="Run without CPU and memory limits.")] = False,
-    overcommit: Annotated[
-        bool, typer.Option("--overcommit", help="Accept nodes with more CPUs or memory than this machine has.")
-    ] = False,
+    overcommit: Overcommit = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with status 4 if the machine disturbed a trial each time.")
     ] = False,
@@ -111,7 +108,6 @@ def run_sweep(
       cellbed sweep load-and-place.toml --check --junit results.xml
       cellbed sweep transports.toml && cellbed sweep report sweeps/transports -m slowdown_p99
     """
-    from cellbed.cli.checking import conclude, require
     from cellbed.experiments.run import DISTURBED, UNMET
     from cellbed.experiments.sweep import runner
     from cellbed.experiments.sweep.library import Execution
@@ -162,7 +158,7 @@ def report(
             "--measure",
             "-m",
             help="Column of the dataset, repeatable. Default: latency_p50_s, latency_p99_s, failed_share, lost_share; "
-            "of applications without known requests their own measures and those of connections.",
+            "of applications without known requests their own measures and their connections' measures.",
             show_default=False,
         ),
     ] = None,
@@ -173,7 +169,7 @@ def report(
         Path | None,
         typer.Option(help="Write every figure into this folder.", metavar="FOLDER"),
     ] = None,
-    ending: Annotated[Ending, typer.Option("--format", help="Of these figures.")] = "svg",
+    ending: Ending = "svg",
     statistic: Annotated[
         Literal["mean", "median"], typer.Option("--statistic", help="Of a point, over its repetitions.")
     ] = "mean",
@@ -187,9 +183,7 @@ def report(
         bool, typer.Option("--with-disturbed", help="Use disturbed trials. Default: leave them out.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything but the figures as JSON.")] = False,
-    open_: Annotated[
-        Open, typer.Option("--open", help="Open the page in a browser. auto: only on a desktop terminal.")
-    ] = "auto",
+    open_: Open = "auto",
 ) -> None:
     """Make the report of a sweep: a figure per factor, intervals over repetitions, effects.
 

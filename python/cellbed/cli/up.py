@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from cellbed.cli.verbose import Verbose
+from cellbed.cli.options import Overcommit, ScenarioFile, Verbose
 
 
 def up(
-    scenario: Annotated[Path, typer.Argument(help="The scenario file (TOML).", metavar="FILE")],
+    scenario: ScenarioFile,
     name: Annotated[
         str | None, typer.Option("--name", "-n", help="Name of the testbed. Default: the scenario's.")
     ] = None,
@@ -20,9 +20,7 @@ def up(
     ] = False,
     out: Annotated[Path, typer.Option("--out", "-o", help="Parent of the testbed's folder.")] = Path("runs"),
     no_limits: Annotated[bool, typer.Option("--no-limits", help="No CPU and memory limits.")] = False,
-    overcommit: Annotated[
-        bool, typer.Option("--overcommit", help="Accept nodes with more CPUs or memory than this machine has.")
-    ] = False,
+    overcommit: Overcommit = False,
     no_proof: Annotated[
         bool, typer.Option("--no-proof", help="Do not measure limits and links before: faster with many nodes.")
     ] = False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import importlib
 import keyword
 from typing import Any
@@ -16,12 +17,13 @@ SIBLINGS = {"evaluate": "papers", "reproduce": "papers", "simulate": "datacentre
 group ``cellbed.verbs``: name of the verb, module."""
 
 
-def group(package: str, verbs: dict[str, str]) -> type[TyperGroup]:
+def group(package: str, verbs: dict[str, str], modules: dict[str, str]) -> type[TyperGroup]:
     """Return a command group of the modules in `package`.
 
-    verbs: names in listing order, and the first line of each one's help. The verb ``some-thing``
-    is the function ``some_thing`` of the module ``some_thing``, or the Typer application called ``app`` there; the verb
-    ``import`` those of ``import_``. The module of a verb in SIBLINGS is an entry point.
+    verbs: names in listing order, and the first line of each one's help. The verb ``some-thing`` is the function or the
+    Typer application ``some_thing`` of the module ``some_thing``, or the application called ``app`` there; the verb
+    ``import`` is ``import_``. The module of a verb in SIBLINGS is an entry point.
+    modules: modules of verbs that have another name.
     """
 
     class Verbs(TyperGroup):
@@ -32,7 +34,7 @@ def group(package: str, verbs: dict[str, str]) -> type[TyperGroup]:
 
         def resolve_command(self, ctx: Any, args: list[str]) -> Any:
             verb, _, rest = super().resolve_command(ctx, args)
-            return verb, None if verb is None else _load(package, verb), rest
+            return verb, None if verb is None else _load(package, verb, modules.get(verb)), rest
 
     return Verbs
 
@@ -48,18 +50,18 @@ class Verb(TyperCommand):
             raise
 
 
-def _load(package: str, verb: str) -> Any:
+def _load(package: str, verb: str, module_name: str | None) -> Any:
     """Return the command of a verb, its module imported."""
-    word = verb.replace("-", "_") + "_" * keyword.iskeyword(verb)
+    word = verb.replace("-", "_") + "_" * (keyword.iskeyword(verb) or hasattr(builtins, verb))
     if (extra := SIBLINGS.get(verb)) is not None:
         module = extensions.load("verbs", verb, f"cellbed {verb}", extra)
     else:
-        module = importlib.import_module(f"{package}.{word}")
-    group: Any = getattr(module, "app", None)
-    if group is not None:
-        command = typer.main.get_command(group)
+        module = importlib.import_module(f"{package}.{module_name or word}")
+    app: Any = getattr(module, "app", None) or getattr(module, word)
+    if isinstance(app, typer.Typer):
+        command = typer.main.get_command(app)
         command.name = verb
         return command
-    app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(verb, cls=Verb)(getattr(module, word))
-    return typer.main.get_command(app)
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+    alone.command(verb, cls=Verb)(app)
+    return typer.main.get_command(alone)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import shlex
 import struct
 import subprocess
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from cellbed.doctor.kernel import RESTRICTIONS, namespace_restrictions, setting_path
 from cellbed.doctor.limits import VERSION_1, systemd_delegates, version_1, version_2
-from cellbed.doctor.machine import Machine
+from cellbed.doctor.machine import Machine, executable
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine import privilege
 from cellbed.testbed.machine.cgroups import ASIDE
@@ -36,7 +37,7 @@ NETWORK_CAPABILITIES = struct.pack(
 
 # give: the files that delegation concerns (cgroup-v2.rst, "Model of Delegation"; version 1 has the first two).
 # take: processes move to the folder above. Only the machine's own root group holds processes beside limited children,
-# that of a container does not: there they go back to where `divide` put them. Process 0 is of another PID namespace.
+# a container's does not: there they go back to where `divide` put them. Process 0 is of another PID namespace.
 _FUNCTIONS = f"""\
 write() {{ mkdir -p "$(dirname "$1")"; printf '%s' "$2" > "$1.tmp"; mv -T "$1.tmp" "$1"; }}
 divide() {{
@@ -324,3 +325,60 @@ def _write_journal(machine: Machine, journal: list[str]) -> None:
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.write_text(json.dumps(journal, indent=1), encoding="utf-8")
     temporary.rename(path)
+
+
+_NOBODY = 2**32 - 1
+"""No user has this identifier or a larger one (credentials(7))."""
+
+
+def grant_to(name: str | None, *, network: bool = False, dry_run: bool = False, take_back: bool = False) -> list[str]:
+    """Grant a user the requirements of cellbed, or revert it; returns a line for each change.
+
+    name: login name or numeric identifier; ``None`` for the user who called sudo. network: the network helper, too.
+    Errors: :class:`GrantError`.
+    """
+    machine = Machine(user=_user(name, dry_run))
+    if os.geteuid() != 0 and not dry_run:
+        raise GrantError(f"this needs root:\n  {_sudo(machine.user_name, take_back)}")
+    if take_back:
+        if dry_run:
+            return ["--dry-run has nothing to show with --undo"]
+        undone = [f"undone: {command}" for command in undo(machine)]
+        return undone or [f"nothing was granted to {machine.user_name}"]
+    planned = plan(machine, caller=shell_of(machine.user, os.getppid()), network=network)
+    if not planned:
+        return [f"nothing to do: {machine.user_name} may do everything already"]
+    if not dry_run:
+        do(planned, machine)
+    lines = [f"{'would do' if dry_run else 'done'}: {change}" for change in planned]
+    if lifts_limits(planned, machine):
+        lines.append(
+            f"note: with control groups of version 1, processes of {machine.user_name} can leave CPU and memory limits "
+            "that an administrator has set for them (not limits of processes)"
+        )
+    if any("systemctl" in change.do for change in planned):
+        lines.append(f"should `cellbed doctor` still find no limits, {machine.user_name} has to log out and in again")
+    if not dry_run:
+        lines.append(f"to take it back: {_sudo(machine.user_name, True)}")
+    return lines
+
+
+def _user(name: str | None, dry_run: bool) -> int:
+    """Return the numeric identifier of the user. In a container a user may have no login name."""
+    if name is None:
+        name = os.environ.get("SUDO_UID") if os.geteuid() == 0 else str(os.geteuid())
+    if name is None:
+        raise GrantError(f"name the user: {executable()} grant USER")
+    try:
+        user = pwd.getpwnam(name).pw_uid
+    except KeyError:
+        if not (name.isascii() and name.isdecimal() and int(name) < _NOBODY):
+            raise GrantError(f"this machine has no user called '{name}'") from None
+        user = int(name)
+    if user == 0 and not dry_run:
+        raise GrantError("root needs no grant; name an ordinary user")
+    return user
+
+
+def _sudo(name: str, take_back: bool) -> str:
+    return f"sudo {executable()} grant {name}{' --undo' if take_back else ''}"

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TextIO
 
-from cellbed.doctor import hardware, kernel, limits, software
-from cellbed.doctor.check import Check, can_run
-from cellbed.doctor.machine import Machine
+from cellbed.doctor import kernel, limits, software
+from cellbed.doctor.machine import Check, Machine, can_run
 
 
 def examine(machine: Machine | None = None) -> list[Check]:
@@ -18,8 +17,8 @@ def examine(machine: Machine | None = None) -> list[Check]:
     machine = machine or Machine()
     return [
         kernel.kernel(),
-        hardware.processors(),
-        hardware.memory(machine),
+        kernel.processors(),
+        kernel.memory(machine),
         software.core(),
         kernel.tun(machine),
         kernel.user_namespaces(machine),

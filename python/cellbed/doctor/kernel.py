@@ -1,4 +1,4 @@
-"""Checks of the kernel: version, namespaces, TUN devices, congestion control."""
+"""Checks of the hardware and the kernel: CPUs, memory, version, namespaces, TUN devices, congestion control."""
 
 from __future__ import annotations
 
@@ -6,10 +6,36 @@ import os
 import platform
 import re
 
-from cellbed.doctor.check import Check
-from cellbed.doctor.machine import Machine, output_of
+from cellbed.doctor.machine import Check, Machine, output_of
 from cellbed.laws.kernel import load_law
 from cellbed.laws.law import LawError, load_shipped
+from cellbed.support import worker_pool
+
+ENOUGH_CPUS = 2
+ENOUGH_MEMORY = 2 << 30
+
+
+def processors(count: int | None = None) -> Check:
+    """CPUs that this process may use."""
+    count = worker_pool.processors() if count is None else count
+    if count < ENOUGH_CPUS:
+        return Check("CPUs", "warn", str(count), "the nodes of a scenario share it: use small CPU limits")
+    return Check("CPUs", "ok", str(count))
+
+
+def memory(machine: Machine) -> Check:
+    """Memory of the machine, and how much of it is available."""
+    sizes = {}
+    for line in (machine.read("/proc/meminfo") or "").splitlines():
+        name, _, value = line.partition(":")
+        if value.strip().endswith("kB"):
+            sizes[name] = int(value.split()[0]) << 10
+    total, available = sizes.get("MemTotal", 0), sizes.get("MemAvailable", 0)
+    found = f"{total / 2**30:.1f} GiB, {available / 2**30:.1f} GiB available"
+    if available < ENOUGH_MEMORY:
+        return Check("memory", "warn", found, "the memory limits of a scenario may not fit: lower them or free memory")
+    return Check("memory", "ok", found)
+
 
 OLDEST = (5, 15)
 """The oldest kernel known to work, from Ubuntu 22.04."""

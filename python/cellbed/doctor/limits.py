@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from cellbed.doctor.check import Check
-from cellbed.doctor.machine import Machine, output_of
+from cellbed.doctor.machine import Check, Machine, output_of
 
 VERSION_1 = ("cpu", "cpuacct", "memory")
 """Version 1 hierarchies that a run divides."""
@@ -113,7 +112,7 @@ def _version_2(machine: Machine, name: str, unified: str) -> Check:
 
 
 def _scope_refusal(machine: Machine, unified: str) -> str | None:
-    """Why systemd makes no scope with limits for the user, tried as by a run; ``None`` if it does.
+    """Return the reason why systemd makes no scope with limits for the user, tried as by a run; ``None`` if it does.
 
     Controllers delegated to the session manager after its start are not passed on.
     """

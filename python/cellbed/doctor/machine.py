@@ -1,4 +1,4 @@
-"""The checked machine: its files below a root folder, its programs, the user."""
+"""The checked machine: its files below a root folder, its programs, the user; and a check of it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,34 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from cellbed.support.bounded import run_bounded
 from cellbed.testbed.machine.privilege import user_name
+
+Status = Literal["ok", "warn", "missing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check.
+
+    status: ``"ok"``; ``"warn"``, a feature is limited or absent; ``"missing"``, `cellbed run` fails
+    without it. found: the state, in words. remedy: empty if none is needed.
+    """
+
+    name: str
+    status: Status
+    found: str
+    remedy: str = ""
+
+
+def can_run(checks: Iterable[Check]) -> bool:
+    """Return whether `cellbed run` would work."""
+    return all(check.status != "missing" for check in checks)
 
 
 @dataclass(frozen=True)

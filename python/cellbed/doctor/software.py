@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import pkgutil
 import subprocess
 from pathlib import Path
 
-from cellbed.doctor.check import Check, Status
-from cellbed.doctor.machine import Machine
+from cellbed.doctor.machine import Check, Machine, Status
 
 
 def core() -> Check:
@@ -74,14 +72,15 @@ def containers(machine: Machine) -> Check:
 
 def migrations(machine: Machine) -> Check:
     """Check which strategies of migration this machine has: by moves of a small program, if it is the running one."""
-    from cellbed.scenario.migrations import STRATEGIES
+    from cellbed.scenario.migrations import load_strategy
+    from cellbed.support.extensions import entries
 
     name = "migrations"
     if machine.find("nft") is None:
         return Check(name, "warn", "nft is not installed; no service can move", "sudo apt install nftables")
     if machine.root != Path("/"):
         return Check(name, "warn", "not tried on another machine")
-    lacking = {each: pkgutil.resolve_name(path).lacks() for each, path in STRATEGIES.items()}
+    lacking = {each: load_strategy(each).lacks() for each in entries("strategies")}
     found = ", ".join(each for each, problem in lacking.items() if problem is None)
     missing: dict[str, list[str]] = {}
     for each, problem in lacking.items():

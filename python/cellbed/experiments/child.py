@@ -2,7 +2,7 @@
 
 A run forks its programs, so its process has one thread; it handles signals, and it can move to another control group. A
 notebook allows none of that. Standard input contains a JSON object with the scenario and the options, standard output
-JSON lines with the progress, the last of which is the outcome.
+JSON lines with the progress; the last line is the outcome.
 """
 
 from __future__ import annotations
@@ -39,18 +39,24 @@ def run(
     profile: Path | str | None = None,
     progress: bool | Callable[[str], object] = False,
 ) -> Run:
-    """Run a scenario, or the file at a path, and return what it measured; as ``cellbed run``.
+    """Run a scenario in a separate process, as ``cellbed run``. Works from any thread, and in a notebook.
 
-    The run is a process of its own, since it forks its programs from a process with a single thread. So it works from
-    any thread, and in a notebook. Ctrl-C, or "interrupt" of a notebook, ends the run in order and raises
-    ``KeyboardInterrupt``; what was measured stays in its folder, which a note of the exception names.
+    Args:
+        scenario: Scenario, or path of its file.
+        out: Parent of the run's folder.
+        limits: Enforce CPU and memory limits; ``"overcommit"`` accepts nodes that exceed this machine.
+        strict: Raise :class:`RunError` for a disturbed run.
+        virtual: Predict the run in virtual time.
+        profile: Profile of a prediction, or an earlier run; default: the measured one.
+        progress: Print each phase, or call a function with it.
 
-    out: parent of the run's folder. limits: enforce CPU and memory limits; ``"overcommit"``: also those of nodes that
-    exceed this machine. strict: raise :class:`RunError` if the machine disturbed the run. virtual: predict it in
-    virtual time, with the profile of an earlier run or with the measured one. progress: print each phase, or call a
-    function with it.
+    Returns:
+        The finished run.
 
-    Errors: :class:`CellbedError`; :class:`RunError` for a run that failed after its beginning, or without a good reply.
+    Raises:
+        CellbedError: The run cannot start.
+        RunError: The run failed after its start, or had no good reply.
+        KeyboardInterrupt: Ctrl-C ended the run in order; a note has its folder.
     """
     from cellbed.library import RunError, Scenario, load
 

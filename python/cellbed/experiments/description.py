@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from cellbed.archive import TraceError, TraceSource, open_archive
-from cellbed.archive.warnings import Replayed, of_length, warnings
+from cellbed.archive.warnings import Replayed, length_warnings, warnings
 from cellbed.laws.law import Law, name_of
 from cellbed.runformat import folder
 from cellbed.runformat.description import REPORTED_COLUMNS, REPORTED_MEASURE, Description, ProgramMeasures
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 MOST_CAUTIONS = 8
-"""Sentences on one entry after which further starts in it, such as those of staggered endpoints, are not checked."""
+"""Most sentences on one entry; further starts in it, as of staggered endpoints, are not checked."""
 _COUNTED = ("marked", "duplicated", "corrupted")
 
 
@@ -214,7 +214,7 @@ def _describe_applications(plan: Plan, state: RunState) -> Iterator[Description]
 
 
 def _targets(plan: Plan, state: RunState) -> Iterator[tuple[str, str]]:
-    """Return the applications that move, on schedule or by command, each with a node to which it does."""
+    """Return the applications that move, on schedule or by command, each with a target node."""
     yield from ((each.app, node) for each in plan.scenario.migrations for node in each.targets())
     yield from ((each["app"], each["target"]) for each in state.migrations)
 
@@ -317,7 +317,7 @@ def _describe_lengths(plan: Plan) -> Iterator[str]:
             duration = entry.parts[part].duration_ns if entry else trace.trace.duration_ns
             replayed = Replayed(plan.scenario.duration, 0 if looped else start, looped)
             yield from (
-                f"{entry.name if entry else trace.name}: {text}" for text in of_length(part, duration, replayed)
+                f"{entry.name if entry else trace.name}: {text}" for text in length_warnings(part, duration, replayed)
             )
 
 
@@ -328,7 +328,7 @@ def _describe_core(plan: Plan) -> Iterator[str]:
         if not isinstance(core, CoreRoundTrips):
             continue
         record, replayed = core.record, Replayed(plan.scenario.duration, core.start)
-        texts = of_length("round-trip", record.duration, replayed)
+        texts = length_warnings("round-trip", record.duration, replayed)
         with suppress(TraceError):
             archive = open_archive()
             if archive.has(record.name):

@@ -47,6 +47,6 @@ def print_logs(record: Record, app: str, output: IO[str], *, follow: bool = Fals
 
 
 def _logs(raw: Path, app: str | None) -> list[Path]:
-    """Return the logs of the program called `app`, or those of all programs of the application, or all."""
+    """Return the logs of the program `app`, or of all programs of the application `app`, or all logs."""
     found = sorted(path for path in raw.glob("*.*") if path.suffix in _SUFFIXES and path.name.count(".") > 1)
     return [path for path in found if app is None or path.stem == app or path.name.startswith(f"{app}.")]

@@ -23,7 +23,6 @@ from cellbed.runformat.flows import FILE as FLOWS
 from cellbed.support.errors import CellbedError
 from cellbed.support.user_folders import cache_folder
 from cellbed.testbed.clean import clean, close, kill_marked
-from cellbed.testbed.links.emulator import EmulatorError
 from cellbed.testbed.links.live import control_path
 from cellbed.testbed.machine import cgroups
 from cellbed.testbed.machine.contention import contention
@@ -216,7 +215,7 @@ class RealRun(Run):
 
     def start(self) -> None:
         bed, plan, record, options = self.bed, self.plan, self.record, self.options
-        self._kills_before = _memory_kills(bed)
+        self._kills_before = {name: node.memory_kills() for name, node in bed.nodes.items()}
         if self._sampler is not None:
             addresses = [(node.name, (str(node.ipv4), str(node.ipv6))) for node in plan.nodes]
             self._sampler.follow([(bed.emulator.namespace(name), ips) for name, ips in addresses])
@@ -252,14 +251,14 @@ class RealRun(Run):
         held.enter_context(self.servers.settings)
         held.callback(self._stop_programs)
         counters, alarms = bed.emulator.counters, self.supervisor.alarms
-        self.policies = Policies(plan, self.migrations, self.raw, counters, alarms, journal, self.state.warnings)
+        self.policies = Policies(plan, self.migrations, self.raw, counters, alarms, self.state.warnings)
         held.callback(self.policies.close)
         held.callback(self.migrations.close)
         # From here on the order of things must not be broken by a second Ctrl-C.
         held.callback(self.interruption.shield)
 
     def _programs_on(self, app: str, node: str) -> list[Process | Command]:
-        """Return the programs of an application's server on a node, to which it moves."""
+        """Return the programs of an application's server on the target node of its move."""
         programs, receivers = self.servers.on(app, node)
         for receiver in receivers:
             self.supervisor.start(receiver, self.bed.nodes[node])
@@ -337,9 +336,6 @@ class RealRun(Run):
                 most = cgroups.MOST_PROCESSES
                 text = f"{name} had {most} processes and threads, the most that a node may have"
                 state.warnings.append(f"{text}: {refused} more did not start")
-        for name, count in _memory_kills(self.bed).items():
-            if (kills := count - self._kills_before[name]) > 0:
-                state.warnings.append(f"{name} ran out of its memory: {kills} processes were killed")
 
     def _step(self) -> None:
         """Do what is due; called at least every 100 ms while the schedule runs."""
@@ -354,7 +350,7 @@ class RealRun(Run):
         if self._sampler is not None:
             self._sampler.drain()
         if not self.bed.emulator.is_alive():
-            raise EmulatorError("the emulator ended in the middle of the run")
+            raise self.bed.emulator.failure()
         if not self._is_warm and time.monotonic_ns() >= self.t0_ns + self.plan.scenario.skip:
             self._is_warm = True
             self.state.counted_before = self.bed.emulator.counters()
@@ -432,7 +428,9 @@ class RealRun(Run):
             if isinstance(node.group, cgroups.Group):
                 node.group.lift_cpu_limit()
         for name, node in self.bed.nodes.items():
-            _log.info(f"node {name}, at first {self._kills_before.get(name, 0)} kills for memory: {node.sample()}")
+            _log.info(f"node {name}: {node.sample()}")
+            if (kills := node.memory_kills() - self._kills_before.get(name, 0)) > 0:
+                self.state.warnings.append(f"{name} ran out of its memory: {kills} processes were killed")
         self.supervisor.stop()
         self.state.warnings += self.supervisor.problems
         for program in self.supervisor.programs:
@@ -458,14 +456,8 @@ class RealRun(Run):
         state.warnings += emulator.losses(account, state.emulator["directions"])
 
 
-def _memory_kills(bed: Testbed) -> dict[str, int]:
-    """Processes of each node that were killed at its memory limit until now."""
-    samples = {name: node.sample() for name, node in bed.nodes.items()}
-    return {name: sample.oom_kills or 0 if sample is not None else 0 for name, sample in samples.items()}
-
-
 def _name_files(plan: Plan, raw: Path) -> tuple[tuple[str, str], ...]:
-    """Write the files by which nodes resolve names; returns them with the files that they replace.
+    """Write the files that resolve names on nodes; return them with the files that they replace.
 
     This machine's name servers cannot be reached from a node: a program that asked them would wait for 10 s.
     """

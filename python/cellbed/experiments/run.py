@@ -167,6 +167,10 @@ class Run(ABC):
     def conclude(self, error: CellbedError | None) -> Outcome:
         """Describe a run that measured something; remove the folder of another one."""
         path, state = self.path, self.state
+        if path is not None and shutil.disk_usage(path).free < FULL_BYTES:
+            # The programs cannot write this cause to their logs.
+            state.warnings.append(f"the disk with {path} was full when the run ended: outputs may be incomplete")
+            self.listener.note(state.warnings[-1])
         for text in [*state.deaths, *state.warnings]:
             _log.warning(text)
         if error is not None:
@@ -183,10 +187,6 @@ class Run(ABC):
             return Outcome(None, state.status, error)
         if error is not None:
             state.warnings.append(f"the run failed: {error}")
-            if shutil.disk_usage(path).free < FULL_BYTES:
-                # A program that fails for this reason cannot write it to its log.
-                state.warnings.append(f"the disk with {path} was full when the run ended")
-                self.listener.note(state.warnings[-1])
         folder.release_reserve(path)
         _log.info(f"status: {state.status}")
         try:
@@ -257,7 +257,7 @@ def collect(outcome: Outcome, folder: Path) -> None:
 
 def exit_code(outcome: Outcome, *, strict: bool = False, check: bool = False) -> int:
     """Exit status of the command: 0 complete (strict: 4 if disturbed; check: 5 if it does not meet an expectation), 130
-    interrupted, else that of the error."""
+    interrupted, else the status of the error."""
     if outcome.status == "interrupted":
         return 130
     if outcome.error is not None:

@@ -62,7 +62,7 @@ class Servers:
         self.telemetry = Telemetry(self.raw, {RUN_VARIABLE: self.record.identifier})
         self.states = StateSockets(bed.sockets)
         # CRIU does not move the connection of a service that can pass its state on.
-        self._by_memory = {each.app for each in plan.scenario.migrations if each.moves_memory}
+        self._by_memory = {each.app for each in plan.scenario.migrations if each.traits.moves_memory}
 
     def processes(self, each: Deployment, *, loads: bool) -> tuple[list[Process | Command], list[Process]]:
         """Return the programs of an application, and the receivers of OpenTelemetry on other machines that they need.
@@ -94,7 +94,7 @@ class Servers:
         return (self.state.services, self.state.requesting) != before
 
     def take_last_reports(self) -> None:
-        """Take over the last reports, with warnings of what is lost, and end the receiver."""
+        """Take over the last reports, with warnings of losses, and end the receiver."""
         self.take_reports()
         self.state.warnings += [*self.sockets.warnings(), *self.telemetry.close()]
         if self.telemetry.used and self.state.t0_ns is not None:
@@ -131,7 +131,7 @@ class Servers:
         """Return a program with a socket at which it can report (a service spans, a client its requests), and with the
         address of the receiver of OpenTelemetry and the certificate of the run's authority, where there are any.
 
-        places: to which CRIU may move the program, which keeps its socket.
+        places: nodes that CRIU may move the program to, which keeps its socket.
         """
         if not isinstance(process, Command):
             return process
@@ -203,8 +203,8 @@ def _server_programs(deployment: Deployment, raw: Path, seed: int) -> Sequence[P
 
 
 def _with_certificates(deployed: list[Deployment], bed: Testbed, plan: Plan) -> list[Deployment]:
-    """Return the applications with the files of an authority, if one of them needs certificates, and with those of the
-    servers that have one: with all names of their addresses."""
+    """Return the applications with an authority's files, if any needs certificates. A server's certificate has all
+    names of its addresses."""
     if not any(each.table.certified for each in deployed):
         return deployed
     lines = [line.split() for line in plan.hosts.splitlines()]
@@ -232,7 +232,7 @@ def _with_certificates(deployed: list[Deployment], bed: Testbed, plan: Plan) -> 
 
 
 def _places(deployment: Deployment, plan: Plan) -> list[Node]:
-    """Return the nodes on which the servers of an application are, or to which they may move."""
+    """Return the present and possible nodes of an application's servers."""
     servers = plan.servers[deployment.name]
     return [
         node for node in plan.nodes if node in servers or (node.node_class != "endpoint" and not node.backend.routed)

@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn
 from cellbed.experiments.listener import Listener
 from cellbed.runformat.events import Journal, read_events
 from cellbed.support.errors import CellbedError
+from cellbed.support.extensions import entries
 from cellbed.support.near_names import did_you_mean
 from cellbed.testbed.links.live import LiveError, connect, find, label, live, select_directions
 from cellbed.testbed.machine.process import Place
@@ -35,7 +36,7 @@ DOWN_PATIENCE_S = 30.0
 
 
 class UpError(CellbedError):
-    """A testbed that did not come up. exit_code: that of its error."""
+    """A testbed that did not come up. exit_code: of its error."""
 
     def __init__(self, text: str, exit_code: int) -> None:
         super().__init__(text)
@@ -233,13 +234,11 @@ class MoveError(CellbedError):
 def move(record: Record, app: str, to: str, strategy: str | None) -> dict[str, Any]:
     """Move a service of a live run or testbed to another node, and return the account of its migration.
 
-    strategy: ``None``: that of the scenario. Errors: :class:`LiveError`.
+    strategy: ``None``: as in the scenario. Errors: :class:`LiveError`.
     """
-    from cellbed.scenario.migrations import STRATEGIES  # slow: by Pydantic
-
-    if strategy is not None and strategy not in STRATEGIES:
-        hint = did_you_mean(strategy, STRATEGIES)
-        raise LiveError(f"there is no strategy '{strategy}': {hint}write one of {', '.join(STRATEGIES)}")
+    if strategy is not None and strategy not in (names := entries("strategies")):
+        hint = did_you_mean(strategy, names)
+        raise LiveError(f"there is no strategy '{strategy}': {hint}write one of {', '.join(names)}")
     return ask(record, "migrate", {"app": app, "to": to} | ({"strategy": strategy} if strategy is not None else {}))
 
 
@@ -264,7 +263,7 @@ def tap_link(record: Record, link: str, path: Path, most: int) -> Captured:
         raise LiveError(f"{label(record)} has no node at the end of {link}: name the link of a node")
     names = {end: [each["name"] for each in directions if each[end] == ends[0]] for end in ("from", "to")}
     network = nodes[ends[0]]
-    # A process that has threads, such as those of NumPy, cannot enter the namespaces of an ordinary user.
+    # A process with threads, such as NumPy's, cannot enter the namespaces of an ordinary user.
     Place(**network["network"]).enter()
     from cellbed.measure.packetlog.capture import Tap, capture
 

@@ -5,13 +5,14 @@ from cellbed.recordings import Recording as Recording
 from cellbed.recordings import Train as Train
 from cellbed.recordings import TrainPlan as TrainPlan
 from cellbed.recordings import read_recording as read_recording
-from cellbed.recordings import saturation as saturation
 from cellbed.recordings import write_recording as write_recording
 from cellbed.recordings.conditional import conditional_plan as conditional_plan
 from cellbed.recordings.derived import write_replay_files as write_replay_files
 from cellbed.recordings.description import Adaptive as Adaptive
 from cellbed.recordings.description import Calibration as Calibration
 from cellbed.recordings.series import base_delay as base_delay
+from cellbed.recordings.series import idle_warnings as idle_warnings
+from cellbed.recordings.series import opportunities as opportunities
 from cellbed.recordings.tool_files import heavy_text as heavy_text
 from cellbed.recordings.virtual import record_virtually as record_virtually
 from cellbed.scenario.radio import PROFILES as PROFILES

@@ -1,7 +1,7 @@
 """Verbs: common options, progress and processors."""
 
-from cellbed.cli.report import Open as Open
+from cellbed.cli.options import Open as Open
 from cellbed.cli.sweep import Terminal as Terminal
-from cellbed.support.status_line import StatusLine as StatusLine
+from cellbed.support.standard_streams import StatusLine as StatusLine
 from cellbed.support.worker_pool import WorkerPool as WorkerPool
 from cellbed.support.worker_pool import processors as processors

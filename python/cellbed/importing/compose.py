@@ -9,7 +9,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cellbed.importing.documents import Items, Map, Place, Reset, as_text, check_size, documents, read_text, size_of
+from cellbed.importing.documents import (
+    Items,
+    Map,
+    Place,
+    Reset,
+    as_text,
+    check_size,
+    documents,
+    interpolate_document,
+    read_text,
+    size_of,
+    variables_of,
+)
 from cellbed.importing.services import (
     MOST_SERVICES,
     Imported,
@@ -24,7 +36,6 @@ from cellbed.importing.services import (
     parse_size,
     seconds,
 )
-from cellbed.importing.variables import interpolate_document, variables_of
 
 _UNITS = {unit + ending: 1024**power for power, unit in enumerate(("", "k", "m", "g", "t"))
           for ending in ("", "b", "ib")}  # fmt: skip

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cellbed.importing.documents import Map, Place, as_text, documents, read_text
+from cellbed.importing.documents import Map, Place, as_text, check_length, documents, read_text
 from cellbed.importing.services import (
     MOST_SERVICES,
     Imported,
@@ -25,7 +25,6 @@ from cellbed.importing.services import (
     number,
     parse_size,
 )
-from cellbed.importing.variables import check_length
 
 _UNITS = {"": 1} | {unit + ending: base**power for base, ending in ((1000, ""), (1024, "i"))
                     for power, unit in enumerate("KMGTPE", 1)} | {"k": 1000}  # fmt: skip

@@ -19,7 +19,7 @@
  *   that end Startup (4.3.1.3). A timeout counts as one loss.
  * Deviations because there is no event at transmission:
  * - A restart from idle (4.4.1) is detected at its first acknowledgement: during the first round trip the pacing gain
- *   is that of the state before, and ProbeRTT ends one round trip later.
+ *   is the previous state's, and ProbeRTT ends one round trip later.
  * Other deviations:
  * - The send quantum (4.6.3) is chosen by TCP, also about 1 ms of the pacing rate; here it only affects the window.
  * - extra_acked is the maximum over 5 to 10 rounds, not 10; in Startup over 1 to 2 rounds, not 1.
@@ -123,7 +123,7 @@ struct law {
 	unsigned char started;
 	unsigned char full_now;
 	unsigned char full_reached;
-	unsigned char probe_samples;	/* losses count as those of a probe */
+	unsigned char probe_samples;	/* losses count as a probe's */
 	unsigned char stopping;	/* the samples of a probe end with this round: ACKS_PROBE_STOPPING */
 	unsigned char was_high;	/* the last probe met too many losses: prev_probe_too_high */
 	unsigned char resuming;	/* the last probe ended at inflight_longterm: stopped_risky_probe */
@@ -341,7 +341,7 @@ LAW_INLINE void bbr3_handle_losses(struct law *law, const struct window *window,
 		return;
 	before = law->recent_lost - lost;
 	in_flight = law->tx_in_flight - law_min(lost, law->tx_in_flight);
-	/* Add those of the lost segments that did not yet exceed the limit. */
+	/* Add the lost segments that did not yet exceed the limit. */
 	if ((u64)in_flight * BBR3_LOSS > (u64)before * 100)
 		in_flight += (u32)(((u64)in_flight * BBR3_LOSS - (u64)before * 100) / (100 - BBR3_LOSS));
 	bbr3_inflight_too_high(law, window, ack, in_flight);

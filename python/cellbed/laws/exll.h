@@ -37,7 +37,7 @@
 #define GAMMA_DIVISOR 2u
 /* Rounds of the largest delivery rate, a power of 2: the module. */
 #define ROUNDS 8u
-/* Start-up ends after so many rounds in which the rate grows by less than a quarter: the module. */
+/* Start-up ends after so many rounds with the rate growing by less than a quarter: the module. */
 #define LEVEL_ROUNDS 2u
 /* 1 / weight of a sample in the mean rate: the module. */
 #define MEAN_DIVISOR 8u

@@ -66,7 +66,7 @@ struct sample {
 
 enum event {
 	LAW_LOSS,		/* losses or a mark of congestion, once per window: set ssthresh */
-	LAW_TIMEOUT,		/* a retransmission timeout, after LAW_LOSS: TCP has set cwnd to what is in flight and one more */
+	LAW_TIMEOUT,		/* a retransmission timeout, after LAW_LOSS: TCP has set cwnd to one more than is in flight */
 };
 
 LAW_INLINE u32 law_min(u32 a, u32 b) { return a < b ? a : b; }

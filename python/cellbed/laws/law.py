@@ -72,7 +72,7 @@ class Law:
 
     name: letters, digits and hyphens, the header's name without its ending. path: the header. title: in one line.
     description: publication, constants and deviations from it. shown: variables in the series of its flows. compared:
-    with which implementation of its authors and where, and the ratio of its figures to theirs, one line.
+    the authors' implementation, its place, and the ratio of the figures to theirs, one line.
     """
 
     name: str
@@ -133,7 +133,7 @@ class Law:
             name = signal.Signals(-done.returncode).name
             raise LawError(f"{self.path}: crashed in virtual time ({name}): a division by zero, or a wrong pointer?")
         if done.returncode == _NO_WINDOW:
-            raise LawError(f"{self.path}: set a window of 0 segments, with which nothing is sent: keep at least 1")
+            raise LawError(f"{self.path}: set a window of 0 segments, which sends nothing: keep at least 1")
         if done.returncode:
             reason = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
             raise LawError(f"{self.path}: cannot run in virtual time: {_without_folders(reason, self.path)}")

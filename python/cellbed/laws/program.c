@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * The settings of TCP that one program chooses: for each socket of its control group (version 2) that connects or
- * listens, from which accepted ones inherit them. The placeholder is replaced when the object is loaded.
+ * listens; accepted ones inherit them. The placeholder is replaced when the object is loaded.
  */
 typedef unsigned int u32;
 

@@ -16,10 +16,10 @@
  *   likely as its own. Waits behind other flows count, too: three flows and more share unevenly.
  * - The window stands until the next acknowledgement, where the publication's follows the forecast for 3 more ticks. It
  *   is at least 2 segments, instead of a packet every 50 ms, and TCP's own until the end of the first tick.
- * - Acknowledgements end ticks. Of a longer silence, only the last 8 ticks are taken. The forecast is that after the
- *   last tick with an arrival or a segment that waited. After a second in which nothing waited, all rates are equally
+ * - Acknowledgements end ticks. Of a longer silence, only the last 8 ticks are taken. The forecast is from after the
+ *   last tick with an arrival or a segment that waited. After a second without a waiting segment, all rates are equally
  *   probable again.
- * - The motion is that of four moving averages: 199 instead of 200 packets/s, and at most 90 packets/s per tick. The
+ * - The motion comes from four moving averages: 199 instead of 200 packets/s, and at most 90 packets/s per tick. The
  *   forecast is zero up to 40 ms later after the link stops.
  * - Forecasts have a normal distribution for each rate, with the variance of the authors' program
  *   (github.com/keithw/sprout), where ticks are independent. For random rates with jumps, 99 % of forecasts are within

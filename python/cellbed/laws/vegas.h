@@ -1,8 +1,8 @@
 /* vegas: TCP Vegas
  *
  * Brakmo and Peterson, "TCP Vegas: End to End Congestion Avoidance on a Global Internet", IEEE JSAC 13(8), 1995, in
- * the form of Linux (net/ipv4/tcp_vegas.c). Once per round trip, the window is compared with what fills the base round
- * trip.
+ * the form of Linux (net/ipv4/tcp_vegas.c). Once per round trip, the window is compared with the content of the
+ * base round trip.
  *
  * Deviations from the publication, as in Linux:
  *  - losses are found and repaired by TCP, and halve the window as in NewReno;

@@ -47,7 +47,7 @@
 #define VERUS_MISTAKEN_US 10000u	/* step of Dmin if not even an idle path has it: the program */
 #define VERUS_LEAST 2u		/* least window of TCP, segments */
 #define VERUS_LATE 32u		/* most epochs that end at an acknowledgement */
-#define VERUS_EPOCHS 512u	/* of which W is known, a power of 2: 2.56 s */
+#define VERUS_EPOCHS 512u	/* with a known W, a power of 2: 2.56 s */
 #define VERUS_BINS 128u		/* a power of 2 */
 #define VERUS_LARGEST ((15u << 14) - 1)	/* largest W, of the last bin but one */
 #define VERUS_LARGEST_US (1u << 30)

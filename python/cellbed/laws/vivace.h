@@ -14,7 +14,7 @@
  * Acknowledgements and losses of an interval arrive a round trip after it. All segments sent are numbered: delivered
  * + lost + in flight at the beginning and at the end of an interval are its first number and the one after its last;
  * delivered + lost is the number that an acknowledgement has reached. Losses and round trips belong to the interval
- * of that number. Numbers restart with a timeout, after which losses are not counted one by one.
+ * of this number. Numbers restart with a timeout; later losses are not counted one by one.
  *
  * Deviations:
  * - The next doubling, and the next step, wait for the results of the intervals before (one round trip, at the
@@ -23,7 +23,7 @@
  *   2k - 3).
  * - The bound grows to 95 % at most.
  * - An interval lasts one smoothed round trip, but at least 10 segments.
- * - An interval in which less than 3/4 of the rate was sent (application, receive window) is repeated.
+ * - An interval with less than 3/4 of the rate sent (application, receive window) is repeated.
  * - Slopes below 0.01 count as 0; the check of abnormal latencies by further intervals is left out.
  * - The window is 2 smoothed round trips of the rate, at least 10 segments: it limits the sender when a link fails.
  * - A timeout halves the rate and doubles it again as at the start.

@@ -57,8 +57,8 @@ class CellSummary:
 
 
 def jain(amounts: Iterable[float]) -> float | None:
-    """Jain's fairness index of what each of n users gets: 1 if all get the same, 1/n if one gets everything; ``None``
-    if nobody gets anything (Jain, Chiu & Hawe, DEC-TR-301, 1984). amounts: at least 0."""
+    """Return Jain's fairness index of n users: 1 if all get the same, 1/n if one gets everything; ``None`` if nobody
+    gets anything (Jain, Chiu & Hawe, DEC-TR-301, 1984). amounts: at least 0."""
     shares = np.fromiter(amounts, np.float64)
     if not len(shares) or (most := shares.max()) == 0:
         return None
@@ -109,7 +109,7 @@ def read_cells(run: Path, description: dict[str, Any]) -> pl.DataFrame:
 
 
 def _visits(cell: dict[str, Any], user: str) -> list[tuple[float, float]]:
-    """When a user enters and leaves a cell, ns since the start of the schedule."""
+    """The times at which a user enters and leaves a cell, ns since the start of the schedule."""
     visits = (cell.get("visits_ns") or {}).get(user, [[0, None]])
     return [(begin, math.inf if until is None else until) for begin, until in visits]
 

@@ -17,11 +17,12 @@ from cellbed.measure.decomposition import Decomposition
 from cellbed.measure.judgement import collect
 from cellbed.measure.own import summarise_own
 from cellbed.measure.repetitions import difference_of_pairs
-from cellbed.measure.run_folder import MeasureError, applications_of, read_run
+from cellbed.measure.run_folder import MeasureError, applications_of, read_run, read_tables
 from cellbed.measure.statistics import (
     PRACTICAL,
     Percentile,
     Samples,
+    finite,
     label,
     median_of_pairs,
     percentile_difference,
@@ -57,12 +58,11 @@ class Interval:
     note: str | None = None
 
     def between(self, value: float, low: float, high: float, base: float) -> Self:
-        """Return the same difference with its value and bounds, each of which may be infinite. base: value of the first
-        run."""
+        """Return the same difference with its value and bounds, finite or not. base: value of the first run."""
         distinct = (low > 0 or high < 0) and abs(value) >= PRACTICAL * abs(base)
         if not (math.isfinite(low) or math.isfinite(high)):
-            return replace(self, value=_finite(value))
-        return replace(self, value=_finite(value), low=_finite(low), high=_finite(high), distinct=distinct)
+            return replace(self, value=finite(value))
+        return replace(self, value=finite(value), low=finite(low), high=finite(high), distinct=distinct)
 
     def over_pairs(self, first: Samples, second: Samples) -> Self:
         """Return the same difference with its mean over pairs of runs and the interval of the mean."""
@@ -76,7 +76,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Difference(Interval):
-    """A percentile of `run` minus that of the first run."""
+    """A percentile of `run` minus the same percentile of the first run."""
 
     run: str
     quantile: float
@@ -88,7 +88,7 @@ class Difference(Interval):
 
 @dataclass(frozen=True, slots=True)
 class PairedDifference(Interval):
-    """The delay of the replies of a run after those of the first run, request by request.
+    """The delay of the replies of a run after the first run's replies, request by request.
 
     requests: skipped in neither, and with a reply in one of both; slower: their share that took longer. value: the
     median of the differences, ``None`` for fewer requests than a median needs.
@@ -101,8 +101,8 @@ class PairedDifference(Interval):
 
 @dataclass(frozen=True, slots=True)
 class SettingDifference(Interval):
-    """A percentile of the runs of a scenario minus that of the first run's scenario, `against`: the mean of the
-    differences over pairs of runs of equal seed."""
+    """A percentile of a scenario's runs minus the same percentile for the first run's scenario, `against`: the mean
+    difference over pairs of runs of equal seed."""
 
     scenario: str
     against: str
@@ -132,11 +132,12 @@ class OwnComparison:
 class ApplicationComparison:
     """An application that all runs have, by its name.
 
-    spans: the parts of its requests, none if those of the runs differ. summaries, samples (latencies in seconds, +inf
-    without a good reply): by run. peers: its connections to each server and port that all runs have, by run. settings:
-    where two scenarios or more were run with at least two seeds in common, of each but the first all its percentiles.
-    differences: of each run but the first, all its percentiles in order of runs. paired: per run but the first, if its
-    requests are those of the first, the differences request by request; else None. own: measures of its programs.
+    spans: the parts of its requests, none if the runs have different ones. summaries, samples (latencies in seconds,
+    +inf without a good reply): by run. peers: its connections to each server and port that all runs have, by run.
+    settings: where two scenarios or more were run with at least two seeds in common, of each but the first all its
+    percentiles. differences: of each run but the first, all its percentiles in order of runs. paired: per run but the
+    first, if it has the first one's requests, the differences request by request; else None. own: measures of its
+    programs.
     """
 
     name: str
@@ -165,8 +166,8 @@ class ApplicationComparison:
         ]
 
     def parts(self, names: list[str]) -> list[tuple[str, Decomposition]]:
-        """Return the decompositions of all runs around the median and around the highest percentile of which all have
-        one, each with its heading; none where the runs have no spans in common. names: of the runs."""
+        """Return the decompositions of all runs around the median and around the highest percentile that all runs
+        decompose, each with its heading; none where the runs have no spans in common. names: of the runs."""
         having = [
             row
             for row in range(len(QUANTILES))
@@ -229,8 +230,8 @@ def compare(runs: list[Path]) -> Comparison:
         raise MeasureError("comparing needs at least two run folders")
     descriptions = [read_run(run) for run in runs]
     summaries = [_summary(run) for run in runs]
-    tables = [pl.read_parquet(inputs.check(run / "requests.parquet")).sort("intended_ns", "endpoint") for run in runs]
-    measured = [pl.read_parquet(inputs.check(run / "measures.parquet")) for run in runs]
+    read = [read_tables(run, "requests", "measures") for run in runs]
+    tables, measured = [of_run[0].sort("intended_ns", "endpoint") for of_run in read], [of_run[1] for of_run in read]
     names = _names(runs)
     in_runs = [{each.name: each for each in applications_of(description)} for description in descriptions]
     shared = [name for name in in_runs[0] if all(name in each for each in in_runs)]
@@ -280,7 +281,7 @@ def compare(runs: list[Path]) -> Comparison:
                 "its seed or its requests are others"
                 if not pairs
                 else "it has the same seed and the same requests, "
-                + ("of which a policy skipped some" if skipped else "which are resampled together")
+                + ("a policy skipped some of them" if skipped else "which are resampled together")
             )
             for name, pairs, skipped in zip(names[1:], each.paired, skips, strict=True)
         ]
@@ -290,7 +291,7 @@ def compare(runs: list[Path]) -> Comparison:
 
 
 def _parts_of_all(each: Sequence[tuple[Span, ...]]) -> tuple[Span, ...]:
-    """Return the spans of the run with most of them if those of all others are among these, else none."""
+    """Return the spans of the run with most of them if they include all other runs' spans, else none."""
     most = max(each, key=len)
     return most if all(spans and set(spans) <= set(most) for spans in each) else ()
 
@@ -392,7 +393,7 @@ def _settings(
 
 
 def _latencies_of_both(first: pl.DataFrame, second: pl.DataFrame) -> tuple[Samples, Samples]:
-    """Of the requests that were skipped in neither of two runs with the same requests."""
+    """Return the latencies of the requests that neither of two runs with the same requests skipped."""
     in_both = (first["status"] != "skipped") & (second["status"] != "skipped")
     return latencies(first.filter(in_both)), latencies(second.filter(in_both))
 
@@ -410,10 +411,6 @@ def _pair(run: str, first: Samples, second: Samples) -> PairedDifference:
     if count < smallest_sample(0.5):
         return difference
     return difference.between(*median_of_pairs(first, second), percentile_value(first, 0.5))
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _have_same_requests(
@@ -506,7 +503,7 @@ def _notes(runs: list[Path], descriptions: list[dict[str, Any]], names: list[str
     tables = [_tables(run, description) for run, description in zip(runs, descriptions, strict=True)]
     resolved = [_content(run / "scenario.resolved.json") for run in runs]
     asked = [each.get("transport") or {} for each in resolved]
-    # Where all programs have ended early, the duration of a run is not that of its scenario.
+    # Where all programs have ended early, a run is shorter than its scenario.
     descriptions = [
         description | {"duration_ns": each.get("duration", description.get("duration_ns"))}
         for description, each in zip(descriptions, resolved, strict=True)

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from cellbed.measure.packets import RECORD, TCP, UDP, Crossings, Integers, Places, crossings, home, packet_parts, places
 from cellbed.measure.run_folder import applications_of, clocks
 from cellbed.measure.services import divide_connections
+from cellbed.measure.statistics import as_number
 from cellbed.measure.streams import LEAST_FULL, NEVER, OPTIONS, cut, next_open
 from cellbed.runformat.description import Description
 from cellbed.runformat.spans import SERVICE
@@ -43,7 +44,7 @@ _GROUP = 1 << 21
 _ALWAYS = -1
 """A time before all packets, ns."""
 _CLOCKS_NS = 1_000_000_000
-"""By which the clocks of nodes differ at most; a port is not used again within this time."""
+"""Maximum difference between clocks of nodes; a port is not used again within this time."""
 _LINE = 1 << 40
 """Bytes of a stream: streams lie behind each other on one line of offsets."""
 
@@ -91,29 +92,28 @@ TALK: dict[str, Any] = {
     **dict.fromkeys(("syn_left_ns", "answered_ns", "connected_ns"), pl.Int64),
     "bursts": pl.List(pl.Struct(dict.fromkeys(BURST, pl.Int64))),
 }
-"""Columns of connections for requests that programs report, beyond those of :data:`SCHEMA`: when the SYN had left the
+"""Columns of connections for requests that programs report, besides :data:`SCHEMA`: when the SYN had left the
 network, the server's answer entered it and was handed to the client, and the bursts."""
 
 
 def read_connections(run: Path, description: dict[str, Any], skip_ns: int = 0) -> pl.DataFrame:
     """One row per TCP connection and UDP flow that sent a packet since the start of the schedule, by the time at which
-    it opened; description: the content of ``run.json``. The columns are those of :data:`SCHEMA`. skip_ns: what of the
-    schedule is left out, first. A connection that was open then counts from its end on, and has no connect_s.
+    it opened; description: the content of ``run.json``. The columns: :data:`SCHEMA`. skip_ns: length of the schedule's
+    beginning that is left out. A connection that was open then counts from its end on, and has no connect_s.
 
     app: the application that it belongs to, null if unknown. client: the node that sent the first packet. server: the
-    other one, from which the connection may have moved with its service. opened_ns:
-    when this packet entered the network, by this machine's monotonic clock; opened_s: since the start of the schedule.
-    connect_s: from there until the server's answer to the SYN was handed to the client; null without one, and of UDP.
-    round_trip_s: median over the packets of the client that arrived, of their time in the network and that of the next
-    packet of the server, which entered after their arrival.
-    to_server, to_client: the two ways; of each: first_s, last_s: from opened until the first byte, and until all bytes,
-    were handed to the receiver; bytes: of payload handed over, each once; packets: sent; wire_bytes: of these, with
-    their IP headers; dropped: of these, by the path model; retransmitted: those with bytes that had been sent before
-    (null: UDP); queue_s, delay_s: mean time of delivered packets in bottlenecks and in delays; queue_max_s: the
-    longest. exchanges: how often the client began to send after the server had. part_*: see :data:`PARTS`; their sum
-    is the later of both last_s, or without data connect_s. waits: the times at which it waited for its server, ns.
-    Where services report spans, further parts ``part_service_*``, and part_server is without them. Where programs
-    report requests, also the columns of :data:`TALK`.
+    other one; the connection may have moved from it with its service. opened_ns: when this packet entered the network,
+    by this machine's monotonic clock; opened_s: since the start of the schedule. connect_s: from there until the
+    server's answer to the SYN was handed to the client; null without one, and of UDP. round_trip_s: median over the
+    packets of the client that arrived, of the sum of their time in the network and the time of the server's next
+    packet, which entered after their arrival. to_server, to_client: the two ways; of each: first_s, last_s: from opened
+    until the first byte, and until all bytes, were handed to the receiver; bytes: of payload handed over, each once;
+    packets: sent; wire_bytes: of these, with their IP headers; dropped: of these, by the path model; retransmitted:
+    those with bytes that had been sent before (null: UDP); queue_s, delay_s: mean time of delivered packets in
+    bottlenecks and in delays; queue_max_s: the longest. exchanges: how often the client began to send after the server
+    had. part_*: see :data:`PARTS`; their sum is the later of both last_s, or without data connect_s. waits: the times
+    at which it waited for its server, ns. Where services report spans, further parts ``part_service_*``, and
+    part_server is without them. Where programs report requests, also the columns of :data:`TALK`.
     """
     t0 = description.get("t0_ns")
     talk = TALK if any(each.reported or each.traced for each in applications_of(description)) else {}
@@ -210,7 +210,7 @@ def _talk(packets: Crossings, key: NDArray[np.uint64]) -> _Talk:
     order = np.argsort(stream, kind="stable")
     begins = np.empty(len(order), np.bool_)
     begins[order] = np.r_[True, np.diff(stream[order]) != 0]
-    # The first packet of a way is a SYN, whose number is that of byte 0 minus one.
+    # The first packet of a way is a SYN, whose number is one before byte 0.
     has_syn = np.zeros(stream.max() + 1, np.int64)
     has_syn[stream[begins]] = packets.payload[begins] == 0
     start = _position(stream, packets.sequence, order) - has_syn[stream]
@@ -254,7 +254,7 @@ def _tcp(packets: Crossings, key: NDArray[np.uint64], since: int, *, with_bursts
             pl.col("end").max() - pl.col("end").filter(pl.col("at") < since).max().fill_null(0),
             pl.col("again").filter(pl.col("entered") >= since).sum(),
         )
-        # The answer came before what the client sent after it.
+        # The answer came before the client's next packet.
         .join(
             connected.drop_nulls(["left", "entered"]).select(
                 "connection", "syn_left_ns", "answered_ns", connected_ns=pl.min_horizontal("left", "entered")
@@ -348,7 +348,7 @@ def _completions(packets: Crossings, stream: Integers, start: Integers, data: ND
     rank_of[arrivals] = np.arange(never)
     rank = np.full(len(bounds) - 1, never, np.int64)
     np.minimum.at(rank, piece, rank_of[packet])
-    # A stream of which byte 0 is missing is never complete.
+    # A stream without byte 0 is never complete.
     its = bounds[:-1] // _LINE
     headless = np.r_[True, its[1:] != its[:-1]] & (bounds[:-1] % _LINE != 0)
     rank[headless] = never
@@ -431,8 +431,7 @@ def _round_trips(table: pl.DataFrame) -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class _Bursts:
-    """Bursts by connection and entry, ns; the fields are those of :data:`BURST`. first: the first of its
-    connection."""
+    """Bursts by connection and entry, ns; the fields: :data:`BURST`. first: the first of its connection."""
 
     connection: Integers
     way: Integers
@@ -522,7 +521,7 @@ def _cut(bursts: _Bursts, since: int) -> _Bursts:
 
 
 def _originals(talk: _Talk, packets: Integers) -> Integers:
-    """Return the packets that first carried the bytes with which `packets` begin: themselves, or lost ones."""
+    """Return the packets that first carried the first bytes of `packets`: themselves, or lost ones."""
     place = talk.stream * _LINE + talk.start
     by_place = talk.new[np.argsort(place[talk.new], kind="stable")]
     index = np.searchsorted(place[by_place], place[packets], side="right") - 1
@@ -590,7 +589,7 @@ def _parts(found: pl.DataFrame, talk: _Talk, since: int, *, with_bursts: bool) -
 def _acknowledgement_times(
     packets: Crossings, connection: Integers, way: Integers, of_burst: Integers, its_way: Integers, until: Integers
 ) -> Integers:
-    """When the first packet that the receiver of a burst sent after its end was handed to its sender; 0: never."""
+    """Return the time at which the receiver's first packet after a burst was handed to its sender; 0: never."""
     answers = pl.DataFrame(
         {"stream": connection * 2 + 1 - way, "entered": packets.entered, "left": packets.left}
     ).filter(pl.Series(packets.delivered))
@@ -731,7 +730,7 @@ class PeerSummary:
     app: ``None`` if unknown. failed: TCP connections that did not open, refused or without any answer. connect_s,
     first_byte_s: medians, seconds. exchanges: how often a client began to send after its server had; exchange_s: their
     mean time under way and at the server. parts: means over the connections that have them, weighted by the bytes that
-    each carried, seconds, by the names in :data:`PARTS` and those of spans that its services report.
+    each carried, seconds, by the names in :data:`PARTS` and of the spans that its services report.
     """
 
     app: str | None
@@ -792,8 +791,8 @@ def _peer(names: tuple[str | None, str, str | None, int | None], group: pl.DataF
         clients=group["client"].n_unique(),
         connections=len(group),
         failed=group["part_connect"].null_count() if names[1] == "tcp" else 0,
-        connect_s=_number(group["connect_s"].median()),
-        first_byte_s=_number(group["to_client_first_s"].median()),
+        connect_s=as_number(group["connect_s"].median()),
+        first_byte_s=as_number(group["to_client_first_s"].median()),
         exchanges=exchanges,
         exchange_s=sum(waited.row(0)) / exchanges if exchanges else None,
         parts=means,
@@ -817,7 +816,7 @@ def _way_summary(group: pl.DataFrame, way: str) -> WaySummary:
         dropped=int(of["dropped"].sum()),
         retransmitted=int(again.sum()) if again.null_count() < len(again) else None,
         queue_s=queue,
-        queue_max_s=_number(of["queue_max_s"].max()),
+        queue_max_s=as_number(of["queue_max_s"].max()),
         delay_s=delay,
     )
 
@@ -871,10 +870,6 @@ def traffic(connections: pl.DataFrame, clients: Sequence[str]) -> Traffic:
         throughput_down_mbit_s=received * 8e-6 / active_s if active_s else None,
         round_trip_p50_s=timed["round_trip_s"][int(np.searchsorted(reached, reached[-1] / 2))] if len(timed) else None,
         retransmitted=sum(int(counts.sum()) for counts in again) if any(map(len, again)) else None,
-        setup_p50_s=_number(connections["connect_s"].median()),
+        setup_p50_s=as_number(connections["connect_s"].median()),
         fairness=float(weights.sum() ** 2 / (len(weights) * squares)) if len(weights) > 1 and squares else None,
     )
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) else None

@@ -23,9 +23,8 @@ class Decomposition:
     quantile: 0 to 1. requests: how many were averaged; without_parts: how many more lie around it whose
     parts are not all known (no reply, or not found in the packet log). low, high: the range of their latency, seconds
     (`high` ``None``: some got no reply). latency: their mean, seconds. parts: mean of each part, seconds, by
-    name in the order in which they pass; residual: latency minus the parts. outages: how many of them met an
-    outage of their link, ``None`` if none did. note: why there is no decomposition, in words, with `requests` 0 and no
-    parts.
+    name in order of passing; residual: latency minus the parts. outages: how many of the requests met an outage of
+    their link, ``None`` if none did. note: why there is no decomposition, with `requests` 0 and no parts.
     """
 
     quantile: float

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cellbed.measure.packets import read_records
 from cellbed.measure.run_folder import read_lines
-from cellbed.measure.statistics import Percentile, Samples, percentile_value
+from cellbed.measure.statistics import Percentile, Samples, as_number, percentile_value
 from cellbed.runformat.description import Description
 from cellbed.runformat.spans import Span
 from cellbed.support.readable import duration_words, significant
@@ -71,8 +71,8 @@ class Machine:
 
     lateness_s: the highest of a packet; late_share: packets more than 1 ms late, of all; standstill_s: the longest
     time for which the emulator did not run. foreign_cpus: processors that other programs used, in the mean, of `cpus`;
-    steal_cpus: those that the hypervisor took, included in it. pressure: share of the time in which some
-    task of the machine waited for a processor (PSI; ``None`` with `cpus` known: the kernel does not report it);
+    steal_cpus: of these, the hypervisor's. pressure: share of the time with a task of the machine waiting for a
+    processor (PSI; ``None`` with `cpus` known: the kernel does not report it);
     pressure_peak: of the second with most. waiting: time for which the tasks of the node that waited most waited for
     other programs, in each second of the run.
     """
@@ -153,8 +153,8 @@ def _host(samples: pl.DataFrame, t0: int, limits: Mapping[str, float | None]) ->
         throttled_s=pl.col("throttled_ns").diff().over("node").fill_null(0) / 1e9,
         waited_s=pl.col("waited_ns").diff().over("node") / 1e9,
     ).with_columns(waited_s=pl.col("waited_s") - pl.col("throttled_s"))
-    # Waiting for other programs cannot exceed their run time, of which as much is in the way of a node as that is
-    # running or waiting: the rest is waiting of a node's tasks for each other, or for other nodes.
+    # Waiting for other programs cannot exceed their run time while the node runs or waits: the rest is waiting of a
+    # node's tasks for each other, or for other nodes.
     used = machine.select("second", "cpus", "own_cpus", taken_s=pl.col("foreign_cpus") * samples["span_s"])
     each = each.join(used, on="second", how="left")
     limit = pl.col("node").replace_strict(limits, default=None, return_dtype=pl.Float64)
@@ -169,24 +169,24 @@ def _host(samples: pl.DataFrame, t0: int, limits: Mapping[str, float | None]) ->
 
 
 def nodes_of(seconds: pl.DataFrame) -> list[str]:
-    """Return the nodes of which the table has waiting times."""
+    """Return the nodes with waiting times in the table."""
     return [name.removesuffix(".waited_s") for name in seconds.columns if name.endswith(".waited_s")]
 
 
 def machine(seconds: pl.DataFrame, duration_s: float) -> Machine:
     """Return the whole run in figures."""
     during = _within(seconds, duration_s)
-    packets, cpus = _sum(during["packets"]), _number(during["cpus"].max())
-    waited = [_number(during[f"{node}.waited_s"].mean()) for node in nodes_of(seconds)]
+    packets, cpus = _sum(during["packets"]), as_number(during["cpus"].max())
+    waited = [as_number(during[f"{node}.waited_s"].mean()) for node in nodes_of(seconds)]
     return Machine(
-        lateness_s=_number(during["lateness_s"].max()),
+        lateness_s=as_number(during["lateness_s"].max()),
         late_share=_sum(during["late"]) / packets if packets else None,
-        standstill_s=_number(during["standstill_s"].max()),
+        standstill_s=as_number(during["standstill_s"].max()),
         cpus=None if cpus is None else int(cpus),
-        foreign_cpus=_number(during["foreign_cpus"].mean()),
-        steal_cpus=_number(during["steal_cpus"].mean()),
-        pressure=_number(during["pressure"].mean()),
-        pressure_peak=_number(during["pressure"].max()),
+        foreign_cpus=as_number(during["foreign_cpus"].mean()),
+        steal_cpus=as_number(during["steal_cpus"].mean()),
+        pressure=as_number(during["pressure"].mean()),
+        pressure_peak=as_number(during["pressure"].max()),
         waiting=max((each for each in waited if each is not None), default=None),
     )
 
@@ -228,7 +228,7 @@ def _standstills(seconds: pl.DataFrame) -> list[tuple[float, float]]:
 
 
 def _waiting_on(nodes: pl.Series, spent: Samples, begin: Samples, end: Samples, seconds: pl.DataFrame) -> Samples:
-    """Return `_lengthened` of each row on its node; 0 on a node of which nothing is recorded."""
+    """Return `_lengthened` of each row on its node; 0 on a node without records."""
     names, found = nodes.fill_null("").to_numpy(), np.zeros(len(spent))
     for node in nodes_of(seconds):
         rows = np.flatnonzero(names == node)
@@ -238,7 +238,8 @@ def _waiting_on(nodes: pl.Series, spent: Samples, begin: Samples, end: Samples, 
 
 
 def _delay_on_node(spent: Samples, begin: Samples, end: Samples, node: str, seconds: pl.DataFrame) -> Samples:
-    """Of the time `spent` on a node between `begin` and `end`, what its tasks waited for other programs, seconds."""
+    """Return the part of the time `spent` on a node between `begin` and `end` that its tasks waited for other
+    programs."""
     known = seconds.drop_nulls(["second", f"{node}.cpu_s", f"{node}.waited_s"])
     if known.is_empty():
         return np.zeros(len(spent))
@@ -281,7 +282,7 @@ def judge(
     """Return why a run is disturbed, in sentences; empty for one that is not. Pure.
 
     seconds: the table of `read_seconds`; description: the content of ``run.json``; loads: its applications with
-    requests; connections: the table of `read_connections` without those of `loads`.
+    requests; connections: the table of `read_connections` without the connections of `loads`.
     """
     duration_s = (description.get("duration_ns") or 0) / 1e9
     during = _within(seconds, duration_s)
@@ -339,10 +340,10 @@ def _shift_reasons(load: Load, during: pl.DataFrame) -> Iterator[str]:
 def _causes(during: pl.DataFrame) -> str:
     waiting = {node: _wait_ratio(during, node) or 0.0 for node in nodes_of(during)}
     node = max(waiting, key=lambda each: waiting[each], default="")
-    latest = max(_number(during[name].max()) or 0.0 for name in ("lateness_s", "standstill_s"))
+    latest = max(as_number(during[name].max()) or 0.0 for name in ("lateness_s", "standstill_s"))
     words = [f"packets or the emulator were up to {duration_words(latest)} late"] if latest else []
     if waiting.get(node):
-        foreign, own = (_number(during[f"{whose}_cpus"].mean()) or 0.0 for whose in ("foreign", "own"))
+        foreign, own = (as_number(during[f"{whose}_cpus"].mean()) or 0.0 for whose in ("foreign", "own"))
         words.append(
             f"{node} waited {significant(waiting[node])} s for each second of processor time, while other programs "
             f"used {significant(foreign)} and the run {significant(own)} of {during['cpus'].drop_nulls()[0]} processors"
@@ -373,7 +374,7 @@ def _late(during: pl.DataFrame) -> Iterator[str]:
     """Lateness of a run without requests."""
     share = _sum(during["late"]) / max(1, _sum(during["packets"]))
     if share > LATE_SHARE:
-        worst = _number(during["lateness_s"].max()) or 0.0
+        worst = as_number(during["lateness_s"].max()) or 0.0
         yield (
             f"the emulator was late: {significant(share * 100)} % of the packets by more than 1 ms, by up to "
             f"{duration_words(worst)}"
@@ -419,8 +420,4 @@ def _at(seconds: float) -> str:
 
 
 def _sum(series: pl.Series) -> float:
-    return _number(series.sum()) or 0.0
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
+    return as_number(series.sum()) or 0.0

@@ -1,6 +1,6 @@
 """Results of a sweep: measures at its points with intervals over repetitions, and effects of its factors. Pure.
 
-Statistics of repetitions are those of :mod:`cellbed.measure.repetitions`.
+Statistics of repetitions come from :mod:`cellbed.measure.repetitions`.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Factor:
 
 
 def limits(measure: str, unit: str, values: ArrayLike) -> tuple[float, float]:
-    """Return the least and the largest value that a measure can have. Those of programs count or time something if
-    their unit does and no value is negative, as a difference of times may be."""
+    """Return the least and the largest value that a measure can have. A program's measure counts or times something if
+    its unit does and no value is negative, as a difference of times may be."""
     if measure.startswith(OWN):
         counts = any(unit in quantity.units for quantity in (DURATION, SIZE, BIT_RATE, FREQUENCY))
         return (0.0 if counts and not (np.asarray(values, np.float64) < 0).any() else -math.inf), math.inf
@@ -65,8 +65,8 @@ def _has_outlier(values: _Values) -> bool:
 
 
 def reasons(refused: str | None, measure: str) -> str:
-    """Return the reasons in the column ``refused`` of a row that concern a measure: those of requests of a percentile,
-    the others of a measure of a program."""
+    """Return the reasons in the column ``refused`` of a row that concern a measure: reasons about requests
+    concern percentiles, the others measures of programs."""
     own = measure.startswith(OWN)
     if not own and not re.search(r"_p\d\d_s$", measure):
         return ""
@@ -93,7 +93,7 @@ class Study:
     trials: a row for each trial and application (``docs/reference/sweep.md``). additive: the design has no points that
     differ in one factor alone (Latin hypercube). statistic: of a point over its repetitions. half_width: of the wanted
     interval, as a share of the mean. disturbed: use disturbed trials, too. Failed ones have no measures.
-    planned: number and levels of all points, of which some may have no trial yet.
+    planned: number and levels of all points, also of points without a trial yet.
     """
 
     trials: pl.DataFrame
@@ -106,7 +106,7 @@ class Study:
 
     @property
     def statuses(self) -> tuple[str, ...]:
-        """Of the trials that are used."""
+        """Return the statuses of the trials in use."""
         return ("complete", "disturbed") if self.disturbed else ("complete",)
 
     @property
@@ -116,7 +116,7 @@ class Study:
         return columns[columns.index("kind") + 1 :]
 
     def check(self, measure: str) -> None:
-        """Raises MeasureError for a measure that the dataset does not have."""
+        """Raise MeasureError for a measure that the dataset does not have."""
         if measure not in self.measures:
             hint = did_you_mean(measure, self.measures) or f"it has {', '.join(self.measures)}"
             if measure.startswith(OWN) and (
@@ -164,10 +164,10 @@ class Study:
     def effects(self, app: str, measure: str) -> pl.DataFrame:
         """Return each level of each factor compared with the first one, paired by repetition.
 
-        A difference is the mean over the pairs of points that differ in this factor alone. Of a Latin hypercube, which
-        has no such pairs, it is that of a least-squares fit to the means of the points, linear in the factors with a
-        range, from the lowest value to the highest. Only repetitions with all of these points are used. p-values are
-        corrected by Holm's procedure for all rows.
+        A difference is the mean over the pairs of points that differ in this factor alone. A Latin hypercube has no
+        such pairs: there, a least-squares fit to the means of the points, linear in the factors with a range, gives the
+        difference from the lowest value to the highest. Only repetitions with all of these points are used. p-values
+        are corrected by Holm's procedure for all rows.
 
         Columns: ``factor``, ``first``, ``level``, ``difference``, ``low``, ``high`` (95 % interval), ``ratio``,
         ``ratio_low``, ``ratio_high`` (level over first, where all values are positive; not of a fit), ``repetitions``,
@@ -214,8 +214,8 @@ def _compare(study: Study, app: str, measure: str) -> Iterator[_Row]:
 
 def _compare_by_fit(study: Study, app: str, measure: str) -> Iterator[_Row]:
     """Return the rows of effects by least squares over the means of points: a linear term for a range, one for each
-    level but the first of other factors. Intervals are those of the coefficients, so they contain what the fit does not
-    explain."""
+    level but the first of other factors. Intervals belong to the coefficients, so they include the
+    error of the fit."""
     from scipy.special import stdtr, stdtrit
 
     labels, values, present = _grid(study, app, measure)

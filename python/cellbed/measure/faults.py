@@ -12,7 +12,7 @@ from cellbed.support.readable import duration_words
 BEGAN, ENDED = (tuple(f"{kind} {what}" for kind in ("fault", "handover", "migration")) for what in ("began", "ended"))
 """Names of events. Both have ``fault``, a number that they share, and ``kind``."""
 LATE_S = 0.1
-"""Of a fault of a node or a program, above which a run is disturbed."""
+"""Lateness of a fault of a node or a program above which a run is disturbed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,7 +140,7 @@ def _law_columns(values: np.ndarray[Any, Any], runs_as: pl.Series, laws: dict[st
 
 
 BIN_S = 0.2
-"""Bins of figures, s: those of Lim et al., "An Empirical Study of 5G" (IEEE TMC, 2024)."""
+"""Bins of figures, s, as in Lim et al., "An Empirical Study of 5G" (IEEE TMC, 2024)."""
 _BEFORE_S, _WINDOW, _RECOVERED = 5.0, 5, 0.9
 _LEAST_SHARE = 0.01
 
@@ -207,7 +207,7 @@ def around_outages(flows: pl.DataFrame, outages: Sequence[Outage]) -> pl.DataFra
 
 def recoveries(around: pl.DataFrame) -> pl.DataFrame:
     """Return a row for each flow and outage: app, flow, law, begin_s, end_s, and recovery_s, from the outage's end
-    until the first second in which the throughput was at least 90 % of that before; null if there was none.
+    until the first second with at least 90 % of the throughput before it; null without one.
 
     around: the table of `around_outages`.
     """

@@ -8,7 +8,7 @@ from cellbed.measure.summary import Summary
 from cellbed.measure.verdicts import judge
 
 _ENDS = {"interrupted": "the run was interrupted", "failed": "the run failed"}
-"""Why a run meets no expectation, by its status."""
+"""The reason why a run meets no expectation, by its status."""
 
 
 def collect(run: Path) -> Summary:

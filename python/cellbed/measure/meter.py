@@ -63,7 +63,7 @@ class Meter:
     def read(self, now_ns: int) -> list[Reading] | None:
         """Return the readings at monotonic time `now_ns`, or ``None`` within 100 ms of the last ones.
 
-        Errors: those of the status request.
+        Errors: as of the status request.
         """
         if now_ns < self._next_ns:
             return None
@@ -227,7 +227,7 @@ class InPlace:
 
 
 class Below:
-    """A display in the last lines of a terminal in which a command runs.
+    """A display in the last lines of a terminal, below a running command.
 
     Two settings reserve the lines: the scrolling region of the terminal excludes them (DECSTBM of the VT100), and so
     does the size that the kernel reports (TIOCSWINSZ), for full-screen programs. Each drawing repeats the settings,

@@ -15,12 +15,12 @@ from cellbed.runformat.description import ANSWERED
 LONGER = 1.5
 """Times the usual gap between replies, above which requests count as delayed by one."""
 LEAST_USERS = 10
-"""Users of which the P90 is not the maximum."""
+"""Minimum number of users whose P90 is not the maximum."""
 _LEAST_TIMES = 5
-"""Times without a request from which on their median is usual for a user."""
+"""Minimum number of times without a request whose median is usual for a user."""
 _PORTS = 1 << 16
 _ROUNDED_S = 1e-6
-"""More than what rounding does to times."""
+"""More than the rounding errors of times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,23 +35,23 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class MigrationSummary:
-    """One migration. Times in seconds, those of events since the start of the schedule.
+    """One migration. Times in seconds, of events since the start of the schedule.
 
     end_s: ``None`` where the run ended before; failed: why it failed; reason: why its policy has
     decided it, ``None`` without a policy; bytes: sent to the target, compressed. facts: of
     its strategy, such as its dirty rate.
 
-    gap_s: the longest time between two good replies to one user (:func:`_with_users`), of which one came while it
-    lasted: that of the user with the longest, gap_user, from gap_at_s on. gap_p50_s, gap_p90_s: over the users; the
+    gap_s: the longest time between two good replies to one user (:func:`_with_users`), gap_user, with one of the two
+    while it lasted; from gap_at_s on. gap_p50_s, gap_p90_s: over the users; the
     latter of at least ``LEAST_USERS``. usual_gap_s: the median over the users before it began, over as long a time.
     silent_endpoints: had replies before, and requests but no good reply since its end. Of the requests that were due or
     without their reply while it lasted: failed_requests got no good one (of those due before, the ones after the last
     that had a reply when it began); delayed were due before the end of their user's gap and replied to after it, where
     it is ``LONGER`` than usual; of the others the source or the target replied to served_before and served_after.
     first_reply_s: of the target, since the begin, before the next migration. before_s, before_p90_s, after_s,
-    after_p90_s: median latency and P90, until it began and since it ended, of all requests; those without a good reply
-    took longer than any other. paid_s: since its end, after which the requests have gained what those with a good reply
-    have lost during it against before_s; ``None`` where they gain nothing. has_paid: whether the requests lasted as
+    after_p90_s: median latency and P90, until it began and since it ended, of all requests, infinite without a
+    good reply. paid_s: time since its end until requests have gained as much as requests with a good reply have lost
+    during it against before_s; ``None`` where they gain nothing. has_paid: whether the requests lasted as
     long.
     """
 
@@ -196,10 +196,10 @@ def _as_seen(requests: pl.DataFrame, account: dict[str, Any], since: float, unti
 
 
 def _with_users(table: pl.DataFrame) -> pl.DataFrame:
-    """Add the user of each request: an endpoint that sends a request after the reply to the one before; of others a
-    connection, or several of which each begins after the one before has ended, as of a client that connects again.
-    Where most requests that overlap have no known connection, as those that share one, each is taken for a connection.
-    Others without a known connection have the only user of their endpoint, or none."""
+    """Add the user of each request: an endpoint that sends a request after the reply to the one before; else a
+    connection, or consecutive connections, as of a client that connects again. Where most overlapping requests have no
+    known connection, such as requests that share one, each counts as a connection. Others without a known connection
+    have the only user of their endpoint, or none."""
     latest = pl.col("reply").cum_max().shift(1).over("endpoint")  # rows are by intended time
     early = pl.col("intended") < latest - _ROUNDED_S
     overlaps = early & pl.col("reply").is_not_null()
@@ -227,9 +227,9 @@ def _with_users(table: pl.DataFrame) -> pl.DataFrame:
 def _gaps(table: pl.DataFrame) -> pl.DataFrame:
     """Return the good replies to each user with the time since the previous one: ``gap``.
 
-    Of a time in which the user asked nothing only as much counts as is usual at its endpoint (P90) or for the user
-    itself (median): a connection that a client keeps in reserve is no user that waits. Behind a request without a good
-    reply the user waited until a new connection of its endpoint had a reply.
+    Of a time without a request of the user, only as much counts as is usual at its endpoint (P90) or for the user
+    itself (median): a client's reserve connection is no waiting user. After a request without a good reply the user
+    waited until a new connection of its endpoint had a reply.
     """
     known = table.drop_nulls(["reply", "user"]).sort("user", "reply")
     rows = known.with_columns(previous=pl.col("reply").shift(1).over("user")).drop_nulls("previous")
@@ -266,7 +266,7 @@ def _quantile(table: pl.DataFrame, quantile: float) -> float | None:
 
 
 def _paid(during: pl.DataFrame, after: pl.DataFrame, before_s: float | None, after_s: float | None) -> float | None:
-    """Return after how long requests have gained, at the median, what those of the migration have lost."""
+    """Return the time until requests have gained, at the median, as much as requests during the migration have lost."""
     if before_s is None or after_s is None or before_s <= after_s or len(after) < 2:
         return None
     lost = during.select(((pl.col("reply") - pl.col("intended")) - before_s).clip(0).sum()).item()

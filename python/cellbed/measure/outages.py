@@ -14,7 +14,7 @@ LEAST_S = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """A time of at least LEAST_S in which one direction of a link offered nothing.
+    """At least LEAST_S without capacity in one direction of a link.
 
     link: its name; endpoint: its requests cross the link; way: ``uplink`` or ``downlink``. begin_s: since the start of
     the schedule; length_s. apps: of a core link the applications of the endpoint that cross it; None: all.
@@ -58,8 +58,8 @@ def last_miles(description: dict[str, Any]) -> dict[str, str]:
 
 
 def find_outages(description: dict[str, Any], links: pl.DataFrame) -> list[Outage]:
-    """Outages of all links, by direction and time, those of a core link once for each endpoint whose requests cross it;
-    links: the table of `read_links`."""
+    """Return the outages of all links, by direction and time; an outage of a core link once for each endpoint whose
+    requests cross it. links: the table of `read_links`."""
     endpoints, joins = last_miles(description), _joins(description)
     found = []
     for direction in description.get("directions") or []:
@@ -112,8 +112,8 @@ def _crosses(direction: dict[str, Any], client: str, server: str, joins: dict[st
 
 
 _CROSSING = (("uplink", ("opening", "sent"), "uplink"), ("downlink", ("downlink_entered",), "downlink"))
-"""Per way the stamps from the first of which a request (or its connection) or its reply may enter the link, and the
-prefix of the packets' stamps."""
+"""Per way: the stamps whose first is the earliest entry of a request (or its connection) or its reply to the link, and
+the prefix of the packets' stamps."""
 
 
 def under_way(requests: pl.DataFrame, outages: list[Outage]) -> UnderWay | None:

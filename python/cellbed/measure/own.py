@@ -24,7 +24,7 @@ from cellbed_node.time_limit import time_limit
 
 MOST_MEASURES = 200
 MOST_VALUES = 1_000_000
-"""Limits of what one program writes."""
+"""Limits of one program's output."""
 MATCHING_S = 10.0
 """Processor time for the matches of a regular expression in one program's output."""
 _MOST_COLUMNS = 1_000
@@ -65,8 +65,8 @@ class Series:
 
 
 class Written:
-    """The measures that a program has written, by name, and the problems of what is left out, in sentences. slow: its
-    regular expression takes too long."""
+    """A program's written measures, by name, and why others are left out, in sentences. slow: its regular expression
+    takes too long."""
 
     def __init__(self) -> None:
         self.series: dict[str, Series] = {}
@@ -276,8 +276,8 @@ def _quote(value: Any, most: int = 40) -> str:
 
 
 def read_own(run: Path, description: dict[str, Any]) -> tuple[pl.DataFrame, dict[str, list[str]]]:
-    """Return the measures of the programs of a run, with the columns of :data:`SCHEMA`; and by application the problems
-    of what is missing. description: the content of ``run.json``."""
+    """Return the measures of the programs of a run, with the columns of :data:`SCHEMA`; and by application, why others
+    are missing. description: the content of ``run.json``."""
     tables, problems = [pl.DataFrame(schema=SCHEMA)], dict[str, list[str]]()
     for application in applications_of(description) if description.get("t0_ns") is not None else ():
         known: dict[str, Series] = {}

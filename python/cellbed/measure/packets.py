@@ -15,7 +15,7 @@ from cellbed_node import inputs
 MAGIC = b"cellbed packets1"
 TCP, UDP = 6, 17
 MADE = 1 << 63
-"""Numbers of packets that a proxy has made, from here on: they enter the network there."""
+"""First number of packets that a proxy has made, which enter the network there."""
 LARGEST = 8 << 30
 """Bytes of a file of records that the emulator writes at most (``LARGEST_FILE`` in its ``writer.rs``)."""
 PART = 1 << 17
@@ -78,7 +78,7 @@ def read_packets(path: Path) -> NDArray[Any]:
 def log_files(path: Path) -> list[tuple[int, Path]]:
     """Return the files of a packet log in their order, each with the number of its first record.
 
-    There is one, unless the log keeps only its latest records: then the first number is that of removed records.
+    There is one, unless the log keeps only its latest records: then the first number counts the removed records.
     """
     older = [(int(it.suffix[1:]), it) for it in path.parent.glob(f"{path.name}.*") if it.suffix[1:].isdecimal()]
     begin = 0
@@ -127,7 +127,7 @@ def _is_of_service(log: NDArray[Any], service_ports: Collection[int]) -> NDArray
 
 @dataclass(frozen=True, slots=True)
 class Crossings:
-    """Packets that crossed the network, one entry each, in the order in which they entered it. Times in ns.
+    """Packets that crossed the network, one entry each, in order of entry. Times in ns.
 
     entered: reached the first direction of its path; queued: in the bottlenecks of all its directions,
     service included; delayed: in the delay stages of all its directions; proxied: between its directions, in a proxy;

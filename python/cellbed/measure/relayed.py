@@ -13,7 +13,7 @@ from cellbed.measure.streams import Streams
 from cellbed.runformat.description import Description
 
 _RELAY = 100_000_000
-"""That a relay keeps a datagram at most, ns."""
+"""Maximum time of a datagram at a relay, ns."""
 _NUMBERS = ("uplink_start", "uplink_end", "downlink_start", "downlink_end", "local_port", "receiver_port")
 
 

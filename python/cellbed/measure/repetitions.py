@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cellbed.measure.statistics import CONFIDENCE, label, smallest_sample
+from cellbed.measure.statistics import CONFIDENCE, finite, label, smallest_sample
 
 Values = NDArray[np.float64]
 
 _LEAST_CONFIDENCE = 0.93
-"""Of the whole range as an interval with equal tails of a quantile, where none has the confidence wanted: that of five
-values holds the median with 93.75 %."""
+"""Confidence that suffices for the whole range as a quantile's interval where no interval with equal tails has the
+wanted confidence: the range of five values holds the median with 93.75 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Interval:
 
     @property
     def half_width(self) -> float | None:
-        """Half of the interval's width."""
+        """Return half of the interval's width."""
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
 
@@ -49,9 +49,15 @@ _LEAST = 3
 
 
 def mean_interval(values: ArrayLike, least: float = -math.inf, most: float = math.inf) -> Interval:
-    """Return the mean over repetitions with its 95 % interval (:func:`mean_bounds`); at least three, all finite.
+    """Return the mean over repetitions with its 95 % interval (:func:`mean_bounds`).
 
-    least, most: limits of what the quantity can be, such as 0 and 1 for a share.
+    Args:
+        values: At least three, all finite.
+        least: Lower limit of the quantity, such as 0 for a share.
+        most: Upper limit of the quantity, such as 1 for a share.
+
+    Returns:
+        The interval. For other values the bounds are missing, and a note states why.
     """
     sample, n = _sample(values)
     if (wrong := _unusable(sample)) is not None:
@@ -93,7 +99,7 @@ def quantile_interval(values: ArrayLike, quantile: float = 0.5) -> Interval:
         return Interval(None, None, None, n, note=wrong)
     rank, ordered = n * quantile, np.sort(sample)
     first = math.ceil(rank - 1e-9) - 1
-    value = _finite(float(ordered[first : first + 2 if abs(rank - round(rank)) < 1e-9 else first + 1].mean()))
+    value = finite(float(ordered[first : first + 2 if abs(rank - round(rank)) < 1e-9 else first + 1].mean()))
     outside = quantile**n, (1 - quantile) ** n  # probabilities that the quantile is above, or below, all values
     confidence = CONFIDENCE if n >= smallest_sample(quantile) else 1 - sum(outside)
     if max(outside) > (1 - _LEAST_CONFIDENCE) / 2:
@@ -101,7 +107,7 @@ def quantile_interval(values: ArrayLike, quantile: float = 0.5) -> Interval:
         note = f"refused: an interval of the {label(quantile)} needs at least {least} repetitions; there {verb} {n}"
         return Interval(value, None, None, n, note=note)
     low, high = quantile_bounds(sample, quantile)
-    return Interval(value, _finite(float(low)), _finite(float(high)), n, confidence)
+    return Interval(value, finite(float(low)), finite(float(high)), n, confidence)
 
 
 def quantile_bounds(samples: Values, quantile: float) -> tuple[Values, Values]:
@@ -175,7 +181,7 @@ def holm(ps: Sequence[float]) -> list[float]:
 
 
 def repetitions_needed(pilot: ArrayLike, half_width: float) -> int | None:
-    """Return the repetitions beyond those of `pilot` that a 95 % interval of the mean of this half-width needs.
+    """Return the number of repetitions, besides `pilot`, that a 95 % interval of the mean of this half-width needs.
 
     Stein's two-stage procedure (Annals of Mathematical Statistics 16, 1945, pp. 243–258): (t·s / half_width)² in all,
     with t and s of the pilot, so a small pilot is careful. None for a pilot with fewer than three values or some that
@@ -206,12 +212,8 @@ def _sample(values: ArrayLike) -> tuple[Values, int]:
 
 
 def _unusable(sample: Values, *, infinite: bool = False) -> str | None:
-    """Why there is no value of a sample. Leaving repetitions out would favour those that lose most."""
+    """Return the reason why a sample has no value. Leaving repetitions out would favour those that lose most."""
     if not len(sample):
         return "refused: there are no repetitions"
     bad = int((np.isnan(sample) if infinite else ~np.isfinite(sample)).sum())
     return f"refused: {bad} of {len(sample)} repetitions have no {'' if infinite else 'finite '}value" if bad else None
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

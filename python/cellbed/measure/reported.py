@@ -1,10 +1,10 @@
 """Requests that programs report: the connection that carried each is found in the packet log, and its time divided.
 
-A request is known by its begin and end only. It used a connection of its node on which, in between, bytes went to the
-server and others came back. Of several the one is taken whose first byte went soonest after the begin and whose last
-byte came latest before the end; requests that end first choose first, and a burst belongs to one request. A request for
-which no connection is left takes that of another one, if a further connection fits that. Where the log does not decide,
-a request has no parts: another connection fits as well, or requests share a connection (HTTP/2).
+A request is known by its begin and end only. In between, bytes went to the server and back on a connection of
+its node. Of several connections, the match has the first byte soonest after the begin and the last byte latest before
+the end. Requests that end first choose first, and a burst belongs to one request. A request without a
+connection takes another request's connection if a further connection fits that request. Where the log does not decide
+(another connection fits as well, or requests share a connection, as of HTTP/2), a request has no parts.
 A request that may end early, with the headers of its reply, ends with the last byte of the reply instead: the last one
 before the next request of the connection, or before the end of that.
 """
@@ -24,13 +24,13 @@ from cellbed.measure.packets import Integers
 from cellbed.measure.streams import NEVER
 
 TOLERANCE_NS = 1_000_000
-"""By how much the stamps of a program and those of the packet log may differ."""
+"""Maximum difference between stamps of a program and of the packet log."""
 DECISIVE = 4
-"""By which factor the second best connection must fit worse."""
+"""Minimum ratio between the misfits of the second best connection and the best."""
 MOST_TRIED = 16
 """Requests whose connection another one may take instead."""
 SHARED = 0.1
-"""If more than this share of the requests on a connection seem to share it, all that overlap others do."""
+"""Share of the requests on a connection: if more seem to share it, all that overlap others do."""
 ACKNOWLEDGEMENT = 48
 """Bytes of a burst to the server that is no request: HTTP/2 acknowledges in at most as many, also over TLS."""
 FAREWELL, FAREWELL_NS = 100, 1_000_000_000
@@ -96,7 +96,7 @@ class Bursts:
         return fields
 
     def replies(self, *, secure: bool) -> Integers:
-        """Return the last burst of the reply to which each burst belongs."""
+        """Return for each burst the last burst of its reply."""
         index, size = np.arange(len(self.way)), self.fields["bytes"]
         opens = np.r_[True, np.diff(self.connection) != 0][: len(index)]
         limits = np.flatnonzero(opens | ((self.way == _TO_SERVER) & (size > ACKNOWLEDGEMENT)))
@@ -282,7 +282,7 @@ class _Search:
         return SHARES if fitting & shared else UNFINISHED if fitting else NOTHING
 
     def overlapped(self, request: int) -> Integers:
-        """Return the requests whose bursts may be those of a request that has none: some went and came during it."""
+        """Return the requests whose bursts a request without bursts may have: some went and came during it."""
         asked, bursts = self._asked, self._bursts
         begin, end = int(asked.begin[request]), int(asked.end[request])
         replies = self._replies(begin, end, early=bool(asked.early[request]))

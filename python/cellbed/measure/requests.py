@@ -1,7 +1,7 @@
 """Requests: the stamps of programs and packets joined, one row per request with the parts of its latency."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,53 +17,18 @@ from cellbed.measure.services import attach_services, divide_waits
 from cellbed.measure.streams import NEVER, Connection, Streams
 from cellbed.measure.telemetry import Traced, add_times
 from cellbed.runformat.description import ANSWERED, Description
+from cellbed.runformat.records import MESSAGE, MESSAGES, REQUEST, REQUESTS, SERVED, SERVICES, ColumnType
 from cellbed.runformat.spans import SERVICE, Span
-from cellbed.scenario.migrations import STARTED_ANEW
+from cellbed_node.tcp import TCP_INFO
 
 STATUSES = ("ok", "late", "failed", "timed-out", "lost")
 """Of requests that a policy did not skip."""
 MOST_STEPS = 50
 """Names of the requests that the programs of an application report; all others are one."""
 
-_REQUEST = {
-    "request": pl.Int64,
-    "endpoint": pl.String,
-    "status": pl.String,
-    "intended_ns": pl.Int64,
-    "sent_ns": pl.Int64,
-    "accepted_ns": pl.Int64,
-    "buffer_full_ns": pl.Int64,
-    "reply_ns": pl.Int64,
-    "uplink_start": pl.Int64,
-    "uplink_end": pl.Int64,
-    "downlink_start": pl.Int64,
-    "downlink_end": pl.Int64,
-    "local_port": pl.Int64,
-    "remote_port": pl.Int64,
-    "bytes_up": pl.Int64,
-    "bytes_down": pl.Int64,
-    "scale": pl.Float64,
-    "error": pl.String,
-    "tcp": pl.Struct(
-        {"cwnd": pl.Int64, "rtt_us": pl.Int64, "retransmits": pl.Int64, "receive_window_limited_us": pl.Int64}
-    ),
-}
-"""The client's record of a request of any kind; see :class:`cellbed_node.ledger.Request`."""
-_MESSAGE = {
-    "request": pl.Int64,
-    "endpoint": pl.String,
-    "message": pl.Int64,
-    "received_ns": pl.Int64,
-    "bytes": pl.Int64,
-    "local_port": pl.Int64,
-    "remote_port": pl.Int64,
-    "downlink_start": pl.Int64,
-    "downlink_end": pl.Int64,
-}
-"""The client's record of a message of a streamed reply."""
-_SERVICE = {"request": pl.Int64, "endpoint": pl.String}
-_CLIENT_STAMPS = ("intended_ns", "sent_ns", "accepted_ns", "reply_ns")
-_TYPES = {"integer": pl.Int64, "text": pl.String}
+_CLIENT_STAMPS = ("intended_ns", "started_ns", "sent_ns", "accepted_ns", "reply_ns")
+_TCP = pl.Struct(dict.fromkeys(TCP_INFO, pl.Int64))
+_TYPES: dict[ColumnType, Any] = {"integer": pl.Int64, "text": pl.String, "number": pl.Float64, "tcp": _TCP}
 _SINCE_INTENDED = ("first_byte", "first_paint", "largest_paint")
 """Stamps in ``_ns`` that are measures in ``_s``, too, since the intended time."""
 _WAYS = {"uplink": "sent_ns", "downlink": "reply_ns"}  # the stamp by which the connection was certainly open
@@ -86,7 +51,7 @@ def read_requests(
     """
     ahead = {node: offset for node, (offset, _) in clocks(description).items()}
     recorded = [(each, _read_records(run / "raw", each, ahead)) for each in applications_of(description) or [_NONE]]
-    found = [(each, read_records(run / "raw", each.name, ".messages.jsonl", _MESSAGE, ahead)) for each, _ in recorded]
+    found = [(each, read_records(run / "raw", each.name, MESSAGES, typed(MESSAGE), ahead)) for each, _ in recorded]
     ports = sorted({port for _, table in (*recorded, *found) for port in table["remote_port"].drop_nulls()})
     packets = read_service_packets(run / "raw" / "packets.bin", ports)
     nodes = [str(node["name"]) for node in description.get("nodes") or []]
@@ -167,11 +132,16 @@ def _assign_servers(application: Description, requests: pl.DataFrame, descriptio
     """Return requests that programs report, with the server to which their connection had moved."""
     for move in description.get("migrations") or []:
         switched = [phase["end_s"] for phase in move["phases"] if phase["name"] == "switch"]
-        if switched and move["app"] == application.name and not move["failed"] and move["strategy"] not in STARTED_ANEW:
+        if switched and move["app"] == application.name and not move["failed"] and move.get("moves_memory"):
             later = pl.col("downlink_left_ns") > (description.get("t0_ns") or 0) + switched[-1] * 1e9
             moved = later & (pl.col("server") == move["source"])
             requests = requests.with_columns(server=pl.when(moved).then(pl.lit(move["target"])).otherwise("server"))
     return requests
+
+
+def typed(columns: Mapping[str, ColumnType]) -> dict[str, Any]:
+    """Return the schema of the columns of a record."""
+    return {name: _TYPES[kind] for name, kind in columns.items()}
 
 
 def due(requests: pl.DataFrame) -> pl.DataFrame:
@@ -181,14 +151,11 @@ def due(requests: pl.DataFrame) -> pl.DataFrame:
 
 def _read_records(raw: Path, application: Description, ahead: dict[str, int]) -> pl.DataFrame:
     """Return the records of an application's clients and servers, one row per request. ahead: ns by node."""
-    client, server = (
-        {name: _TYPES[kind] for name, kind in columns.items()}
-        for columns in (application.client_columns, application.server_columns)
-    )
-    requests = read_records(raw, application.name, ".requests.jsonl", _REQUEST | client, ahead).unnest("tcp")
+    own, server = application.client_columns, application.server_columns
+    requests = read_records(raw, application.name, REQUESTS, typed(REQUEST | own), ahead).unnest("tcp")
     joined = requests.select(pl.lit(application.name).alias("app"), pl.all())
     if server:
-        service = read_records(raw, application.name, ".service.jsonl", _SERVICE | server, ahead)
+        service = read_records(raw, application.name, SERVICES, typed(SERVED | server), ahead)
         # A request may be served twice where the transport repeats it; the first service is the one that was
         # answered.
         first = next(iter(server))

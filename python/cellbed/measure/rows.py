@@ -16,7 +16,6 @@ from cellbed.runformat.description import Description
 from cellbed.runformat.spans import PLACES
 from cellbed.scenario.expectations import MEASURES
 from cellbed.support.limits import OWN
-from cellbed_node import inputs
 
 if TYPE_CHECKING:
     import polars as pl
@@ -40,13 +39,13 @@ TRIAL_COLUMNS = {
 }
 """Columns of a trial, with their Polars types."""
 APPLICATION_COLUMNS = {"app": "String", "refused": "String", "units": "String", "kind": "String"}
-"""Columns of an application; those of measures follow its kind."""
+"""Columns of an application; columns of measures follow its kind."""
 _QUANTILES = {"p01": 0.01, "p50": 0.5, "p90": 0.9, "p99": 0.99}
 PART = "part_"
 _ENDS = {"s": "_s", "Mbit/s": "_mbit_s", "B": "_bytes"}
 """Ends of the names of measures, by their unit."""
 _PROBLEMS = 3
-"""Of own measures, that `refused` has."""
+"""Maximum number of problems of own measures in `refused`."""
 
 
 def is_taken(name: str, measures: Sequence[str]) -> bool:
@@ -56,26 +55,24 @@ def is_taken(name: str, measures: Sequence[str]) -> bool:
 
 
 def measure(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the measures of each application of a run, with what the machine did to the run; and why the run is
+    """Return the measures of each application of a run, with the machine's effect on the run; and why the run is
     disturbed.
 
     A request without a good reply counts as longer than every reply, so a percentile among such requests is infinite.
     Percentiles that a run of so many requests does not support are missing, as in its report; `refused` is the reason.
-    Parts are those of requests all of whose parts are known. Errors: :class:`MeasureError`.
+    Parts are means over the requests with all parts known. Errors: :class:`MeasureError`.
     """
-    import polars as pl
 
     from cellbed.measure import Summary
     from cellbed.measure.flows import around_outages, recoveries
     from cellbed.measure.outages import find_outages
     from cellbed.measure.requests import due
-    from cellbed.measure.run_folder import applications_of, read_run
+    from cellbed.measure.run_folder import applications_of, read_run, read_tables
     from cellbed.measure.statistics import refusals
     from cellbed.measure.summary import of
 
     description, summary = read_run(run), Summary.read(run)
-    requests = pl.read_parquet(inputs.check(run / "requests.parquet"))
-    sampled, links = (pl.read_parquet(inputs.check(run / f"{name}.parquet")) for name in ("flows", "links"))
+    requests, sampled, links = read_tables(run, "requests", "flows", "links")
     recovered = recoveries(around_outages(sampled, find_outages(description, links)))
     lateness = ((description.get("emulator") or {}).get("lateness_ns") or {}).get("p99")
     machine = {

@@ -65,6 +65,17 @@ def read_account(path: Path) -> dict[str, Any]:
     return content
 
 
+def read_tables(run: Path, *names: str) -> "list[pl.DataFrame]":
+    """Return the tables of a measured run. names: without ``.parquet``. Raises MeasureError for a missing or damaged
+    one."""
+    import polars as pl
+
+    try:
+        return [pl.read_parquet(inputs.check(run / f"{name}.parquet")) for name in names]
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise MeasureError(f"{run}: {str(error).splitlines()[0]}; `cellbed report {run}` rebuilds it") from None
+
+
 def read_lines(path: Path, schema: dict[str, Any]) -> "pl.DataFrame":
     """Return the JSON lines of `path` as a table; unknown keys are ignored, missing ones are null, samples without a
     time or an owner are left out.
@@ -88,7 +99,7 @@ def read_lines(path: Path, schema: dict[str, Any]) -> "pl.DataFrame":
     return table.drop_nulls([name for name in ("time_ns", "node", "program") if name in schema])
 
 
-def read_records(folder: Path, app: str, suffix: str, schema: dict[str, Any], ahead: dict[str, int]) -> "pl.DataFrame":
+def read_records(folder: Path, app: str, name: str, schema: dict[str, Any], ahead: dict[str, int]) -> "pl.DataFrame":
     """Return the records of an application's nodes, their stamps by this machine's clock. ahead: ns by node.
 
     A file's name begins with its application.
@@ -96,20 +107,20 @@ def read_records(folder: Path, app: str, suffix: str, schema: dict[str, Any], ah
     import polars as pl
 
     tables = []
-    for path in sorted(folder.glob(f"*{suffix}")):
-        *of, node = path.name.removesuffix(suffix).split(".")
+    for path in sorted(folder.glob(f"*.{name}")):
+        *of, node = path.name.removesuffix(f".{name}").split(".")
         if of != [app]:
             continue
         table = read_lines(path, schema)
         if offset := ahead.get(node, 0):
-            stamps = [name for name in schema if name.endswith("_ns") and name != "buffer_full_ns"]
+            stamps = [each for each in schema if each.endswith("_ns") and each != "buffer_full_ns"]
             table = table.with_columns(pl.col(stamps) - offset)
         tables.append(table)
     return pl.concat(tables) if tables else pl.DataFrame(schema=schema)
 
 
 def clocks(description: dict[str, Any]) -> dict[str, tuple[int, int]]:
-    """By how much the clock of a node is ahead of this machine's, and the uncertainty of that, ns; of nodes that have
+    """Return the lead of a node's clock over this machine's, and its uncertainty, ns; of nodes that have
     another clock."""
     return {
         str(node["name"]): (clock["offset_ns"], clock["uncertainty_ns"])
@@ -141,7 +152,15 @@ def applications_of(description: dict[str, Any]) -> "list[Description]":
 
 
 def replace(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary file beside `path`, then put it in its place in one step."""
+    """Write a file of a run at once: a temporary file takes its place when it is complete.
+
+    Args:
+        path: The file.
+        write: Fills the temporary file at the path that it gets.
+
+    Raises:
+        MeasureError: The file cannot be written.
+    """
     try:
         write_whole(path, write)
     except OSError as error:

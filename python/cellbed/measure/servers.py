@@ -19,7 +19,7 @@ class ServerSummary:
 
     policy: who chose the server (``edge_policy``, else ``balance``). cell: ``None`` where endpoints do not move. site:
     cell at whose site the server was when it had the request, ``None``: at none. server: ``None`` where the request
-    reached no server. lost: without a good reply. delay_s: median of what the delay stages of both ways took.
+    reached no server. lost: without a good reply. delay_s: median time in the delay stages of both ways.
     percentiles: of the latency, median and P99.
     """
 

@@ -7,6 +7,7 @@ import polars as pl
 
 from cellbed.measure.run_folder import read_records
 from cellbed.runformat.description import Description
+from cellbed.runformat.records import SERVICES
 from cellbed.runformat.spans import SERVICE
 
 MOST = 64
@@ -26,7 +27,7 @@ _FEW = pl.int_range(pl.len()).over("row") < MOST
 def attach_services(
     requests: pl.DataFrame, raw: Path, application: Description, ahead: dict[str, int], inside: pl.DataFrame
 ) -> pl.DataFrame:
-    """Adds ``service_<name>_ns`` for each name of `application.services`, and ``service_rest_ns``.
+    """Add ``service_<name>_ns`` for each name of `application.services`, and ``service_rest_ns``.
 
     Their sum is the server's time, from ``uplink_left_ns`` to ``downlink_ready_ns``: spans are cut to the reply's first
     byte, the server is not ready before the end of the last one, and of spans that overlap an instant counts for the
@@ -35,9 +36,7 @@ def attach_services(
     """
     if not application.services:
         return requests
-    spans = pl.concat(
-        [read_records(raw, application.name, ".service.jsonl", _SPAN, ahead), inside], how="diagonal_relaxed"
-    )
+    spans = pl.concat([read_records(raw, application.name, SERVICES, _SPAN, ahead), inside], how="diagonal_relaxed")
     rows = requests.with_row_index("row")
     known = rows.drop_nulls(["uplink_left_ns", "downlink_entered_ns"])
     matched = _match(known, spans)
@@ -57,7 +56,7 @@ def attach_services(
 def divide_connections(
     connections: pl.DataFrame, raw: Path, applications: Sequence[Description], ahead: dict[str, int]
 ) -> pl.DataFrame:
-    """Adds ``part_service_<name>`` to connections that spans of services name, seconds; ``part_server`` is the rest
+    """Add ``part_service_<name>`` to connections that spans of services name, seconds; ``part_server`` is the rest
     then. connections: with ``waits``, a list of the times at which each waited for its server. ahead: by how much
     the clocks of nodes are ahead, ns."""
     found = connections.with_row_index("number")
@@ -68,7 +67,7 @@ def divide_connections(
             continue
         waits = found.filter(app=application.name).select("number", "client", "client_port", "waits")
         waits = waits.explode("waits").unnest("waits").drop_nulls("low")
-        spans = read_records(raw, application.name, ".service.jsonl", _SPAN, ahead)
+        spans = read_records(raw, application.name, SERVICES, _SPAN, ahead)
         spent = _spent_in_waits(waits, spans)
         for name in application.services:
             column = f"part_{SERVICE}{name}"
@@ -92,7 +91,7 @@ def divide_waits(
     application: Description,
     ahead: dict[str, int],
 ) -> pl.DataFrame:
-    """Adds ``service_<name>_ns`` for each name of `application.services`, and ``service_rest_ns``, to requests that
+    """Add ``service_<name>_ns`` for each name of `application.services`, and ``service_rest_ns``, to requests that
     programs report, which have a ``number``.
 
     waits: the times at which each waited for its server: number, client, client_port, low, high; their sum is
@@ -100,7 +99,7 @@ def divide_waits(
     """
     if not application.services:
         return requests
-    spans = read_records(raw, application.name, ".service.jsonl", _SPAN, ahead)
+    spans = read_records(raw, application.name, SERVICES, _SPAN, ahead)
     waits = waits.join(requests.select("number"), on="number", how="semi")
     spent = pl.concat([_spent_in_waits(waits, spans), _spent_of_numbers(waits, inside)])
     names = {name: f"{SERVICE}{name}_ns" for name in application.services}

@@ -104,7 +104,7 @@ def _with_interval(ordered: Samples, quantile: float, independent: int) -> Perce
     if math.isinf(value) or (ranks and math.isinf(high)):
         note = f"{note}: {int(np.isinf(ordered).sum())} of {n} requests got no good reply"
     low_rank, high_rank = ranks or (None, None)
-    return Percentile(quantile, n, _finite(value), _finite(low), _finite(high), low_rank, high_rank, note, independent)
+    return Percentile(quantile, n, finite(value), finite(low), finite(high), low_rank, high_rank, note, independent)
 
 
 def percentile(samples: Samples, quantile: float) -> Percentile:
@@ -129,9 +129,9 @@ def rank(n: int, quantile: float) -> int:
 def _independent(samples: Samples, quantile: float) -> float:
     """Return how many independent requests give a percentile as precisely as `samples`.
 
-    The variance of the share of requests below the percentile is that of n / τ independent ones, with τ the sum of the
+    The share of requests below the percentile has the variance of n / τ independent requests, with τ the sum of the
     autocorrelations of "below or not". A tail that a short series visits once shows too little of them, so τ is at
-    least that of scores to which all requests contribute: their ranks r, above the median −log(1 − r / n).
+    least the τ of scores from all requests: their ranks r, above the median −log(1 − r / n).
     """
     shares, value = (_mean_ranks(samples) - 0.5) / len(samples), percentile_value(samples, quantile)
     of_scores, below = _correlation_time(shares if quantile <= 0.5 else -np.log(1 - shares)), samples <= value
@@ -200,7 +200,8 @@ def smallest_sample(quantile: float, confidence: float = CONFIDENCE) -> int:
     return math.ceil(math.log(tail) / math.log(max(quantile, 1 - quantile)) - 1e-9)
 
 
-def _finite(value: float) -> float | None:
+def finite(value: float) -> float | None:
+    """Return the value, ``None`` if it is infinite or not a number."""
     return value if math.isfinite(value) else None
 
 
@@ -210,7 +211,7 @@ def _refusal(n: int, quantile: float) -> str:
 
 
 def refusals(n: int, quantiles: Iterable[float]) -> str | None:
-    """Return the percentiles that `n` requests do not support, with what they need; None if there are none."""
+    """Return the percentiles that `n` requests do not support, with the numbers that they need; None without any."""
     least = [f"{label(each)} at least {smallest_sample(each)}" for each in quantiles if n < smallest_sample(each)]
     return f"there {'is 1 request' if n == 1 else f'are {n} requests'}: {', '.join(least)}" if least else None
 
@@ -277,7 +278,12 @@ def median_of_pairs(first: Samples, second: Samples) -> tuple[float, float, floa
 
 
 def _bounds(drawn: Samples) -> tuple[float, float]:
-    """Return the 95 % interval of what resamples gave; what is not a number may be any."""
+    """Return the 95 % interval of resampled values; NaN may be any number."""
     tail = (1 - CONFIDENCE) / 2
     low, high = (np.where(np.isnan(drawn), unknown, drawn) for unknown in (-math.inf, math.inf))
     return float(np.quantile(low, tail, method="lower")), float(np.quantile(high, 1 - tail, method="higher"))
+
+
+def as_number(value: object) -> float | None:
+    """Return an aggregate of a series as a number, ``None`` if it has none."""
+    return float(value) if isinstance(value, int | float) else None

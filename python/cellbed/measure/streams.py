@@ -1,8 +1,8 @@
 """Byte streams of TCP connections, rebuilt from the packets that carried them, and flows of datagrams.
 
 A program knows which bytes of its connection a message was; the network knows when each packet entered and
-left it. Sequence numbers (RFC 9293 §3.4) join the two: byte 0 of a stream has the sequence number after that
-of its SYN. A program knows the numbers of its datagrams: a flow of them is a stream in which each is one byte.
+left it. Sequence numbers (RFC 9293 §3.4) join the two: byte 0 of a stream has the sequence number
+after its SYN. A program knows the numbers of its datagrams: a flow of them is a stream with one byte for each.
 """
 
 from collections import defaultdict
@@ -17,7 +17,7 @@ NEVER = -1
 LEAST_FULL, OPTIONS = 1428, 40
 """Payload of a full packet of 1500 bytes, at least, and what TCP options may take of it, bytes."""
 _AT_ONCE_NS = 500_000
-"""From an acknowledgement at a sender to the packet that it permits."""
+"""Maximum time from an acknowledgement at a sender to the packet that it permits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Streams:
     def leaving(
         self, node: str, source_port: int, destination_port: int, peers: Collection[str] = ()
     ) -> list[Connection]:
-        """Return the connections that begin at `node` with these ports, in the order in which they opened.
+        """Return the connections that begin at `node` with these ports, in order of opening.
 
         peers: the nodes that may be at the other end, where they are known: the kernel may give one local port to
         several connections.
@@ -116,8 +116,7 @@ class Streams:
     def arriving(
         self, node: str, source_port: int, destination_port: int, peers: Collection[str] = ()
     ) -> list[Connection]:
-        """Return the connections that end at `node` with these ports, in the order in which they opened; peers: as
-        above."""
+        """Return the connections that end at `node` with these ports, in order of opening; peers: as above."""
         back = self._from.get((node, destination_port, source_port), [])
         return self._connections(
             self._towards.get((node, source_port, destination_port), []), back, peers, arriving=True
@@ -171,7 +170,7 @@ def _arrivals(crossings: Crossings, rows: Integers) -> Integers:
 
 
 def _datagrams(crossings: Crossings, rows: Integers, *, arriving: bool) -> Connection:
-    """Return a flow of datagrams as a stream in which each is one byte.
+    """Return a flow of datagrams as a stream with one byte for each.
 
     arriving: those that arrived count, in the order of their arrival, as their receiver numbers them, up to the first
     that the network doubled; else all, as their sender numbers them.
@@ -197,7 +196,7 @@ def _rebuild(crossings: Crossings, rows: Integers, acknowledged: Integers) -> li
     begin = 0
     while begin < len(rows):
         end = next_open(position, payload, begin)
-        # A connection of which the log lacks the SYN has no known byte 0.
+        # Without a SYN in the log, a connection has no known byte 0.
         if _may_open(position, payload, begin):
             offset = position[begin:end] - position[begin] - 1
             connections.append(_connection(crossings, rows[begin:end], offset, payload[begin:end], acknowledged))

@@ -34,16 +34,15 @@ from cellbed.measure.disturbance import (
 )
 from cellbed.measure.faults import FaultSummary, fault_summaries, late_faults
 from cellbed.measure.flows import read_flows
-from cellbed.measure.links import BIN_NS, gaps, read_links
+from cellbed.measure.links import BIN_NS, gaps, read_links, read_nodes, read_programs
 from cellbed.measure.migrations import MigrationSummary, migration_summaries
-from cellbed.measure.nodes import read_nodes, read_programs
 from cellbed.measure.outages import Outage, find_outages
 from cellbed.measure.own import OwnMeasure, read_own, summarise_own
 from cellbed.measure.packets import removal_warning
 from cellbed.measure.requests import due, read_requests, uncertainties
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
 from cellbed.measure.servers import ServerSummary, server_summaries
-from cellbed.measure.statistics import Percentile, Samples, percentile_value, percentiles, smallest_sample
+from cellbed.measure.statistics import Percentile, Samples, as_number, percentile_value, percentiles, smallest_sample
 from cellbed.measure.telemetry import read_traces
 from cellbed.measure.verdicts import Verdict
 from cellbed.runformat.changes import manual_warning
@@ -79,7 +78,7 @@ class Counts:
 
     @property
     def answered(self) -> int:
-        """Those with a good reply."""
+        """Return the number of requests with a good reply."""
         return self.ok + self.late
 
 
@@ -178,12 +177,12 @@ class ApplicationSummary:
     """Measurements of one application of a run. Times in seconds.
 
     reasons: requests that got no reply, or an error, by the reason recorded, most frequent first. percentiles: of all
-    requests, of which those without a good reply took longer than any other; good_replies: of the others alone.
+    requests, with infinite latency without a good reply; good_replies: of requests with one.
     uncertainty: by part, how far it may be wrong since nodes have different clocks; only where it may. added_s: by
     percentile, what the machine added to it (docs/explanation/measurement.md#disturbance). deadline_s, on_time_share,
     goodput_bit_s: of an application with a deadline (:func:`on_time`). traffic: of all its connections. own: measures
     that its programs wrote; own_problems: what is missing of them, in sentences. steps: of journeys, with their
-    names as those of endpoints. unassigned: requests that programs report and that have no connection, by the reason.
+    names in place of endpoints. unassigned: requests that programs report and that have no connection, by the reason.
     """
 
     name: str
@@ -338,7 +337,7 @@ _TIMES = {
     "programs": "time_s",
     "disturbance": "second",
 }
-"""Columns of tables by which the warm-up is left out, seconds since the start of the schedule."""
+"""Columns of tables that decide what belongs to the warm-up, seconds since the start of the schedule."""
 
 
 def _without_warm_up(tables: dict[str, pl.DataFrame], skip_s: float) -> dict[str, pl.DataFrame]:
@@ -403,7 +402,7 @@ def summarise(
     ]
     others = connections.filter(~pl.col("app").is_in([load.name for load in loads]))
     for each, application in zip(described, applications, strict=True):
-        if each.spans or application.requests.total:  # else it sends no requests of which cellbed knows
+        if each.spans or application.requests.total:  # else it sends no requests that cellbed knows
             before = f"{each.name}: " if len(described) > 1 else ""
             found = [*_warnings(application, reported=each.reported), *_idle(each, of(requests, each.name))]
             warnings = [*warnings, *(before + warning for warning in found)]
@@ -475,8 +474,8 @@ def _application(
         title=application.title,
         requests=_counts(everything),
         reasons=_reasons(requests),
-        fastest_s=_number(requests["latency_s"].min()),
-        slowest_s=_number(requests["latency_s"].max()),
+        fastest_s=as_number(requests["latency_s"].min()),
+        slowest_s=as_number(requests["latency_s"].max()),
         percentiles=found,
         decompositions=[decompose(requests, application.spans, at, outages) for at in found],
         residual=_residual(requests),
@@ -537,9 +536,9 @@ def _measurement_span(
     if description.get("t0_ns") is None:
         return 0.0
     last = (
-        (_number(links["time_s"].max()) or 0.0) + (BIN_NS / 1e9 if len(links) else 0.0),
-        _number(nodes["time_s"].max()) or 0.0,
-        _number(requests["intended_s"].max()) or 0.0,
+        (as_number(links["time_s"].max()) or 0.0) + (BIN_NS / 1e9 if len(links) else 0.0),
+        as_number(nodes["time_s"].max()) or 0.0,
+        as_number(requests["intended_s"].max()) or 0.0,
     )
     return min(duration, max(0.0, *last))
 
@@ -625,9 +624,9 @@ def _directions(description: dict[str, Any], links: pl.DataFrame, duration: floa
         found.append(
             DirectionSummary(
                 direction=name,
-                capacity_mbit_s=_number(during["capacity_mbit_s"].mean()) if limited else None,
-                used_mbit_s=_number(during["used_mbit_s"].mean()) or 0.0,
-                queue_peak_bytes=int(_number(during["queue_peak_bytes"].max()) or 0),
+                capacity_mbit_s=as_number(during["capacity_mbit_s"].mean()) if limited else None,
+                used_mbit_s=as_number(during["used_mbit_s"].mean()) or 0.0,
+                queue_peak_bytes=int(as_number(during["queue_peak_bytes"].max()) or 0),
                 dropped_queue=max(0, int(since["dropped_queue"].sum()) - (congestion or 0) - (handover or 0)),
                 dropped_loss=int(since["dropped_loss"].sum()),
                 longest_gap_s=length * BIN_NS / 1e9 if limited else None,
@@ -646,12 +645,12 @@ def _nodes(description: dict[str, Any], nodes: pl.DataFrame, duration: float) ->
     found = []
     for (node,), series in during.group_by("node", maintain_order=True):
         throttled = series["throttled_s"]
-        memory, kills = _number(series["memory_bytes"].max()), _number(series["oom_kills"].max())
+        memory, kills = as_number(series["memory_bytes"].max()), as_number(series["oom_kills"].max())
         found.append(
             NodeSummary(
                 node=str(node),
-                cpu_cores_mean=_number(series["cpu_cores"].mean()),
-                cpu_cores_peak=_number(series["cpu_cores"].max()),
+                cpu_cores_mean=as_number(series["cpu_cores"].mean()),
+                cpu_cores_peak=as_number(series["cpu_cores"].max()),
                 memory_peak_bytes=None if memory is None else int(memory),
                 throttled_s=float(throttled.sum()) if throttled.null_count() < len(throttled) else None,
                 oom_kills=None if kills is None else int(kills),
@@ -665,7 +664,7 @@ def _programs(programs: pl.DataFrame) -> list[ProgramSummary]:
     found = []
     for (program, node), series in programs.group_by("program", "node", maintain_order=True):
         cpu_s, span_s = float(series["cpu_s"][-1]), float(series["time_s"][-1] - series["time_s"][0])
-        memory = _number(series["memory_bytes"].max())
+        memory = as_number(series["memory_bytes"].max())
         found.append(
             ProgramSummary(
                 program=str(program),
@@ -693,7 +692,7 @@ def _warnings(application: ApplicationSummary, *, reported: bool) -> list[str]:
         early = any(each.column == REPORTED_MEASURE.column for each in application.measures)
         found.append(
             f"{counts.without_parts} of {counts.answered} requests could not be assigned to a connection, and have no "
-            f"parts: {reasons}{'; their latency is that of their span, perhaps without its reply' * early}"
+            f"parts: {reasons}{'; their latency is the length of their span, perhaps without its reply' * early}"
         )
     elif counts.without_parts:
         found.append(
@@ -718,10 +717,6 @@ def _idle(application: Description, requests: pl.DataFrame) -> Iterator[str]:
 
 
 def _natural(name: str) -> tuple[str, int]:
-    """Sort key by which ``edge-10`` follows ``edge-9``."""
+    """Return a sort key that puts ``edge-10`` after ``edge-9``."""
     head, _, tail = name.rpartition("-")
     return (head, int(tail)) if tail.isdigit() else (name, -1)
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) else None

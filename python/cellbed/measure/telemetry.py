@@ -17,6 +17,7 @@ import polars as pl
 
 from cellbed.measure.run_folder import MeasureError, applications_of, clocks, read_records, read_run
 from cellbed.runformat.description import Description
+from cellbed.runformat.records import REQUESTS
 from cellbed.runformat.spans import HANDSHAKE, Place
 from cellbed.support.protobuf import fields
 from cellbed_node import inputs
@@ -83,7 +84,7 @@ class Traced:
     calls: of all nodes, in the columns of requests, and `peer`, `peer_port` (the other end), `certain` (it used a
     connection that the packet log has), `early` (it may end with the headers of its reply: spans of HTTP) and `secure`
     (it used TLS), where known; request: its number, null for calls that are none. tree: the spans
-    of requests, with the request's app, endpoint and number; part: its name as that of a part. services: by
+    of requests, with the request's app, endpoint and number; part: the name of the span as a part. services: by
     application, the names of its services' spans that are parts of requests. warnings: about spans that are lost or
     unusable.
     """
@@ -150,7 +151,7 @@ def read_traces(run: Path, description: dict[str, Any]) -> Traced:
     # Where clients report their requests to cellbed, their spans are not further requests.
     described = applications_of(description)
     applications = [
-        replace(each, clients=()) if any(map(_size, (run / "raw").glob(f"{each.name}.*.requests.jsonl"))) else each
+        replace(each, clients=()) if any(map(_size, (run / "raw").glob(f"{each.name}.*.{REQUESTS}"))) else each
         for each in described
         if each.reported or each.traced
     ]
@@ -315,7 +316,7 @@ def _readable(text: str) -> str:
 def _roots(raw: Path, application: Description, ahead: dict[str, int]) -> pl.DataFrame:
     """Return the requests of a load in the columns of :data:`_ROOT`."""
     sent = {"endpoint": pl.String, "request": pl.Int64, "started_ns": pl.Int64, "reply_ns": pl.Int64}
-    requests = read_records(raw, application.name, ".requests.jsonl", sent, ahead).drop_nulls()
+    requests = read_records(raw, application.name, REQUESTS, sent, ahead).drop_nulls()
     names = [identifiers(application.name, *row) for row in requests.select("endpoint", "request").iter_rows()]
     traces, spans = zip(*names, strict=True) if names else ((), ())
     return requests.select(

@@ -10,14 +10,13 @@ import polars as pl
 
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import Recording
-from cellbed.recordings.saturation import opportunities
-from cellbed.recordings.series import base_delays
+from cellbed.recordings.series import base_delays, opportunities
 from cellbed.support.ways import Way
 
 Int64 = npt.NDArray[np.int64]
 
 LightRow = tuple[int, int, list[int]]
-"""When a train was sent, the base delay then, and the arrivals of its packets after the first one's, in order; ns."""
+"""Sending time of a train, the base delay then, and the arrivals of its packets after the first one's, in order; ns."""
 Offsets = list[tuple[int, int]]
 """Packet size in bytes, and how many ns later than one of the recorder's size it arrives."""
 
@@ -60,7 +59,7 @@ def derive(recording: Recording, way: Way, train: int | None = None) -> CellRepl
 def light_rows(recording: Recording, way: Way, train: int | None = None) -> list[LightRow]:
     """Return the light rows of a direction, in order of time. train: as of :func:`derive`.
 
-    A row is of a train whose packets have the recorder's size and of which at least one arrived. Its time is when the
+    A row stands for a train whose packets have the recorder's size, with at least one arrival. Its time is when the
     train's first uplink packet was sent, for both directions. A lost packet is no opportunity, a duplicated packet is
     one, in order of arrival. The base delay of an unanswered train is interpolated between its neighbours. Another
     tool's files lack the lengths of trains: all their rows count.

@@ -17,28 +17,91 @@ import numpy.typing as npt
 import polars as pl
 
 from cellbed.recordings.description import Train, TrainPlan
-from cellbed.recordings.drift import Drift, Trend
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import Recording
-from cellbed.recordings.saturation import opportunities
+from cellbed.recordings.series import opportunities
 from cellbed.support.ways import Way
+
+Int64 = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+_MS = 1_000_000
+_STEP = 250 * _MS
+_FEWEST_IN_WINDOW = 8
+"""Minimum number of delays in a window, which widens accordingly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """A delay over time, linear between points. times, delays: ns, of one length."""
+
+    times: Int64
+    delays: Floats
+
+    def at(self, times: Int64) -> Floats:
+        """Return the delay at some instants, constant beyond the ends."""
+        found: Floats = np.interp(times, self.times, self.delays)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """A running low quantile of the delays.
+
+    quantile: waits only add to the path's delay, so the delays have a sharp lower edge, which needs fewer packets than
+    the middle. widths: ns; of the windows to choose from.
+    """
+
+    quantile: float = 0.1
+    widths: tuple[int, ...] = (500 * _MS, 1000 * _MS, 2000 * _MS, 4000 * _MS, 8000 * _MS, 16_000 * _MS)
+
+    def edge(self, delays: Floats) -> float:
+        """Return the quantile of some delays."""
+        return float(np.quantile(delays, self.quantile))
+
+    def trend(self, sent: Int64, delay: Floats) -> Trend:
+        """Return the quantile over time. sent, delay: ns, of packets in order of sending.
+
+        The window is the one where half of the packets best predict the quantile of the other half. A wide one
+        cannot follow the drift, a narrow one mistakes chance for drift, above all with long waits, as for a grant.
+        """
+        return self._running(sent, delay, min(self.widths, key=lambda width: self._surprise(sent, delay, width)))
+
+    def _surprise(self, sent: Int64, delay: Floats, width: int) -> float:
+        """Return the error of predicting half of the packets by the other half (Koenker and Bassett, "Regression
+        quantiles", Econometrica 46, 1978)."""
+        wrong = 0.0
+        for half in (np.arange(len(sent)) % 2 == odd for odd in (0, 1)):
+            over = delay[~half] - self._running(sent[half], delay[half], width).at(sent[~half])
+            wrong += float(np.where(over >= 0, self.quantile * over, (self.quantile - 1) * over).sum())
+        return wrong
+
+    def _running(self, sent: Int64, delay: Floats, width: int) -> Trend:
+        grid = np.arange(0, sent[-1] + _STEP, _STEP)
+        found = []
+        for middle in grid:
+            begin, end = np.searchsorted(sent, [middle - width // 2, middle + width // 2])
+            if end - begin < _FEWEST_IN_WINDOW:
+                near = int(np.searchsorted(sent, middle))
+                begin, end = max(0, near - _FEWEST_IN_WINDOW // 2), min(len(sent), near + _FEWEST_IN_WINDOW // 2)
+                begin = min(begin, max(0, end - _FEWEST_IN_WINDOW))
+            found.append(self.edge(delay[begin:end]))
+        return Trend(grid.astype(np.int64), np.maximum(np.array(found), 0))
+
 
 FORMAT = "cellbed-conditional-model"
 VERSION = 1
 
 NEIGHBOURS = 8
-"""Samples around an instant of which one is drawn: few, since delays drift; not one, since replays must differ."""
+"""Samples around an instant, to draw one from: few, since delays drift; not one, since replays must differ."""
 
 REACH = 2.5
 """Maximum ratio of a train's length to the queue for continuing with it."""
 
-Int64 = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 Points = list[tuple[int, float]]
 """Sizes in bytes with a value in ns, in order of size."""
 
-_MS = 1_000_000
 _IDLE = np.array([0, 1, 2, 3.5, 5, 6.5, 8, 10, 13, 17, 22, 40, 110, 150, 190, 240]) * _MS
 """Possible boundaries of idle classes; those that do not differ, or have too few samples, are joined."""
 _EDGES = np.array(
@@ -46,23 +109,27 @@ _EDGES = np.array(
 ) * _MS  # fmt: skip
 """Where the steps of the warm-up begin."""
 _COLD = (20 * _MS, 190 * _MS)
-"""An idleness after which a link is cold but awake."""
+"""Range of the idle time that leaves a link cold but awake."""
 _DRIFT = Drift()
 _FEWEST = 12
 """Minimum number of samples."""
 _USUAL = 80
-"""Percentile of the delays up to which a packet was sent late; later ones were retransmitted, which delays no others:
+"""Percentile of the delays of packets that were sent late; packets above it were retransmitted, which delays no others:
 about a tenth of the blocks fails by design (TS 38.214, §5.2.2.1)."""
 _TOGETHER = 50_000
 """Arrivals this close, ns, are of one transmission."""
 
 
 def conditional_plan() -> TrainPlan:
-    """Return the trains that the method needs: single packets, large and small, after idle times from some to some
-    hundred ms, and trains from 5 to 400 packets down and from 5 to 60 up. A turn takes about 3 s.
+    """Return the trains that the method needs, with turns of about 3 s.
 
-    A scheduler serves a longer queue faster, so a train must not overlap with the next. Except for the pairs that
-    measure a warm link, the pause behind a train is longer than most of its length take.
+    They are single packets, large and small, after idle times from some to some hundred ms, and trains from 5 to 400
+    packets down and from 5 to 60 up. A scheduler serves a longer queue faster, so a train must not overlap with the
+    next: except for the pairs that measure a warm link, the pause behind a train is longer than most of its length
+    take.
+
+    Returns:
+        The plan.
     """
 
     def train(up: int, down: int, up_bytes: int, down_bytes: int, gap_ms: float) -> Train:
@@ -159,7 +226,7 @@ class _Firsts:
         return found
 
     def before(self) -> Int64:
-        """When the last packet sent before each arrived."""
+        """Return the arrival of the last packet sent before each."""
         last = np.array([arrivals[-1] for arrivals in self.arrivals])
         return np.concatenate([[-(10**12)], np.maximum.accumulate(last)[:-1]])
 
@@ -264,8 +331,8 @@ def _alike(one: Floats, other: Floats) -> bool:
 
 
 def _state(sent: Int64, sizes: Int64, over: Floats, everywhere: Points, asleep: bool) -> dict[str, Any]:
-    """Samples of each size. If no size has enough, all count as the most frequent one, as do those of possibly sleeping
-    devices, which differ much more than sizes."""
+    """Samples of each size. If no size has enough, all count as the most frequent one, as do samples of possibly
+    sleeping devices, which differ much more than sizes."""
     usual = 100 if asleep else _USUAL
     means = _by_size(sizes, over)
     if asleep or not means:
@@ -291,11 +358,11 @@ def _state(sent: Int64, sizes: Int64, over: Floats, everywhere: Points, asleep: 
 
 
 def _sets(firsts: _Firsts, idle: Floats, packet: int) -> dict[int, Int64]:
-    """Numbers of the trains of each length, with packets of a size, that met a cold link."""
+    """Return the numbers of the trains of each length, with packets of a size, that met a cold link."""
     cold = (idle > _COLD[0]) & (idle < _COLD[1]) & (firsts.bytes == packet)
     lengths = (int(length) for length in np.unique(firsts.length) if length > 1)
     found = {length: np.flatnonzero(cold & (firsts.length == length)) for length in lengths}
-    return {length: which for length, which in found.items() if len(which) >= 8}
+    return {length: trains for length, trains in found.items() if len(trains) >= 8}
 
 
 def _trains(firsts: _Firsts, least: Floats, idle: Floats) -> list[dict[str, Any]]:
@@ -303,17 +370,17 @@ def _trains(firsts: _Firsts, least: Floats, idle: Floats) -> list[dict[str, Any]
     earliest."""
     found = []
     for packet in np.unique(firsts.bytes).tolist():
-        for which in _sets(firsts, idle, packet).values():
-            spans = [int(firsts.arrivals[each][-1] - firsts.arrivals[each][0]) for each in which]
+        for trains in _sets(firsts, idle, packet).values():
+            spans = [int(firsts.arrivals[each][-1] - firsts.arrivals[each][0]) for each in trains]
             if np.median(spans) <= _TOGETHER:
                 continue  # one opportunity carries them all
             arrivals = [
                 np.rint(np.maximum(firsts.arrivals[each] - firsts.sent[each] - least[each], 0) / 1000)
                 .astype(np.int64)
                 .tolist()
-                for each in which
+                for each in trains
             ]
-            found.append({"packet_bytes": packet, "sent_ns": firsts.sent[which].tolist(), "arrivals_us": arrivals})
+            found.append({"packet_bytes": packet, "sent_ns": firsts.sent[trains].tolist(), "arrivals_us": arrivals})
     return found
 
 
@@ -326,9 +393,9 @@ def _warm_up(firsts: _Firsts, idle: Floats, saturated: Int64, packet: int) -> di
     edges = np.append(_EDGES, 1e17)
     found: dict[int, list[float]] = {}
     longer: Floats | None = None
-    for length, which in reversed(_sets(firsts, idle, packet).items()):
+    for length, trains in reversed(_sets(firsts, idle, packet).items()):
         got, offered = np.zeros(len(_EDGES)), np.zeros(len(_EDGES))
-        for each in which:
+        for each in trains:
             first = firsts.arrivals[each][0]
             after = firsts.arrivals[each] - first
             after = after[after > _TOGETHER]
@@ -367,7 +434,7 @@ def _monotone_ratio(got: Floats, offered: Floats) -> Floats:
 def _memory(firsts: _Firsts, idle: Floats, packet: int) -> int:
     """Return the time constant of the decay of warmth, ns, from trains soon after another one.
 
-    Their durations lie between that of a cold train and that of a warm one, by exp(-idleness / constant); of some
+    Their durations lie between a cold train's and a warm one's, by exp(-idleness / constant); of some
     constants the least-squares one.
     """
     constants = np.array([1, 2, 3, 5, 8, 12, 18, 27, 40, 60, 90]) * float(_MS)

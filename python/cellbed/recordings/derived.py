@@ -16,8 +16,7 @@ from cellbed.recordings.conditional import conditional_plan, model_text
 from cellbed.recordings.description import Description, Train, TrainPlan
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import FILES, Recording, read_recording, write_folder
-from cellbed.recordings.saturation import opportunities
-from cellbed.recordings.series import base_delay
+from cellbed.recordings.series import base_delay, opportunities
 from cellbed.recordings.tool_files import heavy_text, light_text, offsets_text
 from cellbed.support import user_folders
 from cellbed.support.ways import Way
@@ -81,7 +80,20 @@ def replay_files(folder: Path, way: Way, method: Method, name: str | None = None
 
 
 def write_replay_files(recording: Recording, way: Way, method: Method, folder: Path) -> ReplayFiles:
-    """Return the same for a recording in memory, written into an existing folder."""
+    """Write the files that a replay of a recording's direction needs.
+
+    Args:
+        recording: The recording.
+        way: The direction.
+        method: The method of the replay.
+        folder: An existing folder.
+
+    Returns:
+        The files.
+
+    Raises:
+        RecordingError: The recording lacks what the method needs.
+    """
     _write(_texts(recording, way, method), folder, way)
     return _files(folder, way)
 

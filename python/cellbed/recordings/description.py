@@ -40,7 +40,7 @@ class Train(Part):
     up_bytes: Bytes = Field(description="IP length of each packet of the client.")
     down_bytes: Bytes = Field(description="IP length of each packet of the server.")
     gap_ns: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="From its first packet to that of the next train, in place of the plan's gap."
+        default=None, description="From its first packet to the next train's, in place of the plan's gap."
     )
 
 
@@ -50,7 +50,7 @@ class TrainPlan(Part):
     rotation: Annotated[tuple[Train, ...], Field(min_length=1)] = Field(
         description="Taken in this order, over and over."
     )
-    gap_ns: Annotated[int, Field(ge=1)] = Field(description="From the first packet of a train to that of the next.")
+    gap_ns: Annotated[int, Field(ge=1)] = Field(description="Between the first packets of consecutive trains.")
     jitter: Annotated[float, Field(ge=0, lt=1)] = Field(
         default=0.0, description="Each gap is drawn evenly from gap · (1 ± jitter)."
     )
@@ -92,7 +92,7 @@ class Heavy(Part):
 
 
 class Span(Part):
-    """When a workload ran."""
+    """The time span of a workload."""
 
     workload: Workload
     start_ns: int
@@ -117,7 +117,7 @@ class Clock(Part):
 
 
 class Clocks(Part):
-    """Of the connection of each workload; null where it was not estimated."""
+    """Clocks of each workload's connection; null where they were not estimated."""
 
     light: Clock | None = None
     heavy: Clock | None = None
@@ -142,7 +142,7 @@ class LengthError(Part):
 
 
 class Gap(Part):
-    """When the last packet of a train arrived, with this gap between trains."""
+    """Arrival of the last packet of a train, with this gap between trains."""
 
     gap_ns: Nanos
     last_ns: float
@@ -225,7 +225,7 @@ def _whole(value: Any) -> Any:
 
 
 class Signal(Part):
-    """From the user; null is unknown."""
+    """Statements of the user; null is unknown."""
 
     operator: str | None = None
     technology: str | None = None
@@ -249,7 +249,7 @@ class Imported(Part):
     """The origin of a recording that this project's recorder did not make."""
 
     format: Literal["cellreplay"] = Field(description="The public tool of CellReplay.")
-    files: dict[str, str] = Field(description="SHA-256 of each file by what it was.")
+    files: dict[str, str] = Field(description="SHA-256 of each file by its role.")
 
 
 class Description(Part):

@@ -1,4 +1,4 @@
-"""From a recording, or the series of an archive's entry, to the files of other programs.
+"""Conversion of a recording, or the series of an archive's entry, to the files of other programs.
 
 A directory is written whole or not at all; its README has the commands that replay the files.
 """
@@ -20,8 +20,7 @@ from cellbed.archive.series import OPPORTUNITY_BYTES, Content, Part, Series
 from cellbed.recordings.cellreplay import CellReplay, derive
 from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import Recording, write_folder
-from cellbed.recordings.saturation import opportunities
-from cellbed.recordings.series import base_delay, delays, rates
+from cellbed.recordings.series import base_delay, delays, opportunities, rates
 from cellbed.recordings.tool_files import NAMES, heavy_text, light_text, offsets_text
 from cellbed.support.ways import WAYS, Way
 
@@ -115,7 +114,7 @@ def _replay_notes(parts: Iterable[Part]) -> list[str]:
     """Return the lines that replay round-trip times, or rates over time."""
     files = {part: _name(part) for part in parts}
     if "round-trip" in files:
-        about = "round_trip_ms is of what was sent at time_s, seconds since the start. In a scenario's [links.core]:"
+        about = "round_trip_ms: of a packet sent at time_s, seconds since the start. In a scenario's [links.core]:"
         lines = [f'cloud = {{ kind = "round-trips", record = "{files["round-trip"]}" }}']
     else:
         about = (

@@ -110,7 +110,7 @@ def _same_trains(up: _Rows, down: _Rows, path: Path) -> None:
     for number, (one, other) in enumerate(zip(up, down, strict=False), 1):
         if one[0] != other[0]:
             raise RecordingError(
-                f"{path}: row {number} is of {other[0] / _MS:g} ms, that of the uplink of {one[0] / _MS:g} ms: "
+                f"{path}: row {number} is of {other[0] / _MS:g} ms, the uplink's of {one[0] / _MS:g} ms: "
                 "both files must be of the same trains"
             )
     if len(up) != len(down):

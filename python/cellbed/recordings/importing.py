@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cellbed.archive import TraceError
-from cellbed.archive.draft import Draft
+from cellbed.archive.entry import Draft
 from cellbed.archive.importers import FORMATS as FORMATS_OF_TRACES
 from cellbed.archive.importers import Format, Importer, Options, Progress
 from cellbed.archive.importers import recognise as recognise_among
@@ -99,8 +99,7 @@ def _fill(draft: Draft, recording: Recording) -> None:
 def _fill_series(draft: Draft, recording: Recording) -> None:
     import polars as pl
 
-    from cellbed.recordings.saturation import opportunities
-    from cellbed.recordings.series import round_trips
+    from cellbed.recordings.series import opportunities, round_trips
 
     duration_ns = recording.description.duration_ns
     for way in WAYS:

@@ -22,7 +22,7 @@ COLUMNS: dict[str, pl.DataType] = {
 
 train: number of the packet train, 0 of saturation. index: position in the train, or in the saturation. bytes: IP
 length. sent_ns, arrived_ns: ns since the recording's time zero on the client's clock; null is not known, or lost.
-arrived_ns is that of the first copy. copies: how many arrived.
+arrived_ns: of the first copy. copies: how many arrived.
 """
 
 _MAY_BE_NULL = frozenset({"sent_ns", "arrived_ns"})

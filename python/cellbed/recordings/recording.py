@@ -20,7 +20,7 @@ from cellbed_node import inputs
 
 DESCRIPTION = "recording.json"
 JOURNAL = "journal"
-"""The recorder's log, from which the files are made at the end."""
+"""The recorder's log, turned into the files at the end."""
 STEMS: tuple[str, ...] = ("light-uplink", "light-downlink", "heavy-uplink", "heavy-downlink")
 """Names of the files of packets without their ending."""
 FILES: tuple[str, ...] = (DESCRIPTION, *(f"{stem}.parquet" for stem in STEMS))
@@ -59,9 +59,16 @@ class Recording:
 
 
 def read_recording(folder: Path | str) -> Recording:
-    """Return the recording in `folder`.
+    """Read a recording.
 
-    Errors: :class:`RecordingError` ``FILE: reason`` or ``FILE: row N: reason``.
+    Args:
+        folder: The recording's folder.
+
+    Returns:
+        The recording.
+
+    Raises:
+        RecordingError: A file is missing or invalid: ``FILE: reason`` or ``FILE: row N: reason``.
     """
     folder = Path(folder)
     description = read_description(folder)
@@ -102,11 +109,17 @@ def _pack(folder: Path) -> None:
 
 
 def write_recording(recording: Recording, folder: Path | str) -> Path:
-    """Write the recording as the directory `folder`, which must not be there; all of it or nothing.
+    """Write a recording, all of it or nothing. Its counts are made anew.
 
-    Counts are made anew.
+    Args:
+        recording: The recording.
+        folder: The directory, which must not exist.
 
-    Errors: :class:`RecordingError` for an existing directory, failed writes, or an invalid recording.
+    Returns:
+        The directory.
+
+    Raises:
+        RecordingError: The directory exists, a write failed, or the recording is invalid.
     """
     recording = recording.counted()
     for stem, table in recording.tables():

@@ -1,11 +1,19 @@
-"""Rates, round-trip times and base delays of a recording over time, as tables."""
+"""Rates, round-trip times, base delays and delivery opportunities of a recording over time."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
+from cellbed.recordings.description import Description
+from cellbed.recordings.errors import RecordingError
 from cellbed.recordings.recording import Recording
-from cellbed.support.ways import Way
+from cellbed.support.ways import WAYS, Way
 
 
 def round_trips(recording: Recording) -> pl.DataFrame:
@@ -29,16 +37,21 @@ def round_trips(recording: Recording) -> pl.DataFrame:
 
 
 def full_size(recording: Recording, trips: pl.DataFrame) -> pl.DataFrame:
-    """Those of the round trips that were made by packets of the recorder's size; all, where there are none of them."""
+    """Return the round trips of packets with the recorder's size; all, where there are none of them."""
     size = recording.description.packet_bytes
     full = trips.filter((pl.col("up_bytes") == size) & (pl.col("down_bytes") == size))
     return full if full.height else trips
 
 
 def base_delay(recording: Recording) -> int | None:
-    """Half the least round-trip time, ns: the delay beside a saturation trace (Netravali et al., "Mahimahi", ATC 2015).
+    """Return the delay beside a saturation trace: half the least round-trip time (Netravali et al., "Mahimahi", ATC
+    2015).
 
-    ``None`` where no train was answered.
+    Args:
+        recording: The recording.
+
+    Returns:
+        The delay, ns; ``None`` without an answered train.
     """
     trips = full_size(recording, round_trips(recording))["round_trip_ns"].to_numpy()
     return int(trips.min()) // 2 if len(trips) else None
@@ -101,3 +114,157 @@ def delays(recording: Recording) -> pl.DataFrame:
 
 def _bin(table: pl.DataFrame, column: str, bin_ns: int) -> pl.dataframe.group_by.GroupBy:
     return table.with_columns(bin=pl.col(column) // bin_ns).group_by("bin")
+
+
+Int64 = npt.NDArray[np.int64]
+
+_SILENCE = 1_000_000_000
+"""After this time without an arrival, ns, a network counts as unreachable. A trace that ends by as much before the
+recording does is closed by an opportunity at the recording's end."""
+
+
+_BIN = 100_000_000
+_WAITED = 10_000_000
+"""A packet under saturation with a shorter wait, ns, found the queue empty."""
+
+
+def idle_share(recording: Recording, way: Way) -> float | None:
+    """Return the share of the saturated time that a direction was idle; ``None`` without saturation.
+
+    It is the share of the tenths of a second with an arrival after a wait of less than 10 ms, the delay less the
+    minimum of the recording. Then the network could have carried more than the recording shows.
+    """
+    there = recording.packets("heavy", way).drop_nulls(["sent_ns", "arrived_ns"])
+    if not there.height:
+        return None
+    sent, arrived = there["sent_ns"].to_numpy(), there["arrived_ns"].to_numpy()
+    spans = [(it.start_ns, it.end_ns) for it in recording.description.spans if it.workload == "heavy"]
+    within = np.zeros(len(sent), bool)
+    for start, end in spans or [(0, recording.description.duration_ns)]:
+        within |= (sent >= start) & (sent < end)
+    delay = arrived - sent
+    idle = within & (delay - delay.min() < _WAITED)
+    seen = len(np.unique(arrived[within] // _BIN))
+    return len(np.unique(arrived[idle] // _BIN)) / seen if seen else None
+
+
+IDLE_SHARE = 0.01
+"""A saturation that leaves a direction idle for longer is worth a warning."""
+
+
+def idle_warnings(recording: Recording) -> list[str]:
+    """Return a warning for each direction that was idle for more than :data:`IDLE_SHARE` of its saturation.
+
+    Args:
+        recording: The recording.
+
+    Returns:
+        Sentences; empty without such a direction.
+    """
+    shares = {way: idle_share(recording, way) for way in WAYS}
+    return [
+        f"The saturation left the {way} idle in {100 * share:.0f} % of the time: the network could have carried more, "
+        "and replays of this recording carry too little then. Record with --saturation adaptive or at a higher rate."
+        for way, share in shares.items()
+        if share is not None and share > IDLE_SHARE
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """A time, ns, with the capacity shown by saturation."""
+
+    start: int
+    end: int
+
+
+def opportunities(
+    recording: Recording, way: Way, opportunity_bytes: int | None = None, *, earlier_ns: int = 0
+) -> Int64:
+    """Return the delivery opportunities of a saturated direction.
+
+    A lost packet is no opportunity, a duplicated packet is one. An outage, during which saturation continued and no
+    packet arrived, stays. A time without saturation, such as for trains on the same device, is filled with a repetition
+    of the saturation before it, or else after it; but seconds with trains sent and none arrived are an outage too.
+
+    Args:
+        recording: The recording.
+        way: The direction.
+        opportunity_bytes: Bytes of each, counting IP lengths; ``None``: the recorder's packet size. The rate is
+            independent of it: opportunity *k* is when *k* times as many bytes have arrived.
+        earlier_ns: Time from an opportunity to the arrival that shows it.
+
+    Returns:
+        Times, ns since time zero, in order, within the recording's length.
+
+    Raises:
+        RecordingError: The direction has no saturation.
+    """
+    arrived = recording.packets("heavy", way).filter(pl.col("arrived_ns").is_not_null()).sort("arrived_ns")
+    if not arrived.height:
+        raise RecordingError(
+            f"the recording has no saturation of the {way}: nothing can be derived that needs its capacity"
+        )
+    times = arrived["arrived_ns"].to_numpy() - earlier_ns
+    size = opportunity_bytes or recording.description.packet_bytes
+    carried = arrived["bytes"].cast(pl.Int64).cum_sum().to_numpy() // size
+    found = np.repeat(np.maximum(times, 0), np.diff(carried, prepend=0))
+    end = recording.description.duration_ns
+    if not any(span.workload == "heavy" for span in recording.description.spans):
+        return found[found <= end]
+    shown = _visible_stretches(recording.description, (base_delay(recording) or 0) - earlier_ns)
+    seen = [found[(found >= it.start) & (found <= it.end)] for it in shown]
+    filled = [_repeat(found, source, gap) for gap, source in _gaps(shown, _Stretch(0, end))]
+    silent = _outages(recording, way)
+    made = np.concatenate([found[:0], *filled])
+    for outage in silent:
+        made = made[(made < outage.start) | (made >= outage.end)]
+    whole = np.sort(np.concatenate([made, *seen]))
+    if not len(whole) or end - whole[-1] > _SILENCE:
+        whole = np.append(whole, end)
+    return whole
+
+
+def _visible_stretches(description: Description, later_ns: int) -> list[_Stretch]:
+    """Return the spans whose arrivals show the capacity: while saturation is sent, by as much later as packets take."""
+    end = description.duration_ns
+    spans = sorted((it.start_ns, it.end_ns) for it in description.spans if it.workload == "heavy")
+    found: list[_Stretch] = []
+    for start, last in spans:
+        stretch = _Stretch(max(0, start + later_ns), min(end, last + later_ns))
+        if found and stretch.start <= found[-1].end:
+            found[-1] = _Stretch(found[-1].start, max(found[-1].end, stretch.end))
+        elif stretch.start < stretch.end:
+            found.append(stretch)
+    return found
+
+
+def _gaps(shown: list[_Stretch], whole: _Stretch) -> Iterator[tuple[_Stretch, _Stretch]]:
+    """Return times without saturation, and the times that fill them."""
+    if shown and shown[0].start > whole.start:
+        yield _Stretch(whole.start, shown[0].start), shown[0]
+    for before, after in pairwise([*shown, _Stretch(whole.end, whole.end)]):
+        if before.end < after.start:
+            yield _Stretch(before.end, after.start), before
+
+
+def _outages(recording: Recording, way: Way) -> list[_Stretch]:
+    """Return the seconds with trains sent and none arrived in a direction, until the next arrival."""
+    arrived = recording.packets("light", way).filter(pl.col("arrived_ns").is_not_null())
+    sent = recording.light_uplink.group_by("train").agg(pl.col("sent_ns").min()).drop_nulls().sort("sent_ns", "train")
+    times = sent["sent_ns"].to_numpy()
+    there = sent["train"].is_in(arrived["train"].unique().implode()).to_numpy()
+    edges = np.diff(there.astype(np.int8), prepend=1, append=1)
+    begins, ends = times[np.flatnonzero(edges[:-1] < 0)], np.flatnonzero(edges > 0)
+    until = np.append(times, recording.description.duration_ns)[ends]
+    stretches = (_Stretch(int(begin), int(end)) for begin, end in zip(begins, until, strict=True))
+    return [stretch for stretch in stretches if stretch.end - stretch.start >= _SILENCE]
+
+
+def _repeat(times: Int64, source: _Stretch, gap: _Stretch) -> Int64:
+    """`source`, repeated from its start, in a gap."""
+    period = source.end - source.start
+    pattern = times[(times >= source.start) & (times < source.end)] - source.start
+    turns = np.arange(-(-(gap.end - gap.start) // period))
+    spread: Int64 = (gap.start + turns[:, None] * period + pattern[None, :]).ravel()
+    return spread[spread < gap.end]

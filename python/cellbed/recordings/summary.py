@@ -14,8 +14,7 @@ from rich.text import Text
 
 from cellbed.recordings.packets import count
 from cellbed.recordings.recording import Recording
-from cellbed.recordings.saturation import idle_warnings
-from cellbed.recordings.series import rates, round_trips
+from cellbed.recordings.series import idle_warnings, rates, round_trips
 from cellbed.support.ways import WAYS, Way
 
 SECOND = 1_000_000_000
@@ -23,7 +22,7 @@ SECOND = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Saturated:
-    """A direction under saturation: bit/s of the IP packets that arrived, over whole seconds in which it was saturated.
+    """A direction under saturation: bit/s of the IP packets that arrived, over whole saturated seconds.
 
     longest_silence_ns: between two arrivals.
     """

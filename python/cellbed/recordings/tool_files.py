@@ -30,7 +30,14 @@ def light_text(rows: Iterable[LightRow], *, whole: bool) -> str:
 
 
 def heavy_text(times: npt.NDArray[np.int64]) -> str:
-    """One opportunity per line, to the nearest whole ms, as in Mahimahi's format."""
+    """Return a trace in Mahimahi's format.
+
+    Args:
+        times: Opportunities, ns, in order.
+
+    Returns:
+        A line for each opportunity, to the nearest whole ms.
+    """
     return "".join(f"{time}\n" for time in ((times + _MS // 2) // _MS).tolist())
 
 

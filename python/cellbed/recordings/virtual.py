@@ -73,7 +73,7 @@ class _Sent:
 
 @dataclass(frozen=True, slots=True)
 class _Fate:
-    """When each packet's first copy arrived, -1 for a lost one, and how many did."""
+    """Arrivals of each packet's first copy, -1 for a lost one, and the number of its copies."""
 
     arrived: Int64
     copies: Int64
@@ -89,19 +89,28 @@ def record_virtually(
     packet_bytes: int = 1400,
     span_ns: int = 10 * SECOND,
 ) -> Recording:
-    """Record two workloads in virtual time, each on a separate device; all links start at rest at time zero.
+    """Record two workloads in virtual time, each on a separate device.
 
-    light: uplink and downlink of the device that sends `plan`'s trains, the packets of a train at one instant; the
-        first to arrive is answered at once.
-    heavy: those of the device that `saturation` fills, uplink and downlink, with packets of `packet_bytes`; ``None``
-        lets both workloads run on the light device in turn, `span_ns` each, the light one first, and 2 s of silence
-        at the end of each heavy span.
-    saturation: of the uplink and of the downlink. An adaptive one needs a separate heavy device, whose directions are
-        links without changes; the heavy span begins when its queues are full for the first time.
+    All links start at rest at time zero. Two devices meet the same weather if their links are made with the same seed
+    and depend on time alone.
 
-    Two devices meet the same weather if their links are made with the same seed and depend on time alone.
+    Args:
+        light: Uplink and downlink of the device that sends `plan`'s trains, the packets of a train at one instant; the
+            first to arrive is answered at once.
+        heavy: Uplink and downlink of the device that `saturation` fills; ``None`` lets both workloads run on the light
+            device in turn, the light one first, with 2 s of silence at the end of each heavy span.
+        plan: The trains.
+        saturation: Of the uplink and of the downlink. An adaptive one needs a separate heavy device, whose directions
+            are links without changes; the heavy span begins when its queues are full for the first time.
+        duration_ns: Length of the recording.
+        packet_bytes: Size of the saturating packets.
+        span_ns: Length of each workload's turn on one device.
 
-    Errors: :class:`ValueError` from the links, and for an adaptive saturation without a heavy device.
+    Returns:
+        The recording.
+
+    Raises:
+        ValueError: A link refuses its packets, or an adaptive saturation lacks a heavy device.
     """
     together = heavy is not None
     spans = _spans(duration_ns, span_ns, together, any(saturation))
@@ -154,7 +163,7 @@ def _spans(duration_ns: int, span_ns: int, together: bool, saturated: bool) -> t
 
 
 def _train_starts(plan: TrainPlan, spans: list[Span]) -> Int64:
-    """When each train is sent: the gaps of the plan, from the start of each span on."""
+    """Return the sending time of each train: the gaps of the plan, from the start of each span on."""
     random = np.random.default_rng(plan.seed)
     nominal = np.array([train.gap_ns or plan.gap_ns for train in plan.rotation], np.int64)
     found: list[Int64] = []
@@ -174,7 +183,7 @@ def _trains(plan: TrainPlan, starts: Int64) -> _Sent:
 
 
 def _answers(plan: TrainPlan, trains: _Sent, fate: _Fate) -> _Sent:
-    """Return the answers to the trains of which at least one packet arrived."""
+    """Return the answers to the trains with at least one arrived packet."""
     there = fate.arrived >= 0
     if not there.any():
         return _bursts(plan, np.empty(0, np.int64), np.empty(0, np.int64), "down")
@@ -225,7 +234,8 @@ class _Filled:
         self.sent = _Sent(np.zeros_like(at), np.arange(len(at)), np.full_like(at, packet_bytes), at)
 
     def full_ns(self) -> int:
-        """When an adaptive saturation has filled its queue: a packet has waited for the lower bound, or was lost."""
+        """Return the time when an adaptive saturation has filled its queue: a packet has waited for the lower bound, or
+        was lost."""
         if self.fate is None or not len(self.sent):
             return 0
         delay = self.fate.arrived - self.sent.at

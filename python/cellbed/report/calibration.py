@@ -18,7 +18,7 @@ from rich.text import Text
 from cellbed.measure.run_folder import MeasureError, replace
 from cellbed.recordings.description import CalibratedDirection, Calibration, Gap, Length
 from cellbed.report import plot
-from cellbed.report.plot import INK, MUTED, of_place
+from cellbed.report.plot import INK, MUTED, palette
 from cellbed.support.ways import WAYS, Way
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ HEADINGS = ("", *WAYS)
 
 
 def show(title: str, calibration: Calibration) -> RenderableType:
-    """Return the parameters as a table, the verdict below. title: of what network."""
+    """Return the parameters as a table, the verdict below. title: the network."""
     table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left")
     for heading in HEADINGS:
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
@@ -80,7 +80,7 @@ def _millis(nanos: int | None) -> str:
 
 
 PACKET_BITS = 8 * 1400
-"""Of the packets of a calibration, IP length."""
+"""IP length of a calibration's packets."""
 
 TOLERANCE = 0.2
 """r_last of a gap that is long enough (§4.4)."""
@@ -88,7 +88,7 @@ TOLERANCE = 0.2
 _MILLI = 1e-6
 """Nanoseconds to milliseconds."""
 
-_LINE: Final[dict[str, Any]] = {"color": of_place("uplink")[1], "linewidth": 2}
+_LINE: Final[dict[str, Any]] = {"color": palette("uplink")[1], "linewidth": 2}
 _MEASURED = _LINE | {"marker": "o", "markersize": 5, "ecolor": INK, "elinewidth": 1.2}
 _SATURATION: Final[dict[str, Any]] = {"color": INK, "linewidth": 1.5, "linestyle": "--"}
 
@@ -135,7 +135,7 @@ def gaps(direction: CalibratedDirection, way: Way) -> str:
         if direction.least_gap_ns is not None:
             least = direction.least_gap_ns * _MILLI
             name = f"least gap that is long enough: {least:.0f} ms"
-            axes.axvline(least, color=of_place("downlink")[1], linestyle="--", label=name)
+            axes.axvline(least, color=palette("downlink")[1], linestyle="--", label=name)
         axes.errorbar(spans, lasts, _errors(direction.gaps), label=_MEANS, **_MEASURED)
 
     title = f"Trains of {direction.train} packets {way} by gap"

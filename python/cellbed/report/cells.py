@@ -36,7 +36,7 @@ def compare(summaries: Sequence[Summary]) -> Iterator[tuple[str, list[tuple[str,
 
 
 def _user(direction: str, cell: CellSummary) -> str:
-    """Return the throughput of a user, and its share of that of the cell's users."""
+    """Return the throughput of a user, and its share of all users' throughput in the cell."""
     total = sum(user.throughput_mbit_s for user in cell.users)
     found = next((user for user in cell.users if user.direction == direction), None)
     if found is None:

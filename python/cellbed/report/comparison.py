@@ -16,7 +16,7 @@ ENDINGS = (".html", ".svg", ".pdf")
 
 
 def check(path: Path) -> None:
-    """Raises MeasureError for a name that none of the formats has."""
+    """Raise MeasureError for a name that none of the formats has."""
     if path.suffix not in ENDINGS:
         raise MeasureError(f"--out {path}: the name must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
 
@@ -39,9 +39,10 @@ def write(comparison: "Comparison", path: Path) -> None:
 
 
 def _drawings(comparison: "Comparison") -> "dict[str, list[plot.Drawing]]":
-    """By application."""
+    """Return the figures by application."""
     return {
-        each.name: figures.of_comparison(each, comparison.names, comparison.groups) for each in comparison.applications
+        each.name: figures.draw_comparison(each, comparison.names, comparison.groups)
+        for each in comparison.applications
     }
 
 

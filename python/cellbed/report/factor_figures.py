@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _MOST_SERIES = len(COLOURS)
 _MOST_PANELS = 9
 _LOGARITHMIC = 50.0
-"""Ratio of the ends of a numeric axis from which it is logarithmic."""
+"""Minimum ratio of the ends of a logarithmic axis."""
 
 
 @dataclass(frozen=True, slots=True)

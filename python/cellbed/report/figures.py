@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
-from cellbed.report import pages, playback, plot
+from cellbed.measure.run_folder import MeasureError, applications_of, read_run, read_tables, replace
+from cellbed.report import pages, plot
 from cellbed.report.formats import duration, mark, share
 from cellbed.report.plot import Drawing
 from cellbed.runformat.spans import PLACES, Place, Span
-from cellbed_node import inputs
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
 Ending = Literal["svg", "pdf", "png"]
 TIME = "time since the start of the schedule, s"
+TABLES = ("requests", "links", "nodes", "disturbance", "measures", "flows")
 _STEPS = 1_500
 """Steps of a distribution that are drawn at most."""
 _BINS = 400
@@ -44,7 +44,7 @@ def write(run: Path, folder: Path, ending: Ending) -> list[Path]:
 
     Raises MeasureError for what is not a measured run, and for a folder that cannot be written to.
     """
-    return save({name: partial(together, [drawing]) for name, drawing in of_run(run).items()}, folder, ending)
+    return save({name: partial(together, [drawing]) for name, drawing in run_drawings(run).items()}, folder, ending)
 
 
 def save(drawings: Mapping[str, Callable[[], Figure]], folder: Path, ending: Ending) -> list[Path]:
@@ -64,7 +64,7 @@ def save(drawings: Mapping[str, Callable[[], Figure]], folder: Path, ending: End
 
 
 def file_name(name: str) -> str:
-    """Return a name of a figure as that of a file. The names come from files which users may edit."""
+    """Return the file name for a figure. Its name comes from files that users may edit."""
     return re.sub(r"[^\w.-]", "_", name)
 
 
@@ -72,24 +72,24 @@ def _save(content: bytes, path: Path) -> None:
     path.write_bytes(content)
 
 
-def of_run(run: Path) -> dict[str, Drawing]:
+def run_drawings(run: Path) -> dict[str, Drawing]:
     """Return the figures of a measured run by name: of each application its distribution, its parts and the measures of
     its programs, of each link that the report draws its series."""
     from cellbed.measure.summary import Summary, latencies, of
     from cellbed.report.timeline import timeline
 
     description, summary = read_run(run), Summary.read(run)
-    requests, links, nodes, seconds, measured, sampled = read_tables(run)
+    requests, links, nodes, seconds, measured, sampled = read_tables(run, *TABLES)
     found: dict[str, Drawing] = {}
     described = applications_of(description)
     for each, application in zip(summary.applications, described, strict=True):
-        if drawing := pages.of_application(application, described, requests):
+        if drawing := pages.draw_page_loads(application, described, requests):
             found[f"{each.name}-waterfall"] = drawing
         if drawing := own_series(of(measured, each.name)):
             found[f"{each.name}-measures"] = drawing
         samples = latencies(of(requests, each.name))
         if np.isfinite(samples).any():
-            found[f"{each.name}-latency"] = distribution(*of_replies(samples), each.percentiles)
+            found[f"{each.name}-latency"] = distribution(*single_series(samples), each.percentiles)
         if drawing := parts(each, application.spans):
             found[f"{each.name}-parts"] = drawing
     charts = timeline(description, requests, links, nodes, seconds)
@@ -107,20 +107,8 @@ def gaps(charts: dict[str, Any]) -> list[dict[str, Any]]:
     return [gap for link in charts["links"] for gap in link["gaps"]]
 
 
-def read_tables(run: Path) -> list[pl.DataFrame]:
-    """Requests, links, nodes, seconds, own measures and flows of a measured run. Raises MeasureError where one is
-    missing or damaged."""
-    import polars as pl
-
-    try:
-        names = ("requests", "links", "nodes", "disturbance", "measures", "flows")
-        return [pl.read_parquet(inputs.check(run / f"{name}.parquet")) for name in names]
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise MeasureError(f"{run}: {str(error).splitlines()[0]}; `cellbed report {run}` rebuilds it") from None
-
-
 def select_decompositions(application: ApplicationSummary) -> list[int]:
-    """Return the decompositions to show: the median's, and that of the highest percentile with parts."""
+    """Return the decompositions to show: for the median, and for the highest percentile with parts."""
     having = [index for index, each in enumerate(application.decompositions) if each.parts]
     return sorted({having[0], having[-1]}) if having else []
 
@@ -132,9 +120,9 @@ def parts(application: ApplicationSummary, spans: Sequence[Span]) -> Drawing | N
     return _parts(columns, spans) if columns else None
 
 
-def of_comparison(application: ApplicationComparison, names: list[str], groups: list[str]) -> list[Drawing]:
-    """Return the distributions and the parts of all runs, whose names are `names`. groups: of the runs; those of one
-    have a colour, unless all are of one."""
+def draw_comparison(application: ApplicationComparison, names: list[str], groups: list[str]) -> list[Drawing]:
+    """Return the distributions and the parts of all runs. names, groups: of the runs; each group has a colour if there
+    are several."""
     found = []
     if any(np.isfinite(sample).any() for sample in application.samples):
         samples = dict(zip(names, application.samples, strict=True))
@@ -162,7 +150,7 @@ def together(drawings: Sequence[Drawing]) -> Figure:
 # ---- latency
 
 
-def of_replies(samples: Samples) -> tuple[dict[str, Samples], dict[str, str]]:
+def single_series(samples: Samples) -> tuple[dict[str, Samples], dict[str, str]]:
     """Return the latencies of a run as samples and groups of a distribution: of all requests, and of those with a good
     reply alone where some lack one."""
     good = samples[np.isfinite(samples)]
@@ -236,7 +224,7 @@ def _ranks(n: int) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 
 def _parts(columns: Sequence[tuple[str, Decomposition]], spans: Sequence[Span]) -> Drawing:
-    """Decompositions as bars below each other, with the parts in the order in which a request passes them."""
+    """Decompositions as bars below each other, with the parts in the order of a request."""
     return Drawing(1.5 + 0.45 * len(columns) + 0.05 * len(spans), lambda figure: _draw_parts(figure, columns, spans))
 
 
@@ -268,7 +256,7 @@ def own_series(table: pl.DataFrame) -> Drawing | None:
     """Return the measures of an application's programs over their times; None without any. table: its rows of
     ``measures.parquet``."""
     table = table.drop_nulls("time_s")
-    if drawing := playback.of_measures(table, COLOURS):
+    if drawing := _playbacks(table):
         return drawing
     names = table["measure"].unique(maintain_order=True).to_list()[: len(COLOURS)]
     return Drawing(0.5 + 1.5 * len(names), lambda figure: _draw_own(figure, table, names)) if names else None
@@ -386,7 +374,7 @@ def _draw_link(figure: FigureBase, link: dict[str, Any], rows: int, span: Sequen
         axes.set_title(f"{requests['app']}: requests of {link['endpoint']} by intended time")
     for direction in link["directions"]:
         place: Place = direction["way"]
-        shades = plot.of_place(place)
+        shades = plot.palette(place)
         axes = next(grid)
         _shade(axes, link["gaps"])
         rate = 8e-6 / direction["bin"]
@@ -426,3 +414,42 @@ def _stairs(
 
 def _numbers(values: Sequence[float | None]) -> Any:
     return np.array([np.nan if value is None else value for value in values], np.float64)
+
+
+_RATE, _BUFFER, _THROUGHPUT, _STALL = "bitrate_mbit_s", "buffer_s", "throughput_mbit_s", "stall_s"
+
+
+def _playbacks(table: pl.DataFrame) -> Drawing | None:
+    """Return the playbacks of an application, one for each node; None without any. table: its rows of
+    ``measures.parquet`` that have a time."""
+    if not {_RATE, _BUFFER} <= set(table["measure"].unique()):
+        return None
+    return Drawing(4.4, lambda figure: _draw_playbacks(figure, table))
+
+
+def _draw_playbacks(figure: FigureBase, table: pl.DataFrame) -> None:
+    import polars as pl
+
+    rates, buffers = figure.subplots(2, 1, sharex=True)
+    nodes = table["node"].unique(maintain_order=True).to_list()
+    for colour, node in zip(COLOURS, nodes, strict=False):
+        series = {
+            name: table.filter(pl.col("node") == node, pl.col("measure") == name).sort("time_s")
+            for name in (_RATE, _BUFFER, _THROUGHPUT, _STALL)
+        }
+        name = node if len(nodes) > 1 else ""
+        steps, end_s = series[_RATE], series[_BUFFER]["time_s"].max()
+        times, values = [*steps["time_s"], end_s], [*steps["value"], *steps["value"][-1:]]
+        rates.step(times, values, where="post", color=colour, lw=1.4, label=f"{name} bit rate".strip())
+        came = series[_THROUGHPUT]
+        label = f"{name} throughput of a chunk".strip()
+        rates.plot(came["time_s"], came["value"], ".", color=colour, ms=5, alpha=0.6, label=label)
+        buffers.plot(series[_BUFFER]["time_s"], series[_BUFFER]["value"], color=colour, lw=1.2)
+        for at, length in series[_STALL].select("time_s", "value").iter_rows():
+            for axes in (rates, buffers):
+                axes.axvspan(at, at + length, color=plot.ALARM, alpha=0.15, lw=0)
+    rates.set(ylabel="Mbit/s (logarithmic)", yscale="log")
+    plot.label_decades(rates.yaxis, *rates.get_ylim())
+    buffers.set(ylabel="buffer, s", ylim=(0, None), xlabel=TIME, xlim=(0, None))
+    buffers.set_title("red: stalls", fontsize=8, fontweight="normal")
+    figure.legend(*rates.get_legend_handles_labels(), loc="outside upper right", ncols=4)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 6
 _BOX = (5, 25, 50, 75, 95)
-"""Percentiles of a box, those of Lim et al., "An Empirical Study of 5G" (IEEE TMC, 2024)."""
+"""Percentiles of a box, as in Lim et al., "An Empirical Study of 5G" (IEEE TMC, 2024)."""
 
 
 def compare(panels: Mapping[str, Mapping[str, pl.DataFrame]]) -> Drawing | None:
@@ -120,7 +120,7 @@ def _draw_recovery(figure: FigureBase, series: Mapping[str, pl.DataFrame]) -> No
     figure.legend(loc="outside upper center", ncols=4)
 
 
-def of_sweep(study: Study, folder: Path) -> dict[str, dict[str, Drawing]]:
+def sweep_drawings(study: Study, folder: Path) -> dict[str, dict[str, Drawing]]:
     """Return the figures of each application's flows in the trials of a sweep, by name; empty without series.
 
     The first factor with several levels makes the series, the others make panels. The first and the last bin of a flow

@@ -1,4 +1,4 @@
-"""Numbers as a reader wants them: three significant digits, a space, a unit."""
+"""Numbers for readers: three significant digits, a space, a unit."""
 
 import math
 import re
@@ -121,8 +121,8 @@ def machine(figures: Mapping[str, Any]) -> str:
 
 
 def describe_added(applications: Sequence[Mapping[str, Any]]) -> str:
-    """Return what the machine added to the percentiles of each application, in a line; empty without percentiles.
-    applications: those of a summary."""
+    """Return the machine's additions to the percentiles of each application of a summary, in a line; empty without
+    percentiles."""
     words = [
         f"{duration(seconds)} to the {label} of {each['name']}"
         for each in applications

@@ -1,16 +1,18 @@
 """One self-contained page that opens offline: ``report.html``."""
 
+from __future__ import annotations
+
 import json
 import math
 import os
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from cellbed.measure.run_folder import MeasureError, applications_of, read_run, replace
+from cellbed.measure.run_folder import MeasureError, applications_of, read_run, read_tables, replace
 from cellbed.report import connections, formats, origin, plot, ranking, waterfall
-from cellbed.report.chart_library import chart_library, embed_json, style
 from cellbed.runformat.events import read_events
 from cellbed.runformat.spans import PLACES
 from cellbed_node import inputs
@@ -23,6 +25,40 @@ if TYPE_CHECKING:
     from cellbed.report.plot import Drawing
 
 HERE = Path(__file__).parent
+ASSETS = HERE / "assets"
+FILES = ("uPlot.iife.min.js", "uPlot.min.css", "uPlot.LICENSE.txt")
+
+
+class AssetError(MeasureError):
+    """The chart library is not installed."""
+
+
+def chart_library() -> dict[str, str]:
+    """Return the text of the chart library's files by name. Raises AssetError where they are missing."""
+    return {name: _asset(ASSETS / name) for name in FILES}
+
+
+def style() -> str:
+    """Return the style that all pages begin with."""
+    return (HERE / "page" / "page.css").read_text(encoding="utf-8")
+
+
+def embed_json(data: Any) -> str:
+    """JSON that may stand inside a script element."""
+    return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+
+
+@cache
+def _asset(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        raise AssetError(
+            f"{path}: the chart library is missing; run `python scripts/fetch_assets.py` in the clone "
+            "(`make setup` does), then the same command again"
+        ) from None
+
+
 PAGE = HERE / "page"
 MOST_EVENTS = 100
 """Faults and changes in the list of a page."""
@@ -53,12 +89,12 @@ def render(run: Path) -> str:
     description = read_run(run)
     summary = Summary.read(run)
     described = applications_of(description)
-    requests, links, nodes, seconds, measured, sampled = figures.read_tables(run)
+    requests, links, nodes, seconds, measured, sampled = read_tables(run, *figures.TABLES)
 
     content = inputs.json_value(run / "summary.json")
     charts = timeline(description, requests, links, nodes, seconds) | {"phases": phases_of(summary.migrations)}
     recovered = recoveries(around_outages(sampled, find_outages(description, links)))
-    traces = waterfall.read(run)
+    (traces,) = read_tables(run, "traces")
     applications = [
         {
             "key": f"applications.{index}",
@@ -72,12 +108,12 @@ def render(run: Path) -> str:
             "columns": figures.select_decompositions(each),
             "bars": _element(f"Parts of {each.name}", figures.parts(each, application.spans)),
             "causes": [origin.cause(at) for at in each.decompositions],
-            "waterfalls": waterfall.of_application(of(traces, each.name), of(requests, each.name), each.decompositions),
+            "waterfalls": waterfall.waterfalls(of(traces, each.name), of(requests, each.name), each.decompositions),
             "shades": plot.shades(application.spans),
             "distribution": _distribution(each, latencies(of(requests, each.name))),
             "order": {"steps": ranking.endpoints(each.steps), "endpoints": ranking.endpoints(each.endpoints)},
             "own": _element(f"Measures of {each.name}", figures.own_series(of(measured, each.name))),
-            "page": _element(f"Waterfall of {each.name}", pages.of_application(application, described, requests)),
+            "page": _element(f"Waterfall of {each.name}", pages.draw_page_loads(application, described, requests)),
         }
         for index, (each, application) in enumerate(zip(summary.applications, described, strict=True))
     ]
@@ -116,7 +152,7 @@ def render(run: Path) -> str:
         places=PLACES,
         segments=waterfall.SEGMENTS,
         colours={"ink": plot.INK, "muted": plot.MUTED, "rule": plot.RULE, "alarm": plot.ALARM}
-        | {place: plot.of_place(place) for place in PLACES},
+        | {place: plot.palette(place) for place in PLACES},
         scenario=_read_text(run / "scenario.toml"),
         resolved=_read_text(run / "scenario.resolved.json"),
         environment=list(_flat(_read_json(run / "environment.json"))),
@@ -131,23 +167,23 @@ def render(run: Path) -> str:
     )
 
 
-def _element(title: str, drawing: "Drawing | None") -> str | None:
+def _element(title: str, drawing: Drawing | None) -> str | None:
     from cellbed.report import figures
 
     return None if drawing is None else plot.element(title, lambda: figures.together([drawing]))
 
 
-def _distribution(application: "ApplicationSummary", samples: "Samples") -> str | None:
+def _distribution(application: ApplicationSummary, samples: Samples) -> str | None:
     """Draw the distribution of latency; return None without a single reply."""
     from cellbed.report import figures
 
     if not any(map(math.isfinite, samples)):
         return None
-    drawing = figures.distribution(*figures.of_replies(samples), application.percentiles)
+    drawing = figures.distribution(*figures.single_series(samples), application.percentiles)
     return _element(f"Latency of {application.name}", drawing)
 
 
-def _events(events: list[dict[str, Any]], summary: "Summary") -> list[dict[str, Any]]:
+def _events(events: list[dict[str, Any]], summary: Summary) -> list[dict[str, Any]]:
     """Faults and changes of a run in order of time: ``at_s``, ``text``, and the ``losses`` of faults."""
     found: list[dict[str, Any]] = [
         {"at_s": fault.begin_s, "text": fault.what, "losses": [str(loss) for loss in fault.losses]}
@@ -174,7 +210,7 @@ def fill_template(template: str | Path, **values: Any) -> str:
     return environment(path.parent).get_template(path.name).render(style=style(), **values)
 
 
-def environment(more: Path = PAGE) -> "jinja2.Environment":
+def environment(more: Path = PAGE) -> jinja2.Environment:
     """Return the templates of pages, with the numbers' formats as filters. more: folder of further templates."""
     import jinja2
 

@@ -53,7 +53,7 @@ def transport(description: dict[str, Any]) -> str | None:
 
 
 def cautions(description: dict[str, Any], applications: Sequence[Description]) -> list[Caution]:
-    """Return the cautions about a run's data: those of its applications, and notes that only ``run.json`` has."""
+    """Return the cautions about a run's data: from its applications, and notes that only ``run.json`` has."""
     declared = dict.fromkeys(caution for each in applications for caution in each.cautions)
     known = {each.text for each in declared}
     notes = [str(note) for note in description.get("notes") or []]

@@ -34,7 +34,7 @@ _LINES = {
 }
 
 
-def of_application(
+def draw_page_loads(
     application: Description, described: Sequence[Description], requests: pl.DataFrame
 ) -> Drawing | None:
     """Return the waterfall of an application, one of those `described`, whose requests consist of others; else None.
@@ -51,7 +51,7 @@ def of_application(
 def waterfall(loads: pl.DataFrame, objects: pl.DataFrame, spans: Sequence[Span]) -> Drawing | None:
     """Return the objects of the load with the median load time; None without a load that has objects.
 
-    loads: of an application; objects, spans: of the application of which these consist.
+    loads: of an application; objects, spans: of the application that they consist of.
     """
     import polars as pl
 
@@ -89,7 +89,7 @@ def _draw(
                 continue
             stage = _stage(span)
             place, shade = _STAGES[stage]
-            colour = plot.of_place(place)[shade]
+            colour = plot.palette(place)[shade]
             labels[stage] = axes.barh(number, length, left=at, height=0.8, color=colour)
             at += length
     moments: dict[float, list[str]] = {}

@@ -74,7 +74,7 @@ def shades(spans: Sequence[Span]) -> dict[str, str]:
     return found
 
 
-def of_place(place: Place) -> tuple[str, ...]:
+def palette(place: Place) -> tuple[str, ...]:
     """Shades of a place, dark to light."""
     return _SHADES[place]
 

@@ -23,7 +23,7 @@ def visible_rows(rows: int) -> int:
 
 
 def endpoints(rows: "Sequence[EndpointSummary]") -> list[int]:
-    """Those with the slowest requests first: by the highest percentile that all of them support."""
+    """Sort those with the slowest requests first: by the highest percentile that all of them support."""
     common = [
         at
         for at in range(len(rows[0].percentiles) if rows else 0)
@@ -34,7 +34,8 @@ def endpoints(rows: "Sequence[EndpointSummary]") -> list[int]:
 
 
 def directions(rows: "Sequence[DirectionSummary]") -> list[int]:
-    """Those that dropped most packets first, then those with the longest gap, the highest queue, the most traffic."""
+    """Sort those that dropped most packets first, then those with the longest gap, the highest queue, the most
+    traffic."""
 
     def badness(row: "DirectionSummary") -> tuple[float, ...]:
         dropped = row.dropped_queue + row.dropped_loss
@@ -44,24 +45,24 @@ def directions(rows: "Sequence[DirectionSummary]") -> list[int]:
 
 
 def cell_users(rows: "Sequence[CellUser]") -> list[int]:
-    """Those with the longest queueing first: by the P99 if all of them have one, else by the median."""
+    """Sort those with the longest queueing first: by the P99 if all of them have one, else by the median."""
     by_p99 = all(row.queueing_p99_s is not None for row in rows)
     return _worst(rows, lambda row: ((row.queueing_p99_s if by_p99 else row.queueing_p50_s) or 0.0,))
 
 
 def nodes(rows: "Sequence[NodeSummary]") -> list[int]:
-    """Those that were killed for memory, then throttled longest, then used most CPU first."""
+    """Sort those that were killed for memory, then throttled longest, then used most CPU first."""
     return _worst(rows, lambda row: (row.oom_kills or 0, row.throttled_s or 0.0, row.cpu_cores_mean or 0.0))
 
 
 def programs(rows: "Sequence[ProgramSummary]") -> list[int]:
-    """Those on a node with several of them, which used most CPU first."""
+    """Select those on a node with several of them, most CPU first."""
     shared = [index for index, row in enumerate(rows) if sum(row.node == each.node for each in rows) > 1]
     return [shared[index] for index in _worst([rows[index] for index in shared], lambda row: (row.cpu_s,))]
 
 
 def proofs(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those that do not hold first, of these those that were measured."""
+    """Sort those that do not hold first, and of these the measured ones."""
     states = ("holds", "not proved", "not reached", "off")
     return [rows[index] for index in _worst(rows, lambda row: (states.index(origin.state(row)),))]
 

@@ -14,8 +14,8 @@ from cellbed.measure.factors import Study, refusal
 from cellbed.measure.run_folder import MeasureError, replace
 from cellbed.measure.statistics import CONFIDENCE, PRACTICAL
 from cellbed.report import factor_figures, figures, formats, html, plot
-from cellbed.report.chart_library import AssetError
 from cellbed.report.figures import Ending
+from cellbed.report.html import AssetError
 from cellbed.report.plot import Drawing
 from cellbed.support.errors import CellbedError
 from cellbed.support.limits import OWN
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cellbed.support.console import Console
 
 MEASURES = ("latency_p50_s", "latency_p99_s", "failed_share", "lost_share")
-"""Those that are shown where none are chosen."""
+"""Measures that are shown by default."""
 _THROUGHPUTS = ("throughput_up_mbit_s", "throughput_down_mbit_s")
 CONNECTION_MEASURES = (*_THROUGHPUTS, "round_trip_p50_s", "fairness")
 """The same for applications without known requests, after the measures that their programs wrote."""
@@ -205,8 +205,8 @@ class SweepReport:
         return rows.with_row_index("at").to_dicts()
 
     def _links(self, page: Path) -> dict[int, list[dict[str, Any]]]:
-        """By point, for each repetition: its number, its status, and the address of the run's report from the page,
-        None where there is none."""
+        """Return by point, for each repetition: its number, its status, and the address of the run's report from the
+        page, None where there is none."""
         found: dict[int, list[dict[str, Any]]] = {}
         for row in self._runs.iter_rows(named=True):
             run = self.folder / row["folder"] if row["folder"] else None
@@ -249,7 +249,7 @@ def levels(report: Mapping[str, Any], row: Mapping[str, Any]) -> str:
 
 
 def notes(measured: Mapping[str, Any]) -> list[str]:
-    """Why points of a measure have no value or no interval, each reason once."""
+    """Return the reasons why points of a measure have no value or no interval, each once."""
     found: dict[str, list[int]] = {}
     for row in measured["points"]:
         if row["note"]:
@@ -258,7 +258,7 @@ def notes(measured: Mapping[str, Any]) -> list[str]:
 
 
 def absent(app: Mapping[str, Any]) -> list[str]:
-    """Why measures of an application have no value in any trial, each reason once."""
+    """Return the reasons why measures of an application have no value in any trial, each once."""
     found: dict[str, list[str]] = {}
     for measure, why in app["without"].items():
         found.setdefault(why, []).append(formats.measure_name(measure))
@@ -410,7 +410,7 @@ def ratio_interval(row: Mapping[str, Any]) -> str:
 
 
 def explain_uncorrected(measured: Mapping[str, Any]) -> str:
-    """Why an interval and the verdict of its row may differ, where one does; else empty."""
+    """Return the reason why an interval and the verdict of its row may differ, where one does; else empty text."""
     rows = [row for row in measured["effects"] if row["low"] is not None]
     if all((row["low"] > 0 or row["high"] < 0) == (row["p_adjusted"] < 1 - CONFIDENCE) for row in rows):
         return ""

@@ -94,6 +94,7 @@ def verdict(each: "Verdict") -> str:
 
 
 def new_console() -> Console:
+    """Return a console for tables on standard output."""
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=LINE)
 

@@ -85,7 +85,7 @@ def _select_nodes(description: dict[str, Any], drawn: list[tuple[str, str]]) -> 
 
 
 def _slowness(requests: pl.DataFrame) -> dict[str, float]:
-    """By endpoint, the latency that a tenth of its requests exceed; infinite where these got no good reply."""
+    """Return the latency that a tenth of an endpoint's requests exceed; infinite where these got no good reply."""
     slow = pl.col("latency_s").fill_null(float("inf")).quantile(0.9, "higher")
     return dict(requests.group_by("endpoint").agg(slow).iter_rows())
 
@@ -96,7 +96,7 @@ def _end(table: pl.DataFrame, column: str) -> float:
 
 
 def _last_reply(requests: pl.DataFrame, duration: float) -> float:
-    """When the last reply came, or the schedule ended: later there is nothing to see."""
+    """Return the time of the last reply, or the end of the schedule: later there is nothing to see."""
     replies = requests.select((pl.col("intended_s") + pl.col("latency_s")).max()).item()
     return max(duration, float(replies) if replies is not None else 0.0)
 
@@ -115,7 +115,7 @@ def _requests(requests: pl.DataFrame, links: int) -> dict[str, Any]:
 
 
 def thin(requests: pl.DataFrame, limit: int) -> pl.DataFrame:
-    """At most about `limit` rows: of each slice of time the fastest, the slowest, and one without a good reply."""
+    """Select about `limit` rows: of each slice of time the fastest, the slowest, and one without a good reply."""
     if len(requests) <= limit:
         return requests
     slices = max(1, limit // 3)

@@ -2,12 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cellbed.measure.run_folder import MeasureError
 from cellbed.report import plot
-from cellbed_node import inputs
 
 if TYPE_CHECKING:
     import polars as pl
@@ -16,12 +13,12 @@ if TYPE_CHECKING:
 
 MOST_REQUESTS, MOST_ROWS = 200, 40
 SEGMENTS = {
-    "before_s": ("the caller", plot.of_place("endpoint")[1]),
-    "connect_s": ("the handshake", plot.of_place("uplink")[3]),
-    "uplink_s": ("the way there", plot.of_place("uplink")[1]),
-    "server_s": ("the server", plot.of_place("remote")[1]),
-    "downlink_s": ("the way back", plot.of_place("downlink")[1]),
-    "after_s": ("the caller", plot.of_place("endpoint")[1]),
+    "before_s": ("the caller", plot.palette("endpoint")[1]),
+    "connect_s": ("the handshake", plot.palette("uplink")[3]),
+    "uplink_s": ("the way there", plot.palette("uplink")[1]),
+    "server_s": ("the server", plot.palette("remote")[1]),
+    "downlink_s": ("the way back", plot.palette("downlink")[1]),
+    "after_s": ("the caller", plot.palette("endpoint")[1]),
 }
 """Columns of calls, with a name and a colour."""
 
@@ -51,21 +48,11 @@ class Waterfall:
     left_out: int
 
 
-def read(run: Path) -> "pl.DataFrame":
-    """Return the traces of a measured run. Raises MeasureError where they are damaged or missing."""
-    import polars as pl
-
-    try:
-        return pl.read_parquet(inputs.check(run / "traces.parquet"))
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise MeasureError(f"{run}: {str(error).splitlines()[0]}; `cellbed report {run}` rebuilds it") from None
-
-
-def of_application(
+def waterfalls(
     traces: "pl.DataFrame", requests: "pl.DataFrame", decompositions: Sequence["Decomposition"]
 ) -> list[Waterfall | None]:
-    """Return for each decomposition its waterfall: of the median that of one request, else the mean of the requests
-    around the percentile; None without traces. requests, traces: of the application. Pure."""
+    """Return the waterfall of each decomposition: of one request for the median, else the mean of the requests around
+    the percentile; None without traces. requests, traces: of the application. Pure."""
     import polars as pl
 
     keys = ["endpoint", "request"]

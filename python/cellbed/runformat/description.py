@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from cellbed.runformat.records import ColumnType
 from cellbed.runformat.spans import Span
 from cellbed.support.limits import Limit
 from cellbed_node.ledger import Status
 
-ColumnType = Literal["integer", "text"]
 ANSWERED: tuple[Status, ...] = ("ok", "late")
 """Outcomes with a good reply; only these requests have a latency."""
 REPORTED_COLUMNS: dict[str, ColumnType] = {"step": "text", "begin_ns": "integer", "trace": "text", "span": "text"}
@@ -57,7 +57,7 @@ class Description:
     title: of the application in reports. spans: in the order in which a request spends its time, from its intended
     time to its reply; none for an application without requests. client_columns, server_columns: what the records of
     client (``<name>.<node>.requests.jsonl``) and server (``<name>.<node>.service.jsonl``) have beyond the columns of
-    every kind (:mod:`cellbed.measure.requests`), with their types; columns in ``_ns`` are stamps of that node's clock,
+    every kind (:mod:`cellbed.runformat.records`), with their types; columns in ``_ns`` are stamps of that node's clock,
     and the first of the server is when the request reached it. same: columns in which requests of paired runs agree.
     name: of the application in its scenario. clients, servers: names of its nodes; client i belongs to server i mod the
     number of servers, or with the policy nearest to that of its cell, or with another balance than "client" to all.

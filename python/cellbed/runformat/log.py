@@ -78,8 +78,10 @@ class RunLog(logging.Handler):
             return
         with contextlib.suppress(OSError), self._path.open("a", encoding="utf-8") as file:
             while self._waiting:
-                os.write(file.fileno(), self._waiting[0])
-                self._waiting.popleft()
+                written = os.write(file.fileno(), self._waiting[0])
+                self._waiting[0] = self._waiting[0][written:]  # the disk may become full in the middle of a line
+                if not self._waiting[0]:
+                    self._waiting.popleft()
 
 
 is_verbose = False

@@ -126,6 +126,7 @@ class _Phase(_Object):
 class _Migration(_Object):
     app: str
     strategy: str
+    moves_memory: bool = False
     source: str
     target: str
     compression: int | None = None

@@ -1,10 +1,6 @@
-"""The applications of a scenario: what the tables of all kinds have, and their union, tagged by ``kind``.
-
-:data:`KINDS` registers a kind by its name and its package, which has its table.
-"""
+"""The applications of a scenario: the keys of all kinds, and the tables of the registered kinds."""
 
 import pathlib
-import pkgutil
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -16,6 +12,7 @@ from cellbed.scenario.nodes import Name, NodeGroup
 from cellbed.scenario.roles import OF_TCP, AnyRole, Role
 from cellbed.scenario.table import Table, written
 from cellbed.scenario.templates import CERTIFICATE
+from cellbed.support.extensions import entries
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.units import DURATION, SIZE
 
@@ -26,24 +23,6 @@ Groups = Mapping[str, NodeGroup]
 Balance = Literal["client", "connection", "round-robin", "least-outstanding"]
 Key = str | tuple[str | int, ...]
 """A key of an application's table, or the path of one below it."""
-
-
-KINDS = {
-    "image-classification": "cellbed.workloads.image_classification",
-    "translation": "cellbed.workloads.translation",
-    "segmentation": "cellbed.workloads.segmentation",
-    "plates": "cellbed.workloads.plates",
-    "http": "cellbed.workloads.http",
-    "websocket": "cellbed.workloads.websocket",
-    "transfers": "cellbed.workloads.transfers",
-    "web": "cellbed.workloads.web",
-    "video": "cellbed.workloads.video",
-    "call": "cellbed.workloads.call",
-    "program": "cellbed.workloads.program",
-}
-"""The kinds of application, and their packages: a module ``table`` with the class of its table, whose name is that of
-the kind (``ImageClassification``); a module ``kind`` with its programs (:mod:`cellbed.workloads.kind`); and, where it
-can be predicted, a module ``virtual`` with its model (:mod:`cellbed.workloads.virtual.model`)."""
 
 
 class Application(Table):
@@ -266,15 +245,14 @@ class Load(Application):
 
 
 def tables() -> dict[str, type[Application]]:
-    """Return the table of each kind. Raises ImportError for a package without it."""
-    return {kind: _table(kind, package) for kind, package in KINDS.items()}
-
-
-def _table(kind: str, package: str) -> type[Application]:
-    name = "".join(part.capitalize() for part in kind.split("-"))
-    try:
-        table: type[Application] = pkgutil.resolve_name(f"{package}.table:{name}")
-    except AttributeError as error:
-        # `cellbed.scenario` resolves its names late, where an AttributeError would hide the cause.
-        raise ImportError(f"{package}.table has no class {name}, the table of kind '{kind}': {error}") from error
-    return table
+    """Return the table of each kind: the entry points of the group ``cellbed.applications``. Errors: ImportError."""
+    found: dict[str, type[Application]] = {}
+    for kind, entry in entries("applications").items():
+        try:
+            found[kind] = entry.load()
+        except AttributeError as error:
+            # `cellbed.scenario` resolves its names late, where an AttributeError would hide the cause.
+            raise ImportError(f"{entry.value}, the table of kind '{kind}': {error}") from error
+    if not found:
+        raise ImportError("no kinds of application are registered: install cellbed again (make setup)")
+    return found

@@ -42,7 +42,7 @@ ALIASES = {
 }
 """Shorter names of measures."""
 _LATER = re.compile(rf"{OWN}[\w.-]+|part_\w+_(p50|p99)_s")
-"""Measures that only the run knows: those of its programs, and parts of requests."""
+"""Measures that only the run knows: its programs' own, and parts of requests."""
 _OF_DEADLINE = ("on_time_share", "goodput_bit_s")
 
 _LIMIT = re.compile(r"\s*(<=|>=|<|>)\s*(\S.*?)\s*")

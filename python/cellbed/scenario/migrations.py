@@ -1,7 +1,7 @@
 """Migrations of running services, on schedule or by a policy: which application, to which node, and how."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
@@ -16,33 +16,40 @@ from cellbed.scenario.policies import AnyPolicy
 from cellbed.scenario.policies.policy import Place
 from cellbed.scenario.sites import cell_visits
 from cellbed.scenario.table import Path, Table
+from cellbed.support.errors import CellbedError
+from cellbed.support.extensions import entries
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.units import BIT_RATE, DURATION, SIZE
 
-STRATEGIES = {
-    "redeploy": "cellbed.testbed.migration.redeploy:Redeploy",
-    "state": "cellbed.testbed.migration.state:StateTransfer",
-    "stop-and-copy": "cellbed.testbed.migration.stop_and_copy:StopAndCopy",
-    "pre-copy": "cellbed.testbed.migration.pre_copy:PreCopy",
-    "post-copy": "cellbed.testbed.migration.post_copy:PostCopy",
-}
-"""The class of each strategy, loaded when it is needed; see :class:`cellbed.testbed.migration.strategy.Strategy`."""
-STARTED_ANEW = ("redeploy", "state")
-"""Strategies by which another program takes its place; with the others its connections move, too."""
 _MEMORY = "memory moves between nodes of one kind on this machine, and between containers of one image"
 
 
-_UNUSED: dict[str, tuple[set[str], str]] = {
-    "redeploy": ({"congestion_control", "connections", "compression", "rate"}, "'redeploy' sends nothing"),
-    "post-copy": ({"connections", "compression"}, "'post-copy' uses one connection, not compressed"),
-}
-"""Keys of the transfer that a strategy does not have, and why."""
+class StrategyTraits:
+    """The properties of a :class:`~cellbed.testbed.migration.strategy.Strategy` that scenarios need."""
+
+    moves_memory: ClassVar[bool] = False
+    """Whether the program moves as it is, with its connections, instead of another program that takes its place."""
+    unused_keys: ClassVar[Mapping[str, str]] = {}
+    """Keys of the transfer without effect, with the reason."""
+
+    @classmethod
+    def lacks(cls) -> str | None:
+        """Return what this machine lacks to move programs so, with the package to install; ``None`` where it can.
+        Called before anything starts: a real attempt with a program of its own, since the answers of tools mislead."""
+        return None
 
 
-def _known(strategy: str) -> str:
-    if strategy not in STRATEGIES:
-        raise refusal(f"'{strategy}': {did_you_mean(strategy, STRATEGIES)}write one of {', '.join(STRATEGIES)}")
-    return strategy
+def load_strategy(name: str) -> type[Any]:
+    """Return the class of a strategy: an entry point of the group ``cellbed.strategies``. Errors: CellbedError."""
+    if (entry := entries("strategies").get(name)) is None:
+        raise CellbedError(f"there is no strategy '{name}': install the package that has it")
+    return cast(type[Any], entry.load())
+
+
+def _check_strategy(name: str) -> str:
+    if name not in (names := entries("strategies")):
+        raise refusal(f"'{name}': {did_you_mean(name, names)}write one of {', '.join(names)}")
+    return name
 
 
 Span = Annotated[int, quantity(DURATION, "0 s", "24 h")]
@@ -79,9 +86,11 @@ class Migration(Table):
         None, description="When it begins, from the start of the workload. Or a policy.", examples=["20 s"]
     )
     policy: AnyPolicy | None = Field(None, description="What decides when it begins, and to which node. Or a time.")
-    strategy: Annotated[str, AfterValidator(_known), WithJsonSchema({"type": "string", "enum": [*STRATEGIES]})] = Field(
-        description="How it moves.", examples=["redeploy"]
-    )
+    strategy: Annotated[
+        str,
+        AfterValidator(_check_strategy),
+        WithJsonSchema({"type": "string", "enum": list(entries("strategies"))}),
+    ] = Field(description="How it moves.", examples=["redeploy"])
     congestion_control: Annotated[Law | str, CONGESTION_CONTROL] | None = Field(
         None, description="TCP congestion control of the transfer. Default: that of the source."
     )
@@ -97,9 +106,9 @@ class Migration(Table):
         return [self.to] if self.policy is None else [*([self.to] if self.to else []), *self.policy.targets()]
 
     @property
-    def moves_memory(self) -> bool:
-        """Return whether the program moves as it is, by CRIU, instead of a new one that takes its place."""
-        return self.strategy not in STARTED_ANEW
+    def traits(self) -> type[StrategyTraits]:
+        """Return the properties of its strategy."""
+        return load_strategy(self.strategy)
 
     @property
     def when(self) -> str:
@@ -150,9 +159,9 @@ def migration_misfits(
             text = f"no node is called '{unknown}': {did_you_mean(unknown, nodes)}there are {listed}"
             yield (index, *(("to",) if each.to else ("policy", "nodes"))), text
             continue
-        keys, why = _UNUSED.get(each.strategy, (set(), ""))
-        for key in sorted(keys & each.model_fields_set):
-            yield (index, key), f"{why}: remove this key"
+        unused = each.traits.unused_keys
+        for key in sorted(unused.keys() & each.model_fields_set):
+            yield (index, key), f"{unused[key]}: remove this key"
         if (each.at is None) == (each.policy is None):
             yield (index, "at"), "write either a time here, or a policy"
             continue
@@ -168,7 +177,7 @@ def migration_misfits(
         if each.at <= last.get(each.app, -1):
             yield (index, "at"), f"another migration of '{each.app}' begins then or later: write them in order of time"
         last[each.app] = each.at
-        by_criu = next((it.strategy for it in migrations if it.app == each.app and it.moves_memory), None)
+        by_criu = next((it.strategy for it in migrations if it.app == each.app and it.traits.moves_memory), None)
         if each.strategy == "state" and by_criu is not None:
             yield (
                 (index, "strategy"),
@@ -230,7 +239,7 @@ def movable_misfits(
         source, target = (groups[node.rpartition("-")[0]].backend for node in (place or at_first, migration.to))
         images = [getattr(each, "image", None) for each in (source, target)]
         is_apart = source.routed or (source.kind, images[0]) != (target.kind, images[1])
-        if migration.moves_memory and is_apart:
+        if migration.traits.moves_memory and is_apart:
             yield "strategy", f"{_MEMORY}: write such nodes, or 'state'"
         usual = list(role.misfits(groups[role.on]))
         for path, text in role.misfits(groups[migration.to.rpartition("-")[0]]):

@@ -64,7 +64,7 @@ class Backend(Table):
     has_program: ClassVar[bool] = False
     """Whether the node has its own program, for an application that names none."""
     uses_this_machine: ClassVar[bool] = True
-    """Whether its processors and memory are those of this machine."""
+    """Whether it uses processors and memory of this machine."""
     keeps_files: ClassVar[bool] = False
     """Whether its programs see files of earlier runs outside of their own folder."""
 
@@ -85,7 +85,7 @@ class VmBackend(Backend):
 
     kind: Literal["vm"] = Field(description="Kind of node.")
     image: Annotated[pathlib.Path, DISK_FILE] | None = Field(
-        None, description="Disk image (raw or qcow2). Default: that of `cellbed vm build`."
+        None, description="Disk image (raw or qcow2). Default: the image of `cellbed vm build`."
     )
 
 
@@ -158,7 +158,7 @@ class NodeGroup(Table):
     disk: Disk | None = Field(
         None,
         description="Size of the file system that the programs of one node write to. It lies in memory. "
-        "Default: that of the machine.",
+        "Default: the machine's.",
         examples=["64 MiB"],
     )
     link: AnyMobileLink | None = Field(
@@ -166,7 +166,7 @@ class NodeGroup(Table):
     )
     core: Annotated[CoreLink, CORE_LINK] | None = Field(
         None,
-        description="Core link of each edge or cloud node of this group. Default: that of its class in [links.core].",
+        description="Core link of each edge or cloud node of this group. Default: the class's in [links.core].",
     )
     site: Name | None = Field(
         None,
@@ -186,7 +186,7 @@ class NodeGroup(Table):
         [], description="Further host names of the first node of the group.", examples=[["db", "db.shop.svc"]]
     )
     congestion_control: Annotated[Law | str, CONGESTION_CONTROL] | None = Field(
-        None, description="TCP congestion control of these nodes: what they send. Default: that of [transport]."
+        None, description="TCP congestion control of these nodes: what they send. Default: as in [transport]."
     )
     backend: AnyBackend = Field(written({"kind": "namespace"}), description="Kind of the nodes.")
 

@@ -11,7 +11,7 @@ tail, round trips that are slightly slower in peak hours, and for eu-west-3 two 
 `RoundTrips` has that shape around the published time. **Its widths are chosen by cellbed and published nowhere**: it is
 synthetic. Records of a real place replay in its stead (docs/how-to/recording.md#round-trips).
 
-Further places are those of two studies, with the part of their round-trip times that lies behind the tower:
+Further places come from two studies, with the part of their round-trip times that lies behind the tower:
 
 * `att-cloud-5g`, `att-cloud-4g`: S. Lim et al., "An Empirical Study of 5G: Effect of Edge on Transport Protocol and
   Application Performance", IEEE Transactions on Mobile Computing, 2024, Table II: a cloud server from AT&T's phones,

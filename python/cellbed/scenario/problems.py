@@ -118,7 +118,7 @@ class _Keys:
         return here
 
     def of(self, table: Sequence[str | int]) -> dict[str, Any]:
-        """Return the known keys of a table with their fields; of one with variants those of the variant that it has."""
+        """Return the known keys of a table, or of its variant, with their fields."""
         annotation: Any = self._root
         field: Any = None
         here: Any = self._data

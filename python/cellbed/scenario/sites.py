@@ -68,8 +68,8 @@ def at_site(groups: Groups, site: str | None) -> list[str]:
 
 
 def instances(cells: Cells, groups: Groups, application: Application) -> list[str]:
-    """Return the groups on which the servers of an application run: with the policy nearest the one in the same place
-    among the groups of each site."""
+    """Return the groups of an application's servers: with the policy nearest, the group in the same place among the
+    groups of each site."""
     if application.server is None:
         return []
     if application.edge_policy != "nearest":
@@ -141,7 +141,7 @@ def _policy_misfits(
     """Yield obstacles to servers that change with the cell: (key, what to do). others: groups of other applications."""
     policy, client = application.edge_policy, groups.get(_client(application, groups))
     if application.server is None:
-        yield "server", "missing: write nodes at the site of the cell in which the clients begin"
+        yield "server", "missing: write nodes at the site of the clients' first cell"
         return
     if client is None or client.cell is None:
         yield "edge_policy", "the clients are in no cell: write 'cell' and a route in their group"
@@ -171,7 +171,7 @@ def _policy_misfits(
     elif served in others:
         yield "edge_policy", f"'{served}' has programs of other applications, too: write another group"
     elif application.state is None:
-        yield "state", "missing: write the size of what moves with the server, state = '20 MB'"
+        yield "state", "missing: write the size of the state that moves with the server, state = '20 MB'"
     elif varying := [site for site in at if constant_delay(sites[site].core) is None]:
         text = f"the core link of the site '{varying[0]}' varies: write kind = 'delay' in [sites.{varying[0]}.core]"
         yield "edge_policy", text

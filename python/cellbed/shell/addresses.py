@@ -1,4 +1,4 @@
-"""Addresses around a shell's link. Those of its two ends are chosen by the network helper (``crates/nethelper``)."""
+"""Addresses around a shell's link. The network helper (``crates/nethelper``) chooses the addresses of its two ends."""
 
 from __future__ import annotations
 

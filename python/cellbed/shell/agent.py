@@ -72,7 +72,7 @@ def start_forwarder(
     of `connect`; ``None``: the current ones.
 
     ports: of each ``protocol``, ``address`` and ``port`` (0: a free one, the same for all), and its destination: the
-    addresses ``hosts``, of which the first that serves is taken, and the port ``target``.
+    first of the addresses ``hosts`` that serves, and the port ``target``.
     """
     places = {"listen": listen and asdict(listen), "connect": connect and asdict(connect)}
     return start("cellbed.shell.forwarder", {"ports": ports, **places})

@@ -1,7 +1,7 @@
 """The forwarder of published ports and of names: what comes in one network namespace is joined with connections from
 another.
 
-Sockets keep the namespace in which they were made. Published ports are opened where the process was started; then it
+Sockets keep the namespace of their creation. Published ports are opened where the process was started; then it
 enters the namespace of the link's outer end, where all connections to the inner end begin. For names a child opens the
 ports in the namespace of the shell's gateway and hands them over; connections to the host's resolver begin here.
 A separate process (:mod:`cellbed.shell.agent`).

@@ -1,8 +1,8 @@
 """The network of a shell: the two ends of its link, addresses, translation and forwarding.
 
 The network helper (``crates/nethelper``) creates it, and removes it when this process ends, even after SIGKILL. Where
-the user is privileged the helper is a fork of this process; for an ordinary user to whom it is granted it is a program
-with the capabilities that are needed.
+the user is privileged the helper is a fork of this process; for an ordinary user with the permission it is a program
+with the necessary capabilities.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Gateway:
 
         granted: use the installed helper. connect: with ``--private``, what connects the namespaces of the outer end to
         the host before anything else happens there; without it they stay alone.
-        Errors: :class:`GatewayError`, and those of `connect`; nothing is left behind.
+        Errors: :class:`GatewayError`, and as of `connect`; nothing is left behind.
         """
         pid, ours, errors = _fork(["serve", *request], granted)
         place = None

@@ -22,7 +22,7 @@ from cellbed_node.temporary import temporary_folder
 DEVICE = "host0"
 NETWORK = "100.127.128.0/24"
 HOST, HOST_IPV6 = "100.127.128.2", "fd63:656c:6c62:fe00::1"
-"""The helper's end, which stands for the host itself; the numbers of both ends are those of slirp4netns(1)."""
+"""The helper's end, which stands for the host itself; the numbers of both ends follow slirp4netns(1)."""
 _END, _END_IPV6 = "100.127.128.100", "fd63:656c:6c62:fe00::2"
 """The namespace's end. The network (shared address space, RFC 6598) exists in that namespace alone."""
 _PATIENCE_S = 10.0
@@ -44,10 +44,9 @@ def find_helpers() -> list[str]:
 
 
 def is_early_pasta(version: str) -> bool:
-    """Return whether `version`, as ``pasta --version`` prints it, is of 2023 or before, or unknown as that of Debian
-    12.
+    """Return whether `version`, as ``pasta --version`` prints it, is of 2023 or before, or unknown as in Debian 12.
 
-    That pasta sends into a bottleneck without congestion control: most of what it sends is dropped there.
+    Such a pasta sends into a bottleneck without congestion control, which drops most of its packets.
     """
     found = re.search(r"\b(?:git)?(20[0-9]{2})[_0-9]", version)
     return found is None or int(found[1]) < 2024

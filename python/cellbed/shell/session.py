@@ -149,7 +149,7 @@ def _set_up(link: ShellLink, way: wayout.WayOut, packet_log: Path | None, stack:
 
 
 def _set_congestion_control(around: _Surroundings, control: Law | str, stack: contextlib.ExitStack) -> None:
-    """Set the congestion control of the shell's namespace, in which a process does it."""
+    """Set the congestion control of the shell's namespace, by a process inside."""
     name = stack.enter_context(load_law(control)) if isinstance(control, Law) else control
     setting = f"/proc/sys/{CONGESTION_SETTING.replace('.', '/')}"
     process = around.gateway.spawn(

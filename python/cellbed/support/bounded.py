@@ -34,7 +34,7 @@ def run_bounded(
     Args:
         command: The program and its arguments.
         timeout_s: Longest time, seconds, which is also the longest processor time of each process.
-        environment: Variables beside those of this process.
+        environment: Variables besides this process's.
         memory: Address space of each process, bytes; ``None``: unlimited.
 
     Raises:

@@ -1,8 +1,12 @@
-"""Rich's console for texts that others chose."""
+"""Rich's console for texts that others chose, and the width of its tables."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from collections.abc import Iterable
+from typing import Final
 
 from rich import console
 from rich.segment import Segment
@@ -11,7 +15,7 @@ from cellbed.support.errors import printable
 
 
 class Console(console.Console):  # noqa: TID251
-    """A console that escapes the control characters of what it prints."""
+    """A console that escapes control characters in its output."""
 
     def render(
         self, renderable: console.RenderableType, options: console.ConsoleOptions | None = None
@@ -19,3 +23,15 @@ class Console(console.Console):  # noqa: TID251
         """Yield the segments of a renderable with their control characters escaped."""
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else printable(text), style, control)
+
+
+IN_A_PIPE: Final = 160
+"""Characters of a line outside of a terminal: enough for most tables."""
+
+
+def table_width() -> int:
+    """Characters of a line: the terminal's width; in a pipe COLUMNS, else :data:`IN_A_PIPE`."""
+    if sys.stdout.isatty():
+        return shutil.get_terminal_size().columns
+    said = os.environ.get("COLUMNS", "")
+    return int(said) if said.isascii() and said.isdigit() and int(said) else IN_A_PIPE

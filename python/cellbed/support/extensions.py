@@ -1,4 +1,4 @@
-"""Parts of cellbed that distributions register as entry points: its own, and those of its siblings."""
+"""Parts of cellbed that distributions, its own and its siblings, register as entry points."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cellbed.support.errors import CellbedError
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+    from importlib.metadata import EntryPoint, SelectableGroups
 
 FILES = {"simulation": "datacentre"}
 """Kinds of files of siblings, with the extra of cellbed that installs each one's."""
@@ -31,10 +31,23 @@ class FileKind:
 
 @cache
 def entries(group: str) -> "dict[str, EntryPoint]":
-    """Return the entry points of the group ``cellbed.GROUP`` by name."""
+    """Return the entry points of a group.
+
+    Args:
+        group: The group's name after ``cellbed.``.
+
+    Returns:
+        The entry points by name.
+    """
+    return {each.name: each for each in sorted(scan().select(group=f"cellbed.{group}"), key=lambda each: each.name)}
+
+
+@cache
+def scan() -> "SelectableGroups":
+    """Return the entry points of all distributions."""
     from importlib.metadata import entry_points  # `cellbed --help` does without it
 
-    return {each.name: each for each in sorted(entry_points(group=f"cellbed.{group}"), key=lambda each: each.name)}
+    return entry_points()
 
 
 def load(group: str, name: str, what: str, extra: str) -> Any:

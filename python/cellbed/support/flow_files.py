@@ -66,10 +66,10 @@ def read_sizes(path: Path, unit: int | None = None) -> Sizes:
         if not 0 <= share <= 100:
             raise FlowFileError(f"{where}: cumulative share {words[-1]} is out of range: write 0 to 1, or 0 to 100 (%)")
         if points and size * unit < points[-1][0]:
-            raise FlowFileError(f"{where}: size {words[0]} is below that of the line before: sort the lines by size")
+            raise FlowFileError(f"{where}: size {words[0]} is below the line before: sort the lines by size")
         if points and share < points[-1][1]:
             raise FlowFileError(
-                f"{where}: cumulative share {words[-1]} is below that of the line before: add up the shares of all "
+                f"{where}: cumulative share {words[-1]} is below the line before: add up the shares of all "
                 "smaller sizes"
             )
         points.append((size * unit, share))
@@ -87,7 +87,7 @@ def read_trace(path: Path, hosts: int = _MOST_HOSTS, users: tuple[int, int] | No
 
     Hosts and users are counted from 0. The flows are sorted by start, and the earliest one starts at 0.
 
-    hosts: their number. users: the number of the host to which flows with a user go, and the number of users.
+    hosts: their number. users: the number of the host that receives flows with a user, and the number of users.
 
     Raises FlowFileError.
     """
@@ -172,7 +172,7 @@ def mean_bytes(sizes: Sizes) -> float:
 
 
 def draw(sizes: Sizes, share: float) -> int:
-    """Return the size, bytes, of which this share of the flows is smaller: the inverse of the distribution."""
+    """Return the size, bytes, above this share of the flows: the inverse of the distribution."""
     at = bisect.bisect_left(sizes, share, key=lambda point: point[1])
     if at == 0:
         return max(1, round(sizes[0][0]))
@@ -181,7 +181,7 @@ def draw(sizes: Sizes, share: float) -> int:
 
 
 def rows_of(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Numbers of lines and their words, without empty lines and comments. Raises FlowFileError."""
+    """Yield numbers of lines and their words, without empty lines and comments. Raises FlowFileError."""
     try:
         content = inputs.content(path, _LARGEST_FILE)
     except OSError as error:

@@ -21,7 +21,7 @@ from types import FrameType, ModuleType
 from cellbed.support.errors import CellbedError
 
 _LEAST_MIB = 1200
-"""Addresses with which Polars starts, MiB."""
+"""Minimum address space for a start of Polars, MiB."""
 _RETRY_S = 0.01
 """Delay of an interruption where an exception would be lost."""
 _LOSING = frozenset({"polars", "weakref", "_weakrefset"})

@@ -12,13 +12,21 @@ _ALIKE = 0.7
 
 
 def did_you_mean(text: str, names: Iterable[str]) -> str:
-    """``did you mean 'NAME'? ``, with a space at its end, for the nearest name; empty if none is near."""
+    """Return a hint at the name nearest to a text.
+
+    Args:
+        text: A word that is no name.
+        names: The names.
+
+    Returns:
+        ``did you mean 'NAME'? ``, with a space at its end; empty if none is near.
+    """
     near = difflib.get_close_matches(text[:100], list(names), n=1)
     return f"did you mean '{near[0]}'? " if near else ""
 
 
 def near_names(text: str, names: Sequence[str]) -> list[str]:
-    """Those of `names`, which are in order, that `text` is near to; at most three.
+    """Return the members of `names` near `text`, in the order of `names`; at most three.
 
     Itself in lower case, else those that begin with it, else the one that differs in few letters, else those that
     contain it.

@@ -16,9 +16,18 @@ Compression = Literal["lz4", "zstd"]
 def write_rows(
     rows: pl.LazyFrame, target: Path | IO[bytes], compression: Compression, tick: Callable[[], None] | None = None
 ) -> None:
-    """Write the rows of a query as they come. tick: called ten times a second meanwhile.
+    """Write the rows of a query as they come.
 
-    Raises polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError.
+    Args:
+        rows: The query.
+        target: The Parquet file.
+        compression: The method of compression.
+        tick: Called ten times a second meanwhile.
+
+    Raises:
+        OSError: The file cannot be written.
+        polars.exceptions.PolarsError: The query fails.
+        polars.exceptions.PanicException: Polars fails.
     """
     failed: list[BaseException] = []
 

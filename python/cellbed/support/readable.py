@@ -13,7 +13,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A unit, and how many of it there are in what it is a multiple of: one bit/s, or one s."""
+    """A unit, and its size in base units, such as bit/s or s."""
 
     name: str
     factor: float
@@ -36,7 +36,14 @@ def rate_unit(largest_bit_s: float) -> Unit:
 
 
 def duration_unit(longest_s: float) -> Unit:
-    """Return the best unit for durations up to this one."""
+    """Return the best unit for durations.
+
+    Args:
+        longest_s: The longest duration, seconds.
+
+    Returns:
+        The unit.
+    """
     return next((unit for least, unit in _DURATIONS if longest_s >= least), Unit("ns", 1e9))
 
 

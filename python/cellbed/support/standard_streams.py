@@ -1,9 +1,11 @@
-"""Standard streams that the caller has closed (``command <&-``) or that cannot show every text."""
+"""Standard streams that the caller has closed (``command <&-``) or that cannot show every text, and a status line."""
+
+from __future__ import annotations
 
 import io
 import os
 import sys
-from typing import Any, TextIO
+from typing import Any, Self, TextIO
 
 from cellbed.support.errors import printable
 
@@ -49,3 +51,35 @@ def draw(text: str, stream: TextIO) -> None:
     drawn: TextIO = getattr(stream, "rich_proxied_file", stream)
     drawn.write(text)
     drawn.flush()
+
+
+class StatusLine:
+    """A context with a line on standard error, cleared at its end. Without a terminal nothing is drawn.
+
+    redrawn: whether there is a terminal.
+    """
+
+    def __init__(self) -> None:
+        self.redrawn = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._shown = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.state("")
+
+    def state(self, text: str) -> None:
+        """Show what happens now; an empty text clears the line."""
+        if self.redrawn and text != self._shown:
+            draw(f"\r\x1b[K{printable(text)}", sys.stderr)
+            self._shown = text
+
+    def share(self, what: str, share: float) -> None:
+        """Show how much of a step is done."""
+        self.state(f"{what}: {share:.0%}")
+
+    def note(self, text: str) -> None:
+        """Print a line that stays."""
+        self.state("")
+        print(text, file=sys.stderr, flush=True)

@@ -17,12 +17,18 @@ PATIENCE = 10.0
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Have `write` fill a file, and put it at `path` when it is complete.
+    """Write a file at once: a temporary file takes its place when it is complete.
 
     A symbolic link stays: the file that it leads to is written. A pipe or a device stays, too: the finished content
     goes through it, once a program reads from the pipe.
-    Raises OSError, also for a pipe that has no reader within `PATIENCE`; nothing is left of a file that could not be
-    finished, and what was at `path` is as it was.
+
+    Args:
+        path: The file.
+        write: Fills the temporary file at the path that it gets.
+
+    Raises:
+        OSError: A write failed, or a pipe has no reader within `PATIENCE`. Then `path` is unchanged, and nothing is
+            left of the new file.
     """
     place = Path(os.path.realpath(path))
     if place.exists() and not place.is_file() and not place.is_dir():

@@ -188,14 +188,14 @@ def _in_use(path: Path) -> bool:
 
 
 def _close_folder(record: Record) -> list[str]:
-    """Mark the folder of a killed run, so that its report mentions it; remove one in which nothing was measured."""
+    """Mark the folder of a killed run, so that its report mentions it; remove a folder without measurements."""
     if record.folder is None or not _is_own_folder(Path(record.folder)):
         return []
     path = Path(record.folder)
     description = path / "run.json"
     if not description.exists():
         if not folder.is_unstarted(path):
-            return [f"left {path}: it contains files that are not those of a run"]
+            return [f"left {path}: it contains files that no run writes"]
         remove_tree(path, ignore_errors=True)
         return [f"removed {path}, which contained no measurements"]
     for temporary in (*path.glob("*.tmp"), path / "live.json"):

@@ -1,6 +1,6 @@
 """The plan of a scenario: nodes with addresses and limits, and the links between them.
 
-The topology is that of a cellular network: every endpoint has its own mobile link to the tower, and core links lead
+The topology is a cellular network: every endpoint has its own mobile link to the tower, and core links lead
 from the tower to each edge and cloud node. A site is a vertex like the tower, a switch: its core link leads to the
 tower, a port to each of its nodes, and the mobile links of its cells lead there. A recorded trace is the capacity of
 *one* device, so each endpoint replays its own copy.
@@ -58,7 +58,7 @@ _FIRST_IPV4, _FIRST_IPV6 = IPv4Address("100.64.0.0"), IPv6Address("fd63:656c:6c6
 @dataclass(frozen=True, slots=True)
 class Node:
     """A node. group: its node group; index: its number in the group; cpus: limit, in processors; memory_bytes: limit;
-    disk_bytes: limit of what its programs can write, if any; speed: of its programs, in predictions."""
+    disk_bytes: size of its file system, if limited; speed: of its programs, in predictions."""
 
     name: str
     group: str
@@ -315,7 +315,7 @@ class Plan:
     """The nodes and links of a run. Indices refer to the order of nodes and directions.
 
     sites: their vertices. cells: one for each direction. moves: handovers and migrations, in order of time.
-    serving_cells: by endpoint its cells, by other nodes their sites, with the times (ns) from which on; empty if no
+    serving_cells: by endpoint its cells, by other nodes their sites, with their begins (ns); empty if no
     cell is at a site. servers: by application, the nodes of its servers at all sites. services: by application, the
     address that its servers share. hosts: content of the nodes' ``/etc/hosts``.
     """
@@ -341,7 +341,7 @@ class Plan:
         """Return the emulator's configuration.
 
         raw: folder for its files; without it, none are written. control: path of the control socket.
-        packet_log_bytes: maximum size of the packet log, of which the latest records are kept. control_name: the
+        packet_log_bytes: maximum size of the packet log, which keeps the latest records. control_name: the
         name of a congestion control where it runs.
         """
         vertices: list[dict[str, Any]] = []
@@ -466,8 +466,8 @@ def _hosts_file(
 ) -> str:
     """Return the content of ``/etc/hosts``.
 
-    The name and aliases of a group are those of the address over which connections to its nodes are spread, or of its
-    first node. The name of an application is that of the address that its servers share, or of its first server.
+    The name and aliases of a group lead to the address that spreads connections over its nodes, or to its first node.
+    The name of an application leads to the address that its servers share, or to its first server.
     """
     names: dict[str, tuple[IPv4Address | IPv6Address, ...]] = {node.name: (node.ipv4, node.ipv6) for node in nodes}
     spread = {each.nodes[0].group: each.address for each in reversed(services.values()) if each.spread}
@@ -495,7 +495,7 @@ def _is_inner(vertex: str) -> bool:
 
 
 def _group_sites(scenario: Scenario, group: str) -> list[tuple[int, str | None]]:
-    """Return the times (ns) from which on the nodes of a group are at a site, with the site."""
+    """Return the sites of the nodes of a group, each with its begin (ns)."""
     moves = [(each.at, each.target) for each in _migrations(scenario) if each.group == group]
     return [(0, scenario.nodes[group].site), *moves]
 
@@ -513,7 +513,7 @@ def _visits(group: NodeGroup, cell: str) -> list[Visit]:
 
 
 def _addresses(node: Node, number: int) -> dict[str, list[str]]:
-    """Return the addresses of a node's device: the node's, or those of the router in front of its machine."""
+    """Return the addresses of a node's device: the node's, or for a routed node the router's."""
     own = [f"{node.ipv4}/32", f"{node.ipv6}/128"]
     if not node.backend.routed:
         return {"addresses": own}
@@ -699,7 +699,7 @@ def _directions(
 
 
 def _vertices(sites: Sequence[tuple[int, str | None]]) -> tuple[str, list[tuple[int, str]]]:
-    """Return the first vertex of a link, and later ones with the times (ns). sites: with the times from which on."""
+    """Return the first vertex of a link, and later ones with their begins (ns). sites: each with its begin."""
     vertices = [(at, _vertex(site)) for at, site in sites]
     return vertices[0][1], [(at, to) for (_, before), (at, to) in pairwise(vertices) if to != before]
 

@@ -45,11 +45,11 @@ KINDS = {
 _CONGESTION_CONTROLS = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 _ALLOWED, _OWN = "tcp_allowed_congestion_control", "tcp_congestion_control"
 _MOST_BUFFERS = {"receive_buffer": "/proc/sys/net/core/rmem_max", "send_buffer": "/proc/sys/net/core/wmem_max"}
-"""By key of a program, the kernel's limit of what a socket may ask for: half of its buffer (socket(7))."""
+"""The kernel's limits for values that a socket may ask for, half of its buffer (socket(7)), by key of a program."""
 _LONGEST_PARENT = 107 - len("/cellbed-testbed-4194304-012345/n/s/b10-10/org.chromium.Chromium.012345/SingletonSocket")
 """Bytes of the path of the folder for files of nodes, where Chromium has its sockets (unix(7): 107)."""
 LEAST_PROCESSES = 64
-"""Those of a small run, most of them threads of Polars and the emulator: with fewer it fails at some later point."""
+"""Processes of a small run, mostly threads of Polars and the emulator: with fewer it fails at some later point."""
 AT_ONCE = 2
 """Nodes for each processor of this machine that start at the same time."""
 
@@ -222,7 +222,6 @@ def obstacles(scenario: Scenario, *, running: bool, limits: cgroups.Enforcement 
 
 def _migration_problems(scenario: Scenario, sound: Mapping[str, Callable[..., str | None]]) -> Iterator[Problem]:
     """Return what this machine lacks for the migrations. sound: by group, returns why a node cannot start a program."""
-    from cellbed.scenario.migrations import STRATEGIES
     from cellbed.scenario.problems import Problem
 
     for index, each in enumerate(scenario.migrations):
@@ -237,10 +236,9 @@ def _migration_problems(scenario: Scenario, sound: Mapping[str, Callable[..., st
                 each.policy.decider()
             except CellbedError as error:
                 yield Problem(("migrations", index, "policy"), str(error))
-        strategy = pkgutil.resolve_name(STRATEGIES[each.strategy])
         if find("nft") is None:
             yield Problem(("migrations", index, "to"), "clients follow a service by nft: sudo apt install nftables")
-        elif (lacking := strategy.lacks()) is not None:
+        elif (lacking := each.traits.lacks()) is not None:
             yield Problem(("migrations", index, "strategy"), lacking)
 
 
@@ -269,7 +267,7 @@ def machine() -> tuple[int, int]:
 
 def _beyond_machine(scenario: Scenario) -> Iterator[tuple[tuple[str, ...], str]]:
     """Limits of single nodes that this machine cannot supply. All together may exceed it: they seldom need everything
-    at the same time, and a run in which they do is disturbed."""
+    at the same time, and the report then calls the run disturbed."""
     cpus, memory = machine()
     for name, group in scenario.nodes.items():
         if not group.backend.uses_this_machine:
@@ -321,8 +319,8 @@ class Testbed:
     ) -> None:
         """Start nothing yet.
 
-        config: of the emulator. run: identifier in the environment of each process, by which `cellbed clean` finds what
-        a killed run left. limits: of the nodes that have any. backends: of nodes, their tables in the scenario
+        config: of the emulator. run: identifier in the environment of each process, which `cellbed clean` finds after
+        a kill. limits: of the nodes that have any. backends: of nodes, their tables in the scenario
         (``scenario/nodes.py``); a node without one is a namespace. disks: of nodes, bytes that their programs can
         write. record: of the run, to note what must be removed
         after a `kill -9`; limits and other kinds of nodes need it. binds: (source, target) files that programs see

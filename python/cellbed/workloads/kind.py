@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
 from cellbed.runformat.description import Description
+from cellbed.runformat.records import REQUESTS
 from cellbed.scenario.nodes import AnyBackend
 from cellbed.scenario.templates import CERTIFICATE
 from cellbed.testbed.machine.process import Process
@@ -79,18 +79,11 @@ class Deployment:
         return Process(f"{self.name}.{node.name}.{name}", node.name, module, file, tuple(reads))
 
     def load_generator(
-        self,
-        name: str,
-        module: str,
-        node: Node,
-        raw: Path,
-        settings: Mapping[str, Any],
-        reads: Sequence[str] = (),
-        env: Mapping[str, str] = MappingProxyType({}),
+        self, name: str, module: str, node: Node, raw: Path, settings: Mapping[str, Any], reads: Sequence[str] = ()
     ) -> Process:
-        """Return a program likewise that has a load. env: its own environment variables."""
+        """Return a program likewise that has a load."""
         made = self.program(name, module, node, raw, settings, reads)
-        return replace(made, stage=1, load=True, forked=True, env=dict(env))  # there are many of them
+        return replace(made, stage=1, load=True, forked=True)  # there are many of them
 
     def load(self, raw: Path, index: int, seed: int) -> dict[str, Any]:
         """Return the configuration of the load generator of client `index`, as far as it is that of every kind
@@ -98,7 +91,7 @@ class Deployment:
         node, arrivals = self.clients[index], self.table.arrivals
         return {
             "endpoint": node.name,
-            "record": str(self.file(raw, node, "requests.jsonl")),
+            "record": str(self.file(raw, node, REQUESTS)),
             "arrivals": arrivals if isinstance(arrivals, str) else arrivals.stage(),
             "rate": self.table.rate,
             # Endpoints that send periodically take turns instead of all sending at the same instant.

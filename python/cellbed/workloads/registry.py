@@ -1,10 +1,11 @@
-"""The kinds of workload and application, by name."""
+"""The programs and models of the kinds of application, by name."""
 
 import importlib
 from importlib.util import find_spec
+from typing import Any
 
-from cellbed.scenario.applications import KINDS
 from cellbed.support.errors import CellbedError
+from cellbed.support.extensions import entries
 from cellbed.workloads.kind import Workload
 from cellbed.workloads.offloading.kind import Kind
 from cellbed.workloads.virtual.model import Model, Sampling
@@ -12,27 +13,34 @@ from cellbed.workloads.virtual.model import Model, Sampling
 
 def workload(kind: str) -> Workload:
     """Return the programs of a kind. Raises CellbedError for an unknown kind."""
-    if kind not in KINDS:
+    found: Workload | None = _module(kind, "kind", "processes")
+    if found is None:
         raise CellbedError(f"workload.kind: there is no workload '{kind}'")
-    found: Workload = importlib.import_module(f"{KINDS[kind]}.kind")
     return found
 
 
 def virtual_model(kind: str) -> Model | None:
     """Return the model of a kind in virtual time, if it has one (:mod:`cellbed.workloads.virtual.model`)."""
-    if kind not in KINDS:
-        return None
-    if isinstance(offloading := getattr(workload(kind), "KIND", None), Kind):
+    if isinstance(offloading := getattr(_module(kind, "kind", "processes"), "KIND", None), Kind):
         from cellbed.workloads.offloading.virtual import Offloading
 
         return Offloading(offloading)
-    if find_spec(module := f"{KINDS[kind]}.virtual") is None:
-        return None
-    found: Model = importlib.import_module(module).VIRTUAL
+    found: Model | None = getattr(_module(kind, "virtual", "VIRTUAL"), "VIRTUAL", None)
     return found
 
 
 def samplings() -> dict[str, Sampling]:
-    """Return how the profiles of kinds are measured, of those that need one."""
-    models = {kind: virtual_model(kind) for kind in KINDS}
+    """Return how the profiles of kinds are measured, without the kinds that need none."""
+    models = {kind: virtual_model(kind) for kind in entries("applications")}
     return {kind: model.sampling for kind, model in models.items() if model is not None and model.sampling is not None}
+
+
+def _module(kind: str, name: str, member: str) -> Any:
+    """Return the module of a kind with a member: the module of its table, else the module `name` beside that; ``None``
+    where there is none."""
+    if (entry := entries("applications").get(kind)) is None:
+        return None
+    if hasattr(own := importlib.import_module(entry.module), member):
+        return own
+    beside = f"{own.__package__}.{name}"
+    return importlib.import_module(beside) if own.__package__ and find_spec(beside) is not None else None

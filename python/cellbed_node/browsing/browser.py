@@ -90,8 +90,8 @@ class Page:
 
 
 def open_page(domains: Sequence[str], context: str | None = None) -> Generator[Call, dict[str, Any], Page]:
-    """Open an empty page and return it. domains: of the protocol, whose events are sent; context: that of an earlier
-    page, ``None``: a new one."""
+    """Open an empty page and return it. domains: of the protocol, whose events are sent; context: of an earlier page,
+    ``None``: a new one."""
     if context is None:
         made = yield "Target.createBrowserContext", None, {"disposeOnDetach": True}
         context = str(made["browserContextId"])

@@ -1,10 +1,10 @@
-"""Chromium's log of its network, by which each object is found in the bytes of its connection.
+"""Chromium's log of its network, which locates each object in the bytes of its connection.
 
 The browser counts the bytes of its sockets before TLS; the log has them in the order of reads and writes, between the
-events of requests. Stamps of the log are whole milliseconds of CLOCK_MONOTONIC and serve only to order things; those of
-objects come from the DevTools protocol. An offset is exact over HTTP/1.1; over HTTP/2 those of a reply among others are
-known to the read of the socket (at most some 17 kB) that completed its record. Over HTTP/3 offsets are numbers of
-datagrams (:class:`cellbed_node.ledger.Request`).
+events of requests. Stamps of the log are whole milliseconds of CLOCK_MONOTONIC and serve only to order things; stamps
+of objects come from the DevTools protocol. An offset is exact over HTTP/1.1; over HTTP/2 the offsets of a reply among
+others are known to the read of the socket (at most some 17 kB) that completed its record. Over HTTP/3 offsets are
+numbers of datagrams (:class:`cellbed_node.ledger.Request`).
 """
 
 import base64
@@ -205,7 +205,7 @@ class NetLog:
 
     on_http2_session_recv_settings_ack = on_http2_session_recv_window_update = on_http2_session_recv_setting
 
-    # HTTP/3: streams of a QUIC connection, whose datagrams are those of a socket.
+    # HTTP/3: streams of a QUIC connection, whose datagrams belong to a socket.
 
     def on_udp_local_address(self, source: int, phase: int, at_ns: int, params: dict[str, Any]) -> None:
         port = _port(params["address"])

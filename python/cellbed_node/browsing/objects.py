@@ -136,8 +136,8 @@ def _is_icon(params: dict[str, Any]) -> bool:
 
 
 def attach(made: Object, wires: dict[int, Wire]) -> None:
-    """Add what the log of the network has of an object: its connection, and its bytes there. wires: of
-    :class:`cellbed_node.browsing.netlog.NetLog`; call it in the order in which requests were sent."""
+    """Add an object's connection, and its bytes there, from the log of the network. wires: of
+    :class:`cellbed_node.browsing.netlog.NetLog`; call it in the order of requests."""
     if (wire := wires.get(made.wire)) is None:
         return
     exchanges = wire.exchanges.get(made.url or "")

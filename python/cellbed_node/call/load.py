@@ -1,4 +1,4 @@
-"""The load generator of the kind: one end of a call, whose browser sends frames and reads those of the other end.
+"""The load generator of the kind: one end of a call, whose browser sends frames and reads the other end's.
 
 Run as ``python -m cellbed_node.call.load --config FILE.json``; :class:`Settings` describes the file. The page
 (``page.html``) paints and reads by itself; this program sets the call up, asks for the page's stamps, and reports the
@@ -203,7 +203,7 @@ class CallLoad(Generator):
             raise WorkloadError("the page crashed: its node may have too little memory, write 1 GiB or more")
 
     def _ask(self, function: str, *arguments: Any) -> Steps[Call, dict[str, Any], Any]:
-        """Call a function of the page; return its result. Errors: :class:`WorkloadError` with that of the page."""
+        """Call a function of the page; return its result. Errors: :class:`WorkloadError` with the page's error."""
         text = f"{function}({', '.join(map(json.dumps, arguments))})"
         asked = {"expression": text, "awaitPromise": True, "returnByValue": True}
         answer = yield "Runtime.evaluate", self._session, asked
@@ -214,7 +214,7 @@ class CallLoad(Generator):
 
     def _read_clock(self) -> Flow:
         metrics = (yield "Performance.getMetrics", self._session, {})["metrics"]
-        # By CLOCK_MONOTONIC, from which the page counts.
+        # By CLOCK_MONOTONIC; the page counts from this time.
         self._navigation_ns = {each["name"]: each["value"] for each in metrics}["NavigationStart"] * SECOND
         self._trouble = f"the browser of {self._settings.peer} did not call in time"
 

@@ -20,7 +20,7 @@ _MEANS = {
     "audio_buffer_ms": (_HEARD, "jitterBufferDelay", "jitterBufferEmittedCount", 1e3),
     "concealed_percent": (_HEARD, "concealedSamples", "totalSamplesReceived", 100.0),
 }
-"""Growth of one counter by that of another, with a factor."""
+"""Growth of one counter divided by the growth of another, with a factor."""
 _RATES = {
     "received_mbit_s": (_RECEIVED, "bytesReceived", 8e-6),
     "frames_per_s": (_RECEIVED, "framesDecoded", 1.0),
@@ -109,7 +109,7 @@ def measures(
 def strains(
     samples: Sequence[Sample], interval_ms: float, due: int, painted: int, unread: int
 ) -> dict[str, dict[str, Any]]:
-    """Return totals by which a call shows the machine rather than the network. Pure.
+    """Return totals of a call that show the machine rather than the network. Pure.
 
     interval_ms: of frames; due: frames that should have been painted; painted: those that were; unread: shown frames
     that the page missed.

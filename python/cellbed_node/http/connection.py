@@ -53,7 +53,7 @@ _GRPC_STATUSES = (
 MOST_MESSAGES = 1_000_000
 """Messages of replies that an endpoint records."""
 _STREAM_WINDOW, _CONNECTION_WINDOW = 6 << 20, 15 << 20
-"""Windows of HTTP/2's flow control for replies; those of Chromium. Its defaults of 64 KiB limit the rate to 64 KiB per
+"""Windows of HTTP/2's flow control for replies, as in Chromium. Its defaults of 64 KiB limit the rate to 64 KiB per
 round trip."""
 
 
@@ -102,9 +102,9 @@ class Exchange(Request):
     as sent_ns. tls_uplink_end, tls_downlink_end: of a connection with TLS that opened for it, where the first flight of
     the client and the server's part of the handshake end in their streams. first_byte_ns: when the first bytes of the
     reply had come. order: number among the requests of its connection, from 0. code: status of the reply. tries: how
-    often it was sent; the stamps are those of the last time. step: its name in a journey; journey: number of the
+    often it was sent; the stamps are of the last time. step: its name in a journey; journey: number of the
     journey at its endpoint; taken: values taken from its reply, JSON. turn: of HTTP/2, bytes of its reply's body that
-    came before those of another one, or all of them if others waited; last: payload of the DATA frame that ended it;
+    came before another reply's, or all of them if others waited; last: payload of the DATA frame that ended it;
     stream_window, connection_window, most_streams: what the server granted when it was sent. message: its content;
     user: who is on the journey; neither is recorded."""
 
@@ -133,9 +133,9 @@ class Exchange(Request):
 
 @dataclass(slots=True)
 class _Reply:
-    """The reply to `request` so far. begin: offset of its first byte among those of messages, where it is known before
-    that byte; start: in the downlink's stream. splitter: of its messages; messages: count of them; message_start: of
-    the one that has begun. kept: header fields and body, where values are taken from them. outcome: fields of gRPC."""
+    """The reply to `request` so far. begin: offset of its first byte among the bytes of messages, if known before that
+    byte; start: in the downlink's stream. splitter: of its messages; messages: count of them; message_start: of the one
+    that has begun. kept: header fields and body, where values are taken from them. outcome: fields of gRPC."""
 
     request: Exchange
     begin: int = 0
@@ -358,7 +358,7 @@ class Connection:
             reply.kept = bytearray("".join(f"{name}: {value}\n" for name, value in headers).encode() + b"\n")
 
     def content(self, reply: _Reply, data: bytes, begin: int, end: int, *, complete: bool) -> None:
-        """Bytes of the body of a reply have come. begin, end: offsets of what carried them; complete: whether a chunk
+        """Bytes of the body of a reply have come. begin, end: offsets of their carrier; complete: whether a chunk
         or frame ends with them."""
         reply.payload += len(data)
         if reply.kept is not None:
@@ -513,7 +513,7 @@ class Http1(Connection):
 
     @property
     def _position(self) -> int:
-        """Offset of the first byte that has not been processed, among those of messages."""
+        """Offset of the first unprocessed byte among the bytes of messages."""
         return self.position - len(self._protocol.trailing_data[0])
 
 
@@ -668,7 +668,7 @@ class Http2(Connection):
             self.close()
 
     def _note_turn(self, reply: _Reply, stream: int, size: int, ended: object) -> None:
-        """Record in what pieces the server sends replies that are under way together. ended: with these bytes."""
+        """Record the pieces of replies that the server sends together. ended: whether the reply ends here."""
         if size:
             piece = self._pieces.pop(stream, 0)
             if stream != self._latest and piece:

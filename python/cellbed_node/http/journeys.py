@@ -10,7 +10,7 @@ from typing import Any
 from cellbed_node.time_limit import time_limit
 
 MOST_KEPT = 1 << 20
-"""Bytes of a reply in which values are searched."""
+"""Bytes of a reply searched for values."""
 LONGEST_VALUE = 4096
 TAKING_S = 1.0
 """Processor time for a value in a reply: a hostile one can make a regular expression take for ever."""

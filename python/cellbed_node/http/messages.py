@@ -27,7 +27,7 @@ class Chunks:
         return self.rest() if complete else []
 
     def rest(self) -> list[int]:
-        """Return the size of what the body had after its last message, if there is something."""
+        """Return the size of the body's rest after its last message, if there is one."""
         found, self.size = [self.size] * bool(self.size), 0
         return found
 

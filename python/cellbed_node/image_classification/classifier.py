@@ -34,7 +34,7 @@ def load_onnx_runtime() -> Any:
     """Return the module ``onnxruntime``, imported without its vendor's telemetry.
 
     Else it writes an identifier of the device below the cache folder and, after some seconds, resolves the name of its
-    vendor's host: lookups that would be part of what is measured.
+    vendor's host: lookups that would be part of the measurement.
     """
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     import onnxruntime  # noqa: TID251 - here, after the setting

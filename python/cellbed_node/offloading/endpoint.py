@@ -41,7 +41,7 @@ class UnusableInputError(ValueError):
 
 
 class Inputs(Protocol):
-    """The inputs of requests of a kind. names: of the inputs, one of which is drawn for each request."""
+    """The inputs of requests of a kind. names: of the inputs; each request draws one."""
 
     names: Sequence[str]
 

@@ -40,7 +40,7 @@ _MOST_DEATHS = 3
 class Settings:
     """The service's configuration.
 
-    task: module of what the workers do, and options: of its function ``load`` (:mod:`.task`). record:
+    task: module of the workers' task; options: of its function ``load`` (:mod:`.task`). record:
     the file of its log; most_queued_bytes: payloads waiting for a worker.
     """
 

@@ -2,7 +2,7 @@
 
 
 def plain(text: str) -> str:
-    """Return the letters and digits of a plate, by which readings are compared."""
+    """Return the letters and digits of a plate, for comparison of readings."""
     return "".join(each for each in text.upper() if each.isascii() and each.isalnum())
 
 

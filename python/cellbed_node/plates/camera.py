@@ -1,4 +1,4 @@
-"""The client of the kind: frames that are sent as they are, and readings that are compared with what is known.
+"""The client of the kind: frames that are sent as they are, and readings that are compared with the known plates.
 
 Run as ``python -m cellbed_node.plates.camera --config FILE.json``;
 :class:`cellbed_node.offloading.endpoint.Settings` describes the file.

@@ -1,7 +1,7 @@
 """The task of the kind: PP-OCRv4 finds the text in a frame and reads it, in ONNX Runtime.
 
 Text is found by differentiable binarisation (Liao et al., AAAI 2020) and read by a network with connectionist temporal
-classification (Graves et al., ICML 2006). Networks, thresholds and preparation are those of the package
+classification (Graves et al., ICML 2006). Networks, thresholds and preparation come from the package
 rapidocr-onnxruntime, which is not imported, as it needs OpenCV.
 """
 
@@ -19,7 +19,7 @@ from cellbed_node.vision import inference
 DETECTION, RECOGNITION = "ch_PP-OCRv4_det_infer.onnx", "ch_PP-OCRv4_rec_infer.onnx"
 
 _LONGER_SIDE = 480
-"""Pixels in which text is found: the plate of a near vehicle is some 75 wide there."""
+"""Pixels of the image for text detection: the plate of a near vehicle is some 75 wide there."""
 _TEXT, _BOX = 0.3, 0.5  # least probability of a pixel, and mean one of a box
 _UNCLIP = 1.6
 """Liao et al., §3.5: a box of the area A and the perimeter L is larger by A × ratio / L on each side."""

@@ -90,13 +90,13 @@ class _End:
 _ROUNDING_NS = 1000
 """A time in seconds has fewer digits."""
 _PEER = ("", 0)
-"""Stands for the other end, of which a socket has only one."""
+"""Stands for the other end, since a socket has only one."""
 
 
 @dataclass(slots=True)
 class Transfer(Request):
-    """A transfer over QUIC. opening_ns: its connection began to open; sent_ns: it was open; packets_lost: those of the
-    client that it took for lost."""
+    """A transfer over QUIC. opening_ns: its connection began to open; sent_ns: it was open; packets_lost: packets that
+    the client took for lost."""
 
     step: str | None = None
     opening_ns: int | None = None

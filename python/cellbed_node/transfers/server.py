@@ -126,7 +126,7 @@ async def _serve(config: dict[str, Any]) -> None:
 def main(config: dict[str, Any]) -> None:
     """Serve until standard input ends."""
     prctl.wake_precisely()
-    # The time-outs of select(2) are in microseconds, those of epoll in milliseconds.
+    # The time-outs of select(2) are in microseconds, epoll's in milliseconds.
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner:
         try:
             runner.run(_serve(config))

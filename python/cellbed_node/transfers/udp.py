@@ -1,6 +1,6 @@
-"""Transfers over UDP at a rate: numbered datagrams, and reports of what has arrived.
+"""Transfers over UDP at a rate: numbered datagrams, and reports of arrivals.
 
-The sender of a transfer sends its datagrams (DATA) at the rate. After those of an upload the client asks for the
+The sender of a transfer sends its datagrams (DATA) at the rate. After an upload the client asks for the
 server's report (REPORT); for a download it asks before, and again where nothing has come for a while: a server that has
 sent all answers with a report, too. A transfer with missing datagrams is over with the first of two reports between
 which none arrived.

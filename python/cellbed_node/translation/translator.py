@@ -47,7 +47,7 @@ class Model:
         return pieces, len(payload)
 
     def compute(self, decoded: tuple[list[str], int]) -> str:
-        """Return the translation. That of seeded weights would not end: it has the length of its sentence."""
+        """Return the translation. With seeded weights it would not end: it has the length of its sentence."""
         pieces, length = decoded
         options: dict[str, Any] = {}
         if self._seeded:

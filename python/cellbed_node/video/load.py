@@ -34,11 +34,11 @@ _START_NS = 60 * SECOND
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(generator.Settings):
-    """The configuration of the load. program: the browser; flags: beside those of every load; folder: of its files, for
-    which there is a new one; url: of the manifest; protocol, abr: as of ``watch`` in ``player.js``; scripts: files that
+    """The configuration of the load. program: the browser; flags: beside every load's; folder: a new one for its
+    files; url: of the manifest; protocol, abr: as of ``watch`` in ``player.js``; scripts: files that
     the page runs; rule: file with the
     user's rule, or empty; measures: file of the measures of the playback; offset_ns: of the load's start
-    since that of the schedule."""
+    since the schedule's."""
 
     program: str
     flags: Sequence[str]
@@ -113,7 +113,7 @@ class VideoLoad(Generator):
         for file in scripts:
             yield from self._evaluate(inputs.text(file), file.name)
         if self._settings.rule:
-            # Names in it are not those of other scripts.
+            # Its names are apart from other scripts' names.
             content = f"globalThis.rule = (() => {{{inputs.text(rule)}\nreturn rule }})()"
             yield from self._evaluate(content, rule.name)
         metrics = (yield "Performance.getMetrics", self._session, {})["metrics"]

@@ -39,8 +39,8 @@ _WIDTH, _HEIGHT = 412, 915
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(generator.Settings):
-    """The configuration of the load. program: the browser; flags: beside those of every load; folder: of its files, for
-    which there is a new one; page: name in reports; har: prefix of the files of loads; objects: file of the record of
+    """The configuration of the load. program: the browser; flags: beside every load's; folder: a new one for its
+    files; page: name in reports; har: prefix of the files of loads; objects: file of the record of
     objects; warm: whether the cache is kept from load to load."""
 
     program: str
@@ -100,7 +100,7 @@ class WebLoad(Generator):
         return self._trouble
 
     def _open(self, context: str | None = None) -> Flow:
-        """Open a page, in which the next load begins. context: with the cache and the connections of earlier ones."""
+        """Open a page for the next load. context: with the cache and the connections of earlier ones."""
         self._opening += 1
         page = yield from open_page(("Page", "Network", "Performance"), context)
         self._opening -= 1

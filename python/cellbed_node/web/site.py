@@ -99,7 +99,7 @@ def header(headers: Headers, name: str) -> str | None:
 
 
 def clean(headers: Iterable[tuple[str, str]]) -> Headers:
-    """Return headers as those of an :class:`Exchange`; a value with line feeds, as browsers export cookies, becomes
+    """Return headers as in an :class:`Exchange`; a value with line feeds, as browsers export cookies, becomes
     several."""
     return tuple(
         (name, re.sub(r"[\x00-\x08\x0b-\x1f\x7f]|[^\x00-\xff]", "", line).strip(" \t"))
@@ -171,14 +171,14 @@ class Site:
 
     @cached_property
     def origins(self) -> dict[Origin, list[Exchange]]:
-        """The exchanges of each origin, in the order in which the origins were first used."""
+        """The exchanges of each origin; origins in the order of first use."""
         found: dict[Origin, list[Exchange]] = {}
         for each in self.exchanges:
             found.setdefault(each.origin, []).append(each)
         return found
 
     def versions(self, version: str) -> str:
-        """Return the versions of HTTP over which browsers get it, of which `version` needs TLS."""
+        """Return the versions of HTTP that browsers use for it; `version` needs TLS."""
         schemes = {origin.scheme for origin in self.origins}
         if schemes == {"http"}:
             return "1.1"

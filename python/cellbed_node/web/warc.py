@@ -1,4 +1,4 @@
-"""Recorded sites as WARC files (ISO 28500, version 1.1), those of web archives: other tools read and write them, too.
+"""Recorded sites as WARC files (ISO 28500, version 1.1), the format of web archives: other tools use them, too.
 
 An exchange is a record of the request and one of the response, which have the messages as HTTP/1.1 frames them.
 """
@@ -119,7 +119,7 @@ def _read(path: Path, _changed_ns: int, _size: int) -> Site:
         if each.kind == "warcinfo":
             start = _fields(b"\n" + each.block).get(_PAGE, start)
         elif each.kind == "revisit":
-            left_out.add(each.name, "its reply is that of another record: record without deduplication")
+            left_out.add(each.name, "its reply is in another record: record without deduplication")
         elif each.kind == "request":
             requests.setdefault(each.url, []).append(each)
         elif each.kind == "response" and (not each.url or each.url.startswith(("http:", "https:"))):

@@ -1,16 +1,26 @@
-"""The programs of the kind, and the spans of its requests."""
+"""The kind: its table, its programs, and the spans of its requests."""
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import Field
 
 from cellbed.runformat.description import Description
 from cellbed.runformat.spans import DATAGRAM_DOWNLINK, DATAGRAM_UPLINK, SERVER, Span
+from cellbed.scenario.applications import Load
 from cellbed.testbed.machine.process import Process
 from cellbed.workloads.cache import Note, silent
 from cellbed.workloads.kind import Deployment
 
 PORT = 7
+
+
+class Echo(Load):
+    """Datagrams that a server sends back."""
+
+    kind: Literal["echo"]
+    size: int = Field(200, ge=8, le=1400, description="Length of a datagram, bytes.")
 
 
 def prepare(table: Any, cache: Path, note: Note = silent) -> None:

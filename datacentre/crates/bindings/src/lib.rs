@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use cellbed_fabric::description::Description;
 use cellbed_fabric::transport::{AnyTransport, MobileUsers, TransportConfig};
 use cellbed_fabric::units::{FlowId, HostId, Picos};
-use cellbed_fabric::{Flow, Node, Sample, Simulation};
+use cellbed_fabric::{Flow, Node, PortCounters, Sample, Simulation};
 use cellbed_tcp::Control;
 use numpy::IntoPyArray;
 use pyo3::exceptions::PyValueError;
@@ -42,46 +42,42 @@ const EVENTS: u64 = 1 << 12;
 /// Time between two calls of Python.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Flows, a row each; −1 for what has not happened.
+/// Flows, a row each; −1 for a missing value.
 #[derive(Default)]
 struct Flows {
-    flow: Vec<u32>,
-    source: Vec<u32>,
-    destination: Vec<u32>,
-    user: Vec<i64>,
+    /// Number, source, destination.
+    numbers: [Vec<u32>; 3],
     bytes: Vec<u64>,
-    start_ps: Vec<i64>,
-    end_ps: Vec<i64>,
-    acknowledged_ps: Vec<i64>,
-    ideal_ps: Vec<i64>,
+    /// User; start, end, acknowledgement and ideal time, ps.
+    others: [Vec<i64>; 5],
 }
 
 impl Flows {
     fn push(&mut self, id: FlowId, flow: &Flow, times: [Option<Picos>; 3]) {
-        let picos = |time: Option<Picos>| time.map_or(-1, |it| it.0 as i64);
-        self.flow.push(id.0);
-        self.source.push(flow.source.0);
-        self.destination.push(flow.destination.0);
-        self.user.push(flow.user.map_or(-1, i64::from));
+        let [end, acknowledged, ideal] = times.map(|time| time.map_or(-1, |it| it.0 as i64));
+        let user = flow.user.map_or(-1, i64::from);
+        let numbers = [id.0, flow.source.0, flow.destination.0];
+        let others = [user, flow.start.0 as i64, end, acknowledged, ideal];
+        for (column, value) in self.numbers.iter_mut().zip(numbers) {
+            column.push(value);
+        }
+        for (column, value) in self.others.iter_mut().zip(others) {
+            column.push(value);
+        }
         self.bytes.push(flow.bytes);
-        self.start_ps.push(flow.start.0 as i64);
-        self.end_ps.push(picos(times[0]));
-        self.acknowledged_ps.push(picos(times[1]));
-        self.ideal_ps.push(picos(times[2]));
     }
 
     fn columns<'py>(self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let found = PyDict::new(py);
-        found.set_item("flow", self.flow.into_pyarray(py))?;
-        found.set_item("source", self.source.into_pyarray(py))?;
-        found.set_item("destination", self.destination.into_pyarray(py))?;
-        found.set_item("user", self.user.into_pyarray(py))?;
-        found.set_item("bytes", self.bytes.into_pyarray(py))?;
-        found.set_item("start_ps", self.start_ps.into_pyarray(py))?;
-        found.set_item("end_ps", self.end_ps.into_pyarray(py))?;
-        found.set_item("acknowledged_ps", self.acknowledged_ps.into_pyarray(py))?;
-        found.set_item("ideal_ps", self.ideal_ps.into_pyarray(py))?;
-        Ok(found)
+        let columns = PyDict::new(py);
+        for (name, column) in ["flow", "source", "destination"].iter().zip(self.numbers) {
+            columns.set_item(name, column.into_pyarray(py))?;
+        }
+        columns.set_item("bytes", self.bytes.into_pyarray(py))?;
+        let others = ["user", "start_ps", "end_ps", "acknowledged_ps", "ideal_ps"];
+        for (name, column) in others.iter().zip(self.others) {
+            columns.set_item(name, column.into_pyarray(py))?;
+        }
+        Ok(columns)
     }
 }
 
@@ -94,18 +90,11 @@ fn simulate<'py>(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let (simulation, flows) = py.detach(|| {
-        let description: Description = match serde_json::from_str(description) {
-            Ok(description) => description,
-            Err(error) => {
-                return Err(PyValueError::new_err(format!(
-                    "malformed description: {error}"
-                )));
-            }
-        };
-        let mut simulation = match description.simulation() {
-            Ok(simulation) => simulation,
-            Err(error) => return Err(PyValueError::new_err(error.to_string())),
-        };
+        let malformed = |error| PyValueError::new_err(format!("malformed description: {error}"));
+        let description: Description = serde_json::from_str(description).map_err(malformed)?;
+        let mut simulation = description
+            .simulation()
+            .map_err(|error| PyValueError::new_err(error.to_string()))?;
         let mut flows = Flows::default();
         let mut asked = Instant::now();
         while simulation.advance(EVENTS, &mut |record| {
@@ -127,7 +116,7 @@ fn simulate<'py>(
         for (id, flow, end) in fabric.live() {
             flows.push(id, flow, [end, None, Some(fabric.ideal(flow))]);
         }
-        Ok((simulation, flows))
+        Ok::<_, PyErr>((simulation, flows))
     })?;
     let found = PyDict::new(py);
     found.set_item("flows", flows.columns(py)?)?;
@@ -153,7 +142,8 @@ fn queues<'py>(
     simulation: &Simulation<AnyTransport>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let samples = simulation.samples();
-    let column = |of: &dyn Fn(&Sample) -> f64| -> Vec<f64> { samples.iter().map(of).collect() };
+    let column =
+        |value: &dyn Fn(&Sample) -> f64| -> Vec<f64> { samples.iter().map(value).collect() };
     let found = PyDict::new(py);
     let set = |name, column: Vec<f64>| found.set_item(name, column.into_pyarray(py));
     set("from", column(&|it| f64::from(it.from)))?;
@@ -175,34 +165,25 @@ fn ports<'py>(
         Node::Host(HostId(host)) => host,
         Node::Switch(switch) => topology.hosts() + switch,
     };
-    let (edges, counters) = (topology.edges(), || fabric.port_counters());
+    let edges = topology.edges();
     let run = fabric.now().0.max(1) as f64;
     let found = PyDict::new(py);
     let set = |name, column: Vec<f64>| found.set_item(name, column.into_pyarray(py));
-    set(
-        "from",
-        edges.iter().map(|it| f64::from(node(it.from))).collect(),
-    )?;
+    let from = edges.iter().map(|it| f64::from(node(it.from)));
+    set("from", from.collect())?;
     set(
         "to",
         edges.iter().map(|it| f64::from(node(it.to))).collect(),
     )?;
     set("rate_bit_s", edges.iter().map(|it| it.rate.bps()).collect())?;
-    set("packets", counters().map(|it| it.packets as f64).collect())?;
-    set("bytes", counters().map(|it| it.bytes as f64).collect())?;
-    set("dropped", counters().map(|it| it.dropped as f64).collect())?;
-    set(
-        "dropped_bytes",
-        counters().map(|it| it.dropped_bytes as f64).collect(),
-    )?;
-    set("marked", counters().map(|it| it.marked as f64).collect())?;
-    set(
-        "mean_queue_bytes",
-        counters().map(|it| it.byte_picos as f64 / run).collect(),
-    )?;
-    set(
-        "most_queue_bytes",
-        counters().map(|it| it.most_bytes as f64).collect(),
-    )?;
+    let column = |value: fn(&PortCounters) -> f64| fabric.port_counters().map(value).collect();
+    set("packets", column(|it| it.packets as f64))?;
+    set("bytes", column(|it| it.bytes as f64))?;
+    set("dropped", column(|it| it.dropped as f64))?;
+    set("dropped_bytes", column(|it| it.dropped_bytes as f64))?;
+    set("marked", column(|it| it.marked as f64))?;
+    set("most_queue_bytes", column(|it| it.most_bytes as f64))?;
+    let queues = fabric.port_counters().map(|it| it.byte_picos as f64 / run);
+    set("mean_queue_bytes", queues.collect())?;
     Ok(found)
 }

@@ -56,7 +56,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let description: Description = serde_json::from_value(description)?;
     let mut simulation = description.simulation()?;
     let before = user_seconds()?;
-    let mut slowdowns = [(0u32, 0.0); 5];
     let mut written = Ok(());
     simulation.run(|record| {
         if let Some(file) = &mut flows {
@@ -69,14 +68,6 @@ fn main() -> Result<(), Box<dyn Error>> {
                 flow.bytes
             );
             written = std::mem::replace(&mut written, Ok(())).and(line);
-        }
-        let class = 1 + [10_000, 100_000, 1_000_000]
-            .iter()
-            .filter(|&&limit| record.flow.bytes > limit)
-            .count();
-        for class in [0, class] {
-            slowdowns[class].0 += 1;
-            slowdowns[class].1 += record.slowdown();
         }
     });
     written?;
@@ -100,11 +91,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         counters.packet_hops as f64 / seconds / 1e6,
         counters.events as f64 / counters.packet_hops as f64,
         peak_kilobytes()? / 1000
-    );
-    let means = slowdowns.map(|(count, sum)| format!("{:.3}", sum / f64::from(count)));
-    println!(
-        "mean slowdown: all, to 10 KB, 100 KB, 1 MB, above: {}",
-        means.join(" ")
     );
     Ok(())
 }

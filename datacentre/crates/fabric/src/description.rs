@@ -1,4 +1,4 @@
-//! A run as data: what `cellbed simulate` hands over as JSON. Keys end in their units.
+//! A run as data, which `cellbed simulate` writes as JSON. Keys end in their units.
 
 use crate::error::DescriptionError;
 use crate::ran::{LoadOf, RanConfig};
@@ -13,7 +13,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Description {
-    /// Of all random numbers.
+    /// Seed of all random numbers.
     pub seed: u64,
     /// Nodes, links and ports.
     pub topology: TopologyDescription,
@@ -118,7 +118,7 @@ impl Shape {
 pub enum TrafficDescription {
     /// Given ones.
     Trace {
-        /// Bytes, source, destination, start in picoseconds, and the user behind the destination if there is one.
+        /// The flows.
         trace: Vec<TraceFlow>,
     },
     /// Poisson arrivals.
@@ -142,27 +142,14 @@ fn size_multiple_bytes() -> u64 {
     u64::from(FULL_PAYLOAD)
 }
 
-/// A given flow.
+/// A given flow: bytes, source, destination, start, and the user behind the destination if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
-#[serde(untagged)]
-pub enum TraceFlow {
-    /// Bytes, source, destination, start.
-    Fixed(u64, u32, u32, Picos),
-    /// And the user behind the destination.
-    Mobile(u64, u32, u32, Picos, u32),
-}
+pub struct TraceFlow(u64, u32, u32, Picos, #[serde(default)] Option<u32>);
 
-impl From<TraceFlow> for Flow {
-    fn from(flow: TraceFlow) -> Self {
-        let (bytes, source, destination, start, user) = match flow {
-            TraceFlow::Fixed(bytes, source, destination, start) => {
-                (bytes, source, destination, start, None)
-            }
-            TraceFlow::Mobile(bytes, source, destination, start, user) => {
-                (bytes, source, destination, start, Some(user))
-            }
-        };
-        Self {
+impl TraceFlow {
+    fn flow(&self) -> Flow {
+        let Self(bytes, source, destination, start, user) = *self;
+        Flow {
             source: HostId(source),
             destination: HostId(destination),
             user,
@@ -192,7 +179,7 @@ impl Description {
         let shape = &self.topology;
         let topology = shape.shape.build();
         if let Some(radio) = &self.radio {
-            radio.check().map_err(|it| it.of("radio"))?;
+            radio.check().map_err(|it| it.within("radio"))?;
         }
         let traffic = self.flows(&topology);
         let ports = Ports {
@@ -204,13 +191,13 @@ impl Description {
             balancing: shape.balancing,
         };
         let net = Fabric::new(topology, &ports, self.seed);
-        let transport = hosts(&net).map_err(|it| it.of("radio"))?;
+        let transport = hosts(&net).map_err(|it| it.within("radio"))?;
         let mut simulation = Simulation::new(net, transport, traffic);
         if let Some(end) = self.until_ps {
-            simulation = simulation.until(end);
+            simulation = simulation.with_end(end);
         }
         if let Some(sampling) = &self.sampling {
-            simulation = simulation.sampled(sampling);
+            simulation = simulation.with_sampling(sampling);
         }
         Ok(simulation)
     }
@@ -218,7 +205,7 @@ impl Description {
     fn flows(&self, topology: &Topology) -> Traffic {
         let (count, load, sizes, multiple, pattern) = match &self.traffic {
             TrafficDescription::Trace { trace } => {
-                return Traffic::list(trace.iter().map(|&flow| flow.into()).collect());
+                return Traffic::list(trace.iter().map(TraceFlow::flow).collect());
             }
             TrafficDescription::Random {
                 flows,
@@ -235,7 +222,7 @@ impl Description {
             None => poisson(load, pattern),
             Some(radio) => {
                 let (pattern, load) = radio_pattern(radio, load, topology, self.seed);
-                poisson(load, pattern).to_users(radio.users, self.seed)
+                poisson(load, pattern).with_users(radio.users, self.seed)
             }
         };
         Traffic::Poisson(Box::new(poisson))

@@ -7,7 +7,7 @@ pub struct DescriptionError(String);
 
 impl DescriptionError {
     /// Returns the error with the name of the part of the description in front.
-    pub(crate) fn of(self, part: &str) -> Self {
+    pub(crate) fn within(self, part: &str) -> Self {
         Self(format!("{part}: {self}"))
     }
 }

@@ -39,11 +39,6 @@ impl Picos {
         Self(millis * 1_000_000_000)
     }
 
-    /// From seconds, to the nearest picosecond; 0 for what is negative or not a number.
-    pub fn from_secs_f64(secs: f64) -> Self {
-        Self((secs * 1e12).round() as u64)
-    }
-
     /// In seconds.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 * 1e-12

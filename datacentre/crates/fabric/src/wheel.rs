@@ -14,10 +14,10 @@ const NONE: u32 = u32::MAX;
 /// The number of no slot.
 const NEVER: u64 = u64::MAX;
 
-/// Order of two events at the same time: those of the earlier variant come first, even if they are pushed later.
+/// Order of events at the same time: the earlier variant comes first, even if it is pushed later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// In the order of these numbers, of which 62 bits count.
+    /// In the order of the upper 62 bits of these numbers.
     Lot(u64),
     /// In order of insertion.
     Ordinary,
@@ -25,10 +25,9 @@ pub enum Turn {
     Last,
 }
 
-/// Events in order of their time, then of their turn, then of their being pushed: the order never depends on the
-/// machine.
+/// Events in order of time, then of turn, then of insertion, on any machine.
 ///
-/// Ticks are the caller's: picoseconds in the fabric, nanoseconds on paths. Once the wheel has held as many events as
+/// The caller chooses the ticks. Once the wheel has held as many events as
 /// it ever will, nothing allocates.
 ///
 /// ```
@@ -207,7 +206,7 @@ impl<E: Copy> Wheel<E> {
         self.current.insert(place, entry);
     }
 
-    /// Moves on to the next slot that has events, given that of the wheel, and takes them out.
+    /// Moves on to the next slot with events, of the wheel (`near`) or far away, and takes them out.
     fn turn(&mut self, near: u64) {
         self.current.clear();
         self.popped = 0;
@@ -256,14 +255,14 @@ impl<E: Copy> Wheel<E> {
         if bits != 0 {
             return self.slot + 1 + u64::from(bits.trailing_zeros()); // in most cases
         }
-        match self.occupied_from(from).or_else(|| self.occupied_from(0)) {
+        match self.find_occupied(from).or_else(|| self.find_occupied(0)) {
             Some(index) => self.slot + 1 + ((index + SLOTS - from) % SLOTS) as u64,
             None => NEVER,
         }
     }
 
     /// The first index at or after `from` whose slot has entries.
-    fn occupied_from(&self, from: usize) -> Option<usize> {
+    fn find_occupied(&self, from: usize) -> Option<usize> {
         let word = from / 64;
         let bits = self.occupied[word] & (u64::MAX << (from % 64));
         if bits != 0 {

@@ -149,7 +149,7 @@ def _simulate(
 
 
 def _carry_out(reproduction: Sweeps | Simulations, dry_run: bool, as_json: bool) -> None:
-    """Run what is missing, write the page and print the findings, also of an interrupted one; or print the forecast."""
+    """Run missing trials, write the page and print the findings, also after an interrupt; or print the forecast."""
     from cellbed.extension.verbs import Terminal
     from cellbed_papers.reproduce import page
 

@@ -1,6 +1,6 @@
 """The applications that measure a network in the evaluation, in virtual time.
 
-Pages and videos are those of the kinds ``web`` and ``video``, with a browser that takes no time.
+Pages and videos are of the kinds ``web`` and ``video``, with a browser that takes no time.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Application:
         raise NotImplementedError
 
     def measures(self) -> list[str]:
-        """Return the names of what the application measures, in the order of reports."""
+        """Return the names of the application's measures, in the order of reports."""
         raise NotImplementedError
 
     def groups(self) -> dict[str, dict[str, str]]:
-        """Measures that are also reported together, as the mean of the sizes of their errors: for each name of a group
+        """Return measures that are also reported together, as the mean of the sizes of their errors: by name of a group
         the short names of its measures."""
         return {}
 
@@ -77,7 +77,6 @@ class RoundTrips(Application):
 
     @property
     def length_s(self) -> float:
-        """Approximate duration in seconds."""
         return self.packets * self.interval_s
 
     def measures(self) -> list[str]:
@@ -147,7 +146,7 @@ class Downloads(Application):
     """Files by TCP, each over a separate connection, in random order with pauses in between.
 
     sizes: bytes. A sample lasts from the first SYN to the last byte. pause_s: shortest and longest pause. repeats: how
-    often files of up to 1 MB are fetched, which are soon there and vary most; larger ones once.
+    often files of up to 1 MB are fetched, which vary most; larger ones once.
     """
 
     name: ClassVar[str] = "downloads"
@@ -260,7 +259,7 @@ def load(world: World, objects: Sequence[web.Object], protocol: Protocol, at_ns:
 class Player(Application):
     """The start-up phase of an adaptive player: how soon it plays, and at which bit rate the first chunks came.
 
-    rates: of the renditions, Mbit/s. chunks: how many are watched. playable: chunks with which it plays.
+    rates: of the renditions, Mbit/s. chunks: number of watched ones. playable: chunks before it plays.
     """
 
     name: ClassVar[str] = "player"
@@ -272,7 +271,6 @@ class Player(Application):
 
     @property
     def length_s(self) -> float:
-        """Approximate duration in seconds."""
         return len(self.rules) * self.chunks * self.chunk_s / 2
 
     def measures(self) -> list[str]:
@@ -309,7 +307,7 @@ class Player(Application):
         def size(_: int, index: int) -> int:
             return int(player.rates[index] / 8 * self.chunk_s)
 
-        begin = functools.partial(play, player, size, browser, ("server", port), world, make, lambda _: None)
+        begin = functools.partial(play, player, size, browser, ("server", port), make, lambda _: None)
         browser.program.call(begin)
         world.run(world.now_ns + _PATIENCE_NS, lambda: player.loaded == player.count)
         browser.close()

@@ -20,7 +20,7 @@ import polars as pl
 import cellbed
 from cellbed import CellbedError
 from cellbed.extension.files import inputs, remove_tree, write_json, write_whole
-from cellbed.extension.recorded import TrainPlan, calibrate_virtually, read_recording, saturation
+from cellbed.extension.recorded import TrainPlan, calibrate_virtually, idle_warnings, read_recording
 from cellbed.extension.verbs import StatusLine, WorkerPool
 from cellbed_papers.evaluation.applications import Application
 from cellbed_papers.evaluation.methods import METHODS
@@ -29,7 +29,7 @@ from cellbed_papers.evaluation.network import (
     ITSELF,
     LIGHT_DEVICE,
     Network,
-    itself,
+    chance_network,
     record,
     reference,
 )
@@ -53,8 +53,8 @@ COLUMNS = {
     "value": pl.Float64,
 }
 """Columns of the table of samples. recording: number of the condition's recording. position_ns: of the network's
-course, where the application begins. seed: of what is random within the application. index: of the sample among those
-of its measure in its run. value: seconds or Mbit/s, null where it was never completed."""
+course, where the application begins. seed: of the random choices in the application. index: of the sample in its
+measure and run. value: seconds or Mbit/s, null where it was never completed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Plan:
     """The settings of an evaluation.
 
     profiles: conditions of the reference network. recordings: of each condition, each in its own weather; trials take
-    them in turn. course_ns: length of each recording. seed: of the networks' weather and of what is random in trials.
+    them in turn. course_ns: length of each recording. seed: of the weather and of the random choices in trials.
     """
 
     profiles: tuple[str, ...]
@@ -86,8 +86,7 @@ class Plan:
     def beginning(self, profile: str, trial: int, application: Application) -> tuple[int, int]:
         """Return the position in the course, ns, and seed of an application in a trial, the same on every network.
 
-        Applications begin and end within the course, if they are not longer. More trials leave those before as they
-        are.
+        Applications begin and end within the course, if they are not longer. More trials do not change earlier ones.
         """
         digest = hashlib.sha256(f"{self.seed}/{trial}/{profile}/{application.name}".encode()).digest()
         chance = random.Random(int.from_bytes(digest[:8], "little"))
@@ -96,18 +95,18 @@ class Plan:
 
 
 def evaluate(plan: Plan, folder: Path, jobs: int, terminal: StatusLine) -> tuple[Table, int]:
-    """Run what is missing of an evaluation in a folder; the table of all samples, and how many courses failed.
+    """Run the missing courses of an evaluation in a folder; return the table of all samples and the number of failures.
 
-    jobs: how many courses at once. Errors: :class:`CellbedError` for a folder of other settings; OSError.
+    jobs: courses at once. Errors: :class:`CellbedError` for a folder of other settings; OSError.
     """
     samples = folder / "samples"
     samples.mkdir(parents=True, exist_ok=True)
-    _check(folder, plan)
-    missing = [course for course in plan.courses() if not _samples(folder, *course).exists()]
+    _check_settings(folder, plan)
+    missing = [course for course in plan.courses() if not _samples_path(folder, *course).exists()]
     failed = 0
     killed = CellbedError("a process of the evaluation was killed: run the command again with the same options")
     with WorkerPool(max(1, min(jobs, len(missing))), killed) as pool:
-        courses = {pool.submit(_course, plan, folder.absolute(), *course): course for course in missing}
+        courses = {pool.submit(_run_course, plan, folder.absolute(), *course): course for course in missing}
         for done, course in enumerate(as_completed(courses)):
             profile, number = courses[course]
             terminal.state(f"{done} of {len(missing)} recordings")
@@ -120,7 +119,7 @@ def evaluate(plan: Plan, folder: Path, jobs: int, terminal: StatusLine) -> tuple
                 terminal.note(f"{profile}, recording {number + 1}: {note}")
             if not terminal.redrawn:
                 terminal.note(f"{done + 1} of {len(missing)} recordings: {profile}, recording {number + 1}")
-    there = [path for course in plan.courses() if (path := _samples(folder, *course)).exists()]
+    there = [path for course in plan.courses() if (path := _samples_path(folder, *course)).exists()]
     whole = pl.concat([pl.read_parquet(inputs.check(path)) for path in there] or [pl.DataFrame(schema=COLUMNS)])
     write_whole(folder / "samples.parquet", whole.write_parquet)
     found = table(whole, plan.applications, plan.profiles, plan.methods)
@@ -128,7 +127,7 @@ def evaluate(plan: Plan, folder: Path, jobs: int, terminal: StatusLine) -> tuple
     return found, failed
 
 
-def _check(folder: Path, plan: Plan) -> None:
+def _check_settings(folder: Path, plan: Plan) -> None:
     """Store the settings, or compare them with the stored ones."""
     stated, path = plan.settings(), folder / SETTINGS
     before = inputs.json_value(path) if path.exists() else stated
@@ -140,12 +139,12 @@ def _check(folder: Path, plan: Plan) -> None:
     write_json(path, stated)
 
 
-def _samples(folder: Path, profile: str, number: int) -> Path:
+def _samples_path(folder: Path, profile: str, number: int) -> Path:
     return folder / "samples" / f"{profile}-{number + 1}.parquet"
 
 
-def _course(plan: Plan, folder: Path, profile: str, number: int) -> list[str]:
-    """Record a condition, run the trials over this recording and write their samples; warnings.
+def _run_course(plan: Plan, folder: Path, profile: str, number: int) -> list[str]:
+    """Record a condition, run the trials over this recording and write their samples; return warnings.
 
     Errors: :class:`CellbedError`.
     """
@@ -155,14 +154,14 @@ def _course(plan: Plan, folder: Path, profile: str, number: int) -> list[str]:
         for trial in range(number, plan.trials, plan.recordings)
         for application in plan.applications
         for network in networks
-        for row in _step(plan, profile, number, trial, application, network)
+        for row in _run_step(plan, profile, number, trial, application, network)
     ]
     found = pl.DataFrame(rows, schema=COLUMNS, orient="row")
-    write_whole(_samples(folder, profile, number), found.write_parquet)
+    write_whole(_samples_path(folder, profile, number), found.write_parquet)
     return warnings
 
 
-def _step(
+def _run_step(
     plan: Plan, profile: str, number: int, trial: int, application: Application, network: Network
 ) -> Iterator[Sequence[Any]]:
     position, seed = plan.beginning(profile, trial, application)
@@ -177,9 +176,9 @@ def _step(
 
 
 def _networks(plan: Plan, folder: Path, profile: str, number: int) -> tuple[list[Network], list[str]]:
-    """Record a condition; the reference and its replays from position 0 of the course on, and warnings."""
+    """Record a condition; return the reference and its replays from position 0 of the course on, and warnings."""
     seed = plan.seed + 1000 * number
-    # Before the recording, and so in other weather.
+    # Another time than the recording, in other weather.
     calibrated = reference(profile, seed, LIGHT_DEVICE).at(LEAD_NS + plan.course_ns)
     calibration = calibrate_virtually(calibrated.uplink, calibrated.downlink, plan.seed)
     light, heavy = (reference(profile, seed, device) for device in (LIGHT_DEVICE, HEAVY_DEVICE))
@@ -189,7 +188,7 @@ def _networks(plan: Plan, folder: Path, profile: str, number: int) -> tuple[list
     recorded: list[tuple[TrainPlan, Path]] = []
     for name in plan.methods:
         if name == ITSELF:
-            found.append(itself(profile, seed).at(LEAD_NS))
+            found.append(chance_network(profile, seed).at(LEAD_NS))
             continue
         trains = METHODS[name].plan(calibration, profile.endswith(MOBILE))
         # Methods that need the same trains share a recording.
@@ -200,6 +199,6 @@ def _networks(plan: Plan, folder: Path, profile: str, number: int) -> tuple[list
             path.parent.mkdir(exist_ok=True)
             record(light, heavy, calibration, trains, LEAD_NS + plan.course_ns, path)
             recorded.append((trains, path))
-            warnings += saturation.idle_warnings(read_recording(path))
+            warnings += idle_warnings(read_recording(path))
         found.append(METHODS[name].network(read_recording(path), replays / name).at(LEAD_NS))
     return found, warnings

@@ -26,8 +26,8 @@ from cellbed.extension.recorded import (
     conditional_plan,
     heavy_text,
     load_replay,
+    opportunities,
     queue_config,
-    saturation,
     write_replay_files,
 )
 from cellbed_papers.evaluation.network import Network
@@ -36,7 +36,7 @@ STATIONARY_GAP_NS, MOBILE_GAP_NS = 50_000_000, 100_000_000
 """G where nothing moves and where the device does (Sentosa et al., NSDI 2025, §4.4)."""
 
 LIGHT_SHARE = 0.25
-"""What trains may take of the saturated rate."""
+"""Largest share of trains in the saturated rate."""
 _PACKET_BYTES = 1400
 
 
@@ -44,9 +44,8 @@ _PACKET_BYTES = 1400
 class Method:
     """A way to replay a recording.
 
-    plan: which trains its recordings have, by the calibration before and whether the device moves.
-    direction: stages of one direction of a recording; it writes the files that these name into the given folder. The
-    queue is the one that the calibration found.
+    plan: the trains of its recordings, by the calibration and whether the device moves. direction: stages of one
+    direction of a recording, with the queue of the calibration; it writes the files of the stages into the folder.
     """
 
     name: str
@@ -54,18 +53,17 @@ class Method:
     direction: Callable[[Recording, Way, Path], list[Stage]]
 
     def network(self, recording: Recording, folder: Path) -> Network:
-        """Return the recorded network as the method replays it. folder: for what it derives; there is none yet."""
+        """Return the replayed network. folder: output directory; must not exist."""
         folder.mkdir(parents=True)
         uplink, downlink = (tuple(self.direction(recording, way, folder)) for way in WAYS)
         return Network(self.name, uplink, downlink)
 
 
 def paper_plan(calibration: Calibration, mobile: bool) -> TrainPlan:
-    """Trains of the calibrated lengths every G: 50 or 100 ms, not below G_min.
+    """Return trains of the calibrated lengths every G: 50 or 100 ms, not below G_min.
 
-    And not so often that they are more than a quarter of what the saturated link carries, of which the paper states
-    nothing but that trains must be light: in a dip of the signal they would queue, and half the waiting be taken for
-    base delay.
+    Trains take at most a quarter of the saturated rate. The paper states only that trains must be light. In a dip of
+    the signal they would queue, and half of the wait would count as base delay.
     """
     up, down = (_require_calibration(calibration, way) for way in WAYS)
     gaps = [MOBILE_GAP_NS if mobile else STATIONARY_GAP_NS]
@@ -78,12 +76,12 @@ def paper_plan(calibration: Calibration, mobile: bool) -> TrainPlan:
 
 
 def _saturation(recording: Recording, way: Way, folder: Path) -> list[Stage]:
-    """Half the least round-trip time, then what saturation got (Netravali et al., "Mahimahi", ATC 2015)."""
+    """Return half the least round-trip time, then the saturated link (Netravali et al., "Mahimahi", ATC 2015)."""
     delay = base_delay(recording)
     if delay is None:
         raise CellbedError("no train of the recording was answered: its round-trip time is not known")
     trace = folder / f"{way}.trace"
-    trace.write_text(heavy_text(saturation.opportunities(recording, way, MTU)), encoding="utf-8")
+    trace.write_text(heavy_text(opportunities(recording, way, MTU)), encoding="utf-8")
     schedule = {"kind": "trace", "path": str(trace), "looped": True, "offset_ns": 0}
     queue = queue_config(calibration_queue(recording.description, way), 0)
     bottleneck = {"kind": "bottleneck", "schedule": schedule, "queue": queue, "mahimahi": True}
@@ -95,8 +93,8 @@ def _conditional_plan(calibration: Calibration, mobile: bool) -> TrainPlan:
     return conditional_plan()
 
 
-def _derive(method: Literal["cellreplay", "conditional"]) -> Callable[[Recording, Way, Path], list[Stage]]:
-    """As ``kind = "recording"`` replays a recording."""
+def _derive_stages(method: Literal["cellreplay", "conditional"]) -> Callable[[Recording, Way, Path], list[Stage]]:
+    """Return the stages of ``kind = "recording"``."""
 
     def direction(recording: Recording, way: Way, folder: Path) -> list[Stage]:
         description = recording.description
@@ -112,7 +110,7 @@ def _derive(method: Literal["cellreplay", "conditional"]) -> Callable[[Recording
 def _require_calibration(calibration: Calibration | None, way: Way) -> Any:
     found = getattr(calibration.directions, way) if calibration else None
     if found is None:
-        raise CellbedError(f"the recording's {way} was not calibrated: there is no telling which trains suit it")
+        raise CellbedError(f"the recording's {way} was not calibrated: record it again with a calibration")
     return found
 
 
@@ -120,8 +118,8 @@ METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         Method("saturation", paper_plan, _saturation),
-        Method("cellreplay", paper_plan, _derive("cellreplay")),
-        Method("conditional", _conditional_plan, _derive("conditional")),
+        Method("cellreplay", paper_plan, _derive_stages("cellreplay")),
+        Method("conditional", _conditional_plan, _derive_stages("conditional")),
     )
 }
 """Every method by its name."""

@@ -1,4 +1,4 @@
-"""A network to run applications on: what its two directions do to packets, from any position of its course on."""
+"""A network for applications: the stages of its two directions, from any position of its course on."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from cellbed.path import Path as NetworkPath
 from cellbed.path import Tcp, settings
 
 Stages = tuple[Mapping[str, Any], ...]
-"""What a packet meets in one direction, in the terms of the emulator's configuration."""
+"""Stages of one direction, as in the emulator's configuration."""
 
 REFERENCE = "reference"
-"""Name of the network that is recorded and that the replays are compared with."""
+"""Name of the recorded network, the reference of all replays."""
 
 ITSELF = "itself"
-"""In place of a method: the reference as another device meets it. Its error is chance: no method can go below it."""
+"""In place of a method: the reference for another device. Its error is chance, the lower bound of all methods."""
 
 SATURATION = Adaptive(least_delay_ns=750_000_000, most_delay_ns=3_000_000_000)
 """Mahimahi's traces come from a saturator that keeps packets waiting so long (Winstein et al., NSDI 2013, §4.1).
@@ -36,8 +36,7 @@ APPLICATIONS_DEVICE, LIGHT_DEVICE, HEAVY_DEVICE, OTHER_DEVICE = range(4)
 class Network:
     """Both directions of a link.
 
-    name: ``"reference"``, or the method that replays it. uplink, downlink: stages whose time zero is that of the
-    recording.
+    name: ``"reference"``, or the method that replays it. uplink, downlink: stages from the recording's time zero on.
     """
 
     name: str
@@ -45,7 +44,7 @@ class Network:
     downlink: Stages
 
     def at(self, position_ns: int) -> Network:
-        """Return the same network, with time zero at this position of its course."""
+        """Return the network with time zero at this position of its course."""
         return Network(self.name, _advance(self.uplink, position_ns), _advance(self.downlink, position_ns))
 
     def links(self) -> tuple[Link, Link]:
@@ -57,13 +56,12 @@ class Network:
         return NetworkPath(*self.links())
 
     def world(self) -> World:
-        """Return the same, for the models of kinds of applications. Errors: as of :meth:`links`."""
+        """Return the network for models of applications. Errors: as of :meth:`links`."""
         return World.pair(self.uplink, self.downlink, settings(Tcp()))
 
 
 def reference(profile: str, seed: int, device: int = APPLICATIONS_DEVICE) -> Network:
-    """Return the generated radio network of a profile as a device meets it, a function of seed, device and position
-    alone."""
+    """Return the generated radio network of a profile for a device, a function of seed, device and position alone."""
 
     def stage(way: str) -> Mapping[str, Any]:
         return {"kind": RADIO, "profile": profile, "way": way, "seed": seed, "device": device, "offset_ns": 0}
@@ -71,8 +69,8 @@ def reference(profile: str, seed: int, device: int = APPLICATIONS_DEVICE) -> Net
     return Network(REFERENCE, (stage("uplink"),), (stage("downlink"),))
 
 
-def itself(profile: str, seed: int) -> Network:
-    """Return the reference as another device meets it, as if it were a replay."""
+def chance_network(profile: str, seed: int) -> Network:
+    """Return the reference for another device, in the form of a replay."""
     other = reference(profile, seed, OTHER_DEVICE)
     return Network(ITSELF, other.uplink, other.downlink)
 
@@ -82,7 +80,7 @@ def record(
 ) -> None:
     """Write a recording with the trains of `plan` beside a saturation of both directions, made in virtual time.
 
-    light, heavy: the network as the device that sends trains meets it, and as the saturated one does.
+    light, heavy: the network of the device that sends trains, and of the saturated device.
     """
     made = record_virtually(light.links(), heavy.links(), plan, (SATURATION, SATURATION), duration_ns=duration_ns)
     described = made.description.model_copy(update={"calibration": calibration})

@@ -31,7 +31,7 @@ class Difference:
 
     mean, median, p95: error of the replay's relative to the reference's, with its sign; 0.1 is 10 % too much.
     wasserstein: distance of the distributions, in the measure's unit. relative_wasserstein: over the reference's mean.
-    units: how many were drawn from: recordings or trials.
+    units: number of recordings or trials.
     """
 
     mean: Samples
@@ -45,9 +45,9 @@ class Difference:
 def difference(reference: Sequence[Samples], replay: Sequence[Samples], seed: Seed = 1) -> Difference:
     """Return the difference of `replay` from `reference`, with intervals.
 
-    reference, replay: the samples of each unit, a recording or a trial, in the same order; both met the same stretches
-    of the network in the same unit, so whole units are drawn, and in pairs (Davison & Hinkley, "Bootstrap Methods and
-    their Application", 1997, §3.8). A unit without a sample on either side is left out. seed: of the draws; where the
+    reference, replay: the samples of each unit, a recording or a trial, in the same order. A unit is the same part of
+    the network for both, so whole units are drawn, in pairs (Davison & Hinkley, "Bootstrap Methods and their
+    Application", 1997, §3.8). A unit without a sample on either side is left out. seed: of the draws; where the
     units of two differences are unrelated, two of them.
 
     Errors: :class:`ValueError` if no unit has samples on both sides, or the reference's mean is zero.
@@ -59,31 +59,31 @@ def difference(reference: Sequence[Samples], replay: Sequence[Samples], seed: Se
     draws = np.random.default_rng(seed).multinomial(units, np.full(units, 1 / units), RESAMPLES)
     # The first row is the observation: every unit once.
     times = np.vstack([np.ones(units), draws]).astype(np.float64)
-    of_reference = _Weighted([a for a, _ in pairs], times)
-    of_replay = _Weighted([b for _, b in pairs], times)
-    if not (of_reference.mean > 0).all():
+    original = _Weighted([a for a, _ in pairs], times)
+    replayed = _Weighted([b for _, b in pairs], times)
+    if not (original.mean > 0).all():
         raise ValueError("the reference's mean is zero: there is nothing to relate an error to")
-    distance = _distances(of_reference, of_replay)
+    distance = _distances(original, replayed)
     return Difference(
-        mean=of_replay.mean / of_reference.mean - 1,
-        median=_relative(of_replay.quantile(0.5), of_reference.quantile(0.5)),
-        p95=_relative(of_replay.quantile(0.95), of_reference.quantile(0.95)),
+        mean=replayed.mean / original.mean - 1,
+        median=_relative(replayed.quantile(0.5), original.quantile(0.5)),
+        p95=_relative(replayed.quantile(0.95), original.quantile(0.95)),
         wasserstein=distance,
-        relative_wasserstein=distance / of_reference.mean,
+        relative_wasserstein=distance / original.mean,
         units=units,
     )
 
 
 def estimate(resampled: Samples, units: int, conditions: int = 1, least: float = -1.0) -> Estimate:
-    """Return a value of a :class:`Difference`, or of what is computed of several, with the interval of its resamples.
+    """Return a value of a :class:`Difference`, or a function of several, with the interval of its resamples.
 
     units: recordings or trials of each condition. conditions: how many, each with its own draws. least: the lower bound
     of the value: −100 % for an error, 0 for a size.
 
-    Of few units, resamples scatter less than chance does: those of three reach from the least unit to the greatest,
-    beyond which the truth lies one time in four. So deviations from the observed value are widened as those of a mean
-    are, by √(n/(n − 1)) and from the normal to Student's distribution (after Hesterberg, "What Teachers Should Know
-    About the Bootstrap", The American Statistician 69, 2015, §4.3).
+    Resamples of few units scatter less than chance: the interval of three units is their range and misses the truth
+    one time in four. Deviations from the observed value are widened like the interval of a mean, by √(n/(n − 1)) and
+    from the normal to Student's distribution (after Hesterberg, "What Teachers Should Know About the Bootstrap", The
+    American Statistician 69, 2015, §4.3).
 
     Sizes of errors are larger in resamples than observed when they are small; the interval is then widened to the
     observed value.

@@ -1,4 +1,4 @@
-"""The table of an evaluation: how far each method is off in each measure and condition, and whether that is enough."""
+"""The table of an evaluation: the error of each method by measure and condition, and the targets."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Row:
 class Target:
     """The target of a method's error.
 
-    statistic: of what. bound: in words. reached: ``None`` where nothing was measured. value: over all conditions.
+    statistic: of the errors. bound: as text. value: over all conditions.
     worst: the condition with the largest error, and that error.
     """
 
@@ -70,7 +70,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows by application, measure, condition and method, and what was to be reached."""
+    """Rows by application, measure, condition and method, and the targets."""
 
     rows: tuple[Row, ...]
     targets: tuple[Target, ...]
@@ -126,7 +126,7 @@ def _difference(samples: pl.DataFrame, method: str, seed: Seed) -> _Found | None
     trials = set.intersection(*(set(each.drop_nulls("value")["trial"]) for each in both))
     there = [each.filter(pl.col("trial").is_in(trials)).drop_nulls("value") for each in both]
     recordings = sorted(set(there[0]["recording"]))
-    # Trials of one recording share its chance: they are not independent samples of the method's error.
+    # Trials of one recording are not independent samples of the method's error.
     unit, units = ("recording", recordings) if len(recordings) > 1 else ("trial", sorted(trials))
     by_unit = [[each.filter(pl.col(unit) == one)["value"].to_numpy() for one in units] for each in there]
     try:
@@ -162,8 +162,8 @@ def _row(
     named: Sequence[tuple[str, _Found]],
     conditions: int | None,
 ) -> Row:
-    """Return a row of what was found, by its name. conditions: how many are taken together; ``None`` for one measure of
-    one, whose errors keep their sign."""
+    """Return a row of differences by name. conditions: their number; ``None`` for one measure of one condition, whose
+    errors keep their sign."""
     alone, found = conditions is None, [one for _, one in named]
     differences = [each.difference for each in found]
     units = min(each.units for each in differences)
@@ -196,7 +196,7 @@ def _row(
 
 @dataclass(frozen=True, slots=True)
 class _Aim:
-    """The target range of an error over all conditions; biased: and that it is too fast."""
+    """The target range of an error over all conditions. biased: whether the replay must be too fast."""
 
     least: float
     most: float
@@ -211,7 +211,7 @@ class _Aim:
 _PAPER = 'Sentosa et al., "CellReplay", NSDI 2025'
 _OURS = "half the error of the paper's method"
 _AIMS: dict[tuple[str, str], dict[Statistic, _Aim]] = {
-    # That a replay of saturation shows the published bias makes the reference a fair judge.
+    # A replay of saturation with the published bias makes the reference a fair judge.
     ("saturation", RoundTrips.name): {"median": _Aim(0.08, 0.25, f"{_PAPER}, §3.1: 13.25 and 16.88 %", True)},
     ("saturation", Pages.name): {"mean": _Aim(0.08, 0.30, f"{_PAPER}, §1: 17.1 %", True)},
     ("saturation", Downloads.name): {"mean": _Aim(0.079, 0.49, f"{_PAPER}, §1: 7.9 to 49 %", True)},

@@ -17,21 +17,21 @@ LINE = 300
 
 
 def show(table: Table, methods: Sequence[str], *, conditions: bool, console: Console | None = None) -> None:
-    """Print the table. conditions: each for itself, too, instead of all of them together only."""
+    """Print the table. conditions: also for each condition."""
     console = console or Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=LINE, file=console.file)
-    console.print(_errors(table.rows, methods, conditions))
+    console.print(_error_grid(table.rows, methods, conditions))
     if table.targets:
         console.print()
-        console.print(_targets(table.targets))
+        console.print(_target_grid(table.targets))
     lost = [row for row in table.rows if row.profile == ALL and row.lost[0] != row.lost[1]]
     for row in lost:
         words = f"{row.measure}: {row.lost[0]} not completed on {row.method}, {row.lost[1]} on the reference"
         console.print(Text(f"note: {words}", style="dim"))
 
 
-def _errors(rows: Sequence[Row], methods: Sequence[str], conditions: bool) -> Grid:
+def _error_grid(rows: Sequence[Row], methods: Sequence[str], conditions: bool) -> Grid:
     grid = _grid("measure", "condition")
     for method in methods:
         grid.add_column(f"{method}\nerror of the mean", justify="right")
@@ -45,34 +45,34 @@ def _errors(rows: Sequence[Row], methods: Sequence[str], conditions: bool) -> Gr
         cells: list[Text | str] = []
         for method in methods:
             row = by_key.get((measure, profile, method))
-            cells += [_mean(row), _percent(row.wasserstein)] if row else [formats.NOTHING] * 2
+            cells += [_format_mean(row), _format_percent(row.wasserstein)] if row else [formats.NOTHING] * 2
         last = profile == ALL
         grid.add_row(measure if measure != before else "", profile, *cells, style="bold" if last and conditions else "")
         before = measure
         if last:
-            grid.add_row("", "worst", *_worst(by_key, measure, methods))
+            grid.add_row("", "worst", *_format_worst(by_key, measure, methods))
         for name in ("median", "p95") if measure == ROUND_TRIP else ():
-            grid.add_row("", f"{profile}, {name}", *_of_statistic(by_key, measure, profile, methods, name))
+            grid.add_row("", f"{profile}, {name}", *_format_statistics(by_key, measure, profile, methods, name))
     return grid
 
 
-def _of_statistic(
+def _format_statistics(
     by_key: dict[tuple[str, str, str], Row], measure: str, profile: str, methods: Sequence[str], name: str
 ) -> Iterable[str]:
     for method in methods:
         row = by_key.get((measure, profile, method))
-        yield _percent(getattr(row, name), signed=profile != ALL) if row else formats.NOTHING
+        yield _format_percent(getattr(row, name), signed=profile != ALL) if row else formats.NOTHING
         yield ""
 
 
-def _worst(by_key: dict[tuple[str, str, str], Row], measure: str, methods: Sequence[str]) -> Iterable[str]:
+def _format_worst(by_key: dict[tuple[str, str, str], Row], measure: str, methods: Sequence[str]) -> Iterable[str]:
     for method in methods:
         row = by_key.get((measure, ALL, method))
         yield f"{_format_signed(row.worst[1])} {row.worst[0]}" if row and row.worst else formats.NOTHING
         yield ""
 
 
-def _targets(targets: Sequence[Target]) -> Grid:
+def _target_grid(targets: Sequence[Target]) -> Grid:
     grid = _grid("target", "of", "target value", "is", "worst condition", "")
     for each in targets:
         statistic = "error of the mean" if each.statistic == "mean" else f"error of the {each.statistic}"
@@ -87,15 +87,15 @@ def _targets(targets: Sequence[Target]) -> Grid:
     return grid
 
 
-def _mean(row: Row) -> str:
-    """Return the error of the mean. Of several conditions or pages its size, and behind it what it is with its sign: a
-    size of 30 % may be 30 % too much everywhere, or here too much and there too little."""
+def _format_mean(row: Row) -> str:
+    """Return the error of the mean; of several conditions or pages its size, then the mean with its sign, which shows
+    whether errors have the same sign everywhere."""
     if row.distance is not None:
-        return _percent(row.mean, signed=True)
-    return f"{_percent(row.mean)} ({_format_signed(row.bias.value).removesuffix(' %')})"
+        return _format_percent(row.mean, signed=True)
+    return f"{_format_percent(row.mean)} ({_format_signed(row.bias.value).removesuffix(' %')})"
 
 
-def _percent(estimate: Estimate, *, signed: bool = False) -> str:
+def _format_percent(estimate: Estimate, *, signed: bool = False) -> str:
     def words(value: float) -> str:
         return _format_signed(value).removesuffix(" %") if signed else f"{value * 100:.1f}"
 

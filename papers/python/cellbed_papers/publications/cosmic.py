@@ -15,10 +15,11 @@ from cellbed_papers.publication import (
     Data,
     Finding,
     Measure,
+    Range,
     Swept,
     SweptPublication,
-    above,
-    below,
+    values_above,
+    values_below,
 )
 
 _LAWS = {"New Reno": "reno", "CUBIC": "cubic", "BBR": "bbr"}
@@ -119,8 +120,7 @@ ThreadingHTTPServer(("", 8080), Handler).serve_forever()
 _HELD = "0.2 GB"
 """A size of the service that any machine holds."""
 _STRATEGIES = (("stop-and-copy", True), ("state", False), ("post-copy", False))
-"""Ways to move it, and whether the paper's restore time is an input. The last one has no prediction: what the service
-waits for is not known."""
+"""Ways to move it, and whether the paper's restore time is an input. The last one has no prediction."""
 
 
 def _moves(sizes: Iterable[str], *, real: bool = False, strategies: int = 2) -> dict[str, Any]:
@@ -267,188 +267,150 @@ EXPERIMENTS = (
 )
 
 
-def _ratio(law: str, loss: str, other: str, without: str) -> Measure:
-    """Return the throughput of a law over that of another, at two losses."""
-    return Measure("loss", _THROUGHPUT, {"law": law, "loss": loss}, {"law": other, "loss": without})
+_SECTIONS = {each.name: each.section for each in EXPERIMENTS}
 
 
-def _claims() -> Iterator[Claim]:
+def _claim(key: str, experiment: str, statement: str, published: str, measure: Measure, **more: Any) -> Claim:
+    key = key.lower().replace(" ", "-")
+    return Claim(key, experiment, _SECTIONS[experiment], statement, published, measure, **more)
+
+
+def _ratio_claim(key: str, statement: str, factor: float, measure: Measure, direction: str, agrees: Range) -> Claim:
+    """Return a claim about a ratio of two printed values."""
+    more = {"direction": direction, "agrees": agrees, "figure": (factor, factor)}
+    return _claim(key, measure.experiment, statement, f"{factor:.3g} times", measure, **more)
+
+
+def _loss_claims() -> Iterator[Claim]:
     for law, (without, *published) in TABLE_4.items():
         for loss, value in zip(_LOSS[1:], published, strict=True):
-            share = value / without
-            yield Claim(
+            yield _ratio_claim(
                 f"kept-{_LAWS[law]}-{loss.removesuffix(' %')}",
-                "loss",
-                "Table IV",
-                f"Throughput of {law} at a loss of {loss} over that at none",
-                f"{share:.3g} times",
-                _ratio(law, loss, law, _LOSS[0]),
-                direction="most remains" if law == "BBR" else "most is lost",
-                agrees=above(0.5) if law == "BBR" else below(0.5),
-                figure=(share, share),
+                f"Throughput of {law} at a loss of {loss} over none",
+                value / without,
+                Measure("loss", _THROUGHPUT, {"law": law, "loss": loss}, {"law": law, "loss": _LOSS[0]}),
+                "most remains" if law == "BBR" else "most is lost",
+                values_above(0.5) if law == "BBR" else values_below(0.5),
             )
     for law, other in (("BBR", "CUBIC"), ("CUBIC", "New Reno")):
         for at, loss in enumerate(_LOSS):
             factor = TABLE_4[law][at] / TABLE_4[other][at]
-            yield Claim(
+            yield _ratio_claim(
                 f"{_LAWS[law]}-over-{_LAWS[other]}-{loss.removesuffix(' %')}",
-                "loss",
-                "Table IV",
-                f"Throughput of {law} over that of {other} at a loss of {loss}",
-                f"{factor:.3g} times",
-                _ratio(law, loss, other, loss),
-                direction="higher" if factor > 1 else "lower",
-                agrees=above(1) if factor > 1 else below(1),
-                figure=(factor, factor),
+                f"Throughput of {law} over {other} at a loss of {loss}",
+                factor,
+                Measure("loss", _THROUGHPUT, {"law": law, "loss": loss}, {"law": other, "loss": loss}),
+                "higher" if factor > 1 else "lower",
+                values_above(1) if factor > 1 else values_below(1),
             )
+
+
+def _file_claims() -> Iterator[Claim]:
     for law, times in TABLE_2.items():
         for size, seconds in zip(_SIZES_MB, times, strict=True):
-            yield Claim(
-                f"file-{_LAWS[law]}-{size}",
-                "file",
-                "Table II",
-                f"Response time of a file of {size} MB under {law}",
-                f"{seconds:.2f} s",
-                Measure("file", "latency_mean_s", {"law": law, "size": f"{size} MB"}),
-                "time",
-                figure=(seconds, seconds),
-            )
-    for at, size in enumerate(_SIZES_MB):
-        factor = TABLE_2["CUBIC"][at] / TABLE_2["BBR"][at]
-        yield Claim(
-            f"file-cubic-over-bbr-{size}",
-            "file",
-            "Table II",
-            f"Response time of a file of {size} MB, CUBIC over BBR",
-            f"{factor:.3g} times",
-            Measure(
-                "file",
-                "latency_mean_s",
-                {"law": "CUBIC", "size": f"{size} MB"},
-                {"law": "BBR", "size": f"{size} MB"},
-            ),
-            direction="longer",
-            agrees=above(1),
-            figure=(factor, factor),
-        )
+            statement = f"Response time of a file of {size} MB under {law}"
+            measure = Measure("file", _TIME, {"law": law, "size": f"{size} MB"})
+            more: dict[str, Any] = {"unit": "time", "figure": (seconds, seconds)}
+            yield _claim(f"file-{_LAWS[law]}-{size}", "file", statement, f"{seconds:.2f} s", measure, **more)
+    for size, cubic, bbr in zip(_SIZES_MB, TABLE_2["CUBIC"], TABLE_2["BBR"], strict=True):
+        at, other = ({"law": law, "size": f"{size} MB"} for law in ("CUBIC", "BBR"))
+        statement = f"Response time of a file of {size} MB, CUBIC over BBR"
+        measure = Measure("file", _TIME, at, other)
+        yield _ratio_claim(f"file-cubic-over-bbr-{size}", statement, cubic / bbr, measure, "longer", values_above(1))
     for size, (jitter_ms, lost) in zip(_SIZES_MB, TABLE_3, strict=True):
-        for what, column, printed, direction, agrees, figure in (
-            ("jitter", "jitter_p50_s", f"{jitter_ms:g} ms", "below 0.1 ms", below(1e-4), jitter_ms / 1000),
-            ("loss", "datagrams_lost_share", f"{lost:g} %", "above 1 %", above(0.01), lost / 100),
-        ):
-            yield Claim(
-                f"udp-{what}-{size}",
-                "udp",
-                "Table III",
-                f"{what.capitalize()} of a file of {size} MB over UDP",
-                printed,
-                Measure("udp", column, {"size": f"{size} MB"}),
-                "time" if what == "jitter" else "share",
-                direction=direction,
-                agrees=agrees,
-                figure=(figure, figure),
-            )
+        at, statement = {"size": f"{size} MB"}, f"of a file of {size} MB over UDP"
+        more = {"unit": "time", "direction": "below 0.1 ms", "agrees": values_below(1e-4)}
+        more["figure"] = (jitter_ms / 1000, jitter_ms / 1000)
+        measure = Measure("udp", "jitter_p50_s", at)
+        yield _claim(f"udp-jitter-{size}", "udp", f"Jitter {statement}", f"{jitter_ms:g} ms", measure, **more)
+        more = {"unit": "share", "direction": "above 1 %", "agrees": values_above(0.01)}
+        more["figure"] = (lost / 100, lost / 100)
+        measure = Measure("udp", "datagrams_lost_share", at)
+        yield _claim(f"udp-loss-{size}", "udp", f"Loss {statement}", f"{lost:g} %", measure, **more)
+
+
+def _mmwave_claims() -> Iterator[Claim]:
     for law, other, direction, agrees in (
-        ("New Reno", "limit", "most is unused", below(0.5)),
-        ("CUBIC", "limit", "most is unused", below(0.5)),
-        ("BBR", "limit", "most is used", above(0.5)),
-        ("mmCPTP", "limit", "within 5 %", above(0.95)),
-        ("CUBIC", "New Reno", "more", above(1)),
-        ("BBR", "CUBIC", "more", above(1)),
-        ("mmCPTP", "CUBIC", "more", above(1)),
+        ("New Reno", "limit", "most is unused", values_below(0.5)),
+        ("CUBIC", "limit", "most is unused", values_below(0.5)),
+        ("BBR", "limit", "most is used", values_above(0.5)),
+        ("mmCPTP", "limit", "within 5 %", values_above(0.95)),
+        ("CUBIC", "New Reno", "more", values_above(1)),
+        ("BBR", "CUBIC", "more", values_above(1)),
+        ("mmCPTP", "CUBIC", "more", values_above(1)),
     ):
+        statement = f"Bytes of {law} over {'the limit' if other == 'limit' else other}"
+        measure = Measure("mmwave", "received_bytes", {"transport": law}, {"transport": other})
         factor = TABLE_5[law] / TABLE_5[other]
-        yield Claim(
-            f"mmwave-{law}-over-{other}".lower().replace(" ", "-"),
-            "mmwave",
-            "Table V",
-            f"Bytes of {law} over {'the limit' if other == 'limit' else f'those of {other}'}",
-            f"{factor:.3g} times",
-            Measure("mmwave", "received_bytes", {"transport": law}, {"transport": other}),
-            direction=direction,
-            agrees=agrees,
-            figure=(factor, factor),
-        )
+        yield _ratio_claim(f"mmwave-{law}-over-{other}", statement, factor, measure, direction, agrees)
 
 
-def _plates() -> Iterator[Claim]:
+def _plate_claims() -> Iterator[Claim]:
     remote, local = (sum(times) / len(times) for times in TABLE_7.values())
     at, other = ({"server": place} for place in TABLE_7)
-    more: dict[str, Any]
+    statement = "Response time of a frame, "
     for (place, times), (words, agrees) in zip(
-        TABLE_7.items(), (("above 100 ms", above(0.1)), ("below 100 ms", below(0.1))), strict=True
+        TABLE_7.items(), (("above 100 ms", values_above(0.1)), ("below 100 ms", values_below(0.1))), strict=True
     ):
-        more = {"direction": words, "agrees": agrees, "figure": (min(times), max(times)), "unit": "time"}
-        published = f"{min(times) * 1000:.0f} to {max(times) * 1000:.0f} ms"
-        yield _plate(place, f"server at {place}", published, Measure("plates", _TIME, {"server": place}), **more)
-    more = {"direction": "longer", "agrees": above(1), "figure": (remote / local, remote / local)}
-    yield _plate(
-        "gain", "remote over local", f"{remote / local:.3g} times", Measure("plates", _TIME, at, other), **more
+        least, most = min(times), max(times)
+        more: dict[str, Any] = {"direction": words, "agrees": agrees, "figure": (least, most), "unit": "time"}
+        published = f"{least * 1000:.0f} to {most * 1000:.0f} ms"
+        measure = Measure("plates", _TIME, {"server": place})
+        yield _claim(f"plates-{place}", "plates", f"{statement}server at {place}", published, measure, **more)
+    measure = Measure("plates", _TIME, at, other)
+    yield _ratio_claim(
+        "plates-gain", f"{statement}remote over local", remote / local, measure, "longer", values_above(1)
     )
     gap = remote - local
-    more = {"direction": "longer", "agrees": above(0), "figure": (gap, gap), "unit": "time"}
+    more = {"direction": "longer", "agrees": values_above(0), "figure": (gap, gap), "unit": "time"}
     measure = Measure("plates", _TIME, at, other, how=operator.sub)
-    yield _plate("saved", "remote less local", f"{gap * 1000:.0f} ms", measure, **more)
+    yield _claim("plates-saved", "plates", f"{statement}remote less local", f"{gap * 1000:.0f} ms", measure, **more)
 
 
-def _migrations() -> Iterator[Claim]:
+def _migration_claims() -> Iterator[Claim]:
     for size in (*TABLE_6, _HELD):
-        key = size.replace(".", "").replace(" ", "-").lower()
+        key = size.replace(".", "")
         transfer, restore = TABLE_6.get(size, (0.0, 0.0))
-        if transfer:
-            yield Claim(
-                f"migration-transfer-{key}",
-                "migration",
-                "Table VI",
-                f"Transfer time of a container of {size}",
-                f"{transfer:.2f} s",
-                Measure("migration", "migration_transfer_s", {"move": f"stop-and-copy, {size}"}),
-                "time",
-                figure=(transfer, transfer),
-            )
+        down = transfer + restore
+        if down:
+            statement = f"Transfer time of a container of {size}"
+            measure = Measure("migration", "migration_transfer_s", {"move": f"stop-and-copy, {size}"})
+            more: dict[str, Any] = {"unit": "time", "figure": (transfer, transfer)}
+            published = f"{transfer:.2f} s"
+            yield _claim(f"migration-transfer-{key}", "migration", statement, published, measure, **more)
         for strategy, like_theirs in _STRATEGIES:
-            down = transfer + restore
-            yield Claim(
-                f"migration-{strategy}-{key}",
-                "migration",
-                "Table VI",
-                f"Downtime for {size} by {strategy}; theirs: transfer and restore",
-                f"{down:.1f} s" if down else "–",
-                Measure("migration", "migration_gap_s", {"move": f"{strategy}, {size}"}),
-                "time",
-                direction="shorter" if down and not like_theirs else "",
-                agrees=below(down) if down and not like_theirs else None,
-                figure=(down, down) if down and like_theirs else None,
-            )
+            statement = f"Downtime for {size} by {strategy}; theirs: transfer and restore"
+            measure = Measure("migration", "migration_gap_s", {"move": f"{strategy}, {size}"})
+            more = {"unit": "time"}
+            if down:
+                shorter = {"direction": "shorter", "agrees": values_below(down)}
+                more |= {"figure": (down, down)} if like_theirs else shorter
+            published = f"{down:.1f} s" if down else "–"
+            yield _claim(f"migration-{strategy}-{key}", "migration", statement, published, measure, **more)
 
 
-def _plate(key: str, what: str, published: str, measure: Measure, **more: Any) -> Claim:
-    key = f"plates-{key}".lower().replace(" ", "-")
-    return Claim(key, "plates", "Table VII", f"Response time of a frame, {what}", published, measure, **more)
-
-
-def _under_loss(findings: Mapping[str, Finding], data: Data) -> str:
+def _answer_loss(findings: Mapping[str, Finding], data: Data) -> str:
     reno, cubic, bbr = (findings[f"kept-{law}-0.1"].ours for law in _LAWS.values())
     return f"At a loss of 0.1 % New Reno keeps {reno} its throughput, CUBIC {cubic} and BBR {bbr}."
 
 
-def _of_files(findings: Mapping[str, Finding], data: Data) -> str:
+def _answer_files(findings: Mapping[str, Finding], data: Data) -> str:
     found = [findings[f"file-cubic-over-bbr-{size}"] for size in _SIZES_MB]
     factors = [each.ours for each in found if each.same != "not measured"]
     return f"Files take {' and '.join((factors[0], factors[-1]) if len(factors) > 1 else factors)} as long with CUBIC."
 
 
-def _of_plates(findings: Mapping[str, Finding], data: Data) -> str:
+def _answer_plates(findings: Mapping[str, Finding], data: Data) -> str:
     remote, local = (findings[f"plates-{place}"].ours for place in ("open-ireland", "cosmos"))
     return f"A frame takes {remote} with the server at Open Ireland, and {local} nearby."
 
 
-def _of_moves(findings: Mapping[str, Finding], data: Data) -> str:
+def _answer_moves(findings: Mapping[str, Finding], data: Data) -> str:
     found = {each: findings[f"migration-{each}-20-gb"].ours for each, _ in _STRATEGIES[:2]}
     return f"While 2.0 GB move, users wait {', '.join(f'{value} with {name}' for name, value in found.items())}."
 
 
-def _over_mmwave(findings: Mapping[str, Finding], data: Data) -> str:
+def _answer_mmwave(findings: Mapping[str, Finding], data: Data) -> str:
     limit, cubic = (findings[f"mmwave-mmcptp-over-{other}"].ours for other in ("limit", "cubic"))
     return f"mmCPTP carries {limit} the limit, and {cubic} what CUBIC does."
 
@@ -460,17 +422,17 @@ PUBLICATION = SweptPublication(
     "Study",
     scenario=_SCENARIO,
     short={},
-    short_note="A short reproduction: one or two repetitions, transfers of 15 instead of 100 and 40 s, of which slow "
-    "start is a larger share, one loss and one file, frames of 6 instead of 30 s, a service of 0.2 GB that moves once.",
+    short_note="A short reproduction: one or two repetitions, transfers of 15 instead of 100 and 40 s, with a "
+    "larger share of slow start, one loss and one file, frames of 6 instead of 30 s, a service of 0.2 GB, moved once.",
     roles=(),
     experiments=tuple(replace(each, short={"repetitions": 2, **each.short}) for each in EXPERIMENTS),
-    claims=(*_claims(), *_plates(), *_migrations()),
+    claims=(*_loss_claims(), *_file_claims(), *_mmwave_claims(), *_plate_claims(), *_migration_claims()),
     answers=(
-        Answer("Loss", "With 0.1 % of loss, TCP performs poorly over a high bandwidth-delay product.", _under_loss),
-        Answer("Files", "Slow start compromises the use of the link: responses take seconds.", _of_files),
-        Answer("Plates", "Nearby, the response time falls approximately threefold, below 100 ms.", _of_plates),
-        Answer("Migration", "Moving a container of 2 to 4.2 GB takes 29 to 55 s, once.", _of_moves),
-        Answer("mmWave", "mmCPTP comes close to the limit, with 5.6 times the bytes of CUBIC.", _over_mmwave),
+        Answer("Loss", "With 0.1 % of loss, TCP performs poorly over a high bandwidth-delay product.", _answer_loss),
+        Answer("Files", "Slow start compromises the use of the link: responses take seconds.", _answer_files),
+        Answer("Plates", "Nearby, the response time falls approximately threefold, below 100 ms.", _answer_plates),
+        Answer("Migration", "Moving a container of 2 to 4.2 GB takes 29 to 55 s, once.", _answer_moves),
+        Answer("mmWave", "mmCPTP comes close to the limit, with 5.6 times the bytes of CUBIC.", _answer_mmwave),
     ),
     differences=(
         "The paper limits the bandwidth of Table IV by tc without stating the value: 1 Gbit/s is ours, and so is the "
@@ -484,7 +446,7 @@ PUBLICATION = SweptPublication(
         "proxy holds 16 MiB, more than twice what 500 Mbit/s carry in 112 ms; with 8 MiB the link runs empty at times.",
         "Frames with plates (Table VII) are ours, of the paper's sizes, two each second over MQTT with CUBIC, whose "
         "window shrinks between them; the paper states neither. PP-OCRv4 reads them on one processor of this machine. "
-        "The link delay of 3 ms is taken as a round trip, as the paper names that of 112 ms.",
+        "The link delay of 3 ms is taken as a round trip, as is the paper's 112 ms.",
         "The round trips of Table I are inputs.",
         "The service that moves (Table VI) is ours: it takes frames of 176 kB, twice a second, and its memory does not "
         "change. In virtual time its size and restore times are the paper's, inputs without a verdict, of stop and "

@@ -13,8 +13,8 @@ from cellbed_papers.publication import (
     Measure,
     Range,
     Swept,
-    above,
-    below,
+    values_above,
+    values_below,
 )
 
 TABLE_5 = {"edge": (0.03, 0.04, 0.21, 0.56, 1.5), "cloud": (0.1, 0.12, 0.37, 0.75, 1.68)}
@@ -116,7 +116,7 @@ EXPERIMENTS = (
         _WHERE["call"],
         {"place": _PLACE, "picture": _CALL},
         changes={
-            # Both ends are behind such a link: of the study's round trips, 12.2 and 81.4 ms are those of two.
+            # Both ends are behind such a link: two links make the study's round trips of 12.2 and 81.4 ms.
             "nodes.endpoint": {**_BROWSER, "count": 2, "cpus": 6.0},
             "apps": {"call": {"kind": "call", "server": "cloud"}},
             "skip": "5 s",
@@ -147,26 +147,26 @@ EXPERIMENTS = (
 
 def claims() -> Iterator[Claim]:
     """Return the claims about the applications."""
-    yield from _files()
+    yield from _file_claims()
     for law, (name, least, most) in LAWS.items():
         for page in PAGES:
             at, figure = {"page": page, "law": law}, (1 - most, 1 - least)
             group = f"pages load faster at the edge under {law}"
-            yield _gain("web", f"{page}-{name}", f"Page load time of {page} under {law}", at, figure, group=group)
+            yield _gain_claim("web", f"{page}-{name}", f"Page load time of {page} under {law}", at, figure, group=group)
     for picture, (_, response) in PICTURES.items():
         what, at = f"Response time of a chunk in {picture}", {"picture": picture}
-        yield _gain("video", f"response-{picture}", what, at, (response, response))
+        yield _gain_claim("video", f"response-{picture}", what, at, (response, response))
     for picture in PICTURES:
         faster = (FASTER_4K, FASTER_4K) if picture == "4K" else None
         what, column = f"Throughput at the player in {picture}", "own_throughput_mbit_s_mean"
-        more: dict[str, Any] = {"column": column, "direction": "higher", "agrees": above(1)}
-        yield _gain("video", f"throughput-{picture}", what, {"picture": picture}, faster, **more)
+        more: dict[str, Any] = {"column": column, "direction": "higher", "agrees": values_above(1)}
+        yield _gain_claim("video", f"throughput-{picture}", what, {"picture": picture}, faster, **more)
     for picture in _CALL["levels"]:
-        yield from _calls(picture)
-    yield _gain("segmentation", "mask", "Time of a segmentation", {}, (MASK, MASK))
+        yield from _call_claims(picture)
+    yield _gain_claim("segmentation", "mask", "Time of a segmentation", {}, (MASK, MASK))
 
 
-def _gain(
+def _gain_claim(
     experiment: str,
     key: str,
     what: str,
@@ -178,19 +178,19 @@ def _gain(
     """Return a claim about a measure at the edge over that in the cloud, by default a time. figure: published."""
     published = "–" if figure is None else " to ".join(dict.fromkeys(f"{each:.3g}" for each in figure)) + " times"
     measure = Measure(experiment, column, {**at, "place": "edge"}, {**at, "place": "cloud"})
-    more = {"direction": "shorter", "agrees": below(1), "figure": figure, "published": published} | more
+    more = {"direction": "shorter", "agrees": values_below(1), "figure": figure, "published": published} | more
     statement = f"{what}, edge over cloud"
     return Claim(f"{experiment}-{key}".lower(), experiment, _WHERE[experiment], statement, measure=measure, **more)
 
 
-def _calls(picture: str) -> Iterator[Claim]:
+def _call_claims(picture: str) -> Iterator[Claim]:
     """Return the claims about calls. Magnitudes are compared in the study's picture alone."""
     trips, delays = ({place: of[at] for place, of in CALL_MS.items()} for at in (0, 1))
     at, full = {"picture": picture}, picture == "1080p"
     note, what = "" if full else " in 1080p", f"End-to-end delay of a call in {picture}"
     saved = delays["edge"] / delays["cloud"]
     figure = (saved, saved) if full else None
-    yield _gain("call", f"delay-{picture}", what, at, figure, published=f"{saved:.3g} times{note}")
+    yield _gain_claim("call", f"delay-{picture}", what, at, figure, published=f"{saved:.3g} times{note}")
     for place in CALL_MS:
         own = {**at, "place": place}
         seconds = delays[place] / 1000
@@ -222,46 +222,27 @@ def gains(findings: Mapping[str, Finding], data: Data) -> str:
     return f"The edge saves {', '.join(found)}.".replace("-", "−")
 
 
-def _files() -> Iterator[Claim]:
+def _file_claims() -> Iterator[Claim]:
     for way, (where, table) in _TABLES.items():
         for size, edge, cloud in zip(SIZES, table["edge"], table["cloud"], strict=True):
-            of = {"file": f"{way} of {size}"}
-            yield Claim(
-                f"{way}-{size.replace(' ', '').lower()}",
-                "files",
-                where,
-                f"Time of {'an' if way == 'upload' else 'a'} {way} of {size}, cloud over edge",
-                f"{cloud / edge:.3g} times",
-                Measure("files", "latency_mean_s", {**of, "place": "cloud"}, {**of, "place": "edge"}),
-                direction="longer",
-                agrees=above(1),
-                figure=(cloud / edge, cloud / edge),
-                group=f"{way}s are faster at the edge",
-            )
+            key, file = f"{way}-{size.replace(' ', '').lower()}", f"{way} of {size}"
+            statement = f"Time of {'an' if way == 'upload' else 'a'} {file}, cloud over edge"
+            at, other = ({"file": file, "place": place} for place in ("cloud", "edge"))
+            measure = Measure("files", "latency_mean_s", at, other)
+            more: dict[str, Any] = {"direction": "longer", "agrees": values_above(1)}
+            more |= {"figure": (cloud / edge, cloud / edge), "group": f"{way}s are faster at the edge"}
+            yield Claim(key, "files", where, statement, f"{cloud / edge:.3g} times", measure, **more)
     for way, small, words, agrees in (
-        ("upload", "500 kB", "falls", below(1)),
-        ("download", "200 kB", "rises", above(1)),
+        ("upload", "500 kB", "falls", values_below(1)),
+        ("download", "200 kB", "rises", values_above(1)),
     ):
         where, table = _TABLES[way]
-        at = {"place": "edge"}
-        sizes = {size: f"{way} of {size}" for size in (small, "5 MB")}
+        large, other = ({"file": f"{way} of {size}", "place": "edge"} for size in ("5 MB", small))
         figure = _rate(table["edge"], "5 MB") / _rate(table["edge"], small)
-        yield Claim(
-            f"{way}-rate",
-            "files",
-            where,
-            f"Effective throughput of {way}s of 5 MB over that of {small}, edge",
-            f"{figure:.3g} times",
-            Measure(
-                "files",
-                "effective_throughput_p50_mbit_s",
-                {**at, "file": sizes["5 MB"]},
-                {**at, "file": sizes[small]},
-            ),
-            direction=words,
-            agrees=agrees,
-            figure=(figure, figure),
-        )
+        statement = f"Effective throughput of {way}s of 5 MB over {small}, edge"
+        measure = Measure("files", "effective_throughput_p50_mbit_s", large, other)
+        more = {"direction": words, "agrees": agrees, "figure": (figure, figure)}
+        yield Claim(f"{way}-rate", "files", where, statement, f"{figure:.3g} times", measure, **more)
 
 
 def _rate(times: tuple[float, ...], size: str) -> float:

@@ -13,15 +13,17 @@ from cellbed_papers.publication import (
     Data,
     Finding,
     Measure,
+    Range,
     Swept,
     SweptPublication,
     Values,
-    above,
-    below,
     pair_repetitions,
+    values_above,
+    values_below,
 )
 from cellbed_papers.publications import fiveg_applications
 
+Measured = Callable[[Data], Values]
 _CLIENT = "iperf3 --client {server.address} --reverse"
 LAWS = {"CUBIC": "cubic", "Reno": "reno", "BBR": "bbr", "ExLL": "exll", "C2TCP": "c2tcp", "Vegas": "vegas"}
 HYSTART = {"off": "cubic-off", "delay": "cubic-delay", "train": "cubic-train", "both": "cubic-both"}
@@ -58,7 +60,7 @@ _SCENARIO: dict[str, Any] = {
     },
 }
 # Without repetitions, a difference of less than 0.5 % is none.
-_LOWER, _HIGHER = below(0.995), above(1.005)
+_LOWER, _HIGHER = values_below(0.995), values_above(1.005)
 _THROUGHPUT = "throughput_down_mbit_s"
 _ROUND_TRIP = "round_trip_p50_s"
 SIZES_MB = (1, 10, 100)
@@ -196,135 +198,74 @@ EXPERIMENTS = (
 )
 
 
-def _round_trips(network: str, law: str) -> Callable[[Data], Values]:
-    """Return the median round trip over that of the network without a queue."""
-
-    def measure(data: Data) -> Values:
-        found = data["laws"].values(_ROUND_TRIP, network=network, law=law)
-        return pair_repetitions(lambda seconds: seconds * 1000 / NETWORKS[network][2], found)
-
-    return measure
+_SECTIONS = {each.name: each.section for each in EXPERIMENTS}
 
 
-def _share(network: str, law: str) -> Callable[[Data], Values]:
-    """Return the throughput as a part of the network's capacity."""
-
-    def measure(data: Data) -> Values:
-        found = data["laws"].values(_THROUGHPUT, network=network, law=law)
-        return pair_repetitions(lambda rate: rate / NETWORKS[network][0], found)
-
-    return measure
+def _scale(experiment: str, column: str, at: Mapping[str, str], how: Callable[[float], float]) -> Measured:
+    """Return a function of a column at a point."""
+    return lambda data: pair_repetitions(how, data[experiment].values(column, **at))
 
 
-def _against_cubic(column: str, network: str, law: str) -> Measure:
-    return Measure("laws", column, {"network": network, "law": law}, {"network": network, "law": "CUBIC"})
+def _claim(key: str, experiment: str, statement: str, published: str, measure: Measured, **more: Any) -> Claim:
+    return Claim(key.lower(), experiment, _SECTIONS[experiment], statement, published, measure, **more)
 
 
-def _slower(network: str, size_mb: int, mode: str, other: str) -> Measure:
-    """Return the time of a file with one mode of HyStart over that with another."""
-    at = {"network": network, "size": f"{size_mb} MB"}
-    return Measure("hystart", "latency_mean_s", {**at, "hystart": mode}, {**at, "hystart": other})
-
-
-def _recovery(law: str) -> Callable[[Data], Values]:
-    """Return the time from the end of the blockage until the throughput is back."""
-
-    def measure(data: Data) -> Values:
-        found = data["blockage"].values("recovery_s", law=law)
-        return pair_repetitions(lambda seconds: seconds - _BLOCKED_S + _SILENT_S, found)
-
-    return measure
-
-
-def _claim(network: str, law: str, statement: str, measure: Callable[[Data], Values], **more: Any) -> Claim:
+def _law_claim(network: str, law: str, statement: str, published: str, measure: Measured, **more: Any) -> Claim:
     key = "-".join((statement.split()[0], LAWS[law], network.replace(" ", "-"))).lower()
-    return Claim(key, "laws", _WHERE[network], f"{statement} of {law}, {network}", measure=measure, **more)
+    return Claim(key, "laws", _WHERE[network], f"{statement} of {law}, {network}", published, measure, **more)
 
 
-def _claims() -> Iterator[Claim]:
-    for network, law, factor in (("5G edge", "CUBIC", 6.0), ("LTE edge", "CUBIC", 6.92), ("sub-6 cloud", "CUBIC", 2.1)):
-        yield _claim(
-            network,
-            law,
-            "Round trip over the shortest",
-            _round_trips(network, law),
-            published=f"{factor:g} times",
-            direction="longer",
-            agrees=above(1),
-            figure=(factor, factor),
-        )
+def _law_claims() -> Iterator[Claim]:
+    """Return the claims of Fig. 5."""
+
+    def trip_claim(network: str, law: str, published: str, **more: Any) -> Claim:
+        at, shortest = {"network": network, "law": law}, NETWORKS[network][2]
+        measure = _scale("laws", _ROUND_TRIP, at, lambda seconds: seconds * 1000 / shortest)
+        return _law_claim(network, law, "Round trip over the shortest", published, measure, **more)
+
+    def capacity_claim(network: str, law: str, published: str, share: float, direction: str, agrees: Range) -> Claim:
+        at, capacity = {"network": network, "law": law}, NETWORKS[network][0]
+        measure = _scale("laws", _THROUGHPUT, at, lambda rate: rate / capacity)
+        more: dict[str, Any] = {"direction": direction, "agrees": agrees, "figure": (share, share)}
+        return _law_claim(network, law, "Throughput, over the capacity,", published, measure, **more)
+
+    def cubic_claim(network: str, law: str, column: str, statement: str, published: str, **more: Any) -> Claim:
+        measure = Measure("laws", column, {"network": network, "law": law}, {"network": network, "law": "CUBIC"})
+        return _law_claim(network, law, statement, published, measure, **more)
+
+    for network, factor in (("5G edge", 6.0), ("LTE edge", 6.92), ("sub-6 cloud", 2.1)):
+        more: dict[str, Any] = {"direction": "longer", "agrees": values_above(1), "figure": (factor, factor)}
+        yield trip_claim(network, "CUBIC", f"{factor:g} times", **more)
     for network, law, limit in (
         *(("5G edge", law, 2.0) for law in ("BBR", "ExLL")),
         ("5G edge", "C2TCP", 1.7),
-        *(("5G cloud", law, 1.5) for law in ("CUBIC", "BBR", "ExLL")),
+        *(("5G cloud", law, 1.5) for law in _MOVING["levels"]),
     ):
-        yield _claim(
-            network,
-            law,
-            "Round trip over the shortest",
-            _round_trips(network, law),
-            published=f"within {limit:g} times",
-            direction=f"below {limit:g}",
-            agrees=below(limit),
-        )
+        more = {"direction": f"below {limit:g}", "agrees": values_below(limit)}
+        yield trip_claim(network, law, f"within {limit:g} times", **more)
     for network, law, loss in (
         ("5G edge", "BBR", 0.085),
         ("5G edge", "C2TCP", 0.105),
         ("5G edge", "Vegas", 0.22),
         ("LTE edge", "Vegas", 0.33),
     ):
-        yield _claim(
-            network,
-            law,
-            "Throughput, over that of CUBIC,",
-            _against_cubic(_THROUGHPUT, network, law),
-            published=f"{1 - loss:.3g} times",
-            direction="lower",
-            agrees=_LOWER,
-            figure=(1 - loss, 1 - loss),
-        )
-    for law in ("CUBIC", "BBR", "ExLL"):
-        yield _claim(
-            "5G cloud",
-            law,
-            "Throughput, over the capacity,",
-            _share("5G cloud", law),
-            published="0.75 times",
-            direction="the link is not filled",
-            agrees=below(0.9),
-            figure=(0.75, 0.75),
-        )
-    yield _claim(
-        "5G cloud",
-        "Vegas",
-        "Throughput, over the capacity,",
-        _share("5G cloud", "Vegas"),
-        published="about 10 Mbit/s",
-        direction="most is unused",
-        agrees=below(0.5),
-        figure=(0.005, 0.005),
-    )
+        more = {"direction": "lower", "agrees": _LOWER, "figure": (1 - loss, 1 - loss)}
+        yield cubic_claim(network, law, _THROUGHPUT, "Throughput, over CUBIC's,", f"{1 - loss:.3g} times", **more)
+    for law in _MOVING["levels"]:
+        yield capacity_claim("5G cloud", law, "0.75 times", 0.75, "the link is not filled", values_below(0.9))
+    yield capacity_claim("5G cloud", "Vegas", "about 10 Mbit/s", 0.005, "most is unused", values_below(0.5))
     for law in ("BBR", "ExLL"):
-        yield _claim(
-            "LTE cloud",
-            law,
-            "Round trip, over that of CUBIC,",
-            _against_cubic(_ROUND_TRIP, "LTE cloud", law),
-            published="–",
-            direction="shorter",
-            agrees=below(1),
-        )
-    for law in ("CUBIC", "BBR", "ExLL"):
-        yield Claim(
-            f"buffer-{LAWS[law]}",
-            "buffer",
-            "V-B",
-            f"Throughput of {law} with a receive buffer of 32 MB over that with 8 MB",
-            "the buffer is the limit",
-            Measure("buffer", _THROUGHPUT, {"law": law, "buffer": "32 MB"}, {"law": law, "buffer": "8 MB"}),
-            direction="higher",
-            agrees=above(1.1),
-        )
+        more = {"direction": "shorter", "agrees": values_below(1)}
+        yield cubic_claim("LTE cloud", law, _ROUND_TRIP, "Round trip, over CUBIC's,", "–", **more)
+
+
+def _slow_start_claims() -> Iterator[Claim]:
+    """Return the claims about receive buffers and HyStart."""
+    for law in _MOVING["levels"]:
+        statement = f"Throughput of {law} with a receive buffer of 32 MB over 8 MB"
+        measure = Measure("buffer", _THROUGHPUT, {"law": law, "buffer": "32 MB"}, {"law": law, "buffer": "8 MB"})
+        more: dict[str, Any] = {"direction": "higher", "agrees": values_above(1.1)}
+        yield _claim(f"buffer-{LAWS[law]}", "buffer", statement, "the buffer is the limit", measure, **more)
     for network, mode, other, words in (
         ("5G edge", "both", "off", "off is the fastest"),
         ("5G cloud", "off", "train", "train is faster than off"),
@@ -333,82 +274,59 @@ def _claims() -> Iterator[Claim]:
         ("5G cloud", "both", "delay", "both is the slowest"),
     ):
         for size in SIZES_MB:
-            yield Claim(
-                f"hystart-{network.split()[1]}-{mode}-{other}-{size}",
-                "hystart",
-                "Fig. 7",
-                f"Time of {size} MB with HyStart {mode} over that with {other}, {network}",
-                words,
-                _slower(network, size, mode, other),
-                direction="longer",
-                agrees=_HIGHER,
-                group=f"{network}: {words}",
-            )
+            key = f"hystart-{network.split()[1]}-{mode}-{other}-{size}"
+            statement = f"Time of {size} MB with HyStart {mode} over {other}, {network}"
+            at = {"network": network, "size": f"{size} MB"}
+            measure = Measure("hystart", "latency_mean_s", {**at, "hystart": mode}, {**at, "hystart": other})
+            more = {"direction": "longer", "agrees": _HIGHER, "group": f"{network}: {words}"}
+            yield _claim(key, "hystart", statement, words, measure, **more)
 
 
-def _mobile() -> Iterator[Claim]:
-    for name, measure, law, other, agrees in (
-        ("driving", _THROUGHPUT, "BBR", "CUBIC", above(1)),
-        ("driving", _THROUGHPUT, "ExLL", "CUBIC", above(1)),
-        ("driving", _ROUND_TRIP, "ExLL", "CUBIC", below(1)),
-        ("driving", _ROUND_TRIP, "ExLL", "BBR", below(1)),
-        ("subway", _THROUGHPUT, "BBR", "CUBIC", below(1)),
-        ("subway", _THROUGHPUT, "ExLL", "CUBIC", below(1)),
-        ("subway", _ROUND_TRIP, "ExLL", "CUBIC", below(1)),
+def _mobile_claims() -> Iterator[Claim]:
+    for name, column, law, other, agrees in (
+        ("driving", _THROUGHPUT, "BBR", "CUBIC", values_above(1)),
+        ("driving", _THROUGHPUT, "ExLL", "CUBIC", values_above(1)),
+        ("driving", _ROUND_TRIP, "ExLL", "CUBIC", values_below(1)),
+        ("driving", _ROUND_TRIP, "ExLL", "BBR", values_below(1)),
+        ("subway", _THROUGHPUT, "BBR", "CUBIC", values_below(1)),
+        ("subway", _THROUGHPUT, "ExLL", "CUBIC", values_below(1)),
+        ("subway", _ROUND_TRIP, "ExLL", "CUBIC", values_below(1)),
     ):
         what, more, less = ("Throughput", "higher", "lower")
-        if measure == _ROUND_TRIP:
+        if column == _ROUND_TRIP:
             what, more, less = ("Round trip", "longer", "shorter")
-        yield Claim(
-            f"{name}-{what.split()[0]}-{LAWS[law]}-{LAWS[other]}".lower(),
-            name,
-            "Fig. 9" if name == "driving" else "Fig. 10",
-            f"{what} of {law} over that of {other}, {name}",
-            "–",
-            Measure(name, measure, {"law": law}, {"law": other}),
-            direction=more if agrees == above(1) else less,
-            agrees=agrees,
-        )
+        key, statement = f"{name}-{what.split()[0]}-{LAWS[law]}-{LAWS[other]}", f"{what} of {law} over {other}, {name}"
+        direction = more if agrees == values_above(1) else less
+        measure = Measure(name, column, {"law": law}, {"law": other})
+        yield _claim(key, name, statement, "–", measure, direction=direction, agrees=agrees)
 
 
 def _blockage_claims() -> Iterator[Claim]:
     for law, seconds in TABLE_4.items():
-        yield Claim(
-            f"recovery-{LAWS[law]}",
-            "blockage",
-            "Table IV",
-            f"Recovery of {law} after a blockage of {_BLOCKED_S:g} s",
-            f"{seconds:g} s",
-            _recovery(law),
-            "time",
-        )
+        # From the end of the blockage, not of the silence.
+        measure = _scale("blockage", "recovery_s", {"law": law}, lambda value: value - _BLOCKED_S + _SILENT_S)
+        statement = f"Recovery of {law} after a blockage of {_BLOCKED_S:g} s"
+        yield _claim(f"recovery-{LAWS[law]}", "blockage", statement, f"{seconds:g} s", measure, unit="time")
     for (law, seconds), (other, longer) in pairwise(TABLE_4.items()):
-        yield Claim(
-            f"recovery-{LAWS[law]}-{LAWS[other]}",
-            "blockage",
-            "Table IV",
-            f"Recovery of {law} less that of {other}, s",
-            f"−{longer - seconds:.3g}",
-            # A recovery may take no time: no ratio.
-            Measure("blockage", "recovery_s", {"law": law}, {"law": other}, how=operator.sub),
-            "change",
-            direction="shorter",
-            agrees=below(0),
-        )
+        # A recovery may take no time: no ratio.
+        difference = Measure("blockage", "recovery_s", {"law": law}, {"law": other}, how=operator.sub)
+        more: dict[str, Any] = {"unit": "change", "direction": "shorter", "agrees": values_below(0)}
+        key, statement = f"recovery-{LAWS[law]}-{LAWS[other]}", f"Recovery of {law} less {other}'s, s"
+        yield _claim(key, "blockage", statement, f"−{longer - seconds:.3g}", difference, **more)
 
 
-def _of_laws(findings: Mapping[str, Finding], data: Data) -> str:
+def _answer_laws(findings: Mapping[str, Finding], data: Data) -> str:
     cubic, bbr, exll = (findings[f"round-{law}-5g-edge"].ours for law in ("cubic", "bbr", "exll"))
     return f"At the edge, the round trip is {cubic} the shortest with CUBIC, {bbr} with BBR and {exll} with ExLL."
 
 
-def _of_buffers(findings: Mapping[str, Finding], data: Data) -> str:
+def _answer_buffers(findings: Mapping[str, Finding], data: Data) -> str:
     found = {law: findings[f"buffer-{LAWS[law]}"] for law in ("CUBIC", "BBR", "ExLL")}
     words = [f"{each.ours} with {law}" for law, each in found.items() if each.same != "not measured"]
     return f"A receive buffer of 32 MB in place of 8 MB changes the throughput to {', '.join(words)}."
 
 
-def _of_recovery(findings: Mapping[str, Finding], data: Data) -> str:
+def _answer_recovery(findings: Mapping[str, Finding], data: Data) -> str:
     found = {law: findings[f"recovery-{LAWS[law]}"] for law in TABLE_4}
     times = [f"{each.ours} with {law}" for law, each in found.items() if each.same != "not measured"]
     return f"After a blockage of {_BLOCKED_S:g} s the throughput is back after {', '.join(times)}."
@@ -421,17 +339,27 @@ PUBLICATION = SweptPublication(
     "IEEE Transactions on Mobile Computing, 2024",
     scenario=_SCENARIO,
     short={"duration": "10 s", "apps.transfer.client.command": f"{_CLIENT} --time 8"},
-    short_note="A short reproduction: transfers of 8 instead of 15 s, of which slow start is a larger share, and of 20 "
+    short_note="A short reproduction: transfers of 8 instead of 15 s, with a larger share of slow start, and of 20 "
     "instead of 120 s in motion; some laws, networks, pages and pictures (HD of videos, 360p of calls); one or two "
     "repetitions.",
     roles=(),
     experiments=EXPERIMENTS,
-    claims=(*_claims(), *_mobile(), *_blockage_claims(), *fiveg_applications.claims()),
+    claims=(
+        *_law_claims(),
+        *_slow_start_claims(),
+        *_mobile_claims(),
+        *_blockage_claims(),
+        *fiveg_applications.claims(),
+    ),
     answers=(
-        Answer("Edge", "With an edge server, the choice of a law decides throughput and latency.", _of_laws),
-        Answer("Buffers", "The phone's receive buffer limits what a law reaches behind a cloud's delay.", _of_buffers),
+        Answer("Edge", "With an edge server, the choice of a law decides throughput and latency.", _answer_laws),
         Answer(
-            "Blockage", "After a blockage ExLL is the first to recover: others take 1.7 times or longer.", _of_recovery
+            "Buffers", "The phone's receive buffer limits what a law reaches behind a cloud's delay.", _answer_buffers
+        ),
+        Answer(
+            "Blockage",
+            "After a blockage ExLL is the first to recover: others take 1.7 times or longer.",
+            _answer_recovery,
         ),
         Answer(
             "Applications",

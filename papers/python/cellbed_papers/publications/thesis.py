@@ -28,15 +28,15 @@ from cellbed_papers.publication import (
     SweptPublication,
     Trials,
     Values,
-    above,
-    below,
+    describe_parts,
     determination,
     pair_repetitions,
     quantity,
     ratio,
     rounds,
     slope,
-    where,
+    values_above,
+    values_below,
 )
 
 if TYPE_CHECKING:
@@ -135,12 +135,12 @@ _POLICIES: dict[str, tuple[tuple[str, Range | None], ...]] = {
 """Published factors of the median and the P99 latency without the policy over that with it."""
 
 
-def _over_delay(trials: Trials) -> Figure:
+def _draw_over_delay(trials: Trials) -> Figure:
     """Percentiles of each trial's uplink latency over the core delay, with least-squares lines."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 3.4), layout="constrained")
-    colours = (plot.of_place("uplink")[1], plot.of_place("remote")[2], plot.of_place("downlink")[1], plot.INK)
+    colours = (plot.palette("uplink")[1], plot.palette("remote")[2], plot.palette("downlink")[1], plot.INK)
     levels = trials.frame["restart"].unique(maintain_order=True).to_list()
     columns = (("p01", "P1"), ("p50", "Median"), ("p99", "P99"))
     for axes, (name, title) in zip(figure.subplots(1, 3), columns, strict=True):
@@ -192,7 +192,7 @@ EXPERIMENTS = (
             "restart": {"key": "transport.slow_start_after_idle", "levels": {"on": True, "off": False}},
         },
         short={"levels": {"place": ["edge", "transcontinental"]}},
-        drawings=(("core delay one way, ms", _over_delay),),
+        drawings=(("core delay one way, ms", _draw_over_delay),),
     ),
     Swept(
         "E4",
@@ -243,7 +243,7 @@ def _share(experiment: str, part: str, whole: str, **at: str) -> Measure:
     return Measure(experiment, part, at, at, whole)
 
 
-def _spread(data: Data) -> Values:
+def _spread_ratio(data: Data) -> Values:
     text, image = (_share("E2", "latency_p99_s", "latency_p50_s", workload=each)(data) for each in ("text", "image"))
     return ratio(text, image)
 
@@ -262,20 +262,20 @@ def _slope(column: str, restart: str = "on") -> Callable[[Data], Values]:
     return lambda data: pair_repetitions(lambda value: value * 1e3, slope(_columns(data, column, restart)))
 
 
-def _drop_of_slope(data: Data) -> Values:
+def _slope_drop(data: Data) -> Values:
     return pair_repetitions(lambda on, off: on - off, _slope("uplink_p50_s")(data), _slope("uplink_p50_s", "off")(data))
 
 
-def _at(values: Values) -> float:
+def _mean(values: Values) -> float:
     return sum(values.values()) / len(values) if values else float("nan")
 
 
-def _slow_start(data: Data) -> str:
+def _explain_slow_start(data: Data) -> str:
     trials, far = data["E3"], "transcontinental"
-    packets = _at(trials.values("packets_p50", place=far, restart="on"))
+    packets = _mean(trials.values("packets_p50", place=far, restart="on"))
     flights = rounds(packets)
-    on, off = (_at(_slope("part_uplink_transport_p50_s", restart)(data)) for restart in ("on", "off"))
-    windows = [_at(trials.values("cwnd_p50", place=far, restart=restart)) for restart in ("on", "off")]
+    on, off = (_mean(_slope("part_uplink_transport_p50_s", restart)(data)) for restart in ("on", "off"))
+    windows = [_mean(trials.values("cwnd_p50", place=far, restart=restart)) for restart in ("on", "off")]
     text = (
         f"The median request has {packets:.0f} segments: {flights} flights of slow start from a window of 10, "
         f"which makes {2 * flights - 1} ms per ms. Of the measured slope, sending (transport) has {on:.2f} with "
@@ -287,7 +287,7 @@ def _slow_start(data: Data) -> str:
 
 
 def _queue_share(data: Data) -> Values:
-    """Return the share of the uplink's time in its queue, or waiting for bytes that are."""
+    """Return the share of the uplink's time in its queue, or waiting for queued bytes."""
     trials = data["E4"]
     names = [name for name in trials.frame.columns if name.startswith(f"{MEAN}uplink_")]
     columns = [trials.values(name, **_HIGH) for name in names]
@@ -297,7 +297,7 @@ def _queue_share(data: Data) -> Values:
     return pair_repetitions(lambda *parts: sum(parts[at] for at in queue) / sum(parts), *columns)
 
 
-def _uplink(data: Data, experiment: str, labels: Mapping[str, str]) -> str:
+def _describe_uplink(data: Data, experiment: str, labels: Mapping[str, str]) -> str:
     """Return the parts of the mean request's uplink as a sentence."""
     parts = data[experiment].parts(labels, "uplink_")
     if not (total := sum(parts.values())):
@@ -306,10 +306,10 @@ def _uplink(data: Data, experiment: str, labels: Mapping[str, str]) -> str:
     return f"Uplink of the mean request at {', '.join(labels.values())}: {listed} of {formats.duration(total)}."
 
 
-def _skip_reason(policy: str) -> Callable[[Data], str]:
+def _explain_skips(policy: str) -> Callable[[Data], str]:
     def text(data: Data) -> str:
-        skipped = _at(data["E4"].values("skipped", **(_HIGH | {"policy": policy})))
-        sent = _at(data["E4"].values("requests", **(_HIGH | {"policy": policy})))
+        skipped = _mean(data["E4"].values("skipped", **(_HIGH | {"policy": policy})))
+        sent = _mean(data["E4"].values("requests", **(_HIGH | {"policy": policy})))
         if not skipped > 0:
             return ""
         return f"It skips {quantity(skipped / (skipped + sent), 'share')} of the requests."
@@ -317,21 +317,21 @@ def _skip_reason(policy: str) -> Callable[[Data], str]:
     return text
 
 
-def _at_both(one: Mapping[str, str], other: Mapping[str, str]) -> Callable[[Data], str]:
-    return lambda data: f"{where(data['E4'], one)} {where(data['E4'], other)}"
+def _describe_both(one: Mapping[str, str], other: Mapping[str, str]) -> Callable[[Data], str]:
+    return lambda data: f"{describe_parts(data['E4'], one)} {describe_parts(data['E4'], other)}"
 
 
-def _of_6g(data: Data, column: str) -> Values:
+def _values_6g(data: Data, column: str) -> Values:
     return data["6G"].values(column, network="6G")
 
 
 def _formula(data: Data) -> Values:
     """Return the thesis's formula for the network, seconds."""
-    return pair_repetitions(lambda size: (8 * size / _KBIT_6G + 0.2) / 1e3, _of_6g(data, "bytes_up_p50"))
+    return pair_repetitions(lambda size: (8 * size / _KBIT_6G + 0.2) / 1e3, _values_6g(data, "bytes_up_p50"))
 
 
 def _transport_times(data: Data) -> Values:
-    """Return the same by TCP on such a link in virtual time, seconds: a request and its answer on an open connection,
+    """Return the time of TCP on such a link in virtual time, seconds: a request and its answer on an open connection,
     after a pause of a second."""
 
     def network(size: float) -> float:
@@ -339,27 +339,27 @@ def _transport_times(data: Data) -> Values:
         sent = path.downloads(sizes=[1, 1], thinking=[10**9], request=round(size), keep_connection=True)
         return float(sent.taken[1]) / 1e9
 
-    return pair_repetitions(network, _of_6g(data, "bytes_up_p50"))
+    return pair_repetitions(network, _values_6g(data, "bytes_up_p50"))
 
 
 def _compute_20(data: Data) -> Values:
-    places = (_of_6g(data, f"{place}_p50_s") for place in ("endpoint", "remote", "network"))
+    places = (_values_6g(data, f"{place}_p50_s") for place in ("endpoint", "remote", "network"))
     return pair_repetitions(lambda endpoint, remote, network: endpoint + remote / 20 + network, *places)
 
 
-def _of_compute(data: Data) -> str:
-    places = (_of_6g(data, f"{place}_p50_s") for place in ("endpoint", "remote", "network"))
-    endpoint, remote, network = (formats.duration(_at(each)) for each in places)
+def _explain_compute(data: Data) -> str:
+    places = (_values_6g(data, f"{place}_p50_s") for place in ("endpoint", "remote", "network"))
+    endpoint, remote, network = (formats.duration(_mean(each)) for each in places)
     return f"Arithmetic on medians: endpoint {endpoint} + compute {remote} ÷ 20 + network {network}."
 
 
-def _of_formula(data: Data) -> str:
-    times = (_formula(data), _of_6g(data, "network_p50_s"), _transport_times(data))
-    formula, link, transported = (formats.duration(_at(each)) for each in times)
-    packets = _at(_of_6g(data, "packets_p50"))
+def _explain_formula(data: Data) -> str:
+    times = (_formula(data), _values_6g(data, "network_p50_s"), _transport_times(data))
+    formula, link, transported = (formats.duration(_mean(each)) for each in times)
+    packets = _mean(_values_6g(data, "packets_p50"))
     return (
         f"The formula gives {formula}, the link with TCP {link}, in virtual time {transported}, for {packets:.0f} "
-        f"segments, which slow start sends in {rounds(packets)} flights. {_uplink(data, '6G', _6G)}"
+        f"segments, which slow start sends in {rounds(packets)} flights. {_describe_uplink(data, '6G', _6G)}"
     )
 
 
@@ -369,23 +369,23 @@ def _of_formula(data: Data) -> str:
 _5G, _LTE, _WINDOW, _6G = ({"network": name} for name in ("5G", "LTE", "5G behind a window", "6G"))
 
 
-def _claims() -> tuple[Claim, ...]:
-    e1 = (
+def _network_claims() -> tuple[Claim, ...]:
+    return (
         Claim(
             "compute", "E1", "§6.3", "Compute in the median latency (5G)", "up to 80 %",
-            _share("E1", "remote_p50_s", "latency_p50_s", **_5G), "share", "most of it", above(0.5), (_5G,),
+            _share("E1", "remote_p50_s", "latency_p50_s", **_5G), "share", "most of it", values_above(0.5), (_5G,),
             figure=(0.8, 0.8),
         ),
         Claim(
             "network-p99", "E1", "§6.3", "Network in the P99 latency (LTE)", "up to 80 %",
-            _share("E1", "network_p99_s", "latency_p99_s", **_LTE), "share", "most of it", above(0.5), (_LTE,),
+            _share("E1", "network_p99_s", "latency_p99_s", **_LTE), "share", "most of it", values_above(0.5), (_LTE,),
             figure=(0.8, 0.8),
         ),
         *(
             Claim(
                 f"uplink-{name}-{at}", "E1", section, f"Uplink in the {words} network latency ({label})", published,
                 _share("E1", f"uplink_{at}_s", f"network_{at}_s", network=label), "share", "most of it",
-                above(0.5), ({"network": label},), figure=figure,
+                values_above(0.5), ({"network": label},), figure=figure,
             )
             for at, words, published, figure, section in (
                 ("p50", "median", "over 90 %", (0.9, 1.0), "§6.1, MF1"),
@@ -396,51 +396,57 @@ def _claims() -> tuple[Claim, ...]:
         Claim(
             "window", "E1", "§6.3", "Median network latency, LTE over 5G behind a window", "no improvement to LTE",
             Measure("E1", "network_p50_s", _LTE, _WINDOW), "ratio", "at least 0.8 times: LTE is not better",
-            above(1 / NEAR), (_LTE, _WINDOW),
+            values_above(1 / NEAR), (_LTE, _WINDOW),
         ),
         Claim(
             "best", "E1", "§6.3", "Median uplink latency, LTE over 5G", "5G without obstacle is best",
-            Measure("E1", "uplink_p50_s", _LTE, _5G), "ratio", "above 1", above(1), (_LTE, _5G),
+            Measure("E1", "uplink_p50_s", _LTE, _5G), "ratio", "above 1", values_above(1), (_LTE, _5G),
         ),
         Claim(
             "standard-p99", "E1", "§6.3", "P99 network latency, LTE over 5G", "no improvement",
             Measure("E1", "network_p99_s", _LTE, _5G), "ratio", "from 0.8 to 1.25 times", (1 / NEAR, NEAR), (_LTE, _5G),
         ),
     )  # fmt: skip
+
+
+def _workload_claims() -> tuple[Claim, ...]:
     image, text = {"workload": "image"}, {"workload": "text"}
-    e2 = (
+    return (
         Claim(
             "text-p99", "E2", "§6.1, MF2", "P99 network latency, image over text", "1.5 times",
-            Measure("E2", "network_p99_s", image, text), "ratio", "above 1", above(1), (image, text),
+            Measure("E2", "network_p99_s", image, text), "ratio", "above 1", values_above(1), (image, text),
             figure=(1.5, 1.5),
         ),
         Claim(
             "text-median", "E2", "§6.4", "Median latency, text over image", "higher",
-            Measure("E2", "latency_p50_s", text, image), "ratio", "above 1", above(1), (image, text),
+            Measure("E2", "latency_p50_s", text, image), "ratio", "above 1", values_above(1), (image, text),
         ),
         Claim(
             "text-compute", "E2", "§6.4", "Compute in the median latency of text", "over 99 %",
-            _share("E2", "remote_p50_s", "latency_p50_s", **text), "share", "nearly all", above(0.9), (text,),
+            _share("E2", "remote_p50_s", "latency_p50_s", **text), "share", "nearly all", values_above(0.9), (text,),
             figure=(0.99, 1.0),
         ),
         Claim(
             "text-spread", "E2", "§6.4", "P99 over median latency, text over image", "less variable",
-            _spread, "ratio", "below 1", below(1), (image, text),
+            _spread_ratio, "ratio", "below 1", values_below(1), (image, text),
         ),
         Claim(
             "slots-image", "E2", "§6.4", "Packets of an image request (mean)", "about 50",
-            Measure("E2", "packets_mean", image), "number", "many", above(10), figure=(50, 50), made="images",
+            Measure("E2", "packets_mean", image), "number", "many", values_above(10), figure=(50, 50), made="images",
         ),
         Claim(
             "slots-text", "E2", "§6.4", "Packets of a text request (mean)", "1",
-            Measure("E2", "packets_mean", text), "number", "one", below(1.5), figure=(1, 1),
+            Measure("E2", "packets_mean", text), "number", "one", values_below(1.5), figure=(1, 1),
         ),
     )  # fmt: skip
+
+
+def _place_claims() -> tuple[Claim, ...]:
     edge, far = ({"place": name, "restart": "on"} for name in ("edge", "transcontinental"))
-    e3 = (
+    return (
         Claim(
             "edge", "E3", "§6.5", "Median latency at the edge", "well below 100 ms",
-            Measure("E3", "latency_p50_s", edge), "time", "below 100 ms", below(0.1), (edge,),
+            Measure("E3", "latency_p50_s", edge), "time", "below 100 ms", values_below(0.1), (edge,),
         ),
         Claim(
             "slope-p1", "E3", "§6.5", "P1 uplink latency per core one-way delay, ms per ms", "about 1",
@@ -448,7 +454,7 @@ def _claims() -> tuple[Claim, ...]:
         ),
         Claim(
             "slope-median", "E3", "§6.5", "Median uplink latency per core one-way delay, ms per ms", "about 4",
-            _slope("uplink_p50_s"), "number", "above 1.5", above(1.5), (edge, far), _slow_start, (4, 4),
+            _slope("uplink_p50_s"), "number", "above 1.5", values_above(1.5), (edge, far), _explain_slow_start, (4, 4),
         ),
         Claim(
             "slope-p99", "E3", "§6.5", "P99 uplink latency per core one-way delay, ms per ms", "weak",
@@ -457,7 +463,7 @@ def _claims() -> tuple[Claim, ...]:
         Claim(
             "weak-p99", "E3", "§6.5", "Variance of the P99 uplink latency that the core delay explains", "weak",
             lambda data: determination(_columns(data, "uplink_p99_s", "on")), "share", "below half",
-            below(0.5), (edge, far), lambda data: "One value over all places and repetitions.",
+            values_below(0.5), (edge, far), lambda data: "One value over all places and repetitions.",
         ),
         Claim(
             "slope-off", "E3", "§6.5", "The median's slope without slow start after idle, ms per ms", "–",
@@ -465,33 +471,38 @@ def _claims() -> tuple[Claim, ...]:
         ),
         Claim(
             "slope-drop", "E3", "§6.5", "The part of the median's slope that slow start after idle causes, ms per ms",
-            "supposed: the window", _drop_of_slope, "change", "above 0", above(0), (edge, far),
+            "supposed: the window", _slope_drop, "change", "above 0", values_above(0), (edge, far),
         ),
     )  # fmt: skip
+
+
+def _load_claims() -> tuple[Claim, ...]:
     high, low = _HIGH, _HIGH | {"rate": "2 /s"}
-    e4 = (
+    return (
         Claim(
             "good", "E4", "§6.6", "Median uplink latency at 2 requests a second", "below 100 ms",
-            Measure("E4", "uplink_p50_s", low), "time", "below 100 ms", below(0.1), (low,), made=_MADE,
+            Measure("E4", "uplink_p50_s", low), "time", "below 100 ms", values_below(0.1), (low,), made=_MADE,
         ),
         Claim(
             "collapse", "E4", "§6.1, MF3", "P99 uplink latency at 10 /s over the median at 2 /s", "200 times",
-            Measure("E4", "uplink_p99_s", high, low, "uplink_p50_s"), "ratio", "above 10", above(10), (high, low),
-            figure=(200, 200), made=_MADE,
+            Measure("E4", "uplink_p99_s", high, low, "uplink_p50_s"), "ratio", "above 10", values_above(10),
+            (high, low), figure=(200, 200), made=_MADE,
         ),
         Claim(
             "worst", "E4", "§6.6", "P99 uplink latency at 10 requests a second", "up to 20 s",
-            Measure("E4", "uplink_p99_s", high), "time", "above 1 s", above(1), (high,), figure=(20, 20), made=_MADE,
+            Measure("E4", "uplink_p99_s", high), "time", "above 1 s", values_above(1), (high,),
+            figure=(20, 20), made=_MADE,
         ),
         Claim(
             "queue", "E4", "§6.6", "Queue in the uplink latency at 10 /s (with bytes that wait for it)", "the cause",
-            _queue_share, "share", "most of it", above(0.5), (), lambda data: _uplink(data, "E4", high), made=_MADE,
+            _queue_share, "share", "most of it", values_above(0.5), (),
+            lambda data: _describe_uplink(data, "E4", high), made=_MADE,
         ),
         *(
             Claim(
                 f"{policy}-{at}", "E4", "§6.6", f"{words} latency without a policy over '{policy}'", published,
-                Measure("E4", f"latency_{at}_s", high, high | {"policy": policy}), "ratio", "above 1", above(1),
-                (high, high | {"policy": policy}), _skip_reason(policy) if at == "p50" else None, figure, _MADE,
+                Measure("E4", f"latency_{at}_s", high, high | {"policy": policy}), "ratio", "above 1", values_above(1),
+                (high, high | {"policy": policy}), _explain_skips(policy) if at == "p50" else None, figure, _MADE,
             )
             for policy, figures in _POLICIES.items()
             for at, words, (published, figure) in zip(("p50", "p99"), ("Median", "P99"), figures, strict=True)
@@ -500,23 +511,26 @@ def _claims() -> tuple[Claim, ...]:
             Claim(
                 f"limit-{limit}", "E4", "§6.6", f"P99 uplink latency, infinite queue over {limit}", "–",
                 Measure("E4", "uplink_p99_s", high, high | {"queue": limit}), "ratio",
-                explain=_at_both(high, high | {"queue": limit}),
+                explain=_describe_both(high, high | {"queue": limit}),
             )
             for limit in ("1 MB", "100 kB")
         ),
     )  # fmt: skip
-    projected = (
+
+
+def _projection_claims() -> tuple[Claim, ...]:
+    return (
         Claim(
             "6g-latency", "6G", "§6.7", "Median latency, 5G over 6G", "6G is lower",
-            Measure("6G", "latency_p50_s", _5G, _6G), "ratio", "above 1", above(1), (_5G, _6G),
+            Measure("6G", "latency_p50_s", _5G, _6G), "ratio", "above 1", values_above(1), (_5G, _6G),
         ),
         Claim(
             "6g-compute", "6G", "§6.7", "Compute in the median latency with 6G", "the limiting factor",
-            _share("6G", "remote_p50_s", "latency_p50_s", **_6G), "share", "most of it", above(0.5), (_6G,),
+            _share("6G", "remote_p50_s", "latency_p50_s", **_6G), "share", "most of it", values_above(0.5), (_6G,),
         ),
         Claim(
             "6g-formula", "6G", "§6.7", "Network latency of the link with TCP over the formula", "the formula alone",
-            lambda data: ratio(_of_6g(data, "network_p50_s"), _formula(data)), explain=_of_formula,
+            lambda data: ratio(_values_6g(data, "network_p50_s"), _formula(data)), explain=_explain_formula,
         ),
         Claim(
             "6g-virtual", "6G", "§6.7", "The same by TCP in virtual time, without hosts", "the formula alone",
@@ -524,10 +538,9 @@ def _claims() -> tuple[Claim, ...]:
         ),
         Claim(
             "6g-20", "6G", "§6.7", "Latency with 6G and compute 20 times as fast", "low enough (10 ms, §1)",
-            _compute_20, "time", "below 10 ms", below(0.010), explain=_of_compute,
+            _compute_20, "time", "below 10 ms", values_below(0.010), explain=_explain_compute,
         ),
     )  # fmt: skip
-    return (*e1, *e2, *e3, *e4, *projected)
 
 
 # ---- main findings
@@ -547,7 +560,7 @@ def _verdict(findings: Mapping[str, Finding], *keys: str) -> str:
     return "Reproduced" if figures == {"yes"} else "Direction reproduced"
 
 
-def _mf1(findings: Mapping[str, Finding], data: Data) -> str:
+def _answer_mf1(findings: Mapping[str, Finding], data: Data) -> str:
     keys = ("uplink-lte-p50", "uplink-5g-p50", "uplink-lte-p99", "uplink-5g-p99")
     lte, five, lte_p99, five_p99 = (findings[key].ours for key in keys)
     return (
@@ -556,22 +569,22 @@ def _mf1(findings: Mapping[str, Finding], data: Data) -> str:
     )
 
 
-def _mf2(findings: Mapping[str, Finding], data: Data) -> str:
+def _answer_mf2(findings: Mapping[str, Finding], data: Data) -> str:
     factor, image, text = (findings[key].ours for key in ("text-p99", "slots-image", "slots-text"))
     return (
-        f"{_verdict(findings, 'text-p99', 'slots-text')}. The P99 network latency of images is {factor} that of text, "
+        f"{_verdict(findings, 'text-p99', 'slots-text')}. The P99 network latency of images over text is {factor}, "
         f"where the thesis has 1.5 times. An image request has {image} packets, which follows from the sizes of our "
         f"images; a text request has {text}."
     )
 
 
-def _mf3(findings: Mapping[str, Finding], data: Data) -> str:
+def _answer_mf3(findings: Mapping[str, Finding], data: Data) -> str:
     keys = ("collapse", "queue", "halve-p50", "halve-p99")
     collapse, queue, median, tail = (findings[key].ours for key in keys)
     limits = " and ".join(
         f"{quantity(value, 'time')} with {limit}"
         for limit in ("infinite", "1 MB", "100 kB")
-        if (value := _at(data["E4"].values("uplink_p99_s", **(_HIGH | {"queue": limit})))) == value
+        if (value := _mean(data["E4"].values("uplink_p99_s", **(_HIGH | {"queue": limit})))) == value
     )
     limits = limits or "not measured"
     return (
@@ -581,12 +594,12 @@ def _mf3(findings: Mapping[str, Finding], data: Data) -> str:
     )
 
 
-def _mf4(findings: Mapping[str, Finding], data: Data) -> str:
+def _answer_mf4(findings: Mapping[str, Finding], data: Data) -> str:
     keys = ("6g-latency", "6g-compute", "6g-20")
     gain, compute, faster = (findings[key].ours for key in keys)
     return (
         f"{_verdict(findings, *keys)}. With the network of 6G the median latency falls {gain}, and "
-        f"compute has {compute} of what remains. With compute 20 times as fast, which is arithmetic, "
+        f"compute has {compute} of the rest. With compute 20 times as fast, which is arithmetic, "
         f"{faster} would remain. TCP on the link takes {findings['6g-formula'].ours} the formula's time, "
         f"and {findings['6g-virtual'].ours} in virtual time, where hosts take none."
     )
@@ -603,23 +616,31 @@ PUBLICATION = SweptPublication(
     "percentiles of few requests are refused.",
     roles=ROLES,
     experiments=tuple(replace(each, short={"repetitions": 3, **each.short}) for each in EXPERIMENTS),
-    claims=_claims(),
+    claims=(
+        *_network_claims(),
+        *_workload_claims(),
+        *_place_claims(),
+        *_load_claims(),
+        *_projection_claims(),
+    ),
     answers=(
-        Answer("MF1", "The uplink is the limiting factor: over 90 % of the network latency for LTE and 5G.", _mf1),
-        Answer("MF2", "Text instead of images decreases the P99 network latency 1.5 times.", _mf2),
+        Answer(
+            "MF1", "The uplink is the limiting factor: over 90 % of the network latency for LTE and 5G.", _answer_mf1
+        ),
+        Answer("MF2", "Text instead of images decreases the P99 network latency 1.5 times.", _answer_mf2),
         Answer(
             "MF3",
             "A drop of the network's performance for 30 s increases the uplink latency 200 times, and applications "
             "need congestion control.",
-            _mf3,
+            _answer_mf3,
         ),
-        Answer("MF4", "Novel applications need faster compute as well as a faster network.", _mf4),
+        Answer("MF4", "Novel applications need faster compute as well as a faster network.", _answer_mf4),
     ),
     differences=(
         "Each repetition starts at another offset of the traces; the thesis has one run of each kind.",
         "Except in E4, images come from four endpoints at once, each with its own link at another place of the trace, "
         "and text for 400 s: a P99 with an interval needs 368 requests.",
-        "The thesis's processors are those of a Xeon Silver 4210R.",
+        "The thesis has the processors of a Xeon Silver 4210R.",
         "MobileNetV2 and MarianMT have their architectures with seeded weights: the computation is real, its results "
         "are not.",
         "The mobile link has no delay except its queue and its schedule, as in the thesis (Mahimahi's link shell).",

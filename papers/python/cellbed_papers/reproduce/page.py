@@ -40,23 +40,23 @@ _NOTABLE = 0.01
 """Share of requests without a reply that a reader must know of."""
 
 
-def this_machine() -> str:
-    """This machine now, in words."""
+def describe_machine() -> str:
+    """Return this machine and its load as text."""
     processors, load = os.cpu_count() or 1, os.getloadavg()[0]
     return f"{processors} processors, Linux {platform.release()}, load average {load:.1f} at the end"
 
 
 @dataclass(frozen=True)
 class Result:
-    """A reproduction. data: trials by experiment; command: that made it; machine: in words. notes: what else a reader
-    must know of the values. clock: of the trials; other: the values of a reproduction with the other one, by claim."""
+    """A reproduction. data: trials by experiment; command: that made it; machine: in words. notes: other
+    cautions on the values. clock: of the trials; other: the values of a reproduction with the other one, by claim."""
 
     publication: Publication[Any]
     data: Data
     inputs: Sequence[Input]
     short: bool
     command: str
-    machine: str = field(default_factory=this_machine)
+    machine: str = field(default_factory=describe_machine)
     notes: Sequence[str] = ()
     clock: Literal["real", "virtual"] = "real"
     other: Mapping[str, str] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class Result:
         return found
 
     def cautions(self) -> list[str]:
-        """Return what a reader must know of the values."""
+        """Return cautions on the values."""
         found = []
         for name, states in self.states().items():
             total = sum(states.values())
@@ -105,7 +105,7 @@ class Result:
             if lost := [each for each in shares if each > _NOTABLE]:
                 found.append(
                     f"{name}: in {len(lost)} of {total} trials requests had no reply by the end, up to "
-                    f"{max(lost):.0%}: times at places, such as the uplink's, are those of the others and too short."
+                    f"{max(lost):.0%}: times at places, such as the uplink's, are without these and too short."
                 )
         stand_ins = [f"{each.name} ({each.note})" for each in self.inputs if each.stand_in]
         if stand_ins:
@@ -177,7 +177,7 @@ def page(result: Result) -> str:
 def _drawings(experiment: Experiment, trials: Trials) -> list[tuple[str, Callable[[], Figure]]]:
     found: list[tuple[str, Callable[[], Figure]]] = []
     if isinstance(experiment, Swept):
-        found.append((experiment.title, partial(_bars, trials, list(experiment.factors))))
+        found.append((experiment.title, partial(_draw_bars, trials, list(experiment.factors))))
     return found + [(title, partial(draw, trials)) for title, draw in experiment.drawings]
 
 
@@ -191,8 +191,8 @@ def _points(trials: Trials, factors: Sequence[str]) -> list[tuple[str, dict[str,
     ]
 
 
-def _bars(trials: Trials, factors: Sequence[str]) -> Figure:
-    """Percentiles of each place's time as bars, as in the publication: of each place by itself."""
+def _draw_bars(trials: Trials, factors: Sequence[str]) -> Figure:
+    """Draw percentiles of each place's time as bars, as in the publication: of each place alone."""
     from matplotlib.figure import Figure
 
     points = _points(trials, factors)
@@ -205,7 +205,7 @@ def _bars(trials: Trials, factors: Sequence[str]) -> Figure:
             found = [list(trials.values(f"{place}_{name}_s", **labels).values()) for _, labels in points]
             width = np.array([np.mean(values) * 1e3 if values else 0.0 for values in found])
             label = words if name == "p50" else None
-            axes.barh(range(len(points)), width, left=begin, color=plot.of_place(place)[1], label=label)
+            axes.barh(range(len(points)), width, left=begin, color=plot.palette(place)[1], label=label)
             begin += width
         axes.set_yticks(range(len(points)), [point for point, _ in points])
         axes.set(xlabel="time of each place, mean of repetitions, ms", title=title)

@@ -37,7 +37,7 @@ class Simulations:
     """The simulations of experiments of a publication, of all without names.
 
     given: file with the publication's input. jobs: at once. scale: what differs from the publication's. folder: of the
-    results. runs: by experiment; those of several are equal in each, so that they are run once. Errors:
+    results. runs: by experiment; equal ones of several experiments are run once. Errors:
     :class:`CellbedError`.
     """
 
@@ -54,7 +54,7 @@ class Simulations:
         jobs: int | None = None,
         **scale: int | None,
     ) -> None:
-        chosen = publication.chosen(names, "--figure")
+        chosen = publication.select_experiments(names, "--figure")
         content, self._used = publication.read(given)
         self._publication, self._short, self._jobs = publication, short, jobs
         self.folder = out / (publication.name + "-short" * short)
@@ -73,13 +73,12 @@ class Simulations:
 
     @property
     def missing(self) -> list[Run]:
-        """Those without a result, each once; those of low seeds first, so that an early stop leaves few repetitions of
-        everything."""
+        """Runs without a result, each once; low seeds first: an early stop leaves few repetitions of all settings."""
         distinct = {run.file: run for group in self.runs.values() for run in group}
         return sorted((run for run in distinct.values() if not run.file.is_file()), key=lambda run: run.seed)
 
     def forecast(self) -> list[str]:
-        """Return what `run` would do, in lines."""
+        """Return lines on the work of `run`."""
         return [
             *(f"{name}: {len(group)} simulations" for name, group in self.runs.items()),
             f"in all, with shared ones run once: {len(self.missing)} to run",
@@ -87,7 +86,7 @@ class Simulations:
         ]
 
     def run(self, terminal: StatusLine) -> int:
-        """Run what is missing, in processes, and return how many failed. ``KeyboardInterrupt`` ends the running ones.
+        """Run missing simulations in processes; return how many failed. ``KeyboardInterrupt`` ends the running ones.
 
         Errors: :class:`CellbedError`, OSError.
         """
@@ -128,7 +127,7 @@ class Simulations:
         return data
 
     def result(self, command: str) -> Result:
-        """Return the findings of what has been run. command: that ran it."""
+        """Return the findings of the finished runs. command: that ran them."""
         data, notes = self.data(), []
         for name, trials in data.items():
             done = trials.measured

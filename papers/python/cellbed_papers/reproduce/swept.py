@@ -53,7 +53,7 @@ class Sweeps:
         repeats: int = 1,
         running: bool = True,
     ) -> None:
-        chosen = [each.shortened() if short else each for each in publication.chosen(names, "--experiment")]
+        chosen = [each.shorten() if short else each for each in publication.select_experiments(names, "--experiment")]
         name = publication.name + "-short" * short
         self._publication, self._execution, self._short, self._repeats = publication, execution, short, repeats
         self.folder, self._other = out / name, out / f"{name}-virtual"
@@ -86,9 +86,9 @@ class Sweeps:
             "design": experiment.design,
             "factors": experiment.factors if self._execution.virtual else experiment.real or experiment.factors,
         }
-        scenario, sweep = (self._filled(each) for each in (with_values(dict(base), values), sweep))
+        scenario, sweep = (self._fill_traces(each) for each in (with_values(dict(base), values), sweep))
         if self._short and experiment.worst:
-            start = _poorest(scenario["links"]["mobile"]["up"], DURATION.parse(scenario["duration"]))
+            start = _find_poorest(scenario["links"]["mobile"]["up"], DURATION.parse(scenario["duration"]))
             scenario = with_values(scenario, {"links.mobile.start": f"{start} ms"})
             sweep["vary_start"] = False
         place.mkdir(parents=True, exist_ok=True)
@@ -97,7 +97,7 @@ class Sweeps:
             write_whole(path, partial(Path.write_text, data=tomli_w.dumps(content), encoding="utf-8"))
         return file
 
-    def _filled(self, content: dict[str, Any]) -> Any:
+    def _fill_traces(self, content: dict[str, Any]) -> Any:
         """Return a scenario or sweep with the traces of the roles."""
         text = json.dumps(content)
         for each, trace in self.played.items():
@@ -105,7 +105,7 @@ class Sweeps:
         return json.loads(text)
 
     def forecast(self) -> list[str]:
-        """Return what `run` would do, in lines."""
+        """Return lines on the work of `run`."""
         lines = []
         for each, plan in self.plans:
             missing = runner.missing(plan, results_in(self.folder / each.name), self._repeats)
@@ -130,8 +130,8 @@ class Sweeps:
         return [self.folder / each.name for each, _ in self.plans]
 
     def run(self, listener: runner.Listener) -> int:
-        """Run what is missing, and return how many trials failed. ``KeyboardInterrupt`` after the running ones have
-        ended. Errors: :class:`CellbedError`, OSError."""
+        """Run missing trials, and return how many failed. ``KeyboardInterrupt`` after the running
+        ones have ended. Errors: :class:`CellbedError`, OSError."""
         failed, folders = 0, self._folders
         for note in self.skipped:
             listener.note(note)
@@ -144,7 +144,7 @@ class Sweeps:
         return failed
 
     def result(self, command: str) -> Result:
-        """Return the findings of what has been run, without experiments that have not begun. command: that ran it."""
+        """Return the findings of finished trials, without experiments that have not begun. command: that ran them."""
         lacking: dict[str, list[str]] = {}
         for each, plan in self.plans:
             for note in deviations(self._publication, each, plan.trials[0].tables):
@@ -165,7 +165,7 @@ class Sweeps:
 
 
 def fit_nodes(nodes: Mapping[str, Any], processors: int, memory: int) -> dict[str, Any]:
-    """Return what nodes that are larger than a machine get, by dotted key. memory: of the machine, MiB."""
+    """Return the reduced values of nodes that are larger than a machine, by dotted key. memory: of the machine, MiB."""
     found: dict[str, Any] = {}
     for name, node in nodes.items():
         if node["cpus"] > processors:
@@ -182,7 +182,7 @@ def describe_unpredicted(plan: Plan) -> str:
 
 
 def deviations(publication: SweptPublication, experiment: Swept, scenario: Mapping[str, Any]) -> list[str]:
-    """Return what this machine lacks: TCP and nodes of a scenario that differ from the experiment's."""
+    """Return deviations by lack of this machine: TCP and nodes of a scenario that differ from the experiment's."""
     key = "transport.congestion_control"
     varied = any(key in (factor.get("key"), *factor.get("keys", ())) for factor in experiment.factors.values())
     wanted, control = (each["transport"]["congestion_control"] for each in (publication.scenario, scenario))
@@ -209,7 +209,7 @@ def traces(
             raise CellbedError(f"--traces: {publication.name} has no recordings")
         if not given.is_dir():
             raise CellbedError(f"--traces {given}: not a folder: give the one with the recordings' files")
-        files = {_plain(path.name): path for path in sorted(given.iterdir()) if path.is_file()}
+        files = {_normalize(path.name): path for path in sorted(given.iterdir()) if path.is_file()}
     found = {}
     wanted = repr(chosen) + repr(publication.scenario)
     for role in publication.roles:
@@ -217,7 +217,7 @@ def traces(
             continue
         for way in ENDINGS:
             name = f"{role.name}.{way}"
-            names = [_plain(f"{stem}.{way}") for stem in role.files]
+            names = [_normalize(f"{stem}.{way}") for stem in role.files]
             path = next((files[name] for name in names if name in files), None)
             if path is not None:
                 _ = resolve(str(path.absolute()), Path()).trace
@@ -233,7 +233,7 @@ def traces(
     return found
 
 
-def _plain(name: str) -> str:
+def _normalize(name: str) -> str:
     return name.casefold().replace("_", "-")
 
 
@@ -249,8 +249,8 @@ def _stand_in(role: Role, way: str, folder: Path) -> Path:
     return path
 
 
-def _poorest(trace: str, duration_ns: float) -> int:
-    """When a trial must begin, ms, to have the poorest two thirds of its time in its end."""
+def _find_poorest(trace: str, duration_ns: float) -> int:
+    """Return the start of a trial, ms, with the poorest part of the trace in its last two thirds."""
     import numpy as np
 
     path = resolve(trace, Path()).path
@@ -263,20 +263,20 @@ def _poorest(trace: str, duration_ns: float) -> int:
 
 
 def collect(folder: Path) -> Trials:
-    """Return the trials in the folder of a sweep, with what claims need of their requests.
+    """Return the trials in the folder of a sweep, with measures of their requests.
 
     Parts of applications, such as the objects of a page, whose names have a colon, are left out.
     """
     import polars as pl
 
     table = pl.read_parquet(inputs.check(folder / DATASET)).filter(~pl.col("app").str.contains(":"))
-    rows = [_of_requests(folder / each, app) for each, app in table.select("folder", "app").iter_rows()]
+    rows = [_measure_requests(folder / each, app) for each, app in table.select("folder", "app").iter_rows()]
     more = pl.DataFrame(rows, infer_schema_length=None) if rows else pl.DataFrame()
     return Trials(pl.concat([table, more], how="horizontal"))
 
 
-def _of_requests(run_folder: Path, app: str) -> dict[str, float | None]:
-    """Means of parts, and size, packets and congestion window of the requests of a trial."""
+def _measure_requests(run_folder: Path, app: str) -> dict[str, float | None]:
+    """Return means of parts, and size, packets and congestion window of the requests of a trial."""
     import polars as pl
 
     try:

@@ -7,8 +7,8 @@ level's part of the regime's distribution. Both run on a clock that pauses in ou
 probability for each tick that depends on the regime, and last as long as the recording's: a rank drawn on their ordered
 lengths.
 
-So the distribution of the rates is the recording's by construction, the autocorrelation over seconds is that of the
-regimes' chain and falls off exponentially, and patterns and drifts over minutes are lost. Probabilities are
+So the distribution of the rates is the recording's by construction, the autocorrelation over seconds is the
+regime chain's and falls off exponentially, and patterns and drifts over minutes are lost. Probabilities are
 counts of the recording and draws are whole numbers: equal recordings and seeds give equal series.
 """
 
@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from cellbed.archive.generation.capacity import OPPORTUNITY_BITS, Capacity, Grain, opportunities
-from cellbed.archive.generation.recorded import OUTAGE_NS, TICK_NS, Recorded, between_outages
+from cellbed.archive.generation.recorded import OUTAGE_NS, TICK_NS, Recorded, split_at_outages
+from cellbed.archive.generation.series import OPPORTUNITY_BITS, Capacity, Grain, opportunities
 from cellbed.archive.randomness import Stream, interpolate
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def fit(recorded: Recorded, outage_ns: int = OUTAGE_NS) -> Markov:
 
     Errors: :class:`ValueError` for one of less than 20 s between outages.
     """
-    counts, places, lengths = between_outages(recorded, outage_ns)
+    counts, places, lengths = split_at_outages(recorded, outage_ns)
     blocks = len(counts) // BLOCK
     if blocks < 10:
         raise ValueError(f"has {len(counts) * TICK_NS / 1e9:.0f} s between outages, and a fit needs at least 20 s")

@@ -1,19 +1,114 @@
-"""The general generators, whose figures the user sets."""
+"""Generators (a name, sources, series), and those whose figures the user sets."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from cellbed.archive.errors import TraceError
 from cellbed.archive.generation.markov import fit
-from cellbed.archive.generation.model import Model, Order, each_way, saturate
 from cellbed.archive.generation.radio import Handover, Obstacle, RadioLink, Side
 from cellbed.archive.generation.recorded import Like
-from cellbed.archive.generation.series import Generated
-from cellbed.archive.series import Part
+from cellbed.archive.generation.series import Capacity, Generated, Grain, bin_rates, draw_series
+from cellbed.archive.randomness import Stream
+from cellbed.archive.series import Content, Part
 from cellbed.support.units import DURATION
+
+SECOND_NS: Final = 1_000_000_000
+LONGEST_NS: Final = 31 * 24 * 3600 * SECOND_NS
+"""The longest series that can be generated."""
+
+SLOT_LTE: Final = Grain(1_000_000)
+"""Slots of 15 and 30 kHz subcarrier spacing (3GPP TS 38.211, table 4.3.2-1; LTE's subframe is as the first)."""
+SLOT_MIDBAND: Final = Grain(500_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The parameters of a series to generate.
+
+    model: its name, so that two models of one seed differ. content: of the directions; ``None`` for the model's own.
+    """
+
+    model: str
+    seed: int
+    duration_ns: int
+    content: Content | None = None
+
+
+Make = Callable[[Order], dict[Part, Generated]]
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A generator with its parameters.
+
+    about: fields of an entry's `About`. cited: published and own parameters. settings: parameters as a user writes
+    them. like: the recording that the model is fitted to.
+    """
+
+    name: str
+    citation: str
+    cited: str
+    make: Make
+    summary: str = ""
+    about: Mapping[str, str] = field(default_factory=dict)
+    duration_ns: int = 120 * SECOND_NS
+    settings: Mapping[str, str] = field(default_factory=dict)
+    like: Like | None = None
+
+
+class Process(Protocol):
+    """A rate over time."""
+
+    def capacity(self, duration_ns: int, stream: Stream) -> Capacity:
+        """Return a sample of it."""
+
+
+def each_way(
+    uplink: Process | None, downlink: Process | None, grain: Grain, content: Content = Content.OPPORTUNITIES
+) -> Make:
+    """Return a generator of two independent directions.
+
+    Args:
+        uplink: The process of the uplink, ``None`` without one.
+        downlink: The process of the downlink, ``None`` without one.
+        grain: The pattern of grants.
+        content: The content of the directions, unless an order has another.
+
+    Returns:
+        The generator, for :class:`Model`.
+    """
+
+    def make(order: Order) -> dict[Part, Generated]:
+        parts: dict[Part, Generated] = {}
+        ways: tuple[tuple[Part, Process | None], ...] = (("uplink", uplink), ("downlink", downlink))
+        for part, process in ways:
+            if process is not None:
+                purpose = f"{order.model} {part}"
+                capacity = process.capacity(order.duration_ns, Stream(order.seed, purpose))
+                parts[part] = draw_series(capacity, order.content or content, grain, order.seed, purpose)
+        return parts
+
+    return make
+
+
+def saturate(link: RadioLink) -> Make:
+    """Make the series of a radio link: both directions saturated, each alone, and round trips while it is idle."""
+
+    def make(order: Order) -> dict[Part, Generated]:
+        parts: dict[Part, Generated] = {
+            "uplink": link.saturated("uplink", order.duration_ns, order.seed),
+            "downlink": link.saturated("downlink", order.duration_ns, order.seed),
+        }
+        if order.content is Content.RATE:
+            parts = {part: bin_rates(generated) for part, generated in parts.items()}
+        return parts | {"round-trip": link.round_trips(order.duration_ns, order.seed)}
+
+    return make
+
 
 PROFILES: Final = tuple(
     f"{band}-{condition}"

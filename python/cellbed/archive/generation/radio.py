@@ -36,7 +36,7 @@ _EDGE_PARTS = 5
 class Handover:
     """Changes of the cell.
 
-    every_ns: mean time between two. least_ns, most_ns: of the gap. spread_db: deviation of what a cell adds to the
+    every_ns: mean time between two. least_ns, most_ns: of the gap. spread_db: deviation of a cell's addition to the
     signal.
     """
 
@@ -168,7 +168,7 @@ class RadioLink:
         share = side.share
         if self.obstacle is not None and depth > 0.0:
             if side.signal_db is None or share is None:
-                raise ValueError("an obstacle needs a signal and a share from which it takes")
+                raise ValueError("an obstacle needs a signal and a share that it reduces")
             found["signal_db"] = max(-50.0, side.signal_db - depth * self.obstacle.loss_db)
             share *= 1.0 - depth * (1.0 - self.obstacle.share)
         elif side.signal_db is not None:

@@ -1,13 +1,18 @@
-"""The input of a fit: a recording's outages, and rates of the time between them."""
+"""The input of a fit: a recording by name, its outages, and rates of the time between them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cellbed.archive.generation.capacity import OPPORTUNITY_BITS, Capacity, Grain, opportunities
+from cellbed.archive.catalogue import resolve
+from cellbed.archive.errors import TraceError
+from cellbed.archive.generation.series import OPPORTUNITY_BITS, Capacity, Grain, opportunities
 from cellbed.archive.randomness import Stream
-from cellbed.archive.series import Content, Part, Series
+from cellbed.archive.series import ENDINGS, Content, Part, Series
+from cellbed.archive.store import open_archive
+from cellbed_node import inputs
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,7 +65,7 @@ class Recorded:
         return bool(whole)
 
 
-def between_outages(recorded: Recorded, least_ns: int) -> tuple[npt.NDArray[np.int64], Int64, Int64]:
+def split_at_outages(recorded: Recorded, least_ns: int) -> tuple[npt.NDArray[np.int64], Int64, Int64]:
     """Opportunities in each tick of the time between outages; outages' places on that clock (ns); and their lengths."""
     import numpy as np
 
@@ -97,3 +102,27 @@ def times(series: Series, until_ns: int | None = None) -> Int64:
     capacity = Capacity(np.asarray(table["at_ns"].to_numpy()), rates, end_ns)
     chunks = list(opportunities(capacity, Grain(scattered=False), Stream(0, "")))
     return np.concatenate(chunks) if chunks else np.empty(0, np.int64)
+
+
+def read_recorded(name: str, folder: Path) -> Like:
+    """Return the recording called `name`: an entry of the archive, one direction of it, or a trace's file in `folder`.
+
+    Errors: :class:`TraceError`.
+    """
+    import polars as pl
+
+    archive = open_archive()
+    if archive.has(name):
+        entry = archive.entry(name)
+        ways = [part for part in ENDINGS.values() if part in entry.parts]
+        if not ways:
+            raise TraceError(f"'{name}' has neither uplink nor downlink: no rate to fit")
+        parts = {part: Recorded(times(archive.series(name, part)), entry.parts[part].duration_ns) for part in ways}
+        return Like(name, parts, {f"{name} {part}": entry.parts[part].sha256 for part in ways})
+    source = resolve(name, folder)
+    _ = source.trace  # refuses what is malformed, line by line
+    table = pl.read_csv(inputs.check(source.path), has_header=False, comment_prefix="#", schema={"ms": pl.Int64})
+    stamps = table["ms"].drop_nulls().to_numpy()
+    part: Part = ENDINGS.get(name.rpartition(".")[2], "downlink")
+    found = Recorded(stamps * 1_000_000, int(stamps[-1]) * 1_000_000)
+    return Like(Path(name).name, {part: found}, {Path(name).name: source.sha256})

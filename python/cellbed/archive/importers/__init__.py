@@ -4,8 +4,7 @@
 captures and Mahimahi's traces, in little memory at any file size, and writes the series of all formats.
 """
 
-from cellbed.archive.importers.format import Format, Progress
-from cellbed.archive.importers.options import Options
+from cellbed.archive.importers.format import Format, Options, Progress
 from cellbed.archive.importers.recognition import FORMATS, Importer, recognise
 
 __all__ = ["FORMATS", "Format", "Importer", "Options", "Progress", "recognise"]

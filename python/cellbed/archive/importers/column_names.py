@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cellbed.archive.errors import TraceError
-from cellbed.archive.importers.wording import in_quotes
+from cellbed.archive.importers.written import in_quotes
 from cellbed.archive.series import PARTS, Part
 from cellbed.support.errors import printable
 from cellbed.support.near_names import did_you_mean

@@ -16,11 +16,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import from_json
 
-from cellbed.archive.draft import Draft
+from cellbed.archive.entry import Draft
 from cellbed.archive.errors import TraceError
-from cellbed.archive.importers.header import set_start
-from cellbed.archive.importers.wording import in_quotes
-from cellbed.archive.importers.written import in_order, write_series
+from cellbed.archive.importers.format import set_start
+from cellbed.archive.importers.written import in_order, in_quotes, write_series
 from cellbed.archive.series import Part
 from cellbed_node import inputs
 from cellbed_node.left_out import LeftOut

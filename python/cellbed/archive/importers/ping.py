@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cellbed.archive.draft import Draft
+from cellbed.archive.entry import Draft
 from cellbed.archive.errors import TraceError
-from cellbed.archive.importers.header import set_start
-from cellbed.archive.importers.wording import count_of, in_quotes, seconds
-from cellbed.archive.importers.written import UNANSWERED, in_order, write_series
+from cellbed.archive.importers.format import set_start
+from cellbed.archive.importers.written import UNANSWERED, count_of, in_order, in_quotes, seconds, write_series
 from cellbed_node import inputs
 from cellbed_node.left_out import LeftOut
 

@@ -7,14 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import cellbed
-from cellbed.archive.draft import Draft
-from cellbed.archive.entry import Step
+from cellbed.archive.entry import Draft, Step
 from cellbed.archive.errors import TraceError
-from cellbed.archive.importers.files import scratch, settle
-from cellbed.archive.importers.format import Format, Progress
-from cellbed.archive.importers.formats import CAPTURE, IPERF3, MAHIMAHI, PING
-from cellbed.archive.importers.options import Options
-from cellbed.archive.importers.tables import CSV, PARQUET
+from cellbed.archive.importers.format import Format, Options, Progress, move_contents, scratch
+from cellbed.archive.importers.formats import CAPTURE, CSV, IPERF3, MAHIMAHI, PARQUET, PING
 from cellbed.archive.soundness import sha256
 from cellbed.support.near_names import did_you_mean
 from cellbed_node import inputs
@@ -65,7 +61,7 @@ class Importer:
         with scratch(draft) as own:
             self.format.read(paths, own, options, progress)
             history = _step(self.format, options, {path.name: sha256(path) for path in paths if path.is_file()})
-            settle(own, draft)
+            move_contents(own, draft)
         draft.history.append(history)
 
     def _require_concern(self, paths: Sequence[Path], options: Options) -> None:

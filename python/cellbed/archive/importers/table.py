@@ -7,13 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cellbed.archive.draft import Draft
+from cellbed.archive.entry import Draft
 from cellbed.archive.errors import TraceError
 from cellbed.archive.importers.column_names import Column, Mapped
-from cellbed.archive.importers.header import set_start
-from cellbed.archive.importers.options import Options
-from cellbed.archive.importers.wording import count_of, in_quotes, seconds
-from cellbed.archive.importers.written import UNANSWERED, in_order, require_most, write_series
+from cellbed.archive.importers.format import Options, set_start
+from cellbed.archive.importers.written import (
+    UNANSWERED,
+    count_of,
+    in_order,
+    in_quotes,
+    require_most,
+    seconds,
+    write_series,
+)
 from cellbed.archive.series import Part
 from cellbed_node.left_out import LeftOut
 

@@ -18,7 +18,7 @@ from cellbed.archive.errors import TraceError
 from cellbed.archive.importers.column_names import Column, Mapped
 from cellbed.archive.importers.format import Progress
 from cellbed.archive.importers.table import MOMENT, Table, moment_ns, whole_ns
-from cellbed.archive.importers.wording import count_of
+from cellbed.archive.importers.written import count_of
 from cellbed_node import inputs
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Series that an importer has read, written into a draft with the rules for their rows."""
+"""Series that an importer has read, written into a draft with the rules for their rows; texts of messages."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from cellbed.archive.draft import Draft
+from cellbed.archive.entry import Draft
 from cellbed.archive.errors import TraceError
-from cellbed.archive.importers.wording import seconds
 from cellbed.archive.series import Content, Part, Series
 from cellbed.archive.soundness import HIGHEST_BIT_S, LATEST_NS, LONGEST_TRIP_NS
+from cellbed.support.errors import printable
 from cellbed.support.readable import rate_words
 from cellbed_node.left_out import LeftOut
 
@@ -130,7 +130,7 @@ def in_order(
 
     def refuse(row: int, remedy: str) -> NoReturn:
         distance = _distance(step(row - 1, row))
-        raise TraceError(f"{source}: {place(row)}: its time is {distance} that of the row above: {remedy}")
+        raise TraceError(f"{source}: {place(row)}: its time is {distance} the row above: {remedy}")
 
     if 2 * len(breaks) > len(times_ns):
         refuse(int(breaks[0]), "sort by time")
@@ -146,9 +146,24 @@ def in_order(
             refuse(row, "another run begins here: write each run into a file of its own")
         kept[odd] = False
         above, where = (odd - 1, "above") if odd else (1, "below")
-        left_out.add(place(odd), f"its time is {_distance(step(above, odd))} that of the row {where}")
+        left_out.add(place(odd), f"its time is {_distance(step(above, odd))} the row {where}")
     return kept
 
 
 def _distance(step_ns: int) -> str:
     return f"{abs(step_ns) / 1e9:.12g} s {'before' if step_ns < 0 else 'after'}"
+
+
+def in_quotes(text: str, most: int = 40) -> str:
+    """Return the first characters of a text in quotes, control characters escaped."""
+    return f"`{printable(text[:most], kept='')}{'…' if len(text) > most else ''}`"
+
+
+def count_of(number: int, one: str, many: str) -> str:
+    """Return a number of things, with the right form of the noun."""
+    return f"{number} {one if number == 1 else many}"
+
+
+def seconds(ns: int, places: int = 3) -> str:
+    """Return a time in seconds with as many decimals as it needs, up to a number of places."""
+    return f"{ns / 1e9:.{places}f}".rstrip("0").rstrip(".") + " s"

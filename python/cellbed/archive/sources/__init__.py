@@ -1,7 +1,38 @@
 """Public data sets: where they are, how they are downloaded, and how their files become entries of the archive."""
 
+from __future__ import annotations
+
+import difflib
+
+from cellbed.archive.errors import TraceError
+from cellbed.archive.sources.cellreplay import CELLREPLAY
+from cellbed.archive.sources.cork import CORK_4G, CORK_5G
 from cellbed.archive.sources.fetch import Fetched, FetchOptions, fetch
-from cellbed.archive.sources.known import SOURCES, find_source
+from cellbed.archive.sources.in_the_wild import IN_THE_WILD
+from cellbed.archive.sources.mahimahi import KPN, MAHIMAHI
+from cellbed.archive.sources.new_york import NYC_2018, NYC_2019
 from cellbed.archive.sources.source import Source
 
 __all__ = ["SOURCES", "FetchOptions", "Fetched", "Source", "fetch", "find_source"]
+
+SOURCES: tuple[Source, ...] = (
+    MAHIMAHI,
+    CELLREPLAY,
+    KPN,
+    IN_THE_WILD,
+    CORK_4G,
+    CORK_5G,
+    NYC_2018,
+    NYC_2019,
+)
+
+
+def find_source(name: str) -> Source:
+    """Return the data set called ``name``. Raises TraceError, with the nearest one, when there is none."""
+    for source in SOURCES:
+        if source.name == name.lower():
+            return source
+    names = [source.name for source in SOURCES]
+    near = [each for each in names if name.lower() in each] or difflib.get_close_matches(name.lower(), names, n=2)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(names)}"
+    raise TraceError(f"no data set is called '{name[:60]}': {hint}")

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from cellbed.archive.draft import Draft
-from cellbed.archive.entry import About
+from cellbed.archive.entry import About, Draft
 from cellbed.archive.errors import TraceError
 from cellbed.archive.sources.source import (
     Checksum,
@@ -23,11 +22,11 @@ from cellbed_node import inputs
 
 _SECOND = 1_000_000_000
 _CLOCK_STEP_NS = 2 * _SECOND
-"""By so much phones set their clocks back; one of the 83 recordings of 2020 has it."""
+"""Step of clocks that phones set back; one of the 83 recordings of 2020 has it."""
 _FILE = re.compile(r"([A-Z])_(\d{4})\.(\d\d)\.(\d\d)_(\d\d)\.(\d\d)\.(\d\d)\.csv")
 _STAMP = "%Y.%m.%d_%H.%M.%S"
 _GENERATIONS = {"5G": "5g", "LTE": "4g", **dict.fromkeys(("UMTS", "HSPA", "HSPA+", "HSDPA", "HSUPA"), "3g")}
-"""Of what the phone was on most of the time: some drives of the 5G set never had 5G."""
+"""Generation of the network type with most time: some drives of the 5G set never had 5G."""
 _MOBILITY = {
     "static": "stationary",
     "pedestrian": "walking",
@@ -139,7 +138,7 @@ CORK_4G = Source(
         "public code that reads it, and the 2020 set, which has the same columns; the archive itself was not at hand"
     ),
     convert=_four,
-    doubt="The licence and the MD5 are those of the Zenodo record as others quote it.",
+    doubt="The licence and the MD5 come from quotations of the Zenodo record.",
     remote=(
         RemoteFile(
             "https://zenodo.org/records/1219679/files/LTE_Dataset.zip?download=1",

@@ -1,9 +1,14 @@
-"""Files over HTTP: downloads that are checked and appear only when complete."""
+"""Files over HTTP: downloads that are checked and appear only when complete; extraction of archives."""
 
 from __future__ import annotations
 
+import lzma
+import shutil
 import ssl
+import tarfile
 import time
+import zipfile
+import zlib
 from collections.abc import Callable
 from http.client import HTTPException, HTTPMessage, HTTPResponse
 from pathlib import Path
@@ -25,7 +30,7 @@ SILENCE_S = 60.0
 """Longest silence of a server."""
 ATTEMPTS = 5
 FIRST_WAIT_S = 1.0
-"""Before the second attempt; each later wait is twice as long."""
+"""Wait before the second attempt; each later wait is twice as long."""
 _PIECE = 1 << 16
 _MOVED = "the data set may have moved; look for it at its page, then give the downloaded file (--from)"
 
@@ -145,3 +150,27 @@ def open_address(address: str) -> HTTPResponse:
                 "download the file by hand if you know better, and use --from"
             ) from error
         raise
+
+
+_ENDINGS = {ending: name for name, endings, _ in shutil.get_unpack_formats() for ending in endings}
+_DAMAGED = (
+    shutil.ReadError, zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, ValueError, KeyError,
+    NotImplementedError, RuntimeError,
+)  # fmt: skip
+
+
+def is_archive(path: Path) -> bool:
+    """Return whether a file is called like a zip or tar archive."""
+    return path.name.lower().endswith(tuple(_ENDINGS))
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Extract the files of an archive. Raises TraceError for one that is damaged or unsafe."""
+    kind = next(name for ending, name in _ENDINGS.items() if archive.name.lower().endswith(ending))
+    try:
+        # Of a zip archive, files outside of the folder are passed over, and links are files.
+        shutil.unpack_archive(archive, folder, kind, filter=None if kind == "zip" else "data")
+    except _DAMAGED as error:
+        raise TraceError(f"{archive}: the archive is damaged or unsafe: {error}; use --from on its files") from error
+    except OSError as error:
+        raise TraceError(f"{archive}: cannot unpack this archive: {error.strerror or error}") from error

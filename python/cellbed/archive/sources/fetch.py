@@ -1,4 +1,4 @@
-"""From a public data set to entries of the archive: download, unpack, convert, keep."""
+"""The way of a public data set into the archive: download, unpack, convert, keep."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING
 
 from cellbed import __version__
 from cellbed.archive.errors import TraceError
-from cellbed.archive.sources.download import GoneError, Report, State, download
+from cellbed.archive.sources.download import GoneError, Report, State, download, is_archive, unpack
 from cellbed.archive.sources.source import Imported, Recording, Source, digest, name_table_in_errors
-from cellbed.archive.sources.unpack import is_archive, unpack
 from cellbed.archive.unfinished import downloads_folder, lock, make_unfinished
 from cellbed.support.errors import CellbedError
 from cellbed_node.temporary import remove_tree
 
 if TYPE_CHECKING:
-    from cellbed.archive.draft import Draft
-    from cellbed.archive.entry import Step
+    from cellbed.archive.entry import Draft, Step
     from cellbed.archive.importers import Importer
     from cellbed.archive.store import Archive
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from cellbed.archive.draft import Draft
-from cellbed.archive.entry import About
+from cellbed.archive.entry import About, Draft
 from cellbed.archive.errors import TraceError
 from cellbed.archive.sources.source import Recording, Source, entry_name, git_files, load_digests, put_rate
 from cellbed_node import inputs
@@ -36,7 +35,7 @@ def _convert(folder: Path) -> Iterator[Recording]:
             licence=IN_THE_WILD.licence,
             source=IN_THE_WILD.page,
             citation=IN_THE_WILD.citation,
-            note="Of Lumos5G, processed by the authors. The date is that of the publication of Lumos5G.",
+            note="Of Lumos5G, processed by the authors. The date is when Lumos5G was published.",
         )
         number = found["run"] or found["loop"] or ""
         name = entry_name("5g-in-the-wild", f"{found[1]}g", found["how"], number.replace("_", "-"))
@@ -70,8 +69,8 @@ IN_THE_WILD = Source(
     page="https://github.com/SIGCOMM21-5G/artifact",
     licence="not stated",
     terms=(
-        "The repository has no licence: ask the authors before passing the traces on. Cite the paper, and that of "
-        "Lumos5G, of which they are made."
+        "The repository has no licence: ask the authors before passing the traces on. Cite the paper, and the "
+        "paper of Lumos5G, their origin."
     ),
     citation=(
         "A. Narayanan, X. Zhang, R. Zhu, A. Hassan, S. Jin, X. Zhu, X. Zhang, D. Rybkin, Z. Yang, Z. M. Mao, F. Qian, "

@@ -74,7 +74,7 @@ _SETTINGS = {
     "KPN_5G_low_band": ("kpn-5g-window", "5g", "window"),
     "KPN_4G": ("kpn-lte", "4g", None),
 }
-"""Of each preset of the publication (appendix A.5) the files that the testbed's code names for it."""
+"""The files that the testbed's code names for each preset of the publication (appendix A.5)."""
 
 
 def _kpn(folder: Path) -> Iterator[Recording]:

@@ -35,7 +35,7 @@ def _of_2018(folder: Path) -> Iterator[Recording]:
             licence=NYC_2018.licence,
             source=NYC_2018.page,
             citation=NYC_2018.citation,
-            note=f"The date is that of the publication. The file's name contains '{name[4]} cross', unexplained.",
+            note=f"The date is of the publication. The file's name contains '{name[4]} cross', unexplained.",
         )
         yield Recording(
             entry_name("nyc-2018", name[2]), paths[0].relative_to(folder).as_posix(), about, Imported(paths, "mahimahi")
@@ -69,7 +69,7 @@ NYC_2018 = Source(
 _COMMIT_2019 = "ac6717b5f113bf899344e91ffc57e472daf29954"
 _FILE_2019 = re.compile(r"trace-(\d+)-(taxi|bus|home|timessquare)\d*")
 _STATIONARY_2019 = {"3457194", "3458374"}
-"""Of those in Times Square (trace-info); in the others the user walked."""
+"""Recordings in Times Square (trace-info); in the others the user walked."""
 _MOBILITY_2019 = {"taxi": "driving", "bus": "bus", "home": "stationary", "timessquare": "walking"}
 _PLACES_2019 = {"taxi": "in a taxi", "bus": "on a bus", "home": "at home", "timessquare": "Times Square"}
 

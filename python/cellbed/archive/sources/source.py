@@ -20,8 +20,7 @@ from cellbed_node import inputs
 if TYPE_CHECKING:
     import polars as pl
 
-    from cellbed.archive.draft import Draft
-    from cellbed.archive.entry import About
+    from cellbed.archive.entry import About, Draft
 
 Algorithm = Literal["sha256", "md5", "git-blob"]
 """git-blob: the name that Git gives a file's content, SHA-1 over ``blob SIZE NUL`` and the bytes."""
@@ -118,9 +117,9 @@ Convert = Callable[[Path], Iterator[Recording]]
 class Source:
     """A public data set.
 
-    name: what `fetch` calls it. title: a line. page: where people read about it. remote: its files. usual: regular
-    expression of what is converted unless more is asked for, searched in ``Recording.of``.
-    doubt: what is not certain and what to do by hand. terms: what the licence or the publisher asks for.
+    name: for `fetch`. title: a line. page: a description for people. remote: its files. usual: regular expression for
+    the recordings that are converted by default, searched in ``Recording.of``. doubt: uncertainties and work by hand.
+    terms: demands of the licence or the publisher.
     checked: what the layout was compared with.
     """
 

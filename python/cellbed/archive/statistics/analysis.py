@@ -13,9 +13,7 @@ from cellbed.archive.series import Content, Series
 from cellbed.archive.soundness import require_sound
 from cellbed.archive.statistics import dependence
 from cellbed.archive.statistics.capacity import opportunities, rates
-from cellbed.archive.statistics.definition import DEFAULT, LONGEST_NS, VERSION, Definition
-from cellbed.archive.statistics.outages import Outages
-from cellbed.archive.statistics.ranks import shares_below
+from cellbed.archive.statistics.outages import DEFAULT, LONGEST_NS, VERSION, Definition, Outages, shares_below
 from cellbed.archive.statistics.round_trips import RoundTrips
 
 Statistics = dict[str, Any]

@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 
 from cellbed.archive.series import OPPORTUNITY_BYTES, Series
 from cellbed.archive.soundness import name_file_in_errors
-from cellbed.archive.statistics.definition import Definition
-from cellbed.archive.statistics.outages import Outages
-from cellbed.archive.statistics.ranks import at_shares
+from cellbed.archive.statistics.outages import Definition, Outages, quantiles
 
 SCALES_NS: Final = {"10ms": 10**7, "100ms": 10**8, "1s": 10**9}
 """Over how long rates are taken."""
@@ -58,7 +56,7 @@ class Bins:
         for scale, rates in self.rates.items():
             if not len(rates):
                 continue
-            values = at_shares(rates, [at / 100 for at in PERCENTILES])
+            values = quantiles(rates, [at / 100 for at in PERCENTILES])
             found |= {f"p{at}_bit_s_{scale}": value for at, value in zip(PERCENTILES, values, strict=True)}
             if rates.mean() > 0:
                 found[f"cv_{scale}"] = rates.std() / rates.mean()
@@ -96,7 +94,7 @@ def opportunities(series: Series, definition: Definition) -> tuple[Bins, Outages
     unit = OPPORTUNITY_BYTES * 8
     batching = np.where(size == 1, 0, np.minimum(silence // (_MS // 10), _LONGEST_BATCHING_MS * 10))
     upper = np.cumsum(np.bincount(batching, size, minlength=_LONG_BATCHING_MS * 10))
-    p50, p99 = at_shares(size, (0.5, 0.99))
+    p50, p99 = quantiles(size, (0.5, 0.99))
     figures = {
         "longest_silence_ms": max(longest, seam) / 1e6,
         "burst_mean": size.mean(),
@@ -119,7 +117,7 @@ def rates(series: Series, definition: Definition) -> tuple[Bins, Outages, Statis
     at, bit_s, end = rows["at_ns"].to_numpy(), rows["bit_s"].to_numpy(), series.duration_ns
     spacing = float(np.median(np.diff(at))) if len(at) > 1 else float(end)
     at, bit_s = np.concatenate(([0], at)), np.concatenate(([0.0], bit_s))
-    outages = Outages.of_intervals(at, bit_s < definition.outage_bit_s, end, definition)
+    outages = Outages.from_intervals(at, bit_s < definition.outage_bit_s, end, definition)
     times = np.append(at, end)
     offered = np.concatenate(([0.0], np.cumsum(bit_s * (np.diff(times) / 1e9))))
     finest_ns = _finest(end, spacing)

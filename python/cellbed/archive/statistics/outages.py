@@ -1,15 +1,65 @@
-"""Times without capacity, or without an answer: those long enough to be outages."""
+"""Outages: their definition, and the times without capacity, or without an answer, that are long enough.
+
+Percentiles are values of the sample, never interpolated.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cellbed.archive.statistics.definition import Definition
-from cellbed.archive.statistics.ranks import at_shares
+VERSION: Final = 1
+"""Increases when a figure changes its meaning; statistics of other versions are computed again."""
+
+LONGEST_NS: Final = 400 * 86_400 * 10**9
+"""Maximum length of a series with statistics: they need a number for each second of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """outage_ns: the least time without capacity, or without an answer, that counts as an outage.
+
+    300 ms, as in the report of a run. A rate is no capacity where it would not fill one opportunity of 1500 bytes in
+    that time, which is when replaying it gives such a silence.
+    """
+
+    outage_ns: int = 300_000_000
+
+    @property
+    def outage_bit_s(self) -> float:
+        """Rates below this one count as none."""
+        return 1500 * 8 / (self.outage_ns / 1e9)
+
+    def made(self, statistics: dict[str, Any] | None) -> bool:
+        """Return whether `statistics` are by this definition, of this version."""
+        return statistics is not None and (statistics.get("definition"), statistics.get("outage_from_ms")) == (
+            VERSION,
+            self.outage_ns / 1e6,
+        )
+
+
+DEFAULT = Definition()
+
+
+def quantiles(values: NDArray[Any], shares: Sequence[float]) -> list[float]:
+    """Return the values of rank ceil(n · share), the inverse of the empirical distribution function.
+
+    Raises IndexError without a value.
+    """
+    ranks = np.clip(np.ceil(np.asarray(shares) * len(values) - 1e-9), 1, len(values)).astype(np.int64)
+    found: list[float] = np.sort(values)[ranks - 1].astype(np.float64).tolist()
+    return found
+
+
+def shares_below(values: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the different values, increasing, and the share of all that are at most each."""
+    places, counts = np.unique(values, return_counts=True)
+    return places.astype(np.float64), np.cumsum(counts) / len(values)
+
 
 Times = NDArray[np.int64]
 
@@ -28,7 +78,7 @@ class Outages:
         return cls(begins[long], lengths[long])
 
     @classmethod
-    def of_intervals(cls, at: Times, silent: NDArray[np.bool_], end_ns: int, definition: Definition) -> Outages:
+    def from_intervals(cls, at: Times, silent: NDArray[np.bool_], end_ns: int, definition: Definition) -> Outages:
         """Return the outages among intervals between successive times; the last ends at `end_ns`.
 
         A silence at the end continues in one at the beginning, as in a looped replay.
@@ -52,7 +102,7 @@ class Outages:
         if not len(self.lengths):
             return found | {"outage_share": 0.0}
         begins, lengths = self.longest(64)
-        median, high = at_shares(self.lengths, (0.5, 0.95))
+        median, high = quantiles(self.lengths, (0.5, 0.95))
         most = int(np.argmax(lengths))
         return found | {
             "outage_share": self.lengths.sum() / duration_ns,

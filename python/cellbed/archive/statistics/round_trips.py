@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 
 from cellbed.archive.series import Series
 from cellbed.archive.soundness import name_file_in_errors
-from cellbed.archive.statistics.definition import Definition
-from cellbed.archive.statistics.outages import Outages
-from cellbed.archive.statistics.ranks import at_shares
+from cellbed.archive.statistics.outages import Definition, Outages, quantiles
 
 PERCENTILES: Final = {
     "p5": 0.05,
@@ -77,7 +75,7 @@ class RoundTrips:
             high=high,
             lost=steps["lost"].fill_null(0).to_numpy(),
             seconds=answered.group_by(at // 10**9, maintain_order=True).agg(ms.mean())["round_trip_ns"].to_numpy(),
-            outages=Outages.of_intervals(probes["at_ns"].to_numpy(), silent, end, definition),
+            outages=Outages.from_intervals(probes["at_ns"].to_numpy(), silent, end, definition),
             figures=_figures(probes, starts_at_s),
         )
 
@@ -94,7 +92,7 @@ def _figures(probes: pl.DataFrame, starts_at_s: float) -> dict[str, Any]:
     times = probes["at_ns"].to_numpy()
     if len(times) > 1:
         intervals = np.diff(times)
-        found["interval_ms"] = at_shares(intervals, (0.5,))[0] / 1e6
+        found["interval_ms"] = quantiles(intervals, (0.5,))[0] / 1e6
         if intervals.max() > 0:
             found["pause_longest_ms"] = intervals.max() / 1e6
             found["pause_longest_at_s"] = times[np.argmax(intervals)] / 1e9
@@ -103,7 +101,7 @@ def _figures(probes: pl.DataFrame, starts_at_s: float) -> dict[str, Any]:
         return found
     found |= {"mean_ms": trips.mean() / 1e6, "least_ms": trips.min() / 1e6, "most_ms": trips.max() / 1e6}
     supported = {name: share for name, share in PERCENTILES.items() if _supports(share, len(trips))}
-    values = at_shares(trips, list(supported.values()))
+    values = quantiles(trips, list(supported.values()))
     found |= {f"{name}_ms": value / 1e6 for name, value in zip(supported, values, strict=True)}
     if trips.mean() > 0:
         found["cv"] = trips.std() / trips.mean()
@@ -114,7 +112,7 @@ def _figures(probes: pl.DataFrame, starts_at_s: float) -> dict[str, Any]:
     hours = hours.filter(pl.col("trips").list.len() > 0).sort("hour")
     if len(hours) < 2:
         return found
-    both = [at_shares(each.to_numpy(), (0.5, 0.95)) for each in hours["trips"]]
+    both = [quantiles(each.to_numpy(), (0.5, 0.95)) for each in hours["trips"]]
     return found | {
         "hours": hours["hour"].to_list(),
         "hourly_p50_ms": [median / 1e6 for median, _ in both],

@@ -1,4 +1,4 @@
-"""``cellbed traces``: the archive of traces and recordings, one file per verb."""
+"""``cellbed traces``: the archive of traces and recordings."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ VERBS = {
     "export": "Export an entry or a recording to other programs' formats.",
 }
 """The verbs and their first lines of help."""
+MODULES = dict.fromkeys(("stats", "plot", "compare", "rm", "verify"), "entries")
 
 app = typer.Typer(
-    cls=group("cellbed.cli.traces", VERBS),
+    cls=group("cellbed.cli.traces", VERBS, MODULES),
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,

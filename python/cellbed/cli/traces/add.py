@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cellbed.cli.options import AsJson
 from cellbed.cli.traces import options as about
-from cellbed.cli.traces.options import AS_JSON, Origin, duration, format_names
+from cellbed.cli.traces.options import Origin, duration, format_names
 from cellbed.support.readable import duration_words, rate_words
-from cellbed.support.status_line import StatusLine
+from cellbed.support.standard_streams import StatusLine
 from cellbed.support.ways import WayOrBoth
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def add(
     idle: Annotated[
         tuple[str, str] | None, typer.Option(help="CellReplay: F of uplink and downlink, '24 ms' '21 ms'.")
     ] = None,
-    as_json: bool = AS_JSON,
+    as_json: AsJson = False,
 ) -> None:
     """Add a recording to the archive. The format is detected (docs/reference/import-formats.md).
 
@@ -110,8 +111,7 @@ def add(
     """
     from cellbed.archive import TraceError, open_archive
     from cellbed.archive.adding import add as added
-    from cellbed.archive.adding import recordings
-    from cellbed.archive.describing import check_metadata
+    from cellbed.archive.adding import check_metadata, recordings
     from cellbed.archive.importers import Options
     from cellbed.recordings.importing import recognise
 

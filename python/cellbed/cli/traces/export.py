@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from cellbed.cli.traces.options import AS_JSON, duration, entries_and_folders
+from cellbed.cli.options import AsJson
+from cellbed.cli.traces.options import duration, entries_and_folders
 
 
 class _Format(StrEnum):
@@ -42,7 +43,7 @@ def export(
     bin_ns: Annotated[
         int, typer.Option("--bin", parser=duration, metavar="TIME", help="rate: width of the bins.")
     ] = "100 ms",  # type: ignore[assignment]
-    as_json: bool = AS_JSON,
+    as_json: AsJson = False,
 ) -> None:
     """Export an entry or a recording to the file formats of other programs.
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cellbed.cli.traces.options import AS_JSON
-from cellbed.support.status_line import StatusLine
+from cellbed.cli.options import AsJson
+from cellbed.support.standard_streams import StatusLine
 
 if TYPE_CHECKING:
     from cellbed.archive.sources import Fetched, Source
 
 
 _MOST_FILES = 16
-"""Of a data set, that are shown to people."""
+"""Facts of a data set that are shown to people."""
 
 
 def _names(incomplete: str) -> list[str]:
@@ -44,7 +44,7 @@ def fetch(
     about: Annotated[
         bool, typer.Option("--about", help="Only print address, terms and layout of the data set.")
     ] = False,
-    as_json: bool = AS_JSON,
+    as_json: AsJson = False,
 ) -> None:
     """Download a public data set and add its recordings to the archive.
 

@@ -10,9 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from cellbed.archive.generation import models
-from cellbed.archive.generation.model import Model, Order
+from cellbed.archive.generation.models import Model, Order
 from cellbed.archive.generation.presets import PRESETS
-from cellbed.cli.traces.options import AS_JSON, duration, entries_and_files
+from cellbed.cli.options import AsJson
+from cellbed.cli.traces.options import duration, entries_and_files
 from cellbed.cli.verbs import Verb
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
@@ -88,14 +89,14 @@ def markov(
     name: Name = None,
     replace: Replace = False,
     content: Content = None,
-    as_json: bool = AS_JSON,
+    as_json: AsJson = False,
 ) -> None:
     """Like a recording: a Markov-modulated rate with outages, fitted to it.
 
     After Fischer & Meier-Hellstern, The Markov-modulated Poisson process (MMPP) cookbook, Performance Evaluation 18,
     1993; the two chains and the fit are cellbed's own.
     """
-    from cellbed.archive.like import like as recording
+    from cellbed.archive.generation.recorded import read_recorded as recording
     from cellbed.archive.store import valid_name
 
     model = models.markov(recording(like, Path.cwd()), outage)
@@ -123,7 +124,7 @@ def radio(
     name: Name = None,
     replace: Replace = False,
     content: Content = None,
-    as_json: bool = AS_JSON,
+    as_json: AsJson = False,
 ) -> None:
     """The radio model under saturation, with handovers and obstacles.
 
@@ -144,7 +145,7 @@ def _add(preset: Model) -> None:
         name: Name = None,
         replace: Replace = False,
         content: Content = None,
-        as_json: bool = AS_JSON,
+        as_json: AsJson = False,
     ) -> None:
         _keep(preset, lasts, seed, name, replace, content, as_json)
 
@@ -160,16 +161,15 @@ def _keep(
     model: Model, lasts: int | None, seed: int, name: str | None, replace: bool, content: _As | None, as_json: bool
 ) -> None:
     from cellbed.archive import open_archive
-    from cellbed.archive.generation import views
-    from cellbed.archive.generation.generate import keep
+    from cellbed.archive.generation.generate import keep, result_as_json, view_lines
     from cellbed.archive.series import Content
-    from cellbed.support.status_line import StatusLine
+    from cellbed.support.standard_streams import StatusLine
 
     duration_ns = model.duration_ns if lasts is None else lasts
     order = Order(model.name, seed, duration_ns, None if content is None else Content(content.value))
     with StatusLine() as line:
         entry, parts = keep(open_archive(), model, order, name or model.name, replace, line.share)
     if as_json:
-        print(json.dumps(views.result_as_json(entry, parts), indent=2, ensure_ascii=False))
+        print(json.dumps(result_as_json(entry, parts), indent=2, ensure_ascii=False))
     else:
-        print("\n".join(views.view_lines(entry)))
+        print("\n".join(view_lines(entry)))

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cellbed.cli.traces.options import AS_JSON, bit_rate
+from cellbed.cli.options import AsJson
+from cellbed.cli.traces.options import bit_rate
 
 if TYPE_CHECKING:
     import polars as pl
@@ -36,7 +37,7 @@ def ls(
         typer.Option(help="Column to sort by, such as downlink_mean_bit_s.", metavar="COLUMN"),
     ] = "name",
     reverse: Annotated[bool, typer.Option("--reverse", "-r", help="Sort in descending order.")] = False,
-    as_json: bool = AS_JSON,
+    as_json: AsJson = False,
 ) -> None:
     """List the entries of the archive.
 
@@ -79,9 +80,8 @@ def _print_json(table: pl.DataFrame) -> None:
 
 
 def _print_table(table: pl.DataFrame, sort: str) -> None:
-    from cellbed.archive.listing import list_table
-    from cellbed.cli.width import table_width
-    from cellbed.support.console import Console
+    from cellbed.archive.entry_view import list_table
+    from cellbed.support.console import Console, table_width
 
     if not len(table):
         print("no entry matches; `cellbed traces ls` lists all", file=sys.stderr)

@@ -18,8 +18,6 @@ class Origin(StrEnum):
 
 _DRAWN: Final = (".png", ".svg", ".html")
 
-AS_JSON = typer.Option(False, "--json", help="Print JSON instead.")
-
 
 def text(words: str, *names: str) -> Any:
     """Return an option with a text of the user's."""

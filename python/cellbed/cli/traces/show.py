@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from cellbed.cli.traces.options import AS_JSON, entries_and_files
+from cellbed.cli.options import AsJson
+from cellbed.cli.traces.options import entries_and_files
 
 
 def show(
@@ -22,7 +23,7 @@ def show(
             autocompletion=entries_and_files,
         ),
     ],
-    as_json: bool = AS_JSON,
+    as_json: AsJson = False,
 ) -> None:
     """Show the contents of an entry, a file or a recording.
     \b
@@ -59,7 +60,7 @@ def _show_entry(name: str, as_json: bool) -> None:
 
 def _show_trace(name: str, as_json: bool) -> None:
     from cellbed.archive import TraceError, resolve
-    from cellbed.archive.summary import summarise
+    from cellbed.archive.catalogue import summarise
     from cellbed.support.readable import duration_words, rate_words
 
     try:

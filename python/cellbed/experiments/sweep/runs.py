@@ -115,7 +115,7 @@ class Runs(TrialKind):
     def drawings(self, study: Study, folder: Path) -> Mapping[str, Mapping[str, Drawing]]:
         from cellbed.report import flows
 
-        return flows.of_sweep(study, folder)
+        return flows.sweep_drawings(study, folder)
 
 
 _MOBILE = "links.mobile.start"

@@ -5,7 +5,7 @@ What does not depend on links, such as the time to write a snapshot, is measured
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,13 +14,12 @@ from typing import Any
 from cellbed.laws.law import Law
 from cellbed.runformat.events import Journal
 from cellbed.scenario import Scenario
-from cellbed.scenario.migrations import Migration, MigrationModel
+from cellbed.scenario.migrations import Migration, MigrationModel, load_strategy
 from cellbed.support.errors import CellbedError
+from cellbed.support.extensions import entries
 from cellbed.testbed.migration.account import Account
-from cellbed.testbed.migration.redeploy import DRAIN_S
-from cellbed.testbed.migration.state import MOST_ROUNDS, is_last
-from cellbed.testbed.migration.strategy import MigrationError
-from cellbed.testbed.migration.transfer import STALL_S
+from cellbed.testbed.migration.strategy import MigrationError, PredictedSteps, Strategy
+from cellbed.testbed.migration.transfer import EMPTY_BYTES, STALL_S
 from cellbed.testbed.plan import Plan
 from cellbed.workloads.virtual.world import SECOND, Host, Program, SendBuffer, Service, Socket, World
 
@@ -29,11 +28,7 @@ _STEP_NS = 2_000_000
 """Between two looks of a migration at what it waits for, as in a real run."""
 _PIECE, _PACED = 1 << 16, 1 << 14
 """Bytes that a sender writes at once, and with a limited rate."""
-_ARCHIVE = 10_252
-"""Bytes of a transfer with nothing: the shortest archive of tar, and the header of a chunk."""
 
-Steps = Generator[int]
-"""Work in steps, each with the time until the next, ns."""
 Measured = dict[str, int]
 """Values of a :class:`MigrationModel`, by key."""
 
@@ -60,14 +55,14 @@ def measured(account: Mapping[str, Any]) -> Measured:
     }
     found["switch"] = switch = lasted.get("switch", 0)
     if first in sent:
-        changed = max(0, sent.get(later, 0) - _ARCHIVE)
+        changed = max(0, sent.get(later, 0) - EMPTY_BYTES)
         found |= {"size": sent[first], "save": local.get(first, overhead) - overhead}
         found |= {"dirty_rate": round(8 * changed * SECOND / lasted[first]), "restore": lasted.get("restore", 0)}
     elif "transfer" in sent:
         found |= {"size": sent["transfer"], "save": lasted.get("snapshot", 0)}
         found["restore"] = max(0, lasted.get("restore", 0) - switch)
     drain = lasted.get("drain", 0)
-    found["stop"] = max(0, drain - round(DRAIN_S * SECOND)) if account["strategy"] == "redeploy" else drain
+    found["stop"] = max(0, drain - round(load_strategy(account["strategy"]).drain_s * SECOND))
     return found
 
 
@@ -75,12 +70,17 @@ def problems(scenario: Scenario) -> Iterator[str]:
     """Return the migrations of a scenario that have no model."""
     for each in scenario.migrations:
         kind = scenario.applications[each.app].kind
-        if each.strategy not in _STRATEGIES:
-            yield f"migration '{each}': strategy '{each.strategy}' (only {', '.join(_STRATEGIES)})"
+        if not _is_predicted(each.strategy):
+            only = ", ".join(filter(_is_predicted, entries("strategies")))
+            yield f"migration '{each}': strategy '{each.strategy}' (only {only})"
         if each.policy is not None:
             yield f"migration '{each}': policy '{each.policy.kind}' (only 'at')"
         if kind not in _KINDS:
             yield f"migration '{each}': kind {kind} (only {', '.join(_KINDS)} move)"
+
+
+def _is_predicted(strategy: str) -> bool:
+    return load_strategy(strategy).predict is not Strategy.predict
 
 
 def models(scenario: Scenario, profile: Mapping[str, Mapping[str, Any]], source: str = "") -> list[MigrationModel]:
@@ -96,7 +96,7 @@ def models(scenario: Scenario, profile: Mapping[str, Mapping[str, Any]], source:
                 "one sends is not known: write the same, or size in its [migrations.model]"
             )
         values = known | given
-        needed = "start" if each.strategy == "redeploy" else "size"
+        needed: str = load_strategy(each.strategy).needs
         if needed not in values:
             measured_in = f" ({source} does not have it)" if source else ""
             raise CellbedError(
@@ -133,10 +133,10 @@ class _Transfers:
 
         Program(world, self._source).call(connect)
 
-    def prepare(self, beside_ns: int) -> Steps:
+    def prepare(self, beside_ns: int | None) -> PredictedSteps:
         """Open the connections of the next transfer. beside_ns: how long that takes beside the links. Errors:
         :class:`MigrationError`."""
-        yield beside_ns
+        yield beside_ns or 0
         self._connect()
         began_ns = self._world.now_ns
         while not all(each.connected for each in self._open):
@@ -147,9 +147,9 @@ class _Transfers:
         if self._world.now_ns > since_ns + STALL_S * SECOND:
             raise MigrationError(f"nothing has reached {self._target.name} for {STALL_S:g} s")
 
-    def send(self, size: int, beside_ns: int) -> Steps:
+    def send(self, size: int, beside_ns: int | None) -> PredictedSteps:
         """Send so many bytes. Errors: :class:`MigrationError` where nothing has arrived for ``STALL_S``."""
-        yield beside_ns
+        yield beside_ns or 0
         world, count = self._world, self._table.connections
         began_ns, before, left = world.now_ns, self.sent_bytes, size
         if not self._open:
@@ -192,7 +192,7 @@ class _Transfers:
 
 @dataclass
 class _Move:
-    """A migration that is under way. services: that move."""
+    """See :class:`~cellbed.testbed.migration.strategy.Predicted`. services: the ones that move."""
 
     world: World
     table: Migration
@@ -205,31 +205,37 @@ class _Move:
     facts: dict[str, Any] = field(default_factory=dict)
     is_stopped: bool = False
 
+    @property
+    def now_ns(self) -> int:
+        return self.world.now_ns
+
     def phase(self, name: str) -> AbstractContextManager[dict[str, Any]]:
-        """Note a phase."""
         return self.account.phase(name, self.channel)
 
-    def stop(self, *, moves: bool) -> None:
-        """Let the service stand still. moves: whether its connections move with it."""
+    def prepare(self, beside_ns: int | None) -> PredictedSteps:
+        return self.channel.prepare(beside_ns)
+
+    def send(self, size: int, beside_ns: int | None) -> PredictedSteps:
+        return self.channel.send(size, beside_ns)
+
+    def pause(self) -> None:
         self.is_stopped = True
         for each in self.services:
-            self.world.stop(each, to=self.target if moves else None)
+            self.world.stop(each, to=self.target if self.table.traits.moves_memory else None)
 
-    def go_on(self, place: Host | None = None) -> None:
-        """End that. place: where it is now, if its connections have moved."""
+    def resume(self, *, undone: bool = False) -> None:
+        """Resume the service. undone: at its source."""
         self.is_stopped = False
         for each in self.services:
-            self.world.go_on(each, place)
+            self.world.go_on(each, self.target if self.table.traits.moves_memory and not undone else None)
 
-    def switch(self) -> Steps:
-        """Let new connections go to the target."""
+    def switch(self) -> PredictedSteps:
         with self.phase("switch"):
             yield self.model.switch or 0
         for each in self.services:
             self.world.places[each] = self.target
 
-    def drain(self, patience_s: float = 0.0) -> Steps:
-        """Wait so long until the source has no connections any more, and end it."""
+    def drain(self, patience_s: float = 0.0) -> PredictedSteps:
         world = self.world
         with self.phase("drain"):
             deadline_ns = world.now_ns + round(patience_s * SECOND)
@@ -245,73 +251,7 @@ class _Move:
                     break
                 yield min(_STEP_NS, end_ns - world.now_ns)
         if self.is_stopped:
-            self.go_on()
-
-
-def _redeploy(move: _Move) -> Steps:
-    with move.phase("start"):
-        yield move.model.start or 0
-    yield from move.switch()
-    yield from move.drain(DRAIN_S)
-
-
-def _state(move: _Move) -> Steps:
-    model, world = move.model, move.world
-    with move.phase("start"):
-        yield model.start or 0
-    size, before, saved_ns = model.size or 0, 0, world.now_ns
-
-    def changed() -> int:
-        nonlocal saved_ns
-        span_ns, saved_ns = world.now_ns - saved_ns, world.now_ns
-        return min(model.size or 0, (model.dirty_rate or 0) * span_ns // (8 * SECOND))
-
-    for number in range(1, MOST_ROUNDS + 1):
-        with move.phase(f"round {number}"):
-            if before:
-                size = changed()
-            else:
-                yield model.save or 0
-            yield from move.channel.send(size + _ARCHIVE if before else size, model.overhead or 0)
-        if is_last(size, before):
-            break
-        before = size
-    with move.phase("prepare"):
-        yield from move.channel.prepare(model.overhead or 0)
-    stopped_ns = world.now_ns
-    move.stop(moves=False)
-    with move.phase("last round"):
-        yield from move.channel.send(changed() + _ARCHIVE, model.finish or 0)
-    with move.phase("restore"):
-        yield model.restore or 0
-    move.facts["stood_still_s"] = (world.now_ns - stopped_ns) / SECOND
-    yield from move.switch()
-    yield from move.drain()
-
-
-def _stop_and_copy(move: _Move) -> Steps:
-    model, world = move.model, move.world
-    with move.phase("prepare"):
-        yield from move.channel.prepare(model.start or 0)
-    stopped_ns = world.now_ns
-    move.stop(moves=True)
-    with move.phase("snapshot"):
-        yield model.save or 0
-    with move.phase("transfer"):
-        yield from move.channel.send(model.size or 0, model.finish or 0)
-    with move.phase("restore"):
-        yield model.restore or 0
-        with move.phase("switch"):
-            yield model.switch or 0
-        move.go_on(move.target)
-    move.facts["stood_still_s"] = (world.now_ns - stopped_ns) / SECOND
-
-
-_STRATEGIES: dict[str, Callable[[_Move], Steps]] = {
-    "redeploy": _redeploy,
-    "state": _state,
-    "stop-and-copy": _stop_and_copy,
-}
+            self.resume()
 
 
 class Migrations:
@@ -329,7 +269,7 @@ class Migrations:
         self._world, self._plan, self._journal, self._controls = world, plan, journal, controls
         self._models = models
         self._places: dict[str, str] = {}
-        self._active: dict[str, tuple[_Move, Steps]] = {}
+        self._active: dict[str, tuple[_Move, PredictedSteps]] = {}
         self.accounts: list[dict[str, Any]] = []
 
     def schedule(self, t0_ns: int) -> None:
@@ -359,7 +299,7 @@ class Migrations:
         control = self._controls[table.congestion_control] if table.congestion_control is not None else None
         channel = _Transfers(world, table, ends, control)
         move = _Move(world, table, model, *ends, world.services(app, world.hosts[home]), channel, account)
-        self._active[app] = move, _STRATEGIES[table.strategy](move)
+        self._active[app] = move, load_strategy(table.strategy)().predict(move)
         self._go_on(app)
 
     def _go_on(self, app: str) -> None:
@@ -380,7 +320,7 @@ class Migrations:
         if error is None:
             self._places[app] = move.target.name
         elif move.is_stopped:
-            move.go_on()
+            move.resume(undone=True)
         else:
             self._world.places |= dict.fromkeys(move.services, move.source)
         content = move.account.content

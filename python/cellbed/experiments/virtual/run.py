@@ -19,10 +19,10 @@ from cellbed.path import Tcp
 from cellbed.runformat import folder
 from cellbed.runformat.events import Journal
 from cellbed.runformat.flows import recorded
-from cellbed.scenario.applications import KINDS
 from cellbed.scenario.faults import LinkFault
 from cellbed.scenario.migrations import MigrationModel
 from cellbed.support.errors import CellbedError
+from cellbed.support.extensions import entries
 from cellbed.support.user_folders import cache_folder
 from cellbed.testbed.plan import Move, Plan
 from cellbed.testbed.programs import faults
@@ -35,10 +35,6 @@ from cellbed.workloads.virtual.world import SECOND, World, window_in
 
 _RECEIVE_BUFFER = 6 << 20
 """Bytes: the largest of ``tcp_rmem``."""
-_SEND_BUFFER = 4 << 20
-"""Bytes: the largest of ``tcp_wmem``."""
-_INITIAL_WINDOW = 10
-"""Segments (RFC 6928)."""
 _PROGRESS = 0.02
 """Share of the schedule between two reports of progress."""
 
@@ -82,7 +78,7 @@ def check(plan: Plan) -> None:
     if scenario.transport.ecn:
         found.append("ecn of [transport]")
     if found:
-        models = {kind: model for kind in KINDS if (model := virtual_model(kind)) is not None}
+        models = {kind: model for kind in entries("applications") if (model := virtual_model(kind)) is not None}
         kinds = [f"{kind} ({', '.join(model.covers)})" if model.covers else kind for kind, model in models.items()]
         raise NoModelError(
             "\n  ".join([f"{scenario.name}: no model in virtual time for", *found])
@@ -146,12 +142,13 @@ class VirtualRun(Run):
         control = host_congestion_control()
         if control not in KERNEL_CONTROLS and not all(scenario.control_of(group) for group in scenario.nodes):
             state.warnings.append(f"TCP {control} has no model here: CUBIC was simulated in its place")
+        usual = Tcp()
         tcp = Tcp(
             control=KERNEL_CONTROLS.get(control, "cubic"),
             idle_restart=transport.slow_start_after_idle is not False,
-            initial_window=transport.initial_window or _INITIAL_WINDOW,
+            initial_window=transport.initial_window or usual.initial_window,
             receive_window=window_in(transport.receive_buffer or _RECEIVE_BUFFER),
-            send_buffer=transport.send_buffer or _SEND_BUFFER,
+            send_buffer=transport.send_buffer or usual.send_buffer,
             pacing=transport.pacing,
         )
         self.names = names = {law: law.load() for law in scenario.laws} | KERNEL_CONTROLS

@@ -104,7 +104,7 @@ _NANOSECONDS = 9  # 10^-9 s
 
 
 def section() -> bytes:
-    """Return the block with which a file begins."""
+    """Return the first block of a file."""
     body = struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1)
     return _block(_SECTION, body + _option(_SHB_APPLICATION, b"cellbed") + _option(0, b""))
 

@@ -1,4 +1,4 @@
-"""From a packet log to a file of another format, written whole or not at all; CSV and Parquet."""
+"""Conversion of a packet log to a file of another format, written whole or not at all; CSV and Parquet."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A packet log with what is known about it: names, the start of the schedule, figures; its events in order of time.
+"""A packet log with its names, start of the schedule and figures; its events in order of time.
 
-The log is in the order in which packets left. A packet that waited long arrived before many that are written earlier,
-so arrivals cannot simply be taken as they come. A first pass notes the earliest arrival in each chunk and all later
-ones; what lies before that can be given out. In memory is then what was under way at one moment, and a chunk.
+The log is in order of leaving, and a packet that waited long arrived before many packets that are written earlier. A
+first pass notes the earliest arrival in each chunk and all later ones; events before it can be given out. Memory then
+holds the packets under way at one moment, and a chunk.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CHUNK = 1 << 17
 """Records that are in memory at a time (8 MiB)."""
 
 REASONS = {1: "queue-full", 2: "loss", 3: "congestion", 4: "handover"}
-"""Why a packet was dropped, by the value of the field `drop`."""
+"""Reasons of drops, by the value of the field `drop`."""
 
 Records = NDArray[Any]
 
@@ -101,8 +101,8 @@ class PacketLog:
     def chunks(self, direction: int | None = None, since_ns: int | None = None) -> Iterator[Records]:
         """Return the records in the order of the file, at most :data:`CHUNK` at a time.
 
-        direction: only those of this index. since_ns: only of packets that arrived then or later.
-        Errors: :class:`LogError` for a record that cannot be.
+        direction: index of the only one. since_ns: only packets that arrived then or later.
+        Errors: :class:`LogError` for an impossible record.
         """
         for path, count in self._files:
             with _open_log(path) as file:
@@ -203,9 +203,8 @@ class Events:
     until: int
 
 
-def settle(log: PacketLog, direction: int | None, since_ns: int | None) -> Iterator[tuple[Records, int]]:
-    """Return the chunks of a log, each with a time before which no packet of a later one arrived; at the end
-    `FOREVER`."""
+def chunks_with_bounds(log: PacketLog, direction: int | None, since_ns: int | None) -> Iterator[tuple[Records, int]]:
+    """Yield each chunk of a log with the earliest arrival in all later chunks; `FOREVER` with the last."""
     earliest = [
         int(records["arrived"].min()) if len(records) else FOREVER for records in log.chunks(direction, since_ns)
     ]
@@ -224,7 +223,7 @@ def in_order(
     """
     time, point = np.empty(0, np.int64), np.empty(0, np.uint8)
     waiting: Records | None = None
-    for records, until in settle(log, direction, since_ns):
+    for records, until in chunks_with_bounds(log, direction, since_ns):
         left = np.where(records["drop"] != 0, records["departed"], records[leaves])
         time = np.concatenate([time, records["arrived"], left])
         points = np.repeat(np.array([ENTERS, LEAVES], np.uint8), len(records))
@@ -258,7 +257,7 @@ class DirectionFigures:
 
 
 def figures(log: PacketLog) -> list[DirectionFigures]:
-    """Return the figures of every direction, in their order; those of a run that carried nothing too."""
+    """Return the figures of every direction, in their order, also of a run that carried nothing."""
     import polars as pl
 
     schema = {"direction": pl.UInt16, "drop": pl.UInt8, "bytes": pl.UInt32, "delay_us": pl.UInt32}

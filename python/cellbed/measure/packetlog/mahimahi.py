@@ -32,7 +32,7 @@ Integers = NDArray[np.int64]
 @dataclass(frozen=True)
 class Opportunities:
     """Delivery opportunities of a trace. offset_ns: where in the trace the schedule starts. outages: pairs of begin and
-    length, ns, in which it offers nothing."""
+    length, ns, without opportunities."""
 
     trace: Trace
     offset_ns: int = 0

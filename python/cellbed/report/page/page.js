@@ -6,7 +6,7 @@
   const sync = uPlot.sync("time");
   const font = "12px " + getComputedStyle(document.body).fontFamily;
   const POINTS = 300; // bins drawn over the width of a chart
-  const NODES = 6; // of which charts are drawn; of more, the endpoint of the chosen link and those that are no endpoints
+  const NODES = 6; // with charts; of more nodes, the chosen link's endpoint and the ones that are no endpoints
   const whole = { min: data.span[0], max: Math.max(data.span[1], data.span[0] + 1) };
   let span = whole;
   let charts = []; // {plot, fill(min, max) → columns or null}

@@ -17,7 +17,7 @@ class Follow(Policy):
     kind: Literal["follow"] = Field(description="By the sites of the cells of the application's endpoints.")
     nodes: list[str] = Field(
         min_length=1,
-        description="Nodes to which the service may move, one at each site.",
+        description="Possible nodes of the service, one at each site.",
         examples=[["north-0", "south-0"]],
     )
 

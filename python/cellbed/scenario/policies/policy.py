@@ -43,7 +43,7 @@ class Sample:
 class State:
     """All that a policy sees, once a second. Times since the start of the workload.
 
-    place: node on which the service is, since `since_s`. nodes: on which it may be, its first one first, with their
+    place: present node of the service, since `since_s`. nodes: its possible nodes, the first one first, with their
     sites. endpoints: of the clients, with the sites of their cells. replies: of the last :data:`HISTORY_S` since then,
     in order of time. links: samples by direction, such as ``core-cloud-0.uplink``, one of each of these seconds.
     """
@@ -85,7 +85,7 @@ class Policy(Table):
     )
 
     def targets(self) -> list[str]:
-        """Return the nodes to which the service may move, where the policy has them instead of ``to``."""
+        """Return the possible nodes of the service, where the policy has them instead of ``to``."""
         return []
 
     def misfits(self, place: Place) -> Iterator[tuple[str, str]]:

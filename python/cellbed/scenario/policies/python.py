@@ -46,7 +46,7 @@ class Python(Policy):
     file: Annotated[pathlib.Path, CODE_FILE, AfterValidator(_with_function)] = Field(
         description=f"Python file with a function {FUNCTION}(state), which returns the name of a node, or None."
     )
-    nodes: list[str] = Field(min_length=1, description="Nodes to which the service may move.", examples=[["edge-0"]])
+    nodes: list[str] = Field(min_length=1, description="Possible nodes of the service.", examples=[["edge-0"]])
 
     def targets(self) -> list[str]:
         """As of the base."""

@@ -138,7 +138,7 @@ def parse_rate(text: str) -> Fraction | None:
 def constant_trace(rate: Fraction) -> str:
     """Return a trace whose loop offers `rate` bit/s, its opportunities as evenly spread as milliseconds allow.
 
-    The period is the shortest in which the rate comes out whole; where that is over a minute or 200,000 opportunities,
+    The period is the shortest with a whole number of opportunities; beyond a minute or 200,000 opportunities,
     the rate is met to 1 in 100,000 or better from 10 kbit/s on.
     """
     each_ms = rate / (OPPORTUNITY_BITS * 1000)

@@ -271,7 +271,7 @@ def run(
     program: str = "",
 ) -> int:
     """Run the shell. prefix: of the prompt; its first word is the command's name without ``mm-``, if `program` is not
-    given. more: of the command's environment; the others are those of :func:`run_shell`."""
+    given. more: of the command's environment; the others as in :func:`run_shell`."""
     shown = tuple(way for way in WAYS if line.chosen(*_METERS[way]))
     published = []
     if line.publish:

@@ -123,7 +123,7 @@ def webreplay(arguments: Sequence[str]) -> int:
 def _addresses(site: Site) -> dict[Origin, list[str]]:
     """Return the addresses of each origin: the recorded ones, or one that no other has.
 
-    Those of the recording machine's loopback are kept only where the host means them: shells inside have another.
+    Addresses of the recording machine's loopback stay only where the host means them: shells inside have another.
     """
     found = {}
     for number, (origin, exchanges) in enumerate(site.origins.items()):

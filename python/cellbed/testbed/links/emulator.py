@@ -17,6 +17,7 @@ from typing import IO, Any
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.contention import contention
 from cellbed.testbed.machine.events import EventProcess
+from cellbed_node.processes import KILLED_S
 
 _log = logging.getLogger(__name__)
 _LEVELS = {b"DEBUG": logging.DEBUG, b"INFO": logging.INFO, b"WARN": logging.WARNING, b"ERROR": logging.ERROR}
@@ -106,7 +107,7 @@ class Emulator:
 
     @contextlib.contextmanager
     def required(self) -> Iterator[None]:
-        """Context in which the emulator must run.
+        """Context that requires a running emulator.
 
         Errors: :class:`EmulatorError` in place of an error that its end has caused, such as a namespace that is gone.
         """
@@ -118,7 +119,7 @@ class Emulator:
             # Its namespaces go a moment before its process is seen to have ended.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(0.5)
-                raise self._failure() from error
+                raise self.failure() from error
             raise
 
     def restart_links(self, at_ns: int, offset_ns: int = 0) -> None:
@@ -173,8 +174,12 @@ class Emulator:
         """End the emulator at once; what it had not flushed is lost."""
         if self._process.poll() is None:
             self._process.kill()
-        self._process.wait()
-        self._close()
+        try:
+            self._process.wait(KILLED_S)
+        except subprocess.TimeoutExpired:
+            raise EmulatorError(f"the emulator has not ended {KILLED_S:g} s after SIGKILL") from None
+        finally:
+            self._close()
 
     def command(self, command: dict[str, Any], answer: str, timeout: float = 10.0) -> dict[str, Any]:
         """Send one command and wait for the event called `answer`."""
@@ -185,13 +190,13 @@ class Emulator:
         try:
             self._channel.send(line)
         except (BrokenPipeError, ValueError) as error:
-            raise self._failure() from error
+            raise self.failure() from error
 
     def _receive(self, timeout: float, answer: str) -> dict[str, Any]:
         try:
             event = self._channel.receive(timeout)
         except EOFError:
-            raise self._failure() from None
+            raise self.failure() from None
         self._log_errors()
         if event is None:
             cause = f": {busy}" if (busy := contention()) else ""
@@ -202,7 +207,8 @@ class Emulator:
             raise EmulatorError(f"the emulator answered {event.get('event')!r} where {answer!r} was expected")
         return event
 
-    def _failure(self) -> EmulatorError:
+    def failure(self) -> EmulatorError:
+        """Return the error of an emulator that has ended, with its exit status and last line."""
         try:
             status: int | None = self._process.wait(1.0)
         except subprocess.TimeoutExpired:

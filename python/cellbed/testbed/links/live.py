@@ -36,7 +36,7 @@ def control_path(record: Record) -> Path:
     """Choose the socket at which the emulator of a run or shell listens: pass it as ``control`` in the emulator's
     configuration.
 
-    The path is noted in the record, by which ``cellbed link`` finds it; with the record what is left there goes too.
+    ``cellbed link`` finds the path in the record. Clean-up of the record removes the socket, too.
     It lies in ``$XDG_RUNTIME_DIR/cellbed``; where there is none, or the path would be too long for a socket, beside the
     records or in a folder of the user's own for temporary files.
     Errors: :class:`ControlError` where no folder can be used.
@@ -198,7 +198,7 @@ def _has(record: Record, link: str) -> bool:
 
 
 def label(record: Record) -> str:
-    """Return the name of a run in commands: the name of a testbed, else that of its folder, else its identifier."""
+    """Return the name of a run in commands: name of the testbed, else of the folder, else the identifier."""
     return record.name or (Path(record.folder).name if record.folder else record.identifier)
 
 
@@ -229,8 +229,8 @@ def change(record: Record, link: str | None, settings: Settings) -> list[Changed
     """Change the directions that `link` names from now on; returns the changes in force.
 
     The emulator of a run records every change in the run's folder. Errors: :class:`LiveError` before anything is
-    changed; :class:`ControlError` where the emulator refuses it, with what was changed until
-    then, and where it could not record it.
+    changed; :class:`ControlError` if the emulator refuses a change or cannot record it, with
+    the changes made so far.
     """
     from cellbed.testbed.links.stages import changed  # slow: by Pydantic
 

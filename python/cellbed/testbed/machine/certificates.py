@@ -14,8 +14,8 @@ AUTHORITY = "ca.pem"
 FILES = CERTIFICATE, KEY = "certificate.pem", "key.pem"
 """Files of a server."""
 VARIABLES = ("CELLBED_CA", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
-"""By which programs find the authority's certificate: OpenSSL and what uses it, Python's requests, Node.js."""
-_CONFIGURATION = "[req]\ndistinguished_name=name\n[name]\n"  # that of the machine may add extensions
+"""Variables with the path of the authority's certificate: for OpenSSL, Python's requests and Node.js."""
+_CONFIGURATION = "[req]\ndistinguished_name=name\n[name]\n"  # the machine's own may add extensions
 _NEW = ("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "3650")
 
 

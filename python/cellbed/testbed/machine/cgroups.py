@@ -34,14 +34,14 @@ CONTROLLERS = ("cpu", "cpuacct", "memory")
 PROCESSES = "pids"
 """A further controller, where this user has it: else the user's own limit of processes is the only one."""
 MOST_PROCESSES = 4096
-"""Processes and threads of a node. A whole run has at most half of what this machine can have."""
+"""Processes and threads of a node. A whole run has at most half of the machine's limit."""
 
 ASIDE = "supervisor"
 """Group beside the runs for the processes that were there before (version 2)."""
 
 
 Enforcement = bool | Literal["overcommit"]
-"""Enforcement of CPU and memory limits; ``"overcommit"``: also those of nodes that exceed the machine."""
+"""Enforcement of CPU and memory limits; ``"overcommit"`` accepts nodes that exceed the machine."""
 
 
 class LimitsError(CellbedError):
@@ -77,7 +77,7 @@ class Group:
 
     @property
     def join_files(self) -> tuple[str, ...]:
-        """The files to which a process writes ``0`` to come under the limits."""
+        """Files of the group: a process that writes ``0`` into each of them comes under the limits."""
         return tuple(str(folder / "cgroup.procs") for folder in self._unique())
 
     def contains(self, process: int) -> bool:
@@ -402,8 +402,8 @@ def _version_2_mount() -> Path | None:
 
 
 def program_parent(group: Group | None, run: str) -> Path | None:
-    """Return the folder below which a program of a node has a control group of version 2, by which sockets differ: that
-    of the node, where it is of this version, else one of the run, to be made; None where there is none."""
+    """Return the parent folder for control groups (version 2) of a node's programs, which identify their sockets: the
+    node's group of this version, else a group of the run, yet to be made; None without version 2."""
     if group is not None and group.version == 2:
         return group.folders["cpu"]
     mount = next(_version_2_mounts(), None)

@@ -2,7 +2,7 @@
 
 A program of its own, run in the namespace: ``python conntrack.py PROTOCOL PORT,… ADDRESS…`` deletes the entries of
 this protocol, by its number, whose packets in either direction go to one of the ports of one of the addresses. The
-next packet of such a connection is translated anew. Messages are those of linux/netfilter/nfnetlink_conntrack.h.
+next packet of such a connection is translated anew. linux/netfilter/nfnetlink_conntrack.h defines the messages.
 """
 
 import contextlib

@@ -11,8 +11,8 @@ from pathlib import Path
 
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _LOAD, _WAITING, _STOLEN = 1.5, 0.5, 0.05
-"""Beyond these a machine is busy: runnable tasks per processor, share of the time in which one waited (PSI), and share
-of the processors that the hypervisor gave to others."""
+"""Beyond these a machine is busy: runnable tasks per processor, share of time with a waiting task (PSI), and share of
+the processors that the hypervisor gave to others."""
 _SPAN_S = 0.2
 """Time over which the latter two are measured."""
 
@@ -20,7 +20,7 @@ _SPAN_S = 0.2
 @dataclass(frozen=True, slots=True)
 class ProcessorTimes:
     """Times of all processors so far, ns: idle, given by the hypervisor to others, and together (proc(5), ``stat``).
-    waited_ns: in which some task waited for a processor (PSI); not every kernel has it."""
+    waited_ns: time with a task waiting for a processor (PSI); not every kernel has it."""
 
     idle_ns: int
     steal_ns: int

@@ -14,7 +14,7 @@ from cellbed_node import inputs
 from cellbed_node.processes import Running, last_line
 
 _LONGEST_LINE, _MOST_EVENTS = 16 << 20, 10_000
-"""Limits of what a process on another machine writes."""
+"""Limits of output from a process on another machine."""
 
 
 class EventProcess:
@@ -53,7 +53,7 @@ class EventProcess:
         chunk = os.read(self.fileno(), 1 << 20)
         self.ended = not chunk
         *lines, rest = (self._rest + chunk).split(b"\n")
-        self._rest = rest[:_LONGEST_LINE]  # of what is longer, nothing is an object
+        self._rest = rest[:_LONGEST_LINE]  # a longer line is no object
         for line in lines:
             with contextlib.suppress(ValueError):
                 event = inputs.json_value(line)

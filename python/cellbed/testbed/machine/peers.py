@@ -17,8 +17,8 @@ _AT_ONCE = 16
 class Admission:
     """The processes that may connect to a socket of a run.
 
-    namespaces: paths of network namespaces. Of an accepted connection the kernel keeps the namespace in which the peer
-    made its socket, also when the peer has ended. Without any, the peer must be a process of this user, such as a hub.
+    namespaces: paths of network namespaces. The kernel keeps the namespace where the peer made its socket, also after
+    the peer has ended. Without any, the peer must be a process of this user, such as a hub.
     """
 
     def __init__(self, namespaces: Iterable[str] = ()) -> None:

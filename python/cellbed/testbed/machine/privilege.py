@@ -30,7 +30,7 @@ def user_name(user: int) -> str:
 def may_configure_network() -> bool:
     """True for root, and inside a shell of an ordinary user, who has the capabilities in that shell's namespaces.
 
-    Capabilities alone are not sufficient: they may be those of a user namespace that does not own the network
+    Capabilities alone are not sufficient: they may belong to a user namespace that does not own the network
     namespace.
     """
     return _has_capabilities(Path("/proc/self/status").read_text(encoding="utf-8")) and _owns_network()

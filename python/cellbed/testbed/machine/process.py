@@ -23,6 +23,8 @@ from cellbed_node.processes import Running, kill, last_line
 _log = logging.getLogger(__name__)
 _MOST_SOCKETS = 253
 """Descriptors of a message (``SCM_MAX_FD`` of Linux)."""
+_ANSWER_S, _RUN_S = 10.0, 60.0
+"""The longest time of a child that opens sockets, and of a command."""
 _PASSES = 100
 """How often processes are looked for that have begun meanwhile."""
 
@@ -35,7 +37,7 @@ class ProgramError(CellbedError):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place in which a program of one node runs.
+    """The namespaces and control groups of a program of one node.
 
     user_namespace, network_namespace: paths under ``/proc`` (``None``: the user namespace of the caller).
     binds: (source, target) files that the program sees instead of the host's, such as ``/etc/hosts``.
@@ -81,9 +83,9 @@ class Process:
     connects, writes ``{"event": "connected"}``, waits for ``{"t0_ns": …, "end_ns": …, "drain_ns": …}`` and then
     ends, with ``{"event": "done", …}`` as its last line.
     module: of cellbed, with a ``main`` (:mod:`cellbed_node.lifecycle`); config: file of its configuration, JSON.
-    reads: paths in the configuration of what it reads; files beside `config` are those that it writes. env: variables
+    reads: files that it reads, by paths in the configuration; it writes files beside `config`. env: variables
     on top of the environment. forked: whether it can be a fork of a process of the same program
-    (:mod:`cellbed.testbed.programs.fork_server`). cgroups: as of :class:`Place`, beyond those of the node.
+    (:mod:`cellbed.testbed.programs.fork_server`). cgroups: as in :class:`Place`, beside the node's.
     """
 
     name: str
@@ -190,10 +192,16 @@ def sockets_at(place: Place, make: Callable[[], Sequence[socket.socket]]) -> lis
             finally:
                 os._exit(0)
         theirs.close()
+        ours.settimeout(_ANSWER_S)
         try:
             answer, descriptors, _, _ = socket.recv_fds(ours, 2000, _MOST_SOCKETS)
+        except TimeoutError:
+            raise TimeoutError(
+                f"no socket could be opened in {place.network_namespace} within {_ANSWER_S:g} s"
+            ) from None
         finally:
-            os.waitpid(child, 0)
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)  # it has no file or device that could keep a killed process
     if not descriptors:
         raise OSError(answer.decode(errors="replace") or "its child was killed")
     return [socket.socket(fileno=each) for each in descriptors]
@@ -286,7 +294,11 @@ def run(command: Sequence[str], *, text: str | None = None, place: Place | None 
             process = spawn(command, place, keep_capabilities=True, stdin=pipe, stdout=pipe, stderr=pipe)
     except (OSError, subprocess.SubprocessError) as error:
         raise ProgramError(f"cannot run {command[0]}: {error}") from error
-    output, errors = process.communicate(text.encode() if text is not None else None)
+    try:
+        output, errors = process.communicate(text.encode() if text is not None else None, _RUN_S)
+    except subprocess.TimeoutExpired:
+        kill(process)
+        raise ProgramError(f"{' '.join(command[:3])}: has not ended within {_RUN_S:g} s") from None
     if process.returncode != 0:
         said = errors.decode(errors="replace").strip().splitlines()
         detail = said[0] if said else f"exit status {process.returncode}"

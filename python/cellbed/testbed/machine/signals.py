@@ -12,7 +12,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interruption:
-    """Context in which SIGINT, SIGTERM and SIGHUP raise ``KeyboardInterrupt`` once, until :meth:`shield`.
+    """Context that turns SIGINT, SIGTERM and SIGHUP into one ``KeyboardInterrupt``, until :meth:`shield`.
 
     signal: number of the first signal that came, or ``None``.
     """
@@ -50,7 +50,7 @@ class Interruption:
 
 @contextlib.contextmanager
 def hang_ups_ignored() -> Iterator[None]:
-    """Context in which a terminal that closes (SIGHUP) does not end the process."""
+    """Context that ignores a closing terminal (SIGHUP)."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         yield

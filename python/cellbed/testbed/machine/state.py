@@ -42,7 +42,7 @@ class Record:
     kind: ``"run"``, ``"testbed"`` or ``"shell"``.
     name: of a standing testbed, which no other live one has.
     process, process_start, boot: the supervising process, its start in clock ticks since boot, the boot id.
-    namespace: inode of the PID namespace in which it has this id, ``None`` in records of earlier versions.
+    namespace: inode of the PID namespace of `process`; ``None`` in records of earlier versions.
     folder: the run's folder, or ``None``.
     cgroups: control group folders to remove, parents first; each has the identifier as its name.
     scratch: folder for temporary files, called ``cellbed-`` and the identifier, or ``None``.
@@ -70,7 +70,7 @@ class Record:
     def create(cls, kind: str, folder: Path | None = None, name: str | None = None) -> Record:
         """Register the calling process as the supervisor of a new run, testbed or shell.
 
-        Errors: :class:`CellbedError` for a `name` that a live testbed has, and those of :meth:`save`.
+        Errors: :class:`CellbedError` for a `name` that a live testbed has, and as of :meth:`save`.
         """
         record = cls(
             identifier=f"{kind}-{os.getpid()}-{secrets.token_hex(3)}",

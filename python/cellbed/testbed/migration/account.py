@@ -37,6 +37,7 @@ class Account:
             "number": number,
             "app": table.app,
             "strategy": table.strategy,
+            "moves_memory": table.traits.moves_memory,
             "source": source,
             "target": table.to,
             "compression": table.compression,
@@ -60,7 +61,7 @@ class Account:
         self._journal.note("move phase began", what, begin_ns)
         try:
             yield more
-        finally:  # of the phase in which it fails, too
+        finally:  # also for a phase that fails
             if sent := channel.sent_bytes - before:
                 more = {"bytes": sent, "on_link_s": (channel.on_link_ns - linked) / 1e9, **more}
             end_ns = self._clock()

@@ -90,6 +90,19 @@ class Helper(EventProcess):
         self.process.stdout.close()
 
 
+def wait(helper: Helper, key: str, patience_s: float) -> Generator[None, None, Any]:
+    """Wait until a program has printed a key; the generator's value is the value of the key.
+
+    Errors: :class:`MigrationError`, also where it has not printed the key within `patience_s`.
+    """
+    deadline = time.monotonic() + patience_s
+    while (value := helper.next(key)) is None:
+        if time.monotonic() > deadline:
+            raise MigrationError(f"{helper.node}: '{helper.name}' has not reported '{key}' within {patience_s:g} s")
+        yield
+    return value
+
+
 def connect(
     source: Backend, target: Backend, *, connections: int = 1, control: str | None = None, rate_bps: int | None = None
 ) -> Generator[None, None, tuple[list[socket.socket], list[socket.socket]]]:
@@ -154,8 +167,8 @@ def accept_only(listener: socket.socket, address: str, port: int) -> None:
 class TcpChannel:
     """A :class:`~cellbed.testbed.migration.strategy.Channel` between two nodes, or the namespaces before them.
 
-    connections: number of TCP connections. control: name of their congestion control for the kernel; ``None``: that of
-    the source. level: of zstd; 0: not compressed. rate_bps: limit of all connections.
+    connections: number of TCP connections. control: name of their congestion control for the kernel; ``None``: as the
+    source. level: of zstd; 0: not compressed. rate_bps: limit of all connections.
     """
 
     def __init__(
@@ -202,6 +215,8 @@ class TcpChannel:
                 yield
             received_ns = time.monotonic_ns()
             while sender.process.poll() is None:
+                if time.monotonic() > deadline:
+                    raise MigrationError(f"{self._source.name}: the program 'transfer' does not end")
                 yield
             self.sent_bytes = before + (self._sent(sender) or self.sent_bytes - before)
             self.on_link_ns += received_ns - self._began_ns
@@ -235,9 +250,8 @@ class TcpChannel:
         except OSError as error:
             raise MigrationError(f"cannot start the transfer: {error}") from error
         receiver, sender = self._helpers[-2:]
-        for helper in (receiver, sender):
-            while waits and not helper.next("ready"):
-                yield
+        for helper in (receiver, sender) if waits else ():
+            yield from wait(helper, "ready", PATIENCE_S)
         return receiver, sender
 
     def _sent(self, sender: Helper) -> int | None:

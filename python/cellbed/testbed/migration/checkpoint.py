@@ -18,7 +18,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path, PurePath
 from typing import IO, Any, TypeVar
 
@@ -27,7 +27,7 @@ from cellbed.scenario.migrations import Migration
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.process import Place, spawn
 from cellbed.testbed.migration.account import Account
-from cellbed.testbed.migration.channel import Helper, TcpChannel
+from cellbed.testbed.migration.channel import Helper, TcpChannel, wait
 from cellbed.testbed.migration.criu import VARIABLE, CriuError, find_criu, refusal, replace_addresses
 from cellbed.testbed.migration.snapshot import innermost
 from cellbed.testbed.migration.state_sockets import StateSockets
@@ -46,8 +46,10 @@ _DUMP = ("--leave-running", "--tcp-established", "--network-lock", "skip", "--ma
 _RESTORE = ("--tcp-established", "--manage-cgroups=ignore", "--file-locks")
 _PATIENCE_S = 60.0
 """Of an end of CRIU that must be awaited, since the program would be damaged without it."""
+CRIU_S = 600.0
+"""Of a step of CRIU, which reads or writes all memory of the program."""
 _STOP_S = 10.0
-"""Of a process, until it stops."""
+"""Of a process, until it stops or ends."""
 _PROBE_S = 20.0
 _LONGEST_LOG = 64 << 20
 _PIDFD_GETFD = 438
@@ -63,7 +65,7 @@ Waiting = Generator[None, None, T]
 class Restored:
     """A restored program: the program that holds its process namespace, which ends as the restored one does.
 
-    root: its first process. home: the folder in which it began, as it sees it.
+    root: its first process. home: its first working folder, as it sees it.
     """
 
     def __init__(self, holder: Running, root: int, home: str) -> None:
@@ -84,9 +86,27 @@ class Restored:
         self._holder.kill()
 
 
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """A program at both ends of a move. root: its first process. folder, there: descriptors of its folder at the source
+    and at the target. there_seen: the latter as programs at the target see it; home: the former as the program does.
+    is_shared: whether both are one. images, saved, arrived: folder of the images, and its descriptors at both ends."""
+
+    root: int
+    folder: int
+    there: int
+    there_seen: str
+    home: str
+    is_shared: bool
+    images: Path
+    saved: int
+    arrived: int
+
+
 class Checkpoint(Strategy):
     """The steps that the ways to move a program by CRIU share. Each move has an object of its own."""
 
+    moves_memory = True
     on_demand = False
     """Whether pages follow when the copy asks for them."""
 
@@ -102,6 +122,32 @@ class Checkpoint(Strategy):
         return _find_obstacle(cls)
 
     def move(self, move: Move) -> Steps:
+        ends = self._open(move)
+        with move.phase("prepare"):
+            holder, dump = yield from self._start_programs(move, ends)
+        tracking = yield from self.rounds(move, dump)
+        yield from move.channel.prepare(ends.saved, ends.arrived)
+        begin_ns = time.monotonic_ns()
+        with move.phase("snapshot") as found:
+            names = yield from self._save(move, ends, dump, tracking)
+            found["snapshot_bytes"] = sum(each.stat().st_size for each in ends.images.iterdir())
+        with move.phase("transfer"):
+            yield from move.channel.send(ends.saved, ends.arrived)
+            if names:
+                self._arriving = ends.there, sorted({*names} - {*names_in(ends.there)})
+                yield from move.channel.send(ends.folder, ends.there, names)
+        with move.phase("restore"):
+            yield from self._restore(move, ends, holder)
+        move.facts["stood_still_s"] = (time.monotonic_ns() - begin_ns) / 1e9
+        yield from self.complete(move, dump)
+        self.helpers.remove(holder)  # it lives as long as the program
+        yield from self._leave(move)
+        for name in names:  # or those that end there would be back with the program
+            remove(ends.folder, name)
+        self._close()
+
+    def _open(self, move: Move) -> _Ends:
+        """Open the folders of the program at both nodes. Errors: :class:`MigrationError`."""
         assert isinstance(move.program, UnmodifiedProgram)
         process = move.program.process
         if process is None:
@@ -109,104 +155,99 @@ class Checkpoint(Strategy):
         if move.states.is_connected(move.program.name):
             raise MigrationError(f"CRIU cannot move the connection of {move.app} to CELLBED_STATE: use 'state'")
         work = move.program.command.folder or ""
-        seen, there_seen = move.source.inside(work), move.target.inside(work)
         try:
             folder = self.held.enter_context(close_after(move.source.open_folder(work)))
             there = self.held.enter_context(close_after(move.target.open_folder(work, make=True)))
         except OSError as error:
             raise MigrationError(f"the folder of {move.program.name}: {error}") from error
+        seen, images = move.source.inside(work), move.folder / "images"
         home = process.home if isinstance(process, Restored) else seen
-        images = move.folder / "images"
+        # Namespaces share absolute folders.
+        is_shared = seen == "/" or (work.startswith("/") and not move.source.own_files)
         saved, arrived = self.folders(move, images.name)
-        root = root_of(process)
-        with move.phase("prepare"):
-            inherited = external_files(root)
-            for each in inherited.values():
-                self.held.callback(os.close, each)
-            holder = self.start(
-                move.target,
-                (arrived, *inherited.values()),
-                role="hold",
-                images=arrived,
-                inherited=inherited,
-                inside=move.target.first_process,
-                first=str(INIT),
-                last_id=_free_number(root),
-                bind=(there_seen, home) if there_seen != home else None,
-            )
-            external = [option for name in inherited for option in ("--external", name)]
-            pages = yield from self.prepare(move, arrived)
-            options = [*_DUMP, *external]
-            dump = self.start(
-                move.source,
-                () if pages is None else (pages.fileno(),),
-                role="dump",
-                inside=move.source.first_process,
-                process=root,
-                folder=str(move.folder),
-                options=options,
-                pages=None if pages is None else pages.fileno(),
-            )
-            if pages is not None:
-                pages.close()
-            self._dump = dump
-            yield from wait(dump, "ready")
-            yield from wait(holder, "ready")
-            tcp, udp = ports_in_use(holder.process.pid)
-            if in_use := {*tcp} & move.ports | {*udp} & move.udp_ports:
-                raise MigrationError(f"port {min(in_use)} of {move.target.name} is in use already")
-        tracking = yield from self.rounds(move, dump)
-        yield from move.channel.prepare(saved, arrived)
-        begin_ns = time.monotonic_ns()
-        with move.phase("snapshot") as found:
-            yield from _filter(move, move.source, _LOCKED)
-            yield  # what is in the queue of a listening socket is accepted
-            yield from stop(root, self._stopped)
-            yield from self._dumped(dump, images, "dump", tracking)
-            files = images / "files.img"
-            moves = dict(zip(move.source_addresses, move.target_addresses, strict=True))
-            files.write_bytes(replace_addresses(files.read_bytes(), moves))
-            found["snapshot_bytes"] = sum(each.stat().st_size for each in images.iterdir())
-            # Namespaces share absolute folders.
-            is_shared = seen == "/" or (work.startswith("/") and not move.source.own_files)
-            names = [] if is_shared else files_that_move(move, self._stopped, folder, home)
-        with move.phase("transfer"):
-            yield from move.channel.send(saved, arrived)
-            if names:
-                self._arriving = there, sorted({*names} - {*names_in(there)})
-                yield from move.channel.send(folder, there, names)
-        with move.phase("restore"):
-            options = [*_RESTORE, *(yield from self.before_restore())]
-            # Restored sockets announce themselves, and clients would reset connections from an unknown address.
-            yield from _filter(move, move.target, _LOCKED)
-            holder.command(options=options)
-            if (yield from wait(holder, "done")):
-                why = _log(f"/proc/self/fd/{arrived}", "restore")
-                raise MigrationError(f"criu cannot restore {move.app} at {move.target.name}: {why}")
-            restored = Restored(holder.process, _newest_child(holder.process.pid), home)
-            self.after_restore()
-            move.adopt(restored)
-            move.switch(established=True)
-            yield from _filter(move, move.target, ())
-            for each in descendants(restored.root):
-                os.kill(each, signal.SIGCONT)
-        move.facts["stood_still_s"] = (time.monotonic_ns() - begin_ns) / 1e9
-        yield from self.complete(move, dump)
-        self.helpers.remove(holder)  # it lives as long as the program
+        return _Ends(root_of(process), folder, there, move.target.inside(work), home, is_shared, images, saved, arrived)
+
+    def _start_programs(self, move: Move, ends: _Ends) -> Waiting[tuple[Helper, Helper]]:
+        """Start the programs that run CRIU at the target and at the source. Errors: :class:`MigrationError`."""
+        inherited = external_files(ends.root)
+        for each in inherited.values():
+            self.held.callback(os.close, each)
+        holder = self.start(
+            move.target,
+            (ends.arrived, *inherited.values()),
+            role="hold",
+            images=ends.arrived,
+            inherited=inherited,
+            inside=move.target.first_process,
+            first=str(INIT),
+            last_id=_free_number(ends.root),
+            bind=(ends.there_seen, ends.home) if ends.there_seen != ends.home else None,
+        )
+        external = [option for name in inherited for option in ("--external", name)]
+        pages = yield from self.prepare(move, ends.arrived)
+        dump = self._dump = self.start(
+            move.source,
+            () if pages is None else (pages.fileno(),),
+            role="dump",
+            inside=move.source.first_process,
+            process=ends.root,
+            folder=str(move.folder),
+            options=[*_DUMP, *external],
+            pages=None if pages is None else pages.fileno(),
+        )
+        if pages is not None:
+            pages.close()
+        yield from wait(dump, "ready", CRIU_S)
+        yield from wait(holder, "ready", CRIU_S)
+        tcp, udp = ports_in_use(holder.process.pid)
+        if in_use := {*tcp} & move.ports | {*udp} & move.udp_ports:
+            raise MigrationError(f"port {min(in_use)} of {move.target.name} is in use already")
+        return holder, dump
+
+    def _save(self, move: Move, ends: _Ends, dump: Helper, tracking: list[str]) -> Waiting[list[str]]:
+        """Stop and dump the program; return the names in its folder that move with it. tracking: options of CRIU."""
+        yield from _filter(move, move.source, _LOCKED)
+        yield  # what is in the queue of a listening socket is accepted
+        yield from stop(ends.root, self._stopped)
+        yield from self._dumped(dump, ends.images, "dump", tracking)
+        files = ends.images / "files.img"
+        moves = dict(zip(move.source_addresses, move.target_addresses, strict=True))
+        files.write_bytes(replace_addresses(files.read_bytes(), moves))
+        return [] if ends.is_shared else files_that_move(move, self._stopped, ends.folder, ends.home)
+
+    def _restore(self, move: Move, ends: _Ends, holder: Helper) -> Steps:
+        """Restore the program at the target, and let it serve there. Errors: :class:`MigrationError`."""
+        options = [*_RESTORE, *(yield from self.before_restore())]
+        # Restored sockets announce themselves, and clients would reset connections from an unknown address.
+        yield from _filter(move, move.target, _LOCKED)
+        holder.command(options=options)
+        if (yield from wait(holder, "done", CRIU_S)):
+            why = _log(f"/proc/self/fd/{ends.arrived}", "restore")
+            raise MigrationError(f"criu cannot restore {move.app} at {move.target.name}: {why}")
+        restored = Restored(holder.process, _newest_child(holder.process.pid), ends.home)
+        self.after_restore()
+        move.adopt(restored)
+        move.switch(established=True)
+        yield from _filter(move, move.target, ())
+        for each in descendants(restored.root):
+            os.kill(each, signal.SIGCONT)
+
+    def _leave(self, move: Move) -> Steps:
+        """End the program at the source, whose sockets send nothing any more. Errors: :class:`MigrationError`."""
         sockets, stopped = _silence_sockets(self._stopped), self._stopped
         self._stopped = []
         yield from move.leave(grace=False)
         for each in stopped:  # some may lead sessions of their own
             with contextlib.suppress(ProcessLookupError):
                 os.kill(each, signal.SIGKILL)
-        while not all(_state(each) in _ENDED for each in stopped):
+        deadline = time.monotonic() + _STOP_S
+        while running := [each for each in stopped if _state(each) not in _ENDED]:
+            if time.monotonic() > deadline:
+                raise MigrationError(f"process {running[0]} has not ended {_STOP_S:g} s after SIGKILL")
             yield
         for socket_there in sockets:
             socket_there.close()
         yield from _filter(move, move.source, _SILENT)
-        for name in names:  # or those that end there would be back with the program
-            remove(folder, name)
-        self._close()
 
     def undo(self, move: Move) -> Steps:
         for helper in self.helpers:
@@ -278,9 +319,12 @@ class Checkpoint(Strategy):
     def _dumped(self, dump: Helper, images: Path, verb: str, options: Sequence[str]) -> Steps:
         """Dump the program into a folder. verb: of CRIU."""
         dump.command(verb=verb, images=images.name, options=options)
+        deadline = time.monotonic() + CRIU_S
         while (status := dump.next("done")) is None:
             if self.on_demand and dump.next("serving"):
                 return
+            if time.monotonic() > deadline:
+                raise MigrationError(f"criu has not dumped the program within {CRIU_S:g} s")
             yield
         if status != 0 or self.on_demand:
             raise MigrationError(f"criu cannot dump the program: {_log(str(images), verb)}")
@@ -290,13 +334,6 @@ class Checkpoint(Strategy):
             helper.close()
         self.helpers.clear()
         self.held.close()
-
-
-def wait(helper: Helper, key: str) -> Waiting[Any]:
-    """Wait until a program has printed a key; return its value. Errors: :class:`MigrationError`."""
-    while (value := helper.next(key)) is None:
-        yield
-    return value
 
 
 def _free_number(root: int) -> int:
@@ -323,7 +360,7 @@ def root_of(process: Running) -> int:
 
 
 def stop(root: int, stopped: list[int]) -> Steps:
-    """Stop a process and its children, and wait until they are. stopped: all to which the signal was sent.
+    """Stop a process and its children, and wait until they have stopped. stopped: all that received the signal.
 
     Errors: :class:`MigrationError` of a process that does not stop, as one that waits for a disk.
     """
@@ -370,8 +407,8 @@ def external_files(root: int) -> dict[str, int]:
 
 
 def files_that_move(move: Move, processes: Sequence[int], folder: int, home: str) -> list[str]:
-    """Return the names in the folder of a program that move with it: all; or, if another program of either node has the
-    folder, too, those of files and folders that it has open. home: the folder, as its processes see it.
+    """Return the names in the folder of a program that move with it: all; or only its open files and folders, if
+    another program of either node shares the folder. home: the folder, as its processes see it.
 
     Errors: :class:`MigrationError` of a name that is another program's, too.
     """
@@ -407,7 +444,7 @@ def names_in_use(processes: Sequence[int], folder: str) -> set[str]:
 
 
 def duplicate_descriptors(process: int, is_wanted: Callable[[str], bool]) -> Iterator[int]:
-    """Yield descriptors of this process for those of another. is_wanted: of the links that name its files.
+    """Yield duplicates of another process's descriptors. is_wanted: selects them by the links that name their files.
 
     Errors: ``OSError``.
     """
@@ -531,7 +568,7 @@ def _try(strategy: Checkpoint, folder: Path) -> None:
     program = UnmodifiedProgram(command, source, folder)
     for name in ("source", "target"):
         (folder / name).mkdir()
-    settings: dict[str, Any] = {"strategy": "trial", "compression": 0, "rate": None, "congestion_control": None}
+    settings: dict[str, Any] = {"strategy": "stop-and-copy", "compression": 0, "rate": None, "congestion_control": None}
     table = Migration.model_construct(None, app="trial", to="target", **settings)
     move = Move(
         app="trial",

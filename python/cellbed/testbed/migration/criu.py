@@ -21,7 +21,7 @@ LEAST = (4, 2)
 """Earlier ones cannot dump sockets of TCP on current kernels."""
 VARIABLE = "CELLBED_CRIU"
 UNPACKED = Path("/opt/criu/usr/sbin/criu")
-"""The place to which ``scripts/criu.sh`` unpacks it."""
+"""The path where ``scripts/criu.sh`` unpacks it."""
 REMEDY = (
     f"install criu {LEAST[0]}.{LEAST[1]} or newer, or unpack it beside the system with `sudo scripts/criu.sh`, "
     f"or name it with {VARIABLE}=/path/to/criu"
@@ -101,7 +101,7 @@ def refusal(log: str) -> str:
 
 
 # --- Images. A file of images begins with two magic numbers; each entry has its length before it. Entries are messages
-# of protocol buffers; the numbers of fields are those of images/fdinfo.proto, sk-inet.proto and pagemap.proto of CRIU.
+# of protocol buffers; CRIU's images/fdinfo.proto, sk-inet.proto and pagemap.proto define the numbers of fields.
 _HEAD, _LENGTH = 8, struct.Struct("<I")
 _INET_SOCKET, _FAMILY, _SOURCE_ADDRESS = 4, 3, 11
 _ADDRESS, _FEWER_PAGES, _FLAGS, _PAGES, _LAZY = 1, 2, 4, 5, 2

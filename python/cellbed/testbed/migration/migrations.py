@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import pkgutil
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from typing import Any
 
 from cellbed.laws.law import Law, name_of
 from cellbed.runformat.events import Journal
-from cellbed.scenario.migrations import STRATEGIES, Migration, movable_misfits
+from cellbed.scenario.migrations import Migration, load_strategy, movable_misfits
 from cellbed.support.errors import CellbedError
 from cellbed.support.near_names import did_you_mean
 from cellbed.testbed.machine.process import Process
@@ -67,48 +66,41 @@ class Asked:
         self._account = account
 
 
+@dataclass(eq=False)
 class Migrations:
     """The migrations of a run. Call :meth:`step` while it runs.
 
+    servers: returns the programs of an application's server on a node. names: of laws in the kernel. is_down: whether a
+    fault has a node crashed. states: where programs exchange their state.
     accounts: of all so far, for ``run.json``. places: nodes of applications that have moved. failures: of those that
     the scenario has, in sentences.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        bed: Testbed,
-        supervisor: Supervisor,
-        balancing: Balancing,
-        journal: Journal,
-        servers: Callable[[str, str], Sequence[Process | Command]],
-        names: Mapping[Law | str, str],
-        is_down: Callable[[str], bool],
-        states: StateSockets,
-    ) -> None:
-        """servers: returns the programs of an application's server on a node. names: of laws in the kernel. is_down:
-        whether a fault has a node crashed. states: where programs exchange their state."""
-        self._plan, self._nodes, self._supervisor = plan, bed.nodes, supervisor
-        self._balancing, self._journal, self._servers = balancing, journal, servers
-        self._names, self._is_down = names, is_down
-        self._folder = bed.sockets.parent
-        self.states = states
-        self._due: list[tuple[int, Migration]] = []
-        self._active: dict[str, _Active] = {}
-        self.accounts: list[dict[str, Any]] = []
-        self.places: dict[str, str] = {}
-        self.failures: list[str] = []
-        self._has_ended = False
+    plan: Plan
+    bed: Testbed
+    supervisor: Supervisor
+    balancing: Balancing
+    journal: Journal
+    servers: Callable[[str, str], Sequence[Process | Command]]
+    names: Mapping[Law | str, str]
+    is_down: Callable[[str], bool]
+    states: StateSockets
+    accounts: list[dict[str, Any]] = field(default_factory=list)
+    places: dict[str, str] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+    _due: list[tuple[int, Migration]] = field(default_factory=list)
+    _active: dict[str, _Active] = field(default_factory=dict)
+    _has_ended: bool = False
 
     def schedule(self, t0_ns: int) -> None:
         """Plan the migrations of a schedule that starts at monotonic time `t0_ns`."""
-        timed = [(t0_ns + each.at, each) for each in self._plan.scenario.migrations if each.at is not None]
+        timed = [(t0_ns + each.at, each) for each in self.plan.scenario.migrations if each.at is not None]
         self._due = sorted(timed, key=lambda due: due[0])
         self._set_alarm()
 
     def place(self, app: str) -> str:
-        """Return the node on which the server of an application is."""
-        return self.places.get(app) or self._plan.servers[app][0].name
+        """Return the present node of an application's server."""
+        return self.places.get(app) or self.plan.servers[app][0].name
 
     def is_moving(self, app: str) -> bool:
         """Return whether a migration of an application is under way."""
@@ -117,11 +109,11 @@ class Migrations:
     def begin(
         self, table: Migration, done: Callable[[dict[str, Any]], None] | None = None, *, reason: str | None = None
     ) -> None:
-        """Begin a migration. done: of one by command: called with its account, in which ``failed`` is why it has
-        failed. reason: of the policy that has decided it."""
+        """Begin a migration. done: for a migration by command: called with its account, whose ``failed`` is the reason
+        of a failure. reason: of the policy that decided."""
         number = len(self.accounts)
         source = self.place(table.app)
-        account = Account(table, number, source, self._journal, reason)
+        account = Account(table, number, source, self.journal, reason)
         active = _Active(number, table, done or self._note_failure, account)
         self.accounts.append(account.content)
         if table.app in self._active:
@@ -135,14 +127,14 @@ class Migrations:
 
     def asked(self, content: Mapping[str, str]) -> Asked:
         """Begin what ``cellbed migrate`` asks for. content: keys of the table. Errors: :class:`MigrationError`."""
-        scenario, app = self._plan.scenario, content["app"]
+        scenario, app = self.plan.scenario, content["app"]
         if app not in scenario.applications:
             hint = did_you_mean(app, scenario.applications)
             raise MigrationError(f"no application is called '{app}': {hint}have {', '.join(scenario.applications)}")
-        if content["to"] not in self._nodes:
-            hint = did_you_mean(content["to"], self._nodes)
+        if content["to"] not in self.bed.nodes:
+            hint = did_you_mean(content["to"], self.bed.nodes)
             raise MigrationError(
-                f"no node is called '{content['to']}': {hint}nodes: {', '.join(list(self._nodes)[:10])}"
+                f"no node is called '{content['to']}': {hint}nodes: {', '.join(list(self.bed.nodes)[:10])}"
             )
         usual = next((each.strategy for each in scenario.migrations if each.app == app), "redeploy")
         table = Migration.model_validate({"strategy": usual, **content, "at": "0 s"})
@@ -191,21 +183,21 @@ class Migrations:
 
     def _set_alarm(self) -> None:
         if self._active:
-            self._supervisor.alarms["migrations"] = time.monotonic_ns() + STEP_NS
+            self.supervisor.alarms["migrations"] = time.monotonic_ns() + STEP_NS
         else:
-            self._supervisor.alarms["migrations"] = self._due[0][0] if self._due else FOREVER_NS
+            self.supervisor.alarms["migrations"] = self._due[0][0] if self._due else FOREVER_NS
 
     def _steps(self, active: _Active) -> Generator[None, None, None]:
         """Move a program; of a failure nothing is left."""
         table, account = active.table, active.account.content
-        strategy: Strategy = pkgutil.resolve_name(STRATEGIES[table.strategy])()
+        strategy: Strategy = load_strategy(table.strategy)()
         move = self._prepared(active)
         switched: list[UnmodifiedProgram | OwnService] = []
-        before = self._balancing.redirected.get(table.app)
+        before = self.balancing.redirected.get(table.app)
 
         def redirect(established: bool) -> None:
             assert move.started is not None
-            home = self._plan.servers[table.app][0]
+            home = self.plan.servers[table.app][0]
             to = Redirection(
                 source=(str(home.ipv4), str(home.ipv6)),
                 target=move.target_addresses,
@@ -215,16 +207,16 @@ class Migrations:
                 is_behind=move.target.place is None,
             )
             with move.phase("switch"):
-                self._balancing.redirect(table.app, None if table.to == home.name else to, forget=established)
+                self.balancing.redirect(table.app, None if table.to == home.name else to, forget=established)
             if isinstance(move.started, UnmodifiedProgram):
-                self._supervisor.take(move.started, move.target)
+                self.supervisor.take(move.started, move.target)
             switched.append(move.started)
 
         move.redirect = redirect
         stack = contextlib.ExitStack()
         store = stack.enter_context(close_after(move.target.open_store()))
         try:
-            here = stack.enter_context(close_after(os.open(self._folder, os.O_RDONLY)))
+            here = stack.enter_context(close_after(os.open(self.bed.sockets.parent, os.O_RDONLY)))
             stack.enter_context(new_folder(here, move.folder.name))
             move.target_folder = stack.enter_context(new_folder(store, f".cellbed-migration-{active.number}"))
             for _ in strategy.move(move):
@@ -241,7 +233,7 @@ class Migrations:
                 move.started.crash("migration")
                 self._dismiss(move.started)
             if switched:
-                self._balancing.redirect(table.app, before, forget=True)
+                self.balancing.redirect(table.app, before, forget=True)
             active.is_undone = True
             for _ in strategy.undo(move):
                 if isinstance(error, Exception):
@@ -262,38 +254,38 @@ class Migrations:
 
     def _dismiss(self, program: UnmodifiedProgram | OwnService) -> None:
         if isinstance(program, UnmodifiedProgram):
-            self._supervisor.dismiss(program)
+            self.supervisor.dismiss(program)
             self.states.forget(program.name)
 
     def _prepared(self, active: _Active) -> Move:
         table, source = active.table, active.account.content["source"]
-        target = self._nodes[table.to]
+        target = self.bed.nodes[table.to]
         program = self._running(table.app, source)
         if program is None or program.process is None or not program.is_serving:
             raise MigrationError(f"'{table.app}' does not run on {source}")
-        tcp, udp, _ = self._nodes[source].served(program.process.pid)
+        tcp, udp, _ = self.bed.nodes[source].served(program.process.pid)
         if not tcp + udp:
             raise MigrationError(f"'{table.app}' serves no port on {source}: clients could not follow it")
         active.account.content["ports"] = sorted({*tcp, *udp})
-        here, there = self._plan.node(source), self._plan.node(table.to)
+        here, there = self.plan.node(source), self.plan.node(table.to)
         control = table.congestion_control
         return Move(
             app=table.app,
             table=table,
             program=program,
-            source=self._nodes[source],
+            source=self.bed.nodes[source],
             target=target,
             source_addresses=(str(here.ipv4), str(here.ipv6)),
             target_addresses=(str(there.ipv4), str(there.ipv6)),
             ports=frozenset(tcp),
             udp_ports=frozenset(udp),
-            folder=self._folder / f"migration-{active.number}",
+            folder=self.bed.sockets.parent / f"migration-{active.number}",
             target_folder=-1,
             channel=TcpChannel(
-                self._nodes[source],
+                self.bed.nodes[source],
                 target,
                 connections=table.connections,
-                control=None if control is None else self._names.get(control, name_of(control)),
+                control=None if control is None else self.names.get(control, name_of(control)),
                 level=table.compression,
                 rate_bps=table.rate,
             ),
@@ -301,7 +293,7 @@ class Migrations:
             account=active.account,
             neighbours=[
                 each
-                for each in self._supervisor.programs
+                for each in self.supervisor.programs
                 if isinstance(each, UnmodifiedProgram) and each is not program and each.node in (source, table.to)
             ],
             make_program=lambda: self._make(table.app, target),
@@ -310,26 +302,26 @@ class Migrations:
 
     def _running(self, app: str, node: str) -> UnmodifiedProgram | OwnService | None:
         """Return the program of an application on a node, or its programs as one; ``None`` where it has none."""
-        names = self._supervisor.names_of(app)
-        found = [each for each in self._supervisor.programs if each.name in names and each.node == node]
+        names = self.supervisor.names_of(app)
+        found = [each for each in self.supervisor.programs if each.name in names and each.node == node]
         own = [each for each in found if isinstance(each, Program)]
         if own and len(own) == len(found):
-            return OwnService(app, self._nodes[node], self._supervisor, running=own)
+            return OwnService(app, self.bed.nodes[node], self.supervisor, running=own)
         return next((each for each in found if isinstance(each, UnmodifiedProgram)), None)
 
     def _make(self, app: str, node: Backend) -> UnmodifiedProgram | OwnService:
-        programs = self._servers(app, node.name)
+        programs = self.servers(app, node.name)
         own = [each for each in programs if isinstance(each, Process)]
         if own and len(own) == len(programs):
-            return OwnService(app, node, self._supervisor, waiting=own)
-        return self._supervisor.make(next(each for each in programs if isinstance(each, Command)), node)
+            return OwnService(app, node, self.supervisor, waiting=own)
+        return self.supervisor.make(next(each for each in programs if isinstance(each, Command)), node)
 
     def _check(self, move: Move, switched: bool) -> None:
         """Errors: :class:`MigrationError` of a node that has crashed, or a program that has ended."""
         if move.has_left:
             return
         for node in (move.source.name, move.target.name):
-            if self._is_down(node):
+            if self.is_down(node):
                 raise MigrationError(f"{node} has crashed")
         if (serving := move.started if switched else move.program) is not None and not serving.is_serving:
             raise MigrationError(f"{serving.name} has ended")

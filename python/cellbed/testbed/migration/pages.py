@@ -38,7 +38,7 @@ class Relay:
     """
 
     def __init__(self, ranges: Iterable[Range]) -> None:
-        """ranges: pages to ask for, in the order in which CRIU does."""
+        """ranges: pages to ask for, in CRIU's order."""
         self._left = deque(
             (process, address + at * PAGESIZE, min(_CHUNK, pages - at))
             for process, address, pages in ranges

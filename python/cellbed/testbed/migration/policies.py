@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cellbed.runformat.description import ANSWERED
-from cellbed.runformat.events import Journal
+from cellbed.runformat.records import REQUESTS
 from cellbed.scenario.migrations import Migration, candidates, client_group
 from cellbed.scenario.policies import AnyPolicy
 from cellbed.scenario.policies.policy import HISTORY_S, MOST_REPLIES, Decide, Reply, Sample, State
@@ -51,8 +51,8 @@ class _Watched:
 class Policies:
     """The policies of a run. Make it before programs start; then :meth:`schedule`, and call :meth:`step` while it runs.
 
-    raw: folder with the records of the clients. counters: returns those of each direction. alarms: of the supervisor.
-    warnings: of the report. Errors: :class:`CellbedError` of a function of the user that cannot be loaded.
+    raw: folder with the records of the clients. counters: returns the counters of each direction. alarms: of the
+    supervisor. warnings: of the report. Errors: :class:`CellbedError` of a function of the user that cannot be loaded.
     """
 
     def __init__(
@@ -62,11 +62,10 @@ class Policies:
         raw: Path,
         counters: Callable[[], Mapping[str, dict[str, Any]]],
         alarms: dict[str, int],
-        journal: Journal,
         warnings: list[str],
     ) -> None:
         self._migrations, self._counters, self._alarms = migrations, counters, alarms
-        self._journal, self._warnings = journal, warnings
+        self._journal, self._warnings = migrations.journal, warnings
         self._samples: dict[str, deque[Sample]] = {}
         self._t0_ns, self._until_ns, self._next_ns = 0, 0, FOREVER_NS
         self._round: Generator[None, None, None] | None = None
@@ -83,7 +82,7 @@ class Policies:
                     decide=each.policy.decider(),
                     nodes=candidates(each, scenario.nodes, application),
                     sites=sites_of(scenario.cells, scenario.nodes[group]) if group is not None else [],
-                    records={name: (raw / f"{each.app}.{name}.requests.jsonl", 0) for name in clients},
+                    records={name: (raw / f"{each.app}.{name}.{REQUESTS}", 0) for name in clients},
                     place=migrations.place(each.app),
                 )
                 self._watched.append(watched)

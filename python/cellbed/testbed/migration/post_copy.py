@@ -13,8 +13,8 @@ import os
 import socket
 import time
 
-from cellbed.testbed.migration.channel import Helper, connect
-from cellbed.testbed.migration.checkpoint import Checkpoint, Waiting, duplicate_descriptors, wait
+from cellbed.testbed.migration.channel import Helper, connect, wait
+from cellbed.testbed.migration.checkpoint import CRIU_S, Checkpoint, Waiting, duplicate_descriptors
 from cellbed.testbed.migration.strategy import MigrationError, Move, Steps
 from cellbed.testbed.migration.transfer import STALL_S
 from cellbed_node.agent import list_children
@@ -28,6 +28,7 @@ class PostCopy(Checkpoint):
     """Registers, connections and the list of pages move while the program is stopped; pages follow."""
 
     on_demand = True
+    unused_keys = dict.fromkeys(("connections", "compression"), "'post-copy' uses one connection, not compressed")
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,7 +63,7 @@ class PostCopy(Checkpoint):
     def before_restore(self) -> Waiting[list[str]]:
         assert self._pages is not None
         self._pages.command()
-        yield from wait(self._pages, "serving")
+        yield from wait(self._pages, "serving", CRIU_S)
         return ["--lazy-pages"]
 
     def after_restore(self, *, failed: bool = False) -> None:
@@ -83,7 +84,7 @@ class PostCopy(Checkpoint):
                 status = None
                 while status is None:
                     status = self._pages.next("done")
-                    with contextlib.suppress(MigrationError):  # its end is that of the connection
+                    with contextlib.suppress(MigrationError):  # its end closes the connection
                         if (now_sent := dump.next("sent")) is not None:
                             sent, since = now_sent, time.monotonic()
                     move.channel.sent_bytes = begin + sent

@@ -20,7 +20,7 @@ _FORGET_WRITES, _IS_WRITTEN = "4", 1 << 55
 
 
 class PreCopy(Checkpoint):
-    """Each round is a pre-dump of CRIU, of what was written since the one before; then as stop-and-copy."""
+    """Pre-copy: rounds of CRIU's pre-dump with the pages written since the previous round; then stop-and-copy."""
 
     @staticmethod
     def obstacle() -> str | None:

@@ -6,7 +6,7 @@ import contextlib
 import time
 
 from cellbed.testbed.machine.process import ProgramError
-from cellbed.testbed.migration.strategy import Move, Steps, Strategy
+from cellbed.testbed.migration.strategy import Move, Predicted, PredictedSteps, Steps, Strategy
 
 DRAIN_S = 2.0
 """The longest time of connections to the source once new ones go to the target; then the program is asked to end, which
@@ -32,8 +32,20 @@ def drain(move: Move) -> Steps:
 class Redeploy(Strategy):
     """A new program in place of the old one: no state moves, no request waits."""
 
+    unused_keys = dict.fromkeys(
+        ("congestion_control", "connections", "compression", "rate"), "'redeploy' sends nothing"
+    )
+    needs = "start"
+    drain_s = DRAIN_S
+
     def move(self, move: Move) -> Steps:
         with move.phase("start"):
             yield from move.start()
         move.switch(established=False)
         yield from drain(move)
+
+    def predict(self, move: Predicted) -> PredictedSteps:
+        with move.phase("start"):
+            yield move.model.start or 0
+        yield from move.switch()
+        yield from move.drain(DRAIN_S)

@@ -3,7 +3,7 @@
 It prints JSON lines: ``ready`` first, and ``done``, the exit status of CRIU. There are three roles:
 
 * ``dump``: enters all namespaces of a process, and dumps it and its children at each line that arrives;
-* ``hold``: makes a process namespace with files of its own in the node, in which process ids are free; restores a
+* ``hold``: makes a process namespace with private files and free process ids in the node; restores a
   program there when a line arrives, and then lives, and ends, as long and as the program does;
 * ``pages``: relays the pages of a restored program, which CRIU fetches over a connection.
 
@@ -158,7 +158,7 @@ def _dump(config: dict[str, Any]) -> None:
     if user and not _capabilities() >> _SYS_RESOURCE & 1:  # without it the limits of others cannot be read (prlimit(2))
         tool.user = user, int(_status(config["process"], "Gid"))
     if config["inside"] is not None:
-        _enter(config["inside"], ("ipc",))  # CRIU dumps that of the program, if it is another one
+        _enter(config["inside"], ("ipc",))  # CRIU dumps the program's namespace, if it is another one
     _enter(config["process"], ("pid", "uts", "net", "mnt"))
     report(ready=True)
     while line := sys.stdin.readline():
@@ -188,7 +188,7 @@ def _serve_pages(connection: socket.socket, child: int) -> None:
 
 
 def _start(tool: _Tool, options: list[str], images: int) -> tuple[int, int]:
-    """Start CRIU; return a descriptor from which a byte can be read once it serves, and its process."""
+    """Start CRIU; return a descriptor that becomes readable once it serves, and its process."""
     status, reporting = os.pipe()
     os.set_inheritable(reporting, True)
     child = _fork()
@@ -212,7 +212,7 @@ def _status(process: int | str, key: str) -> str:
 def _hold(config: dict[str, Any]) -> None:
     """Make a place for a restored program, restore it, and end as it does.
 
-    config: *inside*, a process whose namespaces are those of the node, or null; *first*, path of the program that is
+    config: *inside*, a process in the node's namespaces, or null; *first*, path of the program that is
     the first process; *bind*: source and target of a folder to mount, or null; *last_id*: process ids above it are free
     for CRIU; *images*, a folder; and *inherited*: files by their names for CRIU. The line has *options*.
     """

@@ -9,7 +9,8 @@ import time
 from collections.abc import Generator, Iterator
 
 from cellbed.testbed.migration.state_sockets import StateError, Talk
-from cellbed.testbed.migration.strategy import Move, Steps, Strategy
+from cellbed.testbed.migration.strategy import Move, Predicted, PredictedSteps, Steps, Strategy
+from cellbed.testbed.migration.transfer import EMPTY_BYTES
 
 MOST_ROUNDS = 8
 SHRINKS = 0.8
@@ -56,6 +57,39 @@ class StateTransfer(Strategy):
     def undo(self, move: Move) -> Steps:
         move.states.forget(move.program.name)
         yield from ()
+
+    def predict(self, move: Predicted) -> PredictedSteps:
+        model = move.model
+        with move.phase("start"):
+            yield model.start or 0
+        size, before, saved_ns = model.size or 0, 0, move.now_ns
+
+        def change() -> int:
+            nonlocal saved_ns
+            span_ns, saved_ns = move.now_ns - saved_ns, move.now_ns
+            return min(model.size or 0, (model.dirty_rate or 0) * span_ns // (8 * 10**9))
+
+        for number in range(1, MOST_ROUNDS + 1):
+            with move.phase(f"round {number}"):
+                if before:
+                    size = change()
+                else:
+                    yield model.save or 0
+                yield from move.send(size + EMPTY_BYTES if before else size, model.overhead)
+            if is_last(size, before):
+                break
+            before = size
+        with move.phase("prepare"):
+            yield from move.prepare(model.overhead)
+        stopped_ns = move.now_ns
+        move.pause()
+        with move.phase("last round"):
+            yield from move.send(change() + EMPTY_BYTES, model.finish)
+        with move.phase("restore"):
+            yield model.restore or 0
+        move.facts["stood_still_s"] = (move.now_ns - stopped_ns) / 1e9
+        yield from move.switch()
+        yield from move.drain()
 
 
 def is_last(size: int, before: int) -> bool:

@@ -20,6 +20,8 @@ PIECE = 1 << 20
 """Bytes read or written in one step."""
 _STEP_S, _WAIT_S = 0.004, 0.001
 """Longest step, and wait within it: a program fills or empties the buffer of its socket before the run's next step."""
+ANSWER_S = 60.0
+"""The longest time for which a program may neither take nor send anything."""
 _LONGEST_LINE = 64
 _HEADER = re.compile(rb"[0-9]{1,15}")
 
@@ -38,11 +40,11 @@ class Talk:
 
     def __init__(self, name: str, connection: socket.socket) -> None:
         self._name, self._socket, self._rest = name, connection, b""
-        self._until = 0.0
+        self._until = self._active = 0.0
 
     def save(self, verb: bytes, target: int) -> Iterator[None]:
-        """Write the state into an open, empty file: all with the verb ``save all``, what has changed since the last
-        time with ``save``, and with ``finish`` likewise, before which the program begins to stand still."""
+        """Write the state into an open, empty file: all with ``save all``, changes since the last time with ``save``.
+        ``finish`` pauses the service, then saves the changes."""
         yield from self._send(verb + b"\n")
         left = MOST_BYTES
         with open(target, "wb", closefd=False) as file:
@@ -85,10 +87,11 @@ class Talk:
         self._socket.close()
 
     def _send(self, data: bytes) -> Iterator[None]:
-        left = memoryview(data)
+        left, self._active = memoryview(data), time.monotonic()
         while left:
             try:
                 left = left[self._socket.send(left) :]
+                self._active = time.monotonic()
             except BlockingIOError:
                 yield from self._pause(select.POLLOUT)
             except OSError as error:
@@ -106,10 +109,13 @@ class Talk:
             if not data:
                 raise StateError(f"{self._name} has closed {VARIABLE}; its output: raw/{self._name}.err")
             self._rest += data
+            self._active = time.monotonic()
             return
 
     def _pause(self, event: int = 0) -> Iterator[None]:
         """End the step unless it is short so far, and the socket has an event soon that is waited for."""
+        if event and time.monotonic() > self._active + ANSWER_S:
+            raise StateError(f"{self._name} has not answered at {VARIABLE} within {ANSWER_S:g} s")
         left = self._until - time.monotonic()
         if left > 0:
             poll = select.poll()
@@ -179,7 +185,7 @@ class StateSockets:
         return self._talks[program]
 
     def accept(self) -> None:
-        """Take the connections that wait: those of strangers do not keep a service out of the queue."""
+        """Take the connections that wait: other programs do not keep a service out of the queue."""
         for program, (listener, _, admission) in self._listeners.items():
             for connection in accept_some(listener):
                 before = self._talks.get(program)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
-from cellbed.scenario.migrations import Migration
+from cellbed.scenario.migrations import Migration, MigrationModel, StrategyTraits
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.migration.account import Account, Sent
 from cellbed.testbed.migration.own_service import OwnService
@@ -24,6 +24,9 @@ Steps = Iterator[None]
 two steps, and none is later than 10 ms. Compose them by ``yield from``."""
 
 
+PredictedSteps = Generator[int]
+
+
 class MigrationError(CellbedError):
     """A migration that failed: the service is still at its source."""
 
@@ -33,7 +36,7 @@ class MigrationError(CellbedError):
 class Channel(Sent, Protocol):
     """A way for bytes from source to target over the emulated links, under the settings of the migration.
 
-    control: name of the congestion control for the kernel, unless it is that of the source. rate_bps: maximum rate, if
+    control: name of the congestion control for the kernel, unless it is the source's. rate_bps: maximum rate, if
     there is one.
     """
 
@@ -142,14 +145,52 @@ class Move:
             yield
 
 
-class Strategy(ABC):
-    """A way to move a program. A subclass has a file, and a line in ``STRATEGIES`` (``scenario/migrations.py``)."""
+class Predicted(Protocol):
+    """A migration in virtual time. Its steps yield the time until the next one, ns.
 
-    @classmethod
-    def lacks(cls) -> str | None:
-        """Return what this machine lacks to move programs so, with the package to install; ``None`` where it can.
-        Called before anything starts: a real attempt with a program of its own, since the answers of tools mislead."""
-        return None
+    model: what does not depend on links. facts: as of :class:`Move`.
+    """
+
+    model: MigrationModel
+    facts: dict[str, Any]
+
+    @property
+    def now_ns(self) -> int:
+        """Return the virtual time."""
+
+    def phase(self, name: str) -> AbstractContextManager[dict[str, Any]]:
+        """Stamp a phase, as of :class:`Move`."""
+
+    def prepare(self, beside_ns: int | None) -> PredictedSteps:
+        """Open the connections of the next transfer. beside_ns: time that this takes beside the links."""
+
+    def send(self, size: int, beside_ns: int | None) -> PredictedSteps:
+        """Send so many bytes over the links. Errors: :class:`MigrationError`."""
+
+    def pause(self) -> None:
+        """Pause the service. If the strategy moves its memory, its connections follow; else they wait."""
+
+    def resume(self) -> None:
+        """Resume the service where its connections are."""
+
+    def switch(self) -> PredictedSteps:
+        """Let new connections go to the target."""
+
+    def drain(self, patience_s: float = 0.0) -> PredictedSteps:
+        """Wait, at most so long, until the source has no connections, and end the program there."""
+
+
+class Strategy(StrategyTraits, ABC):
+    """A way to move a program. A subclass has a file, and a line in ``[project.entry-points."cellbed.strategies"]``."""
+
+    needs: ClassVar[str] = "size"
+    """The key of :class:`~cellbed.scenario.migrations.MigrationModel` without which it cannot be predicted."""
+    drain_s: ClassVar[float] = 0.0
+    """The longest time for which connections to the source go on, once new ones go to the target."""
+
+    def predict(self, move: Predicted) -> PredictedSteps:
+        """Move a service in virtual time. A strategy without this method is not predicted."""
+        raise NotImplementedError
 
     @abstractmethod
     def move(self, move: Move) -> Steps:

@@ -35,6 +35,8 @@ STALL_S = 10
 """After so many seconds without an acknowledgement, a connection is given up."""
 PATIENCE_S = 60
 """Maximum time for the other program to start, and for the target to write what it has received."""
+EMPTY_BYTES = 10_252
+"""Bytes of a transfer without content: the shortest archive of tar, and the header of a chunk."""
 _HEADER = struct.Struct("!QI")
 _SO_MAX_PACING_RATE = 47
 
@@ -166,7 +168,7 @@ def send(config: dict[str, Any]) -> None:
     for _ in threads:
         queue.put(None)
     for thread in threads:
-        thread.join()
+        thread.join()  # each write fails after STALL_S; this process is not that of the run
     if failed.is_set():
         raise OSError("a connection was lost")
     for connection in connections:

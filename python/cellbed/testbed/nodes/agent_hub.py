@@ -40,7 +40,7 @@ LOST = 255
 """Exit status of a program whose node can no longer be reached."""
 
 SAMPLE = ("cpu_ns", "memory_bytes", "periods", "throttled_periods", "throttled_ns", "oom_kills")
-"""Keys of a sample: those of ``cgroups.Sample``."""
+"""Keys of a sample, as in ``cgroups.Sample``."""
 _PRINTABLE, _ADDRESS_OR_PORT = re.compile(r"[ -~]{1,500}"), re.compile(r"[0-9A-Za-z.:%_-]{1,64}")
 
 Probe = tuple[int, int]
@@ -325,7 +325,7 @@ def _receive(connection: socket.socket) -> tuple[dict[str, Any] | None, list[int
 def relay(path: str, command: list[str], options: dict[str, Any]) -> NoReturn:
     """Be a program that runs on the node whose hub listens at `path`, until it has ended.
 
-    options: its `environment` (variables beyond those of the node) and `folder`.
+    options: its `environment` (variables beside the node's) and `folder`.
     """
     die_with_parent()
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -341,7 +341,7 @@ def relay(path: str, command: list[str], options: dict[str, Any]) -> NoReturn:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, forward)
     socket.send_fds(connection, [json.dumps({"command": command, **options}).encode()], [0, 1, 2])
-    # The hub alone reads and writes them: so their end is that of the program's.
+    # The hub alone reads and writes them: they end with the program's.
     for descriptor in (0, 1):
         os.close(descriptor)
     message, _ = _receive(connection)

@@ -44,7 +44,7 @@ class Setup:
     ``/etc/hosts`` that programs see instead of the machine's. view: further files, which programs of this machine see
     for `folder`. interface, addresses: of the node in its network
     namespace, addresses with their prefix length. behind: addresses of a machine behind the namespace, which are then
-    those of the node, while `addresses` are the router's. sysctls: kernel settings of the namespace. group: the control
+    the node's, while `addresses` are the router's. sysctls: kernel settings of the namespace. group: the control
     group of `place`, if limits are enforced; the testbed has set `limits` on it. run: identifier of the run, in the
     environment (``state.RUN_VARIABLE``) of each process of it. record: notes what outlives the
     processes of the run *before* it is made. folder: for the node's files, not made yet; it is noted, and removed after
@@ -86,12 +86,12 @@ class LimitedGroup(Protocol):
 class Backend(ABC):
     """A node of some kind, made from a :class:`Setup` and the table of its kind in the scenario.
 
-    The defaults are those of a node on this machine that is ready at once and shares this machine's files: a kind
-    overrides what differs.
+    The defaults suit a node on this machine that is ready at once and shares this machine's files: a kind
+    overrides the rest.
 
     group: enforces the limits, if they are enforced. place: where cellbed's own programs (load generators, broker, …)
     run for this node, with the files of this machine; ``None`` where they cannot.
-    own_files: whether the files of the node are not those of this machine, so that only :meth:`spawn` starts a program
+    own_files: whether the node has files apart from this machine's, so that only :meth:`spawn` starts a program
     with them.
     first_process: of the node's own process namespace, as this machine counts; ``None`` where it has none.
     facts: recorded in ``run.json`` beyond the scenario, such as the digest of the node's image.
@@ -147,8 +147,8 @@ class Backend(ABC):
     ) -> Running:
         """Start a program with the files of the node; it ends with the calling process.
 
-        command: empty for the node's own, where its kind has one. environment: variables beyond those of the node.
-        folder: working directory on the node. cgroups: as of :class:`Place`, beyond those of the node; none where the
+        command: empty for the node's own, where its kind has one. environment: variables beside the node's.
+        folder: working directory on the node. cgroups: as in :class:`Place`, beside the node's; none where the
         node has its own kernel. Errors: ``OSError`` or ``subprocess.SubprocessError`` where that is not possible.
         """
 
@@ -158,6 +158,16 @@ class Backend(ABC):
         Called ten times a second: it must not wait.
         """
         return self.group.sample() if self.group is not None else None
+
+    def memory_kills(self) -> int:
+        """Return the number of processes killed at the node's memory limit so far."""
+        sample = self.sample()
+        return (sample.oom_kills or 0) if sample is not None else 0
+
+    def describe_end(self, status: int | None, memory_kills: int) -> str:
+        """Return how a program of the node ended, as a clause. memory_kills: count at the start of the program."""
+        how = f"was killed by signal {-status}" if status is not None and status < 0 else f"ended with status {status}"
+        return f"{how} ({self.name} ran out of memory)" if status and self.memory_kills() > memory_kills else how
 
     def use(self, process: int) -> tuple[int, int]:
         """Return processor time, ns, and bytes in memory of a program of the node and all that it has started.

@@ -50,7 +50,7 @@ CAPABILITIES = [
         *("SETUID", "SYS_CHROOT"),
     )
 ]
-"""Those of Podman."""
+"""The list is Podman's."""
 _OF_FIRST = "CAP_NET_ADMIN"
 """A capability that the first process alone has: so no program can trace it (ptrace(2)), and keep it from its end."""
 _ROOT = {"uid": 0, "gid": 0}
@@ -159,11 +159,12 @@ def _unpack(image: Image, root: Path, record: Record) -> None:
         ):
             assert export.stdout is not None
             export.stdout.close()
+            # Before the run starts: an image may be large, and Ctrl-C ends both programs.
             _, errors = unpacking.communicate()
         if export.returncode != 0 or unpacking.returncode != 0:
             why = last_line(errors) or f"{image.engine} export ended with status {export.returncode}"
             raise ContainerError(f"cannot unpack the image '{image.reference}' into {images_folder()}: {why}")
-        # No control group keeps a container from device files, and an image may have those of this machine's disks.
+        # No control group keeps a container from device files, and an image may have some for this machine's disks.
         subprocess.run(["find", str(root), "-type", "b,c", "-delete"], check=True)
     finally:
         remove_export(image.engine, name)
@@ -273,7 +274,7 @@ class ContainerNode(Backend):
             why = last_line((self._folder / "log").read_bytes()) or f"not ready within {START_PATIENCE_S:g} s"
             hint = "; if its file system is unsuitable, set TMPDIR to a folder on a disk" if "mount" in why else ""
             raise ContainerError(f"the container {self.name} does not start: {why}{hint}")
-        # Opened once: it stays that of the container, also after its end.
+        # Opened once: it remains the container's, also after its end.
         self._root = root_of(self._pid)
         # As the runtime's process sees it, and beside what the programs of the container see.
         with close_after(root_of(self._holder.pid)) as root:
@@ -374,7 +375,7 @@ class ContainerNode(Backend):
 
     def _place(self) -> Place:
         """Return the place of the runtime's processes."""
-        # Version 1 of crun refuses machines with both versions of control groups, of which it needs none.
+        # Version 1 of crun refuses machines with both versions of control groups, although it needs none here.
         unified = "/sys/fs/cgroup/unified"
         hidden = ((str(self._folder / "empty"), unified),) if Path(unified).is_dir() else ()
         return replace(self.setup.place, binds=hidden)
@@ -402,7 +403,7 @@ class ContainerNode(Backend):
         binds = [(source, target, "ro") for source, target in self.setup.place.binds]
         binds += [(str(each.source), each.target, "ro" if each.read_only else "rw") for each in self.table.mounts]
         if (group := self.setup.group) is not None:
-            # Programs that look at their limits, such as Java's runtime, find those of the node.
+            # Programs that look at their limits, such as Java's runtime, find the node's.
             folders = {"": group.folders["cpu"]} if group.version == 2 else group.folders
             binds += [(str(path), f"/sys/fs/cgroup/{name}".rstrip("/"), "ro") for name, path in folders.items()]
         no = ["nosuid", "noexec", "nodev"]
@@ -427,7 +428,7 @@ class ContainerNode(Backend):
                 *(_mount(target, "bind", ["rbind", mode], source) for source, target, mode in binds),
                 _mount(INSIDE, "bind", ["bind", "ro"], str(INIT)),
             ],
-            # Network and user namespace are those of the runtime's process.
+            # The container shares network and user namespace with the runtime's process.
             "linux": {
                 "namespaces": [{"type": each} for each in ("pid", "ipc", "uts", "mount")],
                 "maskedPaths": ["/proc/kcore", "/proc/keys", "/proc/timer_list", "/sys/firmware"],
@@ -440,7 +441,7 @@ _NO_COMMAND = "the image '{}' has no command: write one"
 
 
 def _own_command(table: ContainerBackend, image: Image) -> list[str]:
-    """Return the command of an image, with what the table has instead of its parts."""
+    """Return the command of an image; parts in the table replace parts of the image."""
     entrypoint, command = table.entrypoint, table.command
     if entrypoint is None:
         entrypoint = image.config.get("Entrypoint") or []
@@ -481,7 +482,7 @@ class Executed:
 
 
 def _status(status: int) -> int:
-    """Return the exit status of a program by that of the runtime's process: the runtime has 128 + n for signal n."""
+    """Return the exit status of a program, given the status of the runtime's process: 128 + n for signal n."""
     return 128 - status if 128 < status < 128 + signal.NSIG else status
 
 

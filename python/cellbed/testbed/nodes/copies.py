@@ -308,7 +308,7 @@ def open_below(root: int, path: PurePath, flags: int, mode: int = 0) -> int:
         if ctypes.get_errno() != errno.EAGAIN:
             break
     if ctypes.get_errno() == errno.ENOSYS:
-        raise CellbedError("this kernel has no openat2(2), by which files of nodes are opened: use Linux 5.6 or newer")
+        raise CellbedError("this kernel has no openat2(2), which opens files of nodes: use Linux 5.6 or newer")
     raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(path))
 
 

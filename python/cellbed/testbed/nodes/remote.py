@@ -74,7 +74,7 @@ class RemoteNode(Backend):
 
     @property
     def hub(self) -> Path:
-        """Socket of the node's hub, by which its user starts programs (``agent_hub.relay``)."""
+        """Socket of the node's hub; its user starts programs through it (``agent_hub.relay``)."""
         return self.setup.folder / "hub"
 
     # Of subclasses.

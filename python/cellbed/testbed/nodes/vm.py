@@ -28,7 +28,7 @@ MEBIBYTE = 1 << 20
 DEFAULT_MEMORY = 512 * MEBIBYTE
 """Memory of a VM without limits."""
 KERNEL_MEMORY = 96 * MEBIBYTE
-"""Memory of a VM beyond that of its node: for its kernel and the agent, so that programs reach their limit first."""
+"""Memory of a VM beside its node's: for its kernel and the agent, so that programs reach their limit first."""
 PROBE_S = 5.0
 """How long KVM may take to start the kernel; it takes half a second where it works."""
 KVM, VHOST = Path("/dev/kvm"), Path("/dev/vhost-net")

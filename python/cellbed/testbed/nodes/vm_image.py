@@ -26,7 +26,7 @@ MODULES = (
     *("virtio_pci", "virtio_mmio", "virtio_blk", "virtio_net", "virtio_console"),
     *("crc32c_generic", "ext4", "tcp_bbr"),
 )
-"""Kernel modules that a VM needs, besides those on which they depend."""
+"""Kernel modules that a VM needs, without their dependencies."""
 DISK_BYTES = 2 << 30
 """Size of the disk; the file is sparse."""
 PORT = "cellbed"
@@ -183,8 +183,7 @@ def _initial(kernel: Path, busybox: Path) -> bytes:
 
 
 def _modules(kernel: Path) -> list[tuple[str, bytes]]:
-    """Return the modules that VMs need, in an order in which they can be loaded; one that is missing is part of the
-    kernel."""
+    """Return the modules that VMs need, in loading order; a missing one is part of the kernel."""
     files = {path.name.split(".")[0].replace("-", "_"): path for path in kernel.rglob("*.ko*")}
     ordered: dict[str, bytes] = {}
 

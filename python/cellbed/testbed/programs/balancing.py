@@ -1,9 +1,9 @@
 """Addresses over which connections to several servers are spread, or that follow a service to another node: rules of
 nft(8) in the namespaces of the nodes.
 
-They are those of kube-proxy (Kubernetes, "Virtual IPs and Service Proxies", proxy mode nftables): the destination of a
-new connection becomes that of a server, chosen at random, and the kernel translates the other packets alike. No
-process stands between client and server.
+The rules follow kube-proxy (Kubernetes, "Virtual IPs and Service Proxies", proxy mode nftables): a new connection gets
+a random server as its destination, and the kernel translates the other packets alike. No process stands between
+client and server.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Balancing:
                     self._journal.note("servers changed", app, nodes=names)
 
     def redirect(self, app: str, to: Redirection | None, *, forget: bool) -> None:
-        """Let connections to a service go to another node from now on; ``None``: to that of their address.
+        """Let connections to a service go to another node from now on; ``None``: to the node of their address.
 
         forget: connections that exist are translated anew, too, as datagrams always are. Errors: :class:`ProgramError`.
         """

@@ -1,4 +1,4 @@
-"""The machine and the versions with which a run was made: ``environment.json``."""
+"""The machine and the versions of a run: ``environment.json``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIBRARIES = ("numpy", "onnx", "onnxruntime", "paho-mqtt", "pillow", "polars", "p
 
 
 def environment(plan: Plan) -> dict[str, Any]:
-    """On what the run was measured: versions, kernel, processor, trace hashes, seed, settings of TCP."""
+    """Return the environment of the run: versions, kernel, processor, trace hashes, seed, settings of TCP."""
     control = plan.scenario.transport.congestion_control
     asked = plan.scenario.transport.sysctls(None if control is None else name_of(control))
     traces: dict[str, str] = {}

@@ -105,7 +105,7 @@ class ForkedProcess:
 
     def send_signal(self, number: int, /) -> None:
         """Send a signal."""
-        # Its id cannot be that of another process: the server keeps it until `poll` has seen its end.
+        # Its id cannot belong to another process: the server keeps it until `poll` has seen its end.
         if self.poll() is None:
             os.kill(self.pid, number)
 

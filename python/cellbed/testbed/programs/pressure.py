@@ -32,10 +32,10 @@ class Pressure:
         nodes: of each node the processes that were started in it; their descendants are found. throttled_ns: of each
         node how long its CPU limit has stopped it.
 
-        ``idle_ns``, ``steal_ns``: of all processors. ``pressure_ns``: time in which some task of the machine waited
+        ``idle_ns``, ``steal_ns``: of all processors. ``pressure_ns``: time with a task of the machine waiting
         for a processor (PSI). ``own_ns``: processor time of the whole run. ``nodes``: of each its processor time, and
-        the run-queue delay of its tasks summed (proc(5), ``schedstat``), in which the time that a CPU limit stopped
-        them is contained. ``realtime_ns``, ``boottime_ns``: by how much these clocks are ahead of ``time_ns``.
+        the run-queue delay of its tasks summed (proc(5), ``schedstat``), including the time that a CPU limit stopped
+        them. ``realtime_ns``, ``boottime_ns``: by how much these clocks are ahead of ``time_ns``.
         """
         seen: dict[int, tuple[int, int]] = {}
         self._count(None, self._own, seen)
@@ -76,7 +76,7 @@ class Pressure:
 
 
 class Usage:
-    """Processor time of programs, each of which may have had several processes."""
+    """Processor time of programs, also of several processes each."""
 
     def __init__(self) -> None:
         self._used: dict[str, dict[int, int]] = {}

@@ -229,7 +229,7 @@ def execute(record: Record, node: str, command: Sequence[str]) -> NoReturn:
         place_of(record, node).enter()
     except OSError:
         # A user may not move processes from one delegated control group to another (cgroup-v2.rst, "Delegation
-        # Containment"): those of the testbed are in the right one.
+        # Containment"): programs of the testbed are in the right one.
         sys.exit(run_as_guest(record, node, command))
     # Python ignores it, and so would the command.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)

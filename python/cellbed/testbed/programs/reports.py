@@ -23,9 +23,9 @@ TURN_BYTES = 1 << 15
 MOST_CONNECTIONS = 256
 """Of a program at the same time."""
 MOST_MALFORMED = 100
-"""Malformed lines after which a connection is closed."""
+"""Malformed lines until a connection is closed."""
 LARGEST_RECORD = 64 << 20
-"""Bytes of the record of a program, after which its socket is closed."""
+"""Bytes of the record of a program until its socket is closed."""
 QUIET_S, CLOSING_S = 1.0, 5.0
 """Seconds of waiting at the end for lines that another machine still forwards: without any, and altogether."""
 MOST_NAMES = 16

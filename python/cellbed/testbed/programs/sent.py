@@ -1,7 +1,7 @@
 """Programs of cellbed on nodes that are other machines: an archive of Python files is sent there, and what they need.
 
 The machine needs Python and nothing of cellbed. Files that a program writes are copied into the run's folder at its
-end; the stamps in them are those of the machine's clock, like those of any program there.
+end; the stamps in them are by the machine's clock, like all stamps of programs there.
 """
 
 from __future__ import annotations

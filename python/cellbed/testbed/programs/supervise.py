@@ -23,7 +23,7 @@ from cellbed.support.errors import printable
 from cellbed.testbed.machine.events import EventProcess
 from cellbed.testbed.machine.process import Process, ProgramError, end, spawn
 from cellbed.testbed.machine.state import RUN_VARIABLE
-from cellbed.testbed.nodes.backend import Backend, Clock
+from cellbed.testbed.nodes.backend import Backend
 from cellbed.testbed.programs.fork_server import ForkServer
 from cellbed.testbed.programs.pressure import Pressure, Usage
 from cellbed.testbed.programs.reports import SERVE_S, ReportSockets
@@ -37,6 +37,8 @@ SAMPLED_AT_ONCE = 100
 """Nodes in a sample of that interval: with more of them it is longer, since each costs 0.2 ms of processor time."""
 HOST_INTERVAL_NS = 1_000_000_000
 READY_TIMEOUT_S = 30.0
+_END_S = 1.0
+"""Time between the end of the output of a program and its own end."""
 READY_PER_PROGRAM_S = 1.0
 """Added to the limit for each program, since all of them load their libraries at the same time."""
 CONNECT_EVERY_NS = 1_000_000
@@ -52,13 +54,13 @@ def start_after(connected_ns: int) -> int:
 
 
 class Program(EventProcess):
-    """A program on a node. Its standard error goes to the file ``log``. clock: of its machine."""
+    """A program of cellbed for a node. Its standard error goes to the file ``log``."""
 
-    def __init__(self, name: str, node: str, process: Running, log: Path, clock: Callable[[], Clock]) -> None:
+    def __init__(self, name: str, node: Backend, process: Running, log: Path) -> None:
         super().__init__(process, log)
-        self._clock = clock
+        self._backend, self._memory_kills = node, node.memory_kills()
         self.name = name
-        self.node = node
+        self.node = node.name
         self.log = log
         self.is_ready = False
         self.notes: list[str] = []
@@ -79,7 +81,7 @@ class Program(EventProcess):
     def send_command(self, command: dict[str, Any]) -> None:
         """Write one line to the program's standard input. Errors: :class:`ProgramError`."""
         try:
-            self.send(shift(command, self._clock().offset_ns))
+            self.send(shift(command, self._backend.clock.offset_ns))
         except (BrokenPipeError, ValueError):
             raise self.failure() from None
 
@@ -88,7 +90,7 @@ class Program(EventProcess):
         status = self.process.poll()
         reason = self.last_words() or (os.strerror(errno.ENOSPC) if os.statvfs(self.log).f_bavail == 0 else None)
         detail = f": {reason}" if reason else ""
-        how = f"was killed by signal {-status}" if status is not None and status < 0 else f"ended with status {status}"
+        how = self._backend.describe_end(status, self._memory_kills)
         return ProgramError(f"{self.name} on {self.node} {how}{detail}\n  its log: {self.log}")
 
 
@@ -121,7 +123,7 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self.programs: list[AnyProgram] = []
         self.alarms: dict[str, int] = {}
-        """The latest times at which `tick` of :meth:`wait` has something to do, monotonic, by what is done."""
+        """Latest times for the next `tick` of :meth:`wait`, monotonic, by purpose."""
         self._known: dict[str, tuple[Process | Command, Backend]] = {}
         self._recoveries: list[_Recovery] = []
         self._fork_servers: dict[str, ForkServer] = {}
@@ -230,7 +232,7 @@ class Supervisor:
                     )
             except (OSError, subprocess.SubprocessError) as error:
                 raise ProgramError(f"cannot start {process.name} on {process.node}: {error}") from error
-        found = Program(process.name, process.node, started, log, lambda: node.clock)
+        found = Program(process.name, node, started, log)
         self._selector.register(found, selectors.EVENT_READ)
         self.programs.append(found)
         self._note("program started", found, pid=started.pid, log=log.name)
@@ -271,8 +273,8 @@ class Supervisor:
                 self.programs.remove(program)
 
     def recover(self, names: Collection[str]) -> None:
-        """Restart crashed programs, but for loads without a restart policy: each stage when those of the previous one
-        are ready. Errors: :class:`ProgramError`."""
+        """Restart crashed programs, but for loads without a restart policy: each stage after the previous one is ready.
+        Errors: :class:`ProgramError`."""
         stages = sorted({self._known[name][0].stage for name in names})
         order = [[name for name in names if self._known[name][0].stage == stage] for stage in stages]
         self._recoveries.append(_Recovery(order))
@@ -352,7 +354,7 @@ class Supervisor:
                         self._note(f"program {event['event']}", program)
                 if program.ended:
                     self._selector.unregister(program)
-                    self._note("program ended", program, status=program.process.wait())
+                    self._note("program ended", program, status=_await_end(program.process))
         return True
 
     def wait_ready(self, programs: Sequence[AnyProgram]) -> None:
@@ -494,3 +496,12 @@ class Supervisor:
         self._samples.flush()
         while self._next_sample_ns <= now_ns:
             self._next_sample_ns += self._sample_interval_ns
+
+
+def _await_end(process: Running) -> int | None:
+    """Return the exit status of a program that has closed its standard output."""
+    try:
+        return process.wait(_END_S)
+    except subprocess.TimeoutExpired:
+        kill(process)  # it would run on
+        return process.poll()

@@ -1,4 +1,4 @@
-"""OpenTelemetry in a run: the receivers of its nodes, and the variables by which programs export to them."""
+"""OpenTelemetry in a run: the receivers of its nodes, and the variables that make programs export to them."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ _VARIABLES = {
     "OTEL_TRACES_EXPORTER": "otlp",
     "OTEL_SDK_DISABLED": "false",
 }
-"""Variables by which a program exports its spans to the receiver."""
+"""Variables that make a program export its spans to the receiver."""
 
 
 def environment(app: str, given: Mapping[str, str]) -> dict[str, str]:
@@ -127,7 +127,7 @@ def environment(app: str, given: Mapping[str, str]) -> dict[str, str]:
     service = {} if "service.name=" in own else {"OTEL_SERVICE_NAME": app}
     attributes = ",".join(filter(None, [f"{APPLICATION}={app}", own]))
     return {
-        # That of traces precedes that of all signals, which a program may have.
+        # The variable of traces precedes the variable of all signals, which a program may have.
         **{name: value for name, value in _VARIABLES.items() if name.replace("TRACES_", "") not in given},
         "OTEL_BSP_SCHEDULE_DELAY": str(FLUSH_MS),
         **service,

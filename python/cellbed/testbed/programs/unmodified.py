@@ -101,11 +101,11 @@ class Command:
     name: prefix of its output files. command: with its arguments; empty for the command of the node's image. stage: it
     starts when all programs of lower stages are ready. load: it runs from the start to the end of a load, and may end
     earlier with one of the exit statuses in `status`; other programs run as long as the testbed. vital: the run fails
-    when it ends. environment: variables added to those of the node. folder: working directory on the node. copy_in:
+    when it ends. environment: variables beside the node's. folder: working directory on the node. copy_in:
     (file or folder of this machine, path on the node), copied before the start. copy_out: paths on the node, copied
     into `files` after the end. stop: how it is ended; with ``None`` as by default, and a load that ran over is noted.
-    measures: path of a file on the node that is kept beside the outputs. cgroups: as of ``Place``, beyond those of the
-    node. reached: programs of other nodes use it.
+    measures: path of a file on the node that is kept beside the outputs. cgroups: as in ``Place``, beside the
+    node's. reached: programs of other nodes use it.
     """
 
     name: str
@@ -167,9 +167,10 @@ class UnmodifiedProgram:
         self._fulfilled = False
         """True once the condition of readiness is fulfilled after the last start of the process, also a restart."""
         self._load_s = 0.0
+        self._memory_kills = 0
         self._check: Running | None = None
         self._searched = {self.log: 0, self._out: 0}
-        """Bytes of each output in which the line of readiness has been searched."""
+        """Bytes of each output already searched for the line of readiness."""
 
     def start(self) -> None:
         """Copy files to the node, and start the program unless it is a load. Errors: :class:`ProgramError`."""
@@ -201,7 +202,7 @@ class UnmodifiedProgram:
         return self.process is not None and self._fulfilled
 
     def shares(self, command: Command) -> bool:
-        """Return whether the working folder of another command lies in that of this program, or the reverse."""
+        """Return whether one of two working folders, of this program and of another command, lies in the other."""
         one, other = (PurePosixPath(each.folder or "") for each in (self.command, command))
         return one.is_relative_to(other) or other.is_relative_to(one)
 
@@ -371,6 +372,7 @@ class UnmodifiedProgram:
         self._fulfilled = self.command.load
         self._searched = {path: path.stat().st_size if path.exists() else 0 for path in self._searched}
         self._check_ns, self._check_pause_ns = 0, FIRST_CHECK_NS
+        self._memory_kills = self._node.memory_kills()
         with self._out.open("ab") as output, self.log.open("ab") as errors:
             try:
                 self.process = self._node.spawn(
@@ -412,7 +414,7 @@ class UnmodifiedProgram:
             self._check = None
         self._note_overrun(status)
         self._note("program ended", status=status)
-        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        how = self._node.describe_end(status, self._memory_kills)
         ends = [_tail(path)[-500:].decode(errors="replace") for path in (self.log, self._out) if path.exists()]
         _log.info(f"program {self.name} {how}; its output ended: {' | '.join(ends)}")
         restart = self.command.restart
@@ -538,7 +540,7 @@ class UnmodifiedProgram:
         return False
 
     def _listening(self) -> dict[int, set[Address]]:
-        """Return the TCP and UDP ports of the node on which programs listen, with their addresses."""
+        """Return the TCP and UDP ports that programs of the node listen on, with their addresses."""
         tables = " ".join(f"/proc/net/{table}" for table in _SOCKET_TABLES)
         with contextlib.suppress(OSError):  # the node is lost, or does not answer
             return find_listeners(self._node.output(["sh", "-c", f"cat {tables} || :"]).decode(errors="replace"))

@@ -34,7 +34,7 @@ MEMORY_BATCH = 16
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """One thing measured: what was asked, what was measured, in which unit, and whether that will do.
+    """A measured property: the value asked for, the measured value, their unit, and whether they agree.
 
     asked: for a link what its schedule predicts for the datagrams that were sent.
     reached: false for a limit that is not exceeded but that the machine, busy or too small, could not fill either.
@@ -80,7 +80,7 @@ class ProofError(CellbedError):
     exit_code = 3
 
     def __init__(self, failed: list[Proof], cause: str = "") -> None:
-        """cause: sentence on what spoils measurements on this machine."""
+        """cause: sentence on a disturbance of measurements on this machine."""
         lines = "\n".join(f"  {line}" for line in [*alike(map(str, failed)), *([cause] if cause else [])])
         what = "could not be measured" if cause else "does not match the scenario"
         super().__init__(f"the testbed {what}, so the workload was not started:\n{lines}")
@@ -98,8 +98,8 @@ class Limited:
 def prove_limits(
     limited: Sequence[Limited], machine_cpus: int, progress: Callable[[str], object] = lambda _: None
 ) -> list[Proof]:
-    """Run more than each node's share under its limits and check that it gets no more. progress: called with what is
-    measured next.
+    """Run more than each node's share under its limits and check that it gets no more. progress: called with the next
+    measurement.
 
     Nodes are measured at the same time as far as the machine can give all of them their share.
     """
@@ -164,7 +164,7 @@ class _Spinning:
         self._began = self._now()
 
     def proof(self) -> Proof:
-        """Return the proof by what was measured until now."""
+        """Return the proof from the measurements so far."""
         node = self.node
         what = f"{node.name} CPU limit"
         began, now = self._began, self._now()
@@ -250,7 +250,7 @@ def _prove_cpu(batch: Sequence[_Spinning], enough: Container[str]) -> list[Proof
 
 def _prove_memory(batch: Sequence[Limited]) -> list[Proof]:
     """See a process killed at a small limit in each node's group, then set and read back the real one."""
-    # More than what the kernel can take from what the node holds, too.
+    # More than the kernel can reclaim from the node's memory, too.
     started = [_start_strain(each, "memory", _memory_use(each) + 8 * PROOF_MEMORY) for each in batch]
     for each, process in zip(batch, started, strict=True):
         _await_ready(process)

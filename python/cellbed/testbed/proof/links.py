@@ -30,8 +30,8 @@ DATAGRAM = 1500
 """Size of a capacity probe: one MTU, so that one datagram takes one delivery opportunity."""
 
 DELAY_TOLERANCE_NS = 2 * MILLISECOND
-"""A direction is off when its median delay differs from what was asked by more: well above what a busy machine adds
-to a timer at the median, well below what a wrong setting would give."""
+"""Largest difference of the median delay from the asked one: well above the median lateness of a timer on a busy
+machine, well below the effect of a wrong setting."""
 RATE_TOLERANCE = 0.05
 IDLE_PROBES = 12
 _log = logging.getLogger(__name__)
@@ -48,13 +48,13 @@ PATIENCE_NS = 900 * MILLISECOND
 HIGHEST_PROBE_RATE = 400_000_000
 """bit/s of a flow, and of all flows at the same time."""
 SHARE = 0.05
-"""How much of what a link carries may be taken by several flows at the same time, so that none delays another."""
+"""Share of a link's rate for simultaneous flows, so that none delays another."""
 OVERLOAD = 1.4
 """How much more than a link carries is sent to see what it carries."""
 ENOUGH = 1.15
 """How much more than a link carries must reach it."""
 STALL_NS = 5 * MILLISECOND
-"""A pause of the sender in which even a queue that CoDel keeps short (RFC 8289, 4.2: 5 ms) runs empty."""
+"""A pause of the sender that empties even a queue kept short by CoDel (RFC 8289, 4.2: 5 ms)."""
 LEFT_OUT = 1 / 8
 """Of the arrivals, without which a rate must hold, too."""
 FEW = 4
@@ -191,7 +191,7 @@ def _prove_pairs(
             proofs = list(_delay_proofs(flow.path, sighting, clock))
             yield from (proof for proof in proofs if proof.what not in proved)
             proved |= {proof.what for proof in proofs}
-    # Those of the same length at the same time: a batch lasts as long as its longest.
+    # Flows of the same length at the same time: a batch lasts as long as its longest.
     for batch in _batches(sorted(loaded.values(), key=lambda flow: -flow.duration_ns), most, cells):
         clock, seen = _probe(emulator, batch)
         for flow, sighting in zip(batch, seen, strict=True):
@@ -251,8 +251,8 @@ def _batches(flows: Sequence[_Flow], most: int, cells: Mapping[str, str]) -> lis
 class _Batch:
     """Flows that are sent at the same time.
 
-    They begin at the same position of their recordings, and take no more than a share of what a link that several of
-    them cross carries. cells: of the directions that share one; of these one takes part.
+    They begin at the same position of their recordings. Flows that cross the same link take no more than a share of
+    its rate. cells: of the directions that share a cell; one of them takes part.
     """
 
     def __init__(self, cells: Mapping[str, str]) -> None:
@@ -389,7 +389,7 @@ def _delay_proof(path: list[Direction], what: str, asked: float, met: Sequence[t
 
 
 def _rate_proof_by_model(path: list[Direction], direction: Direction, flow: dict[str, Any], clock: Clock) -> Proof:
-    """Bytes between the first and the last arrival against those of the model."""
+    """Compare the bytes between the first and the last arrival with the model."""
     what = f"{direction.name} rate"
     expected = prediction.arrivals(path, flow["sent_ns"], DATAGRAM, clock)
     due = sorted(span[0] for span in expected if span is not None)
@@ -463,7 +463,7 @@ def _prove_rate(
 
 
 def _stall_time(sent_ns: Sequence[int]) -> float:
-    """Return the time in which a sender stood still for longer than its spacing and `STALL_NS`."""
+    """Return the total time of a sender's pauses beyond its spacing and `STALL_NS`."""
     gaps = [after - before for before, after in pairwise(sent_ns)]
     usual = statistics.median(gaps) if gaps else 0
     return sum(gap - usual for gap in gaps if gap - usual > STALL_NS)
@@ -484,8 +484,7 @@ def _not_filled(path: list[Direction]) -> str | None:
 
 
 def _missing_share(direction: Direction) -> float:
-    """Return the share of what leaves a bottleneck that need not be counted at the end: lost, damaged, or second
-    copies."""
+    """Return the share of packets from a bottleneck that may be missing at the end: lost, damaged, or second copies."""
     parameters = direction.parameters
     return (prediction.chance_of_loss(direction) or 0.0) + 2 * parameters.corruption + parameters.duplication
 

@@ -1,7 +1,7 @@
 """The expected arrivals of datagrams: the other side of the proof of links.
 
-Arrivals are computed from a link's parameters alone, by formulas; where a value is drawn at random, as the span in
-which it must lie. Where they depend on the packets before, they are those of the path model.
+Arrivals are computed from a link's parameters alone, by formulas; where a value is drawn at random, as a
+span of possible values. Where they depend on earlier packets, the path model computes them.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def _linear(points: Points, position_ns: int) -> int:
 
 
 def _find_position(series: RateSeries, begin_ns: int, size: int) -> int:
-    """Return the position by which `size` bytes are offered from a position on; at most a day later."""
+    """Return the position at the end of the next `size` bytes offered from a position on; at most a day later."""
     low, high = begin_ns, begin_ns + 24 * 3600 * 10**9
     target = series.area(begin_ns) + size * BYTE
     while low < high:

@@ -1,6 +1,6 @@
 """The parts of the latency of a browser's requests, and the columns of their records."""
 
-from cellbed.runformat.description import ColumnType
+from cellbed.runformat.records import ColumnType
 from cellbed.runformat.spans import HANDSHAKE, Span
 from cellbed.workloads.http import kind as http
 
@@ -26,7 +26,7 @@ def spans(version: str) -> tuple[Span, ...]:
 def columns(*, secured: bool = True) -> dict[str, ColumnType]:
     """Return the columns of the record of an :class:`~cellbed_node.browsing.objects.Object`. secured: over
     TLS."""
-    names = ["started_ns", "opening_ns", "first_byte_ns", "code"]
+    names = ["opening_ns", "first_byte_ns", "code"]
     names += ["tls_uplink_end", "tls_downlink_end"] if secured else []
     found: dict[str, ColumnType] = {**dict.fromkeys(names, "integer")}
     return found | dict.fromkeys(("step", "url", "protocol"), "text")

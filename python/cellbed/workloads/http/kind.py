@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from cellbed.runformat.description import ColumnType, Description, Measure
+from cellbed.runformat.description import Description, Measure
+from cellbed.runformat.records import MESSAGES, ColumnType
 from cellbed.runformat.spans import DOWNLINK, HANDSHAKE, SERVER, UPLINK, Span
 from cellbed.testbed.machine.process import Process
 from cellbed.testbed.programs.unmodified import Command
@@ -64,7 +65,7 @@ def settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[s
         "body_hex": table.body_hex,
         "grpc": table.messages if table.grpc is not None else 0,
         "stream": table.stream if table.grpc is None else "grpc",
-        "messages": str(deployment.file(raw, node, "messages.jsonl")),
+        "messages": str(deployment.file(raw, node, MESSAGES)),
         "journeys": [journey.configuration() for journey in table.all_journeys()],
         "values": values if table.all_journeys() else {},
         "traced": deployment.name if table.telemetry else "",
@@ -123,7 +124,7 @@ def describe(table: Mapping[str, Any]) -> Description:
     """Requests wait for a connection, go to the server, and replies come back."""
     url = urlsplit(str(table.get("url", "")))
     ends = ["tls_uplink_end", "tls_downlink_end"] if url.scheme == "https" else []
-    names = ["started_ns", "opening_ns", "first_byte_ns", "order", "code", *ends]
+    names = ["opening_ns", "first_byte_ns", "order", "code", *ends]
     if str(table.get("version")) == "2":
         names += ["turn", "last", "stream_window", "connection_window", "most_streams"]
     columns: dict[str, ColumnType] = dict.fromkeys(names, "integer")

@@ -18,6 +18,7 @@ import h2.settings
 import h11
 from hpack import NeverIndexedHeaderTuple
 
+from cellbed.runformat.records import SERVICES
 from cellbed.runformat.spans import SERVICE
 from cellbed.workloads.http import kind
 from cellbed.workloads.kind import Deployment
@@ -130,7 +131,7 @@ def listening(
     for settings in all_settings:
         for host in [host for name in settings.hosts for host in setting.world.hosts_of(name)]:
             if host.name not in records:
-                file = setting.raw / f"{each.name}.{host.name}.service.jsonl"
+                file = setting.raw / f"{each.name}.{host.name}.{SERVICES}"
                 records[host.name] = setting.stack.enter_context(lifecycle.open_record(file))
             yield host, settings.port, records[host.name]
 
@@ -188,39 +189,39 @@ class Server:
     as was measured of requests at once. record: file of the spans that its service reports."""
 
     def __init__(self, world: World, replies: Replies, record: IO[str]) -> None:
-        self._world, self._replies, self._record = world, replies, record
+        self.world, self.replies, self._record = world, replies, record
         self._busy_ns, self._arrived = 0, itertools.count()
         self._batch = [0, 0]  # of the last requests: when they came, and when all are processed
 
     def accepted(self, connection: Socket) -> Callable[[bytes], None]:
         """See :class:`~cellbed.workloads.virtual.world.Server`."""
         layer: Clear = Clear()
-        if self._replies.handshake is not None:
-            layer = tls.Server(self._replies.handshake, connection, self._world, partial(self._done, connection))
-        received = (self._http1 if self._replies.version == "1.1" else self._http2)(connection, layer)
+        if self.replies.handshake is not None:
+            layer = tls.Server(self.replies.handshake, connection, self.world, partial(self._done, connection))
+        protocol = (_Http1 if self.replies.version == "1.1" else _Http2)(self, connection, layer)
 
         def decode(data: bytes) -> None:
             if content := layer.decode(data):
-                received(content)
+                protocol.received(content)
 
         return decode
 
     def _done(self, connection: Socket, work_ns: int) -> int:
         """Return when work for a connection that begins now is done."""
-        return connection.host.processors.run(self._world.now_ns, work_ns)
+        return connection.host.processors.run(self.world.now_ns, work_ns)
 
-    def _later(self, connection: Socket, request: str, answer: Callable[[Sample], None]) -> None:
-        sample = self._replies.sample(request, next(self._arrived))
+    def answer_later(self, connection: Socket, request: str, answer: Callable[[Sample], None]) -> None:
+        sample = self.replies.sample(request, next(self._arrived))
         work_ns = max(0, sample["server"] - TURNAROUND_NS)
-        begin_ns = self._world.now_ns
-        each_ns = round(self._replies.draw.each[0] / connection.host.processors.speed)
+        begin_ns = self.world.now_ns
+        each_ns = round(self.replies.draw.each[0] / connection.host.processors.speed)
         self._busy_ns = max(begin_ns, self._busy_ns + each_ns)
         end_ns = max(self._busy_ns, self._done(connection, work_ns))
         if begin_ns > self._batch[0]:
             self._batch = [begin_ns, 0]
         (batch := self._batch)[1] = max(self._batch[1], end_ns)
         together, reply = sample.get("together"), partial(answer, sample)
-        self._world.at(end_ns, lambda: self._world.at(batch[1] if together else end_ns, reply))
+        self.world.at(end_ns, lambda: self.world.at(batch[1] if together else end_ns, reply))
         endpoint, _, number = request.rpartition("/")
         stretched, at_ns = (end_ns - begin_ns) / max(1, work_ns), begin_ns
         for name, own_ns in sample["services"].items():
@@ -228,95 +229,112 @@ class Server:
             at_ns += round(own_ns * stretched)
             self._record.write(json.dumps(line | {"end_ns": at_ns}, separators=(",", ":")) + "\n")
 
-    def _write(self, connection: Socket, pieces: list[tuple[int, bytes]], write: Callable[[bytes, bool], None]) -> None:
+    def write(self, connection: Socket, pieces: list[tuple[int, bytes]], write: Callable[[bytes, bool], None]) -> None:
         """Write the pieces of a body at their times. write: gets each, and whether it is the last one."""
         pause_ns, data = pieces[0]
 
         def due() -> None:
             write(data, len(pieces) == 1)
             if pieces[1:]:
-                self._write(connection, pieces[1:], write)
+                self.write(connection, pieces[1:], write)
 
         if pause_ns:
-            self._world.at(self._done(connection, pause_ns), due)
+            self.world.at(self._done(connection, pause_ns), due)
         else:
             due()
 
-    def _http1(self, connection: Socket, layer: Clear) -> Callable[[bytes], None]:
-        protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 20)
-        name = ""
 
-        def close(arrived: int) -> None:
-            if connection.transferred()[1] == arrived and not connection.closed:
-                self._world.end(connection)
-                connection.closed = True
+class _Http1:
+    """A connection of HTTP/1.1 at its server."""
 
-        def received(data: bytes) -> None:
-            nonlocal name
-            protocol.receive_data(data)
-            while (event := protocol.next_event()) not in (h11.NEED_DATA, h11.PAUSED):
-                if isinstance(event, h11.Request):
-                    headers = dict(event.headers)
-                    name = headers[REQUEST_HEADER.lower().encode()].decode()
-                elif isinstance(event, h11.EndOfMessage):
-                    self._later(connection, name, answer)
+    def __init__(self, server: Server, connection: Socket, layer: Clear) -> None:
+        self._server, self._connection, self._layer = server, connection, layer
+        self._protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 20)
+        self._name = ""
 
-        def answer(sample: Sample) -> None:
-            pieces = self._replies.pieces(sample)
-            streamed = self._replies.stream is not None
-            size = sum(len(data) for _, data in pieces)
-            headers = [("Transfer-Encoding", "chunked") if streamed else ("Content-Length", str(size))]
-            if not sample["kept"]:
-                headers.append(("Connection", "close"))
-            framing = sum(len(f"{len(data):x}\r\n\r\n") for _, data in pieces) + len("0\r\n\r\n") if streamed else 0
-            fill = sample["wire_down"] - size - framing - len(f"HTTP/1.1 {sample['code']} \r\n\r\n")
-            if self._replies.handshake is not None:
-                fill -= tls.OVERHEAD * (1 + max(len(pieces), sample["wire_down"] // tls.LARGEST))
-            fill -= sum(len(name) + len(value) + 4 for name, value in headers) + len("x: \r\n")
-            if fill > 0:
-                headers.append(("x", "x" * fill))
-            content = protocol.send(h11.Response(status_code=sample["code"], headers=headers)) or b""
-            head = sample["head"]
-            if not streamed and self._replies.handshake is None and head < min(_SEGMENT, sample["wire_down"]):
-                # The server writes its header first; closing sends what the algorithm of Nagle holds.
-                content += protocol.send(h11.Data(data=bytes(size))) or b""
-                content += protocol.send(h11.EndOfMessage()) or b""
-                if sample["kept"] and sample.get("nagle"):
-                    connection.use_nagle()
-                connection.send(content[:head])
-                self._world.at(self._world.now_ns + _WRITING_NS, lambda: send(content[head:], True))
-                return
-            waiting = bytearray(content)
+    def received(self, data: bytes) -> None:
+        """Process bytes of the client."""
+        self._protocol.receive_data(data)
+        while (event := self._protocol.next_event()) not in (h11.NEED_DATA, h11.PAUSED):
+            if isinstance(event, h11.Request):
+                headers = dict(event.headers)
+                self._name = headers[REQUEST_HEADER.lower().encode()].decode()
+            elif isinstance(event, h11.EndOfMessage):
+                self._server.answer_later(self._connection, self._name, self._answer)
 
-            def write(data: bytes, last: bool) -> None:
-                waiting.extend(protocol.send(h11.Data(data=data)) or b"")
-                if last:
-                    waiting.extend(protocol.send(h11.EndOfMessage()) or b"")
-                send(bytes(waiting), last)
-                waiting.clear()
+    def _answer(self, sample: Sample) -> None:
+        replies, protocol, world = self._server.replies, self._protocol, self._server.world
+        pieces, streamed = replies.pieces(sample), replies.stream is not None
+        size = sum(len(data) for _, data in pieces)
+        content = protocol.send(self._response(sample, pieces, size)) or b""
+        head = sample["head"]
+        if not streamed and replies.handshake is None and head < min(_SEGMENT, sample["wire_down"]):
+            # The server writes its header first; closing sends what the algorithm of Nagle holds.
+            content += protocol.send(h11.Data(data=bytes(size))) or b""
+            content += protocol.send(h11.EndOfMessage()) or b""
+            if sample["kept"] and sample.get("nagle"):
+                self._connection.use_nagle()
+            self._connection.send(content[:head])
+            world.at(world.now_ns + _WRITING_NS, lambda: self._send(content[head:], last=True))
+            return
+        waiting = bytearray(content)
 
-            if streamed and pieces and pieces[0][0]:
-                send(bytes(waiting), False)
-                waiting.clear()
-            self._write(connection, pieces or [(0, b"")], write)
+        def write(data: bytes, last: bool) -> None:
+            waiting.extend(protocol.send(h11.Data(data=data)) or b"")
+            if last:
+                waiting.extend(protocol.send(h11.EndOfMessage()) or b"")
+            self._send(bytes(waiting), last=last)
+            waiting.clear()
 
-        def send(content: bytes, last: bool) -> None:
-            connection.send(layer.encode(content))
-            if not last:
-                return
-            if protocol.our_state is h11.MUST_CLOSE:
-                self._world.end(connection)
-            else:
-                protocol.start_next_cycle()
-                if (idle_ns := self._replies.draw.idle_ns) and connection.number is not None:
-                    self._world.at(self._world.now_ns + idle_ns, partial(close, connection.transferred()[1]))
+        if streamed and pieces and pieces[0][0]:
+            self._send(bytes(waiting), last=False)
+            waiting.clear()
+        self._server.write(self._connection, pieces or [(0, b"")], write)
 
-        return received
+    def _response(self, sample: Sample, pieces: list[tuple[int, bytes]], size: int) -> h11.Response:
+        """Return the head of a reply, as long as the measured one. size: of the body, bytes."""
+        replies = self._server.replies
+        streamed = replies.stream is not None
+        headers = [("Transfer-Encoding", "chunked") if streamed else ("Content-Length", str(size))]
+        if not sample["kept"]:
+            headers.append(("Connection", "close"))
+        framing = sum(len(f"{len(data):x}\r\n\r\n") for _, data in pieces) + len("0\r\n\r\n") if streamed else 0
+        fill = sample["wire_down"] - size - framing - len(f"HTTP/1.1 {sample['code']} \r\n\r\n")
+        if replies.handshake is not None:
+            fill -= tls.OVERHEAD * (1 + max(len(pieces), sample["wire_down"] // tls.LARGEST))
+        fill -= sum(len(name) + len(value) + 4 for name, value in headers) + len("x: \r\n")
+        if fill > 0:
+            headers.append(("x", "x" * fill))
+        return h11.Response(status_code=sample["code"], headers=headers)
 
-    def _http2(self, connection: Socket, layer: Clear) -> Callable[[bytes], None]:
+    def _send(self, content: bytes, *, last: bool) -> None:
+        connection, world = self._connection, self._server.world
+        connection.send(self._layer.encode(content))
+        if not last:
+            return
+        if self._protocol.our_state is h11.MUST_CLOSE:
+            world.end(connection)
+        else:
+            self._protocol.start_next_cycle()
+            if (idle_ns := self._server.replies.draw.idle_ns) and connection.number is not None:
+                world.at(world.now_ns + idle_ns, partial(self._close, connection.transferred()[1]))
+
+    def _close(self, arrived: int) -> None:
+        """Close the connection if nothing has arrived since."""
+        connection = self._connection
+        if connection.transferred()[1] == arrived and not connection.closed:
+            self._server.world.end(connection)
+            connection.closed = True
+
+
+class _Http2:
+    """A connection of HTTP/2 at its server. left: of a reply, bytes until others have their turn."""
+
+    def __init__(self, server: Server, connection: Socket, layer: Clear) -> None:
+        self._server, self._connection, self._layer = server, connection, layer
         config = h2.config.H2Configuration(client_side=False, header_encoding="utf-8")
-        protocol = h2.connection.H2Connection(config)
-        window, connection_window, streams = self._replies.granted
+        self._protocol = protocol = h2.connection.H2Connection(config)
+        window, connection_window, streams = server.replies.granted
         codes = h2.settings.SettingCodes
         # A client may use the initial window before it knows of a smaller one.
         values = {
@@ -327,111 +345,117 @@ class Server:
         protocol.initiate_connection()
         if connection_window > _WINDOW:
             protocol.increment_flow_control_window(connection_window - _WINDOW)
-        names: dict[int, str] = {}
-        bodies: dict[int, bytearray] = {}
-        ends: dict[int, bool] = {}  # streams whose bodies are complete: whether their end is a frame of its own
-        left = turn = _TURN  # of a reply, bytes until others have their turn
-        is_grpc = self._replies.stream == "grpc"
-        heads, frames, buffer = bytearray(), bytearray(), SendBuffer(connection, _LEAST_BUFFERED)
+        self._names: dict[int, str] = {}
+        self._bodies: dict[int, bytearray] = {}
+        self._ends: dict[int, bool] = {}
+        """Streams whose bodies are complete: whether their end is a frame of its own."""
+        self._left = self._turn = _TURN
+        self._is_grpc = server.replies.stream == "grpc"
+        self._heads, self._frames, self._buffer = bytearray(), bytearray(), SendBuffer(connection, _LEAST_BUFFERED)
+        connection.on_room = self._write
 
-        def received(data: bytes) -> None:
-            for event in protocol.receive_data(data):
-                match event:
-                    case h2.events.RequestReceived():
-                        names[event.stream_id] = str(dict(event.headers)[REQUEST_HEADER.lower()])  # type: ignore[index]
-                    case h2.events.DataReceived():
-                        protocol.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
-                    case h2.events.StreamEnded():
-                        stream = event.stream_id
-                        self._later(connection, names.pop(stream), lambda sample, stream=stream: answer(stream, sample))  # type: ignore[misc]
-            write()
+    def received(self, data: bytes) -> None:
+        """Process bytes of the client."""
+        for event in self._protocol.receive_data(data):
+            match event:
+                case h2.events.RequestReceived():
+                    self._names[event.stream_id] = str(dict(event.headers)[REQUEST_HEADER.lower()])  # type: ignore[index]
+                case h2.events.DataReceived():
+                    self._protocol.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+                case h2.events.StreamEnded():
+                    answer = partial(self._answer, event.stream_id)
+                    self._server.answer_later(self._connection, self._names.pop(event.stream_id), answer)
+        self._write()
 
-        def answer(stream: int, sample: Sample) -> None:
-            nonlocal turn
-            turn = sample.get("turn") or _TURN
-            pieces = self._replies.pieces(sample)
-            headers: list[Any] = [(":status", str(sample["code"]))]
-            if is_grpc:
-                headers.append(("content-type", "application/grpc"))
-            elif self._replies.stream is None:
-                headers.append(("content-length", str(sample["bytes_down"])))
-                ends_alone = sample.get("tail") == _FRAME
-                begins_alone = sample["head"] < min(_SEGMENT, sample["wire_down"] - _FRAME * ends_alone)
-                if begins_alone:
-                    headers.append(NeverIndexedHeaderTuple("x", "X" * (sample["head"] - _LEAST_HEADERS)))
-                pieces = [(_WRITING_NS * begins_alone, data) for _, data in pieces] + [(_WRITING_NS, b"")] * ends_alone
-            protocol.send_headers(stream, headers, end_stream=not pieces and not is_grpc)
-            if pieces or is_grpc:
-                bodies[stream] = bytearray()
+    def _answer(self, stream: int, sample: Sample) -> None:
+        replies = self._server.replies
+        self._turn = sample.get("turn") or _TURN
+        pieces = replies.pieces(sample)
+        headers: list[Any] = [(":status", str(sample["code"]))]
+        if self._is_grpc:
+            headers.append(("content-type", "application/grpc"))
+        elif replies.stream is None:
+            headers.append(("content-length", str(sample["bytes_down"])))
+            ends_alone = sample.get("tail") == _FRAME
+            begins_alone = sample["head"] < min(_SEGMENT, sample["wire_down"] - _FRAME * ends_alone)
+            if begins_alone:
+                headers.append(NeverIndexedHeaderTuple("x", "X" * (sample["head"] - _LEAST_HEADERS)))
+            pieces = [(_WRITING_NS * begins_alone, data) for _, data in pieces] + [(_WRITING_NS, b"")] * ends_alone
+        self._protocol.send_headers(stream, headers, end_stream=not pieces and not self._is_grpc)
+        if pieces or self._is_grpc:
+            self._bodies[stream] = bytearray()
 
-                def add(data: bytes, last: bool) -> None:
-                    bodies[stream] += data
-                    if last:
-                        ends[stream] = sample.get("last") == 0
-                    write()
+            def add(data: bytes, last: bool) -> None:
+                self._bodies[stream] += data
+                if last:
+                    self._ends[stream] = sample.get("last") == 0
+                self._write()
 
-                self._write(connection, pieces or [(0, b"")], add)
-            write()
+            self._server.write(self._connection, pieces or [(0, b"")], add)
+        self._write()
 
-        def write() -> None:
-            """Give the socket what it takes: heads before bodies, and these in turns."""
-            heads.extend(protocol.data_to_send())
-            while heads or frames or bodies:
-                room = buffer.room()
-                if room <= 0:
-                    buffer.want_room()
-                    return
-                if heads and not frames:
-                    frames.extend(layer.encode(bytes(heads)))
-                    heads.clear()
-                elif not frames:
-                    frame_bodies(room)
-                if not frames:  # the client's windows are full, or a server has not written more
-                    return
-                connection.send(frames[:room])
-                del frames[:room]
+    def _write(self) -> None:
+        """Give the socket what it takes: heads before bodies, and these in turns."""
+        heads, frames = self._heads, self._frames
+        heads.extend(self._protocol.data_to_send())
+        while heads or frames or self._bodies:
+            room = self._buffer.room()
+            if room <= 0:
+                self._buffer.want_room()
+                return
+            if heads and not frames:
+                frames.extend(self._layer.encode(bytes(heads)))
+                heads.clear()
+            elif not frames:
+                self._frame_bodies(room)
+            if not frames:  # the client's windows are full, or a server has not written more
+                return
+            self._connection.send(frames[:room])
+            del frames[:room]
 
-        def frame_bodies(room: int) -> None:
-            """Frame as much as there is room for, at most to the end of a turn: the client gets a write when it has
-            come whole."""
-            nonlocal left
-            found = bytearray()
-            for stream in list(bodies):
-                body, begin, ended = bodies[stream], len(found), False
-                while (
-                    body and left and len(found) < room and (window := protocol.local_flow_control_window(stream)) > 0
-                ):
-                    size = min(window, protocol.max_outbound_frame_size, left, len(body))
-                    ended = size == len(body) and ends.get(stream) is False and not is_grpc
-                    protocol.send_data(stream, bytes(body[:size]), end_stream=ended)
-                    del body[:size]
-                    left -= size
-                    found += protocol.data_to_send()
-                if body and left and len(found) >= room:
-                    break
-                sent = len(found) > begin
-                if not body and stream in ends and not (sent and ends[stream]):
-                    if not ended:
-                        end(stream)
-                        found += protocol.data_to_send()
-                    del bodies[stream]
-                elif sent:
-                    bodies[stream] = bodies.pop(stream)
-                else:  # its window is closed, or the server has not written more
-                    continue
-                left = turn
+    def _frame_bodies(self, room: int) -> None:
+        """Frame as much as there is room for, at most to the end of a turn: the client gets a write when it has come
+        whole."""
+        protocol, found = self._protocol, bytearray()
+        for stream in list(self._bodies):
+            body, begin = self._bodies[stream], len(found)
+            ended = self._frame(stream, body, room, found)
+            if body and self._left and len(found) >= room:
                 break
-            frames.extend(layer.encode(bytes(found)) if found else b"")
+            sent = len(found) > begin
+            if not body and stream in self._ends and not (sent and self._ends[stream]):
+                if not ended:
+                    self._end(stream)
+                    found += protocol.data_to_send()
+                del self._bodies[stream]
+            elif sent:
+                self._bodies[stream] = self._bodies.pop(stream)
+            else:  # its window is closed, or the server has not written more
+                continue
+            self._left = self._turn
+            break
+        self._frames.extend(self._layer.encode(bytes(found)) if found else b"")
 
-        def end(stream: int) -> None:
-            """End a reply after its body."""
-            if is_grpc:
-                protocol.send_headers(stream, [("grpc-status", "0")], end_stream=True)
-            else:
-                protocol.end_stream(stream)
+    def _frame(self, stream: int, body: bytearray, room: int, found: bytearray) -> bool:
+        """Frame the body of a reply within its turn, the room and its windows; return whether its stream has ended."""
+        protocol, ended = self._protocol, False
+        while body and self._left and len(found) < room:
+            if (window := protocol.local_flow_control_window(stream)) <= 0:
+                break
+            size = min(window, protocol.max_outbound_frame_size, self._left, len(body))
+            ended = size == len(body) and self._ends.get(stream) is False and not self._is_grpc
+            protocol.send_data(stream, bytes(body[:size]), end_stream=ended)
+            del body[:size]
+            self._left -= size
+            found += protocol.data_to_send()
+        return ended
 
-        connection.on_room = write
-        return received
+    def _end(self, stream: int) -> None:
+        """End a reply after its body."""
+        if self._is_grpc:
+            self._protocol.send_headers(stream, [("grpc-status", "0")], end_stream=True)
+        else:
+            self._protocol.end_stream(stream)
 
 
 def _samples(

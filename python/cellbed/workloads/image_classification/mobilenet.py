@@ -57,82 +57,100 @@ def build(seed: int = SEED) -> "onnx.ModelProto":
     The same seed gives the same bytes.
     """
     import numpy
-    from onnx import TensorProto, helper, numpy_helper
+    from onnx import TensorProto, helper
 
-    random = numpy.random.Generator(numpy.random.PCG64(seed))
-    nodes: list[Any] = []
-    weights: list[Any] = []
+    graph = _Graph(seed)
+    graph.weigh("zero", numpy.float32(0))
+    graph.weigh("six", numpy.float32(6))
+    newest, channels = graph.convolve("image", (3, _FIRST), kernel=3, stride=2), _FIRST
+    for expansion, outputs, repetitions, first_stride in _BOTTLENECKS:
+        for repetition in range(repetitions):
+            # Expand, filter depthwise, project without a rectifier; a residual where the shape stays (Figure 4(d)).
+            entered, stride, wide = newest, 1 if repetition else first_stride, channels * expansion
+            if expansion != 1:
+                newest = graph.convolve(newest, (channels, wide))
+            newest = graph.convolve(newest, (0, wide), kernel=3, stride=stride, after_relu=True)
+            newest = graph.convolve(newest, (wide, outputs), after_relu=True, relu=False)
+            if stride == 1 and channels == outputs:
+                newest = graph.append("Add", entered, newest)
+            channels = outputs
+    newest = graph.append("GlobalAveragePool", graph.convolve(newest, (channels, _LAST)))
+    newest = graph.append("Flatten", newest, axis=1)
+    # Not rectified after the pooling, but the mean of rectified values: as after a rectifier.
+    graph.weigh("classifier.weight", graph.normal((CLASSES, _LAST), 2 / _LAST))
+    graph.weigh("classifier.bias", numpy.zeros(CLASSES, numpy.float32))
+    newest = graph.append("Gemm", newest, "classifier.weight", "classifier.bias", output="logits", transB=1)
+    made = helper.make_graph(
+        graph.nodes,
+        "MobileNetV2",
+        [helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 3, SIDE, SIDE])],
+        [helper.make_tensor_value_info(newest, TensorProto.FLOAT, [1, CLASSES])],
+        initializer=graph.weights,
+        doc_string=NOTE,
+    )
+    opset = helper.make_opsetid("", _OPSET)
+    return helper.make_model(made, opset_imports=[opset], ir_version=_IR_VERSION, producer_name="cellbed")
 
-    def weigh(name: str, value: Any) -> str:
+
+class _Graph:
+    """The operators and weights so far."""
+
+    def __init__(self, seed: int) -> None:
+        import numpy
+
+        self._random = numpy.random.Generator(numpy.random.PCG64(seed))
+        self.nodes: list[Any] = []
+        self.weights: list[Any] = []
+
+    def weigh(self, name: str, value: Any) -> str:
         """Add a constant."""
-        weights.append(numpy_helper.from_array(numpy.asarray(value), name))
+        import numpy
+        from onnx import numpy_helper
+
+        self.weights.append(numpy_helper.from_array(numpy.asarray(value), name))
         return name
 
-    def normal(shape: tuple[int, ...], variance: float) -> Any:
-        return (random.standard_normal(shape) * variance**0.5).astype(numpy.float32)
+    def normal(self, shape: tuple[int, ...], variance: float) -> Any:
+        """Draw weights."""
+        return (self._random.standard_normal(shape) * variance**0.5).astype("float32")
 
-    def append(operator: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
+    def append(self, operator: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
         """Append an operator; return the name of its output."""
-        newest = output or f"{operator.lower()}{len(nodes)}"
-        nodes.append(helper.make_node(operator, inputs, [newest], **attributes))
+        from onnx import helper
+
+        newest = output or f"{operator.lower()}{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, inputs, [newest], **attributes))
         return newest
 
     def convolve(
+        self,
         newest: str,
-        inputs: int,
-        outputs: int,
+        channels: tuple[int, int],
         *,
         kernel: int = 1,
         stride: int = 1,
         after_relu: bool = False,
         relu: bool = True,
     ) -> str:
-        """Append a convolution that keeps the size, divided by `stride`; with 0 inputs a depthwise one. relu: ReLU6
-        follows."""
-        name, depthwise = f"convolution{len(nodes)}", not inputs
-        shape = (outputs, inputs or 1, kernel, kernel)
+        """Append a convolution that keeps the size, divided by `stride`. channels: of its input and its output, 0 of
+        the input for a depthwise one. relu: ReLU6 follows."""
+        import numpy
+
+        inputs, outputs = channels
+        name, shape = f"convolution{len(self.nodes)}", (outputs, inputs or 1, kernel, kernel)
         # He et al., ICCV 2015, §2.2: variance 2 / fan-in keeps the scale behind a rectifier, 1 / fan-in elsewhere.
-        kernels = weigh(f"{name}.weight", normal(shape, (2 if after_relu else 1) / (shape[1] * kernel * kernel)))
-        bias = weigh(f"{name}.bias", numpy.zeros(outputs, numpy.float32))
-        newest = append(
+        variance = (2 if after_relu else 1) / (shape[1] * kernel * kernel)
+        kernels = self.weigh(f"{name}.weight", self.normal(shape, variance))
+        bias = self.weigh(f"{name}.bias", numpy.zeros(outputs, numpy.float32))
+        newest = self.append(
             "Conv",
             *(newest, kernels, bias),
             kernel_shape=[kernel, kernel],
             strides=[stride, stride],
             pads=[kernel // 2] * 4,
-            group=outputs if depthwise else 1,
+            group=1 if inputs else outputs,
         )
-        return append("Clip", newest, "zero", "six") if relu else newest
-
-    weigh("zero", numpy.float32(0))
-    weigh("six", numpy.float32(6))
-    newest, channels = convolve("image", 3, _FIRST, kernel=3, stride=2), _FIRST
-    for expansion, outputs, repetitions, first_stride in _BOTTLENECKS:
-        for repetition in range(repetitions):
-            # Expand, filter depthwise, project without a rectifier; a residual where the shape stays (Figure 4(d)).
-            entered, stride, wide = newest, 1 if repetition else first_stride, channels * expansion
-            if expansion != 1:
-                newest = convolve(newest, channels, wide)
-            newest = convolve(newest, 0, wide, kernel=3, stride=stride, after_relu=True)
-            newest = convolve(newest, wide, outputs, after_relu=True, relu=False)
-            if stride == 1 and channels == outputs:
-                newest = append("Add", entered, newest)
-            channels = outputs
-    newest = append("Flatten", append("GlobalAveragePool", convolve(newest, channels, _LAST)), axis=1)
-    # Not rectified after the pooling, but the mean of rectified values: as after a rectifier.
-    weigh("classifier.weight", normal((CLASSES, _LAST), 2 / _LAST))
-    weigh("classifier.bias", numpy.zeros(CLASSES, numpy.float32))
-    newest = append("Gemm", newest, "classifier.weight", "classifier.bias", output="logits", transB=1)
-    graph = helper.make_graph(
-        nodes,
-        "MobileNetV2",
-        [helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 3, SIDE, SIDE])],
-        [helper.make_tensor_value_info(newest, TensorProto.FLOAT, [1, CLASSES])],
-        initializer=weights,
-        doc_string=NOTE,
-    )
-    opset = helper.make_opsetid("", _OPSET)
-    return helper.make_model(graph, opset_imports=[opset], ir_version=_IR_VERSION, producer_name="cellbed")
+        return self.append("Clip", newest, "zero", "six") if relu else newest
 
 
 if __name__ == "__main__":

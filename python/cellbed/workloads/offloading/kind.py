@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cellbed.runformat.description import Caution, ColumnType, Description, Measure
+from cellbed.runformat.description import Caution, Description, Measure
+from cellbed.runformat.records import SERVICES, ColumnType
 from cellbed.runformat.spans import DOWNLINK, UPLINK, Span
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.process import Process
@@ -129,7 +130,7 @@ class Kind:
                 "task": self.task,
                 "options": options,
                 "workers": table.workers or max(1, math.ceil(node.cpus)),
-                "record": str(deployment.file(raw, node, "service.jsonl")),
+                "record": str(deployment.file(raw, node, SERVICES)),
             }
             reads = [value for value in options.values() if Path(value).is_absolute()]
             service = deployment.program("service", f"{_PACKAGE}.service", node, raw, settings, reads)
@@ -137,7 +138,8 @@ class Kind:
         for index, node in enumerate(clients):
             settings = self.endpoint_settings(deployment, raw, cache, index, seed, port)
             reads = [settings["inputs"]]
-            started.append(deployment.load_generator("endpoint", self.client, node, raw, settings, reads, _ONE_THREAD))
+            load = deployment.load_generator("endpoint", self.client, node, raw, settings, reads)
+            started.append(replace(load, env=_ONE_THREAD))
         return started
 
     def endpoint_settings(
@@ -166,7 +168,7 @@ class Kind:
         server = table.get("server") or table.get("on")
         local = server is not None and server == table.get("client")
         spans = _LOCAL_SPANS if local else _SPANS
-        columns: dict[str, ColumnType] = {"input": "text", "started_ns": "integer", "output": "text"}
+        columns: dict[str, ColumnType] = {"input": "text", "output": "text"}
         return Description(
             kind=self.name,
             title=f"{self.name.replace('-', ' ')} on {server or 'a remote node'}",

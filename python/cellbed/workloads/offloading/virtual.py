@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
+from cellbed.runformat.records import SERVICES
 from cellbed.workloads.cache import silent
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.offloading import kind
@@ -251,7 +252,7 @@ class Offloading(Model):
         world, draw = setting.world, setting.draw(each)
         port, known = kind.PORT + each.number, dict[int, str]()
         for node in each.servers:
-            file = each.file(setting.raw, node, "service.jsonl")
+            file = each.file(setting.raw, node, SERVICES)
             record: IO[str] = setting.stack.enter_context(lifecycle.open_record(file))
             host = world.hosts[node.name]
             workers = each.table.workers or max(1, math.ceil(node.cpus))

@@ -6,7 +6,8 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from cellbed.runformat.description import Caution, ColumnType, Description, Measure
+from cellbed.runformat.description import Caution, Description, Measure
+from cellbed.runformat.records import SERVICES, ColumnType
 from cellbed.runformat.spans import DATAGRAM_UPLINK, DOWNLINK, SERVER, UPLINK, Span
 from cellbed.support.units import SIZE
 from cellbed.testbed.machine import certificates
@@ -56,7 +57,7 @@ def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> l
     for node in deployment.servers:
         config = {"protocol": table.protocol, "address": deployment.listening(node), "port": PORT + deployment.number}
         if table.protocol == "quic":
-            config["record"] = str(deployment.file(raw, node, "service.jsonl"))
+            config["record"] = str(deployment.file(raw, node, SERVICES))
             folder = Path(str(deployment.authorities)).parent / deployment.name
             config |= {Path(file).stem: str(folder / file) for file in certificates.FILES}
         started.append(deployment.program("server", "cellbed_node.transfers.server", node, raw, config))
@@ -110,7 +111,7 @@ _OF_DATAGRAMS = (
 def describe(table: Mapping[str, Any]) -> Description:
     """Return the description of transfers, each with a connection of its own."""
     protocol = str(table.get("protocol", "tcp"))
-    columns: dict[str, ColumnType] = {"started_ns": "integer", "step": "text"}
+    columns: dict[str, ColumnType] = {"step": "text"}
     server: dict[str, ColumnType] = {}
     measures: tuple[Measure, ...] = _MEASURES
     match protocol:

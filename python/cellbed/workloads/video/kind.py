@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from cellbed.runformat.description import Description, Measure, ProgramMeasures
+from cellbed.runformat.records import REQUESTS
 from cellbed.support.limits import Limit
 from cellbed.testbed.machine.process import Process
 from cellbed.testbed.programs.unmodified import Command
@@ -55,7 +56,7 @@ def _settings(deployment: Deployment, raw: Path, index: int, seed: int, manifest
     rules, own = origins.rules(deployment, server, table.host_names), isinstance(table.abr, Path)
     return {
         "endpoint": node.name,
-        "record": str(deployment.file(raw, node, "requests.jsonl")),
+        "record": str(deployment.file(raw, node, REQUESTS)),
         "arrivals": table.arrivals,
         "rate": None,
         "phase": 0.0,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cellbed.runformat.records import REQUESTS
 from cellbed.support.errors import CellbedError
 from cellbed.workloads.browsing import origins
 from cellbed.workloads.browsing.virtual import Browser, Files
@@ -56,7 +57,7 @@ class _Video:
         for index, node in enumerate(each.clients):
             address = each.address(each.servers[index % len(each.servers)])
             program = Program(setting.world, setting.world.hosts[node.name], each.name)
-            record = setting.stack.enter_context(lifecycle.open_record(each.file(setting.raw, node, "requests.jsonl")))
+            record = setting.stack.enter_context(lifecycle.open_record(each.file(setting.raw, node, REQUESTS)))
             yield _Playing(
                 each, Browser(files, program), (address, port), record.write,
                 each.file(setting.raw, node, "client.measures.json"), setting.world,
@@ -64,7 +65,7 @@ class _Video:
 
 
 def play(
-    player: Player, sizes: Callable[[int, int], int], browser: Browser, server: tuple[str, int], world: World,
+    player: Player, sizes: Callable[[int, int], int], browser: Browser, server: tuple[str, int],
     make: Callable[[int], Chunk], ended: Callable[[Chunk], None],
 ) -> None:  # fmt: skip
     """Play a video: request its chunks as a player asks for them. sizes: bytes of a chunk, by number and rendition;
@@ -81,7 +82,7 @@ def play(
                 player.arrived(size, made.intended_ns, machine.now_ns())
                 ended(made)
                 if (next_ns := player.next_ns(machine.now_ns())) is not None:
-                    world.at(next_ns, lambda: browser.program.call(ask))
+                    browser.program.world.at(next_ns, lambda: browser.program.call(ask))
 
         browser.fetch(made, size, 0, server, arrived)
 
@@ -136,7 +137,7 @@ class _Playing:
 
     def _play(self) -> None:
         player = self._player
-        play(player, self._size, self._browser, self._server, self._world, self._make, self._ended)
+        play(player, self._size, self._browser, self._server, self._make, self._ended)
 
     def _size(self, number: int, index: int) -> int:
         return int(self._renditions[index].rate * self._lengths_s[number] / 8)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cellbed._core import VirtualNetwork
 from cellbed.laws.law import Law
+from cellbed.path import Tcp
 from cellbed.runformat.flows import FILE as FLOWS
 from cellbed.scenario.sites import cell_visits
 from cellbed.testbed.machine.cgroups import PERIOD_US
@@ -30,7 +31,6 @@ from cellbed_node import machine
 from cellbed_node.tcp import pack_info
 
 if TYPE_CHECKING:
-    from cellbed._core import TcpSettings
     from cellbed.scenario import Scenario
 
 SECOND = 1_000_000_000
@@ -99,7 +99,7 @@ class Program:
     """
 
     def __init__(self, world: World, host: Host, app: str = "") -> None:
-        self._world, self.host, self.app = world, host, app
+        self.world, self.host, self.app = world, host, app
         self.now_ns = 0
         self.on_socket: Callable[[Socket | DatagramSocket], None] = lambda _: None
         self._waiting: deque[Callable[[], None]] = deque()
@@ -116,7 +116,7 @@ class Program:
         self.now_ns = self.host.processors.run(self.now_ns, work_ns)
 
     def _go_on(self) -> None:
-        world, self._busy = self._world, True
+        world, self._busy = self.world, True
         while self._waiting:
             if self.now_ns > world.now_ns:
                 world.at(self.now_ns, self._go_on)
@@ -198,7 +198,7 @@ class Socket:
         """Of a client, the address that it has connected to, where several servers share that."""
         self.broken = False
         """True after the other end has reset the connection."""
-        self.settings: Sequence[TcpSettings | None] = ()
+        self.settings: Sequence[Tcp | None] = ()
         """Of a client, the settings of TCP of both ends, if not those of their nodes."""
         self._descriptor = next(world.descriptors)
 
@@ -394,7 +394,7 @@ class DatagramSocket:
 class World:
     """Hosts, the network between them, and what is due when. now_ns: the time."""
 
-    def __init__(self, config: Mapping[str, Any], hosts: Iterable[Host], tcp: TcpSettings, seed: int = 0) -> None:
+    def __init__(self, config: Mapping[str, Any], hosts: Iterable[Host], tcp: Tcp, seed: int = 0) -> None:
         """Hosts at time 0, which are the first vertices of an emulator's configuration.
 
         tcp: settings of the network. seed: of the choice among servers. Errors: ``ValueError`` for links that cannot be
@@ -403,7 +403,7 @@ class World:
         self.network = VirtualNetwork(json.dumps(config), TURNAROUND_NS, tcp)
         self.tcp = tcp
         self.hosts = {host.name: host for host in hosts}
-        self._tcp: dict[tuple[str, str], TcpSettings] = {}
+        self._tcp: dict[tuple[str, str], Tcp] = {}
         self._by_address = {host.address: host for host in self.hosts.values()}
         self._names: Mapping[str, str] = {}
         self._servers: dict[tuple[Host, int], dict[str, tuple[Server, str]]] = {}
@@ -431,9 +431,7 @@ class World:
         self.current: Program | None = None
 
     @classmethod
-    def of_plan(
-        cls, plan: Plan, tcp: TcpSettings, controls: Mapping[Law | str, str], raw: Path, *, limits: bool
-    ) -> World:
+    def of_plan(cls, plan: Plan, tcp: Tcp, controls: Mapping[Law | str, str], raw: Path, *, limits: bool) -> World:
         """Return the nodes of a plan at time 0.
 
         controls: names of congestion controls in virtual time. raw: folder for the files of the network. Errors: as of
@@ -467,9 +465,7 @@ class World:
         return world
 
     @classmethod
-    def pair(
-        cls, uplink: Sequence[Mapping[str, Any]], downlink: Sequence[Mapping[str, Any]], tcp: TcpSettings
-    ) -> World:
+    def pair(cls, uplink: Sequence[Mapping[str, Any]], downlink: Sequence[Mapping[str, Any]], tcp: Tcp) -> World:
         """Return two hosts whose programs take no time, ``client`` and ``server``, and the links between them, which
         have these stages. Errors: as of the class."""
         ends = ("client", "server")
@@ -673,7 +669,7 @@ class World:
         if receiver.at_client and self._is_stale(receiver):
             self._refuse(receiver)  # by the acknowledgement
 
-    def connect(self, address: str, port: int, tcp: TcpSettings | None = None) -> Socket:
+    def connect(self, address: str, port: int, tcp: Tcp | None = None) -> Socket:
         """Open a connection from the host of the current program. tcp: its settings, if not those of the program.
 
         Raises OSError where no server listens.
@@ -817,8 +813,8 @@ def window_in(receive_buffer: int) -> int:
 
 
 def _of_programs(
-    scenario: Scenario, tcp: TcpSettings, controls: Mapping[Law | str, str]
-) -> Iterator[tuple[tuple[str, str], TcpSettings]]:
+    scenario: Scenario, tcp: Tcp, controls: Mapping[Law | str, str]
+) -> Iterator[tuple[tuple[str, str], Tcp]]:
     """Yield the settings of TCP that programs choose, by application and role. tcp: those of the network."""
     for name, application in scenario.applications.items():
         for key, role in application.roles():

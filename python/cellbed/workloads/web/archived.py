@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 import cellbed
 from cellbed.archive import TraceError, open_archive
-from cellbed.archive.describing import is_date
+from cellbed.archive.adding import is_date
 from cellbed.archive.entry import About, Entry, SiteOrigin, SiteSummary, Step, StoredSite
 from cellbed.archive.soundness import sha256
 from cellbed.archive.store import valid_name

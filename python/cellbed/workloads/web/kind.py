@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from cellbed.runformat.description import ColumnType, Description, Measure
+from cellbed.runformat.description import Description, Measure
+from cellbed.runformat.records import REQUESTS, ColumnType
 from cellbed.runformat.spans import Span, on_path
 from cellbed.testbed.machine.process import Process
 from cellbed.testbed.programs.unmodified import Command
@@ -95,7 +96,7 @@ def _settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[
 
 def objects_file(deployment: Deployment, raw: Path, node: Node) -> Path:
     """Return the path of the record of the objects of a client's loads."""
-    return replace(deployment, name=_of_objects(deployment.name)).file(raw, node, "requests.jsonl")
+    return replace(deployment, name=_of_objects(deployment.name)).file(raw, node, REQUESTS)
 
 
 # fmt: off
@@ -118,7 +119,7 @@ _MEASURES = (
 
 def describe(table: Mapping[str, Any]) -> Description:
     """Return the description of page loads, whose latency is the page load time."""
-    columns = ["started_ns", "first_byte_ns", "first_paint_ns", "largest_paint_ns"]
+    columns = ["first_byte_ns", "first_paint_ns", "largest_paint_ns"]
     columns += ["objects", "cached", "broken", "connections"]
     synthetic = " (synthetic)" if table.get("page") else ""
     site = table.get("site")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from cellbed.runformat.description import Description, Measure
+from cellbed.runformat.records import MESSAGES
 from cellbed.testbed.machine.process import Process
 from cellbed.testbed.programs.unmodified import Command
 from cellbed.workloads.cache import Note, silent
@@ -33,7 +34,7 @@ def settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[s
     return {
         **http.connecting(deployment, raw, index, seed),
         "stream": "chunks",
-        "messages": str(deployment.file(raw, deployment.clients[index], "messages.jsonl")),
+        "messages": str(deployment.file(raw, deployment.clients[index], MESSAGES)),
         "content": table.message,
         "size": table.size,
         "reply": table.reply,

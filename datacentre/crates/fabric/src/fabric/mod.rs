@@ -28,7 +28,7 @@ use crate::units::{FlowId, HostId, Picos, Rate};
 use crate::wheel::{Turn, Wheel};
 use packet::{Arena, Place};
 use port::{NEVER, Port, PortConfig};
-use topology::forwarded;
+use topology::forwarded_bytes;
 
 /// Slots of the event wheel: 2^10 ps.
 const SLOT: u32 = 10;
@@ -142,7 +142,7 @@ pub struct Counters {
 struct Live {
     flow: Flow,
     end: Option<Picos>,
-    /// Its bytes have farther to go than its destination.
+    /// Its bytes go beyond its destination.
     held: bool,
     acknowledged: bool,
 }
@@ -160,8 +160,7 @@ pub struct Fabric {
     wheel: Wheel<u64>,
     flows: FlowMap<Live>,
     counters: Counters,
-    /// Work that callbacks have left for the loop: hosts whose transport must be asked for a packet, packets dropped,
-    /// records.
+    /// Work of callbacks for the loop: hosts whose transport must be asked for a packet, packets dropped, records.
     kicked: Vec<HostId>,
     dropped: Vec<Place>,
     records: Vec<Record>,
@@ -235,7 +234,7 @@ impl Fabric {
     /// A flow that lives.
     ///
     /// # Panics
-    /// If it has been [acknowledged](Self::acknowledged), or has not started.
+    /// If it is [closed](Self::close), or has not started.
     #[inline]
     pub fn flow(&self, flow: FlowId) -> &Flow {
         &self.flows[&flow].flow
@@ -267,7 +266,7 @@ impl Fabric {
     }
 
     /// Asks the transport for packets of this host, [`pull`](Transport::pull), now and whenever the host's card is
-    /// idle, until it gives none.
+    /// idle, until it returns none.
     #[inline]
     pub fn kick(&mut self, host: HostId) {
         let card = &mut self.ports[host.index()];
@@ -291,34 +290,34 @@ impl Fabric {
         self.ports[host.index()].is_idle(self.now.0, &mut self.arena)
     }
 
-    /// Has the transport [woken](Transport::wake) at a time, not before now. token: less than 2^62.
+    /// Wakes the transport ([`wake`](Transport::wake)) at a time, not before now. token: less than 2^62.
     #[inline]
     pub fn wake(&mut self, at: Picos, token: u64) {
         self.wheel
             .push(at.0.max(self.now.0), Event::Wake { token }.pack());
     }
 
-    /// The bytes of a flow have farther to go than its destination: until it is [released](Self::release), it neither
-    /// ends nor is freed.
+    /// Keeps a flow whose bytes go beyond its destination: until its [release](Self::release) it neither ends nor is
+    /// freed.
     pub fn hold(&mut self, flow: FlowId) {
         if let Some(live) = self.flows.get_mut(&flow) {
             live.held = true;
         }
     }
 
-    /// The last byte of a held flow has reached its end.
+    /// Ends a held flow: its last byte has arrived.
     pub fn release(&mut self, flow: FlowId) {
         if let Some(live) = self.flows.get_mut(&flow) {
             live.held = false;
             let acknowledged = live.acknowledged;
             self.finish(flow);
             if acknowledged {
-                self.acknowledged(flow);
+                self.close(flow);
             }
         }
     }
 
-    /// The last byte of a flow has reached its destination. The first call counts.
+    /// Records that the last byte of a flow has reached its destination. The first call counts.
     pub fn finish(&mut self, flow: FlowId) {
         let now = self.now;
         if let Some(live) = self.flows.get_mut(&flow).filter(|live| !live.held) {
@@ -326,8 +325,8 @@ impl Fabric {
         }
     }
 
-    /// The source of a flow knows that all of it has arrived: the state of the flow is freed, its record goes out.
-    pub fn acknowledged(&mut self, id: FlowId) {
+    /// Closes a flow whose source knows that all of it has arrived: frees its state and emits its record.
+    pub fn close(&mut self, id: FlowId) {
         if let Some(live) = self.flows.get_mut(&id).filter(|live| live.held) {
             live.acknowledged = true;
             return;
@@ -345,8 +344,9 @@ impl Fabric {
         }
     }
 
-    /// Time that a flow of full packets and a shorter last one takes on an empty path, and an acknowledgement of 40
-    /// bytes back. Where packets are sprayed, the last one may take another path than those before it.
+    /// Returns the time that a flow of full packets and a shorter last one takes on an empty path, with an
+    /// acknowledgement of 40 bytes back. Where packets are sprayed, the last one may take another path than those
+    /// before it.
     pub fn ideal(&self, flow: &Flow) -> Picos {
         let full = (flow.bytes - 1) / u64::from(FULL_PAYLOAD);
         let last = (flow.bytes - full * u64::from(FULL_PAYLOAD)) as u16 + HEADER;
@@ -355,8 +355,13 @@ impl Fabric {
         let mut sprayed = false;
         for port in self.topology.path(flow.source, flow.destination) {
             let edge = &self.topology.edges()[port as usize];
-            let on =
-                |bytes| edge.delay.0 + edge.rate.time(forwarded(edge.to, bytes, self.switching)).0;
+            let on = |bytes| {
+                edge.delay.0
+                    + edge
+                        .rate
+                        .time(forwarded_bytes(edge.to, bytes, self.switching))
+                        .0
+            };
             let time = edge.rate.time(FULL_PACKET).0;
             spacing = time.max(spacing);
             if let Some(others) = full.checked_sub(1) {
@@ -393,7 +398,7 @@ impl Fabric {
         self.ports.iter().map(|port| &port.counters)
     }
 
-    /// A packet comes to a port.
+    /// Puts a packet into a port.
     #[inline]
     fn offer(&mut self, number: u32, place: Place) {
         let port = &mut self.ports[number as usize];
@@ -417,7 +422,7 @@ impl Fabric {
         }
     }
 
-    /// Has the transport asked for a packet when the card is idle, after everything else of that instant.
+    /// Asks the transport for a packet when the card is idle, after all other events of that instant.
     #[inline]
     fn pull_later(&mut self, host: HostId) {
         let at = self.ports[host.index()].busy_until;
@@ -425,8 +430,8 @@ impl Fabric {
             .push_turn(at, Turn::Last, Event::Card { host }.pack());
     }
 
-    /// The packet of a port that reaches the other end now, and the node there. An event that another one of the port
-    /// has replaced brings nothing.
+    /// Takes the packet of a port that reaches the other end now, and returns it with the node there. An event that the
+    /// port has replaced by another one returns none.
     #[inline]
     fn reach(&mut self, number: u32) -> Option<(Node, Place)> {
         let port = &mut self.ports[number as usize];
@@ -465,7 +470,7 @@ impl Fabric {
         choices[choice]
     }
 
-    /// Debug builds: bytes are conserved.
+    /// Checks in debug builds that bytes are conserved.
     fn audit(&self) {
         let Counters {
             sent,

@@ -61,7 +61,7 @@ pub(super) struct Place(NonZeroU32);
 #[repr(align(64))]
 pub(super) struct Slot {
     pub(super) packet: Packet,
-    /// When it joined the queue in which it is; then when the port began to send it.
+    /// Arrival in its queue; later the time at which the port began to send it.
     pub(super) since: u64,
     /// When it reaches the next node, once that is known.
     pub(super) reaches: u64,

@@ -49,9 +49,8 @@ pub(super) const NEVER: u64 = u64::MAX;
 /// A port: the queue and the transmitter of one direction of a link, and the packets on their way to its other end.
 ///
 /// The caller puts packets in by [`accept`](Self::accept) and takes them out at the other end by [`take`](Self::take)
-/// at [`next_event`](Self::next_event). A packet costs one event: which packet follows the one in transmission is
-/// decided when somebody must know, as if it had been decided when that one's last bit left, by the packets that were
-/// there then.
+/// at [`next_event`](Self::next_event). A packet costs one event: the successor of the packet in transmission is chosen
+/// late, but among the packets present when the last bit of that one left.
 ///
 /// A packet that does not wait touches two lines of the processor's cache: the fields before `counters`, and the
 /// counters.
@@ -132,7 +131,7 @@ impl Port {
         }
     }
 
-    /// Takes in a packet that comes now; what it costs goes to `dropped`. Returns whether
+    /// Accepts a packet now; packets dropped for it go to `dropped`. Returns whether
     /// [`next_event`](Self::next_event) may have become earlier.
     #[inline]
     pub(super) fn accept(
@@ -178,7 +177,7 @@ impl Port {
         alone
     }
 
-    /// The packet that reaches the other end now.
+    /// Takes the packet that reaches the other end now.
     #[inline]
     pub(super) fn take(&mut self, now: u64, arena: &mut Arena) -> Option<Place> {
         if self.line.first.is_none() {
@@ -291,7 +290,7 @@ impl Port {
         dropped.push(place);
     }
 
-    /// Gives up the packet that matters least.
+    /// Removes the least important packet.
     fn shed(&mut self, arena: &mut Arena) -> Option<Place> {
         match &mut self.queue {
             Queue::Priority(levels) => levels.shed(arena),

@@ -6,27 +6,27 @@ use crate::units::{FlowId, HostId, Picos};
 use crate::wheel::Wheel;
 
 /// The actions of all hosts. A transport keeps its states in a [`FlowMap`](super::FlowMap) or by host, and frees those
-/// of a flow when it calls [`Fabric::acknowledged`].
+/// of a flow when it calls [`Fabric::close`].
 pub trait Transport {
-    /// A flow starts: its source has the bytes, its destination knows nothing.
+    /// Starts a flow: its source has the bytes, its destination knows nothing.
     fn start(&mut self, net: &mut Fabric, flow: FlowId);
 
-    /// A packet has reached a host, whole.
+    /// Handles a whole packet that has reached a host.
     fn receive(&mut self, net: &mut Fabric, at: HostId, packet: Packet);
 
-    /// A time has come that was asked for by [`Fabric::wake`]. Times cannot be taken back: a transport ignores tokens
-    /// that it no longer needs.
+    /// Handles a wake-up of [`Fabric::wake`]. Wake-ups cannot be cancelled: a transport ignores tokens that it no
+    /// longer needs.
     fn wake(&mut self, net: &mut Fabric, token: u64);
 
-    /// The card of a host is idle, after [`Fabric::kick`]: the next packet to send, or nothing until the next kick. It
-    /// may [`send`](Fabric::send) others, which go first.
+    /// Returns the next packet for an idle card after [`Fabric::kick`], or nothing until the next kick. Packets that it
+    /// [sends](Fabric::send) go first.
     fn pull(&mut self, net: &mut Fabric, host: HostId) -> Option<Packet> {
         let _ = (net, host);
         None
     }
 
-    /// A port has dropped a packet. For counters only: a transport must not react, as no host knows.
-    fn dropped(&mut self, net: &mut Fabric, packet: Packet) {
+    /// Counts a packet that a port has dropped. A transport must not react, as no host knows.
+    fn on_drop(&mut self, net: &mut Fabric, packet: Packet) {
         let _ = (net, packet);
     }
 }
@@ -58,14 +58,14 @@ impl<T: Transport> Simulation<T> {
         }
     }
 
-    /// The same run, which ends at `end` at the latest: before the other events of that instant.
-    pub fn until(mut self, end: Picos) -> Self {
+    /// Ends the run at `end` at the latest, before the other events of that instant.
+    pub fn with_end(mut self, end: Picos) -> Self {
         self.net.wheel.push(end.0, Event::End.pack());
         self
     }
 
-    /// The same run, with samples of its queues.
-    pub fn sampled(mut self, sampling: &Sampling) -> Self {
+    /// Takes samples of the queues.
+    pub fn with_sampling(mut self, sampling: &Sampling) -> Self {
         self.sampler = Some(Box::new(Sampler::new(sampling, &self.net.topology)));
         self.net.wheel.push(0, Event::Sample.pack());
         self
@@ -91,8 +91,8 @@ impl<T: Transport> Simulation<T> {
         while self.advance(u64::MAX, &mut sink) {}
     }
 
-    /// Processes at most `events` events; the records of flows that end go to `sink` in order. Returns whether more is
-    /// to come: the run ends when all flows are over, or nothing can happen any more.
+    /// Processes at most `events` events; the records of flows that end go to `sink` in order. Returns whether events
+    /// remain: the run ends when all flows are over or no event is left.
     pub fn advance(&mut self, events: u64, sink: &mut impl FnMut(Record)) -> bool {
         let until = self.net.counters.events.saturating_add(events);
         while self.net.counters.events < until {
@@ -161,7 +161,7 @@ impl<T: Transport> Simulation<T> {
             if !net.wheel.is_empty() {
                 let next = now + sampler.interval;
                 net.wheel.push(next.0, Event::Sample.pack());
-            } // else nothing else can happen, and the run ends
+            } // else the run ends
         }
     }
 
@@ -178,7 +178,7 @@ impl<T: Transport> Simulation<T> {
         net.pull_later(host);
     }
 
-    /// Does what callbacks have left to the loop.
+    /// Does the work that callbacks have left.
     #[inline]
     fn settle(&mut self, sink: &mut impl FnMut(Record)) {
         while let Some(host) = self.net.kicked.pop() {
@@ -187,7 +187,7 @@ impl<T: Transport> Simulation<T> {
         while let Some(place) = self.net.dropped.pop() {
             let packet = self.net.arena.remove(place);
             self.net.counters.dropped += u64::from(packet.size);
-            self.transport.dropped(&mut self.net, packet);
+            self.transport.on_drop(&mut self.net, packet);
         }
         if !self.net.records.is_empty() {
             self.net.records.drain(..).for_each(sink);

@@ -147,7 +147,7 @@ impl Topology {
         }
         let mut attached: Vec<Vec<u32>> = vec![Vec::new(); switches];
         for host in 0..self.hosts {
-            // Otherwise it is a cable between two hosts.
+            // Else a cable joins two hosts.
             if let Node::Switch(switch) = self.edges[host as usize].to {
                 attached[switch as usize].push(host);
             }
@@ -159,7 +159,7 @@ impl Topology {
             distance[root] = 0;
             let mut queue = VecDeque::from([root]);
             while let Some(switch) = queue.pop_front() {
-                // Links go both ways, so that the neighbours to which it sends are those that can send to it.
+                // Links go both ways: a switch has the same neighbours for sending and receiving.
                 for &port in &out[switch] {
                     if let Node::Switch(next) = self.edges[port as usize].to
                         && distance[next as usize] == u32::MAX
@@ -243,15 +243,15 @@ impl Topology {
         self.path(from, to)
             .map(|port| {
                 let edge = &self.edges[port as usize];
-                edge.delay + edge.rate.time(forwarded(edge.to, bytes, switching))
+                edge.delay + edge.rate.time(forwarded_bytes(edge.to, bytes, switching))
             })
             .fold(Picos::ZERO, |sum, part| sum + part)
     }
 }
 
-/// Bytes of a packet that must have been sent before the node at the other end acts on it.
+/// Returns the bytes of a packet that must be sent before the node at the other end acts on it.
 #[inline]
-pub(super) fn forwarded(to: Node, bytes: u16, switching: Switching) -> u16 {
+pub(super) fn forwarded_bytes(to: Node, bytes: u16, switching: Switching) -> u16 {
     match (to, switching) {
         (Node::Switch(_), Switching::CutThrough) => bytes.min(HEADER),
         _ => bytes,

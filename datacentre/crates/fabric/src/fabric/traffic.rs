@@ -1,8 +1,7 @@
 //! Arrivals of flows: Poisson arrivals with sizes of a distribution, or a list.
 
 use super::flow::Flow;
-use super::topology::HEADER;
-use super::topology::Topology;
+use super::topology::{HEADER, Topology};
 use crate::random::{Purpose, Stream, stream};
 use crate::units::{HostId, Picos};
 
@@ -25,14 +24,6 @@ impl Sizes {
         Self {
             points: points.to_vec(),
             multiple,
-        }
-    }
-
-    /// All flows of one size.
-    pub fn constant(bytes: u64) -> Self {
-        Self {
-            points: vec![(bytes as f64, 1.0)],
-            multiple: 1,
         }
     }
 
@@ -136,7 +127,7 @@ pub struct Poisson {
 }
 
 impl Poisson {
-    /// `flows` in all, at a load relative to what all hosts together can send; headers count.
+    /// `flows` in all, at a load relative to the rates of all cards; headers count.
     pub fn new(
         flows: u64,
         load: f64,
@@ -177,24 +168,25 @@ impl Poisson {
         }
     }
 
-    /// The share of flows of [`Pattern::ToOne`] goes to users behind the host, each of them as often.
-    pub fn to_users(self, users: u32, seed: u64) -> Self {
+    /// Sends the share of flows of [`Pattern::ToOne`] to users behind the host, uniformly.
+    pub fn with_users(self, users: u32, seed: u64) -> Self {
         let users = Some((users, stream(seed, Purpose::Users, 0)));
         Self { users, ..self }
     }
 
-    /// A host other than `host`.
-    fn other_than(&mut self, host: u32) -> u32 {
+    /// Draws a host other than `host`.
+    fn draw_other(&mut self, host: u32) -> u32 {
         let other = self.pairs.below(u64::from(self.hosts) - 1) as u32;
         other + u32::from(other >= host)
     }
 
-    fn any(&mut self) -> u32 {
+    /// Draws a host.
+    fn draw_host(&mut self) -> u32 {
         self.pairs.below(u64::from(self.hosts)) as u32
     }
 }
 
-/// A permutation that leaves nothing in its place: one cycle through all (Sattolo, Information Processing Letters 22,
+/// Returns a permutation without a fixed point: one cycle through all (Sattolo, Information Processing Letters 22,
 /// 1986).
 fn cycle(hosts: u32, random: &mut Stream) -> Vec<u32> {
     let mut all: Vec<u32> = (0..hosts).collect();
@@ -221,11 +213,11 @@ impl Iterator for Poisson {
         let mut user = None;
         let (source, destination) = match self.pattern {
             Pattern::AllToAll => {
-                let source = self.any();
-                (source, self.other_than(source))
+                let source = self.draw_host();
+                (source, self.draw_other(source))
             }
             Pattern::Permutation => {
-                let source = self.any();
+                let source = self.draw_host();
                 (source, self.destinations[source as usize])
             }
             Pattern::ToOne { host, share } => {
@@ -234,12 +226,12 @@ impl Iterator for Poisson {
                     user = users.map(|(count, random)| random.below(u64::from(*count)) as u32);
                     host
                 } else {
-                    self.any()
+                    self.draw_host()
                 };
-                (self.other_than(destination), destination)
+                (self.draw_other(destination), destination)
             }
             Pattern::Incast { senders } => {
-                let destination = self.any();
+                let destination = self.draw_host();
                 let mut chosen: Vec<u32> = (0..self.hosts)
                     .filter(|&host| host != destination)
                     .collect();

@@ -38,10 +38,10 @@ pub enum Admission {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rank {
-    /// That of the shortest open flow of the user, whether it has packets in the queue or not.
+    /// The rank of the user's shortest open flow, with or without packets in the queue.
     #[default]
     Shortest,
-    /// Its own.
+    /// The flow's own rank.
     Head,
 }
 
@@ -50,9 +50,9 @@ pub enum Rank {
 pub enum Verdict {
     /// It is in its user's queue.
     Admitted,
-    /// It is not.
+    /// It is refused.
     Refused,
-    /// It is in its user's queue, and this packet of this user, admitted earlier, is not any more.
+    /// It is in its user's queue, and this packet of this user, admitted earlier, is dropped.
     InPlaceOf(u32, Sdu),
 }
 
@@ -85,8 +85,8 @@ enum Order {
 }
 
 impl Buffer {
-    /// An empty buffer, of which the threshold of each user is an equal part, at most its limit. by_flow: flows of a
-    /// user are served in an order that the scheduler chooses; else in order of arrival.
+    /// An empty buffer. The threshold of each user is an equal part, at most its limit. by_flow: the scheduler orders
+    /// the flows of a user; else packets are served in order of arrival.
     pub fn new(
         admission: Admission,
         capacity: u32,
@@ -140,14 +140,14 @@ impl Buffer {
         queue.threshold.saturating_sub(queue.length)
     }
 
-    /// A user becomes active: its threshold is an equal part of the buffer among the active users.
+    /// Activates a user: its threshold is an equal part of the buffer among the active users.
     pub fn activate(&mut self, user: u32, active_users: u32) {
         let part = self.capacity / active_users.max(1);
         self.queues[user as usize].threshold = part.clamp(1, self.user_limit);
     }
 
-    /// The distributed unit has reported the virtual threshold of a user. A lower one applies at once; a higher one as
-    /// far as there is space in the buffer.
+    /// Applies a virtual threshold that the distributed unit has reported: a lower one at once, a higher one as far as
+    /// the buffer has space.
     pub fn feedback(&mut self, user: u32, reported: u32) {
         let space = self.capacity.saturating_sub(self.length);
         let queue = &mut self.queues[user as usize];
@@ -155,14 +155,14 @@ impl Buffer {
         queue.threshold = reported.min(queue.threshold + rise);
     }
 
-    /// A flow is about to send `bytes` to a user.
+    /// Opens a flow that will send `bytes` to a user.
     pub fn open(&mut self, user: u32, flow: FlowId, bytes: u64) {
         if let Order::Flows(flows) = &mut self.queues[user as usize].order {
             flows.insert(flow, (bytes, VecDeque::new()));
         }
     }
 
-    /// A flow sends no more. Packets that are left of it stay.
+    /// Closes a flow. Its remaining packets stay.
     pub fn close(&mut self, user: u32, flow: FlowId) {
         if let Order::Flows(flows) = &mut self.queues[user as usize].order
             && let Some((left, sdus)) = flows.get_mut(&flow)
@@ -174,7 +174,7 @@ impl Buffer {
         }
     }
 
-    /// A packet of a user arrives.
+    /// Offers a packet of a user.
     pub fn offer(&mut self, user: u32, sdu: Sdu) -> Verdict {
         let own = &self.queues[user as usize];
         let limit = match self.admission {
@@ -199,7 +199,7 @@ impl Buffer {
             Admission::Lqd => {
                 let longest = self.longest();
                 if own.length + 1 >= self.queues[longest].length {
-                    return Verdict::Refused; // with it, the user's own queue is the longest
+                    return Verdict::Refused; // with it, the user's queue is the longest
                 }
                 let Some(dropped) = self.pop_last(longest) else {
                     return Verdict::Refused;
@@ -243,7 +243,7 @@ impl Buffer {
                 sdus.pop_back()
             }
         }?;
-        self.removed(user, sdu);
+        self.count_removed(user, sdu);
         Some(sdu)
     }
 
@@ -263,11 +263,11 @@ impl Buffer {
             }
             (Order::Flows(_), None) => None,
         }?;
-        self.removed(user as usize, sdu);
+        self.count_removed(user as usize, sdu);
         Some(sdu)
     }
 
-    fn removed(&mut self, user: usize, sdu: Sdu) {
+    fn count_removed(&mut self, user: usize, sdu: Sdu) {
         let queue = &mut self.queues[user];
         queue.length -= 1;
         queue.bytes -= u64::from(sdu.bytes);
@@ -276,7 +276,7 @@ impl Buffer {
     }
 
     /// Bytes that an open flow has left to send.
-    pub fn left(&self, user: u32, flow: Option<FlowId>) -> u64 {
+    pub fn remaining_bytes(&self, user: u32, flow: Option<FlowId>) -> u64 {
         match (&self.queues[user as usize].order, flow) {
             (Order::Flows(flows), Some(flow)) => flows.get(&flow).map_or(0, |(left, _)| *left),
             _ => 0,
@@ -288,7 +288,7 @@ impl Buffer {
     ///
     /// With [`Rank::Shortest`] the shortest flow with packets counts as if it were the shortest of all open flows of
     /// the user: a shorter one that is kept out by the threshold comes in only if the queue is served.
-    pub fn waiting(
+    pub fn waiting_flows(
         &self,
         user: u32,
         rank: Rank,
@@ -422,13 +422,13 @@ mod tests {
             buffer.offer(0, it);
         }
         assert_eq!(buffer.pop(0, Some(FlowId(1))), Some(packet(1, 0)));
-        let waiting: Vec<_> = buffer.waiting(0, Rank::Shortest).collect();
+        let waiting: Vec<_> = buffer.waiting_flows(0, Rank::Shortest).collect();
         assert_eq!(
             waiting,
             [(Some(FlowId(1)), 4_500), (Some(FlowId(2)), 1_500)]
         );
         assert_eq!(buffer.pop(0, Some(FlowId(2))), Some(packet(2, 0)));
-        assert_eq!(buffer.waiting(0, Rank::Shortest).count(), 1);
+        assert_eq!(buffer.waiting_flows(0, Rank::Shortest).count(), 1);
     }
 
     #[test]
@@ -444,12 +444,12 @@ mod tests {
         };
         assert_eq!(buffer.offer(0, short), Verdict::Refused);
         for (rank, left) in [(Rank::Shortest, 1_500), (Rank::Head, 150_000)] {
-            let waiting: Vec<_> = buffer.waiting(0, rank).collect();
+            let waiting: Vec<_> = buffer.waiting_flows(0, rank).collect();
             assert_eq!(waiting, [(Some(FlowId(0)), left)]);
         }
         buffer.pop(0, Some(FlowId(0)));
         assert_eq!(buffer.offer(0, short), Verdict::Admitted);
-        let waiting: Vec<_> = buffer.waiting(0, Rank::Shortest).collect();
+        let waiting: Vec<_> = buffer.waiting_flows(0, Rank::Shortest).collect();
         assert_eq!(
             waiting,
             [(Some(FlowId(0)), 148_500), (Some(FlowId(1)), 1_500)]

@@ -134,7 +134,7 @@ impl Channels {
         channel.sum as f64 / (channel.report + 1) as f64
     }
 
-    /// Mean of the bits per TTI over users and time: what a cell carries that gives its users equal times.
+    /// Returns the mean of the bits per TTI over users and time: the rate of a cell that gives its users equal times.
     pub fn mean_bits_per_tti(&self) -> f64 {
         let mean = |(user, channel): (usize, &Channel)| match &self.source {
             CqiSource::Fixed { .. } => f64::from(channel.cqi.bits_per_tti()),
@@ -168,16 +168,16 @@ impl Channel {
     fn new(source: &CqiSource, user: u32, seed: u64) -> Self {
         let mut random = stream(seed, Purpose::Channel, u64::from(user));
         let (base, distance) = match source {
-            // The same means for both, so that they differ in time only.
-            CqiSource::Fixed { low, high } => (between(*low, *high, &mut random), 0.0),
+            // The same means for both kinds.
+            CqiSource::Fixed { low, high } => (draw_mean(*low, *high, &mut random), 0.0),
             CqiSource::GaussMarkov {
                 low,
                 high,
                 deviation,
                 ..
             } => {
-                let mean = between(*low, *high, &mut random);
-                (mean, deviation * normal(&mut random))
+                let mean = draw_mean(*low, *high, &mut random);
+                (mean, deviation * draw_normal(&mut random))
             }
             CqiSource::Trace { traces } => {
                 let length = traces[user as usize % traces.len()].len();
@@ -205,7 +205,7 @@ impl Channel {
         {
             let kept = libm::exp(-(REPORT_INTERVAL.0 as f64) / memory_ps.0 as f64);
             let fresh = deviation * libm::sqrt(1.0 - kept * kept);
-            self.distance = kept * self.distance + fresh * normal(&mut self.random);
+            self.distance = kept * self.distance + fresh * draw_normal(&mut self.random);
         }
         self.report += 1;
         self.look(source, user);
@@ -223,13 +223,13 @@ impl Channel {
     }
 }
 
-fn between(low: Cqi, high: Cqi, random: &mut Stream) -> u64 {
+fn draw_mean(low: Cqi, high: Cqi, random: &mut Stream) -> u64 {
     u64::from(low.get()) + random.below(u64::from(high.get() - low.get()) + 1)
 }
 
-/// A normally distributed number (Box & Muller, "A Note on the Generation of Random Normal Deviates", Ann. Math. Stat.
-/// 29(2), 1958). Logarithm and cosine are software, so that every machine has the same.
-fn normal(random: &mut Stream) -> f64 {
+/// Draws a normally distributed number (Box & Muller, "A Note on the Generation of Random Normal Deviates", Ann. Math.
+/// Stat. 29(2), 1958). Logarithm and cosine are software, so that every machine has the same.
+fn draw_normal(random: &mut Stream) -> f64 {
     let radius = libm::sqrt(-2.0 * libm::log(1.0 - random.unit()));
     radius * libm::cos(std::f64::consts::TAU * random.unit())
 }

@@ -11,8 +11,8 @@ use super::{PACKET, TTI};
 use crate::error::{DescriptionError, refuse};
 use crate::units::Picos;
 
-/// A radio access network. Defaults are those of the paper, or our choices where it is silent
-/// (`docs/explanation/pdcell.md`).
+/// A radio access network, by default of the paper, or our choices where the paper is silent
+/// (`datacentre/docs/pdcell.md`).
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RanConfig {
@@ -60,8 +60,8 @@ pub struct RanConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LoadOf {
-    /// The link of the central unit's host, as in the paper: far more than the cell carries, so that a batch of flows
-    /// arrives and is then sent.
+    /// The link of the central unit's host, as in the paper: far more than the cell carries, so that flows arrive as a
+    /// batch.
     CuLink,
     /// The mean capacity of the cell: a load that lasts.
     Cell,
@@ -105,7 +105,7 @@ impl Default for RanConfig {
 }
 
 impl RanConfig {
-    /// Refuses channels and errors that let nothing through.
+    /// Refuses channels and errors without throughput.
     pub fn check(&self) -> Result<(), DescriptionError> {
         self.cqi.check()?;
         if self.block_errors.get() > 0.9 {
@@ -115,7 +115,7 @@ impl RanConfig {
         Ok(())
     }
 
-    /// Mean capacity of the cell in bits per second, as far as blocks pass: users have equal times.
+    /// Returns the mean capacity of the cell in bits per second without lost blocks: users have equal times.
     pub fn capacity_bps(&self, seed: u64) -> f64 {
         let bits = Channels::new(&self.cqi, self.users, seed).mean_bits_per_tti();
         bits / TTI.as_secs_f64() * (1.0 - self.block_errors.get())
@@ -139,8 +139,7 @@ impl RanConfig {
     }
 }
 
-/// Interpretation of the paper where it is ambiguous. The defaults are the readings with which its figures are
-/// reproduced.
+/// Interpretation of the paper where it is ambiguous. The defaults reproduce its figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Readings {

@@ -6,8 +6,8 @@ pub const RESOURCE_BLOCKS: u32 = 100;
 /// Most bits that a device of category 3 receives in a TTI (3GPP TS 36.306, table 4.1-1).
 const CATEGORY_3: u32 = 102_048;
 
-/// Transport block size index for CQI 1 to 15: the highest whose efficiency does not exceed that of the CQI (3GPP
-/// TS 36.213, tables 7.1.7.1-1 and 7.2.3-1).
+/// Transport block size index for CQI 1 to 15: the highest with at most the efficiency of the CQI (3GPP TS 36.213,
+/// tables 7.1.7.1-1 and 7.2.3-1).
 const BLOCK_INDEX: [u8; 15] = [0, 1, 2, 4, 6, 8, 9, 11, 13, 15, 17, 19, 21, 23, 26];
 
 /// Bits of a transport block of 100 resource blocks for I_TBS 0 to 26 (3GPP TS 36.213, table 7.1.7.2.1-1).

@@ -1,8 +1,8 @@
 //! The distributed unit (DU) and the users' devices: segmentation (RLC), transport blocks, and their retransmission
 //! (HARQ).
 //!
-//! The packets for a user are a stream of bytes, which transport blocks cut anywhere. A block takes one TTI; what it
-//! carries is known at the end. A block with errors is sent again [`Harq::round_trip`] TTIs later with as many resource
+//! The packets for a user are a stream of bytes, which transport blocks cut anywhere. A block takes one TTI and is
+//! decoded at its end. A block with errors is sent again [`Harq::round_trip`] TTIs later with as many resource
 //! blocks, before anything new. The central unit sets the order of the users. After its last try the link layer (RLC in
 //! acknowledged mode) sends its bytes in a new block, so none is lost. A device hands packets up in order.
 
@@ -129,7 +129,7 @@ impl DistributedUnit {
         self.counts
     }
 
-    /// A packet of a user arrives from the central unit.
+    /// Accepts a packet of a user from the central unit.
     pub fn accept(&mut self, user: u32, sdu: Sdu) {
         let stream = &mut self.users[user as usize];
         if stream.unsent() == 0 {
@@ -144,7 +144,7 @@ impl DistributedUnit {
         self.held += 1;
     }
 
-    /// Ends the TTI before number `tti`: the devices decode its blocks, and `deliver` gets what they hand up.
+    /// Ends the TTI before number `tti`: the devices decode its blocks, and `deliver` gets the packets they hand up.
     ///
     /// chance: a uniform number from 0 to 1 for a user and a TTI; a try fails below the probability of errors.
     pub fn decode(
@@ -160,7 +160,7 @@ impl DistributedUnit {
         for mut block in in_air.drain(..) {
             let user = block.user;
             let stream = &mut self.users[user as usize];
-            // The retransmissions of a user have numbers that differ from those of its first tries in the same TTI.
+            // Retransmissions and first tries of a user in one TTI have different numbers.
             let draw = chance(user, 4 * (tti - 1) + u64::from(block.tries.min(3)));
             block.tries += 1;
             let bytes = block.bytes.end - block.bytes.start;
@@ -195,8 +195,8 @@ impl DistributedUnit {
         self.in_air = in_air;
     }
 
-    /// Sends the blocks of TTI `tti`: those that are due again, then new ones for the users in the order in which their
-    /// packets came. A user out of range waits.
+    /// Sends the blocks of TTI `tti`: due ones again, then new ones for the users in the order of service. A user out
+    /// of range waits.
     pub fn send(&mut self, tti: u64, mut cqi: impl FnMut(u32) -> Cqi) {
         let mut left = RESOURCE_BLOCKS;
         while let Some((due, block)) = self.due.front()
@@ -304,7 +304,7 @@ impl Stream {
         cut
     }
 
-    /// The device has received bytes.
+    /// Marks bytes as received by the device.
     fn receive(&mut self, bytes: Range<u64>) {
         let first = self.sdus.partition_point(|it| it.start <= bytes.start);
         for held in self.sdus.range_mut(first.saturating_sub(1)..) {

@@ -6,7 +6,7 @@
 //! contract. Time is divided into transmission time intervals (TTI). Around each of them three things happen:
 //!
 //! 1. At its start the devices decode the blocks of the TTI before, and the DU sends new ones.
-//! 2. A fronthaul delay later the DU's report arrives at the CU: queues, thresholds, CQIs and what is due again.
+//! 2. A fronthaul delay later the DU's report arrives at the CU: queues, thresholds, CQIs and retransmissions.
 //! 3. Just in time for the next TTI the CU fills a virtual subframe from its queues, in the order of the
 //!    [scheduler](cellbed_link::Scheduler), and sends it to the DU.
 //!
@@ -147,8 +147,8 @@ struct User {
 }
 
 impl User {
-    /// Bytes for it are in the subframe that begins at `now`.
-    fn served(&mut self, bytes: u64, now: Time, scheduler: Scheduler) {
+    /// Counts bytes for it in the subframe that begins at `now`.
+    fn count_bytes(&mut self, bytes: u64, now: Time, scheduler: Scheduler) {
         if let Some(window) = scheduler.window() {
             let end = now + Duration::from_nanos(TTI.0 / 1000);
             self.throughput.add(bytes as f64, now, end, window);
@@ -252,7 +252,7 @@ impl Ran {
         })
     }
 
-    /// A flow is about to send `bytes` to a user.
+    /// Opens a flow that will send `bytes` to a user.
     pub fn open(&mut self, user: u32, flow: FlowId, bytes: u64) {
         self.buffer.open(user, flow, bytes);
         let state = &mut self.users[user as usize];
@@ -266,7 +266,7 @@ impl Ran {
         }
     }
 
-    /// All packets of an open flow have been delivered.
+    /// Closes an open flow after the delivery of all its packets.
     pub fn close(&mut self, user: u32, flow: FlowId) {
         self.buffer.close(user, flow);
         let state = &mut self.users[user as usize];
@@ -276,7 +276,7 @@ impl Ran {
         }
     }
 
-    /// A packet of an open flow arrives at the central unit.
+    /// Offers a packet of an open flow to the central unit.
     pub fn offer(&mut self, now: Picos, user: u32, sdu: Sdu) -> Verdict {
         let verdict = self.buffer.offer(user, sdu);
         self.counts.offered += 1;
@@ -323,12 +323,7 @@ impl Ran {
         &self.series
     }
 
-    /// Mean of the CQIs that a user has reported.
-    pub fn mean_cqi(&self, user: u32) -> f64 {
-        self.channels.mean(user)
-    }
-
-    /// Processes the event due at `now`. Appends what devices hand up.
+    /// Processes the event due at `now`. Appends the packets that devices hand up.
     pub fn step(&mut self, now: Picos, delivered: &mut Vec<Delivery>) {
         let Some(phase) = self.next.filter(|&it| self.time_of(it) <= now) else {
             return;
@@ -365,7 +360,7 @@ impl Ran {
             if self.buffer.queue(number) == 0 && unsent == 0 {
                 continue;
             }
-            // What the latest report of the distributed unit contains.
+            // As in the latest report of the distributed unit.
             let cqi = self.channels.cqi(number, Picos((tti - 1) * TTI.0));
             if cqi < Cqi::LOWEST {
                 continue;
@@ -387,7 +382,7 @@ impl Ran {
                 });
             };
             let mut rest = if cut == Cut::First { 0 } else { unsent };
-            for (flow, remaining) in self.buffer.waiting(number, rank) {
+            for (flow, remaining) in self.buffer.waiting_flows(number, rank) {
                 let own = if flow == user.last {
                     std::mem::take(&mut rest)
                 } else {
@@ -396,7 +391,10 @@ impl Ran {
                 push(flow, remaining + own);
             }
             if rest > 0 {
-                push(user.last, rest + self.buffer.left(number, user.last));
+                push(
+                    user.last,
+                    rest + self.buffer.remaining_bytes(number, user.last),
+                );
             }
         }
         let mut left = RESOURCE_BLOCKS - self.due;
@@ -410,8 +408,8 @@ impl Ran {
         self.unit.prefer(&self.schedule);
     }
 
-    /// Gives resource blocks to what the distributed unit holds and has not sent, in its order. Returns how many are
-    /// left.
+    /// Gives resource blocks to unsent bytes of the distributed unit, in its order. Returns the number of the remaining
+    /// blocks.
     fn finish_cut(&mut self, mut left: u32, tti: u64, now: Time) -> u32 {
         for number in self.unit.order() {
             let cqi = self.channels.cqi(number, Picos((tti - 1) * TTI.0));
@@ -422,14 +420,13 @@ impl Ran {
             let most = u64::from(cqi.bytes(left));
             user.filled = self.unit.unsent(number).min(most);
             left -= cqi.blocks(user.filled).unwrap_or(0) as u32;
-            user.served(user.filled, now, self.config.scheduler);
+            user.count_bytes(user.filled, now, self.config.scheduler);
             self.schedule.push(number);
         }
         left
     }
 
-    /// Sends packets of a user to the distributed unit, so that it fills `left` more resource blocks at most. Returns
-    /// how many.
+    /// Sends packets of a user to the distributed unit for at most `left` more resource blocks. Returns their number.
     fn forward(&mut self, best: Contender, left: u32, now: Time) -> u32 {
         let Contender {
             turn: Reverse((_, flow)),
@@ -457,7 +454,7 @@ impl Ran {
             user.filled += u64::from(sdu.bytes);
         }
         user.filled = user.filled.min(u64::from(cqi.bytes(most as u32)));
-        user.served(user.filled - before, now, self.config.scheduler);
+        user.count_bytes(user.filled - before, now, self.config.scheduler);
         (blocks(user.filled) - blocks(before)) as u32
     }
 
@@ -535,7 +532,7 @@ impl Ran {
                 name: "users",
                 columns: vec![
                     ("user", users.clone().map(f64::from).collect()),
-                    ("mean_cqi", users.map(|it| self.mean_cqi(it)).collect()),
+                    ("mean_cqi", users.map(|it| self.channels.mean(it)).collect()),
                 ],
             },
             Table {

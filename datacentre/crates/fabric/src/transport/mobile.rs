@@ -2,8 +2,8 @@
 //!
 //! [`Mobile`] puts transports made for wires in front of it, as the paper on pDCell does with pHost and TCP (§2.2):
 //!
-//! * A transport of the data centre ends at the central unit. What its receiver gets waits in the user's queue; what
-//!   the admission refuses the receiver never gets, as if the network had lost it.
+//! * A transport of the data centre ends at the central unit. Packets for its receiver wait in the user's queue;
+//!   refused packets are lost for the receiver.
 //! * TCP runs end to end: its receiver is the user's device, and its acknowledgements take the radio uplink.
 
 use std::collections::VecDeque;
@@ -137,7 +137,7 @@ impl Mobile {
 
     fn drop(&mut self, net: &mut Fabric, place: u32) {
         let packet = self.packets.remove(place);
-        self.inner.dropped(net, packet);
+        self.inner.on_drop(net, packet);
     }
 
     /// A data packet reaches a receiver in the central unit.
@@ -153,7 +153,7 @@ impl Mobile {
                 bytes: packet.size,
             };
             if self.access.offer(net, user, sdu) != Verdict::Admitted {
-                return self.inner.dropped(net, packet);
+                return self.inner.on_drop(net, packet);
             }
             state.admitted.insert(packet.sequence);
         }
@@ -245,7 +245,7 @@ impl Transport for Mobile {
         self.inner.pull(net, host)
     }
 
-    fn dropped(&mut self, net: &mut Fabric, packet: Packet) {
-        self.inner.dropped(net, packet);
+    fn on_drop(&mut self, net: &mut Fabric, packet: Packet) {
+        self.inner.on_drop(net, packet);
     }
 }

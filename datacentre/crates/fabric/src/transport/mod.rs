@@ -197,7 +197,7 @@ impl Transport for AnyTransport {
         dispatch!(self, transport => transport.pull(net, host))
     }
 
-    fn dropped(&mut self, net: &mut Fabric, packet: Packet) {
-        dispatch!(self, transport => transport.dropped(net, packet));
+    fn on_drop(&mut self, net: &mut Fabric, packet: Packet) {
+        dispatch!(self, transport => transport.on_drop(net, packet));
     }
 }

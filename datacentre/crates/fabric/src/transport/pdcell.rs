@@ -13,7 +13,7 @@
 //!   have t_s = 0.
 //!
 //! The flow ends when the device has all of it. Where the paper is silent or contradicts itself,
-//! `docs/explanation/pdcell.md` has the choice made here.
+//! `datacentre/docs/pdcell.md` has the choice made here.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -82,7 +82,7 @@ struct Host {
     packet_time: Picos,
     /// As a source: credits of its flows that it has not used.
     credits: Vec<Credit>,
-    /// As a destination: flows to it, those of each user apart from each other and from those without.
+    /// As a destination: flows to it, one group without users and one for each user.
     groups: Vec<Group>,
     /// When it may grant the next credit.
     next_turn: Picos,
@@ -139,7 +139,7 @@ struct State {
     undelivered: u32,
 }
 
-/// Wake-ups, with those of requests: a host's turn to grant, its deadlines, a source's credit that becomes valid.
+/// Wake-ups beside the requests': a host's turn to grant (0), its deadlines, a source's credit that becomes valid.
 const DEADLINE: u64 = 1 << 32;
 const CREDITED: u64 = 2 << 32;
 
@@ -177,7 +177,7 @@ impl PdcellHosts {
         self.access.as_ref().map(|access| &*access.ran)
     }
 
-    /// The destination learns of a flow.
+    /// Adds a flow at its destination.
     fn on_request(&mut self, net: &mut Fabric, id: FlowId, repeated: bool) {
         let Some(state) = self.flows.get_mut(&id) else {
             return;
@@ -212,7 +212,7 @@ impl PdcellHosts {
         &mut self.hosts[flow.destination.index()].groups[index]
     }
 
-    /// A packet is expected until a deadline.
+    /// Expects a packet until a deadline.
     fn await_packet(&mut self, net: &mut Fabric, id: FlowId, packet: u32, deadline: Picos) {
         if let Some(state) = self.flows.get_mut(&id) {
             state.next = state.next.max(packet + 1);
@@ -236,8 +236,14 @@ impl PdcellHosts {
         }
     }
 
-    /// A packet is not expected any more. deadline: only if it was expected until then. Returns whether it was.
-    fn answered(&mut self, net: &Fabric, id: FlowId, packet: u32, deadline: Option<Picos>) -> bool {
+    /// Stops expecting a packet. deadline: only if it was expected until then. Returns whether it was.
+    fn stop_waiting(
+        &mut self,
+        net: &Fabric,
+        id: FlowId,
+        packet: u32,
+        deadline: Option<Picos>,
+    ) -> bool {
         let Some(state) = self.flows.get_mut(&id) else {
             return false;
         };
@@ -252,8 +258,8 @@ impl PdcellHosts {
         true
     }
 
-    /// A packet has not come, or was not admitted: it is granted again, later.
-    fn missed(&mut self, net: &Fabric, id: FlowId, packet: u32) {
+    /// Lists a packet that has not come, or was not admitted, for another grant.
+    fn list_missing(&mut self, net: &Fabric, id: FlowId, packet: u32) {
         let Some(state) = self.flows.get_mut(&id) else {
             return;
         };
@@ -264,7 +270,7 @@ impl PdcellHosts {
         self.list(net, id);
     }
 
-    /// Keeps the place of a flow among those that want credits.
+    /// Updates the place of a flow among the flows that want credits.
     fn list(&mut self, net: &Fabric, id: FlowId) {
         let Some(state) = self.flows.get_mut(&id) else {
             return;
@@ -285,7 +291,7 @@ impl PdcellHosts {
         }
     }
 
-    /// Something has changed after which a destination may have a credit to grant.
+    /// Arms the next turn of a destination that may have a credit to grant.
     fn pace(&mut self, net: &mut Fabric, at: HostId) {
         let host = &mut self.hosts[at.index()];
         if !host.turn_armed && host.groups.iter().any(|it| !it.wanting.is_empty()) {
@@ -294,7 +300,7 @@ impl PdcellHosts {
         }
     }
 
-    /// The flow that gets the next credit.
+    /// Returns the flow that gets the next credit.
     fn choose(&self, at: HostId) -> Option<FlowId> {
         let groups = self.hosts[at.index()].groups.iter().enumerate();
         let able = groups.filter_map(|(index, group)| {
@@ -314,7 +320,7 @@ impl PdcellHosts {
         able.min().map(|&(_, id)| id)
     }
 
-    /// A destination's packet time begins: it grants at most one credit.
+    /// Grants at most one credit, at the beginning of a destination's packet time.
     fn grant(&mut self, net: &mut Fabric, at: HostId) {
         let now = net.now();
         self.hosts[at.index()].turn_armed = false;
@@ -353,7 +359,7 @@ impl PdcellHosts {
         self.pace(net, at);
     }
 
-    /// Deadlines of a destination have come.
+    /// Handles the deadlines of a destination that are due.
     fn expire(&mut self, net: &mut Fabric, at: HostId) {
         let now = net.now();
         let host = &mut self.hosts[at.index()];
@@ -364,8 +370,8 @@ impl PdcellHosts {
             && deadline <= now
         {
             self.hosts[at.index()].deadlines.pop();
-            if self.answered(net, id, packet, Some(deadline)) {
-                self.missed(net, id, packet);
+            if self.stop_waiting(net, id, packet, Some(deadline)) {
+                self.list_missing(net, id, packet);
             }
         }
         self.arm_deadline(net, at);
@@ -416,19 +422,19 @@ impl PdcellHosts {
             match access.offer(net, user, sdu) {
                 Verdict::Admitted => {}
                 Verdict::Refused => {
-                    self.answered(net, id, packet, None);
-                    self.missed(net, id, packet);
+                    self.stop_waiting(net, id, packet, None);
+                    self.list_missing(net, id, packet);
                     return self.pace(net, at);
                 }
                 Verdict::InPlaceOf(_, dropped) => {
                     if let Some(state) = self.flows.get_mut(&dropped.flow) {
                         state.arrived.remove(dropped.sequence);
                     }
-                    self.missed(net, dropped.flow, dropped.sequence);
+                    self.list_missing(net, dropped.flow, dropped.sequence);
                 }
             }
         }
-        self.answered(net, id, packet, None);
+        self.stop_waiting(net, id, packet, None);
         if let Some(state) = self.flows.get_mut(&id) {
             state.arrived.insert(packet);
             state.again.remove(&packet);
@@ -436,13 +442,13 @@ impl PdcellHosts {
         }
         self.list(net, id);
         if user.is_none() {
-            self.delivered(net, id);
+            self.count_delivery(net, id);
         }
         self.pace(net, at);
     }
 
-    /// A packet has reached its end.
-    fn delivered(&mut self, net: &mut Fabric, id: FlowId) {
+    /// Counts a packet that has reached its end.
+    fn count_delivery(&mut self, net: &mut Fabric, id: FlowId) {
         let Some(state) = self.flows.get_mut(&id) else {
             return;
         };
@@ -501,7 +507,7 @@ impl Transport for PdcellHosts {
             _ => {
                 if self.flows.remove(&id).is_some() {
                     self.hosts[at.index()].credits.retain(|it| it.flow != id);
-                    net.acknowledged(id);
+                    net.close(id);
                 }
             }
         }
@@ -514,7 +520,7 @@ impl Transport for PdcellHosts {
         {
             let at = access.host();
             for delivery in delivered.drain(..) {
-                self.delivered(net, delivery.sdu.flow);
+                self.count_delivery(net, delivery.sdu.flow);
             }
             self.delivered = delivered;
             return self.pace(net, at);

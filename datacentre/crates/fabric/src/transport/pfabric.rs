@@ -220,7 +220,7 @@ impl Transport for PfabricHosts {
             }
             _ if packet.sequence == state.packets => {
                 self.flows.remove(&id);
-                net.acknowledged(id);
+                net.close(id);
             }
             _ => state.on_acknowledgement(net, &self.config, &packet),
         }

@@ -3,9 +3,9 @@
 //!
 //! A source announces a flow by a request. A token of the destination lets it send one packet, and expires soon unless
 //! used, so that neither end waits for the other: a destination whose token is not used has lost one packet time, and a
-//! source that has tokens of several destinations uses those of the shortest flow. Short flows begin with free tokens.
-//! Where the paper leaves a choice it is that of its authors' public simulator. Ports rank control before data of short
-//! flows before other data, and of the flow of the best packet send the oldest one
+//! source with tokens of several destinations serves its shortest flow. Short flows begin with free tokens. Where the
+//! paper leaves a choice, it is as in the authors' public simulator. Ports rank control before data of short flows
+//! before other data, and send the oldest packet of the best packet's flow
 //! ([`Discipline::Smallest`](crate::Discipline)).
 
 use super::arrivals::Arrivals;
@@ -194,12 +194,12 @@ impl PhostHosts {
         if request.sequence > 0 && self.flows.get(&id).is_some_and(complete) {
             acknowledge(net, id);
         } else {
-            self.requested(net, at, id);
+            self.add_flow(net, at, id);
         }
     }
 
-    /// The destination learns of a flow.
-    fn requested(&mut self, net: &mut Fabric, at: HostId, id: FlowId) {
+    /// Adds a flow at its destination.
+    fn add_flow(&mut self, net: &mut Fabric, at: HostId, id: FlowId) {
         let Some(state) = self.flows.get_mut(&id).filter(|state| !state.requested) else {
             return;
         };
@@ -231,7 +231,7 @@ impl PhostHosts {
         }
     }
 
-    /// A destination's packet time begins: it grants at most one token.
+    /// Grants at most one token, at the beginning of a destination's packet time.
     fn grant(&mut self, net: &mut Fabric, at: HostId) {
         let now = net.now();
         let host = &mut self.hosts[at.index()];
@@ -330,7 +330,7 @@ impl PhostHosts {
 
     fn on_data(&mut self, net: &mut Fabric, at: HostId, data: &Packet) {
         let id = data.flow;
-        self.requested(net, at, id);
+        self.add_flow(net, at, id);
         let Some(state) = self.flows.get_mut(&id) else {
             return;
         };
@@ -433,7 +433,7 @@ impl Transport for PhostHosts {
                 if self.flows.remove(&id).is_some() {
                     let tokens = &mut self.hosts[at.index()].tokens;
                     tokens.retain(|token| token.urgency.flow != id);
-                    net.acknowledged(id);
+                    net.close(id);
                 }
             }
         }

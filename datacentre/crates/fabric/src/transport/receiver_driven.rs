@@ -14,8 +14,7 @@ pub(super) const ACKNOWLEDGEMENT: Kind = Kind(3);
 /// The bits of wake-ups for requests, above the number of the flow.
 pub(super) const REPEAT: u64 = 3 << 32;
 
-/// The request of a flow, which its source repeats until it hears of the destination, and later whenever it hears
-/// nothing more.
+/// The request of a flow. Its source repeats it while it hears nothing of the destination.
 #[derive(Debug)]
 pub(super) struct Request {
     /// When the source last heard of the destination.
@@ -59,14 +58,14 @@ impl Request {
     }
 }
 
-/// The destination has all of a flow.
+/// Sends the acknowledgement of a complete flow.
 pub(super) fn acknowledge(net: &mut Fabric, id: FlowId) {
     let flow = *net.flow(id);
     let packet = Packet::new(id, flow.source, ACKNOWLEDGEMENT, HEADER);
     net.send(flow.destination, packet);
 }
 
-/// The rank of data of a flow of so many packets, where those of at most `short_flow` come first; 0 for one rank.
+/// Returns the rank of data by the packets of its flow: flows of at most `short_flow` come first; 0 for one rank.
 pub(super) fn rank(packets: u32, short_flow: u32) -> u8 {
     1 + u8::from(short_flow > 0 && packets > short_flow)
 }

@@ -193,7 +193,7 @@ impl Transport for TcpHosts {
         }
         if end == 0 && socket.acknowledged() >= state.bytes {
             self.flows.remove(&id);
-            return net.acknowledged(id);
+            return net.close(id);
         }
         self.transmit(net, id, end);
         self.arm(net, id);
@@ -235,7 +235,7 @@ impl Transport for TcpHosts {
         None
     }
 
-    fn dropped(&mut self, _: &mut Fabric, packet: Packet) {
+    fn on_drop(&mut self, _: &mut Fabric, packet: Packet) {
         self.segments.remove(packet.value as u32);
     }
 }

@@ -37,7 +37,7 @@ impl Transport for Blind {
     fn receive(&mut self, net: &mut Fabric, at: HostId, packet: Packet) {
         let id = packet.flow;
         if packet.kind == ACKNOWLEDGEMENT {
-            return net.acknowledged(id);
+            return net.close(id);
         }
         let Some(missing) = self.missing.get_mut(&id) else {
             return;

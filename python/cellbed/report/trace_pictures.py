@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from cellbed.archive.entry import About
+from cellbed.archive.catalogue import entry_and_part
+from cellbed.archive.entry import About, second_of_day
+from cellbed.archive.errors import TraceError
 from cellbed.archive.series import PARTS, Part
-from cellbed.archive.statistics import Analysis
+from cellbed.archive.statistics import DEFAULT, Analysis, Definition, analyse
+from cellbed.archive.store import Archive
 from cellbed.archive.warnings import PAUSE_INTERVALS
-from cellbed.report.plot import MUTED, draw_file, label_decades, of_place
+from cellbed.report.plot import MUTED, draw_file, label_decades, palette
 from cellbed.support.errors import CellbedError
 from cellbed.support.readable import Unit, date_words, duration_words, rate_unit, rate_words
 from cellbed.support.whole_files import write_whole
@@ -30,9 +33,9 @@ Drawn = list[tuple[str, str, Analysis]]
 """Series on the same axes: name, colour, and its analysis."""
 
 COLOURS: Final[dict[Part, str]] = {
-    "uplink": of_place("uplink")[1],
-    "downlink": of_place("downlink")[1],
-    "round-trip": of_place("remote")[0],
+    "uplink": palette("uplink")[1],
+    "downlink": palette("downlink")[1],
+    "round-trip": palette("remote")[0],
 }
 SEVERAL: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#8a6d00", "#7b3294", "#444444")
 """Colours of several entries, which most colour-blind people can distinguish (after Okabe and Ito, 2008)."""
@@ -49,8 +52,8 @@ _BESIDE = 4
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One set of axes. draw: fills them. end: of the axis of time, by which panels with the whole width are aligned;
-    ``None`` for one that shares its line. note: figures above the axes. height: inches."""
+    """One set of axes. draw: fills them. end: of the axis of time, common to all panels of the whole width; ``None``
+    for one that shares its line. note: figures above the axes. height: inches."""
 
     title: str
     x_label: str
@@ -134,7 +137,7 @@ def sentence(about: About, duration_ns: int) -> str:
 
 
 def typical_and_high(figures: Mapping[str, Any]) -> str:
-    """Of round trips the median, and the P99 or the highest percentile that their number supports."""
+    """Return the median of round trips, and their P99 or the highest percentile that their number supports."""
     high = next((at for at in (99, 95, 90) if f"p{at}_ms" in figures), None)
     median = duration_words(figures["p50_ms"] / 1e3)
     return median if high is None else f"{median}, P{high} {duration_words(figures[f'p{high}_ms'] / 1e3)}"
@@ -288,7 +291,7 @@ def _by_hour(of: Drawn, *keys: str) -> Panel | None:
     def draw(axes: Axes) -> None:
         for (name, colour, _), each in zip(having, figures, strict=True):
             hours = np.array(each["hours"], float)
-            gaps = np.flatnonzero(np.diff(hours) > 1) + 1  # no line leads over hours of which nothing is known
+            gaps = np.flatnonzero(np.diff(hours) > 1) + 1  # no line across hours without data
             for key in keys:
                 values = np.insert(np.array(each[key], float) * unit.factor, gaps, np.nan)
                 label = name if is_rate else {"hourly_p50_ms": "median"}.get(key, "P95")
@@ -446,3 +449,23 @@ def write_picture(picture: Picture, path: Path) -> None:
         write_whole(path, lambda file: file.write_bytes(content))
     except OSError as error:
         raise PictureError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def analyse_entry(
+    archive: Archive, name: str, definition: Definition = DEFAULT, parts: Iterable[Part] = PARTS
+) -> dict[Part, Analysis]:
+    """Return the parts of an entry, or the direction of one that `name` says, read whole.
+
+    Raises TraceError, also where it has none of them.
+    """
+    text, asked = name, tuple(parts)
+    name, only = entry_and_part(archive, text)
+    entry = archive.entry(name)
+    starts = second_of_day(entry.about)
+    wanted = [part for part in asked if part in entry.parts and only in (None, part)]
+    if not wanted:
+        has = " and ".join(entry.parts) or "only a recording of two workloads: `cellbed traces export` gives its rates"
+        has = has if only is None or only in asked else f"only the {only}"
+        lacks = only if only in asked else " or ".join(asked)
+        raise TraceError(f"'{text}' has no {lacks}: it has {has}")
+    return {part: analyse(archive.series(name, part), definition, starts) for part in wanted}

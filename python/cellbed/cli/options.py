@@ -1,11 +1,12 @@
-"""Options of verbs that check expectations, and what they print."""
+"""Options that several verbs have, and the check of expectations."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -14,9 +15,41 @@ from cellbed.support.errors import CellbedError, printable
 if TYPE_CHECKING:
     from cellbed.measure.verdicts import Verdict
 
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
+ScenarioFile = Annotated[Path, typer.Argument(help="The scenario file (TOML).", metavar="FILE")]
+Testbed = Annotated[
+    str | None, typer.Option(help="Testbed or run; needed only if there are several.", show_default=False)
+]
+Overcommit = Annotated[
+    bool, typer.Option("--overcommit", help="Accept nodes with more CPUs or memory than this machine has.")
+]
+Open = Annotated[
+    Literal["auto", "yes", "no"],
+    typer.Option("--open", help="Open the page in a browser. auto: only on a desktop terminal."),
+]
+Ending = Annotated[Literal["svg", "pdf", "png"], typer.Option("--format", help="Of these figures.")]
 Check = Annotated[bool, typer.Option("--check", help="Exit with status 5 if an expectation ([expect]) is not met.")]
 JUnit = Annotated[
     Path | None, typer.Option("--junit", help="With --check: write the verdicts as JUnit XML.", metavar="FILE")
+]
+
+
+def _print_log(is_wanted: bool) -> None:
+    if is_wanted:
+        from cellbed.runformat import log
+
+        os.environ.setdefault(log.VARIABLE, "debug")
+        log.is_verbose = True
+
+
+Verbose = Annotated[
+    bool,
+    typer.Option(
+        "--verbose",
+        "-v",
+        callback=_print_log,
+        help="Print the run's log, and keep the folder of a run that fails early.",
+    ),
 ]
 
 

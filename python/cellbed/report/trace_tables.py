@@ -34,8 +34,8 @@ BESIDE: Final = {
 """The figures of a comparison, with their headings."""
 
 
-def of_one(parts: Mapping[Part, Statistics]) -> RenderableType:
-    """Return every figure of an entry with what it means; lists are left to ``--json``."""
+def entry_table(parts: Mapping[Part, Statistics]) -> RenderableType:
+    """Return every figure of an entry with its meaning; lists are left to ``--json``."""
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("figure", no_wrap=True)
     for part in parts:
@@ -48,7 +48,7 @@ def of_one(parts: Mapping[Part, Statistics]) -> RenderableType:
     return table
 
 
-def beside(entries: Mapping[str, Mapping[Part, Statistics]], directions: Iterable[Part]) -> RenderableType:
+def comparison_table(entries: Mapping[str, Mapping[Part, Statistics]], directions: Iterable[Part]) -> RenderableType:
     """Return several entries beside each other, a table for each direction that one of them has.
 
     A figure has one unit for all of them.
@@ -78,7 +78,7 @@ def _in_one_unit(key: str, values: list[Any]) -> list[str]:
         written = [words(key, value) for value in values]
         return [text.removesuffix(" %") for text in written] + ["%" if any(" %" in text for text in written) else ""]
     factor = 1e-3 if unit == "ms" else 1.0
-    # That of one in the middle: neither the least nor the most has many digits before or behind its point.
+    # A unit for the middle value, so that neither the least nor the most has many digits on one side of its point.
     positive = [value * factor for value in known if value > 0] or [1.0]
     middle = (min(positive) * max(positive)) ** 0.5
     of_all = rate_unit(middle) if unit == "bit/s" else duration_unit(middle)

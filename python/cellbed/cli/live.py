@@ -1,0 +1,256 @@
+"""The verbs for live testbeds and runs: ``status``, ``meter``, ``exec``, ``logs``, ``tap``, ``migrate``, ``down``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cellbed.cli.options import AsJson, Testbed
+
+MOST = 20
+"""Nodes and events that are printed."""
+
+
+def status(
+    name: Annotated[
+        str | None, typer.Argument(help="Name of a testbed or run. Default: a line for each.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show live testbeds and runs; of one by its name nodes, programs, and events such as faults and changes.
+
+    \b
+    Examples:
+      cellbed status
+      cellbed status second
+      cellbed status --json
+    """
+    from cellbed.cli.link import print_table
+    from cellbed.experiments.standing import find_testbed, testbeds
+    from cellbed.experiments.standing import status as status_of
+    from cellbed.support.readable import duration_words
+
+    def since(found: dict[str, Any]) -> str:
+        return "" if found["since_s"] is None else duration_words(found["since_s"])
+
+    if name is None:
+        each = [status_of(record) for record in testbeds()]
+        if as_json:
+            print(json.dumps(each, indent=1))
+        elif each:
+            print_table(
+                ("name", "kind", "state", "for", "nodes", "programs", "folder"),
+                [
+                    [it["name"], it["kind"], it["state"], since(it), str(len(it["nodes"])), _programs(it), it["folder"]]
+                    for it in each
+                ],
+            )
+        else:
+            print("no testbed is up")
+        return
+    found = status_of(find_testbed(name))
+    if as_json:
+        print(json.dumps(found, indent=1))
+        return
+    print(f"{found['name']}: {found['kind']} {found['state']} {since(found)}\nfolder: {found['folder']}")
+    nodes = found["nodes"]
+    more = f" and {len(nodes) - MOST} more" if len(nodes) > MOST else ""
+    print(f"nodes: {', '.join(nodes[:MOST])}{more}")
+    if found["programs"]:
+        print_table(
+            ("program", "node", "state", "process"),
+            [[it["name"], it.get("node") or "", _state(it), str(it.get("pid") or "")] for it in found["programs"]],
+        )
+    for event in found["events"][-MOST:]:
+        at = "" if event["at_s"] is None else f"{event['at_s']:.1f} s"
+        failed = f", failed: {event['failed']}" if event.get("failed") else ""
+        print(f"{at:>10}  {event['event']}: {event['what']}{failed}")
+
+
+def _state(program: dict[str, Any]) -> str:
+    return f"{program['state']} with status {program['status']}" if "status" in program else str(program["state"])
+
+
+def _programs(found: dict[str, Any]) -> str:
+    ended = sum(program["state"] == "ended" for program in found["programs"])
+    return f"{len(found['programs']) - ended}" + (f", {ended} ended" if ended else "")
+
+
+def meter(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Name or prefix of a live run, testbed or shell. Default: all.", show_default=False),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Show one second, then exit.")] = False,
+) -> None:
+    """Show rate, queue, delay and drops of the links of live runs and shells.
+
+    \b
+    Examples:
+      cellbed meter               all live runs and shells, until they end or Ctrl-C
+      cellbed meter shell-12345   one of them
+      cellbed meter --once        one second, for scripts
+    """
+    import shutil
+
+    from cellbed.measure.meter import table
+    from cellbed.shell.watch import glance, watch
+
+    if once:
+        readings = glance(name)
+        print("\n".join(table(readings, shutil.get_terminal_size((200, 24)).columns, len(readings) + 1)))
+    else:
+        watch(name, sys.stdout.fileno())
+
+
+exec_ = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+# What follows the node's name belongs to the command, with or without a "--" before it.
+@exec_.command(context_settings={"allow_interspersed_args": False}, no_args_is_help=True)
+def execute(
+    node: Annotated[str, typer.Argument(help="Name of the node.", metavar="NODE")],
+    command: Annotated[list[str], typer.Argument(help="Command to run, after --.", metavar="-- CMD")],
+    testbed: Annotated[
+        str | None, typer.Option(help="Testbed or run; needed only if several have such a node.", show_default=False)
+    ] = None,
+) -> None:
+    """Run a command on a node: in its network, with its names and under its limits, at this terminal.
+
+    The exit status is the command's, 127 if there is none of its name, 128+n after signal n. It ends with the
+    testbed, and with the shell that started it.
+
+    \b
+    Examples:
+      cellbed exec endpoint-0 -- ping -c 3 edge-0
+      cellbed exec edge-0 -- bash
+      cellbed exec --testbed second phone-0 -- curl -s http://shop:8080/
+    """
+    from cellbed.experiments.standing import find_testbed
+    from cellbed.runformat.events import Journal
+    from cellbed.testbed.programs.reach import execute as become
+    from cellbed.testbed.programs.reach import find_node
+
+    if command[0] == "--" and len(command) > 1:
+        command = command[1:]
+    record, found = find_node(node, find_testbed(testbed) if testbed is not None else None)
+    Journal.reopen(Path(record.folder or "")).note("exec", found, command=command)
+    become(record, found, command)
+
+
+def logs(
+    app: Annotated[str, typer.Argument(help="An application, or one program of it, by the beginning of its name.")],
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines until Ctrl-C or the end.")] = False,
+    testbed: Testbed = None,
+) -> None:
+    """Print what the programs of an application have written.
+
+    \b
+    Examples:
+      cellbed logs shop
+      cellbed logs shop.edge-0 -f
+    """
+    from cellbed.experiments.logs import print_logs
+    from cellbed.experiments.standing import find_testbed
+
+    print_logs(find_testbed(testbed), app, getattr(sys.stdout, "rich_proxied_file", sys.stdout), follow=follow)
+
+
+def tap(
+    link: Annotated[str, typer.Argument(help="A link or one of its directions: mobile-0, core-edge-0.downlink.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="File; - is standard output. Default: LINK.pcapng.", show_default=False),
+    ] = None,
+    size: Annotated[int, typer.Option("--bytes", min=1, help="At most this much of each packet.")] = 65536,
+    testbed: Testbed = None,
+) -> None:
+    """Capture the packets of a link of a live testbed or run as pcapng, until Ctrl-C or its end.
+
+    Packets are whole, as the node at the end of the link sends them (before the link) and receives them (behind it).
+
+    \b
+    Examples:
+      cellbed tap mobile-0
+      cellbed tap mobile-0 --out - | wireshark -k -i -
+      cellbed tap core-edge-0.uplink --bytes 96 --out headers.pcapng
+    """
+    from cellbed.experiments.standing import find_testbed, tap_link
+
+    target = out if out is not None else Path(f"{link}.pcapng")
+    captured = tap_link(find_testbed(testbed), link, target, size)
+    lost = f"; {captured.lost} more were too fast for the reader" if captured.lost else ""
+    where = "" if str(target) == "-" else f" in {target}"
+    print(f"{captured.packets} packet{'s' if captured.packets != 1 else ''}{where}{lost}", file=sys.stderr)
+
+
+migrate = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@migrate.command(no_args_is_help=True)
+def move_service(
+    application: Annotated[str, typer.Argument(help="Application whose server moves.", metavar="APP")],
+    to: Annotated[str, typer.Option("--to", help="Destination node.", metavar="NODE")],
+    strategy: Annotated[
+        str | None,
+        typer.Option(
+            "--strategy",
+            "-s",
+            help="How, as in [[migrations]]. Default: the scenario's, else redeploy, which loses state.",
+            show_default=False,
+        ),
+    ] = None,
+    testbed: Testbed = None,
+    as_json: AsJson = False,
+) -> None:
+    """Move a running service to another node, with its address.
+
+    Returns when it serves there. If that fails it still serves where it was (exit status 1), as after Ctrl-C.
+
+    \b
+    Examples:
+      cellbed migrate shop --to edge-0
+      cellbed migrate sessions --to edge-0 --strategy state
+    """
+    from cellbed.experiments.standing import check_moved, find_testbed, move
+    from cellbed.report.formats import duration, size
+
+    account = move(find_testbed(testbed), application, to, strategy)
+    if as_json:
+        print(json.dumps(account, indent=1))
+        check_moved(application, account)
+        return
+    check_moved(application, account)
+    for phase in account["phases"]:
+        sent = f", {size(phase['bytes'])} sent" if "bytes" in phase else ""
+        print(f"{phase['name']}: {duration(phase['end_s'] - phase['begin_s'])}{sent}")
+    print(f"{application} is on {to} now ({account['strategy']})")
+
+
+def down(
+    name: Annotated[
+        str | None, typer.Argument(help="Name of the testbed; needed only if there are several.", show_default=False)
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="End all of them.")] = False,
+) -> None:
+    """End a standing testbed: programs, nodes and links. Its folder stays, for `cellbed report`.
+
+    \b
+    Examples:
+      cellbed down
+      cellbed down second
+      cellbed down --all
+    """
+    from cellbed.experiments.standing import find_testbed, take_down, testbeds
+    from cellbed.testbed.links.live import label
+
+    found = [each for each in testbeds() if each.kind == "testbed"] if everything else []
+    for record in found if everything else [find_testbed(name, standing=True)]:
+        take_down(record, lambda text: print(text, file=sys.stderr))
+        print(f"{label(record)} is down; its folder: {record.folder}")
+    if everything and not found:
+        print("no testbed is up")

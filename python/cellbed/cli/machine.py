@@ -1,0 +1,112 @@
+"""The verbs for this machine: ``doctor``, ``grant``, ``vm`` and ``clean``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print the checks as a JSON list.")] = False) -> None:
+    """Check whether this machine can run cellbed, and print a remedy for each missing feature.
+
+    The exit status is 0 if `cellbed run` works here, else 1.
+
+    \b
+    Example:
+      cellbed doctor
+    """
+    from dataclasses import asdict
+
+    from cellbed.doctor import can_run, examine
+    from cellbed.doctor.examine import show
+
+    checks = examine()
+    if as_json:
+        print(json.dumps([asdict(check) for check in checks], indent=2, ensure_ascii=False))
+    else:
+        show(checks, sys.stdout)
+    raise typer.Exit(0 if can_run(checks) else 1)
+
+
+def grant(
+    user: Annotated[
+        str | None, typer.Argument(help="Login name. Default: the user who called sudo.", show_default=False)
+    ] = None,
+    network: Annotated[
+        bool,
+        typer.Option(
+            "--network",
+            help="Also install the network helper: shells of this user get TCP from end to end, as root's do.",
+        ),
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done and change nothing.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Revoke what was granted.")] = False,
+) -> None:
+    """Allow an ordinary user TUN devices, CPU and memory limits, and the congestion control CUBIC. Needs root.
+
+    \b
+    Examples:
+      sudo cellbed grant alice
+      sudo cellbed grant alice --network
+    """
+    from cellbed.doctor.changes import grant_to
+
+    for line in grant_to(user, network=network, dry_run=dry_run, take_back=undo):
+        print(line)
+
+
+vm = typer.Typer(
+    no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="The disk image and kernel of VM nodes."
+)
+
+
+@vm.callback()
+def vm_() -> None:
+    """The disk image and kernel of VM nodes."""
+
+
+@vm.command("build")
+def build_image(
+    include: Annotated[
+        list[str] | None, typer.Option("--include", metavar="PACKAGE", help="Install this Debian package, too.")
+    ] = None,
+    suite: Annotated[str, typer.Option("--suite", help="Release of Debian.")] = "bookworm",
+    mirror: Annotated[str, typer.Option("--mirror", metavar="URL", help="Mirror of Debian's packages.")] = "",
+) -> None:
+    """Build the disk image and kernel that VM nodes boot, from Debian's packages.
+
+    Takes about a minute and 200 MB in the cache folder. Needs mmdebstrap and the network of a package mirror.
+
+    \b
+    Examples:
+      cellbed vm build
+      cellbed vm build --include nginx-light --include iperf3
+    """
+    from cellbed.testbed.nodes.vm_image import build
+
+    place = build(lambda line: print(line, file=sys.stderr, flush=True), include or [], suite, mirror)
+    print(place)
+
+
+def clean(as_json: Annotated[bool, typer.Option("--json", help="Print what was done as a JSON list.")] = False) -> None:
+    """Clean up after killed runs and shells: processes, control groups, changed settings.
+
+    Live runs are not touched. Run it as the user who started the run (with sudo for runs of root).
+
+    \b
+    Example:
+      cellbed clean
+    """
+    from cellbed.testbed.clean import clean as clean_up
+
+    done = clean_up()
+    if as_json:
+        print(json.dumps(done))
+        return
+    for line in done:
+        print(line)
+    if not done:
+        print("nothing to clean")

@@ -1,1 +1,0 @@
-"""Pictures of the archive's traces: one, or several on the same axes."""
