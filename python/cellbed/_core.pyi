@@ -237,6 +237,7 @@ class Direction:
         """Packets and bytes in the queue of the first bottleneck."""
 
 Stages = tuple[str, list[tuple[int, int, str]]]
+TcpSettings = Tcp
 Int64 = NDArray[np.int64]
 
 @final

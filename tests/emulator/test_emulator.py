@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import logging
 import os
 import shutil
 import signal
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from cellbed import _core
+from cellbed.testbed.links.emulator import Emulator
 from emulator_process import EDGE, EMULATE, EmulatorProcess, bottleneck, constant, delay, line_of_two, packets, series
 from run_commands import has_ended
 from shell_world import wait_until
@@ -416,3 +418,9 @@ def test_a_closed_tun_device_is_told_with_its_remedy(ordinary_user: list[str], t
     message = json.loads(output)["message"]
     assert message.startswith("cannot open /dev/net/tun: Permission denied")
     assert "`sudo chmod 0666 /dev/net/tun`" in message
+
+
+def test_diagnostics_of_the_emulator_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "cellbed"):
+        Emulator.start(line_of_two([], [], namespaces="user")).stop()
+    assert any(line.startswith("emulator: ") and "user namespace" in line for line in caplog.messages)

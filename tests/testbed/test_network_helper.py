@@ -198,7 +198,7 @@ def test_the_helper_enters_nothing_but_a_shell_of_the_user(world: World) -> None
     for namespace in ("/proc/self/ns/net", f"/proc/{forger.pid}/ns/net"):
         done = world.run(python(ENTER, str(NETWORK_HELPER), namespace), user=GRANTED_USER)
         assert done.stdout.startswith("1 "), done.stderr
-        assert "not that of a shell of this user" in done.stdout
+        assert "belongs to no shell of this user" in done.stdout
     forger.communicate("\n", timeout=60)
 
 

@@ -67,7 +67,7 @@ pub fn calibrate(
     seed: u64,
 ) -> PyResult<String> {
     py.detach(
-        || match cellbed_recorder::command::calibrated(server, secret, interface, seed) {
+        || match cellbed_recorder::command::measure(server, secret, interface, seed) {
             Ok(calibration) => written(&calibration),
             Err(Error::Interrupted) => Err(PyKeyboardInterrupt::new_err(())),
             Err(error) => Err(refused(error)),

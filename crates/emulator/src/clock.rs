@@ -33,7 +33,7 @@ pub fn epoch_millis(at: Time) -> u64 {
 /// clock and going to sleep.
 pub struct Alarm {
     descriptor: OwnedFd,
-    /// Time to which the timer is set, unless it has fired.
+    /// Time of the timer, unless it has fired.
     armed: Option<Option<Time>>,
 }
 

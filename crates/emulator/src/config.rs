@@ -52,7 +52,7 @@ pub struct Attached {
 pub struct Vertex {
     /// Its unique name.
     pub name: String,
-    /// Namespace in which to create its device; `None` for an attached device, and for an internal vertex, which has
+    /// Namespace for its device; `None` for an attached device, and for an internal vertex, which has
     /// none.
     #[serde(default)]
     pub namespace: Option<Placement>,
@@ -72,7 +72,7 @@ pub struct Vertex {
     /// Prefixes that its namespace reaches through its device.
     #[serde(default)]
     pub routes: Vec<Prefix>,
-    /// Segments with which its TCP begins to send, if not the kernel's.
+    /// The initial window of its TCP, segments, if not the kernel's.
     #[serde(default)]
     pub initial_window: Option<u32>,
     /// Kernel settings of its namespace, such as `net.ipv4.tcp_congestion_control`.

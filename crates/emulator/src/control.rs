@@ -24,7 +24,7 @@ use crate::log::Records;
 use crate::node::{Interface, Node};
 use crate::probe::{Flow, probe};
 use crate::requests::{Changed, Request, Status, Summary};
-use crate::socket::{ControlSocket, SocketFile, misunderstood};
+use crate::socket::{ControlSocket, SocketFile, malformed_command};
 use crate::writer::{Lost, Pieces};
 use crate::{process, stages};
 
@@ -236,7 +236,7 @@ impl Supervisor {
             };
             tracing::debug!("command: {}", line.trim_end());
             let command =
-                serde_json::from_str(&line).map_err(|error| misunderstood(&line, error))?;
+                serde_json::from_str(&line).map_err(|error| malformed_command(&line, error))?;
             match command {
                 Command::Start { at_ns, offset_ns } => {
                     let (zero, offset) = (Time::from_nanos(at_ns), Duration::from_nanos(offset_ns));
@@ -256,7 +256,7 @@ impl Supervisor {
                 Command::Stop => {
                     let mut summary = self.request(inbox, Request::Stop)??;
                     summary.lost.add(std::mem::take(&mut self.unrecorded));
-                    return emit(&self.stopped(&summary));
+                    return emit(&self.stopped_event(&summary));
                 }
                 Command::Status => emit(&self.status(inbox)?)?,
                 Command::Describe => emit(&self.describe(inbox)?)?,
@@ -269,7 +269,7 @@ impl Supervisor {
         }
     }
 
-    /// Does what a client of the control socket asks; an error is that of the engine.
+    /// Executes the command of a client of the control socket. Errors: those that the engine reports.
     fn answer(&mut self, line: &str, inbox: &Receiver<Input>) -> Result<Value> {
         tracing::debug!("command of a client: {}", line.trim_end());
         match serde_json::from_str(line) {
@@ -282,9 +282,9 @@ impl Supervisor {
             }) => self.change(&direction, stage, to, inbox),
             Ok(Command::Start { .. } | Command::Probe { .. } | Command::Stop) => {
                 let problem = "only the process that started the emulator may send this command";
-                Ok(refused(misunderstood(line, problem)))
+                Ok(refusal(malformed_command(line, problem)))
             }
-            Err(error) => Ok(refused(misunderstood(line, error))),
+            Err(error) => Ok(refusal(malformed_command(line, error))),
         }
     }
 
@@ -300,9 +300,9 @@ impl Supervisor {
         to: Value,
         inbox: &Receiver<Input>,
     ) -> Result<Value> {
-        let (direction, config) = match self.changed(name, &to) {
+        let (direction, config) = match self.resolve_change(name, &to) {
             Ok(change) => change,
-            Err(problem) => return Ok(refused(problem)),
+            Err(problem) => return Ok(refusal(problem)),
         };
         let request = |reply| Request::Change {
             direction,
@@ -311,7 +311,7 @@ impl Supervisor {
             reply,
         };
         match self.request(inbox, request)? {
-            Err(problem) => Ok(refused(format!("the direction {name:?}: {problem}"))),
+            Err(problem) => Ok(refusal(format!("the direction {name:?}: {problem}"))),
             Ok(changed) => Ok(self.note(direction, stage, changed, to)),
         }
     }
@@ -324,7 +324,7 @@ impl Supervisor {
             "from": self.description.stage(&self.config, direction, stage, changed.before),
             "to": to,
         });
-        self.description.changed(direction, stage, to);
+        self.description.record_change(direction, stage, to);
         let Some(log) = &mut self.change_log else {
             return json!({"event": "changed"});
         };
@@ -345,7 +345,7 @@ impl Supervisor {
     }
 
     /// The number of the direction called `name`, and what `to` means there.
-    fn changed(&self, name: &str, to: &Value) -> Result<(usize, StageConfig), String> {
+    fn resolve_change(&self, name: &str, to: &Value) -> Result<(usize, StageConfig), String> {
         let mut names = self
             .config
             .directions
@@ -427,7 +427,7 @@ impl Supervisor {
         cells.map(cell).collect()
     }
 
-    fn stopped(&self, summary: &Summary) -> Value {
+    fn stopped_event(&self, summary: &Summary) -> Value {
         // Nothing is known of an interface that a program in its node has deleted.
         let interfaces: BTreeMap<&str, Option<Interface>> = self
             .devices()
@@ -448,7 +448,7 @@ impl Supervisor {
     }
 }
 
-/// The answer to what cannot be done.
-fn refused(problem: impl ToString) -> Value {
+/// The answer to a refused command.
+fn refusal(problem: impl ToString) -> Value {
     json!({"event": "refused", "message": problem.to_string()})
 }

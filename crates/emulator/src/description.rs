@@ -10,14 +10,14 @@ use crate::config::{Config, Direction};
 pub struct Description(Vec<Vec<Value>>);
 
 impl Description {
-    /// Of a configuration of which nothing was changed yet.
+    /// The description of a configuration without changes.
     pub fn new(config: &Config) -> Self {
         let unchanged = |it: &Direction| vec![Value::Null; it.table.stages.len()];
         Self(config.directions.iter().map(unchanged).collect())
     }
 
     /// A command has changed a stage.
-    pub fn changed(&mut self, direction: usize, stage: usize, to: Value) {
+    pub fn record_change(&mut self, direction: usize, stage: usize, to: Value) {
         self.0[direction][stage] = to;
     }
 

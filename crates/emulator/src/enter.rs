@@ -16,7 +16,7 @@ use rustix::thread::{
 use crate::error::{Error, Result, Trying};
 use crate::process::die_with_parent;
 
-/// Node and privileges in which a program runs.
+/// Node and privileges of a program.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// Path of the user namespace, such as `/proc/PID/ns/user`; `None` to stay in the caller's.

@@ -7,7 +7,7 @@ use crate::packet::Header;
 /// Odd numbers without a pattern (the digits of π).
 const KEYS: [u64; 2] = [0x243F_6A88_85A3_08D3, 0x1319_8A2E_0370_7345];
 
-/// The tag of a packet of which `header` was read.
+/// The tag of a packet with this header.
 ///
 /// The flow is a hash of addresses, protocol and ports (RFC 8290, section 4.1): one of the machine and the run, so that
 /// a run can be repeated; the queues mix in the seeds of their own. Fragments and what has no ports go by the rest.
@@ -81,7 +81,7 @@ mod tests {
                 }
             }
             assert_eq!(flows.len(), 8 * 8 * 64);
-            // spread over the queues of FQ-CoDel, which takes the upper bits of what it mixes from these
+            // spread over the queues of FQ-CoDel, which takes the upper bits of their mix
             let slots: HashSet<u64> = flows.iter().map(|flow| flow >> 54).collect();
             assert!(slots.len() > 900, "{}", slots.len()); // 1005 of 1024 expected
         }

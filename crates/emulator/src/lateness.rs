@@ -15,7 +15,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Bins per doubling: values are accurate within 1/32.
 const STEPS: u64 = 32;
 
-/// A histogram with logarithmic bins, of which recording costs a few instructions and no memory.
+/// A histogram with logarithmic bins, whose recording costs a few instructions and no memory.
 pub struct Lateness {
     bins: Box<[u64]>,
     most: u64,
@@ -83,7 +83,7 @@ pub struct Second {
     pub late: u64,
     /// The highest lateness of a packet.
     pub most: Duration,
-    /// The longest time by which the loop ran later than it had asked to run.
+    /// The longest delay of the loop behind the requested time.
     pub standstill: Duration,
     /// When that ended.
     pub stood_until: Time,
@@ -138,7 +138,7 @@ impl Seconds {
 
     /// The loop runs at `now` and had asked to run at `deadline` at the latest. Sleeping until `deadline` is no
     /// standstill; being stopped or waiting for a processor is.
-    pub fn looked(&mut self, now: Time, deadline: Time) {
+    pub fn on_look(&mut self, now: Time, deadline: Time) {
         let standstill = now.since(self.looked.max(deadline));
         if standstill > self.current.standstill {
             self.current.standstill = standstill;
@@ -198,12 +198,12 @@ mod tests {
     #[test]
     fn a_loop_that_was_stopped_stood_still_and_one_that_slept_did_not() {
         let mut seconds = Seconds::new(ms(0));
-        seconds.looked(ms(100), ms(100));
-        seconds.looked(ms(200), ms(200));
+        seconds.on_look(ms(100), ms(100));
+        seconds.on_look(ms(200), ms(200));
         assert_eq!(seconds.next(ms(200)), None);
         seconds.record(Duration::from_millis(1));
         seconds.record(Duration::from_millis(3));
-        seconds.looked(ms(14_250), ms(300));
+        seconds.on_look(ms(14_250), ms(300));
         let stopped = seconds.next(ms(14_250)).unwrap();
         let expected = Second {
             start: ms(0),
@@ -216,7 +216,7 @@ mod tests {
         };
         assert_eq!(stopped, expected);
         // Busy all the time: its deadline has long passed, but it runs.
-        seconds.looked(ms(14_252), ms(300));
+        seconds.on_look(ms(14_252), ms(300));
         let next = seconds.finish(ms(14_300));
         assert_eq!((next.start, next.end), (ms(14_000), ms(14_300)));
         assert_eq!(next.standstill, Duration::from_millis(2));

@@ -157,7 +157,7 @@ pub fn outcome(records: &mut Records, direction: usize, outcome: &Outcome<Segmen
             arrived: outcome.arrived,
             size,
         }),
-        // The original notices what an arrival displaces, and nothing of what CoDel drops where packets leave.
+        // The original logs packets that an arrival displaces, and no packets that CoDel drops where packets leave.
         Fate::Dropped(DropReason::Congestion) if outcome.departed > outcome.arrived => {}
         Fate::Dropped(_) => append(records, direction, || Event::Drop {
             at: outcome.departed,

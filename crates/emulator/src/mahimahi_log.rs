@@ -195,7 +195,7 @@ impl Opportunities {
     }
 }
 
-/// The lines, in the order in which the original writes them. Times in them are ms since the first start of the
+/// The lines, in the original's order. Times in them are ms since the first start of the
 /// schedule; earlier events have no line.
 struct Transcript {
     wanted: MahimahiLog,

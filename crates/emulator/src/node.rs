@@ -5,7 +5,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cellbed_netdev::{DEVICE_QUEUE, MTU, Netlink, NetworkNamespace, inherited};
+use cellbed_netdev::{DEVICE_QUEUE, MTU, Netlink, NetworkNamespace, take_inherited};
 
 use crate::config::{Attached, Vertex};
 use crate::error::{Result, Trying};
@@ -77,8 +77,8 @@ impl Node {
 
 /// Takes over a device that is configured already.
 fn attach(device: &Attached) -> Result<(Tun, Netlink, u32)> {
-    let tun = Tun::attached(inherited(device.descriptor)?, &device.name);
-    let mut netlink = Netlink::over(inherited(device.netlink)?);
+    let tun = Tun::attach(take_inherited(device.descriptor)?, &device.name);
+    let mut netlink = Netlink::over(take_inherited(device.netlink)?);
     let index = netlink.index(&device.name)?;
     Ok((tun, netlink, index))
 }

@@ -24,7 +24,7 @@ struct Piece {
 #[derive(Default)]
 pub struct Outbox {
     pieces: Vec<Piece>,
-    /// The runs that begin with the pieces of which `begins` is set.
+    /// The runs that begin with the pieces whose `begins` is set.
     runs: Vec<Run>,
     pieces_of_last: usize,
 }

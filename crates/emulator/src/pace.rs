@@ -1,4 +1,4 @@
-//! Pacing of the event loop's wake-ups, each of which costs some microseconds.
+//! Pacing of the event loop's wake-ups; each costs some microseconds.
 
 use cellbed_link::{Duration, Time};
 
@@ -76,13 +76,13 @@ impl Pace {
     }
 
     /// Departures are written at `now`.
-    pub fn departed(&mut self, now: Time) {
+    pub fn on_departure(&mut self, now: Time) {
         let full = now + Duration::from_nanos(BURST * SPAN.as_nanos());
         self.used_until = (self.used_until.max(now) + SPAN).min(full);
     }
 
     /// Devices were looked at until `now`, and had so many packets.
-    pub fn looked(&mut self, now: Time, packets: usize) {
+    pub fn on_look(&mut self, now: Time, packets: usize) {
         let in_vain = self.own_pause && packets < 2;
         if now < self.looked + QUICK && !in_vain {
             self.hurried = self.hurried.saturating_add(1);
@@ -107,7 +107,7 @@ mod tests {
         let mut pace = Pace::new(us(0));
         for step in 0..BURST {
             assert_eq!(pace.deadline(us(7 + step)), us(7 + step));
-            pace.departed(us(7 + step));
+            pace.on_departure(us(7 + step));
         }
         assert_eq!(pace.deadline(us(15)), us(107));
         assert_eq!(pace.deadline(us(150)), us(150));
@@ -117,15 +117,15 @@ mod tests {
     fn only_packets_in_quick_succession_bring_a_pause() {
         let mut pace = Pace::new(us(0));
         for step in 0..100 {
-            pace.looked(us(1000 * step), 9);
+            pace.on_look(us(1000 * step), 9);
         }
         assert_eq!(pace.pause(us(200_000)), None);
         for step in 0..40 {
-            pace.looked(us(100_000 + step), 1);
+            pace.on_look(us(100_000 + step), 1);
         }
         assert_eq!(pace.pause(us(200_000)), Some(us(100_039) + PAUSE));
         assert_eq!(pace.pause(us(100_120)), Some(us(100_120)));
-        pace.looked(us(200_000), 9);
+        pace.on_look(us(200_000), 9);
         assert_eq!(pace.pause(us(200_001)), None);
     }
 
@@ -133,12 +133,12 @@ mod tests {
     fn a_pause_that_brings_one_packet_is_the_last() {
         let mut pace = Pace::new(us(0));
         for step in 0..40 {
-            pace.looked(us(step), 1);
+            pace.on_look(us(step), 1);
         }
         assert!(pace.pause(us(1000)).is_some());
-        pace.looked(us(90), 2);
+        pace.on_look(us(90), 2);
         assert!(pace.pause(us(1000)).is_some());
-        pace.looked(us(150), 1);
+        pace.on_look(us(150), 1);
         assert_eq!(pace.pause(us(1000)), None);
     }
 
@@ -149,7 +149,7 @@ mod tests {
             let mut now = 0;
             for (step, ahead) in steps {
                 now += step;
-                pace.departed(us(now));
+                pace.on_departure(us(now));
                 let deadline = pace.deadline(us(now + ahead));
                 prop_assert!(deadline >= us(now + ahead));
                 prop_assert!(deadline <= us(now + ahead).max(us(now) + SPAN));
@@ -165,7 +165,7 @@ mod tests {
                 if us(due) > awake {
                     // Everything that is due by then leaves with it.
                     awake = pace.deadline(us(due));
-                    pace.departed(awake);
+                    pace.on_departure(awake);
                     wakes += 1;
                 }
             }
@@ -178,7 +178,7 @@ mod tests {
             let mut now = 0;
             for gap in looks {
                 now += gap;
-                pace.looked(us(now), 2);
+                pace.on_look(us(now), 2);
                 let until = pace.pause(us(now + ahead));
                 prop_assert!(until.is_none_or(|until| until <= us(now + ahead) && until <= us(now) + LONGEST_PAUSE));
             }

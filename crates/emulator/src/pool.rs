@@ -55,9 +55,9 @@ pub struct Packet {
     pub source_port: u16,
     /// See [`crate::packet::Header`].
     pub destination_port: u16,
-    /// See [`crate::packet::Header`]; that of the first segment.
+    /// The [`crate::packet::Header`] of the first segment.
     pub tcp_sequence: u32,
-    /// See [`crate::packet::Header`]; that of all segments together.
+    /// The [`crate::packet::Header`] of all segments together.
     pub payload: u32,
     /// Fields used by queues, as they were sent.
     pub tag: Tag,

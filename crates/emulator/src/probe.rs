@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Interval of polling the emulator for packets still in flight after the last was sent.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(5);
 
-/// Looks in a row without a packet under way after which none will come: a packet may still be in the kernel's queue of
+/// Looks in a row without a packet in flight before the end is assumed: a packet may still be in the kernel's queue of
 /// a device, or on its way from there to the receiver's socket.
 const QUIET_LOOKS: u32 = 4;
 
@@ -75,7 +75,7 @@ struct FlowPlan<'a> {
 struct Progress {
     /// Barrier of the senders before the first datagram.
     start: Barrier,
-    /// Flows of which datagrams have yet to be sent.
+    /// Flows with datagrams to send.
     sending: AtomicUsize,
     /// Nothing more can arrive.
     over: AtomicBool,

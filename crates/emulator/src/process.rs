@@ -80,7 +80,7 @@ pub fn exit_now(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-/// Bytes of memory that this process can use: those of the machine, of its container, or of its own limit of addresses
+/// Bytes of memory that this process can use: the memory of the machine or of its container, or its limit of addresses
 /// (`ulimit -v`), whichever is less. A cautious guess where that cannot be read.
 pub fn total_memory() -> u64 {
     let info = rustix::system::sysinfo();

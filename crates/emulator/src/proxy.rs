@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use cellbed_link::{Graph, Time};
 use cellbed_tcp::proxy::{Output, Place, Proxy, ProxyTable, Side, What};
-use cellbed_tcp::{Acknowledgement, BLOCKS, Burst, Segment, SegmentKind, Tcp};
+use cellbed_tcp::{Acknowledgement, BLOCKS, Segment, SegmentKind, Tcp};
 
 use crate::flow::tag;
 use crate::offload::{Layout, Transport, VNET_BYTES, View, Vnet, fold, seal, sum};
@@ -20,7 +20,7 @@ const SYN: u8 = 0x02;
 const RST: u8 = 0x04;
 const PSH: u8 = 0x08;
 const ACK: u8 = 0x10;
-/// ECE and CWR, with which a SYN asks for ECN (RFC 3168 §6.1.1).
+/// ECE and CWR: a SYN asks for ECN (RFC 3168 §6.1.1).
 const ECN: u8 = 0xc0;
 /// Kinds of options (RFC 9293 §3.1, RFC 7323, RFC 2018).
 const END: u8 = 0;
@@ -41,12 +41,12 @@ const FIRST_MADE: u64 = 1 << 63;
 struct Key([(IpAddr, u16); 2]);
 
 /// An end of a connection. Its stream is what it sends.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Origin {
     vertex: u16,
     /// The number of its SYN.
     first: u32,
-    /// Bits by which the windows that it offers are shifted, if it can; the largest segment that it takes; whether it
+    /// Its window scale in bits, if it has one; the largest segment that it takes; whether it
     /// knows SACK.
     scale: Option<u8>,
     largest: u64,
@@ -70,14 +70,10 @@ impl Origin {
         let mut origin = Self {
             vertex,
             first: packet.sequence,
-            scale: None,
             largest: DEFAULT_LARGEST,
-            selective: false,
             header,
             identification: 1,
-            finished: None,
-            base: 0,
-            bytes: VecDeque::new(),
+            ..Self::default()
         };
         for (kind, value) in options(packet.options()) {
             match (kind, value) {
@@ -179,7 +175,7 @@ pub enum Verdict {
 pub struct Made {
     /// The vertex that it leaves.
     pub at: u16,
-    /// The side of the proxy on which it leaves.
+    /// The side of the proxy where it leaves.
     pub to: Side,
     /// With the device's header before it.
     pub bytes: Vec<u8>,
@@ -417,7 +413,7 @@ impl Port {
                             self.made += 1;
                             self.made
                         });
-                        leaving.push_back(made(at, to, source, target, segment, 0, number));
+                        leaving.push_back(make_packet(at, to, source, target, segment, 0, number));
                     };
                     make(&segment, packet);
                     if selective && segment.length > 0 {
@@ -444,7 +440,9 @@ impl Port {
                         acknowledgement,
                         ..bare(Time::ZERO)
                     };
-                    leaving.push_back(made(at, to, source, target, &segment, RST, self.made));
+                    leaving.push_back(make_packet(
+                        at, to, source, target, &segment, RST, self.made,
+                    ));
                     self.flows.remove(&key);
                 }
                 What::Closed => drop(self.flows.remove(&key)),
@@ -453,22 +451,18 @@ impl Port {
     }
 }
 
-/// Bytes by which a packet may be away from what has arrived.
+/// The largest distance of a packet from the bytes that have arrived.
 const FARTHEST: i64 = 1 << 30;
 
 fn bare(now: Time) -> Segment {
     Segment {
-        kind: SegmentKind::Data,
-        start: 0,
-        length: 0,
-        acknowledgement: Acknowledgement::default(),
         stamp: now,
-        burst: Burst::default(),
+        ..Segment::default()
     }
 }
 
 /// Makes the packet of a segment, as if it came from `source`.
-fn made(
+fn make_packet(
     at: u16,
     to: Side,
     source: &mut Origin,
@@ -545,7 +539,7 @@ pub fn describe(bytes: &[u8], number: u64, source: u16, destination: u16) -> Pac
 
 /// A plain TCP packet: no IPv4 options, no IPv6 extension headers, no fragment.
 struct Parsed<'a> {
-    /// From the IP header on; of a super-packet that of all its segments.
+    /// From the IP header on; a super-packet has one for all its segments.
     headers: &'a [u8],
     network: usize,
     sequence: u32,

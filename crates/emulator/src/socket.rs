@@ -137,7 +137,7 @@ fn converse(mut client: &UnixStream, answer: impl Fn(String) -> Option<String>) 
 }
 
 /// The error of a line that is no command.
-pub fn misunderstood(line: &str, problem: impl Display) -> Error {
+pub fn malformed_command(line: &str, problem: impl Display) -> Error {
     Error::Command {
         line: line.trim().chars().take(80).collect(),
         problem: one_line(&problem),

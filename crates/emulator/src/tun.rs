@@ -47,7 +47,7 @@ impl Tun {
     }
 
     /// A device that another program has created, with super-packets.
-    pub fn attached(descriptor: OwnedFd, name: &str) -> Self {
+    pub fn attach(descriptor: OwnedFd, name: &str) -> Self {
         Self {
             descriptor,
             name: name.into(),
@@ -60,7 +60,7 @@ impl Tun {
         &self.name
     }
 
-    /// Reads the next packet into `space`, of which the parts follow each other.
+    /// Reads the next packet into the consecutive parts of `space`.
     pub fn receive(&self, [head, rest]: [&mut [u8]; 2]) -> Result<Received> {
         let mut before = 0;
         if !self.offload {
@@ -76,7 +76,7 @@ impl Tun {
         }
     }
 
-    /// Hands a packet to the kernel of the namespace, of which `parts` begin with the header for the device; `false`
+    /// Hands a packet to the kernel of the namespace; `parts` begin with the header for the device. Returns `false`
     /// when the kernel does not take it.
     pub fn send(&self, parts: &[IoSlice<'_>]) -> bool {
         match parts {

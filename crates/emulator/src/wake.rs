@@ -22,7 +22,7 @@ const MOST_EVENTS: usize = 64;
 pub struct Wake {
     epoll: OwnedFd,
     alarm: Alarm,
-    /// True if a timeout of the wait is as exact as the alarm: the kernel rounds those of ordinary threads.
+    /// True if a timeout of the wait is as exact as the alarm: the kernel rounds timeouts of ordinary threads.
     exact: bool,
 }
 
@@ -41,7 +41,7 @@ impl Wake {
     }
 
     /// Says how the kernel schedules the calling thread: it decides what is the cheapest exact way to sleep.
-    pub fn scheduled(&mut self, scheduling: Scheduling) {
+    pub fn set_scheduling(&mut self, scheduling: Scheduling) {
         self.exact = scheduling == Scheduling::Fifo;
     }
 

@@ -127,7 +127,7 @@ impl RecordFile {
         })
     }
 
-    /// A file called `name` to which `write` appends, in a separate thread. What it cannot write is lost and counted;
+    /// A file called `name`; `write` appends to it, in a separate thread. What it cannot write is lost and counted;
     /// the next is tried all the same, since a full disk may have room again.
     pub fn create_with(
         name: String,

@@ -62,7 +62,7 @@ fn hold() -> ExitCode {
 }
 
 fn exec(command: &mut Command) -> ExitCode {
-    // A session, so that its process group can be killed with it; the runtime has left it in that of an ended process.
+    // The runtime leaves it in the session of an ended process; a session of its own lets its process group be killed.
     let _ = setsid();
     // The parent is the runtime's process, which ends with the supervisor.
     if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {

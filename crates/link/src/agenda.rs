@@ -17,7 +17,7 @@ pub struct Agenda {
 const ABSENT: u32 = u32::MAX;
 
 impl Agenda {
-    /// An agenda for so many places, none of which has an event.
+    /// An agenda for so many places without an event.
     pub fn new(places: usize) -> Self {
         Self {
             heap: Vec::with_capacity(places),

@@ -14,8 +14,8 @@ pub const BIN_WIDTH: Duration = Duration::from_millis(10);
 /// One bin: the events from `start` up to but excluding `end`.
 ///
 /// Bins follow each other without a gap and are [`BIN_WIDTH`] wide, but for the two beside a restart, which is where
-/// the grid is laid anew. Capacity, use and queue are those of the direction's first bottleneck; arrivals and drops are
-/// those of the whole direction.
+/// the grid is laid anew. Capacity, use and queue belong to the direction's first bottleneck; arrivals and drops
+/// to the whole direction.
 ///
 /// ```
 /// use cellbed_link::{BitRate, BottleneckConfig, Bytes, Direction, Schedule, Time};
@@ -24,7 +24,7 @@ pub const BIN_WIDTH: Duration = Duration::from_millis(10);
 /// let mut link = Direction::new(vec![bottleneck.into()], Time::ZERO).with_meter();
 /// link.accept(Time::ZERO, "hello", Bytes(1500));
 /// let bins: Vec<_> = link.finished_bins(Time::from_millis(20)).collect();
-/// assert_eq!(bins[0].capacity, Some(Bytes(15_000))); // of which one packet used a tenth
+/// assert_eq!(bins[0].capacity, Some(Bytes(15_000))); // one packet used a tenth
 /// assert_eq!(bins.len(), 2);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub struct Bin {
     pub end: Time,
     /// Capacity of the schedule, used or not; `None` where there is no limit.
     pub capacity: Option<Bytes>,
-    /// Packets that left the bottleneck, counted whole in the bin in which their last byte left.
+    /// Packets that left the bottleneck, counted whole in the bin of their last byte.
     pub used: Bytes,
     /// Bytes that arrived at the direction.
     pub arrived: Bytes,
@@ -227,7 +227,7 @@ impl Grid {
 }
 
 impl Bin {
-    /// A bin in which nothing happens.
+    /// A bin without packets.
     fn quiet(start: Time, end: Time, level: QueueLevel) -> Self {
         Self {
             start,

@@ -5,7 +5,7 @@ use std::num::NonZero;
 use crate::time::Time;
 use crate::units::Bytes;
 
-/// The fields of a packet's header on which the stages act. The default is a packet of the one nameless flow whose
+/// The fields of a packet's header that stages use. The default is a packet of the one nameless flow whose
 /// transport does not know ECN.
 ///
 /// ```

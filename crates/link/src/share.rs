@@ -1,8 +1,8 @@
-//! Shares of what a bottleneck offers at an instant.
+//! Shares of a bottleneck's capacity at an instant.
 
 use crate::units::saturate;
 
-/// A part of what is offered at an instant.
+/// A part of the capacity at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Share {
     part: u64,

@@ -28,7 +28,7 @@ pub(crate) trait Configured<C> {
     fn change(&mut self, config: &C, zero: Time, now: Time, offset: Duration);
 }
 
-/// A stage that moves packets of type `P`. The defaults are those of a stage without packets.
+/// A stage that moves packets of type `P`. The defaults suit a stage that holds no packets.
 #[allow(unused_variables)]
 pub(crate) trait Behaviour<P> {
     /// Starts the schedule anew at `zero`, as of `now`; packets stay.
@@ -36,8 +36,8 @@ pub(crate) trait Behaviour<P> {
     /// Events before `now` must have been taken.
     fn restart(&mut self, zero: Time, now: Time, offset: Duration) {}
 
-    /// Closes or opens the stage in which packets queue, as of `now`: nothing is sent while it is closed by a gate, or
-    /// barred because a [cell](crate::cell) serves another user. When it is no longer barred, `share` of what it offers
+    /// Closes or opens the stage where packets queue, as of `now`: nothing is sent while it is closed by a gate, or
+    /// barred because a [cell](crate::cell) serves another user. When it is no longer barred, `share` of its capacity
     /// at `now` is left.
     ///
     /// Events before `now` must have been taken.
@@ -51,7 +51,7 @@ pub(crate) trait Behaviour<P> {
         false
     }
 
-    /// Return the time from which packets that wait can be sent.
+    /// Return the earliest time for sending the packets that wait.
     fn ready(&self) -> Time {
         Time::ZERO
     }
@@ -184,7 +184,7 @@ stages! { $
     FlowLimit(Plain<FlowLimitConfig>) => Box<FlowLimit<P>>;
     /// Packets are lost.
     Loss(Plain<LossConfig>) => Plain<Loss>;
-    /// The stage in which packets queue is closed at times.
+    /// The stage where packets queue is closed at times.
     Gate(Plain<GateConfig>) => Plain<GateConfig>;
     /// Packets are duplicated.
     Duplication(Plain<DuplicationConfig>) => Plain<Damage>;

@@ -11,7 +11,7 @@ const NANOS_PER_MICRO: u64 = 1_000;
 const NANOS_PER_MILLI: u64 = 1_000_000;
 pub(crate) const NANOS_PER_SEC: u64 = 1_000_000_000;
 
-/// An instant: nanoseconds since an origin that the caller chooses, such as that of `CLOCK_MONOTONIC`.
+/// An instant: nanoseconds since an origin that the caller chooses, such as the start of `CLOCK_MONOTONIC`.
 ///
 /// ```
 /// use cellbed_link::{Duration, Time};

@@ -31,7 +31,7 @@ pub const DEVICE_QUEUE: u32 = 20_000;
 /// Takes a descriptor that this process inherited under `number`; an error if no file is open there.
 ///
 /// Must be called once for a number: the value closes the descriptor when it is dropped.
-pub fn inherited(number: RawFd) -> Result<OwnedFd> {
+pub fn take_inherited(number: RawFd) -> Result<OwnedFd> {
     // SAFETY: F_GETFD reads no memory, for any number.
     if number < 0 || unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
         return Err(std::io::Error::from_raw_os_error(libc::EBADF))

@@ -45,7 +45,7 @@ pub fn enter_user_namespace() -> Result<()> {
     write("/proc/self/gid_map", format!("{group} {group} 1"))
 }
 
-/// Moves the calling thread into a new mount namespace, from which no mount propagates.
+/// Moves the calling thread into a new mount namespace; no mount propagates from there.
 pub fn unshare_mounts() -> Result<()> {
     // SAFETY: CLONE_NEWNS does not unshare the table of file descriptors, the danger that makes this call unsafe.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.trying(|| "create a mount namespace".into())?;
@@ -56,7 +56,7 @@ pub fn unshare_mounts() -> Result<()> {
     .trying(|| "make the mounts private".into())
 }
 
-/// Gives the calling process a UTS namespace of its own, in which the machine is called `name`.
+/// Gives the calling process a UTS namespace where the machine is called `name`.
 pub fn unshare_host_name(name: &str) -> Result<()> {
     // SAFETY: CLONE_NEWUTS does not unshare the table of file descriptors, the danger that makes this call unsafe.
     unsafe { unshare_unsafe(UnshareFlags::NEWUTS) }.trying(|| "create a UTS namespace".into())?;

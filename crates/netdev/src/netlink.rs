@@ -54,7 +54,7 @@ impl Netlink {
         })
     }
 
-    /// Uses a socket that another process has opened; requests concern the namespace in which that happened.
+    /// Uses a socket that another process has opened; requests concern the namespace of the opener.
     pub fn over(descriptor: OwnedFd) -> Self {
         // SAFETY: the socket owns the descriptor from here on.
         let socket = unsafe { Socket::from_raw_fd(descriptor.into_raw_fd()) };
@@ -191,7 +191,7 @@ impl Netlink {
         self.add_address_with(index, prefix, prefix.address, more)
     }
 
-    /// Gives an interface an address whose prefix is that of `peer`, the address at the other end.
+    /// Gives an interface an address whose prefix belongs to `peer`, the address at the other end.
     pub fn add_address_facing(&mut self, index: u32, prefix: Prefix, peer: IpAddr) -> Result<()> {
         self.add_address_with(index, prefix, peer, vec![])
     }
@@ -246,7 +246,7 @@ impl Netlink {
         })
     }
 
-    /// Routes `prefix` through an interface. window: segments with which TCP begins to send there.
+    /// Routes `prefix` through an interface. window: TCP's initial window there, segments.
     pub fn add_route(&mut self, index: u32, prefix: Prefix, window: Option<u32>) -> Result<()> {
         let metrics = window.map(|segments| vec![RouteMetric::InitCwnd(segments)]);
         self.add(index, prefix, None, metrics.map(RouteAttribute::Metrics))

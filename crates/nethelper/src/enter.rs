@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use cellbed_netdev::{Netlink, NetworkNamespace, Trying, inherited, unshare_mounts};
+use cellbed_netdev::{Netlink, NetworkNamespace, Trying, take_inherited, unshare_mounts};
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::mount_bind;
 use rustix::process::{Signal, getppid, getuid, set_parent_process_death_signal};
@@ -32,7 +32,7 @@ const SHORTCUTS: [&str; 3] = [
 
 /// Replaces this process by the command; returns only on failure.
 pub fn enter(request: &Enter) -> ExitCode {
-    let report = match inherited(request.report) {
+    let report = match take_inherited(request.report) {
         Ok(descriptor) => File::from(descriptor),
         Err(error) => {
             eprintln!("cellbed-net: {error}");
@@ -51,7 +51,7 @@ pub fn enter(request: &Enter) -> ExitCode {
 
 fn execute(request: &Enter) -> Result<Infallible> {
     let caller = getppid();
-    let namespace = NetworkNamespace::from(inherited(request.namespace)?);
+    let namespace = NetworkNamespace::from(take_inherited(request.namespace)?);
     let expected = alias(getuid().as_raw());
     // In a network namespace of the caller's user namespace, the caller could set the alias.
     let is_the_callers = namespace.is_of_this_user_namespace()
@@ -62,7 +62,7 @@ fn execute(request: &Enter) -> Result<Infallible> {
             Ok::<_, Error>(named("ingress") || named("cellbed0"))
         })?;
     if !is_the_callers {
-        let problem = "the network namespace is not that of a shell of this user";
+        let problem = "the network namespace belongs to no shell of this user";
         return Err(Error::Refused(problem.into()));
     }
     namespace.enter()?;

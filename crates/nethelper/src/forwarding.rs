@@ -23,7 +23,7 @@ use crate::rules::{parse_alias, shell_of, table_of};
 const TABLE: &str = "cellbed.forwarding";
 const IPV4: &str = "ipv4/ip_forward";
 const IPV6: &str = "ipv6/conf/all/forwarding";
-/// A setting of each network namespace that only its network administrators may open, even for reading: a file on which
+/// A setting of each network namespace that only its network administrators may open, even for reading: a file where
 /// others can take a lock would let them block all helpers.
 const LOCK: &str = "/proc/sys/net/ipv4/tcp_fastopen_key";
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
@@ -269,7 +269,7 @@ fn read(name: &str) -> Option<String> {
     Some(text.trim().to_owned())
 }
 
-/// Writes a setting; that of a device may have disappeared with it.
+/// Writes a setting; a device's setting may have disappeared with the device.
 fn write(name: &str, value: &str) -> Result<()> {
     match fs::write(format!("/proc/sys/net/{name}"), value) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),

@@ -34,7 +34,7 @@ pub fn load(attempt: &'static str, text: &str) -> Result<()> {
     call(attempt, &["-f", "-"], text).map(drop)
 }
 
-/// The objects of one kind in a listing, such as `table` in that of `list tables`.
+/// The objects of one kind in a listing, such as `table` for `list tables`.
 pub fn list(command: &[&str], kind: &str) -> Result<Vec<Value>> {
     let attempt = "lists its rules";
     let output = call(attempt, &[&["-j"], command].concat(), "")?;

@@ -42,7 +42,7 @@ pub enum Request {
 }
 
 /// The request `serve`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Serve {
     /// One of [`PREFIXES`].
     pub prefix: &'static str,
@@ -65,7 +65,7 @@ pub struct Serve {
 pub struct Enter {
     /// Number of the inherited descriptor of the network namespace.
     pub namespace: i32,
-    /// Number of the inherited descriptor to which an error is written; it is closed when the command is executed.
+    /// Number of the inherited descriptor for an error; it is closed when the command is executed.
     pub report: i32,
     /// File that the command sees as `/etc/resolv.conf`.
     pub resolv_conf: Option<PathBuf>,
@@ -86,7 +86,7 @@ impl Request {
             Some("clean") => Err(wrong("clean takes no arguments")),
             _ => Err(wrong(format!(
                 "unknown request {}: expected serve, enter or clean",
-                shown(verb)
+                quote(verb)
             ))),
         }
     }
@@ -104,17 +104,12 @@ impl Serve {
                 let all = PREFIXES.join(", ");
                 wrong(format!(
                     "serve: {} is no device prefix: expected one of {all}",
-                    shown(first)
+                    quote(first)
                 ))
             })?;
         let mut request = Self {
             prefix,
-            mahimahi: false,
-            nested: false,
-            private: false,
-            offline: false,
-            host: None,
-            host_ipv6: None,
+            ..Self::default()
         };
         let mut rest = rest.iter();
         while let Some(option) = rest.next() {
@@ -138,7 +133,7 @@ impl Serve {
                 _ => {
                     return Err(wrong(format!(
                         "serve: unexpected argument {}",
-                        shown(option)
+                        quote(option)
                     )));
                 }
             };
@@ -189,7 +184,7 @@ impl Enter {
                 Some(option) => {
                     return Err(wrong(format!(
                         "enter: unexpected argument {}",
-                        shown(option)
+                        quote(option)
                     )));
                 }
                 None => return Err(wrong("enter: expected -- COMMAND")),
@@ -260,7 +255,7 @@ fn wrong(problem: impl Into<String>) -> Error {
 }
 
 /// An argument, made safe for a message.
-fn shown(argument: &OsStr) -> String {
+fn quote(argument: &OsStr) -> String {
     let text: String = argument.to_string_lossy().chars().take(40).collect();
     format!("{text:?}")
 }

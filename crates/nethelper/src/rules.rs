@@ -8,7 +8,7 @@ use crate::addresses::Pair;
 /// The common prefix of the tables of all shells.
 pub const TABLES: &str = "cellbed.";
 
-/// Addresses of the host in public scripts of Mahimahi's users: those of the original's first shell.
+/// Addresses of the host in public scripts of Mahimahi's users: the addresses of the original's first shell.
 pub const MAHIMAHI_HOSTS: [Ipv4Addr; 2] =
     [Ipv4Addr::new(100, 64, 0, 1), Ipv4Addr::new(10, 0, 0, 1)];
 
@@ -16,7 +16,7 @@ const ALIAS: &str = "cellbed shell of user ";
 
 /// Return the alias of both devices of a shell of `user`.
 ///
-/// Only a network administrator can set an alias: the alias of the inner device proves to `enter` whose namespace it is.
+/// Only a network administrator can set an alias: the inner device's alias proves to `enter` whose namespace it is.
 pub fn alias(user: u32) -> String {
     format!("{ALIAS}{user}")
 }

@@ -124,7 +124,7 @@ struct Network {
     /// Unless offline.
     table: Option<Table>,
     index: u32,
-    /// In the order in which they go to the caller; empty afterwards.
+    /// In the order of sending to the caller; empty afterwards.
     descriptors: Vec<OwnedFd>,
 }
 

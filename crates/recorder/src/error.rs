@@ -26,7 +26,7 @@ pub enum Error {
     NoAnswer {
         /// The server.
         server: SocketAddr,
-        /// By which interface, with a preposition, or nothing.
+        /// The interface, with a preposition, or nothing.
         way: String,
         /// Time that the server was asked, s.
         seconds: u64,

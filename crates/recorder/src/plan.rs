@@ -18,7 +18,7 @@ pub struct Train {
     pub up_bytes: u16,
     /// IP length of each packet of the server, bytes.
     pub down_bytes: u16,
-    /// From its first packet to that of the next train, ns, in place of the plan's `gap_ns`: idle times of several
+    /// From its first packet to the next train's first, ns, in place of the plan's `gap_ns`: idle times of several
     /// lengths need it. The jitter applies to it too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap_ns: Option<u64>,
@@ -29,7 +29,7 @@ pub struct Train {
 pub struct TrainPlan {
     /// Taken in this order, over and over.
     pub rotation: Vec<Train>,
-    /// From the first packet of one train to that of the next, ns.
+    /// From the first packet of one train to the next train's first, ns.
     pub gap_ns: u64,
     /// Each gap is drawn evenly from `gap` · (1 ± `jitter`), so that trains do not keep meeting the same phase of the
     /// radio's frames; 0 ≤ `jitter` < 1.

@@ -10,21 +10,20 @@ use crate::packet::{PacketRecord, Way};
 use crate::plan::Saturation;
 use crate::workload::{AdaptiveSaturator, FixedRateSaturator, QueueKeeper};
 
-/// A network of two hosts on which experiments run one after the other. Its time continues between experiments.
+/// A network of two hosts for experiments, one after the other. Its time continues between experiments.
 ///
 /// The clocks of the hosts agree, and the hosts send and answer in no time.
 #[derive(Clone, Debug)]
 pub struct VirtualNetwork(Network);
 
-/// Interval between the reports of arrivals to the saturator of [`saturate`]. The light device of a live recording polls
-/// at the same interval.
+/// Interval between the reports of arrivals to the saturator of [`saturate`], as in a live recording.
 const REPORTS: Duration = Duration::from_millis(100);
 
 /// Saturate one direction for `span` adaptively; return the sending and arrival time of each packet, without an arrival
 /// for a lost one.
 ///
-/// The direction starts at rest. Arrivals are reported to the saturator each 0.1 s, over another path. Packets in flight
-/// at the end of the span arrive.
+/// The direction starts at rest. Arrivals are reported to the saturator each 0.1 s, over another path. Packets in
+/// flight at the end of the span arrive.
 pub fn saturate(
     stages: Vec<StageConfig>,
     keeper: QueueKeeper,

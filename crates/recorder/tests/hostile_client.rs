@@ -1,6 +1,6 @@
 //! Response of a server to malicious clients and to datagrams that come from no client.
 //!
-//! Each test is one attack over the server without sockets, except those of `real`. What is asserted is what an
+//! Each test is one attack over the server without sockets, except in `real`. What is asserted is what an
 //! attacker could want: answers, traffic to somebody else, memory, others' data, an end of others' service.
 
 #[path = "hostile/forgery.rs"]

@@ -335,7 +335,7 @@ impl Processed {
             acked.bytes = sent.end - sent.start;
             self.end = sent.end;
         }
-        // The acknowledgement of a retransmission may be that of the original (RFC 8985 §6.2, step 2).
+        // The acknowledgement of a retransmission may belong to the original (RFC 8985 §6.2, step 2).
         let early = echo.is_some_and(|echo| echo < sent.at)
             || self.least.is_some_and(|least| round_trip < least);
         if !(sent.retransmitted && early) {

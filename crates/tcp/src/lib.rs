@@ -48,7 +48,7 @@ pub struct Tcp {
     pub segment: u64,
     /// The least variable part of the retransmission timeout (Linux: `tcp_rto_min_us`).
     pub least_timeout: Duration,
-    /// The tick of the kernel's clock, to which [`Tcp::expiry`] rounds its timers; zero: they are exact.
+    /// The tick of the kernel's clock; [`Tcp::expiry`] rounds its timers to it. Zero: they are exact.
     pub tick: Duration,
 }
 

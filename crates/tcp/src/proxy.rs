@@ -7,7 +7,7 @@
 //!
 //! [`Kind::Split`] is plain split TCP (I-TCP: Bakre & Badrinath, ICDCS 1995). [`Kind::Mmcptp`] releases data to the
 //! endpoint by the queue and the rate of the radio link (mmCPTP: Netalkar et al., NOMS 2023), and the endpoint's
-//! selective acknowledgements are the NACKs by which it repeats what the link has lost.
+//! selective acknowledgements are its NACKs for packets that the link has lost.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::Hash;
@@ -39,7 +39,7 @@ impl Side {
     }
 }
 
-/// The way in which data leave for the endpoint.
+/// The policy of releases to the endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -57,7 +57,7 @@ pub struct ProxyTable {
     pub uplink: String,
     /// Name of the direction that leads to the endpoint; the proxy is at the vertex that it leaves at present.
     pub downlink: String,
-    /// The way in which data leave for the endpoint.
+    /// The policy of releases to the endpoint.
     pub kind: Kind,
     /// Most bytes of a stream that it holds.
     pub buffer_bytes: u64,
@@ -107,8 +107,8 @@ impl Place {
         paths.begin(self.downlink) as u16
     }
 
-    /// Returns the numbers of the proxies that a packet passes at a vertex: that of the endpoint that it comes from,
-    /// then that of the one that it is for, which has the other side.
+    /// Returns the numbers of the proxies that a packet passes at a vertex: the proxy of the source endpoint,
+    /// then the proxy of the destination endpoint on its other side.
     ///
     /// A packet that left the uplink before a handover reaches the proxy where it comes out, at the old tower; one that
     /// comes from the core network there goes on to the new one. direction: which it comes out of, none from a proxy;
@@ -141,7 +141,7 @@ pub struct Output<K> {
     pub what: What,
 }
 
-/// The content of what leaves the proxy.
+/// The content of an output of the proxy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum What {
     /// A segment, and the packet that brought the same bytes, the first time they leave.
@@ -161,7 +161,7 @@ pub struct Radio {
     pub offered: u64,
 }
 
-/// A connection with the proxy in between. Arrays are by side; a stream is that of the side that it comes from.
+/// A connection with the proxy in between. Arrays are by side; a stream belongs to the side that it comes from.
 #[derive(Clone, Debug)]
 struct Relay {
     /// The ends that face the sides.
@@ -270,7 +270,7 @@ pub struct Proxy<K> {
     relays: Vec<Option<(K, Relay)>>,
     free: Vec<usize>,
     timers: Agenda,
-    /// Connections with data to be released, of which the next one is behind `turn`.
+    /// Connections with data to be released; the next one is behind `turn`.
     backlog: BTreeSet<usize>,
     turn: usize,
     /// Connections with released data that the endpoint's window holds back.
@@ -301,7 +301,7 @@ impl<K: Copy + Eq + Hash> Proxy<K> {
 
     /// Returns the state of a radio link.
     ///
-    /// The rate is that of the last horizon; in a cell it is divided by the number of users that have packets waiting,
+    /// The rate is the last horizon's; in a cell it is divided by the number of users that have packets waiting,
     /// which is what round robin and proportional fair give. But there are data for the next slot and until the release
     /// behind it, so that no part of a slot goes to others, however many they are.
     pub fn look<P: Clone>(&self, graph: &mut Graph<P>, downlink: usize, now: Time) -> Radio {

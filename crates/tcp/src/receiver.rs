@@ -16,7 +16,7 @@ const LONGEST_DELAY: Duration = Duration::from_millis(200);
 const QUICK: u32 = 16;
 /// First assumption of a full segment's length (`TCP_MSS_DEFAULT`).
 const FULL: u64 = 536;
-/// First window that Linux offers with its usual first buffer of 128 KiB, half of which it expects to be overhead.
+/// First window that Linux offers with its usual first buffer of 128 KiB, half of it reserved for overhead.
 const FIRST: u64 = 64 << 10;
 /// The room of such a buffer after full packets: seven eighths. With it, the first thirty or so segments
 /// are acknowledged one by one, as by Linux 6.18.
@@ -28,7 +28,7 @@ const FIRST_ROUND: u64 = 10;
 /// every second segment; a single one after 40 ms or the usual gap between segments, at a tick of the clock. An
 /// interactive connection also delays the first short one. Out-of-order segments are acknowledged at once (RFC 5681
 /// §4.2).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Receiver {
     tcp: Tcp,
     /// Bytes of a full segment as far as is known, and whether a shorter one is not acknowledged (Linux: `rcv_mss`,
@@ -68,25 +68,10 @@ impl Receiver {
         Self {
             tcp,
             full: FULL.min(tcp.segment),
-            short: false,
             window: ReceiveWindow::new(tcp.receive_window, tcp.segment),
-            room: None,
-            offered: 0,
-            next: 0,
-            early: Ranges::default(),
-            recent: [None; BLOCKS],
-            acknowledged: 0,
-            at_once: false,
-            delayed: None,
             delay: DELAY,
             timeout: Duration::MAX,
-            quick: 0,
-            interactive: false,
-            last: None,
-            duplicate: false,
-            echo: Time::ZERO,
-            marked: 0,
-            is_marked: false,
+            ..Self::default()
         }
     }
 
@@ -123,7 +108,7 @@ impl Receiver {
         }
     }
 
-    /// Processes a segment with data. round_trip: that of this end's sender.
+    /// Processes a segment with data. round_trip: measured by this end's sender.
     pub fn receive(&mut self, now: Time, segment: &Segment, round_trip: &RoundTrip) {
         self.stamped(segment.start, segment.stamp);
         self.timeout = round_trip.timeout(0);
@@ -250,7 +235,7 @@ impl Receiver {
 /// in the one before (Linux's dynamic right-sizing, after Fisk & Feng, LACSI 2001); with each segment the window grows
 /// by two towards its bound. The round trip falls to a shorter sample at once, and rises by an eighth of the difference
 /// with each echo, so that it follows a queue that grows.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReceiveWindow {
     largest: u64,
     bound: u64,
@@ -288,7 +273,7 @@ impl ReceiveWindow {
         grows
     }
 
-    /// The stream has been read up to `upto`. echo: a stamp of ours, to which the segment was the sender's answer.
+    /// The stream has been read up to `upto`. echo: our timestamp, echoed by the segment.
     pub fn read(&mut self, now: Time, upto: u64, echo: Time) {
         let sample = now - echo;
         if sample < self.round_trip {

@@ -12,8 +12,8 @@ pub(super) const LEAST_VARIATION: Duration = Duration::from_millis(200);
 ///
 /// The term that the timeout adds to the smoothed round trip rises at once with the mean deviation and is the greatest
 /// of the present round trip of packets, at least the floor; it falls by a quarter of the difference in each. A round
-/// trip that is shorter than expected raises the deviation by an eighth of what a longer one does.
-#[derive(Clone, Copy, Debug)]
+/// trip that is shorter than expected raises the deviation by an eighth of a longer one's effect.
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RoundTrip {
     smoothed: Option<f64>,
     latest: Option<Duration>,
@@ -31,20 +31,14 @@ impl RoundTrip {
     /// floor: the least margin.
     pub fn new(floor: Duration) -> Self {
         Self {
-            smoothed: None,
-            latest: None,
-            deviation: 0.0,
-            greatest: 0.0,
-            margin: 0.0,
-            round_end: 0,
-            least: None,
             floor: floor.as_nanos() as f64,
+            ..Self::default()
         }
     }
 
     /// Takes a round-trip sample. missing: the first sequence number that is not acknowledged; next: the next to be
     /// sent.
-    pub fn measured(&mut self, span: Duration, missing: u64, next: u64) {
+    pub fn on_sample(&mut self, span: Duration, missing: u64, next: u64) {
         self.least = Some(self.least.map_or(span, |least| least.min(span)));
         self.latest = Some(span);
         let sample = span.as_nanos() as f64;
@@ -104,11 +98,11 @@ mod tests {
     fn the_timeout_falls_by_quarters_to_linux_s_floor() {
         let mut round_trip = RoundTrip::new(LEAST_VARIATION);
         assert_eq!(round_trip.timeout(0), Duration::from_secs(1));
-        round_trip.measured(Duration::from_millis(200), 0, 0);
+        round_trip.on_sample(Duration::from_millis(200), 0, 0);
         assert_eq!(round_trip.timeout(0), Duration::from_millis(600));
         assert_eq!(round_trip.timeout(2), Duration::from_millis(2400));
         for round in 1..100 {
-            round_trip.measured(Duration::from_millis(40), round, round);
+            round_trip.on_sample(Duration::from_millis(40), round, round);
         }
         let timeout = round_trip.timeout(0).as_secs_f64();
         assert!((timeout - 0.24).abs() < 1e-3, "{timeout}");
@@ -119,17 +113,17 @@ mod tests {
     fn the_timeout_remembers_a_queue_for_rounds_not_samples() {
         let mut round_trip = RoundTrip::new(LEAST_VARIATION);
         let ms = Duration::from_millis;
-        round_trip.measured(ms(40), 0, 0);
+        round_trip.on_sample(ms(40), 0, 0);
         // A queue of half a second, in one round of many samples.
         for number in 1..50 {
-            round_trip.measured(ms(40 + 10 * number), number, 50);
+            round_trip.on_sample(ms(40 + 10 * number), number, 50);
         }
         let full = round_trip.timeout(0);
         // It is empty again: in one round of any number of samples, the timeout falls by no more than the smoothed
         // round trip and the quarter of a margin.
         let smoothed = round_trip.smoothed().unwrap();
         for _ in 0..50 {
-            round_trip.measured(ms(40), 51, 100);
+            round_trip.on_sample(ms(40), 51, 100);
         }
         let fallen = full.saturating_sub(round_trip.timeout(0));
         let margin = full.saturating_sub(smoothed);

@@ -15,18 +15,19 @@ const LONGEST: u64 = 65_535;
 pub const BLOCKS: usize = 3;
 
 /// The kind of a segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SegmentKind {
     /// Asks for a connection.
     Syn,
     /// Grants it.
     SynAck,
     /// Carries data, an acknowledgement or both.
+    #[default]
     Data,
 }
 
 /// A segment. Offsets count the bytes of a stream from 0; the data itself is not carried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
     /// Its part in the life of the connection.
     pub kind: SegmentKind,

@@ -30,7 +30,7 @@ pub(super) struct Sender {
     law: AnyController,
     round_trip: RoundTrip,
     flight: Flight,
-    /// Ends of what the application wrote, of what was sent, and of what has arrived.
+    /// Ends of the bytes that were written, that were sent, and that have arrived.
     written: u64,
     next: u64,
     missing: u64,
@@ -68,7 +68,7 @@ pub(super) struct Sender {
 pub struct Counters {
     /// Retransmitted segments.
     pub repairs: u64,
-    /// Timeouts, without those of the handshake.
+    /// Timeouts, without the handshake's.
     pub timeouts: u64,
 }
 
@@ -89,7 +89,7 @@ pub struct Sending {
     pub round_trip: Option<Duration>,
     /// The latest sample of it.
     pub latest: Option<Duration>,
-    /// Segments that are not acknowledged, and those of them that are in flight.
+    /// Segments that are not acknowledged, and the segments in flight.
     pub outstanding: u64,
     /// The same.
     pub in_flight: u64,
@@ -108,7 +108,7 @@ pub struct Sending {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Open,
-    /// Losses are being repaired, up to what had been sent when they were found.
+    /// Losses are being repaired, up to the last byte sent when they were found.
     Recovery {
         end: u64,
         reduction: Reduction,
@@ -255,7 +255,7 @@ impl Sender {
 
     /// The handshake took `span`.
     pub fn opened(&mut self, now: Time, span: Duration) {
-        self.round_trip.measured(span, self.missing, self.next);
+        self.round_trip.on_sample(span, self.missing, self.next);
         self.law.on_established(now, span);
     }
 
@@ -283,7 +283,7 @@ impl Sender {
         let span = if std::mem::take(&mut self.probe_due) {
             self.send_probe(now)
         } else if self.is_full() {
-            self.used(true);
+            self.note_usage(true);
             None
         } else if self.is_held_back(now) {
             return None;
@@ -293,7 +293,7 @@ impl Sender {
             self.flight.retransmit_lost(now, departure)
         } else {
             let span = self.send_new(now, self.nagle);
-            self.used(false);
+            self.note_usage(false);
             span
         };
         if let Some((start, end)) = span {
@@ -449,7 +449,7 @@ impl Sender {
     }
 
     /// Records whether the window limits sending.
-    fn used(&mut self, full: bool) {
+    fn note_usage(&mut self, full: bool) {
         let held_back = full && self.unsent() > 0;
         let under_way = self.flight.length();
         self.usage
@@ -466,7 +466,7 @@ impl Sender {
             self.doubled = 0;
         }
         if let Some((span, _)) = acked.round_trips {
-            self.round_trip.measured(span, self.missing, self.next);
+            self.round_trip.on_sample(span, self.missing, self.next);
         }
         let progress = AckSample {
             now,
@@ -605,7 +605,7 @@ impl Sender {
         self.reduce(reduction, acked, 1);
     }
 
-    /// Sets the window to what may be sent now.
+    /// Sets the window to the bytes that may be sent now.
     fn reduce(&mut self, reduction: Reduction, acked: &NewlyAcked, lost: u64) {
         let (in_flight, threshold) = (self.flight.in_flight(), self.law.window().threshold);
         let window = reduction.window(in_flight, threshold, acked, lost);

@@ -76,7 +76,7 @@ impl ImportError {
 }
 
 /// The start of a piece of text, in quotes and escaped.
-pub(crate) fn shown(text: impl AsRef<[u8]>) -> String {
+pub(crate) fn quote(text: impl AsRef<[u8]>) -> String {
     let text = text.as_ref();
     let start = &text[..text.len().min(EXCERPT)];
     let more = if start.len() < text.len() { "…" } else { "" };
@@ -87,7 +87,7 @@ pub(crate) fn shown(text: impl AsRef<[u8]>) -> String {
 }
 
 /// A number of things, with the right form of the noun.
-pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
+pub(crate) fn format_count(number: u64, one: &str, many: &str) -> String {
     let noun = if number == 1 { one } else { many };
     format!("{number} {noun}")
 }
@@ -109,7 +109,7 @@ impl LeftOut {
 
     /// Returns a sentence for users; one, many: the noun and its verb.
     pub(crate) fn note(&self, one: &str, many: &str) -> Option<String> {
-        let parts = counted(self.count, one, many);
+        let parts = format_count(self.count, one, many);
         (self.count > 0).then(|| format!("{parts} left out: {}", self.first))
     }
 }

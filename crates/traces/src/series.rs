@@ -31,7 +31,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// Its name, which is also that of its file.
+    /// Its name, also of its file.
     pub fn name(self) -> &'static str {
         match self {
             Self::Uplink => "uplink",

@@ -7,7 +7,7 @@ use crate::network::{Application, Network};
 use cellbed_tcp::Tcp;
 
 /// Downloads one after the other.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Downloads {
     /// Bytes of a request; an upload has large ones.
     pub request: u64,
@@ -33,7 +33,7 @@ pub struct Download {
     pub finished: Option<Time>,
     /// Segments that were sent more than once since the download began, by either end; 0 of an unfinished one.
     pub repairs: u64,
-    /// Timeouts since then, without those of the handshake; 0 of an unfinished one.
+    /// Timeouts since then, without the handshake's; 0 of an unfinished one.
     pub timeouts: u64,
 }
 
@@ -49,14 +49,10 @@ impl Downloads {
     pub fn new(sizes: &[u64], tcp: Tcp) -> Self {
         Self {
             request: 200,
-            thinking: Vec::new(),
-            keeps_connection: false,
             tcp,
             sizes: sizes.to_vec(),
-            connection: None,
             downloads: Vec::with_capacity(sizes.len()),
-            finished: 0,
-            before: (0, 0),
+            ..Self::default()
         }
     }
 

@@ -96,7 +96,7 @@ pub enum Event {
     },
     /// The last byte of a message has arrived, and all before it.
     Message {
-        /// On which connection.
+        /// Identifier of the connection.
         connection: ConnectionId,
         /// End of the connection.
         at: End,
@@ -105,7 +105,7 @@ pub enum Event {
     },
     /// The requested room is free.
     Room {
-        /// On which connection.
+        /// Identifier of the connection.
         connection: ConnectionId,
         /// For whom.
         at: End,

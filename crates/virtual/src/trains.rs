@@ -1,11 +1,11 @@
-//! Datagrams with answers: packet trains, of which those of one packet are round trips.
+//! Datagrams with answers: packet trains; trains of one packet are round trips.
 
 use cellbed_link::{Bytes, Duration, Time};
 
 use crate::event::{End, Event};
 use crate::network::{Application, Network};
 
-/// Packet trains (Sentosa et al., NSDI 2025, §3.2): so many packets back to back, the last of which is acknowledged.
+/// Packet trains (Sentosa et al., NSDI 2025, §3.2): packets back to back; the last one is acknowledged.
 #[derive(Clone, Debug)]
 pub struct Trains {
     /// Sender of the trains.
@@ -14,7 +14,7 @@ pub struct Trains {
     pub packet: Bytes,
     /// IP length of the acknowledgement.
     pub acknowledgement: Bytes,
-    /// From the sending of a train to that of the next.
+    /// From the sending of a train to the sending of the next.
     pub gap: Duration,
     lengths: Vec<usize>,
     trains: Vec<Train>,
@@ -32,7 +32,7 @@ pub struct Train {
     pub completion: Option<Duration>,
 }
 
-/// Labels hold the number of the train above that of the packet in it.
+/// Labels hold the number of the train above the packet's number in it.
 const PACKET_BITS: u32 = 32;
 
 impl Trains {

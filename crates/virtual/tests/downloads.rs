@@ -123,7 +123,7 @@ fn with_outage(from_ms: u64, to_ms: u64) -> Network {
 
 #[test]
 fn a_lost_tail_is_found_by_a_probe_and_a_lost_flight_by_a_timeout() {
-    // The answer leaves at 60 ms and takes 6.5 ms to send. Nothing of what leaves from 55 ms on arrives, nor does the
+    // The answer leaves at 60 ms and takes 6.5 ms to send. No packet that leaves from 55 ms on arrives, nor does the
     // probe of two round trips later; the timeout comes 240 ms after that.
     let (_, flight) = download(with_outage(55, 200), 10 * SEGMENT, Tcp::default());
     assert_eq!(flight.timeouts, 1);
@@ -252,7 +252,7 @@ fn newreno_follows_the_square_root_law() {
         let rounds = result.taken().unwrap().as_secs_f64() / 0.04;
         segments as f64 / rounds * (result.repairs as f64 / segments as f64).sqrt()
     };
-    // The law counts neither the round in which a loss is found nor that in which it is repaired: at most 2 of 1 / (C
+    // The law counts neither the round that finds a loss nor the round that repairs it: at most 2 of 1 / (C
     // sqrt(p)).
     let (often, seldom) = (measured(0.01, 80_000), measured(0.0025, 320_000));
     for (constant, probability) in [(often, 0.01f64), (seldom, 0.0025)] {

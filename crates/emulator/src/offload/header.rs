@@ -1,4 +1,4 @@
-//! The header of one segment, or of a run of them, made from that of the packet they were part of.
+//! The header of one segment, or of a run of them, made from the header of the whole packet.
 
 use super::layout::{Layout, MOST_HEADER, Transport};
 use super::vnet::{Cut, Vnet};
@@ -32,7 +32,7 @@ pub struct Shape {
 ///
 /// As the kernel's own segmentation does: IPv4 identification and TCP sequence go on from segment to segment, FIN and
 /// PSH are on the last one only, CWR on the first. The transport checksum stays open: its field has the sum over the
-/// pseudo header, of which only the length changes.
+/// pseudo header, whose length alone changes.
 pub fn write_header(
     out: &mut [u8; MOST_HEADER],
     packet: &[u8],
@@ -95,7 +95,7 @@ pub fn write_header(
     (length, vnet)
 }
 
-/// Sets the ECN field of an IP header to "congestion experienced" (RFC 3168, section 5), of which the first 12 bytes
+/// Sets the ECN field of an IP header to "congestion experienced" (RFC 3168, section 5), whose first 12 bytes
 /// are enough. The checksum of IPv4 is mended and not made anew (RFC 1624, equation 3), so that a wrong one stays
 /// wrong.
 pub fn mark(header: &mut [u8]) {

@@ -8,7 +8,7 @@ pub const MOST_HEADER: usize = 192;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// Offset of the checksum in the header of TCP, and in that of UDP.
+/// Offset of the checksum in the headers of TCP and of UDP.
 const CHECKSUM_OF_TCP: u16 = 16;
 const CHECKSUM_OF_UDP: u16 = 6;
 
@@ -31,7 +31,7 @@ pub struct Layout {
     pub transport: Transport,
     /// True for IPv6.
     pub v6: bool,
-    /// No IPv4 options, no IPv6 extension headers, no fragment: its segments may join those of another packet.
+    /// No IPv4 options, no IPv6 extension headers, no fragment: its segments may join another packet.
     pub plain: bool,
     /// Bytes before the transport header.
     pub network: u16,

@@ -8,7 +8,7 @@ const NEEDS_CHECKSUM: u8 = 1;
 const GSO_TCPV4: u8 = 1;
 const GSO_TCPV6: u8 = 4;
 const GSO_UDP: u8 = 5;
-/// Added to the type of a super-packet of which the first segment alone has CWR.
+/// Added to the type of a super-packet whose first segment alone has CWR.
 const GSO_ECN: u8 = 0x80;
 
 /// `struct virtio_net_hdr` (virtio 1.2, section 5.1.6), in the byte order of the machine, as the TUN driver has it.

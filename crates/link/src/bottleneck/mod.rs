@@ -151,8 +151,6 @@ impl<P> Configured<BottleneckConfig> for Bottleneck<P> {
 
     /// Applies `config` from `now` on. Packets stay in order, but those that a smaller limit has no room for. A
     /// queue whose discipline or parameters change forgets what it has learnt.
-    ///
-    /// Events before `now` must have been taken.
     fn change(&mut self, config: &BottleneckConfig, _: Time, now: Time, offset: Duration) {
         let before = std::mem::replace(&mut self.config, config.clone());
         let same_service = before.schedule == config.schedule
@@ -177,8 +175,6 @@ impl<P> Configured<BottleneckConfig> for Bottleneck<P> {
 
 impl<P> Behaviour<P> for Bottleneck<P> {
     /// Plays the schedule from `zero` on, as of `now`; packets stay, and so does what was sent of the one in service.
-    ///
-    /// Events before `now` must have been taken.
     fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
         self.zero = zero;
         self.service.restart(zero, now, offset);
@@ -188,8 +184,6 @@ impl<P> Behaviour<P> for Bottleneck<P> {
 
     /// Closed or barred: serves nothing from `now` on; what was sent of the packet in service stays sent. Open: serves
     /// again, and what the schedule offered meanwhile is lost, and of what it offers at `now` all but a share.
-    ///
-    /// Events before `now` must have been taken.
     fn set_closed(&mut self, closed: bool, barred: bool, share: Share, now: Time) {
         let closed = closed || barred;
         match self.closed {

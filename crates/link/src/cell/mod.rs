@@ -7,12 +7,12 @@
 //!
 //! * The owner of a slot is chosen when the first user needs it, among the users that have packets waiting and
 //!   opportunities in the rest of the slot, and again when its queue becomes empty. So an idle cell delays nobody, a
-//!   user that has the cell for itself gets exactly what it gets without a cell, and no slot passes unused in which a
-//!   waiting user has opportunities (a user that arrives while the owner is served waits for the end of the slot at
-//!   most).
+//!   user that has the cell for itself gets exactly what it gets without a cell, and no slot passes unused while a
+//!   waiting user has opportunities in it (a user that arrives while the owner is served waits at most until the slot
+//!   ends).
 //! * When the turn passes at an instant at which a recording has opportunities, the next user has the share of its
 //!   opportunities at this instant that the last one left: small packets of many users do not multiply the capacity.
-//! * A packet of which a part was sent stays with what was sent.
+//! * A partly sent packet stays partly sent.
 //! * At one instant, a slot ends and the next one begins, then packets leave, then others arrive. Opportunities at this
 //!   instant belong to the new slot; what a steady flow has sent by then has left.
 //!
@@ -135,7 +135,7 @@ impl CellConfig {
     }
 }
 
-/// Check that a direction with these stages can share a cell: its queue must be that of a bottleneck or of a radio
+/// Check that a direction with these stages can share a cell: its queue must belong to a bottleneck or to a radio
 /// link, and come before delays.
 pub fn check_stages(stages: &[StageConfig]) -> Result<(), CellError> {
     for stage in stages {
@@ -168,7 +168,7 @@ pub trait Members {
 /// The state of a cell: who has it, and since when.
 ///
 /// It drives the directions of its users, which the caller keeps. The whole contract: events of the cell and of the
-/// directions are processed in order of time, those of the cell first ([`step`](Self::step) at
+/// directions are processed in order of time, the cell's first ([`step`](Self::step) at
 /// [`next_event`](Self::next_event)).
 /// [`arriving`](Self::arriving) comes before a user's direction accepts a packet, [`arrived`](Self::arrived) after it.
 /// After a change or restart of a direction comes [`look_again`](Self::look_again). What arrives for a user that is not
@@ -305,7 +305,7 @@ impl Cell {
         }
     }
 
-    /// A packet of a user has arrived at `now`, of which the direction knows. to_come: bytes that the user will send
+    /// A packet of a user has arrived at `now` in its direction. to_come: bytes that the user will send
     /// beyond those in its queue, where the caller knows.
     pub fn arrived(
         &mut self,
@@ -421,7 +421,7 @@ impl Cell {
         }
     }
 
-    /// A user is in the cell from `now` on, with what is in its queue.
+    /// A user is in the cell from `now` on, with the packets in its queue.
     fn enter(&mut self, user: usize, now: Time, members: &mut impl Members) {
         let present = self.users.iter().filter(|each| each.present);
         let throughput = self
@@ -515,7 +515,7 @@ impl Cell {
         self.owner = Some(user);
     }
 
-    /// The share of what the owner's channel offers at `now` that it has not used.
+    /// The unused share of the owner's capacity at `now`.
     fn share_left(&self, now: Time, members: &mut impl Members) -> Share {
         self.owner.map_or(Share::WHOLE, |owner| {
             members.direction(owner).share_left(now)

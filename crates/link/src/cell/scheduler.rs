@@ -32,7 +32,7 @@ pub enum Scheduler {
     Priority {},
 }
 
-/// The average throughput with which a user enters a cell under [`Scheduler::ProportionalFair`].
+/// The initial average throughput of a user of a cell under [`Scheduler::ProportionalFair`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Begin {
@@ -117,7 +117,7 @@ impl Average {
     /// Adds bytes sent evenly from `from` to `to`.
     pub fn add(&mut self, bytes: f64, from: Time, to: Time, window: Duration) {
         let spans = ratio(to.since(from), window);
-        // Of what was sent earlier less is left: the mean of exp(-x) over the spans.
+        // Bytes sent earlier count less: the mean of exp(-x) over the spans.
         let weight = if spans > 0.0 {
             -(-spans).exp_m1() / spans
         } else {

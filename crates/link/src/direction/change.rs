@@ -37,7 +37,7 @@ pub struct Change {
 /// Origin of the present parameters of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum InForce {
-    /// Parameters with which the direction was [made](Direction::new).
+    /// Parameters of the [new](Direction::new) direction.
     Start,
     /// A change known beforehand: its number in the [list](Direction::with_changes).
     Scheduled(usize),
@@ -73,7 +73,7 @@ pub(super) struct Pending {
 
 #[derive(Clone, Debug)]
 pub(super) enum What {
-    /// A start, with what is added to the offset.
+    /// A start; the span is added to the offset.
     Restart(Duration),
     /// Asked for by a call.
     Change {
@@ -223,7 +223,7 @@ impl<P: Clone> Direction<P> {
         }
     }
 
-    /// Closes or opens the stage in which packets queue, as its gates have it at `at`, and plans the next time.
+    /// Closes or opens the stage with the queue, as the gates require at `at`, and plans the next time.
     pub(super) fn set_gate(&mut self, at: Time) {
         let zero = self.zero;
         let gates = self.stages.iter().filter_map(|stage| match stage {

@@ -52,7 +52,7 @@ pub struct Direction<P> {
     outcomes: VecDeque<Outcome<P>>,
     /// Second packets that are about to enter a stage.
     twins: VecDeque<(usize, Time, Item<P>)>,
-    /// The stage in which something happens next, and when: asked for much more often than it changes.
+    /// The stage with the next event, and its time: asked for much more often than it changes.
     next: Option<(usize, Time)>,
     held: QueueLevel,
     zero: Time,
@@ -127,7 +127,7 @@ impl<P: Clone> Direction<P> {
         self.settle(self.clock);
     }
 
-    /// Takes in a packet of `size` bytes (its IP length) that arrives at `now`, of which no more is known.
+    /// Takes in a packet of `size` bytes (its IP length) that arrives at `now`, without a tag.
     pub fn accept(&mut self, now: Time, packet: P, size: Bytes) {
         self.accept_tagged(now, packet, size, Tag::default());
     }
@@ -242,7 +242,7 @@ impl<P: Clone> Direction<P> {
         }
     }
 
-    /// The stage in which something happens next, and when; of several at one instant the last one.
+    /// The stage with the next event, and its time; of several at one instant the last one.
     #[inline]
     fn next_internal(&self) -> Option<(usize, Time)> {
         let mut next: Option<(usize, Time)> = None;

@@ -31,7 +31,7 @@ impl<P: Clone> Direction<P> {
         self.empty_since()
     }
 
-    /// Serves again from `at` on, with a share of what it offers at that instant.
+    /// Serves again from `at` on, with a share of the capacity at that instant.
     pub(crate) fn admit(&mut self, at: Time, share: Share) {
         self.settle(at);
         self.set_barred(false, share);
@@ -67,7 +67,7 @@ impl<P: Clone> Direction<P> {
         [event, change].into_iter().flatten().min()
     }
 
-    /// The share of what the bottleneck offers at `at` that was not used.
+    /// The unused share of the bottleneck's capacity at `at`.
     pub(crate) fn share_left(&self, at: Time) -> Share {
         let stage = self.metered.map(|index| &self.stages[index]);
         stage.map_or(Share::WHOLE, |stage| stage.left(at))
@@ -79,8 +79,8 @@ impl<P: Clone> Direction<P> {
         stage.map_or(0.0, |stage| stage.potential(from, to))
     }
 
-    /// Bytes of what waits that the bottleneck can carry from `from` up to but excluding `to`, of which those at `from`
-    /// count by their share. Nothing during an outage.
+    /// Waiting bytes that the bottleneck can carry from `from` up to but excluding `to`; the capacity at `from` counts
+    /// by its share. Nothing during an outage.
     pub(crate) fn potential(&self, from: Time, to: Time, share: Share) -> f64 {
         let Some(stage) = self.metered.map(|index| &self.stages[index]) else {
             return 0.0;

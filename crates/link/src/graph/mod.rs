@@ -118,7 +118,7 @@ pub struct Graph<P> {
     directions: Vec<Direction<P>>,
     /// Of each direction, the number of each cell that it visits, and of the user that it is there.
     visits: Vec<Vec<(usize, usize)>>,
-    /// Events of the cells, then those of the directions: at one instant those of the cells come first.
+    /// Events of the cells and of the directions: at one instant the cells come first.
     agenda: Agenda,
     outcomes: VecDeque<(usize, Outcome<P>)>,
     clock: Time,
@@ -253,7 +253,7 @@ impl<P: Clone> Graph<P> {
         self.accept_tagged(now, direction, packet, size, Tag::default(), None);
     }
 
-    /// Takes in a packet likewise, with what is known of it. to_come: bytes that the user of a cell will send beyond
+    /// Takes in a packet likewise, with its tag. to_come: bytes that the user of a cell will send beyond
     /// those in its queue.
     pub fn accept_tagged(
         &mut self,

@@ -3,7 +3,7 @@
 use super::config::{Grant, RadioConfig, Sleep};
 use crate::time::Duration;
 
-/// Access state of the device at the base station. Positions are those of the surroundings.
+/// Access state of the device at the base station. Positions refer to the surroundings.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Access {
     /// When bytes were last sent.

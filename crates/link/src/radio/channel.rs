@@ -66,7 +66,7 @@ impl Potential {
 /// Interval at which the share that other users leave can change.
 const CELL_STEP: Duration = Duration::from_millis(20);
 
-/// Radio surroundings of the device, by position of time. Nothing of it depends on what is sent.
+/// Radio surroundings of the device, by position of time. It does not depend on the packets.
 #[derive(Clone, Debug)]
 pub(super) struct Surroundings {
     config: RadioConfig,

@@ -108,7 +108,7 @@ pub struct Channel {
     pub mean_db: f64,
     /// Its standard deviation, dB.
     pub deviation_db: f64,
-    /// Time constant with which it forgets.
+    /// Its time constant.
     pub memory: Duration,
     /// Interval of the quality reports, and so of changes of the rate.
     pub report: Duration,
@@ -121,7 +121,7 @@ pub struct Cell {
     pub share: f64,
     /// Its standard deviation. The share is kept between a tenth of its mean and one.
     pub deviation: f64,
-    /// Time constant with which it forgets.
+    /// Its time constant.
     pub memory: Duration,
     /// Probability that the scheduler turns to the device in a slot.
     pub turn: Probability,
@@ -140,9 +140,9 @@ pub struct Ramp {
     pub rise: Duration,
     /// Waiting bytes that call for everything; with 0 any do.
     pub full: u64,
-    /// Exponent by which the aim follows the share of `full` that waits; below 1 a little calls for much.
+    /// Exponent of the aim over the share of `full` that waits; below 1 a little calls for much.
     pub bend: f64,
-    /// Time constant with which warmth is lost while nothing is sent.
+    /// Time constant of the loss of warmth while nothing is sent.
     pub memory: Duration,
 }
 
@@ -167,7 +167,7 @@ pub struct Harq {
     pub again: Probability,
     /// From a transmission to the next one of the same block.
     pub round_trip: Duration,
-    /// Transmissions after which the radio link control layer takes over.
+    /// Transmissions before the radio link control layer takes over.
     pub attempts: u32,
     /// Duration of the recovery.
     pub recovery: Duration,
@@ -181,7 +181,7 @@ pub struct Harq {
 pub struct Grant {
     /// Interval of the opportunities for a request.
     pub period: Duration,
-    /// From the request to the first slot that is granted, and from a report of what waits to the slots for that.
+    /// From the request to the first slot that is granted, and from a buffer status report to its slots.
     pub delay: Duration,
     /// Bytes of the first grant.
     pub first: u64,
@@ -192,7 +192,7 @@ pub struct Grant {
 /// Discontinuous reception (TS 38.321, §5.7): after some time without data the device listens only now and then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sleep {
-    /// Time without data after which it sleeps.
+    /// Time without data before it sleeps.
     pub after: Duration,
     /// Interval of the wake-ups.
     pub cycle: Duration,
@@ -213,7 +213,7 @@ pub struct Handover {
     /// The longest, all between being alike; at most half of `every`.
     #[serde(rename = "most_ns")]
     pub most: Duration,
-    /// Standard deviation of what a cell adds to the mean signal to noise ratio, dB.
+    /// Standard deviation of a cell's share of the mean signal to noise ratio, dB.
     pub spread_db: f64,
 }
 
@@ -224,7 +224,7 @@ pub struct Path {
     pub delay: Duration,
     /// Standard deviation of the wandering, which is cut at two deviations below and four above.
     pub deviation: Duration,
-    /// Time constant with which it forgets.
+    /// Its time constant.
     pub memory: Duration,
     /// Mean time between two steps; zero for none.
     pub every: Duration,

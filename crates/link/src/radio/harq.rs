@@ -51,7 +51,7 @@ impl Retransmissions {
         let mut late = Duration::ZERO;
         for attempt in 0..ATTEMPTS {
             let chance = if attempt == 0 { harq.first } else { harq.again };
-            // Attempts of one slot lie far from those of the next ones.
+            // Attempts of one slot lie far from the attempts of the next ones.
             if self.chance.unit(slot ^ (attempt << 48)) >= chance.get() {
                 break;
             }

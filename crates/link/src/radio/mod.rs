@@ -1,5 +1,5 @@
 //! A radio access network with one device in it: the rate that a device gets depends on the signal, on other users and
-//! on what the device itself sends.
+//! on the traffic of the device.
 //!
 //! No recording is needed, and every effect has a parameter. It shows what replaying a recorded saturation misses
 //! (Sentosa et al., "CellReplay: Towards accurate record-and-replay for cellular networks", NSDI 2025, §3): delays that
@@ -37,7 +37,7 @@ use ramp::Warmth;
 use route::Route;
 pub(crate) use table::RadioTable;
 
-/// The stage. It looks only at slots in which something is sent: with nothing waiting there are no events, and the next
+/// The stage. It looks only at slots that carry data: with nothing waiting there are no events, and the next
 /// slot after any pause is found without a walk through it.
 #[derive(Clone, Debug)]
 pub(crate) struct Radio<P> {
@@ -51,9 +51,9 @@ pub(crate) struct Radio<P> {
     warmth: Warmth,
     retransmissions: Retransmissions,
     queue: Queue<P>,
-    /// The packet of which a part is sent, and the bytes that are not.
+    /// The partly sent packet, and its bytes that are not sent.
     serving: Option<(Item<P>, u64)>,
-    /// The next slot in which something is sent, and when it begins.
+    /// The next slot that carries data, and its beginning.
     slot: Option<(u64, Time)>,
     /// When the last block was there: none is before those before it.
     decoded: Time,
@@ -363,7 +363,7 @@ impl<P> Radio<P> {
         }
     }
 
-    /// The position in the surroundings at an instant: before the start that of the start.
+    /// The position in the surroundings at an instant; before the start, the position of the start.
     fn position(&self, now: Time) -> Duration {
         now.since(self.zero) + self.offset
     }

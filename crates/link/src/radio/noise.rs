@@ -6,7 +6,7 @@ use crate::random::Seed;
 use crate::time::Duration;
 
 /// Random numbers, one for every index: SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number
-/// Generators", OOPSLA 2014, figure 14), of which any output can be computed directly.
+/// Generators", OOPSLA 2014, figure 14): any output can be computed directly.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Noise(u64);
 
@@ -42,7 +42,7 @@ impl Noise {
     }
 }
 
-/// A stationary first-order autoregression of mean 0 and variance 1, in steps, each of which can be computed directly.
+/// A stationary first-order autoregression of mean 0 and variance 1, in steps that can be computed directly.
 ///
 /// Every 2ⁿth step is drawn independently, n being such that they are eight time constants apart (correlation e⁻⁸);
 /// those between are drawn halfway between two known ones, again and again, from the distribution that the two

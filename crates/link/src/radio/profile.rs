@@ -19,7 +19,7 @@ pub enum Band {
     /// Mid-band 5G with time division, 100 MHz at 30 kHz spacing: a scheduler that warms up with time, for any load.
     /// The delivery rate is independent of the length of a train but for its beginning.
     Midband,
-    /// Low-band 5G with frequency division, 10 MHz at 15 kHz spacing: a scheduler that warms up to what waits. Long
+    /// Low-band 5G with frequency division, 10 MHz at 15 kHz spacing: a scheduler that warms up to the queue. Long
     /// trains are delivered faster than short ones.
     Lowband,
 }

@@ -49,7 +49,7 @@ struct CarrierTable {
     slots: Slots,
 }
 
-/// Standard deviation of the signal to noise ratio, and the time constant with which it forgets.
+/// Standard deviation of the signal to noise ratio, and its time constant.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Fading {

@@ -120,7 +120,7 @@ impl Layout {
     }
 }
 
-/// Consecutive bins of 10 ms in which a direction was idle, as one record: when they begin, how many they are, and the
+/// Consecutive idle bins of 10 ms of a direction, as one record: when they begin, how many they are, and the
 /// bytes that the schedule offered in each; the last holds for the rest, and the largest number is for no limit.
 pub fn idle_record(
     start: Time,

@@ -1,4 +1,4 @@
-//! The 10 ms series of directions as records, in which consecutive bins of an idle direction share one.
+//! The 10 ms series of directions as records; consecutive bins of an idle direction share one.
 
 use super::{CAPACITIES, RECORD_BYTES, SeriesRecord, idle_record};
 use crate::meter::{BIN_WIDTH, Bin};
@@ -66,7 +66,7 @@ fn record(direction: usize, bin: &Bin) -> [u8; RECORD_BYTES] {
     record.to_bytes()
 }
 
-/// Capacity of a whole bin in which nothing arrived, waited, left or was dropped; `None` for any other.
+/// Capacity of a whole bin without any packet; `None` for any other.
 fn idle_capacity(bin: &Bin) -> Option<u32> {
     let idle = bin.end == bin.start + BIN_WIDTH
         && (bin.used, bin.arrived, bin.peak) == (Bytes(0), Bytes(0), Bytes(0))

@@ -4,7 +4,7 @@ use crate::delay::on_line;
 use crate::time::Duration;
 use crate::units::Bytes;
 
-/// A span by which something is later or, if negative, sooner.
+/// A span: later or, if negative, sooner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Deserialize)]
 pub struct Shift(i64);
 
@@ -36,7 +36,7 @@ impl TryFrom<Vec<(Bytes, Shift)>> for Compensation {
     }
 }
 
-/// comp(s): the delay of a packet of `s` bytes less that of one of the recorder's size (Sentosa et al., "CellReplay",
+/// comp(s): the delay of a packet of `s` bytes less the delay at the recorder's size (Sentosa et al., "CellReplay",
 /// NSDI 2025, §4.4 and §A.1). Linear between the calibrated sizes, constant outside of them.
 #[derive(Clone, Debug, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(try_from = "Vec<(Bytes, Shift)>")]

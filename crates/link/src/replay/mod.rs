@@ -27,13 +27,12 @@ use crate::units::Bytes;
 /// got.
 ///
 /// A packet that finds the link inactive at `t` activates it: the base delay at `t` (DELAY) and the light row at or
-/// before `t` are looked up, and the schedule becomes the row's opportunities from `t` + DELAY on, followed by those of
-/// the heavy recording from 1 ms after the last of them on. While the link is active, each packet is delayed by DELAY +
-/// comp(size), and never overtakes; then it enters the queue, which the schedule serves byte by byte. After `idle` with
-/// an empty queue, as
-/// [`IdleAt`] counts it, the link is inactive.
+/// before `t` are looked up, and the schedule becomes the row's opportunities from `t` + DELAY on, followed by
+/// opportunities of the heavy recording from 1 ms after the last of them on. While the link is active, each packet is
+/// delayed by DELAY + comp(size), and never overtakes; then it enters the queue, which the schedule serves byte by
+/// byte. After `idle` with an empty queue, as [`IdleAt`] counts it, the link is inactive.
 ///
-/// Light rows and heavy recording are positions of one recording and have one time zero, that of the direction. Played
+/// Light rows and heavy recording are positions of one recording and share the direction's time zero. Played
 /// in a loop, both start again at the heavy recording's last timestamp: rows at or after it are never used, and from
 /// the last row on the base delay stays as it was. Before the first row, the first counts.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,7 +92,7 @@ impl WorkloadDependentConfig {
     /// Capacity of an opportunity in the recordings of the public tool.
     pub const OPPORTUNITY: Bytes = Bytes(1400);
 
-    /// A looped recording with an infinite queue, no compensation, F = 0 and opportunities of 1400 bytes, of which a
+    /// A looped recording with an infinite queue, no compensation, F = 0 and opportunities of 1400 bytes; a
     /// packet is charged its IP length; F and the light opportunities are read as in the public tool.
     pub fn new(light: Arc<LightRows>, heavy: Arc<Trace>) -> Self {
         Self {

@@ -20,7 +20,7 @@ impl LightRows {
     /// Reads light rows from a file, a pipe or memory, in small pieces.
     ///
     /// A line is `TIME BASE_DELAY PDO PDO …`, all in ms: when the train was sent, half of its round-trip time, and the
-    /// arrivals of its packets after that of the first. Up to six decimals are accepted where the public tool writes
+    /// arrivals of its packets after the first arrival. Up to six decimals are accepted where the public tool writes
     /// whole milliseconds, and so are blank lines, lines that start with `#`, both kinds of line end and several blanks
     /// between numbers. Times never decrease; opportunities may stand in any order. Anything else is an error that
     /// names the line.

@@ -60,7 +60,7 @@ impl<P> Configured<WorkloadDependentConfig> for WorkloadDependent<P> {
     }
 
     /// Applies `config` from `now` on. Where another heavy recording is played, it serves the packets in the
-    /// queue at once; delay and light opportunities are those of the new recording from the next activation on.
+    /// queue at once; delay and light opportunities follow the new recording from the next activation on.
     fn change(
         &mut self,
         config: &WorkloadDependentConfig,

@@ -344,7 +344,7 @@ fn left_between(ends: &Ends, packets: &[Packet], from: u64, to: u64) -> Vec<usiz
 #[test]
 fn a_handover_frees_slots_here_and_takes_them_there() {
     // Of three saturated users with a packet a slot, the last one leaves the cell of the first in the middle of its
-    // slot, at 19.5 ms, and is in that of the second from 29.5 ms on.
+    // slot, at 19.5 ms, and is in the second slot from 29.5 ms on.
     for flush in [false, true] {
         let (visits, gate) = handovers(39, &[(1000, 20)], flush);
         let mut stages = vec![constant(12_000_000); 3];
@@ -390,7 +390,7 @@ fn a_restart_brings_users_back_to_their_first_cells() {
     ];
     let packets = saturated(3, 30);
     let expected = through(moving(Scheduler::RoundRobin {}, &cells, &stages), &packets);
-    // In either cell, between both, and with what waits.
+    // In either cell, between both, and with a queue.
     for (now, zero) in [(5, 5), (25, 40), (50, 50), (200, 170)] {
         let mut links = moving(Scheduler::RoundRobin {}, &cells, &stages);
         let (now, zero) = (Time::from_millis(now), Time::from_millis(zero));
@@ -589,7 +589,7 @@ fn the_shortest_flow_finishes_first() {
 
 #[test]
 fn fair_schedulers_share_the_processor() {
-    // Flows arrive as a Poisson process, each at a user that is idle: an M/G/1 queue with processor sharing, in which
+    // Flows arrive as a Poisson process, each at a user that is idle: an M/G/1 queue with processor sharing, where
     // the mean time of a flow is E[S] / (1 − ρ) for every distribution of S (Kleinrock, Queueing Systems II, §4.4).
     const USERS: usize = 60;
     let rate = 24_000_000; // a packet takes 0.5 ms

@@ -89,7 +89,7 @@ fn a_token_bucket_gathers_no_rounding() {
     assert_equal(&saturate(schedule, BYTES), exact);
 }
 
-/// Rates of which no step carries whole packets, one of them nothing.
+/// Rates whose steps carry no whole packets; one carries nothing.
 fn steps(period: u64) -> RateSeries {
     let steps = STEPS.map(|(start, rate)| (Duration::from_nanos(start), BitRate(rate)));
     RateSeries::new(steps.to_vec(), Some(Duration::from_nanos(period))).unwrap()
@@ -127,7 +127,7 @@ fn a_looped_rate_series_gathers_no_rounding() {
             now += width;
             rest -= width * rate;
         }
-        unreachable!("the rest is at most that of a cycle")
+        unreachable!("the rest is at most a cycle")
     });
     assert_equal(&saturate(schedule, BYTES), exact);
 }

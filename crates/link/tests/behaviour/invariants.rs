@@ -73,7 +73,7 @@ fn discipline(overtaking: impl Fn(bool) -> bool) -> impl Strategy<Value = Discip
         .prop_map(|(discipline, parameters)| quick(discipline, parameters))
 }
 
-/// Returns whether packets of one flow may overtake those of another.
+/// Returns whether packets of one flow may overtake another flow.
 fn overtakes(discipline: &Discipline) -> bool {
     matches!(discipline, Discipline::FqCoDel(_) | Discipline::DualPi2(_))
 }
@@ -315,7 +315,7 @@ fn any_stages() -> impl Strategy<Value = Vec<StageConfig>> {
 #[derive(Clone, Debug)]
 enum Call {
     Accept(u64, Tag),
-    /// After ns: the stage (modulo their number) takes over one of these, that of its kind.
+    /// After ns: the stage (modulo their number) takes over the one of its kind.
     Change(u64, usize, Vec<StageConfig>),
     Restart(u64),
 }

@@ -176,7 +176,7 @@ fn a_recording_of_two_workloads_sends_nothing_during_an_outage() {
             .all(|it| !is_inside(&[(1000, 500)], it.departed))
     );
     assert!(outcomes.iter().any(|it| it.departed == ms(1500)));
-    // Packets that come alone, also into the outage, of which each is an activation.
+    // Packets that come alone, also into the outage; each is an activation.
     let packets: Vec<_> = (0..60).map(|at| (at * 50 * MS, 1400)).collect();
     let outcomes = run(vec![gate(&[(1000, 500)]), config.into()], &packets);
     assert_eq!(outcomes.len(), 60);

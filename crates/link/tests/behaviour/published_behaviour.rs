@@ -13,7 +13,7 @@ fn codel() -> Discipline {
     Discipline::CoDel(CoDelConfig::default())
 }
 
-/// A flow with a constant window, over a pipe of 20 packets: 1.2 ms each at 10 Mbit/s, of which one is the packet's
+/// A flow with a constant window, over a pipe of 20 packets: 1.2 ms each at 10 Mbit/s; one is the packet's
 /// own.
 fn window(packets: u64) -> Flow {
     Flow {

@@ -1,5 +1,5 @@
 //! The random stages against the distributions that they are to follow. The seeds are fixed, so that nothing here is by
-//! chance; the tolerances are four standard deviations of what is measured.
+//! chance; the tolerances are four standard deviations of the measured value.
 
 use cellbed_link::*;
 
@@ -268,7 +268,7 @@ fn pareto_delays_are_netem_s() {
 }
 
 /// netem's `get_crandom`: x′ = (1 − ρ) u + ρ x. Neighbours are correlated by ρ, and the variance is (1 − ρ) / (1 + ρ)
-/// of that of u.
+/// times the variance of u.
 #[test]
 fn correlated_delays_are_netem_s() {
     for rho in [0.25, 0.5, 0.9] {

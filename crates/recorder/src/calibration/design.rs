@@ -1,4 +1,4 @@
-//! The experiments of a calibration: which trains, how many, in which order. All of it fits into less than five
+//! The experiments of a calibration: the trains, their number and order. All of it fits into less than five
 //! minutes.
 
 use cellbed_link::Duration;
@@ -32,7 +32,7 @@ pub(super) const BLOCK: usize = 8;
 /// Blocks of each gap at most, and what they may take together; where the gaps are longer there are fewer.
 const MOST_BLOCKS: usize = 8;
 const BLOCKS_SPAN: Duration = Duration::from_secs(42);
-/// Measurements of each packet size but the largest, and how often more that one comes, with which all others are
+/// Measurements of each packet size but the largest, and how often more that one comes; all others are
 /// compared.
 const SIZE_ROUNDS: usize = 40;
 const LARGEST_MORE: usize = 2;
@@ -44,7 +44,7 @@ const INTERVAL: Duration = Duration::from_millis(50);
 const JITTER: f64 = 0.1;
 /// Lengths measured at most.
 const MOST_LENGTHS: usize = 14;
-/// A length beside those of the paper's set, which is measured for the verdict and never chosen.
+/// A length beside the paper's set, which is measured for the verdict and never chosen.
 pub(super) const SHORT: u16 = 10;
 /// The shortest length measured.
 pub(super) const SHORTEST: u16 = 5;
@@ -106,7 +106,7 @@ pub(super) fn round_trips(random: &mut Random) -> Experiment {
         down_bytes: PACKET_BYTES,
         gap_ns: None,
     };
-    let trains = (0..ROUND_TRIPS).map(|_| (train, varied(INTERVAL, random)));
+    let trains = (0..ROUND_TRIPS).map(|_| (train, vary(INTERVAL, random)));
     timed(Purpose::RoundTrips, trains)
 }
 
@@ -128,7 +128,7 @@ pub(super) fn trains(way: Way, rate_bps: f64, most: u16, random: &mut Random) ->
     for _ in 0..rounds.clamp(1, MOST_ROUNDS) {
         shuffle(&mut round, random);
         for &length in &round {
-            order.push((train(way, length), varied(gap(length), random)));
+            order.push((train(way, length), vary(gap(length), random)));
         }
     }
     timed(Purpose::Trains(way), order)
@@ -168,7 +168,7 @@ pub(super) fn gap_blocks(
         blocks.extend(&gaps);
         for &gap in &gaps {
             order.extend(std::iter::repeat_n((train(way, length), gap), BLOCK - 1));
-            order.push((train(way, length), varied(rest(gap), random)));
+            order.push((train(way, length), vary(rest(gap), random)));
         }
     }
     (timed(Purpose::Gaps(way), order), blocks)
@@ -213,7 +213,7 @@ pub(super) fn size_rounds(way: Way, random: &mut Random) -> Experiment {
                 down_bytes,
                 gap_ns: None,
             };
-            (train, varied(INTERVAL, random))
+            (train, vary(INTERVAL, random))
         }));
     }
     timed(Purpose::Sizes(way), order)
@@ -257,7 +257,7 @@ fn timed(purpose: Purpose, trains: impl IntoIterator<Item = (Train, Duration)>) 
     }
 }
 
-fn varied(gap: Duration, random: &mut Random) -> Duration {
+fn vary(gap: Duration, random: &mut Random) -> Duration {
     let factor = 1.0 + JITTER * random.unit();
     Duration::from_secs_f64(gap.as_secs_f64() * factor)
 }

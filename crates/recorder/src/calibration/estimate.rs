@@ -27,9 +27,9 @@ impl Estimate {
         })
     }
 
-    /// The mean of what is left without the tenth at either end, so that a retransmission now and then does not move
+    /// The mean without the tenth at either end, so that a retransmission now and then does not move
     /// it, with the standard error that belongs to it (Tukey and McLaughlin, 1963: from the winsorised deviations).
-    pub fn trimmed(samples: &[f64]) -> Option<Self> {
+    pub fn trimmed_mean(samples: &[f64]) -> Option<Self> {
         let mut sorted = samples.to_vec();
         sorted.sort_unstable_by(f64::total_cmp);
         let cut = sorted.len() / 10;
@@ -79,7 +79,7 @@ mod tests {
     fn an_outlier_does_not_move_a_trimmed_mean() {
         let mut samples: Vec<f64> = (0..20).map(|at| 10.0 + f64::from(at % 2)).collect();
         samples[3] = 500.0;
-        let estimate = Estimate::trimmed(&samples).unwrap();
+        let estimate = Estimate::trimmed_mean(&samples).unwrap();
         assert!((estimate.mean - 10.5).abs() < 0.1, "{}", estimate.mean);
         assert!(estimate.error < 0.2, "{}", estimate.error);
     }

@@ -57,7 +57,7 @@ pub enum Workload {
 /// A train and when its first packet is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimedTrain {
-    /// Since the experiment's start; never less than that of the train before.
+    /// Since the experiment's start; never less than the time of the train before.
     pub at: Duration,
     /// Train to send at that time.
     pub train: Train,

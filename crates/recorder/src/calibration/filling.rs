@@ -13,16 +13,16 @@ use crate::packet::{PacketRecord, Way};
 const SEARCH_FROM_BPS: f64 = 1e6;
 const SEARCH_STEP: f64 = 4.0;
 const SEARCH_SPAN: Duration = Duration::from_secs(1);
-/// Default maximum of what a server sends.
+/// Default maximum rate of a server.
 const MOST_BPS: f64 = 2.5e9;
-/// A link that delivers less than this share of what is sent is filled.
+/// A link that delivers less than this share of the packets is filled.
 const FILLED: f64 = 0.9;
 /// Ratio of the sent rate to the capacity in a saturation (§4.2), and until a queue overflows.
 const SATURATION: f64 = 1.25;
 const OVERLOAD: f64 = 3.0;
 const SATURATION_SPAN: Duration = Duration::from_secs(8);
 const OVERLOAD_SPAN: Duration = Duration::from_secs(2);
-/// Maximum number of saturations, and the factor by which the rate grows when the previous one did not fill the link.
+/// Maximum number of saturations, and the growth factor of the rate when the previous one did not fill the link.
 const SATURATION_ATTEMPTS: u32 = 3;
 const RAISE: f64 = 2.0;
 

@@ -23,7 +23,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Finds the queue's limit in what became of an overload.
+    /// Finds the queue's limit in the results of an overload.
     pub fn take_overload(&mut self, records: &[PacketRecord]) {
         self.queue = self
             .least_delay_ns

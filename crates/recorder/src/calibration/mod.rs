@@ -7,7 +7,7 @@
 //!
 //! Choices where the paper leaves something open:
 //!
-//! * Gaps are from the start of one train to that of the next, as in a recording.
+//! * Gaps are from the start of one train to the start of the next, as in a recording.
 //! * The error of a length is relative: the mean of |R*_L(N) − R_N(N)| / R_N(N).
 //! * The order of trains is random train by train, and gaps vary by a tenth, so that trains do not keep meeting the
 //!   same phase of the radio's frames.
@@ -86,7 +86,7 @@ pub struct Calibrator {
 }
 
 impl Calibrator {
-    /// At the beginning. The seed is that of the order of trains and of their gaps.
+    /// At the beginning. seed: of the order of trains and of their gaps.
     pub fn new(seed: Seed) -> Self {
         let mut calibrator = Self {
             random: Random::new(seed),

@@ -30,7 +30,7 @@ pub(super) fn saturated(records: &[PacketRecord]) -> Option<Estimate> {
     })
 }
 
-/// The rate of the second in which least arrived, bit/s, behind the warm-up; 0 in an outage. Seconds begin every tenth
+/// The rate of the slowest second, bit/s, behind the warm-up; 0 in an outage. Seconds begin every tenth
 /// of one. `None` of less than a second.
 pub(super) fn slowest_second(records: &[PacketRecord]) -> Option<f64> {
     let arrivals = arrivals(records);
@@ -46,7 +46,7 @@ pub(super) fn slowest_second(records: &[PacketRecord]) -> Option<f64> {
     seconds.min().map(|bytes| 8.0 * bytes as f64)
 }
 
-/// The share of what was sent at `rate_bps` that arrived in as long as sending took; 1 for a link that is not filled.
+/// The share of the bytes sent at `rate_bps` that arrived in the time of sending; 1 for a link that is not filled.
 pub(super) fn delivered(records: &[PacketRecord], rate_bps: f64, span: Duration) -> f64 {
     let span_ns = span.as_nanos() as i64;
     let arrivals = arrivals(records);
@@ -126,7 +126,7 @@ fn overflows(records: &[PacketRecord]) -> bool {
     window.len() >= OVERFLOW_WINDOW / 2 && lost.count() * OVERFLOW_SHARE >= window.len()
 }
 
-/// When each packet was sent; that of a lost packet whose time is not known lies between those of its neighbours.
+/// When each packet was sent; an unknown time of a lost packet lies between the times of its neighbours.
 /// `None` if none is known.
 fn sending_times(records: &[PacketRecord]) -> Option<Vec<i64>> {
     let known: Vec<(usize, i64)> = records

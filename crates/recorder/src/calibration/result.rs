@@ -53,7 +53,7 @@ impl<T> Both<T> {
 pub struct DirectionCalibration {
     /// U or D: the train length that predicts the others best.
     pub train: u16,
-    /// G_min: the least gap between the starts of two trains after which the second is delivered like the first.
+    /// G_min: the least gap between the starts of two trains that are delivered alike.
     pub least_gap_ns: u64,
     /// F = G_min − r_last(G_min): how long the link must be empty to be as if never used; 0 if trains of this length
     /// and gap follow each other without a pause.
@@ -84,7 +84,7 @@ pub struct LengthProfile {
     pub length: u16,
     /// Number of trains measured.
     pub trials: u32,
-    /// R_N(i): mean arrival of each packet after that of the first.
+    /// R_N(i): mean arrival of each packet after the first.
     pub mean_arrival_ns: Vec<i64>,
     /// Standard error of the last of them.
     pub last_error_ns: u64,
@@ -106,7 +106,7 @@ pub struct GapProfile {
     pub gap_ns: u64,
     /// Number of trains measured.
     pub trials: u32,
-    /// r_last: mean arrival of the last packet after that of the first.
+    /// r_last: mean arrival of the last packet after the first.
     pub last_ns: i64,
     /// Its standard error.
     pub last_error_ns: u64,
@@ -145,7 +145,7 @@ impl LengthProfile {
 /// outage, of the mean.
 const LIGHT_SHARE: f64 = 0.1;
 const LIGHT_SHARE_OF_MEAN: f64 = 0.02;
-/// Gap to which trains are made shorter, and longest one of the shortest trains.
+/// Gap that trains are shortened for, and longest one of the shortest trains.
 const LIGHT_GAP_NS: f64 = 250e6;
 const LONGEST_GAP_NS: f64 = 1e9;
 

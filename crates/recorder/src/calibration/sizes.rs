@@ -1,4 +1,4 @@
-//! comp(s): how much later packets of a size arrive than those of 1400 bytes (§4.4).
+//! comp(s): how much later packets of a size arrive than packets of 1400 bytes (§4.4).
 
 use super::design::{SIZE_ROUND, SIZES};
 use super::error::CalibrationError;
@@ -15,7 +15,7 @@ pub(super) struct SizeOffsets {
 
 /// Return the offset of the delay of each packet size, from packets that came in rounds of all sizes.
 ///
-/// The paper takes differences of round-trip times, this function those of one-way delays: the way of the small packet
+/// The paper subtracts round-trip times, this function one-way delays: the way of the small packet
 /// adds nothing but jitter, and the offset of the clocks cancels.
 /// So does what changes from round to round, since it is each delay's difference to the median of its round that
 /// counts. A tenth at either end is left out. Nor does a larger packet arrive sooner than a smaller one, despite
@@ -54,7 +54,7 @@ pub(super) fn offsets(
     let mut estimates = Vec::new();
     for (sent, samples) in &by_size {
         enough(way, Purpose::Sizes(way), *sent, samples.len())?;
-        estimates.extend(Estimate::trimmed(samples));
+        estimates.extend(Estimate::trimmed_mean(samples));
     }
     let means = in_order(estimates.iter().map(|estimate| estimate.mean));
     let (last, largest) = (means.len() - 1, means[means.len() - 1]);

@@ -98,7 +98,7 @@ pub(super) fn profiles(
             Ok(LengthProfile {
                 length,
                 trials: usable as u32,
-                mean_arrival_ns: filled(&each),
+                mean_arrival_ns: fill_gaps(&each),
                 last_error_ns: last.error as u64,
             })
         })
@@ -117,7 +117,7 @@ fn lost(way: Way, what: String, sent: usize, usable: usize, needed: usize) -> Ca
 
 /// Means in nanoseconds. What never arrived lies between its neighbours; first and last are known. Never decreasing:
 /// where different trains make up neighbouring means, the earlier one may be the larger.
-fn filled(each: &[Option<Estimate>]) -> Vec<i64> {
+fn fill_gaps(each: &[Option<Estimate>]) -> Vec<i64> {
     let mut means = Vec::with_capacity(each.len());
     let (mut before, mut most) = ((0, 0.0), 0);
     for (place, estimate) in each.iter().enumerate() {
@@ -146,7 +146,7 @@ fn filled(each: &[Option<Estimate>]) -> Vec<i64> {
 
 /// R*_L(N): when the last of N packets is there according to trains of L, ns. Light opportunities first, then heavy
 /// ones (§4.4).
-pub(super) fn predicted(chosen: &LengthProfile, length: u16, saturated_bps: f64) -> f64 {
+pub(super) fn predict(chosen: &LengthProfile, length: u16, saturated_bps: f64) -> f64 {
     match chosen.mean_arrival_ns.get(usize::from(length) - 1) {
         Some(&arrival) => arrival as f64,
         None => {
@@ -169,12 +169,12 @@ pub(super) fn choice(
                 .filter(|other| other.last_ns() > 0)
                 .map(|other| {
                     let live = other.last_ns() as f64;
-                    (predicted(chosen, other.length, saturated_bps) - live).abs() / live
+                    (predict(chosen, other.length, saturated_bps) - live).abs() / live
                 })
                 .collect();
             PredictionError {
                 length: chosen.length,
-                mean_error: Estimate::of(&errors).map_or(0.0, |errors| rounded(errors.mean)),
+                mean_error: Estimate::of(&errors).map_or(0.0, |errors| round_share(errors.mean)),
             }
         })
         .collect();
@@ -185,7 +185,7 @@ pub(super) fn choice(
 }
 
 /// To as many digits as mean anything.
-fn rounded(share: f64) -> f64 {
+fn round_share(share: f64) -> f64 {
     (share * 1e6).round() / 1e6
 }
 
@@ -240,10 +240,10 @@ fn error_of_blocks(blocks: &[Vec<f64>]) -> Option<f64> {
         .map(|means| means.error)
 }
 
-/// G_min, the smallest gap after which r_last is within a fifth of that after the longest one, and F = G_min −
+/// G_min, the smallest gap whose r_last is within a fifth of the longest gap's, and F = G_min −
 /// r_last(G_min), at least 0.
 ///
-/// Gaps are taken from the longest on: a short gap after which trains happen to be as slow again, because those before
+/// Gaps are taken from the longest on: a short gap whose trains happen to be as slow again, because those before
 /// them are still in the queue, does not count. So that chance ends this search no sooner than the network does, what
 /// is compared with is the mean of all gaps that have passed, a standard error of the difference is granted, and the
 /// next shorter gap must agree. At the end what only that allowance has let pass is taken back.
@@ -382,9 +382,12 @@ mod tests {
             })
         };
         assert_eq!(
-            filled(&[known(0.0), None, None, known(30.0)]),
+            fill_gaps(&[known(0.0), None, None, known(30.0)]),
             [0, 10, 20, 30]
         );
-        assert_eq!(filled(&[known(0.0), known(20.0), known(10.0)]), [0, 20, 20]);
+        assert_eq!(
+            fill_gaps(&[known(0.0), known(20.0), known(10.0)]),
+            [0, 20, 20]
+        );
     }
 }

@@ -5,7 +5,7 @@ use super::result::{Calibration, DirectionCalibration};
 use super::{PACKET_BITS, PACKET_BYTES};
 use crate::packet::Way;
 
-/// The transfer of which the verdict speaks: the one with the largest error in the paper's evaluation (§5.6).
+/// The transfer in the verdict: the one with the largest error in the paper's evaluation (§5.6).
 const TRANSFER_BYTES: u32 = 250_000;
 /// Trains of a length that the verdict compares with short ones.
 const LONG: u16 = 100;
@@ -49,7 +49,7 @@ fn dependence(way: Way, direction: &DirectionCalibration) -> Option<String> {
         slow / 1e6
     );
     Some(if (ratio - 1.0).abs() < ALIKE {
-        capitalised(format!(
+        capitalise(format!(
             "{way} trains of {} and {SHORT} packets are delivered about equally fast {rates}.",
             long.length
         ))
@@ -133,7 +133,7 @@ fn sizes(calibration: &Calibration) -> String {
     };
     let serialised = |way| PACKET_BITS / calibration.directions.of(way).saturated_bps as f64 * 1e3;
     format!(
-        "Packets of 100 bytes arrive {:.1} ms sooner than those of {PACKET_BYTES} downlink and {:.1} ms uplink; the rate alone would explain {:.1} and {:.1} ms.",
+        "Packets of 100 bytes arrive {:.1} ms sooner than packets of {PACKET_BYTES} downlink and {:.1} ms uplink; the rate alone would explain {:.1} and {:.1} ms.",
         sooner(Way::Downlink),
         sooner(Way::Uplink),
         serialised(Way::Downlink),
@@ -146,7 +146,7 @@ fn millis(nanos: u64) -> String {
 }
 
 /// Let the text begin a sentence.
-fn capitalised(mut text: String) -> String {
+fn capitalise(mut text: String) -> String {
     if let Some(first) = text.get_mut(..1) {
         first.make_ascii_uppercase();
     }

@@ -92,7 +92,7 @@ pub struct Reception {
     pub at: Time,
 }
 
-/// A time in which the server's saturation paused.
+/// A pause of the server's saturation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
     /// From when.
@@ -102,7 +102,7 @@ pub struct Pause {
 }
 
 /// End of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunEnd {
     /// When its last packet was sent, or later.
     pub at: Time,

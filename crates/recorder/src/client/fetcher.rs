@@ -24,6 +24,7 @@ const UNANSWERED: Duration = Duration::from_secs(3);
 const MOST_AT_ONCE: u16 = 128;
 
 /// Chunks that have arrived, and those to request.
+#[derive(Default)]
 pub(super) struct Fetcher {
     run: u32,
     poll: Duration,
@@ -33,7 +34,7 @@ pub(super) struct Fetcher {
     known: u32,
     /// Chunks that came before their turn.
     ahead: BTreeMap<u32, Report>,
-    /// When it last requested chunks, and up to which.
+    /// When it last requested chunks, and the last of them.
     requested: Option<(Time, u32)>,
     /// True if a report has arrived since then.
     reported: bool,
@@ -48,13 +49,7 @@ impl Fetcher {
         Self {
             run,
             poll,
-            next: 0,
-            known: 0,
-            ahead: BTreeMap::new(),
-            requested: None,
-            reported: false,
-            answered: Time::ZERO,
-            good_moment: false,
+            ..Self::default()
         }
     }
 

@@ -14,7 +14,7 @@ use crate::secure::{Secret, Unsealable};
 use crate::socket::Outbox;
 use crate::wire::{Refusal, Request, ip_overhead, least_probe_bytes};
 
-/// A server's default silence of a client after which it pauses saturation.
+/// A client's silence before the server pauses saturation, by default.
 const SERVER_PAUSES: Duration = Duration::from_secs(15);
 
 /// The core of a path: no socket, no clock, no thread. Runs begin as soon as there is a session; a session that the
@@ -142,7 +142,7 @@ impl Path {
         runs.fold(self.session.next_event(), Time::min)
     }
 
-    /// Puts into `outbox` what is due. When it has been sent, say when by [`Path::departed`].
+    /// Puts into `outbox` what is due. When it has been sent, say when by [`Path::on_departure`].
     pub fn step(&mut self, now: Time, outbox: &mut Outbox) -> Result<(), Unsealable> {
         let pauses = self.runs.iter().any(Run::is_sending_trains);
         self.session.keep_pauses(pauses);
@@ -171,7 +171,7 @@ impl Path {
     }
 
     /// The packets of the last step were handed to the kernel at `at`.
-    pub fn departed(&mut self, departed: Time) {
+    pub fn on_departure(&mut self, departed: Time) {
         for mut event in self.departures.drain(..) {
             if let Event::Run(_, RunEvent::Sent(departure)) = &mut event {
                 departure.at = departed;

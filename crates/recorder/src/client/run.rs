@@ -97,12 +97,7 @@ impl Run {
             last_arrival: now,
             end: RunEnd {
                 at: now,
-                complete: false,
-                saturation_sent: 0,
-                withheld: 0,
-                unrecorded: 0,
-                overflows: 0,
-                refusal: None,
+                ..RunEnd::default()
             },
         }
     }
@@ -254,7 +249,10 @@ impl Run {
             return;
         }
         let relies = sender.relay.is_used(now);
-        let patience = self.patience(sender.session.repeat_after(), relies);
+        let patience = match relies {
+            true => COMPANION_TAKES,
+            false => sender.session.repeat_after(),
+        };
         if let Phase::Fetching { since } = self.phase {
             let level = self.fetcher.is_complete();
             if level || now >= since + LONGEST_FETCH {
@@ -319,7 +317,7 @@ impl Run {
                 let run = self.number();
                 let saturation = self.saturation.as_mut();
                 let span = Duration::from_nanos(*for_ns);
-                if let Some(from) = saturation.and_then(|it| it.granted(span, now)) {
+                if let Some(from) = saturation.and_then(|it| it.on_grant(span, now)) {
                     let pause = Pause { from, until: now };
                     events.push(Event::Run(run, RunEvent::Paused(pause)));
                 }
@@ -346,15 +344,6 @@ impl Run {
                 self.last_arrival = now;
                 events.push(Event::Run(self.number(), RunEvent::ArrivedUplink(arrival)));
             }
-        }
-    }
-
-    /// Return the time to wait for requested arrivals.
-    fn patience(&self, repeat_after: Duration, relies: bool) -> Duration {
-        if relies {
-            COMPANION_TAKES
-        } else {
-            repeat_after
         }
     }
 

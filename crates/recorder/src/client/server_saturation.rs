@@ -160,7 +160,7 @@ impl ServerSaturation {
     }
 
     /// The server sends for so long from now on. Returns since when it had not.
-    pub(super) fn granted(&mut self, span: Duration, now: Time) -> Option<Time> {
+    pub(super) fn on_grant(&mut self, span: Duration, now: Time) -> Option<Time> {
         let paused = self.until.filter(|until| *until < now);
         self.until = Some(now + span);
         paused

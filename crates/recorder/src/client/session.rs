@@ -9,7 +9,7 @@ use crate::secure::{Channel, Filler, Opening, Progress, Secret, Unsealable};
 use crate::socket::Outbox;
 use crate::wire::{Header, Kind, Offer, Probe, Refusal, Reply, Report, Request, SessionId};
 
-/// Silence after which the server may have lost the session, or the client its address.
+/// Silence before the server is assumed to have lost the session, or the client its address.
 const SILENCE: Duration = Duration::from_secs(3);
 
 /// Interval of requests for the server's time: they detect silence and synchronize the clock even where packets go one
@@ -20,7 +20,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(1);
 /// was silent for this long.
 const KEEP_ALIVE_IN_PAUSES: Duration = Duration::from_secs(2);
 
-/// Bounds of the time after which a request is repeated.
+/// Bounds of the time before a request is repeated.
 const LEAST_REPEAT: Duration = Duration::from_millis(250);
 const MOST_REPEAT: Duration = Duration::from_secs(3);
 
@@ -349,7 +349,7 @@ impl Session {
         Incoming::Answered(pending.request, result, round_trip)
     }
 
-    /// Takes a round trip into the time after which to ask again: twice a smoothed one.
+    /// Takes a round trip into the time before a repetition: twice a smoothed one.
     fn measure(&mut self, round_trip: Duration) {
         let sample = round_trip.as_secs_f64();
         let smoothed = self

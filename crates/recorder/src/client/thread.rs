@@ -14,7 +14,7 @@ use crate::socket::{Inbox, Local, Outbox, Socket, now, sharpen_timers, sleep_unt
 /// A thread looks for orders at least as often.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Saturation leaves in bursts of what is due in this time: each wake-up costs more than a packet.
+/// Saturation leaves in bursts of the packets due in this time: each wake-up costs more than a packet.
 const QUANTUM: Duration = Duration::from_micros(250);
 
 /// Pause between two reads where many packets arrive: the kernel has stamped them, and each read costs more than a
@@ -245,7 +245,7 @@ impl Loop {
         }
         let departed = now();
         let sent = self.socket.send(&mut self.outbox)?;
-        self.path.departed(departed);
+        self.path.on_departure(departed);
         match sent.refused {
             0 => self.refused_since = None,
             _ => self.replace_socket(departed),
@@ -261,10 +261,7 @@ impl Loop {
             self.refused_since = Some(now);
             match Socket::bind(&self.local) {
                 Ok(socket) => {
-                    tracing::info!(
-                        "packets were refused: another socket replaces that of {:?}",
-                        self.local
-                    );
+                    tracing::info!("packets were refused: another socket for {:?}", self.local);
                     self.socket = socket;
                     self.inbox = Inbox::new();
                 }

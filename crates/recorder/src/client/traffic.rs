@@ -50,7 +50,7 @@ impl Workload {
     }
 }
 
-/// Workload of a recording to which a run belongs.
+/// Workload of a recording, made of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {

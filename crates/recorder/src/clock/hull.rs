@@ -9,7 +9,7 @@ const LARGEST_SLOPE: f64 = 2e-3;
 /// Stamps are no better, ns.
 const RESOLUTION: f64 = 1e3;
 
-/// Rounds in which the scale of each direction's queueing settles.
+/// Rounds until the scale of each direction's queueing settles.
 const ROUNDS: usize = 12;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -109,7 +109,7 @@ pub fn strip(above_hull: &Hull, mirrored_hull: &Hull) -> Option<Strip> {
     for _ in 0..ROUNDS {
         let weight_above = above_hull.count / above_hull.mean_excess(&above, slope);
         let weight_below = mirrored_hull.count / mirrored_hull.mean_excess(&mirrored, -slope);
-        // The scales being those of the round before, the likelihood is concave.
+        // With the scales of the round before, the likelihood is concave.
         slope = peak(flattest, steepest, |slope| {
             -weight_above * above_hull.mean_excess(&above, slope)
                 - weight_below * mirrored_hull.mean_excess(&mirrored, -slope)

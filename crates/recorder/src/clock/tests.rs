@@ -71,7 +71,7 @@ proptest! {
         seed: u64,
     ) {
         let last = 120e9;
-        // Half of what the least delays differ by cannot be known; the rest is error.
+        // Half of the difference of the least delays cannot be known; the rest is error.
         let asymmetry = (up - down) / 2.0 * MS;
         // Where queues hide one direction, the other's least delay that steps half-way cannot be distinguished from a
         // clock that runs as much faster over half of the recording; and what that delay is afterwards counts for the

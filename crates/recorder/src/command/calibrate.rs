@@ -15,7 +15,7 @@ use crate::error::{Result, Trying};
 use crate::record::Recorder;
 
 /// Calibrates and reports the progress.
-pub fn calibrated(reach: &Reach, seed: u64) -> Result<Calibration> {
+pub fn measure(reach: &Reach, seed: u64) -> Result<Calibration> {
     let mut output = Output::new(reach.json, reach.quiet);
     let mut recorder = Recorder::connect(single_access(reach)?)?;
     let calibrator = Calibrator::new(Seed(seed));
@@ -28,7 +28,7 @@ pub fn calibrate(arguments: &Calibrate) -> Result<()> {
         // Before minutes of calibration.
         return Ok(Err(io::Error::from(io::ErrorKind::IsADirectory)).trying(|| what(path))?);
     }
-    let calibration = calibrated(&arguments.reach, arguments.seed)?;
+    let calibration = measure(&arguments.reach, arguments.seed)?;
     if let Some(path) = &arguments.output {
         let text = serde_json::to_string_pretty(&calibration).unwrap_or_default() + "\n";
         write_whole(path, text.as_bytes()).trying(|| what(path))?;

@@ -10,7 +10,8 @@ use crate::client::{Event, Role, RunEvent};
 /// Trains whose answers may still come.
 const TRAINS: usize = 256;
 
-/// Counts what happened since the last look.
+/// Counters of events since the last look.
+#[derive(Default)]
 pub struct Live {
     zero: Time,
     roles: BTreeMap<u32, Role>,
@@ -48,12 +49,8 @@ impl Live {
     pub fn new(zero: Time) -> Self {
         Self {
             zero,
-            roles: BTreeMap::new(),
-            trains: BTreeMap::new(),
-            round_trips: Vec::new(),
-            bytes: [[0; 2]; 2],
             since: zero,
-            silent: false,
+            ..Self::default()
         }
     }
 

@@ -17,7 +17,7 @@ const CONNECT: Duration = Duration::from_secs(15);
 
 const LOOK: std::time::Duration = std::time::Duration::from_millis(50);
 
-/// By which interfaces a server is reached, and with what secret.
+/// Interfaces that reach a server, and the secret.
 #[derive(Clone, Debug)]
 pub struct Access {
     /// The server.

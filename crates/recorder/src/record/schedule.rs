@@ -12,7 +12,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// A run whose session was lost begins again after so long.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Says when a run is to begin, by what has become of those before.
+/// Decides when a run begins, from the results of the runs before.
 pub(super) struct Schedule {
     plan: Plan,
     end: Time,

@@ -72,7 +72,7 @@ pub struct Head {
 /// Configuration of the light workload.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Light {
-    /// By which interface; `None`: as the routes have it.
+    /// The interface; `None`: as the routes have it.
     pub interface: Option<String>,
     /// Plan of the trains.
     pub plan: Option<TrainPlan>,
@@ -81,7 +81,7 @@ pub struct Light {
 /// Configuration of the heavy workload.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Heavy {
-    /// By which interface; `None`: as the routes have it.
+    /// The interface; `None`: as the routes have it.
     pub interface: Option<String>,
     /// From the client.
     pub uplink: Option<Saturation>,
@@ -102,9 +102,9 @@ pub(super) struct Span {
 pub struct Counts {
     /// Packets that were sent.
     pub sent: u64,
-    /// Packets of which no copy arrived.
+    /// Packets without an arrival.
     pub lost: u64,
-    /// Packets of which more than one copy arrived.
+    /// Packets with more than one arrival.
     pub duplicated: u64,
     /// Packets that came after one of the same train with a higher index (RFC 4737, §3).
     pub reordered: u64,

@@ -36,7 +36,7 @@ fields! {
 }
 
 impl Entry {
-    /// Adds it to a block. Events of which nothing can be learnt later are left out.
+    /// Adds it to a block. Events without information for a recording are left out.
     pub(super) fn put(&self, out: &mut Vec<u8>) {
         match self {
             Self::Run(plan) => {

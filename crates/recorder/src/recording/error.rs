@@ -11,7 +11,7 @@ pub enum RecordingError {
     File {
         /// Attempted operation, such as `write`.
         what: &'static str,
-        /// Of which file.
+        /// Its path.
         path: PathBuf,
         /// Why not.
         source: io::Error,

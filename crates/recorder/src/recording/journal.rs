@@ -1,7 +1,7 @@
 //! The journal: everything as it happens, in blocks that are whole or not at all.
 //!
 //! A block is its length and a hash, four bytes each, and its entries; all numbers are big-endian. What follows the
-//! last whole block was being written when the recorder died, and is ignored. In version 2 all numbers are little-endian.
+//! last whole block was being written when the recorder died, and is ignored. Version 2 is little-endian.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -71,7 +71,7 @@ impl JournalWriter {
         Ok(writer)
     }
 
-    /// Adds an entry. Events of which nothing can be learnt later are left out.
+    /// Adds an entry. Events without information for a recording are left out.
     pub fn add(&mut self, entry: &Entry) -> Result<(), RecordingError> {
         entry.put(&mut self.block);
         match self.block.len() {
@@ -98,16 +98,16 @@ impl JournalWriter {
     /// Has the disk keep everything: a machine that crashes loses none of it.
     pub fn sync(&mut self) -> Result<(), RecordingError> {
         let result = self.file.sync_data();
-        self.refused("write", result)
+        self.writing("write", result)
     }
 
     fn write_out(&mut self) -> Result<(), RecordingError> {
         let result = self.file.write_all(&self.block);
         self.block.clear();
-        self.refused("write", result)
+        self.writing("write", result)
     }
 
-    fn refused(&self, what: &'static str, result: io::Result<()>) -> Result<(), RecordingError> {
+    fn writing(&self, what: &'static str, result: io::Result<()>) -> Result<(), RecordingError> {
         result.map_err(|source| RecordingError::File {
             what,
             path: self.path.clone(),

@@ -1,4 +1,4 @@
-//! From a journal to a recording's files.
+//! Converts a journal into recording files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,26 +26,17 @@ pub struct Packed {
     pub warnings: Vec<String>,
 }
 
-/// The packets of one file, gathered from runs.
-#[derive(Default)]
-struct Table {
-    packets: Vec<PacketRecord>,
-}
-
-impl Table {
-    /// Adds those of a run, whose numbers follow those of the runs before. Returns nothing: an empty run adds nothing.
-    fn append(&mut self, role: Role, first_train: u32, packets: Vec<PacketRecord>) {
-        let first_index = match role {
-            Role::Light => 0,
-            Role::Heavy => self.packets.last().map_or(0, |last| last.index + 1),
-        };
-        self.packets
-            .extend(packets.into_iter().map(|packet| PacketRecord {
-                train: packet.train + first_train,
-                index: packet.index + first_index,
-                ..packet
-            }));
-    }
+/// Adds the packets of a run to a file; their numbers follow the runs before.
+fn append(packets: &mut Vec<PacketRecord>, role: Role, first_train: u32, added: Vec<PacketRecord>) {
+    let first_index = match role {
+        Role::Light => 0,
+        Role::Heavy => packets.last().map_or(0, |last| last.index + 1),
+    };
+    packets.extend(added.into_iter().map(|packet| PacketRecord {
+        train: packet.train + first_train,
+        index: packet.index + first_index,
+        ..packet
+    }));
 }
 
 /// Makes the files of a recording out of its journal, and removes that. It does no harm to do it again after a crash.
@@ -63,7 +54,7 @@ pub fn pack(folder: &Path) -> Result<Packed, RecordingError> {
         Entry::Overflows(count) => overflows += count,
     });
     let clock = collector.clock();
-    let mut tables: BTreeMap<&'static str, Table> = BTreeMap::new();
+    let mut tables: BTreeMap<&'static str, Vec<PacketRecord>> = BTreeMap::new();
     let mut spans = Vec::new();
     let mut next_train = 0;
     let shared = match (&head.light, &head.heavy) {
@@ -94,30 +85,30 @@ pub fn pack(folder: &Path) -> Result<Packed, RecordingError> {
             start_ns: *start_ns,
             end_ns: *end_ns,
         }));
-        tables
-            .entry(up)
-            .or_default()
-            .append(run.role, first_train, run.uplink);
-        tables
-            .entry(down)
-            .or_default()
-            .append(run.role, first_train, run.downlink);
+        for (name, packets) in [(up, run.uplink), (down, run.downlink)] {
+            append(
+                tables.entry(name).or_default(),
+                run.role,
+                first_train,
+                packets,
+            );
+        }
     }
     spans.sort_by_key(|span| span.start_ns);
     let duration_ns = spans.iter().map(|span| span.end_ns).max().unwrap_or(0);
-    if duration_ns <= 0 || tables.values().all(|table| table.packets.is_empty()) {
+    if duration_ns <= 0 || tables.values().all(Vec::is_empty) {
         return Err(RecordingError::Empty(folder.to_owned()));
     }
     let mut files = Vec::new();
-    for (name, table) in &tables {
+    for (name, packets) in &tables {
         let file = Unfinished::new(folder, &format!("{name}.parquet"));
-        parquet_file::write_packets(&file.partial, &table.packets)
-            .map_err(|source| file.failed(source))?;
+        parquet_file::write_packets(&file.partial, packets)
+            .map_err(|source| file.parquet_error(source))?;
         files.push(file);
     }
     let counts: BTreeMap<&'static str, Counts> = tables
         .iter()
-        .map(|(name, table)| (*name, count(&table.packets)))
+        .map(|(name, packets)| (*name, count(packets)))
         .collect();
     let warnings = notes.sentences();
     let description = Description {
@@ -144,7 +135,7 @@ pub fn pack(folder: &Path) -> Result<Packed, RecordingError> {
     };
     let file = Unfinished::new(folder, "recording.json");
     let text = serde_json::to_string_pretty(&description).unwrap_or_default() + "\n";
-    fs::write(&file.partial, text).map_err(|source| file.refused("write", source))?;
+    fs::write(&file.partial, text).map_err(|source| file.file_error("write", source))?;
     files.push(file);
     // recording.json comes last: where it is, all the others are.
     files.iter().try_for_each(Unfinished::finish)?;
@@ -175,10 +166,10 @@ impl Unfinished {
     }
 
     fn finish(&self) -> Result<(), RecordingError> {
-        fs::rename(&self.partial, &self.path).map_err(|source| self.refused("rename", source))
+        fs::rename(&self.partial, &self.path).map_err(|source| self.file_error("rename", source))
     }
 
-    fn refused(&self, what: &'static str, source: std::io::Error) -> RecordingError {
+    fn file_error(&self, what: &'static str, source: std::io::Error) -> RecordingError {
         RecordingError::File {
             what,
             path: self.path.clone(),
@@ -186,7 +177,7 @@ impl Unfinished {
         }
     }
 
-    fn failed(&self, source: parquet::errors::ParquetError) -> RecordingError {
+    fn parquet_error(&self, source: parquet::errors::ParquetError) -> RecordingError {
         RecordingError::Parquet {
             path: self.path.clone(),
             source,
@@ -243,46 +234,23 @@ impl Notes {
     }
 
     fn sentences(&self) -> Vec<String> {
-        let mut sentences = Vec::new();
-        if self.overflows > 0 {
-            sentences.push(format!(
-                "{} downlink packets were lost by this machine and not by the network: its receive buffer was full (raise net.core.rmem_max, or record at a lower rate).",
-                self.overflows
-            ));
-        }
-        if self.withheld > 0 {
-            sentences.push(format!(
-                "{} downlink packets count as lost though the server did not send them, because of its limits.",
-                self.withheld
-            ));
-        }
-        if self.unrecorded > 0 {
-            sentences.push(format!(
-                "{} uplink packets count as lost though they arrived: the server had no memory left to record them.",
-                self.unrecorded
-            ));
-        }
-        if self.server_overflows > 0 {
-            sentences.push(format!(
-                "{} packets of this or another client were lost by the server and not by the network while a run went on: its receive buffer was full (raise net.core.rmem_max there, or record at a lower rate). Those that were of the uplink count as lost.",
-                self.server_overflows
-            ));
-        }
-        if self.unsettled {
-            sentences.push(
-                "Packets of the adaptive saturation did not wait for as long as they were to: where they never did, its time in `spans` has the start-up, in which the path may have been able to carry more.".into(),
-            );
-        }
-        if self.met {
-            sentences.push(
-                "Both workloads were recorded at once over one way (--together): where they met in one queue, trains waited behind the saturation, and round-trip times and trains are those of a busy network. For a replay by cellreplay or conditional record over two interfaces, or leave out --together: then both take turns.".into(),
-            );
-        }
-        if self.broken_off {
-            sentences.push(
-                "The recording was broken off or lost its session; packets whose fate is not known are left out.".into(),
-            );
-        }
-        sentences
+        let Self {
+            overflows,
+            withheld,
+            unrecorded,
+            server_overflows,
+            ..
+        } = *self;
+        let notes = [
+            (overflows > 0, format!("{overflows} downlink packets were lost by this machine and not by the network: its receive buffer was full (raise net.core.rmem_max, or record at a lower rate).")),
+            (withheld > 0, format!("{withheld} downlink packets count as lost though the server did not send them, because of its limits.")),
+            (unrecorded > 0, format!("{unrecorded} uplink packets count as lost though they arrived: the server had no memory left to record them.")),
+            (server_overflows > 0, format!("{server_overflows} packets of this or another client were lost by the server and not by the network while a run went on: its receive buffer was full (raise net.core.rmem_max there, or record at a lower rate). Those that were of the uplink count as lost.")),
+            (self.unsettled, "Packets of the adaptive saturation did not wait for as long as they were to: where they never did, its time in `spans` has the start-up, when the path may have been able to carry more.".into()),
+            (self.met, "Both workloads were recorded at once over one way (--together): where they met in one queue, trains waited behind the saturation, and round-trip times and trains show a busy network. For a replay by cellreplay or conditional record over two interfaces, or leave out --together: then both take turns.".into()),
+            (self.broken_off, "The recording was broken off or lost its session; packets whose fate is not known are left out.".into()),
+        ];
+        let noted = notes.into_iter().filter(|(applies, _)| *applies);
+        noted.map(|(_, sentence)| sentence).collect()
     }
 }

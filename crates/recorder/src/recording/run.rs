@@ -1,4 +1,4 @@
-//! From what happened in a run to what became of each of its packets.
+//! Converts the events of a run into records of its packets.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ pub struct RunPlan {
 }
 
 impl RunPlan {
-    /// That of a workload. Trains after the last one are the first ones again.
+    /// The plan of a workload. After the last train follows the first one.
     pub fn new(number: u32, role: Role, workload: &Workload) -> Self {
         let (trains, bytes) = match workload {
             Workload::Trains(TrainPlan { rotation, .. }) => (rotation.clone(), 0),
@@ -123,7 +123,7 @@ pub struct RunRecords {
     pub uplink: Vec<PacketRecord>,
     /// From the server.
     pub downlink: Vec<PacketRecord>,
-    /// When it ran; of an adaptive saturation without the start-up, in which there was no queue yet.
+    /// When it ran; of an adaptive saturation without the start-up, which had no queue yet.
     pub spans: Vec<(i64, i64)>,
     /// True if the packets of an adaptive saturation never reached the intended queueing delay: then the spans include
     /// the start-up.
@@ -187,7 +187,7 @@ impl Run {
         let settling = Settling::new(ways);
         let (mut spans, mut unsettled) = (self.spans(began, ended, zero), false);
         for span in &mut spans {
-            match settling.settled(*span) {
+            match settling.settling_time(*span) {
                 Some(start) => span.0 = start,
                 None => unsettled = true,
             }

@@ -27,7 +27,7 @@ impl<'a> Settling<'a> {
 
     /// Since when the path carried in a span what it could: since the first packet arrived in each direction that had
     /// waited for long enough. `None` if there is none; the span's start if nothing is adaptive.
-    pub(super) fn settled(&self, (start, end): (i64, i64)) -> Option<i64> {
+    pub(super) fn settling_time(&self, (start, end): (i64, i64)) -> Option<i64> {
         self.0.iter().try_fold(start, |settled, way| {
             let waited = |packet: &&PacketRecord| delay(packet).is_some_and(|it| it >= way.delay);
             let arrivals = way
@@ -66,13 +66,13 @@ mod tests {
     fn a_span_begins_when_both_ways_wait() {
         let (up, down) = (packets(10), packets(40));
         let both = Settling::new([(&up, Some(5)), (&down, Some(5))]);
-        assert_eq!(both.settled((0, 10_000)), Some(45 * 100 + 25));
-        assert_eq!(both.settled((7_000, 10_000)), Some(7_000 + 20 + 60));
-        assert_eq!(both.settled((0, 4_000)), None);
+        assert_eq!(both.settling_time((0, 10_000)), Some(45 * 100 + 25));
+        assert_eq!(both.settling_time((7_000, 10_000)), Some(7_000 + 20 + 60));
+        assert_eq!(both.settling_time((0, 4_000)), None);
         let one = Settling::new([(&up, Some(5)), (&down, None)]);
-        assert_eq!(one.settled((0, 10_000)), Some(15 * 100 + 25));
+        assert_eq!(one.settling_time((0, 10_000)), Some(15 * 100 + 25));
         assert_eq!(
-            Settling::new([(&up, None), (&down, None)]).settled((3, 9)),
+            Settling::new([(&up, None), (&down, None)]).settling_time((3, 9)),
             Some(3)
         );
     }

@@ -14,8 +14,7 @@ pub const COOKIE_LIFE: Duration = Duration::from_secs(10);
 /// The key changes as often.
 const EPOCH_NS: u64 = 60_000_000_000;
 
-/// Gives cookies and knows them again. Its keys come from a seed that nobody else has, so it keeps nothing of whom it
-/// gave one.
+/// Gives and checks cookies. Its keys come from a secret seed, so it stores nothing about the receivers.
 pub struct Cookies {
     seed: CodeKey,
 }

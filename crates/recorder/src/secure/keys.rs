@@ -41,7 +41,7 @@ impl Secret {
     }
 }
 
-/// The keys of a secret. Those of the codes authenticate hellos and the answers to them that need no session; a sender
+/// The keys of a secret. The code keys authenticate hellos and the answers to them that need no session; a sender
 /// without the secret is ignored at the cost of one code, before any Noise. They do not depend on the version of the
 /// protocol.
 #[derive(Clone)]
@@ -52,7 +52,7 @@ pub struct HandshakeKeys {
 }
 
 impl HandshakeKeys {
-    /// Those of a secret.
+    /// The keys of a secret.
     pub fn new(secret: &Secret) -> Self {
         Self {
             client: CodeKey::new(&secret.derive(b"codes of client", 0)),

@@ -15,8 +15,8 @@ const WORDS: usize = 128;
 /// The words other than the one that is being filled are always remembered whole.
 const WIDTH: u64 = (WORDS as u64 - 1) * 64;
 
-/// Remembers which of the 8128 numbers up to the highest have been seen: at 2 Gbit/s in packets of 1400 bytes those of
-/// 45 ms.
+/// Remembers which of the 8128 numbers up to the highest have been seen: at 2 Gbit/s in packets of 1400 bytes
+/// the last 45 ms.
 #[derive(Clone)]
 pub struct ReplayWindow {
     words: Box<[u64; WORDS]>,

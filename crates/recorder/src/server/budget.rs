@@ -45,7 +45,7 @@ impl Budget {
     }
 }
 
-/// One session's budget combined with that of all sessions.
+/// One session's budget combined with the budget of all sessions.
 pub(super) struct Budgets<'a> {
     pub(super) session: &'a mut Budget,
     pub(super) total: &'a mut Budget,

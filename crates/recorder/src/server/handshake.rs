@@ -54,7 +54,7 @@ impl Server {
             code,
             cookie,
         };
-        match self.greeted(&proved, &hello) {
+        match self.answer_hello(&proved, &hello) {
             Ok(Some(welcome)) => out.push(from, |bytes| bytes.extend_from_slice(&welcome)),
             Ok(None) => {}
             Err(reason) => {
@@ -73,7 +73,7 @@ impl Server {
     }
 
     /// The welcome that answers a hello. A repeated hello gets the same welcome, since that may have been lost.
-    fn greeted(&mut self, proved: &Proved, hello: &Hello) -> Result<Option<Vec<u8>>, Refusal> {
+    fn answer_hello(&mut self, proved: &Proved, hello: &Hello) -> Result<Option<Vec<u8>>, Refusal> {
         let known = self
             .sessions
             .values()
@@ -126,7 +126,7 @@ impl Server {
         Ok(Some(datagram))
     }
 
-    /// Makes the address of the hello that of its session, unless a later hello has proved another. The keys stay.
+    /// Gives the session the address of the hello, unless a later hello has proved another. The keys stay.
     fn resume(
         &mut self,
         proved: &Proved,

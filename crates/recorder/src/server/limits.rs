@@ -57,7 +57,7 @@ impl Default for Limits {
 
 impl Limits {
     /// Within what the server can keep to.
-    pub(super) fn checked(self) -> Self {
+    pub(super) fn clamp(self) -> Self {
         Self {
             rate: BitRate(self.rate.0.clamp(1, FASTEST.0)),
             total_rate: BitRate(self.total_rate.0.clamp(1, FASTEST.0)),

@@ -50,7 +50,7 @@ enum Message {
     Probe(Probe),
 }
 
-/// An authentic message, with what the socket knows of it.
+/// An authentic message, with its data from the socket.
 struct Received {
     session: SessionId,
     sequence: u64,
@@ -70,7 +70,7 @@ impl Server {
     /// Without sessions. `seed` is fresh random bytes for each start of a server, or two of them would accept each
     /// other's handshakes.
     pub fn new(secret: &Secret, limits: Limits, seed: &[u8; 32]) -> Self {
-        let limits = limits.checked();
+        let limits = limits.clamp();
         let mut randoms = Randoms::new(seed);
         Self {
             handshake: HandshakeKeys::new(secret),

@@ -6,6 +6,7 @@ use crate::wire::{Arrival, Report, SessionId};
 use super::arrivals::ArrivalLog;
 use super::saturator::Saturator;
 
+#[derive(Default)]
 pub(super) struct Run {
     pub(super) number: u32,
     pub(super) stopped: bool,
@@ -27,16 +28,7 @@ impl Run {
     pub(super) fn new(number: u32) -> Self {
         Self {
             number,
-            stopped: false,
-            log: ArrivalLog::default(),
-            saturator: None,
-            steered: None,
-            answered: ReplayWindow::default(),
-            spare_copies: 0,
-            saturation_sent: 0,
-            withheld: 0,
-            unrecorded: 0,
-            overflows: 0,
+            ..Self::default()
         }
     }
 

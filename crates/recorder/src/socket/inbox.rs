@@ -90,7 +90,7 @@ impl Socket {
     /// Receive the waiting packets, at most 64, and return their number. Packets over 2048 bytes are truncated.
     pub fn receive(&self, inbox: &mut Inbox) -> Result<usize> {
         inbox.arrived.clear();
-        // Not reused: the kernel reduces the space for control messages to that of the last packets.
+        // Not reused: the kernel reduces the space for control messages to the size of the last ones.
         let space = cmsg_space!(TimeSpec, u32);
         let mut headers = MultiHeaders::<SockaddrStorage>::preallocate(BATCH, Some(space));
         let buffers = inbox.buffers.iter_mut();

@@ -1,7 +1,7 @@
 //! The messages before there is a session.
 //!
 //! A hello and the answers to it that need no session end with a code ([`crate::secure::HandshakeKeys`]), which is not
-//! part of what is encoded here. Hello and welcome carry the two messages of a Noise handshake; [`Claim`] and
+//! part of the encoding here. Hello and welcome carry the two messages of a Noise handshake; [`Claim`] and
 //! [`Welcome`] are their payloads.
 
 use super::{Kind, Malformed, Refusal, SessionId, TAG_BYTES, VERSION};

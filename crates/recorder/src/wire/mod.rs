@@ -1,7 +1,7 @@
 //! The messages between the two ends of a recorder, as bytes: encoding and decoding, and nothing else.
 //!
 //! All numbers are big-endian. Decoding any bytes gives a message or [`Malformed`], never a panic, and allocates no
-//! more than a small multiple of what came in. `docs/reference/recorder-protocol.md` is the specification.
+//! more than a small multiple of the input. `docs/reference/recorder-protocol.md` is the specification.
 
 mod handshake;
 mod header;

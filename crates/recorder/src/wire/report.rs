@@ -120,10 +120,10 @@ impl<'a> ArrivalsDecoder<'a> {
         }
         let mut arrival = self.last.expected_next();
         if flags & NEW_TRAIN != 0 {
-            arrival.train = moved(arrival.train, self.reader.signed()?)?;
+            arrival.train = offset_number(arrival.train, self.reader.signed()?)?;
         }
         if flags & NEW_INDEX != 0 {
-            arrival.index = moved(arrival.index, self.reader.signed()?)?;
+            arrival.index = offset_number(arrival.index, self.reader.signed()?)?;
         }
         if flags & NEW_BYTES != 0 {
             let bytes = self.reader.variable()?;
@@ -138,7 +138,7 @@ impl<'a> ArrivalsDecoder<'a> {
     }
 }
 
-fn moved(number: u32, by: i64) -> Result<u32, Malformed> {
+fn offset_number(number: u32, by: i64) -> Result<u32, Malformed> {
     let sum = i64::from(number)
         .checked_add(by)
         .and_then(|sum| u32::try_from(sum).ok());

@@ -7,10 +7,10 @@ use cellbed_link::{BitRate, Duration, Time};
 /// Arrivals over this time show what the path delivers.
 const SPAN_NS: i64 = 1_000_000_000;
 
-/// Time in which the difference between the packets in flight and the target is corrected.
+/// Time for correcting the difference between the packets in flight and the target.
 const CORRECTION: Duration = Duration::from_secs(1);
 
-/// Time constant with which the target follows the delays.
+/// Time constant of the target behind the delays.
 const LEARNING: Duration = Duration::from_secs(10);
 
 /// While so large a share of the packets of [`SPAN_NS`] is lost, the queue overflows: it holds less than the wait aimed
@@ -28,7 +28,7 @@ const SLOWEST: f64 = 20.0;
 const SILENCE: Duration = Duration::from_secs(6);
 
 /// Chooses the rate of a saturation such that its packets wait between two times, in the middle if it can be (the
-/// bounds are those of Winstein et al., "Stochastic Forecasts Achieve High Throughput and Low Delay over Cellular
+/// bounds come from Winstein et al., "Stochastic Forecasts Achieve High Throughput and Low Delay over Cellular
 /// Networks", NSDI 2013, §4.1: 0.75 and 3 s).
 ///
 /// That paper widens a window by one for each packet that waited too short and narrows it by 20 for each that waited
@@ -37,7 +37,7 @@ const SILENCE: Duration = Duration::from_secs(6);
 /// it follows a change within a second, and grows exponentially while there is no queue. A queue that overflows before
 /// packets have waited so long is sent twice what it delivers. News of arrivals must come over another path than the
 /// one that is kept busy.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct QueueKeeper {
     least: Duration,
     most: Duration,
@@ -73,15 +73,10 @@ impl QueueKeeper {
             bits,
             fastest: fastest.0 as f64 / bits,
             aim: (least + most).as_secs_f64() / 2.0,
-            sent: 0,
-            thought: 0.0,
-            through: 0,
-            arrivals: VecDeque::new(),
-            least_delay_ns: None,
-            waited: None,
             last_report: now,
             rate: SLOWEST.min(fastest.0 as f64 / bits),
             chosen: now,
+            ..Self::default()
         }
     }
 
@@ -137,8 +132,7 @@ impl QueueKeeper {
         1.0 - self.arrivals.len() as f64 / sent > OVERFLOWING
     }
 
-    /// Chooses the rate from now on, by what is known now. To be asked each 50 or 100 ms; in between the rate that was
-    /// chosen holds.
+    /// Chooses the rate from now on. Call it each 50 or 100 ms; in between the chosen rate holds.
     pub fn choose(&mut self, now: Time) -> BitRate {
         let passed = now.since(self.chosen);
         self.thought += self.rate * passed.as_secs_f64();

@@ -32,7 +32,7 @@ impl TrainScheduler {
         (more && !self.plan.rotation.is_empty()).then_some(self.due)
     }
 
-    /// The train that is due at `now`, and its number. After a pause in which several would have been due there is one,
+    /// The train that is due at `now`, and its number. After a pause longer than several gaps there is one,
     /// and the next a gap later.
     pub fn emit(&mut self, now: Time) -> Option<(u32, Train)> {
         if self.next_event()? > now {

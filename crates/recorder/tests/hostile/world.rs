@@ -87,7 +87,7 @@ pub struct Client {
     filler: Filler,
 }
 
-/// The datagrams with which a client opens or resumes a session, and what it gets.
+/// The datagrams of a client that opens or resumes a session, and the answers.
 pub struct Handshake {
     pub hello: Vec<u8>,
     pub hello_with_cookie: Vec<u8>,

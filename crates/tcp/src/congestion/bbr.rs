@@ -20,7 +20,7 @@ const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 const WINDOW_GAIN: f64 = 2.0;
 /// Rounds of the window of the largest rate (§4.1.1.3).
 const ROUNDS: u64 = 10;
-/// The pipe is full after three rounds in which the bandwidth grew by less than a quarter (§4.3.2.2).
+/// The pipe is full after three rounds with a growth of the bandwidth by less than a quarter (§4.3.2.2).
 const GROWTH: f64 = 1.25;
 const FULL_ROUNDS: u32 = 3;
 /// For how long the shortest round trip is believed, and how long the queue stays drained to measure it (§4.3.5).
@@ -41,15 +41,16 @@ const AGGREGATION_ROUNDS: u32 = 5;
 const AGGREGATION: f64 = 0.1;
 const AGGREGATION_RESET: u64 = 1 << 20;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Mode {
+    #[default]
     Startup,
     Drain,
     ProbeBandwidth,
     ProbeRoundTrip,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Bbr {
     window: Window,
     /// Bytes of data in a full segment.
@@ -91,30 +92,10 @@ impl Bbr {
         let mut bbr = Self {
             window: Window::new(tcp),
             segment: tcp.segment,
-            mode: Mode::Startup,
-            largest: Maximum::default(),
-            round: 0,
             round_end: 1,
-            is_round_start: false,
-            least: None,
-            least_at: Time::ZERO,
             pacing_gain: HIGH,
             window_gain: HIGH,
-            pacing_rate: 0.0,
-            has_round_trip: false,
-            full_rate: 0.0,
-            full_rounds: 0,
-            is_full: false,
-            phase: 0,
-            phase_began: Time::ZERO,
-            probe_ends: None,
-            probed_round: false,
-            saved: 0,
-            repair: Repair::None,
-            conserves: false,
-            restarted: false,
-            policer: Policer::default(),
-            aggregation: Aggregation::default(),
+            ..Self::default()
         };
         bbr.pacing_rate = bbr.rate_of(tcp.initial_window as f64 / ASSUMED.as_secs_f64(), HIGH);
         bbr
@@ -228,7 +209,7 @@ impl Bbr {
         self.phase_began = at;
     }
 
-    /// Begins at a random phase but that of the lower gain (§4.3.4.2). Linux draws it; here it follows from the time.
+    /// Begins at a random phase, but not at the lower gain (§4.3.4.2). Linux draws it; here it follows from the time.
     fn probe_bandwidth(&mut self, now: Time, at: Time) {
         self.mode = Mode::ProbeBandwidth;
         let drawn = now.as_nanos().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
@@ -791,7 +772,7 @@ mod tests {
         pipe.bbr.undo(0.0, 0.0);
         pipe.window = 200;
         pipe.round(1000.0, 40);
-        assert!(pipe.window < 200); // that of the bandwidth and the round trip
+        assert!(pipe.window < 200); // the product of bandwidth and round trip
     }
 
     #[test]

@@ -85,7 +85,7 @@ impl Controller for Cubic {
 
     /// The curve does not count the pause.
     fn on_write(&mut self, now: Time, idle: Duration) {
-        self.curve.paused(now, idle);
+        self.curve.on_pause(now, idle);
     }
 }
 
@@ -144,7 +144,7 @@ impl Curve {
         window * BETA
     }
 
-    pub fn paused(&mut self, now: Time, idle: Duration) {
+    pub fn on_pause(&mut self, now: Time, idle: Duration) {
         if let Some(epoch) = &mut self.epoch {
             epoch.since = (epoch.since + idle).min(now);
         }

@@ -1,4 +1,4 @@
-//! Laws of C headers, by the rules by which the kernel calls them.
+//! Laws of C headers, called by the rules of the kernel.
 
 use cellbed_laws::{
     APP_LIMITED, Connection, Event, LARGEST, Law, MOST_SHOWN, REPAIR, Sample, UNLIMITED,

@@ -124,7 +124,7 @@ impl From<Control> for String {
 /// A congestion control law, after Linux's `tcp_congestion_ops`, whose names of the methods are given. Sizes are in
 /// segments.
 ///
-/// The provided methods are those of NewReno. The sender repairs losses alone (RFC 6937) and sets the window meanwhile.
+/// The provided methods implement NewReno. The sender repairs losses alone (RFC 6937) and sets the window meanwhile.
 pub(super) trait Controller {
     /// Returns the congestion window and the threshold of slow start.
     fn window(&self) -> &Window;
@@ -259,8 +259,9 @@ pub(super) struct Timeout {
 }
 
 /// State of the repair of losses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Repair {
+    #[default]
     None,
     /// After losses that acknowledgements showed.
     Recovery,

@@ -5,7 +5,7 @@ use cellbed_link::Duration;
 use super::super::Tcp;
 
 /// The congestion window, in segments.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Window {
     initial: f64,
     pub size: f64,

@@ -19,7 +19,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Return whether the data begins with a block of pcapng shorter than the minimum, on which the arithmetic of
+    /// Return whether the data begins with a block of pcapng shorter than the minimum, where the arithmetic of
     /// `pcap_parser` fails.
     pub(super) fn too_short(self, data: &[u8]) -> bool {
         self.newer

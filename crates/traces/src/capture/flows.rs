@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::Request;
 use super::packets::Packet;
-use crate::error::{ImportError, Place, Result, counted, shown};
+use crate::error::{ImportError, Place, Result, format_count, quote};
 
 /// Maximum number of flows that an error names.
 const NAMED: usize = 3;
@@ -217,7 +217,7 @@ impl Flows {
                 Place::Whole,
                 format!(
                     "no flow matches {}: the largest are {}",
-                    shown(request.flow.join(" ")),
+                    quote(request.flow.join(" ")),
                     named.join("; ")
                 ),
             ));
@@ -233,18 +233,18 @@ impl Flows {
     }
 
     /// The choice, in words.
-    pub(super) fn told(&self, all: &Self) -> String {
+    pub(super) fn describe(&self, all: &Self) -> String {
         let others = all.seen - self.seen;
         let share = 100.0 * self.bytes as f64 / all.bytes.max(1) as f64;
         let what = match self.largest() {
             Some(flow) if self.seen == 1 => format!("the flow {flow}"),
-            _ => counted(self.seen, "flow", "flows"),
+            _ => format_count(self.seen, "flow", "flows"),
         };
         let rest = match others {
             0 => "the only one".into(),
             others => format!(
                 "{share:.1} % of the bytes; choose another with --flow ({} in total)",
-                counted(others, "other flow", "other flows")
+                format_count(others, "other flow", "other flows")
             ),
         };
         format!("taken: {what}, {rest}")

@@ -56,7 +56,7 @@ impl LinkType {
         })
     }
 
-    /// The IP packet in a frame, of which `frame` was captured; `whole` is the frame's length. `None` if it is no IP
+    /// The IP packet in a frame. frame: its captured bytes; whole: its length. `None` if it is no IP
     /// packet.
     pub(super) fn header(self, frame: &[u8], whole: u32) -> Option<Header> {
         let (kind, start) = match self {

@@ -14,7 +14,7 @@ use std::path::Path;
 pub use flows::{Flow, Flows, Way};
 use serde::Deserialize;
 
-use crate::error::{ImportError, LeftOut, Place, Result, Seconds, counted};
+use crate::error::{ImportError, LeftOut, Place, Result, Seconds, format_count};
 use crate::series::{Imported, Opportunities, Part, Written};
 use packets::{Packet, Survey, each_packet};
 
@@ -83,13 +83,13 @@ pub fn capture(mut source: impl Read + Seek, request: &Request, folder: &Path) -
     if let Some((at_ns, last)) = clock.next(None)? {
         add(at_ns, last)?;
     }
-    let mut notes = vec![chosen.told(&flows)];
+    let mut notes = vec![chosen.describe(&flows)];
     notes.extend(told_of_device(&chosen, device, request, &parts));
-    notes.extend(clock.told());
+    notes.extend(clock.describe());
     for left_out in [&survey.left_out, &clock.left_out] {
         notes.extend(left_out.note("packet is", "packets are"));
     }
-    notes.extend(survey.told());
+    notes.extend(survey.describe());
     let mut done = Imported {
         notes,
         begun_ns: clock.start_ns,
@@ -215,7 +215,7 @@ fn told_of_device(
         }
         if way.fresh() {
             notes.push(format!(
-                "no router has passed on the {name} (hop limit {}): if it was captured where it was sent, its times are those of sending and \
+                "no router has passed on the {name} (hop limit {}): if it was captured where it was sent, its times are sending times and \
                  show what was offered, not what the link could carry",
                 way.hop_limit
             ));
@@ -297,7 +297,7 @@ impl Clock {
             .saturating_sub(last.or(next).unwrap_or_default());
         let side = if step < 0 { "before" } else { "after" };
         let reason = format!(
-            "its timestamp is {} {side} that of the packet beside it",
+            "its timestamp is {} {side} the timestamp of the packet beside it",
             Seconds(step.saturating_abs())
         );
         if between && !without {
@@ -321,11 +321,11 @@ impl Clock {
         self.now_ns
     }
 
-    fn told(&self) -> Option<String> {
+    fn describe(&self) -> Option<String> {
         (self.backwards > 0).then(|| {
             format!(
                 "{} with a timestamp up to {:.3} ms before the previous packet: the previous time is used",
-                counted(self.backwards, "packet is", "packets are"),
+                format_count(self.backwards, "packet is", "packets are"),
                 self.furthest_ns as f64 / 1e6
             )
         })
@@ -346,26 +346,26 @@ impl Survey {
             None if self.unstamped > 0 => "its packets have no times (simple packet blocks)".into(),
             None if self.packets > 0 => format!(
                 "none of its {} is a readable IP packet",
-                counted(self.packets, "packet", "packets")
+                format_count(self.packets, "packet", "packets")
             ),
             None => "capture without packets".into(),
         };
         Err(ImportError::at(Place::Whole, reason))
     }
 
-    fn told(&self) -> Vec<String> {
+    fn describe(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.cut {
             notes.push(format!(
                 "the capture ends in the middle of a packet: {} before it were read",
-                counted(self.packets, "packet", "packets")
+                format_count(self.packets, "packet", "packets")
             ));
         }
         notes.extend(self.damage.clone());
         if self.short > 0 {
             notes.push(format!(
                 "{} no length on the wire: the length in the IP header is used",
-                counted(self.short, "packet has", "packets have")
+                format_count(self.short, "packet has", "packets have")
             ));
         }
         if let Some(link) = self.unknown_link {
@@ -376,13 +376,13 @@ impl Survey {
         if self.unstamped > 0 {
             notes.push(format!(
                 "{} without a time were skipped",
-                counted(self.unstamped, "packet", "packets")
+                format_count(self.unstamped, "packet", "packets")
             ));
         }
         if self.fragments > 0 {
             notes.push(format!(
                 "{} of IP packets: they count as a flow of their own, as only the first has ports",
-                counted(self.fragments, "fragment", "fragments")
+                format_count(self.fragments, "fragment", "fragments")
             ));
         }
         notes

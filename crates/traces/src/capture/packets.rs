@@ -17,7 +17,7 @@ const BUFFER: usize = 1 << 20;
 const SPARE: usize = 1 << 10;
 /// The largest plausible block: the largest packet that any tool captures has 256 KiB.
 const LARGEST_BLOCK: usize = 1 << 24;
-/// The largest packet of which the first bytes were captured: twice what Linux puts together before a network card cuts
+/// The largest packet that was captured in part: twice what Linux puts together before a network card cuts
 /// it up (IPv6 jumbograms of 512 KiB). Each 1500 bytes become an opportunity, so that a few damaged lengths would fill
 /// a disk.
 const LARGEST_WHOLE: u32 = 1 << 20;

@@ -50,7 +50,7 @@ impl Proxies {
     }
 
     /// Passes a packet that reaches a vertex to the proxies there. Returns whether one keeps it: the packet belongs to
-    /// one of its connections. direction: from which the packet comes, none from a proxy.
+    /// one of its connections. direction: the packet's last one; none from a proxy.
     pub fn divide(
         &mut self,
         direction: Option<usize>,

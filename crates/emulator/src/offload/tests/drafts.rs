@@ -12,7 +12,7 @@ pub struct Draft {
     pub payload: usize,
     pub segment: usize,
     pub flags: u8,
-    /// Added to what the flow's sequence and identification would be: mostly nothing.
+    /// Added to the flow's sequence and identification: mostly nothing.
     pub gap: u16,
     pub window: u16,
 }
@@ -172,7 +172,7 @@ pub fn mark(packet: &mut [u8]) {
     let checksum = u16::from_be_bytes([packet[10], packet[11]]);
     let more = packet[1] ^ (packet[1] | 3);
     packet[1] |= 3;
-    // Sums are those of whole numbers modulo 0xffff (RFC 1071, section 1).
+    // Sums of whole numbers modulo 0xffff (RFC 1071, section 1).
     let mended = (i64::from(checksum) - i64::from(more)).rem_euclid(0xffff);
     packet[10..12].copy_from_slice(&(mended as u16).to_be_bytes());
 }

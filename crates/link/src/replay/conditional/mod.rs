@@ -1,4 +1,4 @@
-//! Replay conditional on what a packet meets: how long the link was idle, how much waits, and when it comes.
+//! Replay conditional on the state that a packet meets: how long the link was idle, how much waits, and when it comes.
 
 mod file;
 mod opportunities;
@@ -27,10 +27,10 @@ use crate::units::{BitRate, MTU, Opportunities};
 ///
 /// A packet that finds nothing before it takes a delay that a packet took in the recording at about the same time,
 /// after an idleness of about the same length: one recorded value, drawn, no mean. Packets behind others wait for the
-/// opportunities that saturation had, of which the link gets a share that depends on how long it has been busy and how
+/// opportunities of the saturation; the link gets a share of them that depends on how long it has been busy and how
 /// much has waited.
 ///
-/// The method goes beyond that of CellReplay ([`WorkloadDependentConfig`](super::WorkloadDependentConfig)), which has
+/// The method goes beyond CellReplay ([`WorkloadDependentConfig`](super::WorkloadDependentConfig)), which has
 /// one schedule for each activation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConditionalConfig {

@@ -12,7 +12,7 @@ use crate::units::{Bytes, Packets};
 
 /// Up to here a link that has been busy is cold all the same.
 const COLD: Duration = Duration::from_micros(500);
-/// After an idleness like this first packets may find the device asleep, unlike those of the trains.
+/// After an idleness like this first packets may find the device asleep, unlike packets of the trains.
 const SLEEPY: Duration = Duration::from_millis(190);
 
 /// The opportunities of a link, one after the other.
@@ -111,7 +111,7 @@ impl Opportunities {
         self.playback.position(now)
     }
 
-    /// Those of the saturated link.
+    /// Opportunities of the saturated link.
     pub(super) fn saturated(&self) -> SaturatedPlayback {
         self.playback.clone()
     }

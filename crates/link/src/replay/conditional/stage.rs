@@ -20,7 +20,7 @@ pub(crate) struct Conditional<P> {
     config: ConditionalConfig,
     opportunities: Opportunities,
     queue: Queue<P>,
-    /// The packet of which a part has been sent.
+    /// The partly sent packet.
     serving: Option<Item<P>>,
     /// Its bytes that have not been sent.
     owed: f64,

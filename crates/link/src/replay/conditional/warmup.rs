@@ -41,11 +41,11 @@ pub(super) struct Warmth {
     pub(super) peak: f64,
 }
 
-/// Warmth of which so little is left is none.
+/// Less warmth counts as none.
 const COLD: f64 = 0.05;
 
 impl WarmUp {
-    /// Curves over `edges`, the first of which is zero, in order of the bytes that wait. What is gained is lost with
+    /// Curves over `edges`, which begin with zero, in order of the bytes that wait. What is gained is lost with
     /// the time constant `memory` while the link is idle. `None` if something is not in order, or the curves have
     /// another length.
     ///
@@ -109,7 +109,7 @@ impl WarmUp {
         }
         let least = self.at(0, peak);
         let aim = least + (self.at(self.bin(warmth.busy), warmth.peak) - least) * kept;
-        // The first bin in which the curve is as high.
+        // The first bin where the curve is as high.
         let reached = (0..=self.bin(warmth.busy)).find(|&bin| {
             let share = self.between(peak, |curve| curve.shares[bin]);
             share.is_none_or(|share| share >= aim)

@@ -54,13 +54,13 @@ pub(super) struct Sender {
     first: u64,
     /// Packets that will still be acknowledged.
     alive: u64,
-    /// Congestion seen by packets before this one is that of a round trip that has been answered.
+    /// Congestion seen by packets before this one belongs to an answered round trip.
     answered: u64,
     timeout: Option<Time>,
     /// When a constant sender sends next.
     due: Time,
-    /// The scalable sender's estimate, and the counts for it: the packet with which the round ends, those acknowledged
-    /// in it and those of them with a mark.
+    /// The scalable sender's estimate, and the counts for it: the last packet of the round, the packets
+    /// acknowledged in it, and the marked ones among them.
     alpha: f64,
     round_end: u64,
     acknowledged: f64,

@@ -11,7 +11,7 @@ pub const TRAINS: [usize; 12] = [1, 10, 25, 50, 75, 100, 150, 200, 250, 300, 400
 pub const PACKET: Bytes = Bytes(1400);
 pub const ACK: Bytes = Bytes(100);
 const GAP: Duration = Duration::from_millis(100);
-/// A little more than the 50 ms of the paper: there, no clock of a host keeps step with that of the network.
+/// A little more than the 50 ms of the paper: there, no clock of a host keeps step with the network's.
 const INTERVAL: Duration = Duration::from_micros(50_037);
 
 /// Both directions of a link.
@@ -317,7 +317,7 @@ impl Effects {
         self.excess().into_iter().fold(f64::MIN, f64::max)
     }
 
-    /// The rate of trains of 100 packets over that of trains of 10 (§1).
+    /// The rate of trains of 100 packets over the rate of trains of 10 (§1).
     pub fn ratio(&self) -> f64 {
         self.rate[5] / self.rate[1]
     }

@@ -101,7 +101,7 @@ fn adaptive() -> Workload {
 /// Observations of a direction between two times, in s.
 #[derive(Debug)]
 struct Seen {
-    /// Share of the tenths of a second in which a packet arrived that had waited for 0.75 to 3 s.
+    /// Share of the tenths of a second with a packet that had waited for 0.75 to 3 s.
     within: f64,
     /// The longest time without an arrival, s.
     longest_gap: f64,
@@ -138,7 +138,7 @@ fn assert_saturated(packets: &[PacketRecord], from: f64, to: f64, rate: f64, wit
     let seen = seen(packets, from, to);
     println!("{from} to {to} s at {rate}: {seen:?}");
     assert!((seen.rate / rate - 1.0).abs() < 0.02, "{seen:?}");
-    // Short messages and the millisecond in which this world goes are between two packets.
+    // Short messages and the millisecond steps of this world are between two packets.
     let packet = f64::from(PACKET) * 8.0 / rate;
     assert!(seen.longest_gap < 1.5 * packet + 0.002, "{seen:?}");
     assert!(seen.within >= within, "{seen:?}");

@@ -94,7 +94,7 @@ impl VirtualWorld {
             let path = &mut self.devices[number].path;
             path.step(now, &mut self.outbox).unwrap();
             self.post(Some(number));
-            self.devices[number].path.departed(now);
+            self.devices[number].path.on_departure(now);
         }
         self.server.step(on_server(now), &mut self.outbox);
         self.post(None);

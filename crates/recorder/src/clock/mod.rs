@@ -5,7 +5,7 @@
 //! points of the uplink and above all of the downlink: between the lower convex hull of the ones and the upper hull of
 //! the others. Moon, Skelly & Towsley ("Estimation and removal of clock skew from network delay measurements", INFOCOM
 //! 1999, §III) lay a line against one hull, as close to the points as it can be. Here two parallel lines are laid
-//! against both, each as close as the other's closeness allows: each direction counts in the measure in which its
+//! against both, each as close as the other's closeness allows: each direction counts as far as its
 //! packets are near their minimum, so that neither a queue nor a step of the delay in one direction bends the drift. As
 //! in Paxson ("On calibrating measurements of packet transit times", SIGMETRICS 1998, §4), the offset lies in the
 //! middle: how the least round trip is divided between the directions cannot be known from stamps, and so half of it is

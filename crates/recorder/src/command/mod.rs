@@ -29,8 +29,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     }
 }
 
-/// Runs `cellbed record` with these arguments: a verb of `cellbed-recorder` and its own, or those of `record` alone.
-/// See [`run`].
+/// Runs `cellbed record` with these arguments: a verb of `cellbed-recorder` and its arguments, or the arguments of
+/// `record` alone. See [`run`].
 pub fn run_of_cellbed(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let mut verbs = Standalone::command();
@@ -57,7 +57,7 @@ pub fn run_of_cellbed(arguments: impl IntoIterator<Item = OsString>) -> i32 {
 /// it. seed: of the order of trains.
 ///
 /// Errors: an address or a secret that is none, no answer, too many losses, an interrupt.
-pub fn calibrated(
+pub fn measure(
     server: String,
     secret: PathBuf,
     interface: Option<String>,
@@ -70,7 +70,7 @@ pub fn calibrated(
         json: false,
         quiet: false,
     };
-    calibrate::calibrated(&reach, seed)
+    calibrate::measure(&reach, seed)
 }
 
 fn parse<Arguments: CommandFactory + FromArgMatches>(

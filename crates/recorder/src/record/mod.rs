@@ -161,7 +161,7 @@ impl Recorder {
     }
 
     /// The workload at no higher rate than the server sends.
-    fn allowed(&self, mut workload: Workload) -> Workload {
+    fn limit_to_offer(&self, mut workload: Workload) -> Workload {
         if let (
             Some(offer),
             Workload::Saturation {
@@ -206,7 +206,7 @@ impl Recorder {
     /// Records by `plan` into the new directory `folder`, until the plan is done or the user interrupts, and packs it.
     /// A second interrupt does not wait for what is underway.
     ///
-    /// Errors: those of the file system and the paths. What has been recorded before an error is packed.
+    /// Errors: the file system or a path fails. Packets recorded before an error are packed.
     pub fn record(
         mut self,
         plan: &Plan,
@@ -222,7 +222,7 @@ impl Recorder {
         self.wait_for_connection(watch)?;
         let mut plan = plan.clone();
         let wanted = plan.heavy.take();
-        plan.heavy = wanted.clone().map(|heavy| self.allowed(heavy));
+        plan.heavy = wanted.clone().map(|heavy| self.limit_to_offer(heavy));
         if let (true, Some(Workload::Saturation { downlink, .. }), Some(heavy)) =
             (plan.heavy != wanted, &plan.heavy, &mut head.heavy)
         {

@@ -73,7 +73,7 @@ pub struct Engine {
     refused: u64,
     /// No slot is free: devices are not read until one is.
     crowded: bool,
-    /// Vertices of which the outbox is not empty.
+    /// Vertices whose outbox is not empty.
     waiting: Vec<usize>,
     pace: Pace,
     /// By when to write what waits, even if there is more to read.
@@ -151,7 +151,7 @@ impl Engine {
     pub fn run(mut self) -> Result<()> {
         sleep_precisely();
         self.scheduling = request_real_time();
-        self.wake.scheduled(self.scheduling);
+        self.wake.set_scheduling(self.scheduling);
         let mut called = Vec::with_capacity(64);
         let mut flush = now() + FLUSH;
         let mut drained = true;
@@ -180,13 +180,13 @@ impl Engine {
                 }
             }
             let now = now();
-            self.seconds.looked(now, deadline);
+            self.seconds.on_look(now, deadline);
             self.advance(now);
             if !called.is_empty() {
-                self.pace.looked(now, packets);
+                self.pace.on_look(now, packets);
             }
             if !self.waiting.is_empty() {
-                self.pace.departed(now);
+                self.pace.on_departure(now);
                 self.write_all();
             }
             if now >= turn {
@@ -375,7 +375,7 @@ impl Engine {
         port.send(tower, &mut self.made);
     }
 
-    /// Gives the packets that proxies have made to their directions, past those of other endpoints.
+    /// Gives the packets that proxies have made to their directions, through the proxies of other endpoints.
     fn send_made(&mut self, at: Time) {
         while let Some(it) = self.made.pop_front() {
             let vertex = usize::from(it.at);

@@ -34,7 +34,7 @@ const BUFFER: usize = 16 << 20;
 pub struct Local {
     /// Address and port; unspecified and 0 for any. The unspecified IPv6 address listens for IPv4, too.
     pub address: SocketAddr,
-    /// The interface by which all packets leave and come, by name; `None`: as the routes have it.
+    /// The name of the interface of all packets; `None`: as the routes have it.
     pub interface: Option<String>,
 }
 
