@@ -13,7 +13,7 @@ use crate::radio::{Potential, Radio, RadioConfig};
 use crate::replay::{
     Conditional, ConditionalConfig, SaturatedPlayback, WorkloadDependent, WorkloadDependentConfig,
 };
-use crate::schedule::{self, Server};
+use crate::schedule;
 use crate::share::Share;
 use crate::time::{Duration, Time};
 use crate::units::{BitRate, Bytes};

@@ -3,7 +3,7 @@
 use crate::outcome::DropReason;
 use crate::packet::{Item, Step};
 use crate::queue::{Discipline, Dropped, Queue, QueueLevel, Surcharge};
-use crate::schedule::{Head, Offer, Schedule, Server, Service};
+use crate::schedule::{Head, Offer, Schedule, Service};
 use crate::share::Share;
 use crate::time::{Duration, Time};
 use crate::units::{Bytes, MTU, Packets};

@@ -20,6 +20,9 @@ pub use mahimahi::{MahimahiCoDelConfig, MahimahiPieConfig};
 pub use pie::PieConfig;
 pub use red::RedConfig;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::outcome::DropReason;
 use crate::packet::Item;
 use crate::time::{Duration, Time};
@@ -45,7 +48,7 @@ macro_rules! disciplines {
         /// let dropped = std::iter::from_fn(|| link.poll(Time::from_millis(1000))).filter(|it| it.fate ==
         /// congestion).count(); assert!(dropped > 0);
         /// ```
-        #[derive(Clone, Debug, PartialEq, Default, serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
+        #[derive(Clone, Debug, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
         #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
         pub enum Discipline {
             /// A queue that never drops.
@@ -273,17 +276,7 @@ impl<P> Queue<P> {
 ///
 /// let short = PieConfig { limit: Limit { packets: None, bytes: Some(Bytes(64_000)) }, ..PieConfig::default() };
 /// ```
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    Default,
-    serde::Deserialize,
-    serde::Serialize,
-    schemars::JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limit {
     /// Most packets held.

@@ -7,7 +7,7 @@ use crate::bottleneck::{Admission, Bottleneck};
 use crate::delay::DelayLine;
 use crate::outcome::DropReason;
 use crate::packet::{Item, Step};
-use crate::schedule::{Head, Server};
+use crate::schedule::Head;
 use crate::share::Share;
 use crate::time::{Duration, Time};
 use crate::units::Packets;

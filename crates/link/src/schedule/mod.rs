@@ -1,13 +1,9 @@
 //! When bytes may leave the bottleneck.
 
-mod bucket;
-mod fluid;
 mod light;
-mod opportunities;
-mod playback;
 mod series;
+mod service;
 mod spliced;
-mod stepped;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,21 +13,15 @@ use serde::Deserialize;
 use serde::de::Error as _;
 use serde_json::Error as Fault;
 
-use crate::bottleneck::BottleneckConfig;
 use crate::language::LanguageError;
-use crate::share::Share;
 use crate::time::{Duration, Time};
 use crate::trace::{Repeat, Trace};
 use crate::units::{BitRate, Bytes, MTU};
-use bucket::Bucket;
-use fluid::Fluid;
 pub use light::{LightRow, LightRows};
-use opportunities::ByteWise;
-pub use playback::Playback;
 pub use series::RateSeries;
 pub(crate) use series::{RatePlayback, UNITS_PER_BYTE};
+pub(crate) use service::Service;
 pub(crate) use spliced::{Head, Spliced};
-use stepped::Stepped;
 
 /// When bytes may leave.
 ///
@@ -203,213 +193,84 @@ impl ScheduleTable {
     }
 }
 
-/// Service of the packet at the head of a queue: when its last byte leaves.
-///
-/// A server holds one packet at a time, the head; without stepping through time, so that a gap of any length costs one
-/// search.
-pub(crate) trait Server {
-    /// Plays the schedule from `zero` on, as of `now`; what it sent of the head before `now` stays sent.
-    ///
-    /// Departures before `now` must have been finished.
-    fn restart(&mut self, _zero: Time, _now: Time, _offset: Duration) {} // the same at all times
-
-    /// A packet reaches the idle server: what was offered before `now` is lost.
-    fn wake(&mut self, now: Time);
-
-    /// When the server turns to the next packet, if there is one: when it has something to serve it with.
-    fn start(&mut self) -> Option<Time>;
-
-    /// When the last byte of the head leaves; `None` if it never does.
-    fn departure(&mut self) -> Option<Time>;
-
-    /// The head has left.
-    fn finish(&mut self, departure: Time);
-
-    /// Return the capacity of the schedule, used or not. Of a token bucket that is what flows in.
-    fn offer(&self) -> Offer;
-
-    /// Return the part of the head that has not left by `now`, in parts of a byte: [`UNITS_PER_BYTE`].
-    fn owed(&self, now: Time) -> u128;
-
-    /// Sets what of the head has not been sent, in parts of a byte.
-    fn owe(&mut self, units: u128);
-
-    /// Bytes charged for a packet beyond its size.
-    fn overhead(&self) -> u64 {
-        0
-    }
-
-    /// Return whether bytes leave in a steady flow, not at instants.
-    fn is_steady(&self) -> bool {
-        false
-    }
-}
-
-/// Service without limit from this time on, at which the schedule changed: packets that wait leave at once.
+/// The opportunities of a recording on the clock. They are numbered from the start of the recording.
 #[derive(Clone, Debug)]
-pub(crate) struct Unlimited(Time);
-
-impl Server for Unlimited {
-    fn wake(&mut self, now: Time) {
-        self.0 = now;
-    }
-
-    fn start(&mut self) -> Option<Time> {
-        Some(self.0)
-    }
-
-    fn departure(&mut self) -> Option<Time> {
-        Some(self.0)
-    }
-
-    fn finish(&mut self, _departure: Time) {}
-
-    fn offer(&self) -> Offer {
-        Offer::Unlimited
-    }
-
-    fn owed(&self, _now: Time) -> u128 {
-        0
-    }
-
-    fn owe(&mut self, _units: u128) {}
+pub struct Playback {
+    trace: Arc<Trace>,
+    repeat: Repeat,
+    offset: Duration,
+    zero: Time,
+    /// Position in the recording at `zero`, ns.
+    start: u64,
+    /// Position of the last search, since the next one mostly ends beside it.
+    cycle: u64,
+    run: usize,
 }
 
-/// The server of a schedule.
-#[derive(Clone, Debug)]
-pub(crate) enum Service {
-    Opportunities(ByteWise),
-    Stepped(Stepped),
-    Constant(Fluid),
-    Bucket(Bucket),
-    Unlimited(Unlimited),
-}
+impl Playback {
+    /// The recording from position `offset` on, at the instant `zero`. Nothing is offered before that.
+    pub fn new(trace: Arc<Trace>, repeat: Repeat, offset: Duration, zero: Time) -> Self {
+        let mut playback = Self {
+            trace,
+            repeat,
+            offset,
+            zero,
+            start: 0,
+            cycle: 0,
+            run: 0,
+        };
+        playback.restart(zero, Duration::ZERO);
+        playback
+    }
 
-/// Calls a method of the server that it is.
-macro_rules! dispatch {
-    ($on:expr, $it:ident => $call:expr) => {
-        match $on {
-            Service::Opportunities($it) => $call,
-            Service::Stepped($it) => $call,
-            Service::Constant($it) => $call,
-            Service::Bucket($it) => $call,
-            Service::Unlimited($it) => $call,
+    /// The position in the recording at an instant; in a looped one below its period.
+    pub fn position(&self, at: Time) -> Duration {
+        let position = self.start.saturating_add(at.since(self.zero).as_nanos());
+        Duration::from_nanos(match self.repeat {
+            Repeat::Looped => position % self.trace.period(),
+            Repeat::Once => position,
+        })
+    }
+
+    /// The recording from position `offset` plus `further` on, at the instant `zero`.
+    pub fn restart(&mut self, zero: Time, further: Duration) {
+        let start = (self.offset + further).as_nanos();
+        self.zero = zero;
+        self.start = match self.repeat {
+            Repeat::Looped => start % self.trace.period(),
+            Repeat::Once => start,
+        };
+    }
+
+    /// Number of the first opportunity at or after `at`.
+    pub fn first_at(&self, at: Time) -> u64 {
+        let position = self.start.saturating_add(at.since(self.zero).as_nanos());
+        self.trace.count_before(position, self.repeat)
+    }
+
+    /// The instant of an opportunity; `None` past the end of a recording that is played once.
+    pub fn time_of(&mut self, index: u64) -> Option<Time> {
+        let total = self.trace.total();
+        let cycle_start = self.cycle.saturating_mul(total);
+        let within = if index >= cycle_start && index - cycle_start < total {
+            index - cycle_start
+        } else {
+            self.cycle = index / total;
+            index % total
+        };
+        if self.repeat == Repeat::Once && self.cycle > 0 {
+            self.cycle = 0;
+            return None;
         }
-    };
-}
-
-impl Service {
-    pub(crate) fn new(config: &BottleneckConfig, zero: Time) -> Self {
-        match &config.schedule {
-            Schedule::Trace {
-                trace,
-                repeat,
-                offset,
-            } => Self::Opportunities(ByteWise::new(trace, *repeat, *offset, config, zero)),
-            Schedule::Series { series, offset } => {
-                let playback = RatePlayback::new(Arc::clone(series), *offset, zero);
-                Self::Stepped(Stepped::new(playback))
-            }
-            Schedule::Constant(rate) => Self::Constant(Fluid::new(*rate)),
-            Schedule::TokenBucket { rate, burst } => Self::Bucket(Bucket::new(*rate, *burst)),
-            Schedule::Unlimited => Self::Unlimited(Unlimited(Time::ZERO)),
+        if !self.trace.run_holds(self.run, within) {
+            self.run = if self.trace.run_holds(self.run + 1, within) {
+                self.run + 1
+            } else {
+                self.trace.run_of(within)
+            };
         }
-    }
-
-    /// Serves by another schedule from `now` on; what was sent of the head stays sent.
-    pub(crate) fn change(
-        &mut self,
-        config: &BottleneckConfig,
-        zero: Time,
-        now: Time,
-        offset: Duration,
-    ) {
-        let owed = self.owed(now);
-        *self = Self::new(config, zero);
-        self.restart(zero, now, offset);
-        self.wake(now);
-        self.owe(owed);
-    }
-
-    /// Lays other opportunities in front of the recorded ones, where one is played. What was offered before `now`
-    /// is lost; what was sent of the head stays sent.
-    pub(crate) fn splice(&mut self, now: Time, head: Head) {
-        if let Self::Opportunities(service) = self {
-            service.splice(now, head);
-        }
-    }
-
-    /// The position at an instant in the recording that is played.
-    pub(crate) fn position(&self, at: Time) -> Duration {
-        match self {
-            Self::Opportunities(service) => service.playback.position(at),
-            _ => Duration::ZERO,
-        }
-    }
-
-    /// A packet becomes the head.
-    pub(crate) fn begin(&mut self, size: Bytes) {
-        let charged = size.0.saturating_add(self.overhead());
-        self.owe(u128::from(charged).saturating_mul(UNITS_PER_BYTE));
-    }
-
-    /// The share of the opportunities at `now` that were not used. A steady flow offers nothing at an instant.
-    pub(crate) fn left(&self, now: Time) -> Share {
-        match self {
-            Self::Opportunities(service) => service.left(now),
-            _ => Share::WHOLE,
-        }
-    }
-
-    /// Restricts the opportunities at `now`, when the server has just woken, to a share of them.
-    pub(crate) fn restrict(&mut self, now: Time, share: Share) {
-        if let Self::Opportunities(service) = self
-            && share != Share::WHOLE
-        {
-            service.restrict(now, share);
-        }
-    }
-}
-
-impl Server for Service {
-    fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
-        dispatch!(self, service => service.restart(zero, now, offset));
-    }
-
-    fn wake(&mut self, now: Time) {
-        dispatch!(self, service => service.wake(now));
-    }
-
-    fn start(&mut self) -> Option<Time> {
-        dispatch!(self, service => service.start())
-    }
-
-    fn departure(&mut self) -> Option<Time> {
-        dispatch!(self, service => service.departure())
-    }
-
-    fn finish(&mut self, departure: Time) {
-        dispatch!(self, service => service.finish(departure));
-    }
-
-    fn offer(&self) -> Offer {
-        dispatch!(self, service => service.offer())
-    }
-
-    fn owed(&self, now: Time) -> u128 {
-        dispatch!(self, service => service.owed(now))
-    }
-
-    fn owe(&mut self, units: u128) {
-        dispatch!(self, service => service.owe(units));
-    }
-
-    fn overhead(&self) -> u64 {
-        dispatch!(self, service => service.overhead())
-    }
-
-    fn is_steady(&self) -> bool {
-        dispatch!(self, service => service.is_steady())
+        let position = self.trace.looped_position(self.cycle, self.run);
+        Some(self.zero + Duration::from_nanos(position.saturating_sub(self.start)))
     }
 }
 
@@ -459,6 +320,21 @@ mod tests {
 
     fn ms(millis: u64) -> Time {
         Time::from_millis(millis)
+    }
+
+    #[test]
+    fn searching_forwards_backwards_and_far_ahead_agrees() {
+        let millis = (1..=50).map(|step| step * step % 97 + step * 97);
+        let trace = Arc::new(Trace::from_millis(millis).unwrap());
+        let looped = || Playback::new(trace.clone(), Repeat::Looped, Duration::ZERO, ms(0));
+        let mut warm = looped();
+        for index in [0, 1, 2, 49, 50, 51, 7, 1000, 999, 1049, 3, 2_000_000] {
+            assert_eq!(
+                warm.time_of(index),
+                looped().time_of(index),
+                "opportunity {index}"
+            );
+        }
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! Service by a token bucket.
 
-use super::{Offer, Server, UNITS_PER_BYTE};
+use crate::schedule::UNITS_PER_BYTE;
 use crate::time::{Duration, Time};
 use crate::units::{BitRate, Bytes, saturate};
 
 /// The bucket's level is in bit/s · ns, exactly.
 #[derive(Clone, Debug)]
 pub(crate) struct Bucket {
-    rate: BitRate,
+    pub(super) rate: BitRate,
     burst: i128,
     /// The filling at `since`; below zero after a packet larger than the bucket.
     tokens: i128,
@@ -28,24 +28,30 @@ impl Bucket {
             owed: 0,
         }
     }
-}
 
-impl Server for Bucket {
-    fn restart(&mut self, _zero: Time, now: Time, _offset: Duration) {
+    pub(super) fn refill(&mut self, now: Time) {
         self.tokens = self.burst;
         self.since = now;
         self.instant = now;
     }
 
-    fn wake(&mut self, now: Time) {
+    pub(super) fn wake(&mut self, now: Time) {
         self.instant = self.instant.max(now);
     }
 
-    fn start(&mut self) -> Option<Time> {
+    pub(super) fn begin(&mut self, units: u128) {
+        self.owed = i128::try_from(units).unwrap_or(i128::MAX / 2);
+    }
+
+    pub(super) fn owed(&self) -> u128 {
+        self.owed as u128 // never negative
+    }
+
+    pub(super) fn start(&self) -> Option<Time> {
         Some(self.instant)
     }
 
-    fn departure(&mut self) -> Option<Time> {
+    pub(super) fn departure(&self) -> Option<Time> {
         let missing = self.owed.min(self.burst) - self.tokens;
         if missing <= 0 {
             return Some(self.instant);
@@ -55,7 +61,7 @@ impl Server for Bucket {
         Some((self.since + wait).max(self.instant))
     }
 
-    fn finish(&mut self, departure: Time) {
+    pub(super) fn finish(&mut self, departure: Time) {
         let span = i128::from(departure.since(self.since).as_nanos());
         let filled = self
             .tokens
@@ -63,18 +69,6 @@ impl Server for Bucket {
         self.tokens = filled.min(self.burst).saturating_sub(self.owed);
         self.since = departure;
         self.instant = departure;
-    }
-
-    fn offer(&self) -> Offer {
-        Offer::Constant(self.rate)
-    }
-
-    fn owed(&self, _now: Time) -> u128 {
-        self.owed as u128 // never negative
-    }
-
-    fn owe(&mut self, units: u128) {
-        self.owed = i128::try_from(units).unwrap_or(i128::MAX / 2);
     }
 }
 
@@ -92,25 +86,25 @@ mod tests {
         let mut departures = Vec::new();
         bucket.wake(Time::from_millis(1));
         for _ in 0..4 {
-            bucket.owe(units(1500) as u128);
+            bucket.begin(units(1500) as u128);
             let departure = bucket.departure().unwrap();
             bucket.finish(departure);
             departures.push(departure.as_nanos() / 1000);
         }
         assert_eq!(departures, [1000, 1000, 2500, 4000]);
         bucket.wake(Time::from_micros(5000)); // 1000 bytes since
-        bucket.owe(units(1000) as u128);
+        bucket.begin(units(1000) as u128);
         assert_eq!(bucket.departure(), Some(Time::from_micros(5000)));
         bucket.finish(Time::from_micros(5000));
         bucket.wake(Time::from_millis(100)); // full again, no fuller
-        bucket.owe(units(4000) as u128);
+        bucket.begin(units(4000) as u128);
         assert_eq!(
             bucket.departure(),
             Some(Time::from_millis(100)),
             "larger than the bucket"
         );
         bucket.finish(Time::from_millis(100));
-        bucket.owe(units(1500) as u128);
+        bucket.begin(units(1500) as u128);
         assert_eq!(
             bucket.departure(),
             Some(Time::from_micros(102_500)),
@@ -121,10 +115,10 @@ mod tests {
     #[test]
     fn a_bucket_that_does_not_fill_holds_what_is_missing() {
         let mut bucket = Bucket::new(BitRate(0), Bytes(1000));
-        bucket.owe(units(1000) as u128);
+        bucket.begin(units(1000) as u128);
         assert_eq!(bucket.departure(), Some(Time::ZERO));
         bucket.finish(Time::ZERO);
-        bucket.owe(units(1) as u128);
+        bucket.begin(units(1) as u128);
         assert_eq!(bucket.departure(), None);
     }
 }

@@ -1,0 +1,368 @@
+//! Service of the packet at the head of a queue: when its last byte leaves.
+
+mod bucket;
+mod stepped;
+
+use std::sync::Arc;
+
+use super::{Head, Offer, Playback, RatePlayback, Schedule, Spliced, UNITS_PER_BYTE};
+use crate::bottleneck::BottleneckConfig;
+use crate::share::Share;
+use crate::time::{Duration, Time};
+use crate::units::{BitRate, Bytes, saturate};
+use bucket::Bucket;
+use stepped::Stepped;
+
+/// A server in front of a queue. It holds one packet at a time, the head; without stepping through time, so that a gap
+/// of any length costs one search.
+#[derive(Clone, Debug)]
+pub(crate) enum Service {
+    Opportunities(ByteWise),
+    Stepped(Stepped),
+    Constant(Fluid),
+    Bucket(Bucket),
+    /// Service without limit from this time on, at which the schedule changed: packets that wait leave at once.
+    Unlimited(Time),
+}
+
+impl Service {
+    pub(crate) fn new(config: &BottleneckConfig, zero: Time) -> Self {
+        match &config.schedule {
+            Schedule::Trace {
+                trace,
+                repeat,
+                offset,
+            } => {
+                let recording = Playback::new(Arc::clone(trace), *repeat, *offset, zero);
+                let playback = Spliced::new(recording);
+                Self::Opportunities(ByteWise {
+                    next: playback.first_at(zero),
+                    playback,
+                    opportunity: config.opportunity.0,
+                    overhead: config.overhead.0,
+                    credit: 0,
+                    instant: Time::ZERO,
+                    owed: 0,
+                })
+            }
+            Schedule::Series { series, offset } => {
+                let playback = RatePlayback::new(Arc::clone(series), *offset, zero);
+                Self::Stepped(Stepped::new(playback))
+            }
+            Schedule::Constant(rate) => Self::Constant(Fluid {
+                rate: *rate,
+                busy_since: Time::ZERO,
+                sent: 0,
+                owed: 0,
+            }),
+            Schedule::TokenBucket { rate, burst } => Self::Bucket(Bucket::new(*rate, *burst)),
+            Schedule::Unlimited => Self::Unlimited(Time::ZERO),
+        }
+    }
+
+    /// Plays the schedule from `zero` on, as of `now`; what it sent of the head before `now` stays sent.
+    ///
+    /// Departures before `now` must have been finished.
+    pub(crate) fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
+        match self {
+            Self::Opportunities(service) => service.restart(zero, now, offset),
+            Self::Stepped(service) => service.restart(zero, now, offset),
+            Self::Bucket(service) => service.refill(now),
+            Self::Constant(_) | Self::Unlimited(_) => {} // the same at all times
+        }
+    }
+
+    /// Serves by another schedule from `now` on; what was sent of the head stays sent.
+    pub(crate) fn change(
+        &mut self,
+        config: &BottleneckConfig,
+        zero: Time,
+        now: Time,
+        offset: Duration,
+    ) {
+        let owed = self.owed(now);
+        *self = Self::new(config, zero);
+        self.restart(zero, now, offset);
+        self.wake(now);
+        self.owe(owed);
+    }
+
+    /// Lays other opportunities in front of the recorded ones, where one is played. What was offered before `now`
+    /// is lost; what was sent of the head stays sent.
+    pub(crate) fn splice(&mut self, now: Time, head: Head) {
+        if let Self::Opportunities(service) = self {
+            service.owed = service.owed.saturating_sub(service.sent(now));
+            service.playback.splice(head);
+            service.begin_at(now);
+        }
+    }
+
+    /// The position at an instant in the recording that is played.
+    pub(crate) fn position(&self, at: Time) -> Duration {
+        match self {
+            Self::Opportunities(service) => service.playback.position(at),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// A packet reaches the idle server: what was offered before `now` is lost.
+    pub(crate) fn wake(&mut self, now: Time) {
+        match self {
+            Self::Opportunities(service) => service.wake(now),
+            Self::Stepped(service) => service.wake(now),
+            Self::Constant(service) => service.wake(now),
+            Self::Bucket(service) => service.wake(now),
+            Self::Unlimited(instant) => *instant = now,
+        }
+    }
+
+    /// When the server turns to the next packet, if there is one: when it has something to serve it with.
+    pub(crate) fn start(&mut self) -> Option<Time> {
+        match self {
+            Self::Opportunities(service) => service.start(),
+            Self::Stepped(service) => service.start(),
+            Self::Constant(service) => service.start(),
+            Self::Bucket(service) => service.start(),
+            Self::Unlimited(instant) => Some(*instant),
+        }
+    }
+
+    /// A packet becomes the head.
+    pub(crate) fn begin(&mut self, size: Bytes) {
+        let charged = match self {
+            Self::Opportunities(service) => size.0.saturating_add(service.overhead),
+            _ => size.0,
+        };
+        self.owe(u128::from(charged).saturating_mul(UNITS_PER_BYTE));
+    }
+
+    /// When the last byte of the head leaves; `None` if it never does.
+    pub(crate) fn departure(&mut self) -> Option<Time> {
+        match self {
+            Self::Opportunities(service) => service.departure(),
+            Self::Stepped(service) => service.departure(),
+            Self::Constant(service) => service.departure(),
+            Self::Bucket(service) => service.departure(),
+            Self::Unlimited(instant) => Some(*instant),
+        }
+    }
+
+    /// The head has left.
+    pub(crate) fn finish(&mut self, departure: Time) {
+        match self {
+            Self::Opportunities(service) => service.finish(departure),
+            Self::Stepped(service) => service.finish(departure),
+            Self::Constant(service) => service.sent = service.sent.saturating_add(service.owed),
+            Self::Bucket(service) => service.finish(departure),
+            Self::Unlimited(_) => {}
+        }
+    }
+
+    /// Return the capacity of the schedule, used or not. Of a token bucket that is what flows in.
+    pub(crate) fn offer(&self) -> Offer {
+        match self {
+            Self::Opportunities(service) => Offer::Opportunities {
+                playback: service.playback.clone(),
+                each: Bytes(service.opportunity),
+            },
+            Self::Stepped(service) => Offer::Series(service.playback.clone()),
+            Self::Constant(service) => Offer::Constant(service.rate),
+            Self::Bucket(service) => Offer::Constant(service.rate),
+            Self::Unlimited(_) => Offer::Unlimited,
+        }
+    }
+
+    /// Return the part of the head that has not left by `now`, in parts of a byte: [`UNITS_PER_BYTE`].
+    pub(crate) fn owed(&self, now: Time) -> u128 {
+        match self {
+            Self::Opportunities(service) => {
+                let bytes = service.owed.saturating_sub(service.sent(now));
+                u128::from(bytes) * UNITS_PER_BYTE
+            }
+            Self::Stepped(service) => service.owed(now),
+            Self::Constant(service) => service.owed.saturating_sub(service.sent(now)),
+            Self::Bucket(service) => service.owed(),
+            Self::Unlimited(_) => 0,
+        }
+    }
+
+    /// Sets what of the head has not been sent, in parts of a byte.
+    pub(crate) fn owe(&mut self, units: u128) {
+        match self {
+            Self::Opportunities(service) => {
+                service.owed = saturate(units.div_ceil(UNITS_PER_BYTE));
+            }
+            Self::Stepped(service) => service.begin(units),
+            Self::Constant(service) => service.owed = units,
+            Self::Bucket(service) => service.begin(units),
+            Self::Unlimited(_) => {}
+        }
+    }
+
+    /// Return whether bytes leave in a steady flow, not at instants.
+    pub(crate) fn is_steady(&self) -> bool {
+        matches!(self, Self::Constant(_) | Self::Stepped(_))
+    }
+
+    /// The share of the opportunities at `now` that were not used. A steady flow offers nothing at an instant.
+    pub(crate) fn left(&self, now: Time) -> Share {
+        match self {
+            Self::Opportunities(service) => service.left(now),
+            _ => Share::WHOLE,
+        }
+    }
+
+    /// Restricts the opportunities at `now`, when the server has just woken, to a share of them.
+    pub(crate) fn restrict(&mut self, now: Time, share: Share) {
+        if let Self::Opportunities(service) = self
+            && share != Share::WHOLE
+        {
+            service.restrict(now, share);
+        }
+    }
+}
+
+/// Byte-wise service by opportunities.
+#[derive(Clone, Debug)]
+pub(crate) struct ByteWise {
+    playback: Spliced,
+    /// Bytes of one opportunity.
+    opportunity: u64,
+    /// Bytes charged per packet beyond its size.
+    overhead: u64,
+    /// Number of the first opportunity that no departed packet has touched.
+    next: u64,
+    /// Bytes left of the opportunity before that one. They can be used at `instant` only.
+    credit: u64,
+    /// The last departure, or when the head reached the idle server.
+    instant: Time,
+    /// Bytes of the head to be sent by `credit` and the opportunities from `next` on.
+    owed: u64,
+}
+
+impl ByteWise {
+    fn wake(&mut self, now: Time) {
+        if now > self.instant {
+            self.instant = now;
+            self.credit = 0;
+            self.next = self.next.max(self.playback.first_at(now));
+        }
+    }
+
+    fn start(&mut self) -> Option<Time> {
+        match self.credit {
+            0 => self.playback.time_of(self.next),
+            _ => Some(self.instant),
+        }
+    }
+
+    fn departure(&mut self) -> Option<Time> {
+        match self.opportunities_owed()? {
+            0 => Some(self.instant),
+            owed => self.playback.time_of(self.next.saturating_add(owed - 1)),
+        }
+    }
+
+    fn finish(&mut self, departure: Time) {
+        let spent = self.opportunities_owed().unwrap_or(0);
+        self.next = self.next.saturating_add(spent);
+        self.credit = self
+            .credit
+            .saturating_add(spent.saturating_mul(self.opportunity))
+            .saturating_sub(self.owed);
+        self.instant = departure;
+    }
+
+    fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
+        self.owed = self.owed.saturating_sub(self.sent(now));
+        self.playback.restart(zero, offset);
+        self.begin_at(now);
+    }
+
+    fn begin_at(&mut self, now: Time) {
+        self.next = self.playback.first_at(now);
+        self.credit = 0;
+        self.instant = now;
+    }
+
+    fn left(&self, now: Time) -> Share {
+        if now != self.instant {
+            return Share::WHOLE;
+        }
+        let after = self.playback.first_at(now + Duration::from_nanos(1));
+        let all = after.saturating_sub(self.playback.first_at(now));
+        let rest = after
+            .saturating_sub(self.next)
+            .saturating_mul(self.opportunity)
+            .saturating_add(self.credit);
+        Share::new(rest, all.saturating_mul(self.opportunity))
+    }
+
+    fn restrict(&mut self, now: Time, share: Share) {
+        let after = self.playback.first_at(now + Duration::from_nanos(1));
+        let all = after.saturating_sub(self.playback.first_at(now));
+        self.credit = share.of(all.saturating_mul(self.opportunity));
+        self.next = after;
+        self.instant = now;
+    }
+
+    /// Return the bytes available to the head before `now`.
+    fn sent(&self, now: Time) -> u64 {
+        let begun = self.playback.first_at(now).saturating_sub(self.next);
+        self.credit
+            .saturating_add(begun.saturating_mul(self.opportunity))
+    }
+
+    /// Opportunities that the head needs beyond the credit; `None` if they carry nothing.
+    fn opportunities_owed(&self) -> Option<u64> {
+        match self.owed.saturating_sub(self.credit) {
+            0 => Some(0),
+            missing if self.opportunity > 0 => Some(missing.div_ceil(self.opportunity)),
+            _ => None,
+        }
+    }
+}
+
+/// Service at a constant rate, as a fluid: within a busy period the n-th byte leaves 8 n / rate after its start.
+/// Departures are rounded up to a nanosecond each, from the exact value, so that no error adds up.
+#[derive(Clone, Debug)]
+pub(crate) struct Fluid {
+    rate: BitRate,
+    /// Start of the busy period.
+    busy_since: Time,
+    /// Data sent in the busy period, in parts of a byte, so that a server that is stopped often loses nothing.
+    sent: u128,
+    /// Size of the head, in parts of a byte.
+    owed: u128,
+}
+
+impl Fluid {
+    fn wake(&mut self, now: Time) {
+        self.busy_since = now;
+        self.sent = 0;
+    }
+
+    /// When the packet before left.
+    fn start(&self) -> Option<Time> {
+        match self.sent {
+            0 => Some(self.busy_since),
+            sent => self.at(sent),
+        }
+    }
+
+    /// Return the part of the head sent before `now`.
+    fn sent(&self, now: Time) -> u128 {
+        let span = u128::from(now.since(self.busy_since).as_nanos());
+        (u128::from(self.rate.0) * span).saturating_sub(self.sent)
+    }
+
+    fn departure(&self) -> Option<Time> {
+        self.at(self.sent.saturating_add(self.owed))
+    }
+
+    /// When so many units have left since the busy period began.
+    fn at(&self, units: u128) -> Option<Time> {
+        let rate = u128::from(self.rate.0);
+        (rate > 0).then(|| self.busy_since + Duration::from_nanos(saturate(units.div_ceil(rate))))
+    }
+}
