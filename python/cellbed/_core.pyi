@@ -127,8 +127,8 @@ def share_cell(
     Returns the columns, row *i* for packet *i*, and for how many ns each user had the cell.
     """
 
-def queue_disciplines() -> str:
-    """Return the tables of all queue disciplines with all keys and defaults of the path model, as a list in JSON."""
+def stage_schema() -> str:
+    """Return the schema of stages by their place (`crates/link/src/schema.rs`), as a list of pairs in JSON."""
 
 def congestion_controls() -> list[str]:
     """Return the names of the congestion control laws of a path's TCP."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cellbed import Fate, Link, Outcomes
 from cellbed.scenario import load_text
-from cellbed.scenario.queues import TITLES
+from cellbed.scenario.queues import QUEUES
 from cellbed.testbed.plan import make_plan
 from page_examples import PAGE, examples
 
@@ -36,7 +36,7 @@ RATES = st.sampled_from(
     ["12 Mbit/s", "1 Mbit/s", "1 Gbit/s", "lte-suburban.up", "unlimited", "token-bucket rate=3Mbit/s burst=9000B"]
 )
 QUEUES = st.sampled_from(
-    [*TITLES, "3 packets", "20 kB", "drophead 5 packets", "codel target=1ms interval=5ms", "fqcodel flows=4",
+    [*QUEUES, "3 packets", "20 kB", "drophead 5 packets", "codel target=1ms interval=5ms", "fqcodel flows=4",
      "red minimum=3000B maximum=9000B ecn=true"]
 )  # fmt: skip
 DELAYS = st.sampled_from(["0 ms", "20 ms", "1 ns", "normal mean=10ms deviation=5ms"])

@@ -17,10 +17,10 @@ from cellbed import Link
 from cellbed.recordings import read_recording, write_recording
 from cellbed.recordings.cellreplay import derive
 from cellbed.recordings.derived import cache_folder
-from cellbed.runformat.stages import describe
 from cellbed.scenario import Scenario, ScenarioError
 from cellbed.scenario.reader import load_text
 from cellbed.shell.options import EachWay, Recorded, parse_link
+from cellbed.support.stages import describe
 from cellbed.testbed.plan import make_plan
 from recording_examples import MS, SECOND, calibrated, walk
 from scenario_text import GOOD

@@ -10,12 +10,12 @@ import pytest
 
 from cellbed.archive.light_rows import latency_offsets, light_rows
 from cellbed.link import Link
-from cellbed.runformat.stages import describe
 from cellbed.scenario import ScenarioError
 from cellbed.scenario.reader import load_text
 from cellbed.shell.mahimahi import cellular
 from cellbed.shell.mahimahi.arguments import UsageError
 from cellbed.support.errors import CellbedError
+from cellbed.support.stages import describe
 from cellbed.testbed.links.stages import RateChangeError, changed
 from cellbed.testbed.plan import make_plan
 from scenario_text import GOOD

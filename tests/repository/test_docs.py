@@ -40,8 +40,9 @@ def test_links_of_a_page_lead_to_files_and_headings(page: Path) -> None:
 
 
 def test_every_page_is_in_the_index() -> None:
-    index = ROOT / "docs" / "README.md"
-    linked = {(index.parent / link).resolve() for link in re.findall(r"\]\(([^)#\s]+)", index.read_text())}
+    indices = ROOT / "docs" / "README.md", ROOT / "docs" / "reference" / "scenario.md"
+    links = [(index.parent, link) for index in indices for link in re.findall(r"\]\(([^)#\s]+)", index.read_text())]
+    linked = {(folder / link).resolve() for folder, link in links}
     assert {page for page in PAGES if page.parent != ROOT and page.name != "README.md"} - linked == set()
 
 

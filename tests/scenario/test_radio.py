@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from cellbed import Link
-from cellbed.runformat.stages import describe
 from cellbed.scenario import Scenario, ScenarioError, parse
 from cellbed.scenario.json_schema import json_schema
 from cellbed.scenario.radio import PROFILES, RadioLink
 from cellbed.scenario.settings import read_settings
 from cellbed.shell.options import EachWay, OptionError, Recorded, parse_link
+from cellbed.support.stages import describe
 from cellbed.testbed.links.stages import RateChangeError, changed
 from cellbed.testbed.plan import make_plan
 from scenario_text import GOOD

@@ -14,7 +14,7 @@ from cellbed.scenario.core import CoreDelay
 from cellbed.scenario.fields import ConstantRate, QueueLimit, Unlimited
 from cellbed.scenario.mobile import MobileLink
 from cellbed.scenario.places import PLACES
-from cellbed.scenario.queues import DropTail, Infinite
+from cellbed.scenario.queues import QUEUES, DropTail
 from cellbed.scenario.table import Ways
 from scenario_text import GOOD
 
@@ -118,7 +118,7 @@ def test_queue_limit_in_bytes_or_packets(queue: str, limit: QueueLimit) -> None:
 
 def test_infinite_queue_must_be_asked_for() -> None:
     scenario = _parse(GOOD.replace('kind = "droptail", limit = "1 MB"', 'kind = "infinite"'))
-    assert scenario.links.mobile.queue.uplink == Infinite(kind="infinite")
+    assert scenario.links.mobile.queue.uplink == QUEUES["infinite"](kind="infinite")
 
 
 @pytest.mark.parametrize(

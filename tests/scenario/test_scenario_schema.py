@@ -1,6 +1,8 @@
 """The published JSON Schema accepts what the reader accepts, as a user writes it, and refuses what is wrong."""
 
 import json
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,6 +49,7 @@ LOADS = [
         {"kind": "recorded", "times_ns": [0, 0, 1_000_000_000]},
     ),
 ]
+PAGES = [ROOT / "docs/reference/scenario.md", *sorted((ROOT / "docs/reference/scenario").glob("*.md"))]
 SHIPPED = sorted((ROOT / "scenarios").glob("*.toml"))
 
 
@@ -116,15 +119,21 @@ def test_command_prints_the_schema() -> None:
 
 
 def test_every_key_is_described_in_the_schema_and_the_documentation() -> None:
-    page = (ROOT / "docs" / "reference" / "scenario.md").read_text()
+    page = "".join(path.read_text() for path in PAGES)
     for table in [json_schema(), *json_schema()["$defs"].values()]:
         for key, field in table["properties"].items():
             assert f"`{key}`" in page, key
             assert field.get("description") or "const" in field, key
 
 
+def test_tables_of_the_reference_are_current() -> None:
+    command = [sys.executable, str(ROOT / "scripts" / "reference.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_documentation_lists_presets_traces_and_the_example() -> None:
-    page = (ROOT / "docs" / "reference" / "scenario.md").read_text()
+    page = "".join(path.read_text() for path in PAGES)
     for preset in PLACES.values():
         row = next(line for line in page.splitlines() if line.startswith(f"| `{preset.name}`"))
         assert DURATION.format(preset.one_way) in row
@@ -141,7 +150,7 @@ def test_documentation_lists_presets_traces_and_the_example() -> None:
 
 
 def test_documentation_shows_a_scenario_that_can_be_read(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "reference" / "scenario.md").read_text()
+    page = PAGES[0].read_text()
     example = tmp_path / "example.toml"
     example.write_text(page.partition("```toml\n")[2].partition("```")[0])
     assert load(example).name == "offload-lte"

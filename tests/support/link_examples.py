@@ -6,7 +6,8 @@ from pathlib import Path
 from cellbed.scenario import Scenario, parse
 from scenario_text import GOOD
 
-PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "scenario.md").read_text()
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+PAGE = (REFERENCE / "scenario" / "links-mobile.md").read_text()
 REPLACED = {
     "up": 'up = "12 Mbit/s"',
     "base_delay": 'base_delay = "10 ms"',
@@ -29,6 +30,8 @@ def write_recordings(path: Path) -> None:
     (path / "rates.csv").write_text("# measured\ntime_s,rate_mbit_s,note\n0,12.5,a\n\n0.25,3,b\n")
     (path / "delays.csv").write_text("time_ms,delay_ms\n0,10\n500,12.25\n")
     (path / "observed.csv").write_text("delay_us\n9000\n11000\n")
+    (path / "rate.csv").write_text("time_s,rate_mbit_s\n0,12.5\n")
+    (path / "delay.csv").write_text("delay_ms\n9\n11\n")
     (path / "losses.csv").write_text("time_s,loss\n0,0\n30,0.05\n")
 
 

@@ -79,7 +79,7 @@ def test_a_generator_that_never_stops_writing_ends_a_prediction(tmp_path: Path) 
 
 
 def test_the_reference_lists_every_kind() -> None:
-    page = (ROOT / "docs" / "reference" / "scenario.md").read_text()
+    page = (ROOT / "docs" / "reference" / "scenario" / "apps.md").read_text()
     for kind, table in tables().items():
         model = virtual_model(kind)
         predicted = "no" if model is None else ", ".join(f"`{name}`" for name in model.covers) or "yes"

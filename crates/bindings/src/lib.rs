@@ -29,7 +29,7 @@ mod _core {
     #[pymodule_export]
     use super::imports::import_series;
     #[pymodule_export]
-    use super::link::{Direction, queue_disciplines};
+    use super::link::{Direction, stage_schema};
     #[pymodule_export]
     use super::path::{Path, congestion_controls, load_law};
     #[pymodule_export]

@@ -6,9 +6,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cellbed_link::language::{LanguageError, Reader};
-use cellbed_link::{
-    Change, Direction as Model, Discipline, Duration, Fate, Outcome, StageConfig, Time,
-};
+use cellbed_link::{Change, Direction as Model, Duration, Fate, Outcome, StageConfig, Time};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde::de::DeserializeOwned;
@@ -17,11 +15,10 @@ use serde_json::Value;
 use crate::arrivals::{Arrays, Arrivals, refuse};
 use crate::columns::{Columns, Table};
 
-/// Returns the tables of all queue disciplines with all their keys, as a list in JSON.
+/// Returns the schema of stages by their place (`cellbed_link::schema`), in JSON.
 #[pyfunction]
-pub fn queue_disciplines() -> PyResult<String> {
-    serde_json::to_string(&Discipline::all())
-        .map_err(|error| PyValueError::new_err(error.to_string()))
+pub fn stage_schema() -> String {
+    cellbed_link::schema::STAGES.to_string()
 }
 
 /// One direction of a link in virtual time. See `cellbed.Link`, its Python class.

@@ -1,5 +1,8 @@
 //! Packets that come twice, and packets that come damaged.
 
+use schemars::JsonSchema;
+use serde::Deserialize;
+
 use crate::random::{Probability, Random, Seed};
 use crate::stage::{Behaviour, Configured};
 use crate::time::{Duration, Time};
@@ -17,8 +20,9 @@ use crate::units::Bytes;
 /// let fates: Vec<_> = std::iter::from_fn(|| link.poll(Time::ZERO)).map(|outcome| outcome.fate).collect();
 /// assert_eq!(fates, [Fate::Doubled, Fate::Delivered, Fate::Delivered]);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("text" = "duplication {probability}", "idle" = "probability"))]
 pub struct DuplicationConfig {
     /// Probability that a packet is duplicated.
     pub probability: Probability,
@@ -39,8 +43,9 @@ pub struct DuplicationConfig {
 /// link.accept(Time::ZERO, "hello", Bytes(100));
 /// assert!(link.poll(Time::ZERO).unwrap().corrupt_bit.unwrap() < 800);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("text" = "corruption {probability}", "idle" = "probability"))]
 pub struct CorruptionConfig {
     /// Probability that a packet is damaged.
     pub probability: Probability,

@@ -2,6 +2,9 @@
 
 use std::collections::HashMap;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, de::Error as _};
+
 use crate::bottleneck::Admission;
 use crate::delay::DelayLine;
 use crate::outcome::DropReason;
@@ -10,8 +13,7 @@ use crate::stage::{Behaviour, Configured};
 use crate::time::{Duration, NANOS_PER_SEC, Time};
 use crate::units::{BitRate, Bytes, saturate};
 
-/// A token bucket for each flow. Packets for which the bucket of their flow has no tokens wait; those of other flows
-/// pass them.
+/// A token bucket for each flow. Packets whose flow has no tokens wait; packets of other flows pass them.
 ///
 /// ```
 /// use cellbed_link::{BitRate, Bytes, Direction, Ecn, FlowLimitConfig, Tag, Time};
@@ -25,18 +27,31 @@ use crate::units::{BitRate, Bytes, saturate};
 /// assert_eq!(left.iter().map(|it| it.packet).collect::<Vec<_>>(), ["first", "other", "second"]);
 /// assert_eq!(left[2].departed, Time::from_millis(1));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("text" = "at most {bit_rate} of each flow"))]
 pub struct FlowLimitConfig {
-    /// Rate at which each bucket fills; above 0.
-    #[serde(rename = "bit_rate")]
+    /// Maximum rate of a flow.
+    #[serde(rename = "bit_rate", deserialize_with = "positive")]
+    #[schemars(example = "1 Gbit/s", extend("least" = "1 kbit/s", "most" = "1000 Gbit/s"))]
     pub rate: BitRate,
-    /// Size of a bucket, full at first.
+    /// Size of a flow's bucket, full at first: it passes at once after a pause.
     #[serde(rename = "burst_bytes")]
+    #[schemars(extend("default" = 65_536, "least" = "1500 B", "most" = "1 GB"))]
     pub burst: Bytes,
-    /// The most that waits of each flow; what comes beyond it is [dropped](DropReason::QueueFull).
+    /// Maximum length of each flow's queue; '0 B' drops all that is beyond the rate.
     #[serde(rename = "queue_bytes")]
+    #[schemars(extend("default" = 1_000_000, "least" = "0 B", "most" = "1 GB"))]
     pub queue: Bytes,
+}
+
+fn positive<'de, D: Deserializer<'de>>(rate: D) -> Result<BitRate, D::Error> {
+    match BitRate::deserialize(rate)? {
+        BitRate(0) => Err(D::Error::custom(
+            "a limit of 0 bit/s lets nothing pass; use a rate above 0",
+        )),
+        rate => Ok(rate),
+    }
 }
 
 /// The stage. Departures are computed on arrival.
@@ -44,7 +59,7 @@ pub struct FlowLimitConfig {
 pub(crate) struct FlowLimit<P> {
     config: FlowLimitConfig,
     buckets: HashMap<u64, Bucket>,
-    /// Number of buckets from which on full ones are forgotten.
+    /// Number of buckets beyond which full ones are forgotten.
     most: usize,
     line: DelayLine<Item<P>>,
 }

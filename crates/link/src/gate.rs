@@ -1,11 +1,11 @@
-//! Outages: times in which nothing leaves the stage in which packets queue.
+//! Outages: times without departures from the stage where packets queue.
 
 use crate::stage::{Behaviour, Configured};
 use crate::time::{Duration, Time};
 
 /// When a direction is closed: during its outages, and as long as it is `down`.
 ///
-/// A gate closes the first stage of the direction in which packets queue, of any kind. Packets that arrive wait in its
+/// A gate closes the first stage of the direction with a queue, of any kind. Packets that arrive wait in its
 /// queue, within the queue's limits, as they do without coverage. Schedules and recordings continue meanwhile: what
 /// they offer is lost, except that a token bucket fills. Packets that were sent before arrive. Where a direction has no
 /// such stage, packets that meet a closed gate are lost.
@@ -27,7 +27,7 @@ use crate::time::{Duration, Time};
 #[serde(try_from = "Table")]
 pub struct GateConfig {
     outages: Vec<(Duration, Duration)>,
-    /// Outages with which the queue is emptied: when they begin.
+    /// Begins of the outages that empty the queue.
     flushes: Vec<Duration>,
     /// True if packets on their way are dropped with the queue.
     in_flight: bool,

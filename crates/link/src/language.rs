@@ -27,11 +27,12 @@ use crate::random::Seed;
 use crate::replay::{
     Anchor, Compensation, ConditionalConfig, ConditionalModel, IdleAt, WorkloadDependentConfig,
 };
-use crate::schedule::{LightRows, RateSeries, Schedule};
+use crate::schedule::{LightRows, ScheduleTable};
+use crate::schema;
 use crate::stage::StageConfig;
 use crate::time::Duration;
 use crate::trace::{Repeat, Trace, TraceError};
-use crate::units::{BitRate, Bytes};
+use crate::units::Bytes;
 
 /// Why a table describes no stage.
 #[derive(Debug, Error)]
@@ -92,14 +93,14 @@ where
             .get("kind")
             .ok_or_else(|| Fault::missing_field("kind"))?;
         let kind = String::deserialize(kind)?;
-        if LOSSES.contains(&&*kind) {
+        if schema::kinds(Some("loss")).any(|loss| loss == kind) {
             return Ok(from_value::<LossConfig>(table)?.into());
         }
         if let Some(fields) = table.as_object_mut() {
             fields.remove("kind");
         }
         Ok(match &*kind {
-            "flow-limit" => flow_limit(table)?.into(),
+            "flow-limit" => from_value::<FlowLimitConfig>(table)?.into(),
             "gate" => from_value::<GateConfig>(table)?.into(),
             "duplication" => from_value::<DuplicationConfig>(table)?.into(),
             "corruption" => from_value::<CorruptionConfig>(table)?.into(),
@@ -109,40 +110,17 @@ where
             "bottleneck" => self.bottleneck(from_value(table)?)?.into(),
             "workload-dependent" => self.workload_dependent(from_value(table)?)?.into(),
             "conditional" => self.conditional(from_value(table)?)?.into(),
-            _ => return Err(Fault::unknown_variant(&kind, KINDS).into()),
+            _ => {
+                let known: Vec<_> = schema::kinds(None).map(|it| format!("`{it}`")).collect();
+                let known = known.join(", ");
+                let text = format!("unknown variant `{kind}`, expected one of {known}");
+                return Err(Fault::custom(text).into());
+            }
         })
     }
 
     fn bottleneck(&mut self, table: BottleneckTable) -> Result<BottleneckConfig, LanguageError> {
-        let schedule = match table.schedule {
-            ScheduleTable::Trace {
-                path,
-                looped,
-                offset,
-            } => Schedule::Trace {
-                trace: self.trace(path)?,
-                repeat: looped,
-                offset,
-            },
-            ScheduleTable::Constant { rate } => Schedule::Constant(rate),
-            ScheduleTable::Series {
-                steps,
-                period,
-                offset,
-            } => {
-                let series = RateSeries::new(steps, period).ok_or_else(|| {
-                    Fault::custom(
-                        "the times of a rate series must begin at 0 and rise up to its period",
-                    )
-                })?;
-                Schedule::Series {
-                    series: Arc::new(series),
-                    offset,
-                }
-            }
-            ScheduleTable::TokenBucket { rate, burst } => Schedule::TokenBucket { rate, burst },
-            ScheduleTable::Unlimited => Schedule::Unlimited,
-        };
+        let schedule = table.schedule.build(|path| self.trace(path))?;
         let bottleneck = match table.mahimahi {
             true => BottleneckConfig::mahimahi(schedule),
             false => BottleneckConfig::new(schedule),
@@ -228,35 +206,6 @@ where
     }
 }
 
-const LOSSES: &[&str] = &["loss", "gilbert-elliott", "loss-series", "on-off"];
-const KINDS: &[&str] = &[
-    "loss",
-    "gilbert-elliott",
-    "loss-series",
-    "on-off",
-    "flow-limit",
-    "gate",
-    "duplication",
-    "corruption",
-    "bottleneck",
-    "workload-dependent",
-    "conditional",
-    "radio",
-    "delay",
-    "jitter",
-];
-
-fn flow_limit(table: Value) -> Result<FlowLimitConfig, Fault> {
-    match from_value::<FlowLimitConfig>(table)? {
-        FlowLimitConfig {
-            rate: BitRate(0), ..
-        } => Err(Fault::custom(
-            "a limit of 0 bit/s lets nothing pass; use a rate above 0",
-        )),
-        limit => Ok(limit),
-    }
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DelayTable {
@@ -284,35 +233,6 @@ struct BottleneckTable {
     queue: Discipline,
     #[serde(default)]
     mahimahi: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
-enum ScheduleTable {
-    Trace {
-        path: PathBuf,
-        looped: Repeat,
-        #[serde(rename = "offset_ns", default)]
-        offset: Duration,
-    },
-    Constant {
-        #[serde(rename = "bit_rate")]
-        rate: BitRate,
-    },
-    Series {
-        steps: Vec<(Duration, BitRate)>,
-        #[serde(rename = "period_ns")]
-        period: Option<Duration>,
-        #[serde(rename = "offset_ns", default)]
-        offset: Duration,
-    },
-    TokenBucket {
-        #[serde(rename = "bit_rate")]
-        rate: BitRate,
-        #[serde(rename = "burst_bytes")]
-        burst: Bytes,
-    },
-    Unlimited,
 }
 
 #[derive(Deserialize)]

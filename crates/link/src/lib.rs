@@ -45,6 +45,7 @@ pub mod random;
 pub mod records;
 pub mod replay;
 pub mod schedule;
+pub mod schema;
 mod share;
 pub mod stage;
 pub mod tally;

@@ -14,7 +14,7 @@ use rand_pcg::Pcg64;
 /// assert!(Probability::new(1.5).is_none());
 /// assert!(Probability::new(f64::NAN).is_none());
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Default, Deserialize, Serialize)]
 #[serde(try_from = "f64")]
 pub struct Probability(f64);
 

@@ -35,7 +35,9 @@ pub struct Opportunities(pub u64);
 /// assert_eq!(rate.time_for(Bytes(1500)), Some(Duration::from_millis(1)));
 /// assert_eq!(rate.bytes_in(Duration::from_millis(10)), Bytes(15_000));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Deserialize, Serialize,
+)]
 pub struct BitRate(pub u64);
 
 impl Add for Bytes {

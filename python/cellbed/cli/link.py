@@ -67,7 +67,7 @@ def show_links(run: _Run = None, as_json: _Json = False) -> None:
       cellbed link show shell-12345   one of several, by the beginning of its name
       cellbed link show --json
     """
-    from cellbed.runformat.stages import describe
+    from cellbed.support.stages import describe
     from cellbed.testbed.links.live import connect, find
 
     with connect(find(run)) as control:
@@ -129,7 +129,7 @@ def set_link(
 
 
 def _does(direction: dict[str, Any], counts: dict[str, dict[str, Any]]) -> str:
-    from cellbed.runformat.stages import describe
+    from cellbed.support.stages import describe
 
     closed = counts.get(direction["name"], {}).get("closed", False)
     return describe(direction["stages"]) + (" (closed by an outage now)" if closed else "")

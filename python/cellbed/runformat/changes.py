@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from cellbed.runformat.stages import difference
+from cellbed.support.stages import difference
 from cellbed_node import inputs
 
 CHANGES = "changes.jsonl"

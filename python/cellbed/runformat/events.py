@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cellbed.runformat.changes import CHANGES
-from cellbed.runformat.stages import difference
+from cellbed.support.stages import difference
 from cellbed_node import inputs
 
 FILE = "events.jsonl"

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from cellbed.archive import Archive, find_file, obstacle, open_archive
 from cellbed.scenario.capacities import FLOW_LIMIT, FlowLimit
-from cellbed.scenario.delays import Delay, DelaySeries
+from cellbed.scenario.delays import DELAYS, Delay
 from cellbed.scenario.fields import TextField, plainly, quantity
 from cellbed.scenario.impairments import LossEachWay, OutageEachWay, outage_misfits
 from cellbed.scenario.places import PLACES, Hours
@@ -239,7 +239,7 @@ def _series(delays: Sequence[tuple[int, int]]) -> Delay:
         if after != delay and at < until - ramp:
             points.append((until - ramp, delay))
     points.append(delays[-1])
-    return DelaySeries.model_construct(kind="series", points=_drop_repeats(points), file=None)
+    return DELAYS["series"].model_construct(kind="series", points=_drop_repeats(points), file=None)
 
 
 def _drop_repeats(points: list[tuple[int, int]]) -> Points:
@@ -273,7 +273,11 @@ def _hint(number: str | None = None) -> str:
 _PLAIN = TextField(
     _read,
     lambda delay: delay.place or DURATION.format(delay.one_way),
-    {"anyOf": [{"enum": list(PLACES)}, {"pattern": DURATION.pattern()}], "examples": ["eu-west-3", "3 ms"]},
+    {
+        "$comment": "preset, or duration to 60 s",
+        "anyOf": [{"enum": list(PLACES)}, {"pattern": DURATION.pattern()}],
+        "examples": ["eu-west-3", "3 ms"],
+    },
     _hint,
 )
 

@@ -69,10 +69,10 @@ class TextField:
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        return {"type": "string", **self.schema}
+        return {"type": "string", "$comment": self.hint(None).removeprefix("the "), **self.schema}
 
     def validate(self, value: object, info: ValidationInfo) -> Any:
-        """Return the value of what was written; raises a `refusal`."""
+        """Return the value that was written; raises a `refusal`."""
         if not isinstance(value, str):
             number = plainly(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
             problem = "has no unit" if number else "is not text"
@@ -95,7 +95,9 @@ def quantity(kind: Quantity, low: str, high: str, *, above: bool = False) -> Tex
             raise UnitError(f"'{text}' is too large: write at most '{high}'")
         return number
 
-    schema = {"pattern": kind.pattern(), "examples": list(kind.examples)}
+    least = "above " if above else ""
+    words = f'{kind.name}, {least}"{low}" to "{high}"'
+    schema = {"$comment": words, "pattern": kind.pattern(), "examples": list(kind.examples)}
     key = _STAGE_KEYS.get(kind.base, "{}")
     return TextField(read, kind.format, schema, kind.remedy, lambda name, value: {key.format(name): value})
 
@@ -148,7 +150,7 @@ Capacity = TraceSource | ConstantRate | Unlimited
 """Capacity of one direction of a mobile link over time."""
 
 
-# A number alone, or with what can only be meant as a unit of bit rate; "5g" may be a mistyped trace.
+# A number alone, or with text that can only mean a unit of bit rate; "5g" may be a mistyped trace.
 _LIKE_A_RATE = re.compile(r"\s*[+-]?[0-9]+([.,][0-9]+)?\s*([km]|[kmg]?b(its?|ps)?(/s|/sec)?)?\s*", re.IGNORECASE)
 
 
@@ -188,7 +190,11 @@ def _show_capacity(capacity: Capacity) -> str:
 CAPACITY = TextField(
     _read_capacity,
     _show_capacity,
-    {"minLength": 1, "examples": [*ARCHIVE, "recordings/train.up", "12 Mbit/s", "unlimited"]},
+    {
+        "$comment": "capacity",
+        "minLength": 1,
+        "examples": [*ARCHIVE, "recordings/train.up", "12 Mbit/s", "unlimited"],
+    },
     lambda number: f"'{number} Mbit/s'" if number else f"a trace such as '{ARCHIVE[0]}', or '12 Mbit/s'",
 )
 
@@ -273,7 +279,7 @@ def _folder(what: str, example: str) -> TextField:
     def read(text: str, folder: Path) -> Path:
         path = _read_place(text, folder)
         if not path.is_dir():
-            raise UnitError(f"'{text}' is not a folder: write that of {what}")
+            raise UnitError(f"'{text}' is not a folder: write the folder of {what}")
         return path
 
     schema = {"minLength": 1, "examples": [example]}

@@ -44,7 +44,7 @@ class Replay(Table):
         description="Trace of the delivery opportunities under saturation, by its name or path."
     )
     latency_offset: Annotated[RecordedFile[Offsets], _OFFSETS] | None = Field(
-        None, description="How much later than the recorder's packets those of other sizes arrive: lines `BYTES MS`."
+        None, description="Additional delay of packets of other sizes than the recorder's: lines `BYTES MS`."
     )
     idle: _IDLE = Field(written("0 ms"), description="F: time for which the link must be empty to become inactive.")
     idle_at: Literal["link", "queue"] = Field(

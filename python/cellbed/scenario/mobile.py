@@ -118,7 +118,7 @@ class MmcptpProxy(Table):
         written("1 ms"), description="How often it releases data."
     )
     horizon: Annotated[int, quantity(DURATION, "5 ms", "20 ms")] = Field(
-        written("10 ms"), description="For how long the radio link has data at its rate, which is that of this time."
+        written("10 ms"), description="For how long the radio link has data, at its rate over this time."
     )
 
 
@@ -155,7 +155,7 @@ class MobileLink(Table):
     )
 
     def completed(self) -> Self:
-        """Return the link with no base delay beside that of a replayed recording, unless one was asked for."""
+        """Return the link with no base delay beside a replayed recording, unless one was asked for."""
         if "base_delay" in self.model_fields_set:
             return self
         delay = self.base_delay
@@ -201,7 +201,7 @@ class MobileLink(Table):
                 if isinstance(capacity, Unlimited | Replay):
                     found.append((path, "of a link of two radios it must be a trace or a rate: write one"))
                 elif path[-1] == "down" and "changes" in path and isinstance(self.fallback.when, Signal):
-                    found.append((path, "the signal of the fallback's rule is that of the link's 'down': remove one"))
+                    found.append((path, "the fallback's rule reads the signal of the link's 'down': remove one"))
         return found
 
     def capacities(self) -> Iterator[tuple[Path, LinkCapacity]]:

@@ -30,7 +30,7 @@ Anchor = Literal["base-delay", "first-packet"]
 _DEFAULT_QUEUE = "1 MB"
 IDLE_AT: IdleAt = "queue"
 ANCHOR: Anchor = "first-packet"
-"""The default interpretation of CellReplay's method: that of its authors' tool (docs/explanation/cellreplay.md)."""
+"""The default interpretation of CellReplay's method: as in its authors' tool (docs/explanation/cellreplay.md)."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def find_calibration(description: Description, way: Way) -> CalibratedDirection 
     return None if calibration is None else getattr(calibration.directions, way)
 
 
-def calibration_queue(description: Description, way: Way) -> DropTail:
+def calibration_queue(description: Description, way: Way) -> Queue:
     """Return a drop-tail queue of the calibrated length, B; of 1 MB if that is unknown."""
     found = find_calibration(description, way)
     if found is None or not found.queue_bytes:
@@ -156,7 +156,7 @@ class _Replayed(Table):
     method: Method | None = Field(
         None,
         description="By the method of CellReplay, the saturation alone behind half the least round-trip time, or "
-        "conditional on what packets meet; left out: what the recording's trains were made for.",
+        "conditional on what packets meet; left out: the method that its trains were made for.",
         examples=["conditional"],
     )
     idle_at: IdleAt = Field(

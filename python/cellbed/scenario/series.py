@@ -207,7 +207,8 @@ class Pairs:
             "minItems": 2,
             "maxItems": 2,
         }
-        return {"type": "array", "items": pair, "minItems": self.least, "examples": [self._example]}
+        words = f"pairs of {self.words}"
+        return {"type": "array", "$comment": words, "items": pair, "minItems": self.least, "examples": [self._example]}
 
     @property
     def _example(self) -> list[list[Any]]:
@@ -256,11 +257,3 @@ def require_one(table: Table, *keys: str) -> None:
     if len(given) != 1:
         names = " or ".join(f"'{key}'" for key in keys)
         raise refusal(f"{'missing' if not given else 'given twice'}: write either {names}")
-
-
-def points_of(written_here: Points | None, file: Recording | None) -> Points:
-    """Return the pairs of a series, from the scenario or a file."""
-    if file is not None:
-        return file.points
-    assert written_here is not None
-    return written_here

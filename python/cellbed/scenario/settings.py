@@ -56,7 +56,7 @@ class Settings:
 
 
 class _Settings(Table):
-    """Base of what is written."""
+    """Base of written settings."""
 
     delay: Annotated[Delay, DELAY_FORM] | None = Field(None, examples=["40 ms"])
     queue: Queue | None = Field(None, examples=[{"kind": "codel"}])
@@ -83,7 +83,7 @@ class _Running(_Settings):
 def read_settings(words: Sequence[str], folder: Path) -> Settings:
     """Return the settings that words describe: ``KEY=VALUE``, ``down`` or ``up``.
 
-    Values are those of :mod:`cellbed.scenario.settings`. folder: start of relative paths of traces and recordings.
+    Values are as in :mod:`cellbed.scenario.settings`. folder: start of relative paths of traces and recordings.
     Raises ScenarioError, one line per mistake.
     """
     texts: dict[str, str] = {}

@@ -19,7 +19,6 @@ from typing import Any, Literal
 from cellbed.archive import TraceSource
 from cellbed.laws.law import Law, name_of
 from cellbed.runformat.changes import CHANGES
-from cellbed.runformat.stages import describe, difference
 from cellbed.scenario import Scenario
 from cellbed.scenario.capacities import LinkCapacity
 from cellbed.scenario.cells import Cell
@@ -35,6 +34,7 @@ from cellbed.scenario.queues import DropTail
 from cellbed.scenario.radio import Radio
 from cellbed.scenario.series import Recording
 from cellbed.scenario.sites import Migration, cell_visits, instances, migrations, sites_of
+from cellbed.support.stages import describe, difference
 from cellbed.support.units import DURATION
 from cellbed.support.ways import WAYS, Way
 from cellbed.testbed.links.stages import SLOTS, Parameters, Playing, Slot, Stage, chance_stage, derived_seed, stages

@@ -66,7 +66,7 @@ def limitation_s(before: Sample, after: Sample, by: str) -> float:
 def measures(
     samples: Sequence[Sample], delays: Sequence[tuple[float, float]], begin_ms: float
 ) -> dict[str, dict[str, Any]]:
-    """Return series and totals as a program writes its own measures (``docs/reference/scenario.md``). Pure.
+    """Return series and totals as a program writes its own measures (``docs/reference/scenario/apps.md``). Pure.
 
     samples: in their order. delays: when each frame was shown (s since the start of the schedule), and its end-to-end
     delay, ms. begin_ms: the start of the schedule by the clock of the samples.

@@ -1,16 +1,13 @@
 //! The bottleneck: a queue served by a schedule.
 
-mod service;
-
 use crate::outcome::DropReason;
 use crate::packet::{Item, Step};
 use crate::queue::{Discipline, Dropped, Queue, QueueLevel, Surcharge};
-use crate::schedule::{Head, Schedule};
+use crate::schedule::{Head, Schedule, Service};
 use crate::share::Share;
 use crate::stage::{Behaviour, Configured, Offer};
 use crate::time::{Duration, Time};
-use crate::units::{BitRate, Bytes, MTU, Packets};
-use service::Service;
+use crate::units::{Bytes, MTU, Packets};
 
 /// A bottleneck: its schedule, its queue and how bytes are charged.
 ///
@@ -90,22 +87,9 @@ impl BottleneckConfig {
         Self { queue, ..self }
     }
 
-    /// Return the transmission time of one [`MTU`] at the mean rate of the schedule; `None` without a limit, or at no
-    /// rate.
-    fn packet_time(&self) -> Option<Duration> {
-        match &self.schedule {
-            Schedule::Trace { trace, .. } => {
-                let carried = trace.opportunities().carrying(self.opportunity);
-                BitRate::of(carried, trace.duration()).time_for(MTU + self.overhead)
-            }
-            Schedule::Series { series, .. } => series.mean_rate().time_for(MTU),
-            Schedule::Constant(rate) | Schedule::TokenBucket { rate, .. } => rate.time_for(MTU),
-            Schedule::Unlimited => None,
-        }
-    }
-
     fn new_queue<P>(&self, zero: Time) -> Queue<P> {
-        Queue::new(&self.queue, self.packet_time(), zero)
+        let packet = self.schedule.packet_time(self.opportunity, self.overhead);
+        Queue::new(&self.queue, packet, zero)
     }
 }
 
@@ -306,7 +290,7 @@ impl<P> Bottleneck<P> {
         Admission::Queued
     }
 
-    /// Lays other opportunities in front of those of the recording, from `now` on.
+    /// Lays other opportunities in front of the recorded ones, from `now` on.
     pub(crate) fn splice(&mut self, now: Time, head: Head) {
         self.service.splice(now, head);
         self.look_ahead();

@@ -60,6 +60,9 @@ fn a_packet_takes_its_time_at_the_mean_rate() {
         (half, Some(4_000_000)),
         (BottleneckConfig::new(Schedule::Unlimited), None),
     ] {
-        assert_eq!(bottleneck.packet_time(), nanos.map(Duration::from_nanos));
+        let time = bottleneck
+            .schedule
+            .packet_time(bottleneck.opportunity, bottleneck.overhead);
+        assert_eq!(time, nanos.map(Duration::from_nanos));
     }
 }

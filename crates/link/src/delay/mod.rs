@@ -5,6 +5,9 @@ mod random;
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
+
 use crate::packet::{Item, Step};
 use crate::stage::{Behaviour, Configured};
 use crate::time::{Duration, Time};
@@ -24,14 +27,36 @@ pub(crate) use random::{Draw, normal_quantile};
 /// assert_eq!(link.next_event(), Some(Time::from_millis(23)));
 /// assert_eq!(link.poll(Time::from_millis(23)).unwrap().packet, "hello");
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, JsonSchema)]
+#[schemars(tag = "kind")]
 pub enum DelayConfig {
     /// The same for all.
+    #[schemars(rename = "delay", with = "FixedDelay", extend("table" = false, "text" = "{fixed_ns} one way", "idle" = "fixed_ns"))]
     Fixed(Duration),
-    /// As recorded.
+    /// A recorded delay: linear between its points.
+    #[schemars(
+        rename = "delay",
+        with = "RecordedDelay",
+        extend("table" = "series", "text" = "{series.span} one way, changing over time ({series.count} points)")
+    )]
     Series(Arc<DelaySeries>),
     /// Drawn for each packet.
+    #[schemars(rename = "jitter", extend("text" = "{distribution}{correlation:, correlation %}{reorder:, reordering}"))]
     Random(RandomDelay),
+}
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct FixedDelay {
+    fixed_ns: Duration,
+}
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct RecordedDelay {
+    /// Pairs of time and delay.
+    #[schemars(example = "10 ms", extend("key" = "points", "least" = "0 s", "most" = "60 s"))]
+    series: DelaySeries,
 }
 
 impl DelayConfig {
@@ -58,7 +83,7 @@ impl DelayConfig {
 /// assert_eq!(series.at(ms(500)), ms(30));
 /// assert_eq!(series.at(ms(2000)), ms(40));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Vec<(Duration, Duration)>")]
 pub struct DelaySeries {
     /// (time since the start, delay), strictly increasing in time, never empty.

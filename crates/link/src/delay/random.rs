@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
+
 use crate::random::{Probability, Random, Seed};
 use crate::time::Duration;
 
@@ -21,17 +24,19 @@ use crate::time::Duration;
 /// let departed = link.poll(Time::from_millis(25)).unwrap().departed;
 /// assert!(departed >= Time::from_millis(15));
 /// ```
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandomDelay {
     /// Distribution of the delays.
     pub distribution: Distribution,
-    /// Correlation of each draw with the previous one, as netem defines it (`get_crandom` in `sch_netem.c`): with a
-    /// fresh uniform number u and the last one v, the next is (1 − ρ) u + ρ v. The closer to 1, the narrower the
-    /// distribution becomes, there as here.
+    /// Correlation of successive draws, as netem defines it.
+    ///
+    /// `get_crandom` in `sch_netem.c`: with a fresh uniform number u and the last one v, the next is (1 − ρ) u + ρ v.
+    /// The closer to 1, the narrower the distribution becomes, there as here.
     #[serde(default)]
+    #[schemars(example = 0.25, extend("exclusiveMaximum" = 1))]
     pub correlation: Probability,
-    /// True if a packet with a shorter delay may overtake. If not, it leaves together with the one before.
+    /// Let a packet with a shorter delay overtake. If not, it leaves with the one before.
     #[serde(default)]
     pub reorder: bool,
     /// Seed of this stage's generator.
@@ -47,47 +52,64 @@ pub struct RandomDelay {
 /// assert!(measured.is_some());
 /// assert!(Distribution::empirical(vec![]).is_none());
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Distribution {
-    /// All delays from `mean − spread` to `mean + spread` alike.
+    /// Uniformly distributed within a range.
+    #[schemars(extend("text" = "{mean_ns} ± {spread_ns} one way, uniform"))]
     Uniform {
-        /// Mean.
+        /// Mean delay.
         #[serde(rename = "mean_ns")]
+        #[schemars(example = "20 ms", extend("least" = "0 s", "most" = "60 s"))]
         mean: Duration,
-        /// Largest distance from it.
+        /// Largest distance from the mean.
         #[serde(rename = "spread_ns")]
+        #[schemars(example = "5 ms", extend("least" = "0 s", "most" = "60 s"))]
         spread: Duration,
     },
-    /// Normal, cut at four standard deviations, which is where the tables of netem end.
+    /// Normally distributed, cut at four deviations.
+    ///
+    /// The tables of netem end there, too.
+    #[schemars(extend("text" = "{mean_ns} ± {deviation_ns} one way, normal"))]
     Normal {
-        /// Mean.
+        /// Mean delay.
         #[serde(rename = "mean_ns")]
+        #[schemars(example = "20 ms", extend("least" = "0 s", "most" = "60 s"))]
         mean: Duration,
         /// Standard deviation.
         #[serde(rename = "deviation_ns")]
+        #[schemars(example = "3 ms", extend("least" = "0 s", "most" = "60 s"))]
         deviation: Duration,
     },
-    /// The Pareto distribution of netem (`pareto.c` of iproute2): shape 3, shifted by its mean of 1.5 and scaled by
-    /// 4/3, cut at four `deviation`s. Its standard deviation is 1.15 times `deviation` without the cut.
+    /// With a long tail: the Pareto distribution of netem.
+    ///
+    /// `pareto.c` of iproute2: shape 3, shifted by its mean of 1.5 and scaled by 4/3, cut at four `deviation`s. Its
+    /// standard deviation is 1.15 times `deviation` without the cut.
+    #[schemars(extend("text" = "{mean_ns} ± {deviation_ns} one way, pareto"))]
     Pareto {
-        /// Mean.
+        /// Mean delay.
         #[serde(rename = "mean_ns")]
+        #[schemars(example = "20 ms", extend("least" = "0 s", "most" = "60 s"))]
         mean: Duration,
-        /// Scale.
+        /// Scale of the distribution.
         #[serde(rename = "deviation_ns")]
+        #[schemars(example = "3 ms", extend("least" = "0 s", "most" = "60 s"))]
         deviation: Duration,
     },
-    /// One of the values that were observed, all alike. With correlation, in order of size.
+    /// One of the observed delays, with equal probability.
+    ///
+    /// With correlation, in order of size.
+    #[schemars(extend("text" = "{delays_ns.span} one way, drawn from {delays_ns.count} observed"))]
     Empirical {
-        /// The values.
+        /// A CSV file with a column of observed delays.
         #[serde(rename = "delays_ns")]
+        #[schemars(extend("key" = "file"))]
         delays: Observed,
     },
 }
 
 /// Delays that were observed, at least one, in order of size.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Vec<Duration>")]
 pub struct Observed(Arc<[Duration]>);
 

@@ -4,6 +4,9 @@ mod series;
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
+
 use crate::random::{Probability, Random, Seed};
 use crate::stage::{Behaviour, Configured};
 use crate::time::{Duration, Time};
@@ -19,57 +22,73 @@ pub use series::LossSeries;
 /// link.accept(Time::ZERO, "hello", Bytes(100));
 /// assert_eq!(link.poll(Time::ZERO).unwrap().fate, Fate::Dropped(DropReason::Loss));
 /// ```
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum LossConfig {
     /// Each packet is lost with the same probability, independently of the others.
     #[serde(rename = "loss")]
+    #[schemars(extend("table" = false, "text" = "loss {probability}", "idle" = "probability"))]
     Independent {
         /// Probability of a loss.
         probability: Probability,
         /// Seed of this stage's generator.
         seed: Seed,
     },
-    /// Losses in bursts: a Markov chain of two states that makes a step after every packet, with a loss probability in
-    /// each (Gilbert, "Capacity of a Burst-Noise Channel", Bell System Technical Journal 39(5), 1960, with no loss in
-    /// the good state; Elliott, "Estimates of Error Rates for Codes on Burst-Noise Channels", BSTJ 42(5), 1963, with
-    /// one in each). It begins in the good state. In the long run the share `to_bad` / (`to_bad` + `to_good`) of all
-    /// packets meets the bad state, in stays of 1 / `to_good` packets on average.
+    /// Losses in bursts: a Markov chain of a good and a bad state, with a step after each packet.
+    ///
+    /// Gilbert, "Capacity of a Burst-Noise Channel", Bell System Technical Journal 39(5), 1960, with no loss in the
+    /// good state; Elliott, "Estimates of Error Rates for Codes on Burst-Noise Channels", BSTJ 42(5), 1963, with one in
+    /// each. It begins in the good state. In the long run the share `to_bad` / (`to_bad` + `to_good`) of all packets
+    /// meets the bad state, in stays of 1 / `to_good` packets on average.
+    #[schemars(extend("text" = "loss in bursts (to bad {to_bad}, to good {to_good}, lost {loss_good} and {loss_bad})"))]
     GilbertElliott {
-        /// Probability of a step from the good to the bad state (p; Gilbert's P).
+        /// Probability of a step from the good to the bad state.
+        #[schemars(example = 0.01)]
         to_bad: Probability,
-        /// Probability of a step from the bad to the good state (r; Gilbert's p).
+        /// Probability of a step back; a burst lasts 1 / to_good packets on average.
+        #[schemars(example = 0.25)]
         to_good: Probability,
-        /// Probability of a loss in the good state (1 − k).
+        /// Probability of a loss in the good state.
+        #[serde(default)]
         loss_good: Probability,
-        /// Probability of a loss in the bad state (1 − h).
+        /// Probability of a loss in the bad state.
+        #[serde(default = "certain")]
         loss_bad: Probability,
         /// Seed of this stage's generator.
         seed: Seed,
     },
-    /// A probability that was recorded over time.
+    /// A probability of loss over time: each value holds until the next one; before the first it is 0.
     #[serde(rename = "loss-series")]
+    #[schemars(extend("table" = "series", "text" = "loss {steps.least} to {steps.most} in {steps.count} steps"))]
     Series {
-        /// The recording.
+        /// Pairs of a time and the probability from then on.
         #[serde(rename = "steps")]
+        #[schemars(example = 0.01)]
         series: Arc<LossSeries>,
         /// Seed of this stage's generator.
         seed: Seed,
     },
-    /// All packets pass for a spell, then none for another, and so on. It begins with passing.
+    /// Times without losses that alternate with times of total loss.
+    #[schemars(extend("text" = "passes {on_ns} and loses {off_ns} in turn{exponential: on average}"))]
     OnOff {
         /// Duration of each interval without loss.
         #[serde(rename = "on_ns")]
+        #[schemars(example = "10 s", extend("least" = "1 ms", "most" = "24 h"))]
         on: Duration,
         /// Duration of each interval of loss.
         #[serde(rename = "off_ns")]
+        #[schemars(example = "500 ms", extend("least" = "1 ms", "most" = "24 h"))]
         off: Duration,
-        /// True if these are means of exponential distributions.
+        /// Draw both durations from exponential distributions with these means.
         #[serde(default)]
         exponential: bool,
         /// Seed of this stage's generator.
         seed: Seed,
     },
+}
+
+fn certain() -> Probability {
+    Probability::ALWAYS
 }
 
 impl LossConfig {

@@ -1,5 +1,7 @@
 //! Controlled delay (RFC 8289): packets are dropped or marked where they leave, by the time that they have waited.
 
+use schemars::JsonSchema;
+
 use super::fifo::Line;
 use super::{Dropped, Limit, QueueDiscipline, QueueLevel, Refused, Surcharge};
 use crate::outcome::DropReason;
@@ -7,19 +9,26 @@ use crate::packet::Item;
 use crate::time::{Duration, Time};
 use crate::units::{Bytes, MTU};
 
-/// CoDel's parameters. The default is that of RFC 8289 §4.2 to §4.5: 5 ms, 100 ms, no limit, no marks.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+/// CoDel's parameters. The default follows RFC 8289 §4.2 to §4.5: 5 ms, 100 ms, no limit, no marks.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CoDelConfig {
-    /// The least sojourn time that is acceptable as a standing queue (`TARGET`, §4.3).
+    /// The queueing delay that is acceptable.
+    ///
+    /// `TARGET`, §4.3: as a standing queue.
     #[serde(rename = "target_ns")]
+    #[schemars(extend("least" = "1 us", "most" = "10 s"))]
     pub target: Duration,
-    /// Time that the sojourn time must have stayed above the target before anything is dropped (`INTERVAL`, §4.2):
-    /// about the longest usual round-trip time.
+    /// Time for which the delay must exceed the target before packets are dropped.
+    ///
+    /// `INTERVAL`, §4.2: about the longest usual round-trip time.
     #[serde(rename = "interval_ns")]
+    #[schemars(extend("least" = "1 us", "most" = "10 s"))]
     pub interval: Duration,
-    /// True if packets of ECN-capable transports are marked instead of being dropped. A marked packet is the one that
-    /// is sent next, as in Linux (`codel_impl.h`); the pseudocode of the RFC knows drops only.
+    /// Mark packets that allow it (ECN) instead of dropping them.
+    ///
+    /// A marked packet is the one that is sent next, as in Linux (`codel_impl.h`); the pseudocode of the RFC knows
+    /// drops only.
     pub ecn: bool,
     /// Maximum length of the queue; the excess is dropped on arrival.
     #[serde(flatten)]

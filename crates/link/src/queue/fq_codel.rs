@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use schemars::JsonSchema;
+
 use super::codel::{CoDelConfig, Control};
 use super::fifo::Line;
 use super::{Dropped, Limit, QueueDiscipline, QueueLevel, Refused, Surcharge};
@@ -14,7 +16,7 @@ use crate::units::{Bytes, Packets};
 /// Maximum number of packets dropped at once from the longest flow (RFC 8290 §4.1).
 const DROP_BATCH: u32 = 64;
 
-/// FQ-CoDel's parameters. The default is that of RFC 8290 §5.2, ECN switched on.
+/// FQ-CoDel's parameters. The default follows RFC 8290 §5.2, ECN switched on.
 ///
 /// ```
 /// use cellbed_link::{
@@ -30,21 +32,25 @@ const DROP_BATCH: u32 = 64;
 /// let left: Vec<_> = std::iter::from_fn(|| link.poll(Time::from_millis(9))).map(|it| it.packet).collect();
 /// assert_eq!(left, ["bulk 1", "bulk 2", "sparse", "bulk 3"]); // a quantum is 1514 bytes
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FqCoDelConfig {
-    /// Number of queues that flows are hashed to (1024, §5.2.5).
+    /// Number of queues; flows are spread by a hash.
+    #[schemars(range(min = 1))]
     pub flows: u16,
-    /// Bytes that a flow may send in each round (1514, §5.2.4).
+    /// Bytes that a queue may send in its turn.
+    #[schemars(extend("least" = "64 B", "most" = "1 MB"))]
     #[serde(rename = "quantum_bytes", alias = "quantum")]
     pub quantum: Bytes,
-    /// `TARGET` of CoDel in each flow.
+    /// The queueing delay that is acceptable.
+    #[schemars(extend("least" = "1 us", "most" = "10 s"))]
     #[serde(rename = "target_ns")]
     pub target: Duration,
-    /// `INTERVAL` of CoDel in each flow.
+    /// Time for which the delay must exceed the target before packets are dropped.
+    #[schemars(extend("least" = "1 us", "most" = "10 s"))]
     #[serde(rename = "interval_ns")]
     pub interval: Duration,
-    /// As [`CoDelConfig::ecn`]: mark packets instead of dropping them.
+    /// Mark packets that allow it (ECN) instead of dropping them.
     pub ecn: bool,
     /// Limit of all queues together: 10240 packets (§5.2.3) and, as in Linux, 32 MiB. Beyond it, the longest queue
     /// drops packets from its head.

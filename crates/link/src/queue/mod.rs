@@ -1,4 +1,4 @@
-//! The bottleneck queue: which packets may wait, in what order, and which are dropped or marked.
+//! The bottleneck queue: which packets may wait, their order, and which are dropped or marked.
 //!
 //! A discipline is a file here with a [`QueueDiscipline`] and its configuration, and a line in the list `disciplines!`.
 
@@ -19,6 +19,9 @@ pub use fq_codel::FqCoDelConfig;
 pub use mahimahi::{MahimahiCoDelConfig, MahimahiPieConfig};
 pub use pie::PieConfig;
 pub use red::RedConfig;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::outcome::DropReason;
 use crate::packet::Item;
@@ -45,11 +48,12 @@ macro_rules! disciplines {
         /// let dropped = std::iter::from_fn(|| link.poll(Time::from_millis(1000))).filter(|it| it.fate ==
         /// congestion).count(); assert!(dropped > 0);
         /// ```
-        #[derive(Clone, Debug, PartialEq, Default, serde::Deserialize, serde::Serialize)]
+        #[derive(Clone, Debug, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
         #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
         pub enum Discipline {
-            /// Every packet waits: drop-tail without a limit.
+            /// A queue that never drops.
             #[default]
+            #[schemars(title = "infinite")]
             Infinite,
             $($(#[$doc])* #[serde(rename = $kind)] $name($config),)*
         }
@@ -94,25 +98,38 @@ macro_rules! disciplines {
 }
 
 disciplines! {
+    /// A queue that drops arriving packets when it is full.
+    ///
     /// A packet that would exceed a limit is dropped on arrival. The limits count every packet that has not left the
     /// bottleneck, the one in service included (but see [`Clock::Milliseconds`](crate::bottleneck::Clock)).
+    #[schemars(title = "drop-tail")]
     "droptail" DropTail(Limit) => fifo::DropTail<P>,
+    /// A queue that drops its oldest packets when it is full.
+    ///
     /// Every packet enters, and those that have waited longest are dropped until the limits hold. The packet in service
     /// counts, but is not dropped.
+    #[schemars(title = "drop-head")]
     "drophead" DropHead(Limit) => fifo::DropHead<P>,
-    /// Controlled delay (RFC 8289).
+    /// Controlled delay (RFC 8289): drops packets that leave after too long a wait, until the queue is short.
+    #[schemars(title = "CoDel")]
     "codel" CoDel(CoDelConfig) => codel::CoDel<P>,
-    /// Flow queueing with CoDel in each flow (RFC 8290).
+    /// FQ-CoDel (RFC 8290): one queue per flow, served in turn, each under CoDel.
+    #[schemars(title = "FQ-CoDel", extend("limit" = "10240 packets"))]
     "fqcodel" FqCoDel(FqCoDelConfig) => fq_codel::FqCoDel<P>,
-    /// Proportional integral controller enhanced (RFC 8033).
+    /// PIE (RFC 8033): drops arriving packets with a probability that follows the queueing delay.
+    #[schemars(title = "PIE")]
     "pie" Pie(PieConfig) => pie::Pie<P>,
-    /// Random early detection, plain or adaptive.
+    /// RED (Floyd and Jacobson, 1993) or Adaptive RED (Floyd, Gummadi and Shenker, 2001): drops by the mean queue.
+    #[schemars(title = "RED")]
     "red" Red(RedConfig) => red::Red<P>,
-    /// The coupled dual queue of L4S (RFC 9332).
+    /// DualPI2 (RFC 9332): a queue of low latency for L4S beside a classic one, under one controller.
+    #[schemars(title = "DualPI2")]
     "dualpi2" DualPi2(DualPi2Config) => dualpi2::DualPi2<P>,
     /// CoDel as in Mahimahi.
+    #[schemars(title = "CoDel (Mahimahi's)", extend("table" = false))]
     "mahimahi-codel" MahimahiCoDel(MahimahiCoDelConfig) => mahimahi::CoDel<P>,
     /// PIE as in Mahimahi.
+    #[schemars(title = "PIE (Mahimahi's)", extend("table" = false))]
     "mahimahi-pie" MahimahiPie(MahimahiPieConfig) => mahimahi::Pie<P>,
 }
 
@@ -259,7 +276,7 @@ impl<P> Queue<P> {
 ///
 /// let short = PieConfig { limit: Limit { packets: None, bytes: Some(Bytes(64_000)) }, ..PieConfig::default() };
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Deserialize, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limit {
     /// Most packets held.
@@ -323,7 +340,7 @@ pub(crate) struct Surcharge {
 }
 
 impl Surcharge {
-    /// The level to which the limits apply.
+    /// The level that the limits apply to.
     pub(crate) fn on(&self, waiting: QueueLevel) -> QueueLevel {
         let mut level = waiting.and(self.serving);
         level.bytes += Bytes(self.overhead.0.saturating_mul(waiting.packets.0));

@@ -1,6 +1,8 @@
 //! Proportional integral controller enhanced (RFC 8033): packets are dropped or marked where they enter, with a
 //! probability that follows the queueing delay.
 
+use schemars::JsonSchema;
+
 use super::fifo::Line;
 use super::timer::Timer;
 use super::{Dropped, Limit, QueueDiscipline, QueueLevel, Refused, Surcharge};
@@ -10,30 +12,36 @@ use crate::random::{Random, Seed};
 use crate::time::{Duration, Time};
 use crate::units::{Bytes, MTU};
 
-/// PIE's parameters. The default is that of RFC 8033 Appendix A, with the optional elements of §5.4 and §5.5 and
+/// PIE's parameters. The default follows RFC 8033 Appendix A, with the optional elements of §5.4 and §5.5 and
 /// without a limit.
 ///
-/// The queueing delay is that of the packet that left last, and nothing once the queue is empty (§4.3, `deque` of
+/// The queueing delay is the one of the packet that left last, and zero once the queue is empty (§4.3, `deque` of
 /// Appendix A; Linux, too, uses time stamps by default). §5.3, which switches PIE off while a third of the buffer is
 /// not filled, is left out: the buffer may be without a limit.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PieConfig {
-    /// The delay that is aimed at (`QDELAY_REF`, 15 ms, §4.2).
+    /// The queueing delay that is aimed at.
+    #[schemars(extend("least" = "1 us", "most" = "10 s"))]
     #[serde(rename = "target_ns")]
     pub target: Duration,
-    /// Interval of the computation of the probability (`T_UPDATE`, 15 ms, §4.2).
+    /// Interval of the computation of the drop probability.
+    #[schemars(extend("least" = "1 us", "most" = "10 s"))]
     #[serde(rename = "update_ns")]
     pub update: Duration,
-    /// Gain on the distance from the target, per second (0.125).
+    /// Gain of the delay's distance from the target, per second.
+    #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 1000))]
     pub alpha: f64,
-    /// Gain on the change of the delay, per second (1.25).
+    /// Gain of the delay's growth, per second.
+    #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 1000))]
     pub beta: f64,
-    /// Time after an idle period in which nothing is dropped (`MAX_BURST`, 150 ms, §4.4).
+    /// Time after a quiet period during which a burst passes without drops.
+    #[schemars(extend("least" = "1 us", "most" = "10 s"))]
     #[serde(rename = "burst_ns")]
     pub burst: Duration,
-    /// True if packets of ECN-capable transports are marked instead of dropped while the drop probability is below 0.1
-    /// (`mark_ecnth`, §5.1).
+    /// Mark packets that allow it (ECN) instead of dropping them.
+    ///
+    /// While the drop probability is below 0.1 (`mark_ecnth`, §5.1).
     pub ecn: bool,
     /// Maximum length of the queue; the excess is dropped on arrival.
     #[serde(flatten)]

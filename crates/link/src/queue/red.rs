@@ -2,6 +2,8 @@
 //! Transactions on Networking 1(4), 1993), and its adaptive form (Floyd, Gummadi and Shenker, "Adaptive RED: An
 //! Algorithm for Increasing the Robustness of RED's Active Queue Management", 2001).
 
+use schemars::JsonSchema;
+
 use super::fifo::Line;
 use super::timer::Timer;
 use super::{Dropped, Limit, QueueDiscipline, QueueLevel, Refused, Surcharge};
@@ -19,30 +21,41 @@ use crate::units::Bytes;
 /// let red = RedConfig { ecn: true, ..RedConfig::new(Bytes(7_500), Bytes(22_500)) };
 /// let queue = Discipline::Red(red);
 /// ```
-#[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RedConfig {
-    /// Average queue below which nothing is dropped (`min_th`).
+    /// Mean queue below which nothing is dropped.
+    #[schemars(extend("least" = "1500 B", "most" = "1 GB"))]
     #[serde(rename = "minimum_bytes")]
     pub minimum: Bytes,
-    /// Average queue above which everything is dropped, or twice of which where `gentle` (`max_th`).
+    /// Mean queue at which packets are dropped with the full probability.
+    #[schemars(extend("least" = "1500 B", "most" = "1 GB"))]
     #[serde(rename = "maximum_bytes")]
     pub maximum: Bytes,
-    /// Drop probability at `maximum` (`max_p`). With adaptation, where it begins.
+    /// Drop probability at the maximum; where adaptive, where it begins.
+    #[schemars(extend("format" = "probability"))]
     pub probability: f64,
-    /// Weight of a packet's arrival in the average (`w_q`). `None` for 0.002, or, where adaptive, for 1 − e^(−1 / rate)
-    /// at the link's mean rate in packets per second (Adaptive RED §4.3).
+    /// Weight of a packet's arrival in the mean; left out: 0.002, where adaptive by the link's rate.
+    ///
+    /// There 1 − e^(−1 / rate) at the link's mean rate in packets per second (Adaptive RED §4.3).
+    #[schemars(example = 0.002, extend("exclusiveMinimum" = 0, "maximum" = 1))]
     pub weight: Option<f64>,
     /// Transmission time of a typical packet (`s`): the average falls by one step per such span of an idle queue.
     /// `None` for the time of one [`MTU`](crate::MTU) at the link's mean rate, or 1 µs where it has none.
     #[serde(rename = "service_ns")]
+    #[schemars(skip)]
     pub service: Option<Duration>,
-    /// True if the probability rises from `probability` to 1 between `maximum` and twice of it, rather than at once
-    /// (Adaptive RED §2; "Recommendation on using the gentle_ variant of RED", Floyd 2000).
+    /// Raise the probability to 1 between once and twice the maximum.
+    ///
+    /// If not, at once (Adaptive RED §2; "Recommendation on using the gentle_ variant of RED", Floyd 2000).
     pub gentle: bool,
-    /// True if `probability` follows the queue (Adaptive RED), within 0.01 and 0.5.
+    /// Let the probability follow the queue (Adaptive RED).
+    ///
+    /// Within 0.01 and 0.5.
     pub adaptive: bool,
-    /// True if packets of ECN-capable transports are marked instead of being dropped while the probability is below 1.
+    /// Mark packets that allow it (ECN) instead of dropping them.
+    ///
+    /// While the probability is below 1.
     pub ecn: bool,
     /// Maximum length of the queue; the excess is dropped on arrival.
     #[serde(flatten)]
@@ -325,7 +338,7 @@ mod tests {
         }
         let expected = 10_000.0 * (1.0 - 0.998f64.powi(1000)); // 8649.6
         assert!((control.avg - expected).abs() < 1e-6, "{}", control.avg);
-        // idle for 500 ms, in which 500 typical packets could have been sent
+        // idle for 500 ms, enough for 500 typical packets
         control.q_time = Some(Time::ZERO);
         control.average(Bytes(0), Time::from_millis(500));
         assert!((control.avg - expected * 0.998f64.powi(500)).abs() < 1e-6);

@@ -10,7 +10,7 @@ pub struct LightRow {
     pub time: Duration,
     /// Half the round-trip time of its first packet.
     pub base_delay: Duration,
-    /// The arrivals of its packets after that of its first one, in any order: the light delivery opportunities.
+    /// The arrivals of its packets after the first one, in any order: the light delivery opportunities.
     pub opportunities: Vec<Duration>,
 }
 
@@ -22,7 +22,7 @@ pub struct LightRows {
     samples: Vec<(Duration, Duration)>,
     /// End in the table of each row's opportunities.
     ends: Vec<usize>,
-    /// Those of all rows, sorted within each.
+    /// Opportunities of all rows, sorted within each.
     opportunities: Vec<Duration>,
 }
 
@@ -97,7 +97,7 @@ impl LightRows {
         self.samples.last().map(|&(time, _)| time)
     }
 
-    /// Adds a row whose time is not before that of the last.
+    /// Adds a row whose time is not before the last one.
     pub(crate) fn push(
         &mut self,
         time: Duration,

@@ -2,16 +2,25 @@
 
 mod light;
 mod series;
+mod service;
 mod spliced;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::de::Error as _;
+use serde_json::Error as Fault;
+
+use crate::language::LanguageError;
 use crate::time::{Duration, Time};
 use crate::trace::{Repeat, Trace};
-use crate::units::{BitRate, Bytes};
+use crate::units::{BitRate, Bytes, MTU};
 pub use light::{LightRow, LightRows};
 pub use series::RateSeries;
 pub(crate) use series::{RatePlayback, UNITS_PER_BYTE};
+pub(crate) use service::Service;
 pub(crate) use spliced::{Head, Spliced};
 
 /// When bytes may leave.
@@ -73,6 +82,19 @@ impl Schedule {
         }
     }
 
+    /// Return the transmission time of one [`MTU`] at the mean rate; `None` without a limit, or at no rate.
+    pub(crate) fn packet_time(&self, opportunity: Bytes, overhead: Bytes) -> Option<Duration> {
+        match self {
+            Self::Trace { trace, .. } => {
+                let carried = trace.opportunities().carrying(opportunity);
+                BitRate::of(carried, trace.duration()).time_for(MTU + overhead)
+            }
+            Self::Series { series, .. } => series.mean_rate().time_for(MTU),
+            Self::Constant(rate) | Self::TokenBucket { rate, .. } => rate.time_for(MTU),
+            Self::Unlimited => None,
+        }
+    }
+
     /// A recording played once, from its start.
     pub fn once(trace: Arc<Trace>) -> Self {
         Self::Trace {
@@ -80,6 +102,94 @@ impl Schedule {
             repeat: Repeat::Once,
             offset: Duration::ZERO,
         }
+    }
+}
+
+/// A schedule in its serialised form, which names the file of a trace.
+#[derive(Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) enum ScheduleTable {
+    /// The opportunities of a trace.
+    #[schemars(extend("table" = false, "text" = "{path}{offset_ns: from %}, {looped:looped|once}"))]
+    Trace {
+        path: PathBuf,
+        looped: Repeat,
+        #[serde(rename = "offset_ns", default)]
+        offset: Duration,
+    },
+    /// A constant rate.
+    #[schemars(extend("table" = false, "text" = "{bit_rate}"))]
+    Constant {
+        #[serde(rename = "bit_rate")]
+        rate: BitRate,
+    },
+    /// A rate that holds until the next one.
+    #[schemars(extend(
+        "text" = "{steps.least} to {steps.most} in {steps.count} steps{offset_ns: from %}{period_ns:, again after %}"
+    ))]
+    Series {
+        /// Pairs of a time and the rate from then on.
+        #[schemars(example = "12 Mbit/s", extend("format" = "steps of rate", "least" = "0 bit/s", "most" = "1000 Gbit/s"))]
+        steps: Vec<(Duration, BitRate)>,
+        /// Period of the series; left out: its last rate stays.
+        #[serde(rename = "period_ns")]
+        #[schemars(extend("least" = "1 ms", "most" = "24 h"))]
+        period: Option<Duration>,
+        #[serde(rename = "offset_ns", default)]
+        offset: Duration,
+    },
+    /// A rate with bursts: a bucket of tokens fills at the rate, and packets with tokens pass at once.
+    #[schemars(extend("text" = "{bit_rate} with bursts of {burst_bytes}"))]
+    TokenBucket {
+        /// Rate at which the bucket fills.
+        #[serde(rename = "bit_rate")]
+        #[schemars(example = "12 Mbit/s", extend("least" = "1 kbit/s", "most" = "1000 Gbit/s"))]
+        rate: BitRate,
+        /// Size of the bucket, full at the start.
+        #[serde(rename = "burst_bytes")]
+        #[schemars(extend("default" = 65_536, "least" = "1500 B", "most" = "1 GB"))]
+        burst: Bytes,
+    },
+    /// Packets pass at once.
+    #[schemars(extend("table" = false, "text" = "unlimited"))]
+    Unlimited,
+}
+
+impl ScheduleTable {
+    /// The schedule; `read` reads the file of a trace.
+    pub(crate) fn build(
+        self,
+        read: impl FnOnce(PathBuf) -> Result<Arc<Trace>, LanguageError>,
+    ) -> Result<Schedule, LanguageError> {
+        Ok(match self {
+            Self::Trace {
+                path,
+                looped,
+                offset,
+            } => Schedule::Trace {
+                trace: read(path)?,
+                repeat: looped,
+                offset,
+            },
+            Self::Constant { rate } => Schedule::Constant(rate),
+            Self::Series {
+                steps,
+                period,
+                offset,
+            } => {
+                let series = RateSeries::new(steps, period).ok_or_else(|| {
+                    Fault::custom(
+                        "the times of a rate series must begin at 0 and rise up to its period",
+                    )
+                })?;
+                Schedule::Series {
+                    series: Arc::new(series),
+                    offset,
+                }
+            }
+            Self::TokenBucket { rate, burst } => Schedule::TokenBucket { rate, burst },
+            Self::Unlimited => Schedule::Unlimited,
+        })
     }
 }
 

@@ -84,7 +84,7 @@ impl RateSeries {
         cycles.saturating_add(before).saturating_add(part)
     }
 
-    /// The first position (ns) up to which the area is at least `area`; `None` if it never is.
+    /// The first position (ns) where the area is at least `area`; `None` if it never is.
     fn position(&self, area: u128) -> Option<u64> {
         if area == 0 {
             return Some(0);

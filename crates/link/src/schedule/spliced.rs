@@ -7,7 +7,7 @@ use crate::time::{Duration, Time};
 use crate::units::Opportunities;
 
 /// Opportunities that an activation puts before the recording (TempPDO in Sentosa et al., "CellReplay", NSDI 2025,
-/// §4.3): the light opportunities of a row from `base` on, then those of the recording from `splice` on. There is
+/// §4.3): the light opportunities of a row from `base` on, then the recorded ones from `splice` on. There is
 /// nothing before `base`.
 #[derive(Clone, Debug)]
 pub(crate) struct Head {

@@ -17,14 +17,13 @@ from cellbed.experiments.sweep.virtual import VirtualPool, simulate
 from cellbed.measure import rows
 from cellbed.scenario import Scenario
 from cellbed.scenario.capacities import RateSeries
-from cellbed.scenario.delays import DelaySeries
 from cellbed.scenario.expectations import MEASURES, expectations
 from cellbed.scenario.load_dependent import Replay
-from cellbed.scenario.losses import LossSeries
 from cellbed.scenario.nodes import AnyMobileLink, inherits
 from cellbed.scenario.problems import Problem
 from cellbed.scenario.reader import SCENARIO, TablesError, as_stated
 from cellbed.scenario.recorded import RecordedLink
+from cellbed.scenario.stage_tables import Series
 from cellbed.scenario.table import Path as KeyPath
 from cellbed.scenario.table import Table
 from cellbed.support.errors import CellbedError
@@ -152,7 +151,7 @@ def _has_traces(link: AnyMobileLink) -> bool:
 
 def _end(link: AnyMobileLink) -> int | None:
     """Return the first end of a link's traces that do not begin anew, ns; None without such a trace."""
-    ends = [_last(each) for each in _inside(link) if isinstance(each, DelaySeries | LossSeries | RateSeries)]
+    ends = [_last(each) for each in _inside(link) if isinstance(each, Series)]
     if not link.loop:
         played = [link.up, link.down] if isinstance(link, RecordedLink) else [each for _, each in link.capacities()]
         for each in played:
@@ -161,14 +160,8 @@ def _end(link: AnyMobileLink) -> int | None:
     return min((end for end in ends if end is not None), default=None)
 
 
-def _last(series: DelaySeries | LossSeries | RateSeries) -> int | None:
-    match series:
-        case RateSeries():
-            return series.points[-1][0] if series.period is None else None
-        case DelaySeries():
-            return series.series[-1][0]
-        case _:
-            return series.points[-1][0]
+def _last(series: Series) -> int | None:
+    return None if isinstance(series, RateSeries) and series.period is not None else series.pairs[-1][0]
 
 
 _SYSTEM = tuple(Path(each) for each in ("/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/sbin", "/sys", "/usr"))

@@ -16,10 +16,10 @@ from typing import Literal
 
 from cellbed.archive import resolve
 from cellbed.archive.light_rows import latency_offsets, light_rows
-from cellbed.runformat.stages import describe
 from cellbed.scenario.load_dependent import Replay
 from cellbed.shell import ShellDirection, ShellLink, run_shell
 from cellbed.shell.mahimahi.arguments import UsageError, number, parse_permuted, parse_queue
+from cellbed.support.stages import describe
 from cellbed.testbed.links.stages import Parameters, Playing, bottleneck_stage, chance_stage, derived_seed
 
 USAGE = """\

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cellbed.runformat.stages import difference
 from cellbed.support.errors import CellbedError
 from cellbed.support.near_names import did_you_mean
+from cellbed.support.stages import difference
 from cellbed.testbed.machine.state import Record, live_folder, records
 
 if TYPE_CHECKING:

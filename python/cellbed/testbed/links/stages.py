@@ -1,4 +1,4 @@
-"""The stages of one direction of a link, in the emulator's terms and in the order in which packets meet them.
+"""The stages of one direction of a link, in the emulator's terms and in the order of their packets.
 
 Packets are lost first, then duplicated and corrupted, so that copies need capacity and are corrupted independently; a
 limit of each flow, the bottleneck, which a gate closes during outages, and the delay follow.
@@ -12,16 +12,18 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from cellbed.archive import TraceSource
-from cellbed.scenario.capacities import FlowLimit, LinkCapacity, PlainCapacity, RateSeries, TokenBucket
-from cellbed.scenario.delays import Delay, DelaySeries, Drawn
+from cellbed.scenario.capacities import FlowLimit, LinkCapacity, PlainCapacity, RateSeries
+from cellbed.scenario.delays import Delay
 from cellbed.scenario.fields import ConstantRate, Unlimited
 from cellbed.scenario.load_dependent import Conditional, Replay
-from cellbed.scenario.losses import GilbertElliott, Loss, LossSeries, OnOff
+from cellbed.scenario.losses import Loss
 from cellbed.scenario.queues import Queue
 from cellbed.scenario.radio import Radio
-from cellbed.scenario.series import Points, advance
+from cellbed.scenario.series import Points
 from cellbed.scenario.settings import Settings
+from cellbed.scenario.stage_tables import StageTable
 from cellbed.support.errors import CellbedError
+from cellbed.support.stages import place_of
 
 Stage = dict[str, Any]
 """A stage as the emulator takes it, such as ``{"kind": "delay", "fixed_ns": 20_000_000}``."""
@@ -34,20 +36,10 @@ REPLAY = "workload-dependent"
 """Kind of the stage that replays a recording of two workloads: delay and bottleneck in one."""
 
 CONDITIONAL = "conditional"
-"""Kind of the stage that replays a recording conditional on what packets meet."""
+"""Kind of the stage that replays a recording conditional on the situation of packets."""
 
 RADIO = "radio"
 """Kind of the stage that generates a radio link."""
-
-_SLOT_OF: dict[str, Slot] = {
-    REPLAY: "bottleneck",
-    CONDITIONAL: "bottleneck",
-    RADIO: "bottleneck",
-    "gilbert-elliott": "loss",
-    "loss-series": "loss",
-    "on-off": "loss",
-    "jitter": "delay",
-}
 
 MTU = 1500
 """Bytes that an opportunity of a trace carries."""
@@ -56,8 +48,8 @@ MTU = 1500
 @dataclass(frozen=True, slots=True)
 class Parameters:
     """The parameters of one direction, as in the scenario. queue: ``None`` for one that never drops, and for the
-    default of a radio link's profile. outages: pairs of begin and length, ns. flushes: begins of handovers with which
-    packets in the queue are lost, and with in_flight those behind it, too."""
+    default of a radio link's profile. outages: pairs of begin and length, ns. flushes: begins of handovers that
+    lose the packets in the queue, and with in_flight the packets behind it, too."""
 
     capacity: LinkCapacity | Radio | Conditional = field(default_factory=Unlimited)
     queue: Queue | None = None
@@ -77,12 +69,6 @@ class Playing:
 
     start_ns: int = 0
     looped: bool = True
-
-
-def slot_of(stage: Stage) -> Slot:
-    """Return the place of a stage."""
-    kind = stage["kind"]
-    return _SLOT_OF.get(kind) or kind
 
 
 def stages(
@@ -113,7 +99,7 @@ def stages(
 def bottleneck_stage(
     parameters: Parameters, playing: Playing, seed: Callable[[Literal["queue", "radio", "replay"]], int]
 ) -> Stage:
-    """Return a stage in which packets queue for their turn: for a schedule, a recording that depends on the load, or
+    """Return the stage where packets queue for their turn: for a schedule, a recording that depends on the load, or
     the slots of a radio link. seed: as for :func:`stages`."""
     match parameters.capacity:
         case Replay() as replay:
@@ -141,27 +127,16 @@ def chance_stage(kind: Literal["loss", "duplication", "corruption"], probability
 
 def loss_stage(loss: Loss, playing: Playing, seed: int) -> Stage:
     """Return a stage that loses packets."""
-    match loss:
-        case GilbertElliott() | OnOff():
-            return loss.stage() | {"seed": seed}
-        case LossSeries():
-            points = advance(loss.points, playing.start_ns, linear=False)
-            return {"kind": "loss-series", "steps": _pairs(points), "seed": seed}
-        case _:
-            return chance_stage("loss", loss, seed)
+    if isinstance(loss, StageTable):
+        return loss.stage(playing.start_ns, playing.looped, seed)
+    return chance_stage("loss", loss, seed)
 
 
 def delay_stage(delay: Delay, playing: Playing, seed: int) -> Stage:
     """Return a stage that delays packets."""
-    match delay:
-        case DelaySeries():
-            return {"kind": "delay", "series": _pairs(advance(delay.series, playing.start_ns, linear=True))}
-        case Drawn():
-            drawn = delay.stage()
-            how = {key: drawn.pop(key) for key in ("correlation", "reorder")}
-            return {"kind": "jitter", "distribution": drawn, **how, "seed": seed}
-        case _:
-            return {"kind": "delay", "fixed_ns": delay}
+    if isinstance(delay, StageTable):
+        return delay.stage(playing.start_ns, playing.looped, seed)
+    return {"kind": "delay", "fixed_ns": delay}
 
 
 def schedule(capacity: PlainCapacity, playing: Playing) -> dict[str, Any]:
@@ -170,15 +145,12 @@ def schedule(capacity: PlainCapacity, playing: Playing) -> dict[str, Any]:
         case TraceSource():
             how = {"looped": playing.looped, "offset_ns": playing.start_ns}
             return {"kind": "trace", "path": str(capacity.path), **how}
-        case RateSeries():
-            steps = _pairs(capacity.points)
-            return {"kind": "series", "steps": steps, "period_ns": capacity.period, "offset_ns": playing.start_ns}
-        case TokenBucket():
-            return capacity.stage()
         case ConstantRate(bit_rate=bit_rate):
             return {"kind": "constant", "bit_rate": bit_rate}
         case Unlimited():
             return {"kind": "unlimited"}
+        case table:
+            return table.stage(playing.start_ns, playing.looped)
 
 
 def mean_rate(capacity: LinkCapacity | Radio | Conditional) -> float | None:
@@ -189,13 +161,13 @@ def mean_rate(capacity: LinkCapacity | Radio | Conditional) -> float | None:
         case Replay() | Conditional():
             return capacity.heavy.trace.mean_bit_rate * capacity.opportunity / MTU
         case RateSeries():
-            end = capacity.period or capacity.points[-1][0]
-            return capacity.area(end) / end if end else float(capacity.points[-1][1])
-        case TokenBucket():
+            end = capacity.period or capacity.pairs[-1][0]
+            return capacity.area(end) / end if end else float(capacity.pairs[-1][1])
+        case StageTable(kind="token-bucket"):
             return float(capacity.rate)
         case ConstantRate(bit_rate=bit_rate):
             return float(bit_rate)
-        case Unlimited() | Radio():
+        case _:
             return None
 
 
@@ -203,7 +175,7 @@ def queue_config(queue: Queue | None, seed: int) -> dict[str, Any]:
     """Return a queue as the emulator takes it; ``None`` is an infinite one."""
     if queue is None:
         return {"kind": "infinite"}
-    return queue.stage() | ({"seed": seed} if queue.DRAWS else {})
+    return queue.stage(seed=seed)
 
 
 def _pairs(points: tuple[tuple[int, Any], ...]) -> list[list[Any]]:
@@ -227,7 +199,7 @@ class RateChangeError(CellbedError):
 def changed(before: Sequence[Stage], settings: Settings, name: str) -> list[tuple[int, Stage]]:
     """Return number and new content of each stage of a direction that the settings concern.
 
-    before: its stages. name: of the direction; it goes into errors and into the seeds of what draws for the first time.
+    before: its stages. name: of the direction; it goes into errors and into the seeds of new stages.
 
     Errors: :class:`NoStageError`, :class:`RateChangeError`.
     """
@@ -235,7 +207,7 @@ def changed(before: Sequence[Stage], settings: Settings, name: str) -> list[tupl
 
     def place(slot: Slot, key: str) -> tuple[int, Stage, int]:
         for index, stage in enumerate(before):
-            if slot_of(stage) == slot:
+            if place_of(stage) == slot:
                 return index, stage, int(stage.get("seed", derived_seed(0, f"{name}.{slot}")))
         remedy = f"set {key} at the start, or schedule a change of it"
         raise NoStageError(f"{name} has no {slot} stage, so {key} cannot be set: {remedy}")

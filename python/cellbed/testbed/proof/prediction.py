@@ -14,13 +14,13 @@ from fractions import Fraction
 
 from cellbed import _core
 from cellbed.archive import TraceSource
-from cellbed.scenario.capacities import RateSeries, TokenBucket
-from cellbed.scenario.delays import Delay, DelaySeries, Empirical, Uniform
+from cellbed.scenario.capacities import RateSeries
+from cellbed.scenario.delays import Delay
 from cellbed.scenario.fields import ConstantRate, QueueLimit, Unlimited
 from cellbed.scenario.load_dependent import Conditional, Replay
-from cellbed.scenario.queues import CoDel, DropHead, DropTail, FqCoDel, Infinite
 from cellbed.scenario.radio import Radio
 from cellbed.scenario.series import Points
+from cellbed.scenario.stage_tables import Series, StageTable
 from cellbed.testbed.links.stages import MTU
 from cellbed.testbed.plan import Direction
 
@@ -31,6 +31,11 @@ BYTE = 8 * 10**9
 """A byte in bit/s · ns."""
 CUT = 4
 """Deviations at which normal and Pareto delays are cut."""
+KNOWN = {
+    "delay": ("series", "normal", "pareto", "uniform", "empirical"),
+    "capacity": ("series", "token-bucket"),
+}
+"""Kinds of tables with a formula here."""
 LEVEL_NS = 20_000_000
 """A queue that holds what the link carries in this time keeps the link busy while more than enough comes."""
 
@@ -49,6 +54,15 @@ class Clock:
     def time(self, position_ns: int) -> int:
         """Return the time of a position."""
         return position_ns + self.zero_ns - self.begin_ns
+
+
+def find_unknown(path: Sequence[Direction]) -> str | None:
+    """Return why arrivals cannot be computed: a kind of delay or capacity without a formula here."""
+    for direction in path:
+        for what, table in (("delay", direction.parameters.delay), ("capacity", direction.capacity)):
+            if isinstance(table, StageTable) and table.kind not in KNOWN[what]:
+                return f"{direction.name} has a {what} of kind '{table.kind}', for which there is no formula"
+    return None
 
 
 def depends_on_load(path: Sequence[Direction]) -> bool:
@@ -111,19 +125,19 @@ def _release_time(direction: Direction, arrival_ns: int, size: int, clock: Clock
         case RateSeries() as series:
             position = _find_position(series, clock.position(arrival_ns) + start_ns, size)
             return clock.time(position - start_ns)
-        case TokenBucket() | Unlimited():
+        case StageTable(kind="token-bucket") | Unlimited():
             # A bucket begins full.
             return arrival_ns
         case Replay() | Conditional():
             raise ValueError(f"the effect of {direction.name} on a packet depends on earlier packets")
-        case Radio():
-            raise ValueError(f"{direction.name} is a radio link")
+        case _:
+            raise ValueError(f"no formula for the capacity of {direction.name}")
 
 
 def _delay(direction: Direction, at_ns: int, clock: Clock) -> Span:
     delay = direction.parameters.delay
-    if isinstance(delay, DelaySeries):
-        now = _linear(delay.series, clock.position(at_ns) + direction.playing.start_ns)
+    if isinstance(delay, Series):
+        now = _linear(delay.pairs, clock.position(at_ns) + direction.playing.start_ns)
         # The emulator gets the series from its start, in whole nanoseconds.
         return max(0, now - 1), now + 1
     return delays(delay)
@@ -134,14 +148,16 @@ def delays(delay: Delay) -> Span:
     match delay:
         case int():
             return delay, delay
-        case DelaySeries():
-            return _extremes([value for _, value in delay.series])
-        case Empirical():
+        case Series():
+            return _extremes([value for _, value in delay.pairs])
+        case StageTable(kind="empirical"):
             return _extremes(list(delay.file.values))
-        case Uniform():
+        case StageTable(kind="uniform"):
             return max(0, delay.mean - delay.spread), delay.mean + delay.spread
-        case _:
+        case StageTable(kind="normal" | "pareto"):
             return max(0, delay.mean - CUT * delay.deviation), delay.mean + CUT * delay.deviation
+        case _:
+            raise ValueError(f"no limits of a delay of kind '{delay.kind}'")
 
 
 def byte_offer(direction: Direction, begin_ns: int, end_ns: int) -> int:
@@ -153,25 +169,26 @@ def byte_offer(direction: Direction, begin_ns: int, end_ns: int) -> int:
         case Replay() | Conditional() as replay:
             heavy = replay.heavy.trace.capacity(max(0, begin_ns + start_ns), max(0, end_ns + start_ns))
             return heavy * replay.opportunity // MTU
-        case ConstantRate(bit_rate=rate) | TokenBucket(rate=rate):
+        case ConstantRate(bit_rate=rate) | StageTable(kind="token-bucket", rate=rate):
             return round(rate * max(0, end_ns - begin_ns) / 8e9)
         case RateSeries() as series:
             return max(0, series.area(end_ns + start_ns) - series.area(begin_ns + start_ns)) // BYTE
         case Unlimited():
             raise ValueError(f"{direction.name} has no capacity limit")
-        case Radio():
-            raise ValueError(f"{direction.name} is a radio link")
+        case _:
+            raise ValueError(f"no formula for the capacity of {direction.name}")
 
 
 def burst(direction: Direction) -> int:
     """Bytes that the direction may pass beyond what its schedule offers."""
-    return direction.capacity.burst if isinstance(direction.capacity, TokenBucket) else 0
+    capacity = direction.capacity
+    return capacity.burst if isinstance(capacity, StageTable) and capacity.kind == "token-bucket" else 0
 
 
 def idles(direction: Direction, begin_ns: int, end_ns: int) -> str | None:
     """Why the bottleneck may stand idle between two positions though more than enough is sent; ``None``: it may not."""
     queue = direction.parameters.queue
-    if not isinstance(queue, DropTail | DropHead | CoDel | FqCoDel | Infinite | None):
+    if queue is not None and queue.kind not in ("droptail", "drophead", "codel", "fqcodel", "infinite"):
         return f"its {queue.kind} queue drops packets at random"
     limit: QueueLimit | None = getattr(queue, "limit", None)
     if limit is None:

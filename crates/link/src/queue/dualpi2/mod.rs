@@ -2,6 +2,8 @@
 
 mod control;
 
+use schemars::JsonSchema;
+
 use super::fifo::Line;
 use super::timer::Timer;
 use super::{Dropped, Limit, QueueDiscipline, QueueLevel, Refused, Surcharge};
@@ -11,11 +13,11 @@ use crate::time::{Duration, Time};
 use crate::units::MTU;
 use control::{Control, ramp, recur};
 
-/// DualPI2's parameters. The default is that of RFC 9332 Appendix A.1 (Figure 2) with the scheduler's weights of Linux
+/// DualPI2's parameters. The default follows RFC 9332 Appendix A.1 (Figure 2) with the scheduler's weights of Linux
 /// and no limit.
 ///
-/// Packets marked ECT(1) or CE wait in the low-latency queue L, all others in the classic queue C. Of what the RFC
-/// names as additions of the reference implementation (Appendix A.1) both are here: the scheduler's credit changes
+/// Packets marked ECT(1) or CE wait in the low-latency queue L, all others in the classic queue C. Both
+/// additions of the reference implementation (Appendix A.1) are here: the scheduler's credit changes
 /// only while both queues have packets, and the controller's signals spare what leaves a backlog below two packets.
 ///
 /// ```
@@ -33,30 +35,43 @@ use control::{Control, ramp, recur};
 /// let marked = std::iter::from_fn(|| link.poll(Time::from_millis(200))).filter(|it| it.marked).count();
 /// assert!(marked > 50);
 /// ```
-#[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DualPi2Config {
-    /// The delay that the controller aims at (`target`, 15 ms).
+    /// The queueing delay that is aimed at.
+    #[schemars(extend("least" = "1 us", "most" = "10 s"))]
     #[serde(rename = "target_ns")]
     pub target: Duration,
-    /// Interval of the controller (`Tupdate`; 16 ms, as in Linux and the explanation of Figure 6).
+    /// Interval of the computation of the drop probability.
+    ///
+    /// `Tupdate`; 16 ms, as in Linux and the explanation of Figure 6.
+    #[schemars(extend("least" = "1 us", "most" = "10 s"))]
     #[serde(rename = "update_ns")]
     pub update: Duration,
-    /// Integral gain, per second (0.16).
+    /// Gain of the delay's distance from the target, per second.
+    #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 1000))]
     pub alpha: f64,
-    /// Proportional gain, per second (3.2).
+    /// Gain of the delay's growth, per second.
+    #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 1000))]
     pub beta: f64,
-    /// k: packets of L are marked with k times the base probability, packets of C signalled with its square (2,
-    /// Appendix C).
+    /// Ratio of the marking of L4S packets to the dropping of classic ones.
+    ///
+    /// k: packets of L are marked with k times the base probability, packets of C signalled with its square (Appendix
+    /// C).
+    #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 1000))]
     pub coupling: f64,
-    /// Sojourn time up to which queue L marks nothing of itself (`minTh`, 800 µs). From there the probability rises to
-    /// 1 …
+    /// Wait below which the L4S queue marks nothing itself.
+    #[schemars(extend("least" = "1 us", "most" = "10 s"))]
     #[serde(rename = "threshold_ns")]
     pub threshold: Duration,
-    /// … within this much more (`range`, 400 µs); zero makes a step of it (Appendix A.1, note c).
+    /// Further wait over which its marking rises to certainty.
+    ///
+    /// Zero makes a step of it (Appendix A.1, note c).
+    #[schemars(extend("least" = "1 us", "most" = "10 s"))]
     #[serde(rename = "range_ns")]
     pub range: Duration,
-    /// Share of the link that C gets at least while both queues wait, in percent (10).
+    /// Share of the link that classic packets get at least, in per cent.
+    #[schemars(range(max = 100))]
     pub classic_share: u8,
     /// Maximum length of both queues together. An arriving packet counts as one of [`MTU`] bytes at least, so that
     /// small ones are no better off (Figure 3, line 2); what exceeds it is dropped.

@@ -1,5 +1,7 @@
 //! Mahimahi's CoDel, which sends the packet that it has decided to drop and drops those behind.
 
+use schemars::JsonSchema;
+
 use super::super::fifo::Line;
 use super::super::{Dropped, Limit, QueueDiscipline, QueueLevel, Refused, Surcharge};
 use super::at_least_a_millisecond;
@@ -11,7 +13,7 @@ use crate::time::{Duration, Time};
 /// CoDel of `mm-link`. It differs from RFC 8289: the packet whose sojourn time calls for a drop is sent and the one
 /// behind it is dropped in its place (an inner variable hides the outer one), all times are whole milliseconds, and the
 /// spacing of drops is rounded down to them.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MahimahiCoDelConfig {
     /// The least sojourn time that is acceptable as a standing queue; whole milliseconds of it count.

@@ -1,8 +1,8 @@
-//! The managed queues of Mahimahi, which are not those of the RFCs whose names they bear.
+//! The managed queues of Mahimahi, which differ from the RFCs of their names.
 //!
 //! They reproduce what its `mm-link` does, in whole milliseconds and with the 4 bytes counted that its TUN device puts
 //! in front of every packet (Netravali et al., "Mahimahi: Accurate Record-and-Replay for HTTP", USENIX ATC 2015; the
-//! behaviour is that of version 0.98). The packet in service is outside of their limits.
+//! behaviour of version 0.98). The packet in service is outside of their limits.
 
 mod codel;
 mod pie;
@@ -30,7 +30,7 @@ fn at_least_a_millisecond(name: &str, span: Duration) -> Result<(), String> {
     Ok(())
 }
 
-/// Bytes that count beyond those of the IP packet.
+/// Bytes that count beyond the IP packet.
 const HEADER: u64 = 4;
 /// The largest packet, with its header.
 const LARGEST: u64 = 1504;

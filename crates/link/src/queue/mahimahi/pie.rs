@@ -1,5 +1,7 @@
 //! Mahimahi's PIE: an early draft's, in whole milliseconds, with the delay estimated from the departure rate.
 
+use schemars::JsonSchema;
+
 use super::super::fifo::Line;
 use super::super::{Dropped, Limit, QueueDiscipline, QueueLevel, Refused, Surcharge};
 use super::at_least_a_millisecond;
@@ -9,16 +11,16 @@ use crate::packet::Item;
 use crate::random::Seed;
 use crate::time::{Duration, Time};
 
-/// PIE of `mm-link`: that of draft-ietf-aqm-pie-09, with α = 0.125, β = 1.25 per millisecond, updates every 30 ms
+/// PIE of `mm-link`: draft-ietf-aqm-pie-09, with α = 0.125, β = 1.25 per millisecond, updates every 30 ms
 /// that are made up for when a packet comes or is taken, and a departure rate measured over 16384 bytes in whole bytes
 /// per millisecond. It does not even out the drops, as RFC 8033 §5.4 does.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MahimahiPieConfig {
     /// The delay that is aimed at (`qdelay_ref`); whole milliseconds of it count.
     #[serde(rename = "qdelay_ref_ns")]
     pub target: Duration,
-    /// Time after an idle period in which nothing is dropped (`max_burst`), in whole milliseconds.
+    /// Time after an idle period during which nothing is dropped (`max_burst`), in whole milliseconds.
     #[serde(rename = "max_burst_ns")]
     pub burst: Duration,
     /// Maximum length of the queue, with 4 bytes more for each packet; the excess is dropped on arrival.

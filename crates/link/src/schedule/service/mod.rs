@@ -5,8 +5,8 @@ mod stepped;
 
 use std::sync::Arc;
 
-use super::BottleneckConfig;
-use crate::schedule::{Head, Offer, Playback, RatePlayback, Schedule, Spliced, UNITS_PER_BYTE};
+use super::{Head, Offer, Playback, RatePlayback, Schedule, Spliced, UNITS_PER_BYTE};
+use crate::bottleneck::BottleneckConfig;
 use crate::share::Share;
 use crate::time::{Duration, Time};
 use crate::units::{BitRate, Bytes, saturate};
@@ -87,7 +87,7 @@ impl Service {
         self.owe(owed);
     }
 
-    /// Lays other opportunities in front of those of the recording, where one is played. What was offered before `now`
+    /// Lays other opportunities in front of the recorded ones, where one is played. What was offered before `now`
     /// is lost; what was sent of the head stays sent.
     pub(crate) fn splice(&mut self, now: Time, head: Head) {
         if let Self::Opportunities(service) = self {
