@@ -9,7 +9,7 @@ from pathlib import Path
 PRONOUN = re.compile(
     r"\b(those|that) of\b|\b(by|of|to|from|in|on|with|after|before) (which|what|whom)\b", re.IGNORECASE
 )
-LIMIT = 994
+LIMIT = 200
 """Lines that the tree may have: lower it with every rewritten file."""
 
 

@@ -441,10 +441,10 @@ def test_a_profile_does_not_depend_on_links(tmp_path: Path) -> None:
         web.replace('rate = "4 /s"', 'rate = "9 /s"\nconnections = 2'),
     ]
     assert len(set(same)) == len(same)
-    assert len({profiles.cached(text, tmp_path, limits=True) for text in same}) == 1
+    assert len({profiles.cache_path(text, tmp_path, limits=True) for text in same}) == 1
     text = head(duration="5 s") + TRANSLATION
     other = [text, text.replace("[nodes.edge]\ncpus = 1.0", "[nodes.edge]\ncpus = 0.3")]
-    assert len({profiles.cached(text, tmp_path, limits=True) for text in other}) == 2
+    assert len({profiles.cache_path(text, tmp_path, limits=True) for text in other}) == 2
 
 
 def test_a_profile_is_of_the_files_that_programs_get(tmp_path: Path) -> None:
@@ -453,12 +453,12 @@ def test_a_profile_is_of_the_files_that_programs_get(tmp_path: Path) -> None:
     text = head(duration="5 s") + WEB.replace("VERSION", "1.1").replace(
         '8080" }', '8080", copy_in = { "site" = "site" } }'
     )
-    places = {profiles.cached(text, tmp_path, limits=True)}
+    places = {profiles.cache_path(text, tmp_path, limits=True)}
     for content in ("first", "second"):
         page = site / "index.html"
         page.write_text(content)
         os.utime(page, ns=(len(places), len(places)))
-        places.add(profiles.cached(text, tmp_path, limits=True))
+        places.add(profiles.cache_path(text, tmp_path, limits=True))
     assert len(places) == 3
 
 

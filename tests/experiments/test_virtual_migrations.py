@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from cellbed.experiments.virtual import profile as profiles
-from cellbed.experiments.virtual.migrations import measured
+from cellbed.experiments.virtual.migrations import read_parameters
 from distributions import environment, install
 from in_process import cellbed
 
@@ -181,7 +181,7 @@ def test_parameters_come_from_a_real_run_or_the_scenario(tmp_path: Path) -> None
         {"name": "switch", "begin_s": 18.31, "end_s": 18.6},
         {"name": "drain", "begin_s": 18.6, "end_s": 18.7},
     ]
-    found = measured({"strategy": "state", "phases": phases})
+    found = read_parameters({"strategy": "state", "phases": phases})
     assert found["size"] == 33_000_000
     for key, seconds in (
         ("start", 1.1),

@@ -16,7 +16,7 @@ from cellbed.measure.reported import ELSEWHERE, NOTHING, SEVERAL, SHARES, UNFINI
 from cellbed.measure.requests import read_requests
 from cellbed.measure.telemetry import read_traces
 from cellbed.runformat.description import Reported
-from cellbed.runformat.spans import REPORTED, divided
+from cellbed.runformat.spans import REPORTED, divide_server
 from packet_logs import DIRECTIONS, MS, NODES, Log, fetch, read
 
 SHOP = Reported(
@@ -41,7 +41,7 @@ def requests(
     raw.mkdir(exist_ok=True)
     if service is not None:
         names = tuple(sorted({line["span"] for line in service}))
-        app |= {"spans": [asdict(span) for span in divided(REPORTED, names)], "services": names}
+        app |= {"spans": [asdict(span) for span in divide_server(REPORTED, names)], "services": names}
         (raw / "shop.edge-0.service.jsonl").write_text("".join(json.dumps(line) + "\n" for line in service))
     lines = []
     for number, (begin, end, *more) in enumerate(reported):

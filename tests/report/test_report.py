@@ -18,7 +18,7 @@ from cellbed.measure.summary import Summary, collect
 from cellbed.report import formats, html, origin, plot, terminal
 from cellbed.report.html import ASSETS
 from cellbed.runformat.description import Caution, Description, Measure
-from cellbed.runformat.spans import DOWNLINK, UPLINK, Span, divided
+from cellbed.runformat.spans import DOWNLINK, UPLINK, Span, divide_server
 from cellbed.support.console import Console
 from cellbed.workloads.registry import workload
 from predicted_runs import SECOND, change_json, make_run, only, read_lines, write_lines
@@ -574,8 +574,8 @@ def test_a_part_has_one_colour_in_every_report_and_another_than_other_parts() ->
     kinds = [
         workload("image-classification").describe({"on": "edge"}).spans,
         http,
-        divided(http, ["query", "render"]),
-        divided(http, ["query"]),
+        divide_server(http, ["query", "render"]),
+        divide_server(http, ["query"]),
         http[::-1],
     ]
     found: dict[str, set[str]] = {}

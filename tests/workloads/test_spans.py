@@ -22,7 +22,7 @@ import in_process
 from cellbed import spans
 from cellbed.measure.services import attach_services
 from cellbed.runformat.events import read_events
-from cellbed.runformat.spans import SERVER, divided
+from cellbed.runformat.spans import SERVER, divide_server
 from cellbed.testbed.machine.peers import Admission
 from cellbed.testbed.programs.reports import (
     MOST_MALFORMED,
@@ -361,9 +361,9 @@ def test_the_parts_of_the_server_add_up(
 
 def test_a_report_shows_the_spans_in_the_place_of_the_server() -> None:
     before = http.describe({}).spans
-    after = divided(before, ("queue", "work"))
+    after = divide_server(before, ("queue", "work"))
     at = before.index(SERVER)
     assert after[:at] == before[:at]
     assert [span.label for span in after[at : at + 3]] == ["Server: queue", "Server: work", "Server, rest"]
     assert after[at + 3 :] == before[at + 1 :]
-    assert divided(before, ()) == before
+    assert divide_server(before, ()) == before

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from cellbed.testbed import testbed
-from cellbed.workloads.browsing.origins import installed
+from cellbed.workloads.browsing.origins import find_browser
 from cellbed.workloads.web.pages import hosts, pages, write
 from cellbed_node.browsing import PROGRAMS
 from cellbed_node.browsing.browser import Browser
@@ -246,8 +246,8 @@ def test_a_browser_that_cannot_have_a_sandbox_runs_without_and_says_so(tmp_path:
     script = f"""
 from pathlib import Path
 from cellbed_node.browsing.browser import Browser
-from cellbed.workloads.browsing.origins import installed
-browser = Browser(installed(), [], Path({str(tmp_path)!r}), lambda *_: None)
+from cellbed.workloads.browsing.origins import find_browser
+browser = Browser(find_browser(), [], Path({str(tmp_path)!r}), lambda *_: None)
 while not (line := Path(f"/proc/{{browser.process.pid}}/cmdline").read_text()):
     assert browser.process.poll() is None
 print(line, flush=True)
@@ -266,7 +266,7 @@ def test_the_browser_of_root_needs_a_folder_that_others_can_enter(tmp_path: Path
     (tmp_path / "closed" / "b").mkdir(parents=True)
     (tmp_path / "closed").chmod(0o700)
     with pytest.raises(WorkloadError, match=r"cannot enter .*: export TMPDIR=/var/tmp"):
-        Browser(installed(), [], tmp_path / "closed" / "b", lambda *_: None)
+        Browser(find_browser(), [], tmp_path / "closed" / "b", lambda *_: None)
 
 
 def _predict(folder: Path, text: str, status: int = 0) -> pl.DataFrame:

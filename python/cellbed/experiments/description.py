@@ -21,7 +21,7 @@ from cellbed.runformat.description import (
     ProgramMeasures,
     Reported,
 )
-from cellbed.runformat.spans import REPORTED, divided, proxied
+from cellbed.runformat.spans import REPORTED, add_proxy, divide_server
 from cellbed.scenario.applications import Application
 from cellbed.scenario.core import CoreRoundTrips
 from cellbed.scenario.roles import LineMeasures
@@ -207,7 +207,7 @@ def _describe_applications(plan: Plan, state: RunState) -> Iterator[Description]
         if described.balance == "client" and each.table.server is not None and each.table.server.on in spread:
             described = replace(described, balance="connection")  # by the address of the other application
         if plan.proxies and not described.reported:
-            described = replace(described, spans=proxied(described.spans))
+            described = replace(described, spans=add_proxy(described.spans))
         if moved := [target for app, target in _targets(plan, state) if app == each.name]:
             all_servers = dict.fromkeys((*described.servers, *moved))
             described = replace(described, servers=tuple(all_servers), balance="migration")
@@ -238,7 +238,7 @@ def _description(deployment: Deployment, state: RunState) -> Description:
     return replace(
         described,
         title=", ".join([described.title, *(str(each) for each in load if isinstance(each, Table))]),
-        spans=divided(described.spans, services),
+        spans=divide_server(described.spans, services),
         services=services,
         name=deployment.name,
         clients=tuple(node.name for node in deployment.clients),

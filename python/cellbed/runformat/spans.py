@@ -117,7 +117,7 @@ REPORTED = (
 # fmt: on
 
 
-def proxied(spans: Sequence[Span]) -> tuple[Span, ...]:
+def add_proxy(spans: Sequence[Span]) -> tuple[Span, ...]:
     """Return the parts with a part for a proxy behind the queues of each way."""
     found = []
     for span in spans:
@@ -141,7 +141,7 @@ SERVICE = "service_"
 """Begins the names of parts that services report."""
 
 
-def divided(spans: Sequence[Span], services: Sequence[str]) -> tuple[Span, ...]:
+def divide_server(spans: Sequence[Span], services: Sequence[str]) -> tuple[Span, ...]:
     """`spans` with the time of :data:`SERVER` divided among the spans that its service reports, by their names."""
     at = next((index for index, span in enumerate(spans) if span.name == SERVER.name), None)
     if not services or at is None:

@@ -71,7 +71,7 @@ class StageTable(Table):
             elif key in _LIMITS:
                 found[key] = getattr(self.limit, key)
             elif key not in kind.inner:
-                found[key] = getattr(self, _written_key(key, schema))
+                found[key] = getattr(self, _file_key(key, schema))
         return found
 
     def _advanced(self, start_ns: int, form: str) -> Points:
@@ -89,7 +89,7 @@ class Series(StageTable):
     @classmethod
     def sources(cls) -> tuple[str, str]:
         """Return the keys of which one is given."""
-        return next(_written_key(key, schema) for key, schema in cls.KIND.keys.items() if _is_series(schema)), "file"
+        return next(_file_key(key, schema) for key, schema in cls.KIND.keys.items() if _is_series(schema)), "file"
 
     @property
     def pairs(self) -> Points:
@@ -129,7 +129,7 @@ def _make_table(kind: Kind, name: str, base: type[StageTable] | None, outer: Kin
     for key, schema in keys.items():
         if schema.get("format") not in _OF_RUN and key != "offset_ns" and not (outer and key in outer.inner):
             required = key in [*kind.schema.get("required", ()), *(outer.schema.get("required", ()) if outer else ())]
-            fields |= _make_fields(_written_key(key, schema), schema, required)
+            fields |= _make_fields(_file_key(key, schema), schema, required)
     full = name if name == kind.place else f"{name}-{kind.place}"
     title = "".join(word.capitalize() for word in full.split("-"))
     made = create_model(title, __base__=base or plain, __doc__=kind.title, __module__=__name__, **fields)
@@ -142,7 +142,7 @@ def _is_series(schema: Schema) -> bool:
     return " of " in schema.get("format", "")
 
 
-def _written_key(key: str, schema: Schema) -> str:
+def _file_key(key: str, schema: Schema) -> str:
     """Return a key of the path model as the scenario has it: without its unit."""
     return str(schema.get("key") or key.removesuffix("_ns").removesuffix("_bytes").removeprefix("bit_"))
 

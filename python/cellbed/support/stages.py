@@ -126,7 +126,7 @@ def describe_stage(stage: Stage, names: Mapping[str, str] | None = None, *, sile
             return f"{_describe_replay(stage, names)}, {describe_queue(stage['queue'])}"
         case "conditional":
             model = stage["model"]
-            name = (names or {}).get(model) or _recorded(model) or f"conditional {Path(model).name}"
+            name = (names or {}).get(model) or _source_of_file(model) or f"conditional {Path(model).name}"
             played = _describe("schedule", {**stage, "kind": "trace", "path": model}, {model: name})
             return f"{played}, {describe_queue(stage['queue'])}"
         case "gate":
@@ -249,7 +249,7 @@ def describe_queue(queue: Mapping[str, Any]) -> str:
 
 
 def _describe_replay(stage: Stage, names: Mapping[str, str] | None) -> str:
-    recorded = _recorded(stage["heavy"])
+    recorded = _source_of_file(stage["heavy"])
     if recorded is not None:
         names = {stage["heavy"]: recorded} | dict(names or {})
     heavy = _describe("schedule", {**stage, "kind": "trace", "path": stage["heavy"]}, names)
@@ -261,7 +261,7 @@ def _describe_replay(stage: Stage, names: Mapping[str, str] | None) -> str:
 _DERIVED = re.compile(r"(.+)\.(uplink|downlink)\.(cellreplay|saturation|conditional)-(?:heavy|model)")
 
 
-def _recorded(path: str) -> str | None:
+def _source_of_file(path: str) -> str | None:
     """Return the source of a file derived of a recording (:mod:`cellbed.recordings.derived`); else ``None``."""
     found = _DERIVED.fullmatch(Path(path).name)
     return None if found is None else f"{found[1]} {found[2]} by {found[3]}"

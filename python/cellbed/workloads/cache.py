@@ -28,7 +28,7 @@ def build_folder(folder: Path, build: Callable[[Path], None]) -> None:
     Where another process was faster, its folder stays and ours is dropped. Raises CellbedError when the cache cannot
     be written.
     """
-    with _explained(folder):
+    with _explain_errors(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with make_unfinished_beside(folder) as temporary:
             build(temporary)
@@ -41,7 +41,7 @@ def build_file(file: Path, build: Callable[[Path], None]) -> None:
 
     Raises CellbedError when the cache cannot be written.
     """
-    with _explained(file):
+    with _explain_errors(file):
         file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(file, build)
 
@@ -70,7 +70,7 @@ def _rename_unless_there(temporary: Path, folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _explained(place: Path) -> Iterator[None]:
+def _explain_errors(place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

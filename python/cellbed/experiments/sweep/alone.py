@@ -24,7 +24,7 @@ def text_of(file: Path) -> str:
     if len(loads) < 2:
         raise ScenarioError(f"{file}: one application alone: --alone needs two with a client, [apps.NAME]")
     levels = {TOGETHER: _level(data, set(data["apps"]))}
-    levels |= {f"{name} alone": _level(data, _needed(scenario, name)) for name in loads}
+    levels |= {f"{name} alone": _level(data, _find_needs(scenario, name)) for name in loads}
     factor = {"keys": ["apps", "expect"], "levels": levels}
     return tomli_w.dumps({"name": f"{file.stem}-alone", "scenario": file.name, "factors": {FACTOR: factor}})
 
@@ -34,7 +34,7 @@ def _level(data: dict[str, Any], names: set[str]) -> list[dict[str, Any]]:
     return [{key: value for key, value in data.get(table, {}).items() if key in names} for table in ("apps", "expect")]
 
 
-def _needed(scenario: Scenario, name: str) -> set[str]:
+def _find_needs(scenario: Scenario, name: str) -> set[str]:
     """Return an application with those whose servers it waits for or names, and those that only serve, as clients of
     the user's own may name these anywhere."""
     services = {each for each, application in scenario.applications.items() if application.client is None}

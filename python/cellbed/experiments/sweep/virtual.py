@@ -29,11 +29,11 @@ def measure_profiles(plan: Plan, note: Any, *, limits: bool) -> None:
     listener.note = note  # type: ignore[method-assign]
     done: set[Path] = set()
     for trial in plan.distinct.values():
-        place = profile.cached(trial.text, trial.folder, limits=limits)
+        place = profile.cache_path(trial.text, trial.folder, limits=limits)
         if place not in done:
             scenario = load_text(trial.text, trial.folder / "scenario.toml")
             run.check(make_plan(scenario))
-            profile.measured(trial.text, scenario, trial.folder, listener, limits=limits)
+            profile.measure_profile(trial.text, scenario, trial.folder, listener, limits=limits)
             done.add(place)
 
 

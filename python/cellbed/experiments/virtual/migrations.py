@@ -36,7 +36,7 @@ Measured = dict[str, int]
 # ---- parameters
 
 
-def measured(account: Mapping[str, Any]) -> Measured:
+def read_parameters(account: Mapping[str, Any]) -> Measured:
     """Return the parameters of a real migration. account: of a run; one that has ended well."""
     phases = {phase["name"]: phase for phase in account["phases"]}
     lasted = {name: round((each["end_s"] - each["begin_s"]) * SECOND) for name, each in phases.items()}

@@ -1,7 +1,7 @@
 """Measured profiles: what the programs of an application take, and what its server answers, request by request.
 
 A profile is read from a real run, of the user (``--profile RUN``) or of a short one over fast links that is made when
-there is none (:func:`measured`), and kept in the user's cache. Only what does not depend on links is in it.
+there is none (:func:`measure_profile`), and kept in the user's cache. Only what does not depend on links is in it.
 """
 
 from __future__ import annotations
@@ -142,7 +142,10 @@ def of_run(run: Path) -> Profile:
             unusable[each["name"]] = str(error)
     limited, measured = bool(description.get("limits_enforced")), str(description.get("started") or "")
     parameters = {
-        f"{each['app']} {each['strategy']}": {**migrations.measured(each), "compression": each.get("compression") or 0}
+        f"{each['app']} {each['strategy']}": {
+            **migrations.read_parameters(each),
+            "compression": each.get("compression") or 0,
+        }
         for each in moves
         if each.get("failed") is None
     }
@@ -150,7 +153,7 @@ def of_run(run: Path) -> Profile:
     return Profile(source, applications, limited, measured, lost, summary.disturbances, unusable, parameters)
 
 
-def checked(profile: Profile, scenario: Scenario) -> Profile:
+def check_profile(profile: Profile, scenario: Scenario) -> Profile:
     """Return the profile, if it has enough of all applications of a scenario. Raises ProfileError."""
     known = samplings()
     for name, application in scenario.applications.items():
@@ -175,7 +178,7 @@ def _complete(samples: Sequence[Mapping[str, Any]], sampling: Sampling) -> bool:
     return all(sampling.keys <= sample.keys() for sample in samples)
 
 
-def cached(text: str, folder: Path, *, limits: bool) -> Path:
+def cache_path(text: str, folder: Path, *, limits: bool) -> Path:
     """Return the place of the profile of a scenario's programs in the user's cache, measured or not."""
     limits = _measures_limits(text, limits=limits)
     key = _key(_of_programs(text, limits=limits), folder, limits=limits)
@@ -191,7 +194,7 @@ def _measures_limits(text: str, *, limits: bool) -> bool:
     return limits and all(kind in known and known[kind].queued for kind in kinds)
 
 
-def measured(text: str, scenario: Scenario, folder: Path, listener: Listener, *, limits: bool) -> Profile:
+def measure_profile(text: str, scenario: Scenario, folder: Path, listener: Listener, *, limits: bool) -> Profile:
     """Return the profile of a scenario, of the user's cache or measured now: its programs run over fast links, few
     requests at a time. text: of the scenario's file; folder: of its paths; limits: whether CPU limits apply to the
     prediction.
@@ -205,10 +208,10 @@ def measured(text: str, scenario: Scenario, folder: Path, listener: Listener, *,
 
     if not any(application.kind in samplings() for application in scenario.applications.values()):
         return Profile("", {})
-    place = cached(text, folder, limits=limits)
+    place = cache_path(text, folder, limits=limits)
     limits = _measures_limits(text, limits=limits)
     if place.is_file():
-        return checked(read(place), scenario)
+        return check_profile(read(place), scenario)
     changed = _of_programs(text, limits=limits)
     short = parse(changed, source="the profile of the scenario", folder=folder)
     check(short, changed, "the profile of the scenario", running=True, limits=False)
@@ -220,7 +223,7 @@ def measured(text: str, scenario: Scenario, folder: Path, listener: Listener, *,
             raise outcome.error
         if outcome.folder is None or outcome.status != "complete":
             raise KeyboardInterrupt
-        found = checked(of_run(outcome.folder), scenario)
+        found = check_profile(of_run(outcome.folder), scenario)
     return keep(replace(found, source=f"a run of {seconds} s over fast links"), place)
 
 

@@ -124,9 +124,9 @@ class VirtualRun(Run):
             if application.kind in measured:
                 workload(application.kind).prepare(application, cache_folder(), self.listener.note)
         if options.profile is not None:
-            profile = profiles.checked(profiles.read(options.profile), scenario)
+            profile = profiles.check_profile(profiles.read(options.profile), scenario)
         else:
-            profile = profiles.measured(self.text, scenario, options.folder, self.listener, limits=self.limits)
+            profile = profiles.measure_profile(self.text, scenario, options.folder, self.listener, limits=self.limits)
         self.profile = profile
         self.models = migrations.models(scenario, profile.migrations, profile.source)
         path = self.create_folder(options.out)

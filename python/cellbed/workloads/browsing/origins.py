@@ -22,7 +22,7 @@ _MAX_AGE_S = 86_400
 """For which files other than documents stay in a cache; documents are validated with each load."""
 
 
-def installed() -> str:
+def find_browser() -> str:
     """Return the path of the machine's browser, or the name that is missing."""
     return next(filter(None, map(find, PROGRAMS)), PROGRAMS[0])
 

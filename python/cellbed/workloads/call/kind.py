@@ -70,7 +70,7 @@ def _settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[
     (relay,) = deployment.servers
     load = deployment.load(raw, index, seed)
     return load | {
-        "program": origins.installed(),
+        "program": origins.find_browser(),
         # Both have a socket below them, whose path must be short.
         "folder": str(deployment.scratch / f"b{deployment.number}-{index}"),
         "socket": str(deployment.scratch / f"call{deployment.number}-{index}.sock"),

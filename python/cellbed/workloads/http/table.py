@@ -27,7 +27,7 @@ _OWN_HEADERS = ("content-length", "transfer-encoding", "cellbed-request")
 _HTTP1_HEADERS = ("connection", "keep-alive", "proxy-connection", "te", "upgrade")
 
 
-def _listed(value: Any) -> Any:
+def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
@@ -47,7 +47,7 @@ class Step(Table):
         {}, description="Header fields beside the common ones.", examples=[{"Accept": "text/html"}]
     )
     body: str = Field("", max_length=1 << 20, description="Body of the request, as text.", examples=["item={item}"])
-    think: Annotated[list[Wait], BeforeValidator(_listed, json_schema_input_type=str | list[str])] = Field(
+    think: Annotated[list[Wait], BeforeValidator(_as_list, json_schema_input_type=str | list[str])] = Field(
         written(["0 s"]),
         min_length=1,
         max_length=2,

@@ -464,7 +464,7 @@ def _samples(
     import polars as pl
 
     log = packets(requests["remote_port"].drop_nulls().unique().to_list())
-    known = _marked(answered(requests))
+    known = _mark_first(answered(requests))
     heads, found = _heads(log), _alone(known)
     kept = "order" in found.columns and bool(found["order"].max())
     services = application.get("services") or ()
@@ -538,7 +538,7 @@ def _alone(requests: pl.DataFrame) -> pl.DataFrame:
     return found if len(found) >= FEWEST else requests
 
 
-def _marked(requests: pl.DataFrame) -> pl.DataFrame:
+def _mark_first(requests: pl.DataFrame) -> pl.DataFrame:
     """Adds whether a request is the ``first`` of its endpoint; if it reached its server before the first reply left
     that, ``cold``: its number among these; and its ``batch``."""
     import polars as pl

@@ -63,7 +63,7 @@ _DISPLAY = Span("display", "endpoint", "Display", "display", "reply seen by the 
 # fmt: on
 
 
-def _displayed(spans: tuple[Span, ...]) -> tuple[Span, ...]:
+def _add_display(spans: tuple[Span, ...]) -> tuple[Span, ...]:
     *before, last = spans
     return (*before, replace(last, end="arrived"), _DISPLAY)
 
@@ -172,7 +172,7 @@ class Kind:
         return Timed(
             kind=self.name,
             title=f"{self.name.replace('-', ' ')} on {server or 'a remote node'}",
-            spans=_displayed(spans) if self.displayed else spans,
+            spans=_add_display(spans) if self.displayed else spans,
             client_columns=columns | ({"arrived_ns": "integer", "correct": "integer"} if self.displayed else {}),
             server_columns={
                 "received_ns": "integer",

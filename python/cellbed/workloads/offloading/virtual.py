@@ -67,7 +67,7 @@ class Broker:
         elif kind == _SUBSCRIBE:
             connection.send(_packet(_SUBACK, body[:2] + bytes((0, 0))))
         elif kind == _PUBLISH:
-            properties, payload = _published(body)
+            properties, payload = _parse_publish(body)
             topic = properties.get(_RESPONSE_TOPIC, b"")
             correlation = properties.get(_CORRELATION_DATA, b"")
 
@@ -123,7 +123,7 @@ def _take_packet(stream: bytearray) -> tuple[int, bytes] | None:
     return first, body
 
 
-def _published(body: bytes) -> tuple[dict[int, bytes], bytes]:
+def _parse_publish(body: bytes) -> tuple[dict[int, bytes], bytes]:
     """Properties and payload of a message of QoS 0 whose properties are texts."""
     at = 2 + int.from_bytes(body[:2], "big")
     length, at = _read_length(body, at) or (0, at)

@@ -63,7 +63,7 @@ def _settings(deployment: Deployment, raw: Path, index: int, seed: int, manifest
         "duration_ns": deployment.stop_ns - deployment.start_ns,
         "timeout_ns": deployment.stop_ns,
         "seed": seed,
-        "program": origins.installed(),
+        "program": origins.find_browser(),
         "flags": origins.flags(deployment, rules, [f"{host}:443"], table.version),
         # The browser has a socket below it, whose path must be short.
         "folder": str(deployment.scratch / f"b{deployment.number}-{index}"),

@@ -17,7 +17,7 @@ from cellbed.workloads.video.player import RULES, Player
 from cellbed.workloads.video.renditions import CHUNK_S, LADDER
 from cellbed.workloads.virtual.model import Setting
 from cellbed.workloads.virtual.world import Program, World
-from cellbed.workloads.web.virtual import unserved
+from cellbed.workloads.web.virtual import unmodelled_servers
 from cellbed_node import lifecycle, machine
 from cellbed_node.video.load import Chunk
 from cellbed_node.video.playback import Loaded, Playback, Stall, Wanted
@@ -47,7 +47,7 @@ class _Video:
             yield f'protocol = "{table.protocol}": only "dash"'
         elif table.abr is not None and table.abr not in RULES:
             yield f"abr = '{table.abr}': only {', '.join(RULES)}"
-        yield from unserved(each)
+        yield from unmodelled_servers(each)
 
     def loads(self, each: Deployment, setting: Setting) -> Iterator[_Playing]:
         files = Files(setting.world, each.table.version)

@@ -90,7 +90,7 @@ def _exchange(entry: Any, remarks: Counter[str]) -> Exchange:
     if not content.get("text") and not has_none:
         _require_empty(content, response)
     status = 200 if status == 304 else status  # the browser's cache had the content
-    body, headers = _encoded(_body(content, remarks), headers, remarks)
+    body, headers = _encode(_body(content, remarks), headers, remarks)
     posted = request["postData"].get("text") if isinstance(request.get("postData"), dict) else None
     sent = posted.encode("utf-8", "replace") if isinstance(posted, str) else b""
     asked = (method, _headers(request["headers"] if isinstance(request.get("headers"), list) else []), sent)
@@ -100,7 +100,7 @@ def _exchange(entry: Any, remarks: Counter[str]) -> Exchange:
 
 def _require_empty(content: Mapping[str, Any], response: Mapping[str, Any]) -> None:
     """Raise _OddError for a reply without text, unless its body was empty."""
-    lengths = [_number(content.get("size")), _stated_length(response)]
+    lengths = [_number(content.get("size")), _content_length(response)]
     lengths += [0] if content.get("text") == "" else []
     if (
         _number(response.get("status")) == 304
@@ -110,7 +110,7 @@ def _require_empty(content: Mapping[str, Any], response: Mapping[str, Any]) -> N
         raise _OddError("no content")
 
 
-def _stated_length(response: Mapping[str, Any]) -> int:
+def _content_length(response: Mapping[str, Any]) -> int:
     """Return the Content-Length, which is not among cleaned headers; -1 if there is none."""
     named = {str(each["name"]).lower(): each.get("value") for each in response["headers"]}
     return _number(named.get("content-length"))
@@ -151,7 +151,7 @@ def _body(content: Mapping[str, Any], remarks: Counter[str]) -> bytes:
     return decoded
 
 
-def _encoded(body: bytes, headers: Headers, remarks: Counter[str]) -> tuple[bytes, Headers]:
+def _encode(body: bytes, headers: Headers, remarks: Counter[str]) -> tuple[bytes, Headers]:
     """Return a body encoded as its headers state, or by gzip, and the headers."""
     encoding = (header(headers, "content-encoding") or "identity").strip().lower()
     if encoding == "identity" or not body:

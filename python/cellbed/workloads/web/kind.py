@@ -82,7 +82,7 @@ def _settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[
     hars = raw.parent / HARS / deployment.name
     hars.mkdir(parents=True, exist_ok=True)
     return deployment.load(raw, index, seed) | {
-        "program": origins.installed(),
+        "program": origins.find_browser(),
         "flags": flags,
         # The browser has a socket below it, whose path must be short.
         "folder": str(deployment.scratch / f"b{deployment.number}-{index}"),

@@ -83,14 +83,14 @@ def _objects(groups: dict[str, Any], spread: float) -> Iterator[Object]:
             stylesheet = count
         if group == "scripts":
             script = count + number - 1
-        for index, size in enumerate(_falling(number, total, spread)):
+        for index, size in enumerate(_geometric_sizes(number, total, spread)):
             # Stylesheets come from the document's host, the others from all in turn.
             origin = 0 if kind == "stylesheet" else count % groups["origins"]
             yield Object(f"/{group}/{index}.{ending}", kind, size, parent, origin)
             count += 1
 
 
-def _falling(count: int, total: int, spread: float) -> list[int]:
+def _geometric_sizes(count: int, total: int, spread: float) -> list[int]:
     """Return `count` sizes that fall geometrically by `spread` from first to last and together are `total` bytes."""
     step = spread ** (-1 / max(count - 1, 1))
     weights = [step**index for index in range(count)]
@@ -118,10 +118,10 @@ def write(name: str, folder: Path) -> None:
         content = makers[each.kind](number, [found[child] for child in children.get(number, [])])
         file = folder / names[each.origin] / (each.path.lstrip("/") or "index.html")
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(_padded(content, each))
+        file.write_bytes(_pad(content, each))
 
 
-def _padded(content: bytes, each: Object) -> bytes:
+def _pad(content: bytes, each: Object) -> bytes:
     """Return the content with exactly the size of an object, by a comment at its end."""
     opening, closing = {"document": (b"<!--", b"-->")}.get(each.kind, (b"/*", b"*/"))
     missing = each.size - len(content)

@@ -17,7 +17,7 @@ from typing import Any
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.process import Place, end, isolate, listener
 from cellbed.testbed.programs.unmodified import find_listeners
-from cellbed.workloads.browsing.origins import installed, pin
+from cellbed.workloads.browsing.origins import find_browser, pin
 from cellbed.workloads.web import tap
 from cellbed_node import inputs
 from cellbed_node.browsing.browser import Browser, Flow, open_page, sandbox_obstacle
@@ -138,7 +138,7 @@ def record(url: str, *, sandboxed: bool = True) -> Recording:
         split(url)
     except ValueError as error:
         raise SiteError(f"{error}: write one such as https://example.org/") from None
-    program = installed()
+    program = find_browser()
     if find(program) is None:
         raise SiteError(f"{program} is not installed: sudo apt install {program}")
     if sandboxed and (obstacle := sandbox_obstacle()) is not None:

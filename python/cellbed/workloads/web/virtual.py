@@ -47,7 +47,7 @@ class _Web:
         """Pages of the user, a warm cache, and the rest of HTTP."""
         table = each.table
         yield from (f"{name}: only a generated 'page'" for name in ("root", "site", "url") if getattr(table, name))
-        yield from unserved(each)
+        yield from unmodelled_servers(each)
         if table.cache == "warm":
             yield 'cache = "warm"'
 
@@ -68,7 +68,7 @@ class _Web:
             yield client
 
 
-def unserved(each: Deployment) -> Iterator[str]:
+def unmodelled_servers(each: Deployment) -> Iterator[str]:
     """Yield what servers of files have no model for."""
     table = each.table
     if table.version == "3":
