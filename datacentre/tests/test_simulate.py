@@ -508,7 +508,7 @@ def test_any_value_is_a_simulation_or_an_error(tmp_path: Path, value: Any, key: 
         ("1 1 1 1\n", ":1: 4 columns"),
         ("1 1 0.5\n0 1 1\n", ":2: size 0 is out of range"),
         ("1 1 0\n2 1 x\n", ":2: 'x' is not a number"),
-        ("2 1 0.5\n1 1 1\n", ":2: size 1 is below that of the line before"),
+        ("2 1 0.5\n1 1 1\n", ":2: size 1 is below the line before"),
         ("1 1 0.5\n2 1 0.4\n", ":2: cumulative share 0.4 is below"),
         ("1 1 0.5\n", "the last cumulative share is 0.5"),
         ("0 1 1\n", ":1: size 0 is out of range"),

@@ -37,8 +37,7 @@ class CellbedError(Exception):
 
 
 T = TypeVar("T")
-_MOST_NAMED = 20
-_LONGEST = 200
+_MOST_NAMED, _LONGEST_NAME = 20, 200
 
 
 @dataclass(slots=True)
@@ -70,4 +69,4 @@ class LeftOut:
 def shorten(text: object) -> str:
     """Return the first characters of a text of others, without control characters."""
     text = str(text)
-    return printable(text[:_LONGEST] + "…" * (len(text) > _LONGEST), kept="")
+    return printable(text[:_LONGEST_NAME] + "…" * (len(text) > _LONGEST_NAME), kept="")

@@ -87,8 +87,8 @@ def test_exports_are_values_for_a_scenario(folder: Path, tmp_path: Path) -> None
     cellbed("traces", "export", folder, "--format", "rate", "--bin", "1 s", "-o", tmp_path / "rate")
     cellbed("traces", "export", folder, "--format", "rtt", "-o", tmp_path / "rtt")
     asked = read_settings(["rate=rate/rate-uplink.csv", "delay=rtt/rtt.csv"], tmp_path)
-    assert [round(rate / 1e6) for _, rate in asked.rate.points] == [8, 8, 8, 8]  # type: ignore[union-attr]
-    assert asked.delay.series[0] == (0, 21_050_000)  # type: ignore[union-attr]
+    assert [round(rate / 1e6) for _, rate in asked.rate.pairs] == [8, 8, 8, 8]  # type: ignore[union-attr]
+    assert asked.delay.pairs[0] == (0, 21_050_000)  # type: ignore[union-attr]
     table = pl.read_csv(tmp_path / "rate" / "rate-downlink.csv")
     assert table.columns == ["time_s", "rate_bit_s", "packets", "lost"]
     assert table.height == 4

@@ -95,7 +95,8 @@ def test_a_node_that_uses_up_its_memory_is_named(tmp_path: Path) -> None:
 def test_a_program_killed_for_memory_is_explained_by_the_log(tmp_path: Path) -> None:
     (tmp_path / "greedy.py").write_text(MEMORY.replace('print("served", flush=True)', ""))
     text = SCENARIO.replace("PYTHON", sys.executable).replace("GREEDY", "greedy.py").replace('"always"', '"never"')
-    (tmp_path / "x.toml").write_text(f'{text}copy_in = {{ "greedy.py" = "greedy.py" }}\n')
+    text = text.replace('"never"', '"never", copy_in = { "greedy.py" = "greedy.py" }')
+    (tmp_path / "x.toml").write_text(text)
     run("run", tmp_path / "x.toml", "--out", tmp_path / "runs", cwd=tmp_path, status=1)
     lines = (only_folder(tmp_path / "runs") / "run.log").read_text().splitlines()
     assert any("was killed by signal 9 (edge-0 ran out of memory) before it was ready" in line for line in lines)

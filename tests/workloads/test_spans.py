@@ -103,7 +103,7 @@ def test_threads_that_report_first_at_the_same_time_drop_nothing(bed: Bed, monke
 
 def test_the_python_helper_is_one_short_file_that_needs_nothing(bed: Bed, tmp_path: Path) -> None:
     source = ROOT / "python" / "cellbed" / "spans.py"
-    assert len(source.read_text().splitlines()) <= 130
+    assert len(source.read_text().splitlines()) <= 150
     shutil.copy(source, tmp_path / "copied_spans.py")
     program = "import copied_spans; copied_spans.report('phone-0/1', 'a', 1, 2)"
     subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path, env={**os.environ, **bed.environment})

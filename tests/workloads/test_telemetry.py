@@ -91,7 +91,7 @@ class Received:
 
 
 @pytest.fixture
-def receive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Received]:
+def received(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Received]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         for module in (receiver, telemetry_of_runs):
             monkeypatch.setattr(module, "ADDRESS", free.getsockname())

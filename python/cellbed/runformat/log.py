@@ -28,7 +28,6 @@ MOST_WAITING = 1_000
 """Lines kept in memory until there is a folder, or while the disk is full."""
 
 _ROOT = logging.getLogger("cellbed")
-_ROOT.addHandler(logging.NullHandler())
 
 
 def _level() -> int:

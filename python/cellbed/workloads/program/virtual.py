@@ -427,9 +427,11 @@ class _Iperf3:
             self._streams[-1].send(bytes(_COOKIE))
         for each in self._streams:
             yield from self._take(each, _COOKIE)
+        for _ in range(2):  # "start" and "running", in packets of their own before the data
+            far.send(bytes(_STATE))
         if options.reverse:
             self._start()
-        yield from self._exchange(far, 2 * _STATE)
+        yield from self._take(far, 2 * _STATE)
         if not options.reverse:
             self._start()
         yield from self._wait_for_end()
