@@ -127,10 +127,11 @@ def keys_table(names: list[str]) -> str:
     for name in names:
         table = _find_table(name)
         schema = json_schema() if table is Scenario else schema_of(table, name)
-        kind = schema["properties"].get("kind", {}).get("const", "")
+        kind = schema["properties"].get("kind", {})
+        kinds = ", ".join(f"`{value}`" for value in kind.get("enum", [kind.get("const", "")]))
         for row in _rows(schema, schema.get("$defs", {}), _own_keys(table)):
             if row[0].strip("`") not in beyond:
-                found.setdefault(row, []).append(f"`{kind}`")
+                found.setdefault(row, []).append(kinds)
     return _format(found, len(names))
 
 

@@ -27,11 +27,13 @@ class _Fault(Table):
         raise NotImplementedError
 
 
-class _Lasting(_Fault):
+class Lasting(_Fault):
+    """A fault with an end."""
+
     length: Length = Field(alias="for", description="How long.", examples=["5 s"])
 
 
-class NodeFault(_Lasting):
+class NodeFault(Lasting):
     """A node that loses its programs and its links, whose programs stand still, or whose disk is full."""
 
     kind: Literal["crash", "pause", "full-disk"] = Field(
@@ -56,7 +58,7 @@ class NodeFault(_Lasting):
         return f"{self.kind} of {self.node} for {DURATION.format(self.length)}"
 
 
-class LinkFault(_Lasting):
+class LinkFault(Lasting):
     """A link without coverage; see ``outage`` of a link."""
 
     kind: Literal["outage"] = Field(description="Nothing leaves the bottleneck of the link; packets wait in its queue.")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from cellbed.runformat.events import Journal
-from cellbed.scenario.faults import Fault, NodeFault, ProgramFault
+from cellbed.scenario.faults import Fault, Lasting, NodeFault, ProgramFault
 from cellbed.testbed.plan import Move
 from cellbed.testbed.programs.supervise import Supervisor
 from cellbed.testbed.programs.unmodified import FOREVER_NS
@@ -39,7 +39,7 @@ class Faults:
         """Plan the faults of a schedule that starts at monotonic time `t0_ns`."""
         for number, fault in enumerate(self._faults):
             self._due.append(_Due(t0_ns + fault.at, number, fault, self._begin))
-            if not isinstance(fault, ProgramFault):
+            if isinstance(fault, Lasting | Move):
                 self._due.append(_Due(t0_ns + fault.at + fault.length, number, fault, self._end))
         self._due.sort()
         self._supervisor.alarms["faults"] = self._next_ns
