@@ -37,7 +37,7 @@ SECOND = 1_000_000_000
 LENGTHS = (1, 10, 25, 50, 75, 100, 150, 200, 250, 300, 400, 500)
 SIZES = (1_000, 10_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 5_000_000, 10_000_000)
 TURNS = 3
-"""How often each application runs from the recording's start to its end, in another order each time."""
+"""Number of runs of each application over the whole recording, in another order each time."""
 
 READINGS: dict[str, dict[str, str]] = {
     f"{idle_at}, {anchor}": {"idle_at": idle_at, "anchor": anchor}

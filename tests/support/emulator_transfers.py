@@ -5,7 +5,7 @@ import sys
 
 from emulator_process import EDGE, EmulatorProcess
 
-#: Takes one connection and all it sends; tells how much, and whether it is what `SEND` sent.
+#: Takes one connection and all it sends; prints how much, and whether it equals the bytes of `SEND`.
 RECEIVE = """
 import hashlib, socket, sys
 family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET

@@ -200,7 +200,7 @@ with socket.create_connection(("store", 6379)) as other:  # the service's memory
 
 
 def find_obstacle(strategy: str) -> str | None:
-    """What this machine lacks for a strategy, without a trial."""
+    """Obstacles of this machine to a strategy, without a trial."""
     try:
         find_criu()
     except CriuError as error:

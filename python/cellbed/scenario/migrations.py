@@ -28,7 +28,7 @@ class StrategyTraits:
     """The properties of a :class:`~cellbed.testbed.migration.strategy.Strategy` that scenarios need."""
 
     moves_memory: ClassVar[bool] = False
-    """Whether the program moves as it is, with its connections, instead of another program that takes its place."""
+    """True if the program itself moves, with its connections, and no other program takes its place."""
     unused_keys: ClassVar[Mapping[str, str]] = {}
     """Keys of the transfer without effect, with the reason."""
 

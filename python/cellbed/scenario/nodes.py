@@ -64,7 +64,7 @@ class Backend(Table):
     has_program: ClassVar[bool] = False
     """Whether the node has its own program, for an application that names none."""
     uses_this_machine: ClassVar[bool] = True
-    """Whether it uses processors and memory of this machine."""
+    """True if it uses processors and memory of this machine."""
     keeps_files: ClassVar[bool] = False
     """Whether its programs see files of earlier runs outside of their own folder."""
 

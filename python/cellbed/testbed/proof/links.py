@@ -321,7 +321,7 @@ def _without_proof(what: str, unit: str, why: str) -> Proof:
 
 
 def _unsteady(path: list[Direction]) -> str | None:
-    """Why a path cannot be proved, or not within the time for it."""
+    """A path that cannot be proved, or not within the time for it."""
     if (unknown := prediction.find_unknown(path)) is not None:
         return unknown
     longest_ns = sum(prediction.delays(direction.parameters.delay)[1] for direction in path)
