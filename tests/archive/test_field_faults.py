@@ -84,12 +84,14 @@ RATES = [n + 1.5 for n in range(8)]
 
 TRIPS_NS = [trip * 1e6 for trip in ROUND_TRIPS]
 RATES_BIT_S = [rate * 1e6 for rate in RATES]
+COLUMNS = {"time": "1:s", "downlink": "2:Mbit/s", "round-trip": "3:ms"}
+DATES = {"time": "1:iso", "downlink": "2:Mbit/s"}
 LINES: dict[str, tuple[str, str, str, list[float], Options]] = {
     "ping -D": ("txt", PING, "round-trip", TRIPS_NS, Options()),
     "ping": ("txt", PING.replace("[", "").replace(".020000]", ""), "round-trip", TRIPS_NS, Options()),
-    "commas": ("csv", TABLE, "downlink", RATES_BIT_S, Options(missing="zero")),
-    "tabs": ("csv", TABLE.replace(",", "\t"), "downlink", RATES_BIT_S, Options(missing="hold")),
-    "dates": ("csv", DATED, "downlink", RATES_BIT_S, Options(missing="zero")),
+    "commas": ("csv", TABLE, "downlink", RATES_BIT_S, Options(missing="zero", columns=COLUMNS)),
+    "tabs": ("csv", TABLE.replace(",", "\t"), "downlink", RATES_BIT_S, Options(missing="hold", columns=COLUMNS)),
+    "dates": ("csv", DATED, "downlink", RATES_BIT_S, Options(missing="zero", columns=DATES)),
 }
 
 
@@ -226,7 +228,7 @@ COMPOSE = """
 name: shop
 services:
   web:
-    image: "nginx:${TAG:-1}"
+    image: "nginx:1"
     ports: ["8080:80", {target: 443, published: 8443}]
     environment: {A: "1"}
     depends_on: {api: {condition: service_healthy}}
@@ -240,7 +242,7 @@ services:
     scale: 1
     healthcheck: {test: [CMD, "true"], interval: 5s, retries: 3}
     networks: {n: {aliases: [b]}}
-  worker: {extends: {service: api}, restart: always, mem_limit: 1g, cpus: 0.5, links: ["web:w"]}
+  worker: {image: w, restart: always, mem_limit: 1g, cpus: 0.5, links: ["web:w"]}
 networks: {n: {}}
 volumes: {cache: {}}
 configs: {greeting: {content: hello}}
@@ -279,7 +281,7 @@ def test_fields_of_compose_files_and_manifests(tmp_path: Path, kind: str, count:
     good = yaml.safe_load(COMPOSE if kind == "compose" else MANIFESTS)
 
     def read() -> Any:
-        imported = read_compose([path], {}) if kind == "compose" else read_manifests([path])
+        imported = read_compose(path, {}) if kind == "compose" else read_manifests([path])
         return write(imported, Choices(out=tmp_path / "x.toml"), "test")
 
     path.write_text(json.dumps(good))

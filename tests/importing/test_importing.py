@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from any_text import ODD_TEXT, many, value_or_line
 from cellbed.importing import Choices, ImportedFileError, Written, read_compose, read_manifests, save, write
-from cellbed.importing.documents import documents, interpolate, variables_of
+from cellbed.importing.documents import documents
 from cellbed.support.errors import CellbedError
 from cellbed_node.processes import find
 from in_process import cellbed
@@ -26,7 +26,7 @@ x-common: &common
 services:
   web:
     <<: *common
-    image: "nginx:${TAG:-1.27}"
+    image: "nginx:1.27"
     ports: ["8080:80", 22:22/udp]
     depends_on:
       api: {condition: service_healthy}
@@ -52,11 +52,13 @@ services:
     networks: {back: {aliases: [backend.internal]}, front: {}}
     privileged: true
   worker:
-    extends: {service: api}
+    build: {context: ./api}
     entrypoint: []
     command: [work]
     healthcheck: {disable: true}
     depends_on: [api, queue]
+    privileged: true
+    networks: {back: {aliases: [backend.internal]}}
   queue:
     image: redis:7
     container_name: shop_queue
@@ -138,7 +140,7 @@ spec: {}
 def shop(tmp_path: Path) -> Path:
     for folder in ("site", "api"):
         (tmp_path / folder).mkdir()
-    (tmp_path / "api.env").write_text("export LEVEL='debug' # for now\nURL=\"http://${HOST:-web}\"\nno=maybe\n")
+    (tmp_path / "api.env").write_text("export LEVEL='debug' # for now\nURL=\"http://web\"\nno=maybe\n")
     (tmp_path / "compose.yaml").write_text(SHOP)
     return tmp_path
 
@@ -148,7 +150,7 @@ def written(
 ) -> Written:
     """The scenario of a Compose file, which its reader accepts."""
     out = path.parent / "out.toml"
-    found = write(read_compose([path], variables or {}, profiles), Choices(out=out, **choices), "test")
+    found = write(read_compose(path, variables or {}, profiles), Choices(out=out, **choices), "test")
     save(found, out)
     return found
 
@@ -158,7 +160,7 @@ def notes(found: Written, level: str) -> dict[str, str]:
 
 
 def test_a_compose_file_becomes_node_groups_and_applications(shop: Path) -> None:
-    found = written(shop / "compose.yaml", variables={"FROM_SHELL": "1", "TAG": ""}, placed={"queue": "cloud"})
+    found = written(shop / "compose.yaml", variables={"FROM_SHELL": "1"}, placed={"queue": "cloud"})
     made = tomllib.loads(found.text)
     nodes, apps = made["nodes"], made["apps"]
     assert {name: node["class"] for name, node in nodes.items()} == {
@@ -221,15 +223,12 @@ def test_unmapped_settings_are_listed_with_their_lines(shop: Path) -> None:
     assert all(str(note) in found.text for note in found.notes if note.is_loss)
 
 
-def test_profiles_and_variables_choose(shop: Path) -> None:
-    found = written(
-        shop / "compose.yaml", variables={"TAG": "2"}, profiles=("debug",), load="web", up="1 Mbit/s", duration="9 s"
-    )
+def test_profiles_and_options_choose(shop: Path) -> None:
+    found = written(shop / "compose.yaml", profiles=("debug",), load="web", up="1 Mbit/s", duration="9 s")
     made = tomllib.loads(found.text)
     assert made["nodes"]["debug"]["backend"]["image"] == "busybox"
     assert made["apps"]["load"]["url"] == "http://{server.address}/"
     assert made["nodes"][made["apps"]["load"]["client"]]["class"] == "endpoint"
-    assert made["nodes"]["web"]["backend"]["image"] == "nginx:2"
     assert made["duration"] == "9 s"
     assert made["links"]["mobile"]["up"] == "1 Mbit/s"
 
@@ -263,52 +262,83 @@ def test_a_service_of_0_replicas_has_no_node_and_is_listed(tmp_path: Path) -> No
     path = tmp_path / "x.yaml"
     for zero in ("scale: 0", "deploy: {replicas: 0}"):
         path.write_text(f"services: {{web: {{image: x, depends_on: [none]}}, none: {{image: x, {zero}}}}}")
-        found = write(read_compose([path], {}), Choices(), "test")
+        found = write(read_compose(path, {}), Choices(), "test")
         assert set(found.nodes) == {"web"}
         assert "after" not in tomllib.loads(found.text)["apps"]["web"]
         assert notes(found, "differs") == {"none.replicas": "0 replicas: the service has no node"}
     path.write_text("services: {none: {image: x, scale: 0}}")
     with pytest.raises(CellbedError, match="all services have 0 replicas"):
-        write(read_compose([path], {}), Choices(), "test")
+        write(read_compose(path, {}), Choices(), "test")
     path.write_text(DEPLOYMENT.format("web", 2) + DEPLOYMENT.format("none", 0))
     assert set(write(read_manifests([path]), Choices(), "test").nodes) == {"web"}
 
 
-def test_what_services_extend_and_read_is_limited_in_all(tmp_path: Path) -> None:
-    many = "".join(f"V{number}=x\n" for number in range(1000))
-    (tmp_path / "many.env").write_text(many)
-    variables = "".join(f"      {line}\n".replace("=", ": ") for line in many.splitlines())
-    base = f"services:\n  base:\n    image: x\n    environment:\n{variables}"
-    (tmp_path / "base.yaml").write_text(base)
-    for more in ("extends: base", "extends: {file: base.yaml, service: base}", "{image: x, env_file: many.env}"):
-        more = more if more[0] == "{" else f"{{{more}}}"
-        (tmp_path / "x.yaml").write_text(base + "".join(f"  s{number}: {more}\n" for number in range(150)))
-        with pytest.raises(ImportedFileError, match="more than 100000 values with all that is aliased, extended"):
-            read_compose([tmp_path / "x.yaml"], {})
+def test_what_services_read_is_limited_in_all(tmp_path: Path) -> None:
+    (tmp_path / "many.env").write_text("".join(f"V{number}=x\n" for number in range(1000)))
+    services = "".join(f"  s{number}: {{image: x, env_file: many.env}}\n" for number in range(150))
+    (tmp_path / "x.yaml").write_text(f"services:\n{services}")
+    with pytest.raises(ImportedFileError, match="more than 100000 values with all that is aliased and read"):
+        read_compose(tmp_path / "x.yaml", {})
 
 
-def test_files_are_merged_and_included(shop: Path) -> None:
-    (shop / "compose.override.yaml").write_text(
-        "services: {web: {ports: !override ['90:90'], labels: !reset {}, environment: {A: 1.10}}}\n"
-    )
-    (shop / "more").mkdir()
-    (shop / "more/compose.yaml").write_text(
-        "services: {more: {extends: {file: base.yaml, service: base}, volumes: ['./x:/x']}}\n"
-    )
-    (shop / "more/base.yaml").write_text("services: {base: {image: more, command: sleep 1, volumes: ['./x:/y']}}\n")
-    (shop / "more/x").write_text("")
-    (shop / "main.yaml").write_text(
-        "include: [more/compose.yaml, {path: compose.yaml}]\nservices: {own: {image: own}}\n"
-    )
-    paths = [shop / "compose.yaml", shop / "compose.override.yaml"]
-    merged = write(read_compose(paths, {}), Choices(), "test")
-    made = tomllib.loads(merged.text)
-    assert made["apps"]["web"]["server"]["ready"]["port"] == 90
-    assert made["nodes"]["web"]["backend"]["environment"] == {"A": "1.1"}
-    assert "services.web.labels" not in notes(merged, "not needed")
-    included = tomllib.loads(written(shop / "main.yaml").text)
-    assert list(included["nodes"]) == ["endpoint", "more", "web", "api", "worker", "queue", "own"]
-    assert [mount["source"] for mount in included["nodes"]["more"]["backend"]["mounts"]] == ["more/x", "more/x"]
+RESOLVED = """
+name: shop
+services:
+  web:
+    command: null
+    depends_on: {api: {condition: service_started, required: true}}
+    entrypoint: null
+    environment: {PRICE: "5$$"}
+    image: nginx:1.27
+    networks: {default: null}
+    ports: [{mode: ingress, target: 80, published: "8080", protocol: tcp}]
+    volumes: [{type: bind, source: FOLDER, target: /x, bind: {create_host_path: true}, volume: {}}]
+  api:
+    build: {context: FOLDER, dockerfile: Dockerfile}
+    networks: {default: null}
+networks: {default: {name: shop_default, ipam: {}}}
+"""
+
+
+def test_a_file_that_compose_has_resolved_is_imported_without_loss(tmp_path: Path) -> None:
+    (tmp_path / "resolved.yaml").write_text(RESOLVED.replace("FOLDER", str(tmp_path)))
+    found = written(tmp_path / "resolved.yaml")
+    assert {note.key for note in found.notes if note.is_loss} == set()
+    backend = tomllib.loads(found.text)["nodes"]["web"]["backend"]
+    assert (backend["environment"], len(backend["mounts"])) == ({"PRICE": "5$"}, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("services: {a: {image: 'x:${TAG:-1}'}}", ":1: '${TAG:-1}' is a variable: resolve"),
+        ("services:\n  a:\n    command: [echo, $HOME]", ":3: '$HOME' is a variable"),
+        ("services: {a: &a {image: x, labels: [$$, $$A]}, b: *a}\nx-y: ${", ":2: '${' is a variable"),
+        ("include: [compose.yaml]", ":1: include: other files are not read"),
+        ("services: {a: {image: x}, b: {extends: a}}", ":1: services.b.extends: other services are not read"),
+        ("services: {a: {image: x, env_file: a.env}}", "a.env:2: not a line NAME=VALUE, or one with a variable"),
+    ],
+)
+def test_a_file_that_only_compose_can_resolve_is_one_error_with_the_command(
+    text: str, problem: str, tmp_path: Path
+) -> None:
+    (tmp_path / "compose.yaml").write_text(text)
+    for line in ("B=$A", 'B="a', "B='a'b", 'B="\\t"', "B: b", "B C=1"):
+        (tmp_path / "a.env").write_text(f"A='$'\n{line}\n")
+        with pytest.raises(ImportedFileError) as caught:
+            read_compose(tmp_path / "compose.yaml", {})
+        assert problem in str(caught.value)
+        assert f"`docker compose -f {tmp_path}/compose.yaml config > resolved.yaml`" in str(caught.value)
+
+
+def test_files_of_variables_are_read(tmp_path: Path) -> None:
+    lines = "# c\n\nexport A=1\nB=a b # c $x\nC=a# b\nD='$A' # c\nE=\"q\"\nG\nH\nI=\nJ= #\n"
+    (tmp_path / "a.env").write_text(lines)
+    (tmp_path / "compose.yaml").write_text("services: {a: {image: x, env_file: a.env}}")
+    (service,) = read_compose(tmp_path / "compose.yaml", {"H": "shell"}).services
+    assert service.environment == {
+        "A": "1", "B": "a b", "C": "a# b", "D": "$A", "E": "q", "H": "shell", "I": "", "J": "",
+    }  # fmt: skip
 
 
 def test_manifests_become_node_groups_and_applications(tmp_path: Path) -> None:
@@ -397,9 +427,7 @@ def test_no_key_is_dropped_silently(kind: str, shop: Path) -> None:
         mapping["surprise"] = index
         (shop / "changed.yaml").write_text("---\n".join(json.dumps(each) + "\n" for each in documents_ if each))
         del mapping["surprise"]
-        read = (
-            read_compose([shop / "changed.yaml"], {}) if kind == "compose" else read_manifests([shop / "changed.yaml"])
-        )
+        read = read_compose(shop / "changed.yaml", {}) if kind == "compose" else read_manifests([shop / "changed.yaml"])
         found = write(read, Choices(), "test")
         assert any(note.key.endswith("surprise") and note.is_loss for note in found.notes), key
 
@@ -418,15 +446,12 @@ def test_no_key_is_dropped_silently(kind: str, shop: Path) -> None:
         ("services: {a: {image: x, ports: [x]}}", "'x' is not a port"),
         ("services: {a: {image: x, depends_on: [b]}}", "services.a.depends_on.b: no such service"),
         ("services: {a: {image: x, depends_on: [b]}, b: {image: x, depends_on: [a]}}", "depends on itself"),
-        ("services: {a: {image: '${X:?say X}'}}", "variable 'X' is required: say X"),
-        ("services: {a: {image: '${X'}}", "'\\$\\$' for a dollar sign"),
-        ("services: {a: {extends: a}}", "extends itself"),
+        ("services: {a: !reset x}", "unknown tag '!reset'"),
         ("services: {a: {image: x, mem_limit: many}}", "'many' is not a size"),
         ("services: {a: {image: x, cpus: -1}}", "not a number from 0 on"),
         ("services: {a: {image: x, restart: maybe}}", "services.a.restart"),
         ("services: {a: {image: x, healthcheck: {test: [curl, x]}}}", "healthcheck.test: a list begins with NONE, CMD"),
         ('services: {a: {image: "a\\0"}}', "zero byte"),
-        ("include: [compose.yaml]", "includes itself"),
         ("a: " + "[" * 100, "nested more than 64 deep"),
         ("\n".join(["a0: &a0 [1]", *(f"a{n}: &a{n} [{f'*a{n - 1},' * 9}]" for n in range(1, 9))]), "more than 100000"),
     ],
@@ -434,7 +459,7 @@ def test_no_key_is_dropped_silently(kind: str, shop: Path) -> None:
 def test_malformed_compose_files_are_one_error_with_its_line(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "compose.yaml").write_text(text)
     with pytest.raises(ImportedFileError, match=message) as caught:
-        read_compose([tmp_path / "compose.yaml"], {})
+        read_compose(tmp_path / "compose.yaml", {})
     assert len(str(caught.value).splitlines()) == 1
 
 
@@ -443,7 +468,7 @@ def test_files_that_are_no_text(tmp_path: Path) -> None:
     for content, message in ((b"a: \xff", "not UTF-8"), (b" " * (1 << 20) + b"a", "larger than 1 MiB")):
         path.write_bytes(content)
         with pytest.raises(ImportedFileError, match=message):
-            read_compose([path], {})
+            read_compose(path, {})
     with pytest.raises(ImportedFileError, match="No such file"):
         read_manifests([tmp_path / "absent.yaml"])
 
@@ -458,29 +483,6 @@ def test_scalars_are_those_of_yaml_1_2(text: str, value: Any) -> None:
     (found,) = documents(f"a: {text}", "x")
     assert found == {"a": value}
     assert type(found["a"]) is type(value)
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [("$A-${A}", "x-x"), ("${B:-d}", "d"), ("${E:-d}${E-d}", "d"), ("${B:-${C:-$A}}", "x"), ("$$A $ 5$", "$A $ 5$"),
-     ("${A:+s}${B+s}", "s"), ("${A:-${B?no}}", "x"), ("${B}", "")],
-)  # fmt: skip
-def test_variables_are_replaced_as_in_compose(text: str, value: str) -> None:
-    assert interpolate(text, {"A": "x", "E": ""}, lambda name: None) == value
-
-
-def test_files_of_variables_are_read_as_in_compose(tmp_path: Path) -> None:
-    path = tmp_path / "a.env"
-    path.write_text(
-        "# c\n\nexport A=1\nB=a b # c\nC=a# b\nD='$A' # c\nE=\"$A\\t\\\"q\\\"\"\nF='a\nb'\nG\nH\nI=\nJ: 2\n"
-    )
-    found = variables_of(path, {"H": "shell"})
-    assert found == {"A": "1", "B": "a b", "C": "a# b", "D": "$A", "E": '1\t"q"', "F": "a\nb", "H": "shell", "I": "",
-                     "J": "2"}  # fmt: skip
-    assert variables_of(path, {}, raw=True)["D"] == "'$A' # c"
-    path.write_text("A='open")
-    with pytest.raises(ImportedFileError, match=r"a.env:1: text behind 'A', or an open quote"):
-        variables_of(path, {})
 
 
 TOKENS = st.sampled_from(
@@ -500,7 +502,7 @@ def test_any_text_is_a_scenario_or_one_error(kind: str, edits: Any, tmp_path: Pa
         text = text[: at % len(text)] + token + text[at % len(text) + length :]
     path = tmp_path / "input.yaml"
     path.write_text(text)
-    made = value_or_line(lambda: read_compose([path], {}) if kind == "compose" else read_manifests([path]))
+    made = value_or_line(lambda: read_compose(path, {}) if kind == "compose" else read_manifests([path]))
     if made is not None:
         save(write(made, Choices(), "test"), None)
 
@@ -556,7 +558,7 @@ def test_a_folder_of_manifests_is_imported(tmp_path: Path) -> None:
         (["--memory", "lots"], "--memory: "),
         (["--up", "no-such.up"], "links.mobile.up: unknown trace"),
         (["--duration", "1 sec"], "duration: '1 sec' has an unknown unit"),
-        (["--env-file", "absent.env"], "absent.env: cannot be read"),
+        (["other.yaml"], "merge them with `docker compose -f compose.yaml -f other.yaml config > resolved.yaml`"),
     ],
 )
 def test_a_wrong_option_is_one_error_and_leaves_no_file(words: list[str], message: str, shop: Path) -> None:

@@ -1,27 +1,18 @@
-"""Compose files: from YAML to services, by the Compose specification."""
+"""Compose files: from YAML to services, by the Compose specification.
+
+A file is imported as it is: ``docker compose config`` resolves variables, `include`, `extends` and further files.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from cellbed.importing.documents import (
-    Items,
-    Map,
-    Place,
-    Reset,
-    as_text,
-    check_size,
-    documents,
-    interpolate_document,
-    read_text,
-    size_of,
-    variables_of,
-)
+from cellbed.importing.documents import ImportedFileError, Items, Map, Place, as_text, check_size, documents, read_text
 from cellbed.importing.services import (
     MOST_SERVICES,
     Imported,
@@ -46,154 +37,104 @@ _UNNEEDED = (
     "pull_refresh_after", "stop_grace_period", "stop_signal",
 )  # fmt: skip
 _ENGINE = ("/var/run/docker.sock", "/run/docker.sock", "/run/podman/podman.sock")
-_MOST_FILES = 50
+_DOLLAR = re.compile(r"\$(?:(\$)|(\{[^}]{0,60}\}?|[A-Za-z_]\w{0,60}))")
+_VARIABLE = re.compile(r"(?:export\s+)?([\w.-]+)")
 
 
-def read_compose(
-    paths: Sequence[Path], variables: Mapping[str, str], profiles: Iterable[str] = (), env_files: Sequence[Path] = ()
-) -> Imported:
-    """Return the services of a Compose file, or of several that are merged in their order.
+def read_compose(path: Path, variables: Mapping[str, str], profiles: Iterable[str] = ()) -> Imported:
+    """Return the services of a Compose file.
 
-    variables: of the environment. env_files: files of further ones, the later first; by default ``.env`` in the file's
-    folder. profiles: those that are active. Raises ImportedFileError.
+    variables: the environment, for keys that name a variable. profiles: those that are active. Raises
+    ImportedFileError.
     """
-    return _Project(paths, dict(variables), frozenset(profiles), env_files[::-1]).imported()
+    return _Project(path, variables).imported(frozenset(profiles))
 
 
 class _Project:
-    """Merged Compose files with the files that they include or extend. Paths are relative to the first one's folder."""
+    """A Compose file. Its paths are relative to its folder."""
 
-    def __init__(
-        self,
-        paths: Sequence[Path],
-        variables: dict[str, str],
-        profiles: frozenset[str],
-        env_files: Sequence[Path],
-        seen: tuple[Path, ...] = (),
-    ) -> None:
-        self.path, self.folder = paths[0], paths[0].parent
-        self.seen = (*seen, *map(_normal, paths))
+    def __init__(self, path: Path, variables: Mapping[str, str]) -> None:
+        self.path, self.folder, self.variables = path, path.parent, variables
         self.notes: list[Note] = []
-        self.profiles = profiles
-        default = self.folder / ".env"
-        for each in env_files or ([default] if is_there(default) else []):
-            variables = {**own, **variables} if (own := variables_of(each, variables)) else variables
-        self.variables = variables
-        self.size = 0
-        self._read_files: dict[tuple[Path, bool | None], Any] = {}
-        self.root = self._root(paths)
-        self.services: dict[str, Keys] = {}
-        """The table of each service, merged with the services it extends; included services are present."""
-        self.folders: dict[str, Path] = {}
-        self.resources: dict[str, dict[str, tuple[Keys, Path]]] = {"volumes": {}, "configs": {}, "secrets": {}}
-        self._include()
-        self._read()
-
-    def _root(self, paths: Sequence[Path]) -> Keys:
-        """Return the interpolated document of merged Compose files."""
-        unset: dict[str, Place] = {}
-        root = Map(Place(str(paths[0]), 1))
-        for path in paths:
-            found = documents(read_text(path), str(path), merging=True)
-            place = Place(str(path), 1)
-            if len(found) != 1 or not isinstance(found[0], Map):
-                raise place.error("not a Compose file: one mapping with 'services' is needed")
-            own = interpolate_document(found[0], self.variables, lambda name: unset.setdefault(name, place))  # noqa: B023
-            root = _merge(root, own)
-        for name, place in unset.items():
-            text = "the variable is not set and becomes empty: set it, or use --env-file"
-            self.notes.append(Note("differs", place, f"${name}", text))
-        return Keys(_without_resets(root), "", Place(str(paths[0]), 1), self.notes)
-
-    def _include(self) -> None:
-        for index, (entry, place) in enumerate(self.root.entries("include")):
-            keys = entry if isinstance(entry, Map) else Map(place, {"path": entry})
-            included = Keys(keys, f"include[{index}]", place, self.notes)
-            paths = included.texts("path")
-            env_files = [self.folder / name for name in included.texts("env_file")]
-            included.close({"project_directory": "paths are relative to the included file"})
-            chosen = [self.folder / name for name in paths]
-            if not chosen or any(_normal(path) in self.seen for path in chosen):
-                raise place.error("include: no path, or a file that includes itself")
-            if len(self.seen) > _MOST_FILES:
-                raise place.error("include: too many files")
-            other = _Project(chosen, self.variables, self.profiles, env_files[::-1], self.seen)
-            self.notes += other.notes
-            self._add(other, place)
-
-    def _add(self, other: _Project, place: Place) -> None:
-        for name, service in other.services.items():
-            if name in self.services:
-                raise place.error(f"include: service '{name}' is defined twice")
-            self.services[name], self.folders[name] = service, other.folders[name]
-        for kind, resources in other.resources.items():
-            self.resources[kind].update(resources)
-
-    def _read(self) -> None:
-        for kind, known in self.resources.items():
-            keys = self.root.inside(kind)
-            known.update({name: (keys.inside(name), self.folder) for name in keys.value})
+        self._environments: dict[str, dict[str, str]] = {}
+        self._size = 0
+        place = Place(str(path), 1)
+        found = documents(read_text(path), str(path))
+        if len(found) != 1 or not isinstance(found[0], Map):
+            raise place.error("not a Compose file: one mapping with 'services' is needed")
+        self.root = Keys(self._unescape(found[0], place, {}), "", place, self.notes)
+        if "include" in self.root:
+            raise self.unresolved(self.root.where("include"), "include: other files are not read")
+        self.resources = {
+            kind: {name: keys.inside(name) for name in keys.value}
+            for kind in ("volumes", "configs", "secrets")
+            for keys in [self.root.inside(kind)]
+        }
         services = self.root.inside("services")
-        if not services.value and not self.services:
-            raise self.root.place.error("not a Compose file: no services")
+        if not services.value:
+            raise place.error("not a Compose file: no services")
         if len(services.value) > MOST_SERVICES:
-            raise self.root.place.error(f"more than {MOST_SERVICES} services: a scenario has no room for so many nodes")
+            raise place.error(f"more than {MOST_SERVICES} services: a scenario has no room for so many nodes")
         for name in services.value:
             if not _SERVICE.fullmatch(name):
                 raise services.where(name).error(f"service '{name[:80]}': use letters, digits, '.', '_' and '-'")
-            if name in self.services:
-                raise services.where(name).error(f"service '{name}' is included, too: rename one of the two")
-            table = self._extended(services, name, self.path, ())
-            self.services[name] = Keys(table, f"services.{name}", services.where(name), self.notes)
-            self.folders[name] = self.folder
+        self.services = {name: services.inside(name) for name in services.value}
+        """The table of each service."""
 
-    def _extended(self, services: Keys, name: str, file: Path, chain: tuple[tuple[Path, str], ...]) -> Map:
-        """Return the table of a service on top of the one that it extends."""
-        keys = services.inside(name)
-        own: Map = keys.value
-        if "extends" not in own:
-            return own
-        base = own["extends"]
-        place = keys.where("extends")
-        table = base if isinstance(base, Map) else Map(place, {"service": base})
-        extends = Keys(table, keys.key("extends"), place, self.notes)
-        source, other = extends.text("service"), extends.text("file")
-        extends.close()
-        path = file if other is None else file.parent / other
-        here = (_normal(path), str(source))
-        if here in chain or (path == file and source == name):
-            raise place.error(f"service '{name}' extends itself")
-        if len(chain) > _MOST_FILES:
-            raise place.error(f"extends: more than {_MOST_FILES} services extend each other")
-        if other is not None:
-            services = self._once(path, None, lambda: self._root([path])).inside("services")
-        if source is None or source not in services.value:
-            raise place.error(f"no service '{source}' in {path}")
-        inherited = self._extended(services, source, path, (*chain, here))
-        if path.parent != self.folder:
-            inherited = _absolute(inherited, path.parent)
-        merged = _merge(inherited, own)
-        merged.pop("extends", None)
-        self.count(size_of(merged), place)
-        return merged
+    def unresolved(self, place: Place, problem: str) -> ImportedFileError:
+        """Return the error for a part of a file that Compose resolves."""
+        command = f"docker compose -f {shlex.quote(str(self.path))} config > resolved.yaml"
+        return place.error(f"{problem}: resolve the file with `{command}` and import resolved.yaml")
 
-    def count(self, values: int, place: Place) -> None:
-        """Count values of services beyond the file's own values. Raises ImportedFileError for too many."""
-        self.size = check_size(self.size + values, place)
+    def _unescape(self, value: Any, place: Place, done: dict[object, Any]) -> Any:
+        """Return a document with ``$$`` as ``$`` in its texts. done: texts, and mappings and sequences by identity."""
 
-    def environment(self, path: Path, place: Place, *, raw: bool) -> dict[str, str]:
-        """Return the variables of a file, which is read once."""
-        found: dict[str, str] = self._once(path, raw, lambda: variables_of(path, self.variables, raw=raw))
-        self.count(len(found), place)
+        def plain(match: re.Match[str]) -> str:
+            if match[1] is None:
+                raise self.unresolved(place, f"'{match[0]}' is a variable")
+            return "$"
+
+        if isinstance(value, str):
+            if value not in done:
+                done[value] = _DOLLAR.sub(plain, value)
+            return done[value]
+        if isinstance(value, Map | Items) and id(value) not in done:
+            table = done[id(value)] = value
+            entries: Iterable[Any] = value.items() if isinstance(value, Map) else enumerate(value)
+            for key, each in list(entries):
+                table[key] = self._unescape(each, table.places[key], done)
+        return value
+
+    def environment(self, name: str, place: Place) -> dict[str, str]:
+        """Return the variables of a file with lines ``NAME=VALUE``, which is read once."""
+        if name not in self._environments:
+            self._environments[name] = self._read_variables(self.folder / name)
+        self._size = check_size(self._size + len(self._environments[name]), place)
+        return self._environments[name]
+
+    def _read_variables(self, path: Path) -> dict[str, str]:
+        found = {}
+        for index, line in enumerate(read_text(path).splitlines(), 1):
+            if not line.strip() or line.lstrip().startswith("#"):
+                continue
+            before, equals, value = (part.strip() for part in line.partition("="))
+            name = _VARIABLE.fullmatch(before)
+            quote = value[:1] if value[:1] in ("'", '"') else ""
+            if quote:
+                value, closed, rest = value[1:].partition(quote)
+            else:
+                value, closed, rest = re.split(r"(?:^|\s)#", value, maxsplit=1)[0].rstrip(), "#", ""
+            needs_compose = ("$" in value and quote != "'") or ("\\" in value and quote == '"')
+            if name is None or not closed or rest.partition("#")[0].strip() or needs_compose:
+                problem = "not a line NAME=VALUE, or one with a variable, an escape or an open quote"
+                raise self.unresolved(Place(str(path), index), problem)
+            if equals:
+                found[name[1]] = value
+            elif name[1] in self.variables:
+                found[name[1]] = self.variables[name[1]]
         return found
 
-    def _once(self, path: Path, raw: bool | None, read: Callable[[], Any]) -> Any:
-        key = (_normal(path), raw)
-        if key not in self._read_files:
-            self._read_files[key] = read()
-        return self._read_files[key]
-
-    def imported(self) -> Imported:
+    def imported(self, active: frozenset[str]) -> Imported:
         name = self.root.text("name")
         found = Imported(name or self.path.absolute().parent.name, notes=self.notes)
         networks = self.root.inside("networks")
@@ -203,7 +144,7 @@ class _Project:
             network = networks.inside(name)
             network.close(harmless=["attachable", "driver", "labels", "name"])
         for resources in self.resources.values():
-            for resource, _ in resources.values():
+            for resource in resources.values():
                 for key in ("content", "environment", "external", "file", "name"):
                     resource.take(key)
                 resource.close(harmless=["labels"])
@@ -211,9 +152,11 @@ class _Project:
         chosen = {}
         for each, keys in self.services.items():
             profiles = keys.texts("profiles")
+            if "extends" in keys:
+                raise self.unresolved(keys.where("extends"), f"{keys.path}.extends: other services are not read")
             if "provider" in keys:
                 keys.note("not mapped", "provider", "the service is no container and is left out")
-            elif profiles and not self.profiles.intersection(profiles):
+            elif profiles and not active.intersection(profiles):
                 text = f"the service is left out: import it with --profile {profiles[0]}"
                 keys.note("not needed", "profiles", text)
             else:
@@ -223,8 +166,7 @@ class _Project:
         project = _image_name(found.name)
         aliases: dict[str, list[str]] = {}
         for each, keys in chosen.items():
-            mapping = _Mapping(self, keys, self.folders[each], set(chosen), aliases)
-            found.services.append(mapping.service(each, project))
+            found.services.append(_Mapping(self, keys, set(chosen), aliases).service(each, project))
         self._relate(found.services, aliases)
         return found
 
@@ -247,75 +189,6 @@ class _Project:
             service.aliases += aliases.get(service.name, [])
 
 
-def _absolute(table: Map, folder: Path) -> Map:
-    """Return a service of another file, with absolute paths."""
-    found = Map(table.place, table)
-    found.places = table.places
-    for key in ("env_file", "volumes", "build"):
-        if key in found:
-            found[key] = _absolute_paths(found[key], folder, key)
-    return found
-
-
-def _absolute_paths(value: Any, folder: Path, key: str) -> Any:
-    if isinstance(value, Items):
-        items = Items(value.place)
-        items.places = value.places
-        items.extend(_absolute_paths(each, folder, key) for each in value)
-        return items
-    if isinstance(value, Map):
-        found = Map(value.place, value)
-        found.places = value.places
-        for inner in ("path", "source", "context"):
-            if isinstance(found.get(inner), str):
-                found[inner] = _absolute_paths(found[inner], folder, key)
-        return found
-    if isinstance(value, str) and (key != "volumes" or value.startswith(".")):
-        return str(folder.absolute() / value)
-    return value
-
-
-def _merge(base: Map, own: Map) -> Map:
-    """Two tables by the rules of the Compose specification, "Merge and override"."""
-    found = Map(own.place, base)
-    found.places = {**base.places, **own.places}
-    for key, value in own.items():
-        before = base.get(key)
-        if isinstance(value, Map | Items) and value.overrides:
-            before = None
-        if key in ("environment", "depends_on", "networks") and before is not None and value is not None:
-            before, value = _as_map(before), _as_map(value)
-        if isinstance(value, Reset):
-            found.pop(key, None)
-        elif key in ("command", "entrypoint", "test") or not isinstance(before, Map | Items):
-            found[key] = value
-        elif isinstance(before, Map) and isinstance(value, Map):
-            found[key] = _merge(before, value)
-        elif isinstance(before, Items) and isinstance(value, Items):
-            joined = Items(value.place)
-            joined.extend([*before, *value])
-            joined.places = [*before.places, *value.places]
-            found[key] = joined
-        else:
-            found[key] = value
-    return found
-
-
-def _without_resets(value: Any) -> Any:
-    """Return a document without the keys whose value has the tag ``!reset``."""
-    if isinstance(value, Map):
-        for key in [key for key, each in value.items() if isinstance(each, Reset)]:
-            del value[key]
-        for each in value.values():
-            _without_resets(each)
-    elif isinstance(value, Items):
-        kept = [(each, place) for each, place in zip(value, value.places, strict=True) if not isinstance(each, Reset)]
-        value[:], value.places = [each for each, _ in kept], [place for _, place in kept]
-        for each in value:
-            _without_resets(each)
-    return value
-
-
 def _as_map(value: Any) -> Any:
     """Return a list of ``NAME=VALUE`` or of names as a mapping; a name without a value has None."""
     if not isinstance(value, Items):
@@ -330,11 +203,6 @@ def _as_map(value: Any) -> Any:
     return found
 
 
-def _normal(path: Path) -> Path:
-    """Return an absolute path without ``..``, which need not exist."""
-    return Path(os.path.normpath(path.absolute()))
-
-
 def _image_name(name: str) -> str:
     return re.sub(r"[^a-z0-9_-]", "", name.lower()).lstrip("_-") or "project"
 
@@ -342,10 +210,9 @@ def _image_name(name: str) -> str:
 class _Mapping:
     """Maps the keys of one service."""
 
-    def __init__(
-        self, project: _Project, keys: Keys, folder: Path, services: set[str], aliases: dict[str, list[str]]
-    ) -> None:
-        self.project, self.keys, self.folder, self.services, self.aliases = project, keys, folder, services, aliases
+    def __init__(self, project: _Project, keys: Keys, services: set[str], aliases: dict[str, list[str]]) -> None:
+        self.project, self.keys, self.services, self.aliases = project, keys, services, aliases
+        self.folder = project.folder
 
     def service(self, name: str, project: str) -> Service:
         keys = self.keys
@@ -397,17 +264,12 @@ class _Mapping:
         for entry in files if isinstance(files, Items) else [] if files is None else [files]:
             table = entry if isinstance(entry, Map) else Map(keys.where("env_file"), {"path": entry})
             file = Keys(table, keys.key("env_file"), keys.where("env_file"), self.found.notes)
-            name, needed, raw = (
-                file.text("path") or "",
-                "required" not in file or file.flag("required"),
-                file.text("format"),
-            )
+            name, needed = file.text("path") or "", "required" not in file or file.flag("required")
             file.close()
-            path = self.folder / name
-            if not needed and not is_there(path):
+            if not needed and not is_there(self.folder / name):
                 keys.note("not needed", "env_file", f"'{name}' does not exist and is not required")
                 continue
-            found |= self.project.environment(path, keys.where("env_file"), raw=raw == "raw")
+            found |= self.project.environment(name, keys.where("env_file"))
         table = _as_map(keys.take("environment"))
         for name, value in (Keys(table, keys.key("environment"), keys.place, []).value).items():
             if isinstance(value, Map | Items):
@@ -418,7 +280,8 @@ class _Mapping:
                 found[name] = variables[name]
             else:
                 found.pop(name, None)
-                keys.note("not needed", "environment", f"'{name}' has no value in the environment and is not set")
+                level: Level = "differs" if is_there(self.folder / ".env") else "not needed"  # which is not read
+                keys.note(level, "environment", f"'{name}' has no value in the environment and is not set")
         self.found.environment = found
 
     def _ports(self) -> None:
@@ -464,6 +327,7 @@ class _Mapping:
                 if target is None:
                     volume.refuse("target", "missing")
                 read_only = volume.flag("read_only")
+                volume.inside("bind").close(harmless=["create_host_path"])
                 volume.close(harmless=["consistency"])
                 self._mount(kind, source, target, read_only, place)
                 continue
@@ -495,7 +359,7 @@ class _Mapping:
         elif kind == "tmpfs":
             note("differs", f"{target} is on the storage of the container, not in memory")
         elif kind == "volume":
-            table, _ = self.project.resources["volumes"].get(source or "", (None, None))
+            table = self.project.resources["volumes"].get(source or "")
             users = [each for each, keys in self.project.services.items() if source and _uses(keys.value, source)]
             if table is not None and table.value.get("external") not in (None, False, "false"):
                 note("not mapped", f"{target}: volume '{source}' exists outside of the application")
@@ -517,11 +381,10 @@ class _Mapping:
             grant.close()
             if source not in self.project.resources[kind]:
                 raise place.error(f"{keys.key(kind)}: '{source}' is not among the file's {kind}")
-            resource, folder = self.project.resources[kind][source]
             target = target if target.startswith("/") else parent + target
-            value = resource.value
+            value = self.project.resources[kind][source].value
             if (name := value.get("file")) is not None:
-                path = (folder / as_text(name)).absolute()
+                path = (self.folder / as_text(name)).absolute()
                 if is_there(path):
                     found.mounts.append(Mount(path, target, read_only=True))
                 else:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cellbed.importing.documents import Map, Place, as_text, check_length, documents, read_text
+from cellbed.importing.documents import Map, Place, as_text, documents, read_text
 from cellbed.importing.services import (
     MOST_SERVICES,
     Imported,
@@ -32,6 +32,8 @@ _WORKLOADS = ("Pod", "Deployment", "StatefulSet", "ReplicaSet", "ReplicationCont
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)")
 _FIELDS = {"metadata.name": "{node.name}", "status.podIP": "{node.address}", "status.hostIP": "{node.address}",
            "spec.nodeName": "{node.name}"}  # fmt: skip
+_LONGEST = 1 << 20
+"""Characters of a text with its references replaced: references to others grow without end."""
 _LOCALHOST = r"(?<![\w.-])(localhost|127\.0\.0\.1|\[::1\])"
 _UNNEEDED_KINDS = (
     "ClusterRole", "ClusterRoleBinding", "Namespace", "PersistentVolume", "PersistentVolumeClaim",
@@ -362,10 +364,8 @@ class _Container:
             known = (literal if template else str)(found.environment.get(match[1], match[0]))
             known = found.templates.get(match[1], known)
             size += len(known)
-            try:
-                check_length(size)
-            except ValueError as error:
-                raise self.keys.place.error(str(error)) from None
+            if size > _LONGEST:
+                raise self.keys.place.error("longer than 1 MiB with all variables replaced: shorten them")
             return known
 
         return _REFERENCE.sub(value, literal(text) if template else text), template

@@ -220,9 +220,9 @@ class Keys:
 
     def close(self, reasons: Mapping[str, str] = {}, harmless: Iterable[str] = ()) -> None:
         """List the keys that were not taken. reasons: why some are not mapped; harmless: those without an effect on a
-        run."""
+        run, as keys without a value are."""
         for key in list(self._left):
-            if key in harmless:
+            if key in harmless or self.value[key] in (None, {}, []):
                 self.note("not needed", key, "does not affect a run")
             else:
                 self.note("not mapped", key, reasons.get(key, "a scenario has no counterpart of this key"))
