@@ -21,64 +21,44 @@ if TYPE_CHECKING:
 _FOLDER = "recording"
 
 
-class CellReplay:
-    """Light rows and heavy traces of both directions, in a folder by the tool's names."""
+def _name_of_the_tool(path: Path, _: bytes) -> str | None:
+    from cellbed.recordings.tool_files import NAMES
 
-    name = "cellreplay"
-    title = "a recording of CellReplay's public tool"
-    options = frozenset({"idle_ns"})
-    passes = 1
-
-    def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
-        """Return a name in a folder."""
-        from cellbed.recordings.tool_files import NAMES
-
-        there = next((name for name in NAMES.values() if len(paths) == 1 and (paths[0] / name).exists()), None)
-        return f"the folder has {there}" if there else None
-
-    def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
-        """The recording, with opportunities of both directions and round-trip times beside it."""
-        from cellbed.recordings.imported import import_cellreplay, tool_files
-
-        if len(paths) != 1:
-            raise TraceError(f"{paths[0]}: a recording of CellReplay's tool is one folder with its files")
-        try:
-            _fill(draft, import_cellreplay(tool_files(paths[0]), options.idle_ns))
-        except RecordingError as error:
-            raise TraceError(str(error)) from None
-        if options.idle_ns is None:
-            draft.notes.append(
-                "the files do not contain F, the idle time of an inactive link: give --idle now or for the replay"
-            )
+    there = next((name for name in NAMES.values() if (path / name).exists()), None)
+    return f"the folder has {there}" if there else None
 
 
-class Directory:
-    """The directory of a recording, as `cellbed record` writes it."""
+def _read_cellreplay(path: Path, draft: Draft, options: Options, _: Progress | None) -> None:
+    from cellbed.recordings.imported import import_cellreplay, tool_files
 
-    name = "recording"
-    title = "a recording of two workloads"
-    options: frozenset[str] = frozenset()
-    passes = 1
-
-    def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
-        """Return a folder with a recording.json."""
-        there = len(paths) == 1 and (paths[0] / "recording.json").is_file()
-        return "the folder has a recording.json" if there else None
-
-    def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
-        """The recording, with opportunities of both directions and round-trip times beside it."""
-        from cellbed.recordings.recording import read_recording
-
-        if len(paths) != 1 or not paths[0].is_dir():
-            raise TraceError(f"{paths[0]}: a recording is one folder, with a recording.json")
-        try:
-            _fill(draft, read_recording(paths[0]))
-        except RecordingError as error:
-            raise TraceError(str(error)) from None
+    try:
+        _fill(draft, import_cellreplay(tool_files(path), options.idle_ns))
+    except RecordingError as error:
+        raise TraceError(str(error)) from None
+    if options.idle_ns is None:
+        draft.notes.append(
+            "the files do not contain F, the idle time of an inactive link: give --idle now or for the replay"
+        )
 
 
-CELLREPLAY = CellReplay()
-DIRECTORY = Directory()
+def _description_of_recording(path: Path, _: bytes) -> str | None:
+    return "the folder has a recording.json" if (path / "recording.json").is_file() else None
+
+
+def _read_recording(path: Path, draft: Draft, _: Options, __: Progress | None) -> None:
+    from cellbed.recordings.recording import read_recording
+
+    if not path.is_dir():
+        raise TraceError(f"{path}: a recording is one folder, with a recording.json")
+    try:
+        _fill(draft, read_recording(path))
+    except RecordingError as error:
+        raise TraceError(str(error)) from None
+
+
+DIRECTORY = Format("recording", "a recording of two workloads", _description_of_recording, _read_recording)
+CELLREPLAY = Format("cellreplay", "a recording of CellReplay's public tool", _name_of_the_tool, _read_cellreplay,
+                    frozenset({"idle_ns"}))  # fmt: skip
 FORMATS: tuple[Format, ...] = (DIRECTORY, CELLREPLAY, *FORMATS_OF_TRACES)
 """All formats that the archive takes."""
 

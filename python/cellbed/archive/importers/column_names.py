@@ -1,4 +1,4 @@
-"""The meaning and unit of a table's columns: from the user's options, else from names such as ``downlink_mbit_s``."""
+"""The meaning and unit of a table's columns, from the user's options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cellbed.archive.importers.written import in_quotes
 from cellbed.archive.series import PARTS, Part
 from cellbed.support.errors import printable
 from cellbed.support.near_names import did_you_mean
-from cellbed.support.ways import WAYS, WayOrBoth
+from cellbed.support.ways import WAYS
 
 TIME_UNITS: Final[Mapping[str, int]] = {
     "ns": 1,
@@ -28,8 +28,6 @@ MOMENT: Final = "iso"
 
 _PREFIXES: Final = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 _RATE_UNIT: Final = re.compile(r"([kmgKMG]?)(?:[bB]it/s|bps|b/s|(B/s|Bps))")
-_NAME: Final = re.compile(r"(time|at|uplink|downlink|rate|rtt|round_trip)_(.{1,20})", re.IGNORECASE | re.DOTALL)
-_MEANINGS: Final = {"at": "time", "rtt": "round-trip", "round_trip": "round-trip"}
 _LONGEST_NUMBER: Final = 9
 """Digits of a column's number; Python refuses to read thousands of them."""
 
@@ -51,104 +49,58 @@ class Mapped:
 
 
 def map_columns(
-    names: Sequence[str],
-    asked: Mapping[str, str],
-    direction: WayOrBoth | None,
-    moments: Callable[[str], bool],
-    only: Part | None = None,
+    names: Sequence[str], asked: Mapping[str, str], moments: Callable[[str], bool], only: Part | None = None
 ) -> Mapped:
     """Return the columns to read among `names`.
 
-    asked: by meaning, ``NAME`` or ``NAME:UNIT``. direction: of a column ``rate_UNIT``.
-    moments: whether a column holds times as ISO 8601 writes them. only: the one direction to read. If `asked` has
-    columns of values, only those are read.
-    Raises TraceError with the option to use if they are missing or ambiguous.
+    asked: by meaning, ``NAME:UNIT``, or ``NAME`` of ISO 8601 times. moments: whether a column holds these. only: the
+    one direction to read. Raises TraceError with the option to use if they are missing.
     """
     for what in asked:
         if what not in ("time", *PARTS):
             raise TraceError(f"--column {in_quotes(what)}=…: a column is one of time, {', '.join(PARTS)}")
     columns = {what: _parse_column(what, text, names, moments) for what, text in asked.items()}
-    known = _columns_by_name(names, direction, moments, ("time",) if columns.keys() & set(PARTS) else ("time", *PARTS))
-    columns = known | columns
     if "time" not in columns:
-        raise TraceError(f"no column is called time_s or the like: {_there(names)}: write --column time=COLUMN:UNIT")
+        raise TraceError(f"unknown column of times: {_there(names)}: write --column time=COLUMN:UNIT")
     values = {part: columns[part] for part in PARTS if part in columns}
     if not values:
-        rate = next((name for name in names if name.lower().startswith("rate_")), None)
-        if rate is not None and direction is not None:
-            wrong = f"{in_quotes(rate)} has no known unit: write --column {direction}={printable(rate)}:UNIT"
-            raise TraceError(f"{wrong}, with a unit of {_UNITS[True]}")
-        if rate is not None:
-            raise TraceError(f"{in_quotes(rate)} has no direction: write --direction uplink or --direction downlink")
         ways = "--column downlink=COLUMN:UNIT, or uplink=, or round-trip="
-        raise TraceError(f"no column is called downlink_mbit_s or the like: {_there(names)}: write {ways}")
+        raise TraceError(f"unknown column of rates or round trips: {_there(names)}: write {ways}")
     if only in WAYS:
-        other: Part = "downlink" if only == "uplink" else "uplink"
-        unwanted = values.pop(other, None)
-        if unwanted is not None and only not in values:
-            name = in_quotes(unwanted.name)
-            raise TraceError(f"{name} is of the {other}: for the {only}, write --column {only}=COLUMN:UNIT")
+        values = {part: column for part, column in values.items() if part in (only, "round-trip")}
+        if not values:
+            raise TraceError(f"no column of the {only} is named: write --column {only}=COLUMN:UNIT")
     return Mapped(columns["time"], values)
-
-
-def _columns_by_name(
-    names: Sequence[str], direction: WayOrBoth | None, moments: Callable[[str], bool], wanted: Sequence[str]
-) -> dict[str, Column]:
-    """Return the columns with a name of the form ``MEANING_UNIT``, and times in ISO 8601 called ``time``."""
-    found: dict[str, Column] = {}
-    for name in names:
-        if name.lower() in ("time", "timestamp") and moments(name):
-            found.setdefault("time", Column(name, None))
-        if (match := _NAME.fullmatch(name)) is None:
-            continue
-        word = match[1].lower()
-        what = direction if word == "rate" else _MEANINGS.get(word, word)
-        unit = _unit(what, match[2]) if what in wanted else None
-        if what is None or unit is None:
-            continue
-        if what in found:
-            both = f"{in_quotes(found[what].name)} and {in_quotes(name)}"
-            raise TraceError(f"{both} may both be the {what}: write --column {what}=COLUMN:UNIT")
-        found[what] = Column(name, None if what == "time" and moments(name) else unit or None)
-    return found
 
 
 def _parse_column(what: str, text: str, names: Sequence[str], moments: Callable[[str], bool]) -> Column:
     """Return the column that ``NAME`` or ``NAME:UNIT`` means; a number is a position from 1 if no column has that
     name."""
     option = f"--column {in_quotes(f'{what}={text}', 80)}"
-    name, written = _match_name(text, names), None
+    name, unit = _match_name(text, names), ""
     if name is None:
-        before, _, written = text.rpartition(":")
+        before, _, unit = text.rpartition(":")
         name = _match_name(before, names)
     if name is None:
         hint = did_you_mean(text, [printable(each, kept="") for each in names])
         raise TraceError(f"{option}: no such column: {hint}{_there(names)}")
-    if written is None and what == "time" and moments(name):
+    if what == "time" and (unit.lower() == MOMENT or (not unit and moments(name))):
         return Column(name, None)
-    words = name.split("_")[-3:]
-    endings = ["_".join(words[at:]) for at in range(len(words))] if written is None else [written]
-    if written is None and what not in WAYS:
-        endings = [each for each in endings if not any(_unit("uplink", longer) is not None for longer in endings)]
-    unit = next((unit for ending in endings if (unit := _unit(what, ending)) is not None), None)
-    if unit is None:
-        wrong = "missing unit" if written is None else f"{in_quotes(written)} is no unit"
+    if what in WAYS:
+        rate = _RATE_UNIT.fullmatch(unit)
+        factor = None if rate is None else _PREFIXES[rate[1].lower()] * (8 if rate[2] else 1)
+    else:
+        factor = TIME_UNITS.get(unit.lower())
+    if factor is None:
+        wrong = f"{in_quotes(unit)} is no unit" if unit else "missing unit"
         raise TraceError(f"{option}: {wrong}: write '{what}=COLUMN:UNIT', with a unit of {_UNITS[what in WAYS]}")
-    return Column(name, unit or None)
+    return Column(name, factor)
 
 
 _UNITS: Final = {
     False: f"time (s, ms, us, ns, min, h; {MOMENT} for times in ISO 8601)",
     True: "rate (bit/s, kbit/s, Mbit/s, Gbit/s, kB/s, MB/s)",
 }
-
-
-def _unit(what: str | None, text: str) -> float | None:
-    """Return a unit in ns or bit/s; 0 for times in ISO 8601, None if it is none."""
-    if what in WAYS:
-        rate = _RATE_UNIT.fullmatch(text.replace("_", "/"))
-        return None if rate is None else _PREFIXES[rate[1].lower()] * (8 if rate[2] else 1)
-    return 0.0 if (what, text.lower()) == ("time", MOMENT) else TIME_UNITS.get(text.lower())
 
 
 def _match_name(name: str, names: Sequence[str]) -> str | None:

@@ -1,21 +1,21 @@
-"""The interface of an import format: options, metadata in files, and files of one recording."""
+"""The interface of an import format: options, metadata in files, and drafts of files."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from cellbed.archive.adding import is_date
 from cellbed.archive.entry import Draft
 from cellbed.archive.errors import TraceError
 from cellbed.archive.series import Content, Part, Series
-from cellbed.support.ways import WayOrBoth
+from cellbed.support.ways import Way, WayOrBoth
 from cellbed_node import inputs
 from cellbed_node.temporary import remove_tree
 
@@ -72,6 +72,12 @@ def _head(path: Path) -> str:
         return file.read(_HEAD).removeprefix(b"\xef\xbb\xbf").decode("utf-8", errors="replace")
 
 
+_DIRECTIONS: dict[Way, re.Pattern[str]] = {
+    "uplink": re.compile(r"(^|[^a-z])(up|uplink|upload|ul)([^a-z]|$)", re.IGNORECASE),
+    "downlink": re.compile(r"(^|[^a-z])(down|downlink|download|dl)([^a-z]|$)", re.IGNORECASE),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """Information that the file lacks; null if not given. Each importer uses its options and refuses the others.
@@ -86,6 +92,7 @@ class Options:
         ``NAME:UNIT``. missing: what an empty cell of a rate is: ``zero``, or ``hold`` for the one before.
     duration_ns: how long a table lasts.
     idle_ns: F of uplink and downlink of CellReplay.
+    named: the direction in the name of the file.
     """
 
     direction: WayOrBoth | None = None
@@ -98,62 +105,43 @@ class Options:
     missing: Literal["zero", "hold"] | None = None
     duration_ns: int | None = None
     idle_ns: tuple[int, int] | None = None
+    named: Way | None = None
 
     def asked(self) -> dict[str, Any]:
         """Return the given options."""
-        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        found = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "named"}
         return {name: value for name, value in found.items() if value not in (None, False, {})}
 
     def part(self) -> Part | None:
         """Return the given single direction."""
         return None if self.direction == "both" else self.direction
 
-    def towards(self, part: Part | None) -> Options:
-        """Return the same, for a file whose name contains its direction, unless it is given."""
-        if self.direction is not None or part is None or part == "round-trip":
-            return self
-        return replace(self, direction=part)
+    def for_file(self, path: Path, is_alone: bool) -> Options:
+        """Return the options for one file. Of several files each has the direction in its name."""
+        named = [part for part, words in _DIRECTIONS.items() if words.search(path.name)]
+        part = named[0] if len(named) == 1 else None
+        return replace(self, named=part, direction=self.direction if is_alone else part)
 
 
 Progress = Callable[[int], None]
 """Called every few MiB with the number of bytes read since the last call."""
 
-_DIRECTIONS: dict[Part, re.Pattern[str]] = {
-    "uplink": re.compile(r"(^|[^a-z])(up|uplink|upload|ul)([^a-z]|$)", re.IGNORECASE),
-    "downlink": re.compile(r"(^|[^a-z])(down|downlink|download|dl)([^a-z]|$)", re.IGNORECASE),
-}
 
+@dataclass(frozen=True)
+class Format:
+    """A file format of recordings.
 
-class Format(Protocol):
-    """A file format of recordings."""
+    name: after ``--as``. title: with an article. evidence: the reason to assume this format, or None, by the path of a
+    file or folder and the first bytes of a file. read: writes the series of a file or folder into the draft, else
+    raises TraceError. options: names of the options that concern it. passes: over a file.
+    """
 
-    @property
-    def name(self) -> str:
-        """Its name after ``--as``."""
-
-    @property
-    def title(self) -> str:
-        """Its description, with an article."""
-
-    @property
-    def options(self) -> frozenset[str]:
-        """Names of the options that concern it."""
-
-    @property
-    def passes(self) -> int:
-        """Number of passes over a file."""
-
-    def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
-        """Return the reason to assume this format, or None. head: first bytes of a single file, empty for several."""
-
-    def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
-        """Write the files' series into the draft. Raises TraceError."""
-
-
-def direction_of(path: Path) -> Part | None:
-    """Return the direction in a file's name: ``walk.up``, ``downlink.csv``, ``ul_1.pcap``."""
-    named = [part for part, words in _DIRECTIONS.items() if words.search(path.name)]
-    return named[0] if len(named) == 1 else None
+    name: str
+    title: str
+    evidence: Callable[[Path, bytes], str | None]
+    read: Callable[[Path, Draft, Options, Progress | None], None]
+    options: frozenset[str] = frozenset()
+    passes: int = 1
 
 
 @contextmanager
@@ -214,19 +202,3 @@ def move_contents(made: Draft, draft: Draft) -> None:
     draft.about = made.about
     draft.notes.extend(made.notes)
     draft.recording = made.recording or draft.recording
-
-
-def each_file(paths: Sequence[Path], draft: Draft, options: Options) -> Iterator[tuple[Path, Draft, Options]]:
-    """Files of one direction each, in order: each with a separate draft that becomes part of `draft`."""
-    if len(paths) == 1:
-        yield paths[0], draft, options.towards(direction_of(paths[0]))
-        return
-    for path in paths:
-        towards = replace(options, direction=None).towards(direction_of(path))
-        with scratch(draft) as own:
-            yield path, own, towards
-            for part in own.parts:
-                if part in draft.parts:
-                    raise TraceError(f"{path}: contains the {part}, as another of the files does: add them one by one")
-            own.notes[:] = [f"{path.name}: {note}" for note in own.notes]
-            move_contents(own, draft)

@@ -10,13 +10,10 @@ import cellbed
 from cellbed.archive.entry import Draft, Step
 from cellbed.archive.errors import TraceError
 from cellbed.archive.importers.format import Format, Options, Progress, move_contents, scratch
-from cellbed.archive.importers.formats import CAPTURE, CSV, IPERF3, MAHIMAHI, PARQUET, PING
+from cellbed.archive.importers.formats import FORMATS
 from cellbed.archive.soundness import sha256
 from cellbed.support.near_names import did_you_mean
 from cellbed_node import inputs
-
-FORMATS: tuple[Format, ...] = (MAHIMAHI, CAPTURE, IPERF3, PING, CSV, PARQUET)
-"""The formats that are read here; recordings of two workloads are added by :mod:`cellbed.recordings.importing`."""
 
 _HEAD = 1 << 16
 _PACKED = {
@@ -59,10 +56,23 @@ class Importer:
         options = options or Options()
         self._require_concern(paths, options)
         with scratch(draft) as own:
-            self.format.read(paths, own, options, progress)
+            if len(paths) == 1:
+                self.format.read(paths[0], own, options.for_file(paths[0], is_alone=True), progress)
+            else:
+                for path in paths:
+                    self._read_one_of_several(path, own, options, progress)
             history = _step(self.format, options, {path.name: sha256(path) for path in paths if path.is_file()})
             move_contents(own, draft)
         draft.history.append(history)
+
+    def _read_one_of_several(self, path: Path, draft: Draft, options: Options, progress: Progress | None) -> None:
+        with scratch(draft) as own:
+            self.format.read(path, own, options.for_file(path, is_alone=False), progress)
+            if any(part in draft.parts for part in own.parts):
+                both = next(part for part in own.parts if part in draft.parts)
+                raise TraceError(f"{path}: contains the {both}, as another of the files does: add them one by one")
+            own.notes[:] = [f"{path.name}: {note}" for note in own.notes]
+            move_contents(own, draft)
 
     def _require_concern(self, paths: Sequence[Path], options: Options) -> None:
         for name in options.asked():
@@ -95,12 +105,7 @@ def recognise(paths: Sequence[Path], as_format: str | None = None, formats: Sequ
 
 
 def _evidence(format: Format, paths: tuple[Path, ...]) -> str | None:
-    if len(paths) == 1:
-        return format.evidence(paths, _head(paths[0]))
-    whole = format.evidence(paths, b"")
-    if whole is not None:
-        return whole
-    each = [format.evidence((path,), _head(path)) for path in paths]
+    each = [format.evidence(path, _head(path)) for path in paths]
     return None if None in each else each[0]
 
 
