@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from cellbed.archive.entry import About
 from cellbed.archive.sources.source import Imported, Recording, Source, entry_name, git_files
 
 _COMMIT = "2ca662cb01a222dd7fcc10f9ed79293803b4ef21"
@@ -22,16 +21,12 @@ def _convert(folder: Path) -> Iterator[Recording]:
         words = [each for each in of.parts if each != "traces"]
         operator = next((_OPERATORS[word.lower()] for word in words if word.lower() in _OPERATORS), None)
         setting = words[-1] if words and words[-1].lower() not in _OPERATORS else None
-        about = About(
-            origin="recorded",
+        about = CELLREPLAY.about(
             technology="5g",
             operator=operator,
             place="United States",
             mobility=setting if setting in ("stationary", "walking", "driving") else None,
             method="CellReplay: packet trains and saturation at the same time",
-            licence=CELLREPLAY.licence,
-            source=CELLREPLAY.page,
-            citation=CELLREPLAY.citation,
             note=None if setting in ("stationary", "walking", "driving", None) else f"Setting: {setting}.",
         )
         yield Recording(entry_name("cellreplay", *words), of.as_posix(), about, Imported((heavy.parent,), "cellreplay"))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-from cellbed.archive.entry import About, Draft
+from cellbed.archive.entry import Draft
 from cellbed.archive.errors import TraceError
 from cellbed.archive.sources.source import (
     Checksum,
@@ -15,8 +16,7 @@ from cellbed.archive.sources.source import (
     Source,
     entry_name,
     git_files,
-    put_rate,
-    put_round_trips,
+    put,
 )
 from cellbed_node import inputs
 
@@ -37,57 +37,33 @@ _MOBILITY = {
 }
 
 
-def _entries(folder: Path, prefix: str, technology: str) -> Iterator[tuple[Path, list[str], re.Match[str], About]]:
+def _convert(source: Source, technology: str, folder: Path) -> Iterator[Recording]:
     for path in sorted(folder.rglob("*.csv")):
         found = _FILE.fullmatch(path.name)
         if found is None:
             continue
         words = [each for each in path.relative_to(folder).parent.parts if each.lower() not in _TOP]
-        mobility = next((_MOBILITY[word.lower()] for word in words if word.lower() in _MOBILITY), None)
-        source = {"cork-4g": CORK_4G, "cork-5g": CORK_5G}[prefix]
-        about = About(
-            origin="recorded",
+        is_video = source.name == "cork-5g" and "Download" not in words
+        date = "-".join(found.group(2, 3, 4))
+        about = source.about(
             technology=technology,
             operator=f"{found[1]} (made anonymous)",
             place="Ireland, around Cork",
-            date="-".join(found.group(2, 3, 4)),
-            mobility=mobility,
+            date=date,
+            mobility=next((_MOBILITY[word.lower()] for word in words if word.lower() in _MOBILITY), None),
             method="bit rate that G-NetTrack Pro shows on a phone while it downloads, about each second",
-            licence=source.licence,
-            source=source.page,
-            citation=source.citation,
+            note="A video session: its pauses and rates are the player's, not the network's." if is_video else None,
         )
-        yield path, words, found, about
+        # Downloads are what is usually taken, so only the others are named.
+        words = [word for word in words if word != "Download"]
+        name = entry_name(source.name, *words, found[1], date, "".join(found.group(5, 6, 7)))
+        yield Recording(name, path.relative_to(folder).as_posix(), about, partial(_fill, path))
 
 
 _TOP = ("dataset", "lte_dataset", "5g-production-dataset")
 
 
-def _four(folder: Path) -> Iterator[Recording]:
-    for path, words, found, about in _entries(folder, "cork-4g", "4g"):
-        yield _describe_recording("cork-4g", folder, path, words, found, about)
-
-
-def _five(folder: Path) -> Iterator[Recording]:
-    for path, words, found, about in _entries(folder, "cork-5g", "5g"):
-        video = "Download" not in words
-        note = "A video session: its pauses and rates are the player's, not the network's." if video else None
-        yield _describe_recording("cork-5g", folder, path, words, found, about.model_copy(update={"note": note}))
-
-
-def _describe_recording(
-    prefix: str, folder: Path, path: Path, words: list[str], found: re.Match[str], about: About
-) -> Recording:
-    def fill(draft: Draft) -> None:
-        _fill(draft, path)
-
-    # Downloads are what is usually taken, so only the others are named.
-    words = [word for word in words if word != "Download"]
-    name = entry_name(prefix, *words, found[1], "-".join(found.group(2, 3, 4)), "".join(found.group(5, 6, 7)))
-    return Recording(name, path.relative_to(folder).as_posix(), about, fill)
-
-
-def _fill(draft: Draft, path: Path) -> None:
+def _fill(path: Path, draft: Draft) -> None:
     """DL_bitrate is in kbit/s. UL_bitrate counts acknowledgements and requests, and does not measure the uplink."""
     import polars as pl
 
@@ -108,10 +84,10 @@ def _fill(draft: Draft, path: Path) -> None:
     rows = rows.with_columns(pl.col("at_ns").cum_max() - int(rows["at_ns"][0]))
     # Several rows of a second, from events of the phone, contain nearly the same values.
     rates = rows.drop_nulls("bit_s").group_by("at_ns", maintain_order=True).agg(pl.col("bit_s").mean())
-    put_rate(draft, "downlink", rates, _SECOND)
+    put(draft, "downlink", rates, _SECOND)
     answered = rows.drop_nulls("round_trip_ns")
     if answered.height:
-        put_round_trips(draft, answered, _SECOND)
+        put(draft, "round-trip", answered, _SECOND)
     modes = rows.drop_nulls("mode").group_by("mode").len().sort("len", "mode", descending=True).rows()
     if modes:
         shares = ", ".join(f"{mode} {count / rows.height:.0%}" for mode, count in modes)
@@ -120,7 +96,7 @@ def _fill(draft: Draft, path: Path) -> None:
         draft.about = draft.about.model_copy(update={"technology": technology, "note": note})
 
 
-CORK_4G = Source(
+CORK_4G: Source = Source(
     name="cork-4g",
     title="University College Cork's 4G: two Irish operators; stationary, walking, car, bus and train",
     page="https://zenodo.org/records/1219679",
@@ -137,7 +113,7 @@ CORK_4G = Source(
     checked=(
         "public code that reads it, and the 2020 set, which has the same columns; the archive itself was not at hand"
     ),
-    convert=_four,
+    convert=lambda folder: _convert(CORK_4G, "4g", folder),
     doubt="The licence and the MD5 come from quotations of the Zenodo record.",
     remote=(
         RemoteFile(
@@ -150,7 +126,7 @@ CORK_4G = Source(
 
 _COMMIT = "306d92eba81cb4f1195d8b8eba625666a02a10ec"
 
-CORK_5G = Source(
+CORK_5G: Source = Source(
     name="cork-5g",
     title="University College Cork's 5G: an Irish operator; stationary and driving, downloads and video",
     page="https://github.com/uccmisl/5Gdataset",
@@ -166,7 +142,7 @@ CORK_5G = Source(
         "(PINGAVG, ms)."
     ),
     checked="the archive itself (83 recordings)",
-    convert=_five,
+    convert=lambda folder: _convert(CORK_5G, "5g", folder),
     doubt="That bit rates are in kbit/s is from the paper of 2018; neither README nor header states it.",
     usual=r"(^|/)Download/",
     remote=git_files(

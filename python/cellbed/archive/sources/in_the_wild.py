@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from cellbed.archive.entry import About, Draft
+from cellbed.archive.entry import Draft
 from cellbed.archive.errors import TraceError
-from cellbed.archive.sources.source import Recording, Source, entry_name, git_files, load_digests, put_rate
+from cellbed.archive.sources.source import Recording, Source, entry_name, git_files, load_digests, put
 from cellbed_node import inputs
 
 _SECOND = 1_000_000_000
@@ -23,8 +23,7 @@ def _convert(folder: Path) -> Iterator[Recording]:
         if found is None or not path.is_file():
             continue
         fifth = found[1] == "5"
-        about = About(
-            origin="recorded",
+        about = IN_THE_WILD.about(
             technology=f"{found[1]}g",
             band="mmwave" if fifth else None,
             operator="Verizon",
@@ -32,9 +31,6 @@ def _convert(folder: Path) -> Iterator[Recording]:
             date="2020",
             mobility=found["how"],
             method="throughput of TCP downlink by iPerf, each second",
-            licence=IN_THE_WILD.licence,
-            source=IN_THE_WILD.page,
-            citation=IN_THE_WILD.citation,
             note="Of Lumos5G, processed by the authors. The date is when Lumos5G was published.",
         )
         number = found["run"] or found["loop"] or ""
@@ -60,7 +56,7 @@ def _fill(path: Path, draft: Draft) -> None:
     at_ns = ((pl.col("s") - float(rows["s"][0])) * _SECOND).round().cast(pl.Int64)
     # A few seconds are there twice.
     series = rows.group_by(at_ns.alias("at_ns"), maintain_order=True).agg(bit_s=pl.col("rate").mean() * 1e6)
-    put_rate(draft, "downlink", series, _SECOND)
+    put(draft, "downlink", series, _SECOND)
 
 
 IN_THE_WILD = Source(

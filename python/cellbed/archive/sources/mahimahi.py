@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from cellbed.archive.entry import About
 from cellbed.archive.sources.source import Imported, Recording, Source, entry_name, git_files, load_digests
 
 _COMMIT = "ae477d437615b972217498ba52be07db17a15618"
@@ -18,38 +17,29 @@ _CITATION = (
 
 
 def _mahimahi(folder: Path) -> Iterator[Recording]:
-    for stem, files in pairs(folder):
+    for stem, files in _pairs(folder):
         operator, standard, *how = [*stem.split("-"), ""]
         if operator not in _OPERATORS or standard not in _GENERATIONS:
             continue
         year = next((word for word in how if word.isdecimal()), None)
-        about = About(
-            origin="recorded",
+        about = MAHIMAHI.about(
             technology=_GENERATIONS[standard],
             operator=_OPERATORS[operator],
             place="United States",
             date=year,
             mobility="driving" if "driving" in how else None,
             method=f"Saturator (delivery opportunities in whole milliseconds), {standard}",
-            licence=MAHIMAHI.licence,
-            source=MAHIMAHI.page,
-            citation=MAHIMAHI.citation,
         )
-        yield _of_pair(entry_name(stem), about, files)
+        yield Recording(entry_name(stem), files[0].name, about, Imported(files, "mahimahi"))
 
 
-def pairs(folder: Path) -> Iterator[tuple[str, dict[str, Path]]]:
+def _pairs(folder: Path) -> Iterator[tuple[str, tuple[Path, ...]]]:
     """Return the files that end in ``.up`` and ``.down``, paired by the rest of their names."""
     found: dict[str, dict[str, Path]] = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.suffix in (".up", ".down"):
             found.setdefault(path.stem, {})[path.suffix] = path
-    yield from found.items()
-
-
-def _of_pair(name: str, about: About, files: dict[str, Path]) -> Recording:
-    paths = tuple(files.values())
-    return Recording(name, paths[0].name, about, Imported(paths, "mahimahi"))
+    yield from ((stem, tuple(files.values())) for stem, files in found.items())
 
 
 MAHIMAHI = Source(
@@ -78,22 +68,17 @@ _SETTINGS = {
 
 
 def _kpn(folder: Path) -> Iterator[Recording]:
-    for stem, files in pairs(folder):
+    for stem, files in _pairs(folder):
         if stem not in _SETTINGS:
             continue
         name, technology, obstacle = _SETTINGS[stem]
-        about = About(
-            origin="recorded",
+        about = KPN.about(
             technology=technology,
             operator="KPN",
             place="Amsterdam, The Netherlands (52.320949, 4.875078), 230 m from the cell tower",
-            date=None,
             mobility="stationary",
             obstacle=obstacle,
             method="saturatr with a feedback device (delivery opportunities in whole milliseconds)",
-            licence=KPN.licence,
-            source=KPN.page,
-            citation=KPN.citation,
             note=(
                 "The publication (table 5.1) dates its recordings 17 June and traces of up to 120 s; the repository "
                 "has this file since 8 June 2025 and it is longer, so it need not be the one that was evaluated."
@@ -101,7 +86,7 @@ def _kpn(folder: Path) -> Iterator[Recording]:
                 else None
             ),
         )
-        yield _of_pair(name, about, files)
+        yield Recording(name, files[0].name, about, Imported(files, "mahimahi"))
 
 
 KPN = Source(

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from cellbed.archive.entry import About
 from cellbed.archive.sources.source import Imported, Recording, Source, entry_name, git_files, load_digests
 
 _COMMIT_2018 = "6138081113601ab74d145931616384b0eb7a77b0"
@@ -25,16 +24,12 @@ def _of_2018(folder: Path) -> Iterator[Recording]:
         name = pair[0][0]
         paths = tuple(path for _, path in pair)
         mobility, place = _PLACES_2018[name[5]]
-        about = About(
-            origin="recorded",
+        about = NYC_2018.about(
             technology=name[3],
             place=f"New York City, United States: {place}",
             date="2018",
             mobility=mobility,
             method="delivery opportunities in whole milliseconds, prepared for Mahimahi; the method is not stated",
-            licence=NYC_2018.licence,
-            source=NYC_2018.page,
-            citation=NYC_2018.citation,
             note=f"The date is of the publication. The file's name contains '{name[4]} cross', unexplained.",
         )
         yield Recording(
@@ -79,15 +74,11 @@ def _of_2019(folder: Path) -> Iterator[Recording]:
         name = _FILE_2019.fullmatch(path.name)
         if name is None or not path.is_file():
             continue
-        about = About(
-            origin="recorded",
+        about = NYC_2019.about(
             place=f"New York City, United States: {_PLACES_2019[name[2]]}",
             date="2019",
             mobility="stationary" if name[1] in _STATIONARY_2019 else _MOBILITY_2019[name[2]],
             method="delivery opportunities in whole milliseconds, in Mahimahi's format; the method is not stated",
-            licence=NYC_2019.licence,
-            source=NYC_2019.page,
-            citation=NYC_2019.citation,
             note="The README does not state the generation of the networks.",
         )
         of = path.relative_to(folder).as_posix()

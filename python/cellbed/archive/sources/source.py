@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -54,15 +53,10 @@ def digest(path: Path, algorithm: Algorithm) -> str:
     return state.hexdigest()
 
 
-@cache
-def _all_published() -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("checksums.json").read_text())
-    return found
-
-
 def load_digests(source: str) -> dict[str, str]:
     """Return the digests of a data set's files, by path, as its repository has them."""
-    return _all_published()[source]
+    found: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("checksums.json").read_text())
+    return found[source]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +130,13 @@ class Source:
     doubt: str = ""
     usual: str = ""
 
+    def about(self, **facts: str | None) -> About:
+        """Return the metadata of a recording. facts: fields beside licence, source and citation."""
+        from cellbed.archive.entry import About
+
+        facts |= {"licence": self.licence, "source": self.page, "citation": self.citation}
+        return About.model_validate({"origin": "recorded", **facts})
+
 
 def entry_name(*words: str) -> str:
     """Return the name of an entry, made of words that describe it; empty ones are left out."""
@@ -154,19 +155,15 @@ def name_table_in_errors(of: str) -> Iterator[None]:
         raise TraceError(f"{of}: this file is not as documented: {why}") from error
 
 
-def put_rate(draft: Draft, part: Part, rows: pl.DataFrame, last_ns: int) -> None:
-    """Make ``rows`` (`at_ns` int64, `bit_s` float64) a part of the draft. last_ns: how long the last rate holds."""
-    _put(draft, part, Content.RATE, rows.select("at_ns", "bit_s"), last_ns)
+def put(draft: Draft, part: Part, rows: pl.DataFrame, last_ns: int) -> None:
+    """Make rows a part of the draft.
 
-
-def put_round_trips(draft: Draft, rows: pl.DataFrame, last_ns: int) -> None:
-    """Make ``rows`` (`at_ns` int64, `round_trip_ns` int64 or null) its round-trip times. last_ns: as of `put_rate`."""
-    _put(draft, "round-trip", Content.ROUND_TRIP, rows.select("at_ns", "round_trip_ns"), last_ns)
-
-
-def _put(draft: Draft, part: Part, content: Content, rows: pl.DataFrame, last_ns: int) -> None:
+    rows: `at_ns` int64, and `bit_s` float64 or, of the round trips, `round_trip_ns` int64 or null. last_ns: how long
+    the last row holds.
+    """
     if not rows.height:
         raise TraceError("there is no measurement in it")
+    content, value = (Content.ROUND_TRIP, "round_trip_ns") if part == "round-trip" else (Content.RATE, "bit_s")
     path = draft.folder / f"{part}.parquet"
-    rows.write_parquet(path)
+    rows.select("at_ns", value).write_parquet(path)
     draft.parts[part] = Series(content, path, int(rows["at_ns"][-1]) + last_ns)
