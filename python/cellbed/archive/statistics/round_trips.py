@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from cellbed.archive.series import Series
-from cellbed.archive.soundness import name_file_in_errors
-from cellbed.archive.statistics.outages import Definition, Outages, quantiles
+from cellbed.archive.statistics.outages import quantiles
 
 PERCENTILES: Final = {
     "p5": 0.05,
@@ -23,64 +19,29 @@ PERCENTILES: Final = {
     "p99": 0.99,
     "p999": 0.999,
 }
-_MOST_STEPS: Final = 1000
-
-Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class RoundTrips:
-    """Probes of a series.
-
-    times: of the answered ones, ms. step_ns: width of the bins of low, mean, high, NaN without an answer, and of lost,
-    the number of probes without one. seconds: means in ms over each second that has an answer.
-    """
-
-    times: Floats
-    step_ns: int
-    low: Floats
-    mean: Floats
-    high: Floats
-    lost: NDArray[np.int64]
-    seconds: Floats
-    outages: Outages
-    figures: dict[str, Any]
-
-    @classmethod
-    def of(cls, series: Series, definition: Definition, starts_at_s: float) -> RoundTrips:
-        """Read them all. starts_at_s: second of the day at which the series begins."""
-        at, trip, end = pl.col("at_ns"), pl.col("round_trip_ns"), series.duration_ns
-        with name_file_in_errors(series.path):
-            probes = series.scan().select("at_ns", "round_trip_ns").collect()
-        answered, missing = probes.drop_nulls(), trip.is_null()
-        lost = probes.select(missing).to_series().to_numpy()
-        # From the first to the last of probes that are lost one after the other.
-        silent = np.append(lost[:-1] & lost[1:], False)
-        step_ns = max(1, -(-end // _MOST_STEPS))
-        ms = trip / 1e6
-        steps = pl.DataFrame({"step": np.arange(-(-end // step_ns) + 1)}).join(
-            probes.group_by(step=at // step_ns).agg(
+def profile(probes: pl.DataFrame, step_ns: int, end_ns: int) -> pl.DataFrame:
+    """Return the least, mean and highest round-trip time in ms of each step, NaN without an answer, and the lost probes
+    (`low`, `mean`, `high`, `lost`)."""
+    ms, missing = pl.col("round_trip_ns") / 1e6, pl.col("round_trip_ns").is_null()
+    nothing = float("nan")
+    return (
+        pl.DataFrame({"step": np.arange(-(-end_ns // step_ns) + 1)})
+        .join(
+            probes.group_by(step=pl.col("at_ns") // step_ns).agg(
                 low=ms.min(), mean=ms.mean(), high=ms.max(), lost=missing.sum().cast(pl.Int64)
             ),
             on="step",
             how="left",
             maintain_order="left",
         )
-        low, mean, high = (steps[name].fill_null(float("nan")).to_numpy() for name in ("low", "mean", "high"))
-        return cls(
-            times=answered["round_trip_ns"].to_numpy() / 1e6,
-            step_ns=step_ns,
-            low=low,
-            mean=mean,
-            high=high,
-            lost=steps["lost"].fill_null(0).to_numpy(),
-            seconds=answered.group_by(at // 10**9, maintain_order=True).agg(ms.mean())["round_trip_ns"].to_numpy(),
-            outages=Outages.from_intervals(probes["at_ns"].to_numpy(), silent, end, definition),
-            figures=_figures(probes, starts_at_s),
-        )
+        .with_columns(pl.col("low", "mean", "high").fill_null(nothing), pl.col("lost").fill_null(0))
+    )
 
 
-def _figures(probes: pl.DataFrame, starts_at_s: float) -> dict[str, Any]:
+def figures(probes: pl.DataFrame, starts_at_s: float) -> dict[str, Any]:
+    """Return the statistics of probes. starts_at_s: second of the day at which the series begins."""
     at, trip = pl.col("at_ns"), pl.col("round_trip_ns")
     runs = probes.select(lost=trip.is_null().rle()).unnest("lost").filter("value")
     found: dict[str, Any] = {
