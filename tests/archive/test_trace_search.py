@@ -6,8 +6,7 @@ from typing import Final
 import pytest
 
 from cellbed.archive import TraceError
-from cellbed.archive.index import frame_of
-from cellbed.archive.search import Query, search
+from cellbed.archive.index import Query, frame_of, search
 
 Value = str | int | float | bool | None
 

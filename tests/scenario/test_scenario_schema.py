@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from cellbed.archive import ARCHIVE, resolve
-from cellbed.archive.catalogue import summarise
 from cellbed.archive.examples import MODELS
 from cellbed.scenario import Scenario, load, parse
 from cellbed.scenario.json_schema import json_schema
@@ -137,14 +136,14 @@ def test_documentation_lists_presets_traces_and_the_example() -> None:
     for preset in PLACES.values():
         row = next(line for line in page.splitlines() if line.startswith(f"| `{preset.name}`"))
         assert DURATION.format(preset.one_way) in row
-    for trace in (summarise(resolve(name, Path())) for name in ARCHIVE):
-        model = MODELS[trace.name]
-        row = next(line for line in page.splitlines() if line.startswith(f"| `{trace.name}`"))
+    for name in ARCHIVE:
+        model, trace = MODELS[name], resolve(name, Path()).trace
+        row = next(line for line in page.splitlines() if line.startswith(f"| `{name}`"))
         assert [cell.strip() for cell in row.split("|")[2:7]] == [
-            trace.direction,
-            f"{trace.duration / 1e9:.0f}",
-            f"{trace.mean_rate / 1e6:.1f}",
-            f"{trace.longest_gap / 1e6:.0f}",
+            {"up": "uplink", "down": "downlink"}[name.rpartition(".")[2]],
+            f"{trace.duration_ns / 1e9:.0f}",
+            f"{trace.mean_bit_rate / 1e6:.1f}",
+            f"{trace.longest_gap_ns / 1e6:.0f}",
             f"{model.low / 1e6:g} to {model.high / 1e6:g}",
         ]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from cellbed.archive.entry import is_time, names_time
 from cellbed.archive.errors import TraceError
-from cellbed.archive.search import OTHER_NAMES
+from cellbed.archive.index import OTHER_NAMES
 from cellbed.archive.store import Archive, valid_name
 from cellbed.archive.warnings import drift_warning, pause_warning
 from cellbed.support.near_names import did_you_mean

@@ -37,14 +37,13 @@ def _rates(values: _Values) -> str:
     return f"{_numbers(values, unit.factor)} {unit.name}"
 
 
+def _seconds(values: _Values, scale: float = 1) -> str:
+    unit = duration_unit(_most(values) * scale)
+    return f"{_numbers(values, unit.factor * scale)} {unit.name}"
+
+
 def _times(values_ms: _Values) -> str:
-    unit = duration_unit(_most(values_ms) / 1e3)
-    return f"{_numbers(values_ms, unit.factor / 1e3)} {unit.name}"
-
-
-def _seconds(values: _Values) -> str:
-    unit = duration_unit(_most(values))
-    return f"{_numbers(values, unit.factor)} {unit.name}"
+    return _seconds(values_ms, 1e-3)
 
 
 def _shares(values: _Values) -> str:

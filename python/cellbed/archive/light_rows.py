@@ -36,7 +36,7 @@ class RecordedFile(Generic[T]):
         from cellbed._core import TraceFormatError
 
         try:
-            return self.parse(self.path)
+            return self.parse(inputs.check(self.path))
         except TraceFormatError as error:
             raise TraceError(str(error)) from error
         except OSError as error:
@@ -51,25 +51,17 @@ class RecordedFile(Generic[T]):
 def light_rows(text: str, folder: Path) -> RecordedFile[Rows]:
     """Return the light rows in the file called ``text``, relative to ``folder``. Raises TraceError when there is
     none."""
-    return RecordedFile(text, _find_file(text, folder, "file of light rows"), _parse_rows)
+    from cellbed._core import parse_light_rows
+
+    return RecordedFile(text, _find_file(text, folder, "file of light rows"), parse_light_rows)
 
 
 def latency_offsets(text: str, folder: Path) -> RecordedFile[Offsets]:
     """Return the latency offsets in the file called ``text``, relative to ``folder``. Raises TraceError when there is
     none."""
-    return RecordedFile(text, _find_file(text, folder, "file of latency offsets"), _parse_offsets)
-
-
-def _parse_rows(path: Path) -> Rows:
-    from cellbed._core import parse_light_rows
-
-    return parse_light_rows(inputs.check(path))
-
-
-def _parse_offsets(path: Path) -> Offsets:
     from cellbed._core import parse_latency_offsets
 
-    return parse_latency_offsets(inputs.check(path))
+    return RecordedFile(text, _find_file(text, folder, "file of latency offsets"), parse_latency_offsets)
 
 
 def _find_file(text: str, folder: Path, what: str) -> Path:

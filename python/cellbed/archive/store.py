@@ -211,7 +211,7 @@ class Archive:
         """Remove the unfinished folders of killed processes, and return them."""
         if not self.folder.is_dir():
             return []
-        with self.writing(), lock(self.folder):
+        with self.writing():
             return sweep(self.folder)
 
     def _keep(self, draft: Draft, name: str, replace: bool) -> Entry:

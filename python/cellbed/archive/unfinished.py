@@ -16,7 +16,7 @@ from pathlib import Path
 from cellbed.support import user_folders
 from cellbed_node.temporary import hold, remove_stale, remove_tree
 
-_PREFIX = ".unfinished-"
+_NAME = "unfinished"
 _EXCHANGE = 2
 """RENAME_EXCHANGE of renameat2(2)."""
 _AT_FDCWD = -100
@@ -31,18 +31,10 @@ def lock(archive: Path) -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def make_unfinished(archive: Path) -> Iterator[Path]:
-    """A new hidden folder in the archive, removed at the end unless it was renamed."""
-    with contextlib.ExitStack() as held:
-        with lock(archive):
-            sweep(archive)
-            folder = archive / f"{_PREFIX}{os.urandom(8).hex()}"
-            # Before it is made: an interrupt can come right after.
-            held.callback(remove_tree, folder, ignore_errors=True)
-            folder.mkdir()
-            held.callback(os.close, hold(folder))
-        yield folder
+def make_unfinished(archive: Path) -> contextlib.AbstractContextManager[Path]:
+    """Make a new hidden folder in the archive for the time of a context, as :func:`make_unfinished_beside`."""
+    archive.mkdir(parents=True, exist_ok=True)
+    return make_unfinished_beside(archive / _NAME)
 
 
 @contextlib.contextmanager
@@ -78,13 +70,13 @@ def _is_mark(name: str, stem: str) -> bool:
 
 
 def sweep(archive: Path) -> list[Path]:
-    """Remove remains of killed processes; returns them. The archive's lock must be held."""
-    return remove_stale(archive.glob(f"{_PREFIX}*"))
+    """Remove remains of killed processes; returns them."""
+    return remove_stale(archive.glob(f".{_NAME}*"))
 
 
 def discard(archive: Path, folder: Path) -> None:
     """Unlink the name of a folder of the archive, and then remove the folder."""
-    taken = archive / f"{_PREFIX}{os.urandom(8).hex()}"
+    taken = archive / f".{_NAME}.{os.urandom(8).hex()}"
     with lock(archive):
         folder.rename(taken)
     remove_tree(taken, ignore_errors=True)
@@ -121,6 +113,5 @@ def sweep_cache() -> list[Path]:
     left = []
     for folder in (downloads_folder(), images_folder()):
         if folder.is_dir() and os.access(folder, os.W_OK):
-            with lock(folder):
-                left += sweep(folder)
+            left += sweep(folder)
     return left

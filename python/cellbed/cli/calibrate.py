@@ -10,34 +10,24 @@ import typer
 
 def calibrate(
     server: Annotated[
-        str | None,
-        typer.Argument(metavar="HOST:PORT", help="Address of a `cellbed record serve` server.", show_default=False),
+        str | None, typer.Argument(metavar="HOST:PORT", help="Address of a `cellbed record serve` server.")
     ] = None,
     secret: Annotated[
         Path | None,
-        typer.Option(
-            "--secret",
-            "--secret-file",
-            metavar="FILE",
-            help="File with the secret shared with the server.",
-            show_default=False,
-        ),
+        typer.Option("--secret", "--secret-file", metavar="FILE", help="File with the secret shared with the server."),
     ] = None,
     interface: Annotated[
-        str | None, typer.Option(help="Network interface to use. Default: by the routing table.", show_default=False)
+        str | None, typer.Option(help="Network interface to use. Default: by the routing table.")
     ] = None,
     virtual: Annotated[
         str | None,
         typer.Option(
             metavar="PROFILE",
             help="Calibrate a generated radio link in virtual time instead (docs/reference/radio.md).",
-            show_default=False,
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the order of trains and of a generated link.")] = 0,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for calibration.json and the figures.", show_default=False)
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for calibration.json and the figures.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
 ) -> None:
     """Measure how a network treats packet trains and saturation, in less than five minutes.

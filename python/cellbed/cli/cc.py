@@ -93,8 +93,7 @@ def compare(
     links: Annotated[str, typer.Option(help="Links, with commas: a rate, or a trace without its ending .up or .down.")],
     flows: Annotated[str, typer.Option(help="Numbers of simultaneous transfers, with commas.")] = "1",
     against: Annotated[
-        str | None,
-        typer.Option(help="Laws of as many rivals that download over the same link, with commas.", show_default=False),
+        str | None, typer.Option(help="Laws of as many rivals that download over the same link, with commas.")
     ] = None,
     upload: Annotated[bool, typer.Option("--upload", help="Upload instead of downloading.")] = False,
     seconds: Annotated[int, typer.Option(min=1, max=3600, help="Length of each transfer.")] = 20,

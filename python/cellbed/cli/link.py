@@ -8,6 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from cellbed.cli.options import AsJson
+from cellbed.cli.tables import print_table
+
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -21,19 +24,14 @@ app = typer.Typer(
     """,
 )
 
-_Json = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 _Run = Annotated[
     str | None,
-    typer.Argument(
-        help="Name of a live run, testbed or shell; needed only if there are several.",
-        metavar="[RUN]",
-        show_default=False,
-    ),
+    typer.Argument(help="Name of a live run, testbed or shell; needed only if there are several.", metavar="[RUN]"),
 ]
 
 
 @app.command("ls")
-def list_runs(as_json: _Json = False) -> None:
+def list_runs(as_json: AsJson = False) -> None:
     """List live runs, testbeds and shells.
 
     \b
@@ -58,7 +56,7 @@ def list_runs(as_json: _Json = False) -> None:
 
 
 @app.command("show")
-def show_links(run: _Run = None, as_json: _Json = False) -> None:
+def show_links(run: _Run = None, as_json: AsJson = False) -> None:
     """Show settings and counters of each direction of a live run, testbed or shell.
 
     \b
@@ -91,7 +89,7 @@ def set_link(
         list[str],
         typer.Argument(help="Run, link or direction, and settings (see below).", metavar="[RUN] [LINK] SETTING…"),
     ],
-    as_json: _Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Change a link while it runs. Queued packets stay queued.
 
@@ -146,19 +144,3 @@ def _figures(counts: dict[str, Any]) -> list[str]:
         dropped,
         SIZE.format(counts["queue_bytes"]) if counts["queue_bytes"] else "empty",
     ]
-
-
-def print_table(headings: tuple[str, ...], rows: list[list[str]]) -> None:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    from cellbed.support.console import Console
-
-    table = Table(box=box.SIMPLE_HEAD)
-    for heading in headings:
-        table.add_column(heading)
-    for row in rows:
-        table.add_row(*map(Text, row))
-    console = Console()
-    (console if console.is_terminal else Console(width=400)).print(table)

@@ -10,15 +10,14 @@ from typing import Annotated, Any
 import typer
 
 from cellbed.cli.options import AsJson, Testbed
+from cellbed.cli.tables import print_table
 
 MOST = 20
 """Nodes and events that are printed."""
 
 
 def status(
-    name: Annotated[
-        str | None, typer.Argument(help="Name of a testbed or run. Default: a line for each.", show_default=False)
-    ] = None,
+    name: Annotated[str | None, typer.Argument(help="Name of a testbed or run. Default: a line for each.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show live testbeds and runs; of one by its name nodes, programs, and events such as faults and changes.
@@ -29,7 +28,6 @@ def status(
       cellbed status second
       cellbed status --json
     """
-    from cellbed.cli.link import print_table
     from cellbed.experiments.standing import find_testbed, testbeds
     from cellbed.experiments.standing import status as status_of
     from cellbed.support.readable import duration_words
@@ -82,8 +80,7 @@ def _programs(found: dict[str, Any]) -> str:
 
 def meter(
     name: Annotated[
-        str | None,
-        typer.Argument(help="Name or prefix of a live run, testbed or shell. Default: all.", show_default=False),
+        str | None, typer.Argument(help="Name or prefix of a live run, testbed or shell. Default: all.")
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Show one second, then exit.")] = False,
 ) -> None:
@@ -116,7 +113,7 @@ def execute(
     node: Annotated[str, typer.Argument(help="Name of the node.", metavar="NODE")],
     command: Annotated[list[str], typer.Argument(help="Command to run, after --.", metavar="-- CMD")],
     testbed: Annotated[
-        str | None, typer.Option(help="Testbed or run; needed only if several have such a node.", show_default=False)
+        str | None, typer.Option(help="Testbed or run; needed only if several have such a node.")
     ] = None,
 ) -> None:
     """Run a command on a node: in its network, with its names and under its limits, at this terminal.
@@ -162,8 +159,7 @@ def logs(
 def tap(
     link: Annotated[str, typer.Argument(help="A link or one of its directions: mobile-0, core-edge-0.downlink.")],
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="File; - is standard output. Default: LINK.pcapng.", show_default=False),
+        Path | None, typer.Option("--out", "-o", help="File; - is standard output. Default: LINK.pcapng.")
     ] = None,
     size: Annotated[int, typer.Option("--bytes", min=1, help="At most this much of each packet.")] = 65536,
     testbed: Testbed = None,
@@ -200,7 +196,6 @@ def move_service(
             "--strategy",
             "-s",
             help="How, as in [[migrations]]. Default: the scenario's, else redeploy, which loses state.",
-            show_default=False,
         ),
     ] = None,
     testbed: Testbed = None,
@@ -231,9 +226,7 @@ def move_service(
 
 
 def down(
-    name: Annotated[
-        str | None, typer.Argument(help="Name of the testbed; needed only if there are several.", show_default=False)
-    ] = None,
+    name: Annotated[str | None, typer.Argument(help="Name of the testbed; needed only if there are several.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="End all of them.")] = False,
 ) -> None:
     """End a standing testbed: programs, nodes and links. Its folder stays, for `cellbed report`.

@@ -6,14 +6,12 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from cellbed.cli.options import AsJson
-
-if TYPE_CHECKING:
-    from cellbed.measure.packetlog.log import DirectionFigures
+from cellbed.cli.tables import print_table
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -38,9 +36,7 @@ def convert_log(
     direction: Annotated[
         str | None, typer.Option("--direction", help="Only this direction, for example mobile-0.uplink.")
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Output file; - is standard output.", show_default=False)
-    ] = None,
+    output: Annotated[Path | None, typer.Option("--out", "-o", help="Output file; - is standard output.")] = None,
 ) -> None:
     """Convert a packet log for another program.
 
@@ -74,29 +70,19 @@ def show_log(log: _Log, as_json: AsJson = False) -> None:
     if as_json:
         print(json.dumps([asdict(row) for row in rows], indent=2))
         return
-    _print_table(rows)
+    delays = ("delay P50\nms", "P90\nms", "P99\nms", "max\nms")
+    lines = [
+        [
+            row.name,
+            str(row.packets),
+            f"{row.bytes / 1e6:.3f}",
+            ", ".join(f"{count} {why}" for why, count in row.dropped.items()) or "none",
+            *([f"{value:.3f}" for value in row.delay_ms] if row.delay_ms else ["—"] * len(delays)),
+        ]
+        for row in rows
+    ]
+    print_table(("direction", "packets", "MB", "dropped", *delays), lines, right=("packets", "MB", *delays))
     if opened.warning:
         print(f"note: {opened.path}: {opened.warning}", file=sys.stderr)
     if opened.rest:
         print(f"note: {opened.path}: truncated record at the end; {opened.rest} bytes skipped", file=sys.stderr)
-
-
-def _print_table(rows: list[DirectionFigures]) -> None:
-    from rich import box
-    from rich.table import Table
-
-    from cellbed.support.console import Console
-
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("direction", no_wrap=True)
-    for heading in ("packets", "MB"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("dropped")
-    for heading in ("delay P50\nms", "P90\nms", "P99\nms", "max\nms"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
-        dropped = ", ".join(f"{count} {why}" for why, count in row.dropped.items()) or "none"
-        delays = [f"{value:.3f}" for value in row.delay_ms] if row.delay_ms else ["—"] * 4
-        table.add_row(row.name, str(row.packets), f"{row.bytes / 1e6:.3f}", dropped, *delays)
-    console = Console()
-    (console if console.is_terminal else Console(width=200)).print(table)

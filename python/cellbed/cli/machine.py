@@ -32,9 +32,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print the check
 
 
 def grant(
-    user: Annotated[
-        str | None, typer.Argument(help="Login name. Default: the user who called sudo.", show_default=False)
-    ] = None,
+    user: Annotated[str | None, typer.Argument(help="Login name. Default: the user who called sudo.")] = None,
     network: Annotated[
         bool,
         typer.Option(

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 ScenarioFile = Annotated[Path, typer.Argument(help="The scenario file (TOML).", metavar="FILE")]
-Testbed = Annotated[
-    str | None, typer.Option(help="Testbed or run; needed only if there are several.", show_default=False)
-]
+Testbed = Annotated[str | None, typer.Option(help="Testbed or run; needed only if there are several.")]
 Overcommit = Annotated[
     bool, typer.Option("--overcommit", help="Accept nodes with more CPUs or memory than this machine has.")
 ]

@@ -87,7 +87,7 @@ def run(
         lacking = error
     plan = make_plan(loaded)
     if dry_run:
-        from cellbed.cli.plan_table import plan_as_dict, show_plan
+        from cellbed.cli.tables import plan_as_dict, show_plan
         from cellbed.experiments.description import cautions
 
         warnings = [*cautions(plan), *([] if virtual or no_limits else describe_overcommitment(loaded))]

@@ -16,15 +16,13 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 def _alone(what: str, way: str) -> Any:
-    return typer.Option(help=f"{what.capitalize()} of the {way} only, if different.", show_default=False)
+    return typer.Option(help=f"{what.capitalize()} of the {way} only, if different.")
 
 
 # What follows the command's name belongs to the command, with or without a "--" before it.
 @app.command(context_settings={"allow_interspersed_args": False})
 def shell(
-    command: Annotated[
-        list[str] | None, typer.Argument(help="Command to run, after --. Default: your shell.", show_default=False)
-    ] = None,
+    command: Annotated[list[str] | None, typer.Argument(help="Command to run, after --. Default: your shell.")] = None,
     up: Annotated[
         str,
         typer.Option(
@@ -40,7 +38,6 @@ def shell(
         str | None,
         typer.Option(
             help="Recording to replay instead of rates: an entry of the archive or a directory.",
-            show_default=False,
             autocompletion=entries_and_files,
         ),
     ] = None,
@@ -58,8 +55,7 @@ def shell(
         ),
     ] = None,
     delay: Annotated[
-        str,
-        typer.Option(help="One-way delay: '20 ms', a bare 20 is ms; a CSV file; 'normal mean=20ms deviation=3ms'."),
+        str, typer.Option(help="One-way delay: '20 ms', a bare 20 is ms; a CSV file; 'normal mean=20ms deviation=3ms'.")
     ] = "0 ms",
     uplink_delay: Annotated[str | None, _alone("delay", "uplink")] = None,
     downlink_delay: Annotated[str | None, _alone("delay", "downlink")] = None,
@@ -83,37 +79,28 @@ def shell(
     radio: Annotated[
         str | None,
         typer.Option(
-            help="Profile of a generated 5G link instead of --up and --down: 'midband-good', 'lowband-driving' …",
-            show_default=False,
+            help="Profile of a generated 5G link instead of --up and --down: 'midband-good', 'lowband-driving' …"
         ),
     ] = None,
     publish: Annotated[
         list[str] | None,
         typer.Option(
-            help="Forward a port of this machine to one inside: '8080:80', '80', '127.0.0.1:8080:80/udp'. Repeatable.",
-            show_default=False,
+            help="Forward a port of this machine to one inside: '8080:80', '80', '127.0.0.1:8080:80/udp'. Repeatable."
         ),
     ] = None,
     meter: Annotated[
         bool, typer.Option("--meter", help="Show rate, queue, delay and drops at the bottom of the terminal.")
     ] = False,
     meter_to: Annotated[
-        Path | None,
-        typer.Option(
-            help="Show the meter in another terminal, or write one line per second to a file.", show_default=False
-        ),
+        Path | None, typer.Option(help="Show the meter in another terminal, or write one line per second to a file.")
     ] = None,
-    log: Annotated[
-        Path | None,
-        typer.Option("--log", help="Log every packet to this file, for `cellbed log`.", show_default=False),
-    ] = None,
+    log: Annotated[Path | None, typer.Option("--log", help="Log every packet to this file, for `cellbed log`.")] = None,
     congestion_control: Annotated[
         str | None,
         typer.Option(
             "--cc",
             metavar="LAW",
             help="Congestion control of TCP inside: one of `cellbed cc ls` or a header. Default: the kernel's.",
-            show_default=False,
         ),
     ] = None,
     offline: Annotated[bool, typer.Option("--offline", help="No access to the host's network.")] = False,

@@ -53,8 +53,7 @@ def sweep() -> None:
 def run_sweep(
     file: Annotated[Path, typer.Argument(help="The sweep file (TOML).", metavar="FILE")],
     alone: Annotated[
-        bool,
-        typer.Option("--alone", help="FILE is a scenario: run its applications together, and each alone."),
+        bool, typer.Option("--alone", help="FILE is a scenario: run its applications together, and each alone.")
     ] = False,
     out: Annotated[Path, typer.Option("--out", "-o", help="Parent of the sweep's folder.")] = Path("sweeps"),
     jobs: Annotated[
@@ -65,7 +64,6 @@ def run_sweep(
             max=1024,
             help="Trials at once at most. Default: as many as the processors can run. Fewer where trials disturb each "
             "other.",
-            show_default=False,
         ),
     ] = None,
     virtual: Annotated[
@@ -75,8 +73,7 @@ def run_sweep(
         Path | None,
         typer.Option(
             help="With --virtual: an earlier run that has measured what the programs take. Default: measured once, for "
-            "10 s.",
-            show_default=False,
+            "10 s."
         ),
     ] = None,
     repeats: Annotated[
@@ -159,16 +156,12 @@ def report(
             "-m",
             help="Column of the dataset, repeatable. Default: latency_p50_s, latency_p99_s, failed_share, lost_share; "
             "of applications without known requests their own measures and their connections' measures.",
-            show_default=False,
         ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Page to write. Default: report.html in DIR.", metavar="FILE")
     ] = None,
-    figures: Annotated[
-        Path | None,
-        typer.Option(help="Write every figure into this folder.", metavar="FOLDER"),
-    ] = None,
+    figures: Annotated[Path | None, typer.Option(help="Write every figure into this folder.", metavar="FOLDER")] = None,
     ending: Ending = "svg",
     statistic: Annotated[
         Literal["mean", "median"], typer.Option("--statistic", help="Of a point, over its repetitions.")

@@ -165,11 +165,7 @@ class Reported(Description):
 
 
 def _variant(value: Any) -> str:
-    """Return the variant of a description, also of an earlier version, which has flags instead."""
-    if not isinstance(value, Mapping):
-        return str(value.variant)
-    flags = {"reported": "reported", "traced": "traced", "consists_of": "composed", "spans": "timed"}
-    return str(value.get("variant") or next((name for key, name in flags.items() if value.get(key)), "connections"))
+    return str(value.get("variant", "connections") if isinstance(value, Mapping) else value.variant)
 
 
 AnyDescription = Annotated[

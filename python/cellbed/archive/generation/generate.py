@@ -61,8 +61,8 @@ def keep(
     archive: Archive, model: Model, order: Order, name: str, replace: bool, progress: Progress
 ) -> tuple[Entry, dict[Part, Written]]:
     """Generate an order's series and keep them in the archive. Raises TraceError."""
-    if archive.has(name) and not replace:
-        raise TraceError(f"the archive already has '{name}': choose another --name, or use --replace")
+    if not replace:
+        archive.require_free(name)
     with archive.draft(about(model, order)) as draft:
         parts = fill(draft, model, order, progress)
         return archive.keep(draft, name, replace), parts
@@ -94,8 +94,5 @@ def view_lines(entry: Entry) -> Iterator[str]:
     yield f"{entry.name}: synthetic, {lasts}; {parts}"
     yield f"  {entry.about.method}"
     yield f"  citation: {entry.about.citation}"
-    names = [f"{entry.name}.{end}" for end, part in (("up", "uplink"), ("down", "downlink")) if part in entry.parts]
-    if names:
-        yield f"  in a scenario: {' and '.join(names)}"
-    if "round-trip" in entry.parts:
-        yield f"  in a scenario: {uses(entry)[-1]}"
+    for line in uses(entry):
+        yield f"  in a scenario: {line}"

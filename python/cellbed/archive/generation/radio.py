@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from cellbed.archive.generation.series import Generated
@@ -134,23 +134,23 @@ class RadioLink:
     ) -> tuple[str, list[tuple[int, int, str]]]:
         """Return the stage and its changes in the terms of the emulator's configuration."""
         side = self.uplink if way == "uplink" else self.downlink
-        stage: dict[str, Any] = {"kind": "radio", "profile": self.profile, "way": way, "seed": seed}
-        if saturated:
-            stage |= {"queue": {"kind": "infinite"}}
-        if self.delay_ns is not None:
-            stage |= {"delay_ns": self.delay_ns}
-        if side.carrier is not None:
-            stage |= {"carrier": side.carrier}
-        if self.fading_db is not None:
-            stage |= {"fading": {"deviation_db": self.fading_db, "memory_ns": self.memory_ns}}
-        if (handover := self.handover) is not None:
-            names = ("every_ns", "least_ns", "most_ns", "spread_db")
-            stage |= {"handover": {name: getattr(handover, name) for name in names}}
-        changes = []
-        for at, depth in self._depths():
-            if at < duration_ns:
-                changes.append((at, 0, json.dumps([stage | self._signal(side, depth)][0])))
-        return json.dumps([stage | self._signal(side, 0.0)]), changes
+        stage = {
+            "kind": "radio",
+            "profile": self.profile,
+            "way": way,
+            "seed": seed,
+            "queue": {"kind": "infinite"} if saturated else None,
+            "delay_ns": self.delay_ns,
+            "carrier": side.carrier,
+            "fading": self.fading_db and {"deviation_db": self.fading_db, "memory_ns": self.memory_ns},
+            "handover": self.handover and asdict(self.handover),
+        }
+
+        def text(depth: float) -> str:
+            whole = stage | self._signal(side, depth)
+            return json.dumps({key: value for key, value in whole.items() if value is not None})
+
+        return f"[{text(0.0)}]", [(at, 0, text(depth)) for at, depth in self._depths() if at < duration_ns]
 
     def _depths(self) -> Iterator[tuple[int, float]]:
         """Return the strength of the obstacle over time."""
@@ -163,21 +163,14 @@ class RadioLink:
                 end = begin + self.obstacle.lasts_ns - _EDGE_NS
                 yield end + part * _EDGE_NS // _EDGE_PARTS, 1.0 - part / _EDGE_PARTS
 
-    def _signal(self, side: Side, depth: float) -> dict[str, float]:
-        found = {}
-        share = side.share
+    def _signal(self, side: Side, depth: float) -> dict[str, float | None]:
+        signal_db, share = side.signal_db, side.share
         if self.obstacle is not None and depth > 0.0:
-            if side.signal_db is None or share is None:
+            if signal_db is None or share is None:
                 raise ValueError("an obstacle needs a signal and a share that it reduces")
-            found["signal_db"] = max(-50.0, side.signal_db - depth * self.obstacle.loss_db)
+            signal_db = max(-50.0, signal_db - depth * self.obstacle.loss_db)
             share *= 1.0 - depth * (1.0 - self.obstacle.share)
-        elif side.signal_db is not None:
-            found["signal_db"] = side.signal_db
-        if share is not None:
-            found["share"] = share
-        if side.share_deviation is not None:
-            found["share_deviation"] = side.share_deviation
-        return found
+        return {"signal_db": signal_db, "share": share, "share_deviation": side.share_deviation}
 
 
 _ENOUGH = 1024

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from cellbed.cli.options import AsJson
 from cellbed.cli.traces import options as about
-from cellbed.cli.traces.options import Origin, duration, format_names
+from cellbed.cli.traces.options import duration, format_names
 from cellbed.support.readable import duration_words, rate_words
 from cellbed.support.standard_streams import StatusLine
 from cellbed.support.ways import WayOrBoth
@@ -22,17 +21,11 @@ if TYPE_CHECKING:
     from cellbed.archive.adding import Added
 
 
-class _Missing(StrEnum):
-    zero = "zero"
-    hold = "hold"
-
-
 def add(
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="Files of a recording: one, one per direction, or a folder. Or any number of pairs X.up and X.down.",
-            show_default=False,
+            help="Files of a recording: one, one per direction, or a folder. Or any number of pairs X.up and X.down."
         ),
     ],
     name: Annotated[str | None, about.text("Name of the new entry. Default: derived from the file names.")] = None,
@@ -60,18 +53,19 @@ def add(
     citation: about.Citation = None,
     note: about.Note = None,
     origin: Annotated[
-        Origin, typer.Option(help="Recorded on a network, or synthetic.", case_sensitive=False)
-    ] = Origin.recorded,
+        Literal["recorded", "synthetic"], typer.Option(help="Recorded on a network, or synthetic.")
+    ] = "recorded",
     column: Annotated[
         list[str] | None,
         typer.Option(
             help="Column of a table: 'time=Timestamp:ms', 'downlink=DL_bitrate:kbit/s'; time, uplink, downlink or "
             "round-trip. Repeatable.",
             metavar="WHAT=NAME[:UNIT]",
-            show_default=False,
         ),
     ] = None,
-    missing: Annotated[_Missing | None, typer.Option(help="Meaning of an empty rate cell in a table.")] = None,
+    missing: Annotated[
+        Literal["zero", "hold"] | None, typer.Option(help="Meaning of an empty rate cell in a table.")
+    ] = None,
     lasts: Annotated[
         int | None, typer.Option("--duration", parser=duration, metavar="TIME", help="Duration of a table.")
     ] = None,
@@ -116,7 +110,7 @@ def add(
     from cellbed.recordings.importing import recognise
 
     asked = check_metadata(
-        origin=origin.value,
+        origin=origin,
         technology=technology,
         band=band,
         operator=operator,
@@ -139,7 +133,7 @@ def add(
         each_packet=each_packet,
         interval_ns=interval,
         columns=dict(_column(text) for text in column or ()),
-        missing=None if missing is None else missing.value,
+        missing=missing,
         duration_ns=lasts,
         idle_ns=None if idle is None else (duration(idle[0]), duration(idle[1])),
     )
@@ -170,7 +164,8 @@ def add(
         if not as_json:
             _print(new)
     if as_json:
-        print(json.dumps([_as_json(what, each) for what, each in done], indent=2))
+        entries = [{"what": what, "notes": new.notes, **new.entry.model_dump(mode="json")} for what, new in done]
+        print(json.dumps(entries, indent=2))
     if refused:
         print(f"error: {refused} of {len(groups)} recordings were not added", file=sys.stderr)
         raise typer.Exit(2)
@@ -186,10 +181,6 @@ def _progress_updater(line: StatusLine, work: int) -> Callable[[int], None]:
         line.share("reading", read / max(work, 1))
 
     return progress
-
-
-def _as_json(what: str, done: Added) -> dict[str, Any]:
-    return {"what": what, "notes": done.notes, **done.entry.model_dump(mode="json")}
 
 
 def _column(text: str) -> tuple[str, str]:

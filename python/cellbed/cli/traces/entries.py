@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -13,15 +12,14 @@ from cellbed.cli.options import AsJson
 from cellbed.cli.traces.options import Outage, entries_and_directions, entry_names
 from cellbed.support.standard_streams import StatusLine
 
-if TYPE_CHECKING:
-    from cellbed.archive.series import Part
-
 _Names = Annotated[
     list[str],
-    typer.Argument(
-        help="Entries of the archive, or directions of them.", show_default=False, autocompletion=entries_and_directions
-    ),
+    typer.Argument(help="Entries of the archive, or directions of them.", autocompletion=entries_and_directions),
 ]
+
+
+def _file(words: str) -> Any:
+    return typer.Option("--out", "-o", metavar="FILE", help=words)
 
 
 def stats(
@@ -60,21 +58,10 @@ def plot(
     name: Annotated[
         str,
         typer.Argument(
-            help="An entry of the archive, or one of its directions.",
-            show_default=False,
-            autocompletion=entries_and_directions,
+            help="An entry of the archive, or one of its directions.", autocompletion=entries_and_directions
         ),
     ],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="FILE",
-            help="Output file: .png or .svg. Default: NAME.png in this folder.",
-            show_default=False,
-        ),
-    ] = None,
+    out: Annotated[Path | None, _file("Output file: .png or .svg. Default: NAME.png in this folder.")] = None,
     outage: Outage = "300 ms",  # type: ignore[assignment]
 ) -> None:
     """Plot an entry: rate and round-trip times over time, outages, distributions, and figures by hour.
@@ -99,25 +86,12 @@ def plot(
     print(path)
 
 
-class _Part(StrEnum):
-    uplink = "uplink"
-    downlink = "downlink"
-    round_trip = "round-trip"
-
-
 def compare(
     names: _Names,
-    part: Annotated[_Part | None, typer.Option("--part", help="Only this part.", show_default=False)] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="FILE",
-            help="Also write a plot: .png or .svg.",
-            show_default=False,
-        ),
+    part: Annotated[
+        Literal["uplink", "downlink", "round-trip"] | None, typer.Option("--part", help="Only this part.")
     ] = None,
+    out: Annotated[Path | None, _file("Also write a plot: .png or .svg.")] = None,
     outage: Outage = "300 ms",  # type: ignore[assignment]
     as_json: AsJson = False,
 ) -> None:
@@ -132,11 +106,10 @@ def compare(
     from cellbed.archive.series import PARTS
     from cellbed.archive.statistics import Definition
     from cellbed.report.trace_pictures import analyse_entry, comparison, require_ending, write_picture
-    from cellbed.support.standard_streams import StatusLine
 
     if out is not None:
         require_ending(out)
-    directions: tuple[Part, ...] = PARTS if part is None else (part.value,)
+    directions = PARTS if part is None else (part,)
     archive, definition = open_archive(), Definition(outage)
     with StatusLine() as line:
         line.state("reading")
@@ -156,10 +129,7 @@ def compare(
 
 
 def rm(
-    names: Annotated[
-        list[str],
-        typer.Argument(help="Entries, damaged ones included.", show_default=False, autocompletion=entry_names),
-    ],
+    names: Annotated[list[str], typer.Argument(help="Entries, damaged ones included.", autocompletion=entry_names)],
     as_json: AsJson = False,
 ) -> None:
     """Remove entries from the archive.
@@ -179,8 +149,7 @@ def rm(
 
 def verify(
     names: Annotated[
-        list[str] | None,
-        typer.Argument(help="Entries. Default: all.", show_default=False, autocompletion=entry_names),
+        list[str] | None, typer.Argument(help="Entries. Default: all.", autocompletion=entry_names)
     ] = None,
     as_json: AsJson = False,
 ) -> None:

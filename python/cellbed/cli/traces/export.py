@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -14,30 +13,20 @@ from cellbed.cli.options import AsJson
 from cellbed.cli.traces.options import duration, entries_and_folders
 
 
-class _Format(StrEnum):
-    mahimahi = "mahimahi"
-    cellreplay = "cellreplay"
-    rate = "rate"
-    rtt = "rtt"
-
-
 def export(
     recording: Annotated[
         str,
         typer.Argument(
-            help="An entry of the archive, or the directory of a recording.",
-            show_default=False,
-            autocompletion=entries_and_folders,
+            help="An entry of the archive, or the directory of a recording.", autocompletion=entries_and_folders
         ),
     ],
-    to: Annotated[_Format, typer.Option("--format", help="Output format.", show_default=False)],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Output directory, empty or new.", show_default=False)],
+    to: Annotated[Literal["mahimahi", "cellreplay", "rate", "rtt"], typer.Option("--format", help="Output format.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Output directory, empty or new.")],
     train: Annotated[
         tuple[int, int] | None,
         typer.Option(
             help="cellreplay: packets of the trains that become light rows, uplink and downlink. "
-            "Default: as calibrated, or else the longest.",
-            show_default=False,
+            "Default: as calibrated, or else the longest."
         ),
     ] = None,
     bin_ns: Annotated[
@@ -73,12 +62,12 @@ def export(
     if not archived and not Path(recording).exists() and "/" not in recording:
         archive.entry(recording)  # raises an error that names similar entries
     if archived and archive.entry(recording).recording is None:
-        done = export_entry(archive, recording, to.value, out, bin_ns=bin_ns)
+        done = export_entry(archive, recording, to, out, bin_ns=bin_ns)
     else:
         folder = archive.recording(recording) if archived else Path(recording)
         done = write(
             read_recording(folder),
-            to.value,
+            to,
             out,
             name=recording if archived else folder.absolute().name,
             train=train or (None, None),

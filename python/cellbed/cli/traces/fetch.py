@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cellbed.cli.options import AsJson
+from cellbed.cli.tables import print_table
 from cellbed.support.standard_streams import StatusLine
 
 if TYPE_CHECKING:
@@ -29,12 +30,10 @@ def _names(incomplete: str) -> list[str]:
 
 def fetch(
     name: Annotated[
-        str | None,
-        typer.Argument(help="Name of a data set. Default: list all.", show_default=False, autocompletion=_names),
+        str | None, typer.Argument(help="Name of a data set. Default: list all.", autocompletion=_names)
     ] = None,
     given: Annotated[
-        list[Path] | None,
-        typer.Option("--from", help="File, archive or folder already downloaded. Repeatable.", show_default=False),
+        list[Path] | None, typer.Option("--from", help="File, archive or folder already downloaded. Repeatable.")
     ] = None,
     only: Annotated[str, typer.Option(help="Only entries whose names match: '*-driving-*'.", show_default=False)] = "*",
     everything: Annotated[
@@ -72,12 +71,7 @@ def fetch(
         _print_source(source, as_json)
         return
 
-    options = FetchOptions(
-        given=given or (),
-        everything=everything,
-        only=only,
-        replace=replace,
-    )
+    options = FetchOptions(given or (), everything, only, replace)
     print(f"{source.title}\nlicence: {source.licence}. {source.terms}", file=sys.stderr)
     try:
         with StatusLine() as line:
@@ -94,21 +88,10 @@ def fetch(
 
 
 def _print_all(sources: tuple[Source, ...], as_json: bool) -> None:
-    from rich import box
-    from rich.table import Table
-
-    from cellbed.support.console import Console
-
     if as_json:
         print(json.dumps([_as_json(source) for source in sources], indent=2))
         return
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("name", no_wrap=True)
-    table.add_column("what")
-    table.add_column("licence")
-    for source in sources:
-        table.add_row(source.name, source.title, source.licence)
-    Console().print(table)
+    print_table(("name", "what", "licence"), [[each.name, each.title, each.licence] for each in sources])
     print("Details of a data set: cellbed traces fetch NAME --about")
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -50,14 +49,15 @@ def _time(text: str, least: str, most: str) -> Any:
     return typer.Option(parser=bounded, metavar="TIME", help=text)
 
 
-class _As(StrEnum):
-    opportunities = "opportunities"
-    rate = "rate"
-
-
-_Profile = StrEnum("_Profile", [(name, name) for name in (*models.PROFILES, "mmwave")])  # type: ignore[misc]
-_Mobility = StrEnum("_Mobility", [(name, name) for name in ("profile", *models.MOBILITY)])  # type: ignore[misc]
-_Obstacle = StrEnum("_Obstacle", [(name, name) for name in ("none", *models.OBSTACLES)])  # type: ignore[misc]
+_As = Literal["opportunities", "rate"]
+if TYPE_CHECKING:
+    _Profile = str
+    _Mobility = str
+    _Obstacle = str
+else:
+    _Profile = Literal[(*models.PROFILES, "mmwave")]
+    _Mobility = Literal[("profile", *models.MOBILITY)]
+    _Obstacle = Literal[("none", *models.OBSTACLES)]
 
 Lasts = Annotated[Any, typer.Option("--duration", parser=duration, metavar="TIME", help="Duration of the trace.")]
 Seed = Annotated[
@@ -77,7 +77,6 @@ def markov(
         typer.Option(
             metavar="NAME",
             help="Recording to fit: an entry of the archive, or a file. Default of --duration: its duration.",
-            show_default=False,
             autocompletion=entries_and_files,
         ),
     ],
@@ -106,15 +105,14 @@ def markov(
 
 @app.command(cls=Verb)
 def radio(
-    profile: Annotated[_Profile, typer.Option(help="Profile: see docs/reference/radio.md.")] = _Profile["midband-good"],
+    profile: Annotated[_Profile, typer.Option(help="Profile: see docs/reference/radio.md.")] = "midband-good",
     mobility: Annotated[
         _Mobility, typer.Option(help="Handovers every 33.3 s (driving), 14 s (subway; §VI-B), or the profile's.")
-    ] = _Mobility["profile"],
+    ] = "profile",
     handover: Annotated[Any, _time("Another mean time between handovers, with --mobility.", "100 ms", "744 h")] = None,
     obstacle: Annotated[
-        _Obstacle,
-        typer.Option(help="26 dB (body), 29 dB (vehicle; §VI-A) or complete, in front of mmwave."),
-    ] = _Obstacle["none"],
+        _Obstacle, typer.Option(help="26 dB (body), 29 dB (vehicle; §VI-A) or complete, in front of mmwave.")
+    ] = "none",
     obstacle_at: Annotated[
         Any, typer.Option(parser=_durations, metavar="TIME,…", help="Times of the obstacle.")
     ] = "20 s, 40 s",
@@ -132,7 +130,7 @@ def radio(
     Empirical Study of 5G, IEEE Transactions on Mobile Computing, 2023, §VI. Length of gaps, and how an obstacle comes
     and goes, are cellbed's own.
     """
-    model = models.radio(profile.value, mobility.value, handover, obstacle.value, obstacle_at, obstacle_for)
+    model = models.radio(profile, mobility, handover, obstacle, obstacle_at, obstacle_for)
     _keep(model, lasts, seed, name, replace, content, as_json)
 
 
@@ -166,7 +164,7 @@ def _keep(
     from cellbed.support.standard_streams import StatusLine
 
     duration_ns = model.duration_ns if lasts is None else lasts
-    order = Order(model.name, seed, duration_ns, None if content is None else Content(content.value))
+    order = Order(model.name, seed, duration_ns, None if content is None else Content(content))
     with StatusLine() as line:
         entry, parts = keep(open_archive(), model, order, name or model.name, replace, line.share)
     if as_json:

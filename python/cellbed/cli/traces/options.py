@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
-
-class Origin(StrEnum):
-    """A source of a trace as an option takes it."""
-
-    recorded = "recorded"
-    synthetic = "synthetic"
-
-
 _DRAWN: Final = (".png", ".svg", ".html")
 
 
-def text(words: str, *names: str) -> Any:
+def text(words: str, *names: str, metavar: str = "TEXT") -> Any:
     """Return an option with a text of the user's."""
-    return typer.Option(*names, help=words, show_default=False, metavar="TEXT")
+    return typer.Option(*names, help=words, metavar=metavar)
 
 
 Technology = Annotated[
@@ -60,8 +51,7 @@ def outage(text: str) -> int:
 
 
 Outage = Annotated[
-    int,
-    typer.Option(parser=outage, metavar="TIME", help="Minimum length of a silence that counts as an outage."),
+    int, typer.Option(parser=outage, metavar="TIME", help="Minimum length of a silence that counts as an outage.")
 ]
 
 

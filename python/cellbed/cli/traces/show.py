@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
 from typing import Annotated
@@ -19,7 +18,6 @@ def show(
         str,
         typer.Argument(
             help="Entry of the archive, one of its directions, a file, or the directory of a recording.",
-            show_default=False,
             autocompletion=entries_and_files,
         ),
     ],
@@ -60,21 +58,31 @@ def _show_entry(name: str, as_json: bool) -> None:
 
 def _show_trace(name: str, as_json: bool) -> None:
     from cellbed.archive import TraceError, resolve
-    from cellbed.archive.catalogue import summarise
+    from cellbed.archive.series import ENDINGS
     from cellbed.support.readable import duration_words, rate_words
 
     try:
-        summary = summarise(resolve(name, Path.cwd()))
+        source = resolve(name, Path.cwd())
+        trace = source.trace
     except TraceError as error:
         raise TraceError(_to_add(name) or str(error)) from None
+    figures = {
+        "name": source.name,
+        "direction": ENDINGS.get(source.name.rpartition(".")[2], ""),
+        "duration": trace.duration_ns,
+        "mean_rate": trace.mean_bit_rate,
+        "longest_gap": trace.longest_gap_ns,
+        "opportunities": trace.opportunities,
+        "synthetic": source.synthetic,
+        "sha256": source.sha256,
+    }
     if as_json:
-        print(json.dumps(asdict(summary), indent=2))
+        print(json.dumps(figures, indent=2))
         return
     print(
-        f"{summary.name}: {'synthetic' if summary.synthetic else 'recorded'}, "
-        f"{duration_words(summary.duration / 1e9)}, mean {rate_words(summary.mean_rate)}, "
-        f"longest gap {duration_words(summary.longest_gap / 1e9)}, "
-        f"{summary.opportunities:,} opportunities, SHA-256 {summary.sha256}"
+        f"{source.name}: {'synthetic' if source.synthetic else 'recorded'}, {duration_words(trace.duration_ns / 1e9)}, "
+        f"mean {rate_words(trace.mean_bit_rate)}, longest gap {duration_words(trace.longest_gap_ns / 1e9)}, "
+        f"{trace.opportunities:,} opportunities, SHA-256 {source.sha256}"
     )
 
 

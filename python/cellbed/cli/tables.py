@@ -1,23 +1,43 @@
-"""The output of ``cellbed run --dry-run``: nodes, links and limits."""
+"""Tables on the terminal, and the output of ``cellbed run --dry-run``: nodes, links and limits."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from cellbed.archive import TraceSource
 from cellbed.support.units import DURATION, SIZE
 from cellbed.support.ways import WAYS
-from cellbed.testbed.plan import Plan
+
+if TYPE_CHECKING:
+    from cellbed.testbed.plan import Plan
 
 MOST = 4
 """Nodes of a group, and links of them, that are listed one by one; of more the first and the last."""
 T = TypeVar("T")
 
 
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()) -> None:
+    """Print a table, in a pipe as wide as its texts. right: headings of columns of numbers."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from cellbed.support.console import Console
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading in right else "left", no_wrap=heading in right)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console = Console()
+    (console if console.is_terminal else Console(width=400)).print(table)
+
+
 def plan_as_dict(plan: Plan) -> dict[str, Any]:
     """Return the plan for scripts."""
+    from cellbed.archive import TraceSource
+
     return {
         "name": plan.scenario.name,
         "duration_ns": plan.scenario.duration,
