@@ -65,16 +65,9 @@ def test_ls_prints_every_entry_with_its_known_values(shared: Archive) -> None:
     ("words", "found"),
     [
         (["--tech", "lte"], ["car-1", "lte-suburban"]),
-        (["--tech", "5g", "--mobility", "driving"], ["car-2"]),
-        (["--mobility", "driving"], ["car-1", "car-2"]),
-        (["--min-mean", "6 Mbit/s", "--where", "origin = recorded"], ["bus-1", "car-2"]),
-        (["--where", "operator ~ kpn"], ["car-1"]),
+        (["--mobility", "driving", "--min-mean", "6 Mbit/s"], ["car-2"]),
         (["car"], ["car-1", "car-2"]),
-        (["--where", "downlink_mean_bit_s > 5e6", "--where", "origin = recorded"], ["car-2"]),
-        (
-            ["--where", "uplink_burst_max = 1", "--where", "uplink_rows > 1000", "--where", "uplink_outages = 0"],
-            ["bus-1"],
-        ),
+        (["--where", "uplink_burst_max = 1", "--where", "uplink_rows > 1000"], ["bus-1"]),
         (["--sort", "uplink_mean_bit_s", "--reverse", "--where", "origin = recorded"], ["bus-1", "car-1", "car-2"]),
         (["--mobility", "subway"], []),
     ],
@@ -86,9 +79,7 @@ def test_ls_filters_and_sorts(shared: Archive, words: list[str], found: list[str
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--where", "foo > 3"], "unknown column 'foo'"),
         (["--sort", "speed"], "unknown column 'speed': write one of name"),
-        (["--sort", "duration"], "unknown column 'duration': did you mean 'duration_ns'?"),
         (["--min-mean", "20"], "20"),
         (["--min-mean", "20 zbit/s"], "20 zbit/s"),
     ],

@@ -49,18 +49,6 @@ GOOD: dict[str, bytes] = {
 }
 
 WRONG: dict[str, tuple[bytes, ...]] = {
-    "mahimahi": (
-        b"1\n2.5\n",
-        b"1\n-2\n",
-        b"5\n4\n",
-        b"1\n4294967296\n",
-        b"1\nx\n",
-        b"0\n0\n",
-        b"# nothing\n",
-        b"1\r2\r3\r",
-        b"1\n\x00\n",
-        b"9" * 5000,
-    ),
     "pcap": (
         CAPTURE[:4],
         CAPTURE[:23],
@@ -88,14 +76,6 @@ WRONG: dict[str, tuple[bytes, ...]] = {
         GOOD["parquet"][:-8],
         GOOD["parquet"][:200] + bytes(100) + GOOD["parquet"][300:],
         GOOD["parquet"].replace(b"time_s", b"tame_s"),
-    ),
-    "cellreplay": (
-        b"0 20\n100 21 0\n",
-        b"0 20 0 1\n100 x 0\n",
-        b"100 20 0 1\n0 20 0 1\n",
-        b"0 20 0 1\n100 20 -1\n",
-        b"\n\n",
-        b"0 20 0 1\n",
     ),
 }
 

@@ -11,7 +11,6 @@ import polars as pl
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from PIL import Image
 from typer.testing import CliRunner
 
 from archive_examples import MS, SECOND, write_opportunities
@@ -19,7 +18,6 @@ from cellbed.archive import Archive, TraceError
 from cellbed.archive.entry import About, Entry
 from cellbed.archive.series import Content, Series
 from cellbed.cli.main import app
-from cellbed.report.plot import palette
 from cellbed.report.trace_pictures import (
     SEVERAL,
     Panel,
@@ -103,17 +101,6 @@ def test_the_same_picture_is_the_same_file(archive: Archive) -> None:
     assert content == draw(picture, "svg")
     for word in ("rate, Mbit/s", "time since the start, s", "share at most that, %", "Uplink", "&lt;Delft&gt;", "$x$"):
         assert word in content.decode()
-
-
-def test_a_png_has_the_colours_of_both_directions(archive: Archive, tmp_path: Path) -> None:
-    add_link(archive, "walk", outage=(5,))
-    (tmp_path / "a.png").write_bytes(
-        draw(portrait("walk", About(origin="recorded"), analyse_entry(archive, "walk")), "png")
-    )
-    pixels = np.asarray(Image.open(tmp_path / "a.png").convert("RGB")).reshape(-1, 3)
-    for colour in (palette("uplink")[1], palette("downlink")[1]):
-        wanted = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)])
-        assert (np.abs(pixels.astype(int) - wanted).max(axis=1) < 8).sum() > 500
 
 
 def test_entries_are_compared_on_the_same_axes(archive: Archive) -> None:

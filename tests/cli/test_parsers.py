@@ -130,29 +130,10 @@ def test_any_account_beside_a_packet_log_is_read_or_an_error(tmp_path: Path, acc
 
 
 LINES = st.sampled_from(
-    (
-        "# base timestamp: 0",
-        "# base timestamp: 99999999999999999999",
-        "# queue: infinite",
-        "#",
-        "",
-        "17 + 1504",
-        "17 # 1504",
-        "20 - 1504 3",
-        "20 - 1504 30",
-        "21 d 1 1504",
-        "21 d 1",
-        "-1 + 1504",
-        "9223372036854775808 + 1",
-        "17 + 1504 0 0",
-        "17\t+\t1504",
-        "17 ? 1504",
-        "x",
-        "\x00",
-        "1e3 + 5",
-        "17 + 1504\r",
-    )
-)
+    ["# base timestamp: 0", "# base timestamp: 99999999999999999999", "# queue: infinite", "#", "", "17 + 1504",
+     "17 # 1504", "20 - 1504 3", "20 - 1504 30", "21 d 1 1504", "21 d 1", "-1 + 1504", "9223372036854775808 + 1",
+     "17 + 1504 0 0", "17\t+\t1504", "17 ? 1504", "x", "\x00", "1e3 + 5", "17 + 1504\r"]
+)  # fmt: skip
 
 
 @many
@@ -165,25 +146,10 @@ def test_any_bytes_are_a_log_of_mahimahi_or_an_error(content: bytes) -> None:
     value_or_sentence(read)
 
 
-ARGUMENTS = st.lists(
-    st.sampled_from(
-        (
-            "--",
-            "-",
-            "--help",
-            "--once",
-            "--meter",
-            "--uplink-log=x",
-            "--uplink-log",
-            "--uplink-l",
-            "--publish=8",
-            "-x",
-            "5",
-        )
-    )
-    | ODD_TEXT,
-    max_size=6,
+WORDS = st.sampled_from(
+    ["--", "-", "--help", "--once", "--meter", "--uplink-log=x", "--uplink-log", "--uplink-l", "--publish=8", "-x", "5"]
 )
+ARGUMENTS = st.lists(WORDS | ODD_TEXT, max_size=6)
 
 
 @many
