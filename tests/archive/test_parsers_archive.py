@@ -17,8 +17,8 @@ from cellbed.archive.adding import check_metadata, metadata_doubts
 from cellbed.archive.entry import About
 from cellbed.archive.entry_file import entry_text, read_entry
 from cellbed.archive.entry_view import show
-from cellbed.archive.importers.column_names import map_columns
-from cellbed.archive.importers.recognition import recognise
+from cellbed.archive.importers import recognise
+from cellbed.archive.importers.table import map_columns
 from cellbed.scenario import load
 from cellbed.support.console import Console
 from scenario_text import GOOD

@@ -10,18 +10,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
 
 from cellbed.archive.errors import TraceError
 from cellbed.archive.series import OPPORTUNITY_BYTES, Content, Series
 from cellbed.archive.soundness import sha256
 from cellbed.support import user_folders
 from cellbed.support.whole_files import write_whole
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-    import polars as pl
 
 _REVISION: Final = 1
 """Raise it when the same series gives another text."""
@@ -67,8 +66,6 @@ def replayable(series: Series, digest: str) -> Path:
 
 def write_text(series: Series, path: Path) -> None:
     """Write a series as text. Raises TraceError, OSError."""
-    import polars as pl
-
     if series.content is Content.ROUND_TRIP:
         raise TraceError(
             f"{series.path}: contains round-trip times, not delivery opportunities: no rate can be replayed from it"
@@ -87,8 +84,6 @@ def write_text(series: Series, path: Path) -> None:
 
 def _write_opportunities(series: Series, path: Path) -> int:
     """Write a series' opportunities, and return the last, ms."""
-    import polars as pl
-
     stamps = series.scan().select((pl.col("at_ns") + (_MS - 1)) // _MS)
     stamps.sink_csv(path, include_header=False)
     return int(stamps.max().collect(engine="streaming").item())
@@ -106,9 +101,6 @@ def _write_rate(series: Series, path: Path) -> int:
 
 def _space_rates(series: Series) -> Iterator[pl.DataFrame]:
     """Opportunities of a rate, a block at a time."""
-    import numpy as np
-    import polars as pl
-
     table = series.scan().select("at_ns", "bit_s").collect()
     begins = np.append(table["at_ns"].to_numpy(), series.duration_ns).astype(np.float64)
     rates = table["bit_s"].to_numpy()
@@ -132,7 +124,5 @@ def _supply_times(
     offered: npt.NDArray[np.float64],
 ) -> npt.NDArray[np.float64]:
     """Return the time at which a link has supplied so many bits, ns: the first such instant if it then pauses."""
-    import numpy as np
-
     step = np.searchsorted(offered, bits, side="left") - 1
     return begins[step] + (bits - offered[step]) * 1e9 / rates[step]

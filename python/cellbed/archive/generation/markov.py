@@ -18,15 +18,13 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
 
 from cellbed.archive.generation.recorded import OUTAGE_NS, TICK_NS, Recorded, split_at_outages
 from cellbed.archive.generation.series import OPPORTUNITY_BITS, Capacity, Grain, opportunities
 from cellbed.archive.randomness import Stream, interpolate
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 BLOCK = 20
 """Ticks between changes of the regime."""
@@ -60,8 +58,6 @@ class Markov:
 
     def capacity(self, duration_ns: int, stream: Stream) -> Capacity:
         """Return a course of it."""
-        import numpy as np
-
         at, rates, now, tick = [], [], 0, 0
         regime = _draw(tuple(accumulate(row[-1] for row in self.regimes)), stream)
         level = stream.below(len(self.levels[regime]))
@@ -110,8 +106,6 @@ def fit(recorded: Recorded, outage_ns: int = OUTAGE_NS) -> Markov:
 
 def _quantile_groups(values: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
     """Return the quantile group of each value, of up to `most`. Ties keep their order in time."""
-    import numpy as np
-
     parts = max(1, min(most, len(values) // _OF_EACH))
     ranks = np.empty(len(values), np.int64)
     ranks[np.argsort(values, kind="stable")] = np.arange(len(values)) * parts // len(values)
@@ -120,8 +114,6 @@ def _quantile_groups(values: npt.NDArray[np.int64], most: int) -> npt.NDArray[np
 
 def _chain(states: npt.NDArray[np.int64], number: int) -> tuple[Row, ...]:
     """Totals of transitions. The first state follows the last, so that every state has a transition."""
-    import numpy as np
-
     followed = np.zeros((number, number), np.int64)
     np.add.at(followed, (states, np.roll(states, -1)), 1)
     return tuple(tuple(row) for row in followed.cumsum(axis=1).tolist())
@@ -140,8 +132,6 @@ def _grain(model: Markov, recorded: Recorded) -> Grain:
         grain = Grain(slot_ns, quarters)
         times = list(opportunities(sample, grain, Stream(0, "grain opportunities")))
         if times:
-            import numpy as np
-
             found.append((abs(Recorded(np.concatenate(times), sample.end_ns).together() - wanted), quarters))
         if len(found) > 1 and found[-1] > found[-2]:
             break

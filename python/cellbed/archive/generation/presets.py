@@ -9,6 +9,8 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from cellbed.archive.generation.models import SLOT_LTE, SLOT_MIDBAND, Model, each_way
 from cellbed.archive.generation.series import Capacity
 from cellbed.archive.randomness import Stream, reflect
@@ -37,8 +39,6 @@ class Wander:
 
     def capacity(self, duration_ns: int, stream: Stream) -> Capacity:
         """Return a course of it."""
-        import numpy as np
-
         count = -(-duration_ns // TICK_NS)
         rates = np.array(self._rates(count, stream)).astype(np.int64)
         chance = self.outages * (TICK_NS * 1e-9)

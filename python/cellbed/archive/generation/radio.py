@@ -13,15 +13,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import polars as pl
 
 from cellbed.archive.generation.series import Generated
 from cellbed.archive.series import OPPORTUNITY_BYTES, Content
 from cellbed.support.ways import WAYS, Way
-
-if TYPE_CHECKING:
-    import polars as pl
-
 
 _STEP_NS = 20_000_000
 """The interval of feeding the link."""
@@ -93,8 +92,6 @@ class RadioLink:
 
     def saturated(self, way: Way, duration_ns: int, seed: int) -> Generated:
         """Opportunities of a direction."""
-        import numpy as np
-
         stages, changes = self._described(way, seed, duration_ns, saturated=True)
 
         def times() -> Iterator[pl.DataFrame]:
@@ -114,8 +111,6 @@ class RadioLink:
 
     def round_trips(self, duration_ns: int, seed: int, interval_ns: int = 100_000_000) -> Generated:
         """Round-trip times of probes of 1400 bytes over the idle link, both directions of it."""
-        import numpy as np
-        import polars as pl
 
         def rows() -> Iterator[pl.DataFrame]:
             from cellbed._core import Path
@@ -178,8 +173,6 @@ _ENOUGH = 1024
 
 
 def _releases(columns: tuple[Any, ...], duration_ns: int) -> Iterator[pl.DataFrame]:
-    import polars as pl
-
     at = columns[2]
     if len(at):
         yield pl.DataFrame({"at_ns": at[at <= duration_ns]})

@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
 from cellbed.archive.catalogue import resolve
 from cellbed.archive.errors import TraceError
 from cellbed.archive.generation.series import OPPORTUNITY_BITS, Capacity, Grain, opportunities
@@ -15,9 +19,6 @@ from cellbed.archive.store import open_archive
 from cellbed_node import inputs
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from cellbed.archive.randomness import Float64, Int64
 
 TICK_NS = 100_000_000
@@ -36,8 +37,6 @@ class Recorded:
 
     def rates(self, tick_ns: int = TICK_NS) -> Float64:
         """bit/s in each tick; an incomplete last one is left out."""
-        import numpy as np
-
         count = self.duration_ns // tick_ns
         ticks = np.maximum(self.at_ns - 1, 0) // tick_ns  # one at the very end of a tick belongs to it
         counts = np.bincount(ticks[ticks < count], minlength=count).astype(np.float64)
@@ -46,8 +45,6 @@ class Recorded:
 
     def outages(self, least_ns: int) -> tuple[Int64, Int64]:
         """Start and length (ns) of times without an opportunity from `least_ns` on, beginning and end included."""
-        import numpy as np
-
         bounds = np.concatenate(([0], self.at_ns, [self.duration_ns])).astype(np.int64)
         gaps = np.diff(bounds)
         long = gaps >= least_ns
@@ -55,8 +52,6 @@ class Recorded:
 
     def together(self) -> float:
         """Return the mean number of opportunities in a millisecond that has any."""
-        import numpy as np
-
         return len(self.at_ns) / max(1, len(np.unique(self.at_ns // 1_000_000)))
 
     def whole_milliseconds(self) -> bool:
@@ -67,8 +62,6 @@ class Recorded:
 
 def split_at_outages(recorded: Recorded, least_ns: int) -> tuple[npt.NDArray[np.int64], Int64, Int64]:
     """Opportunities in each tick of the time between outages; outages' places on that clock (ns); and their lengths."""
-    import numpy as np
-
     start, length = recorded.outages(least_ns)
     before = np.cumsum(length)
     passed = before[np.searchsorted(start + length, recorded.at_ns, side="right") - 1] if len(start) else 0
@@ -91,9 +84,6 @@ class Like:
 
 def times(series: Series, until_ns: int | None = None) -> Int64:
     """Opportunities of a series of opportunities or rates, ns, up to a time."""
-    import numpy as np
-    import polars as pl
-
     end_ns = series.duration_ns if until_ns is None else min(series.duration_ns, until_ns)
     table = series.scan().filter(pl.col("at_ns") <= end_ns).collect()
     if series.content is Content.OPPORTUNITIES:
@@ -109,8 +99,6 @@ def read_recorded(name: str, folder: Path) -> Like:
 
     Errors: :class:`TraceError`.
     """
-    import polars as pl
-
     archive = open_archive()
     if archive.has(name):
         entry = archive.entry(name)

@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+import polars as pl
+
 from cellbed.archive.errors import TraceError
 from cellbed.archive.randomness import Stream
 from cellbed.archive.series import OPPORTUNITY_BYTES, Content, Part, Series
 from cellbed.support.parquet_stream import write_frames
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from cellbed.archive.randomness import Int64
 
 OPPORTUNITY_BITS = 8 * OPPORTUNITY_BYTES
@@ -43,8 +44,6 @@ class Capacity:
 
     def opportunities(self) -> float:
         """Return the approximate number of opportunities."""
-        import numpy as np
-
         lengths = np.append(self.at_ns[1:], np.int64(self.end_ns)) - self.at_ns
         return float((lengths * 1e-9 * self.bit_s).sum()) / OPPORTUNITY_BITS
 
@@ -68,8 +67,6 @@ def opportunities(capacity: Capacity, grain: Grain, stream: Stream) -> Iterator[
 
     Bits that do not fill an opportunity are carried over, so none is lost at any rate.
     """
-    import numpy as np
-
     start, length, bits = _pieces(capacity)
     ends = np.cumsum(bits)
     total, step = int(ends[-1]) // OPPORTUNITY_BITS, CHUNK // grain.quarters * grain.quarters
@@ -90,8 +87,6 @@ def opportunities(capacity: Capacity, grain: Grain, stream: Stream) -> Iterator[
 
 def _pieces(capacity: Capacity) -> tuple[Int64, Int64, Int64]:
     """Start, length (ns) and bits of spells of one rate of at most :data:`FINEST_NS`."""
-    import numpy as np
-
     length = np.append(capacity.at_ns[1:], np.int64(capacity.end_ns)) - capacity.at_ns
     count = -(-length // FINEST_NS)
     row = np.repeat(np.arange(len(length)), count)
@@ -103,8 +98,6 @@ def _pieces(capacity: Capacity) -> tuple[Int64, Int64, Int64]:
 
 def _scatter(at: Int64, floor: Int64, before: int, stream: Stream, batch: Int64) -> Int64:
     """Return each batch anywhere between the one before, or the start of its spell, and its own time."""
-    import numpy as np
-
     begins = np.append(0, np.nonzero(np.diff(batch))[0] + 1)
     own = at[begins]
     low = np.maximum(np.append(before, own[:-1]), floor[begins])
@@ -162,8 +155,6 @@ def draw_series(capacity: Capacity, content: Content, grain: Grain, seed: int, p
     Raises:
         ValueError: There are more than :data:`MOST` opportunities.
     """
-    import polars as pl
-
     number = capacity.opportunities()
     if content is not Content.RATE and number > MOST:
         what = purpose.rpartition(" ")[2]
@@ -188,8 +179,6 @@ MOST = 2_000_000_000
 
 def bin_rates(generated: Generated) -> Generated:
     """Opportunities as a series of rates, one for each 10 ms."""
-    import numpy as np
-    import polars as pl
 
     def rates() -> Iterator[pl.DataFrame]:
         counts = np.zeros(-(-generated.duration_ns // RATE_BIN_NS), np.int64)
@@ -206,9 +195,6 @@ def bin_rates(generated: Generated) -> Generated:
 
 def write(generated: Generated, path: Path, part: Part, progress: Progress) -> Written:
     """Write the series to `path`, which must not exist."""
-    import numpy as np
-    import polars as pl
-
     columns = COLUMNS[generated.content]
     schema = {name: pl.Float64 if name == "bit_s" else pl.Int64 for name in columns}
     digests = [hashlib.sha256() for _ in columns]

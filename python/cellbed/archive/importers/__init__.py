@@ -5,7 +5,6 @@ captures and Mahimahi's traces, in little memory at any file size, and writes th
 """
 
 from cellbed.archive.importers.format import Format, Options, Progress
-from cellbed.archive.importers.formats import FORMATS
-from cellbed.archive.importers.recognition import Importer, recognise
+from cellbed.archive.importers.formats import FORMATS, Importer, recognise
 
 __all__ = ["FORMATS", "Format", "Importer", "Options", "Progress", "recognise"]

@@ -13,6 +13,7 @@ from json import JSONDecodeError, JSONDecoder
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import from_json
 
@@ -256,8 +257,6 @@ def _write(
     draft: Draft,
 ) -> int:
     """Write the rates of one direction. Return the start of its first interval, ns since the start of the test."""
-    import numpy as np
-
     kept = [(place, halves) for place, halves in intervals if not halves[0].omitted]
     left_out, places, rows = replace(malformed, named=[*malformed.named]), list[str](), list[tuple[int, int, float]]()
     for place, halves in kept:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import polars as pl
 
 from cellbed.archive.errors import TraceError
-from cellbed.archive.importers.column_names import Column, Mapped
-from cellbed.archive.importers.table import Table, moment_ns, whole_ns
+from cellbed.archive.importers.table import Column, Mapped, Table, moment_ns, whole_ns
 from cellbed_node import inputs
-
-if TYPE_CHECKING:
-    import polars as pl
 
 _DAY_NS: Final = 86_400 * 10**9
 _UNITS: Final = {"ns": 1, "us": 10**3, "ms": 10**6, None: 10**6}
@@ -24,8 +22,6 @@ def kinds(path: Path) -> dict[str, tuple[str, str]]:
 
 def read(path: Path, mapped: Mapped) -> Table:
     """Return the mapped columns as numbers: times in ns, rates in bit/s. Raises TraceError."""
-    import polars as pl
-
     frame, schema = _scan(path)
     values = [
         (pl.col(column.name).cast(pl.Float64) * column.unit).fill_nan(None).alias(part)
@@ -44,8 +40,6 @@ def read(path: Path, mapped: Mapped) -> Table:
 
 def _stamp(column: Column, dtype: pl.DataType) -> pl.Expr:
     """Return the times of a column in ns; null where they are missing or beyond 64 bits."""
-    import polars as pl
-
     time = pl.col(column.name)
     if isinstance(dtype, pl.String | pl.Categorical | pl.Enum):
         return moment_ns(time.cast(pl.String))
@@ -64,8 +58,6 @@ def _stamp(column: Column, dtype: pl.DataType) -> pl.Expr:
 
 def _scan(path: Path) -> tuple[pl.LazyFrame, pl.Schema]:
     """Return a file as a lazy frame, with its columns' types. Raises TraceError."""
-    import polars as pl
-
     try:
         frame = pl.scan_parquet(inputs.check(path))
         return frame, frame.collect_schema()
@@ -76,8 +68,6 @@ def _scan(path: Path) -> tuple[pl.LazyFrame, pl.Schema]:
 
 
 def _kind(dtype: pl.DataType) -> str:
-    import polars as pl
-
     if dtype.is_numeric() or isinstance(dtype, pl.Boolean):
         return "number"
     if isinstance(dtype, pl.Datetime | pl.Date | pl.Duration):

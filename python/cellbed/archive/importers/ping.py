@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from cellbed.archive.entry import Draft
 from cellbed.archive.errors import TraceError
 from cellbed.archive.importers.format import set_start
@@ -165,8 +167,6 @@ class _Output:
             self.rows.append((self.known_ns, UNANSWERED if trip_ns is None else trip_ns))
 
     def _add_stamped(self, probes: list[tuple[int | None, int | None]]) -> None:
-        import numpy as np
-
         sent = [(number, at_ns) for number, (at_ns, _) in enumerate(probes) if at_ns is not None]
         times = np.array([at_ns for _, at_ns in sent], np.int64)
         kept = in_order(times, self.source, lambda row: f"answer {row + 1}", self.left_out, _MOST_BACKWARDS_NS)

@@ -14,17 +14,16 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from cellbed.archive.errors import TraceError
-from cellbed.archive.importers.column_names import Column, Mapped
 from cellbed.archive.importers.format import Progress
-from cellbed.archive.importers.table import MOMENT, Table, moment_ns, whole_ns
+from cellbed.archive.importers.table import MOMENT, Column, Mapped, Table, moment_ns, whole_ns
 from cellbed.archive.importers.written import count_of
 from cellbed_node import inputs
 
 if TYPE_CHECKING:
     from _csv import Reader
-
-    import polars as pl
 
 HEAD = 1 << 16
 """Bytes at the beginning of a file that show its layout."""
@@ -116,8 +115,6 @@ def is_moment(text: str) -> bool:
 
 def read(path: Path, shape: Layout, mapped: Mapped, progress: Progress | None) -> Table:
     """Return the mapped columns as numbers. Raises TraceError."""
-    import polars as pl
-
     time, values = mapped.time, mapped.values
     index = {column.name: shape.names.index(column.name) for column in (time, *values.values())}
     stamp = moment_ns(pl.col(time.name)) if time.unit is None else _decimal_ns(pl.col(time.name), int(time.unit))
@@ -199,8 +196,6 @@ def _cells(line: str, delimiter: str) -> list[str]:
 
 def _number(text: pl.Expr, delimiter: str) -> pl.Expr:
     """Return the numbers of cells: null for empty ones, not a number for others that cannot be read."""
-    import polars as pl
-
     plain = text if delimiter == "," else text.str.replace(",", ".", literal=True)
     value = pl.when(plain.str.contains(_FLOAT)).then(plain).cast(pl.Float64, strict=False)
     readable = pl.when(value.is_finite()).then(value).otherwise(float("nan"))
@@ -211,8 +206,6 @@ def _decimal_ns(text: pl.Expr, unit: int) -> pl.Expr:
     """Return the times of a unit (ns) in ns, null for other texts and beyond 64 bits: rounded, or truncated where the
     unit is no power of ten. Those with an exponent have the precision of floating point.
     """
-    import polars as pl
-
     places = len(str(unit)) - len(str(unit).rstrip("0"))
     decimal = text.str.replace(",", ".", literal=True).cast(pl.Decimal(38, places + _MORE_PLACES), strict=False)
     parts, most = decimal.to_physical(), 10**_MORE_PLACES

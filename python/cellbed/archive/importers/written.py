@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
+
+import numpy as np
+import polars as pl
 
 from cellbed.archive.entry import Draft
 from cellbed.archive.errors import TraceError
@@ -13,9 +16,6 @@ from cellbed.archive.soundness import HIGHEST_BIT_S, LATEST_NS, LONGEST_TRIP_NS
 from cellbed.support.errors import printable
 from cellbed.support.readable import rate_words
 from cellbed_node.errors import LeftOut
-
-if TYPE_CHECKING:
-    import numpy as np
 
 UNANSWERED = -1
 """The round-trip time of a probe without an answer."""
@@ -43,9 +43,6 @@ def write_series(
     source, place: the file, and the place of a row in it, for messages. left_out: rows that are not among these. Raises
     TraceError for rows that are not in order of time, if most are left out, and for a duration that does not fit.
     """
-    import numpy as np
-    import polars as pl
-
     is_rate = part != "round-trip"
     longest = _LONGEST_TRACE_NS if is_rate else LATEST_NS
     left_out = left_out or LeftOut()
@@ -89,8 +86,6 @@ def write_series(
 
 def _hold_note(at: np.ndarray, rates: np.ndarray, duration_ns: int, place: Callable[[int], str]) -> Iterator[str]:
     """Yield a note on a rate that holds much longer than the others."""
-    import numpy as np
-
     holds, steps = np.diff(at, append=duration_ns), np.diff(at)
     usual, row = float(np.median(steps[steps > 0])) if len(at) > 2 and at[-1] else 0.0, int(holds.argmax())
     if usual and holds[row] >= _LONG_HOLD * usual:
@@ -117,8 +112,6 @@ def in_order(
 
     Raises TraceError where time begins again, as in a file of several runs.
     """
-    import numpy as np
-
     kept = np.ones(len(times_ns), bool)
     earlier, later = times_ns[:-1], times_ns[1:]
     # Distances of times of 64 bits need another bit.

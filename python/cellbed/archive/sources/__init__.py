@@ -5,26 +5,11 @@ from __future__ import annotations
 import difflib
 
 from cellbed.archive.errors import TraceError
-from cellbed.archive.sources.cellreplay import CELLREPLAY
-from cellbed.archive.sources.cork import CORK_4G, CORK_5G
+from cellbed.archive.sources.data_sets import SOURCES
 from cellbed.archive.sources.fetch import Fetched, FetchOptions, fetch
-from cellbed.archive.sources.in_the_wild import IN_THE_WILD
-from cellbed.archive.sources.mahimahi import KPN, MAHIMAHI
-from cellbed.archive.sources.new_york import NYC_2018, NYC_2019
 from cellbed.archive.sources.source import Source
 
 __all__ = ["SOURCES", "FetchOptions", "Fetched", "Source", "fetch", "find_source"]
-
-SOURCES: tuple[Source, ...] = (
-    MAHIMAHI,
-    CELLREPLAY,
-    KPN,
-    IN_THE_WILD,
-    CORK_4G,
-    CORK_5G,
-    NYC_2018,
-    NYC_2019,
-)
 
 
 def find_source(name: str) -> Source:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+import tomllib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+
+import polars as pl
 
 from cellbed.archive.errors import TraceError
 from cellbed.archive.series import Content, Part, Series
@@ -17,8 +20,6 @@ from cellbed.support.ways import Way
 from cellbed_node import inputs
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from cellbed.archive.entry import About, Draft
 
 Algorithm = Literal["sha256", "md5", "git-blob"]
@@ -53,12 +54,6 @@ def digest(path: Path, algorithm: Algorithm) -> str:
     return state.hexdigest()
 
 
-def load_digests(source: str) -> dict[str, str]:
-    """Return the digests of a data set's files, by path, as its repository has them."""
-    found: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("checksums.json").read_text())
-    return found[source]
-
-
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
     """A file of a data set. path: where it goes, relative to the data set's folder, with slashes."""
@@ -66,15 +61,6 @@ class RemoteFile:
     address: str
     path: str
     checksum: Checksum | None = None
-
-
-def git_files(repository: str, commit: str, blobs: Mapping[str, str], folder: str = "") -> tuple[RemoteFile, ...]:
-    """Files of a commit of ``OWNER/NAME`` at GitHub. blobs: the names of their contents in Git, by path in the folder.
-
-    folder: of the repository, with a slash at its end; it is not in the paths that they get.
-    """
-    root = f"https://raw.githubusercontent.com/{repository}/{commit}/{folder}"
-    return tuple(RemoteFile(f"{root}{path}", path, Checksum("git-blob", blob)) for path, blob in blobs.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +124,19 @@ class Source:
         return About.model_validate({"origin": "recorded", **facts})
 
 
+def load_source(name: str, convert: Convert) -> Source:
+    """Return a data set as `sources.toml` beside this file describes it; `checksums.json` has the names that Git gives
+    the contents of its files, by their paths."""
+    facts = tomllib.loads(Path(__file__).with_name("sources.toml").read_text(encoding="utf-8"))[name]
+    files = facts.pop("files", ())
+    remote = [RemoteFile(each["address"], each["path"], Checksum("md5", each["md5"])) for each in files]
+    if git := facts.pop("git", None):
+        root = f"https://raw.githubusercontent.com/{git['repository']}/{git['commit']}/{git['folder']}"
+        blobs = json.loads(Path(__file__).with_name("checksums.json").read_text())[name]
+        remote += [RemoteFile(f"{root}{path}", path, Checksum("git-blob", blob)) for path, blob in blobs.items()]
+    return Source(name=name, convert=convert, remote=tuple(remote), **facts)
+
+
 def entry_name(*words: str) -> str:
     """Return the name of an entry, made of words that describe it; empty ones are left out."""
     return valid_name("-".join(filter(None, words)))
@@ -146,8 +145,6 @@ def entry_name(*words: str) -> str:
 @contextmanager
 def name_table_in_errors(of: str) -> Iterator[None]:
     """Turns the errors of a reader of tables into a TraceError that names the file ``of``."""
-    import polars as pl
-
     try:
         yield
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError, OverflowError) as error:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from cellbed.archive.statistics.analysis import TRIP_PERCENTILES
 from cellbed.archive.statistics.capacity import PERCENTILES, SCALES_NS
 from cellbed.archive.statistics.dependence import LAGS_S
-from cellbed.archive.statistics.round_trips import PERCENTILES as OF_TIMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ _CAPACITY: Final = (
 
 _FROM: Final = {
     name: "" if share == 0.5 else f", from {round(1 / min(share, 1 - share)):,} answers on"
-    for name, share in OF_TIMES.items()
+    for name, share in TRIP_PERCENTILES.items()
 }
 _ROUND_TRIPS: Final = {
     "probes": Figure("", "number of probes"),
@@ -91,7 +91,8 @@ _ROUND_TRIPS: Final = {
     "hourly_p95_ms": Figure("ms", "P95 in each of `hours`"),
     "hourly_loss": Figure("", "loss in each of `hours`"),
 } | {
-    f"{name}_ms": Figure("ms", f"P{share * 100:g} of round-trip times{_FROM[name]}") for name, share in OF_TIMES.items()
+    f"{name}_ms": Figure("ms", f"P{share * 100:g} of round-trip times{_FROM[name]}")
+    for name, share in TRIP_PERCENTILES.items()
 }
 
 FIGURES: Final = _CAPACITY | _ROUND_TRIPS | _COMMON

@@ -20,7 +20,7 @@ VERBS = {
     "export": "Export an entry or a recording to other programs' formats.",
 }
 """The verbs and their first lines of help."""
-MODULES = dict.fromkeys(("stats", "plot", "compare", "rm", "verify"), "entries")
+MODULES = dict.fromkeys(("ls", "show", "stats", "plot", "compare", "export", "rm", "verify"), "entries")
 """Modules of verbs that have another name."""
 
 app = typer.Typer(

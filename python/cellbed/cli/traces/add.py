@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cellbed.cli.options import AsJson
-from cellbed.cli.traces import options as about
-from cellbed.cli.traces.options import duration, format_names
+from cellbed.cli.traces.options import duration, format_names, text
 from cellbed.support.readable import duration_words, rate_words
 from cellbed.support.standard_streams import StatusLine
 from cellbed.support.ways import WayOrBoth
@@ -28,7 +27,7 @@ def add(
             help="Files of a recording: one, one per direction, or a folder. Or any number of pairs X.up and X.down."
         ),
     ],
-    name: Annotated[str | None, about.text("Name of the new entry. Default: derived from the file names.")] = None,
+    name: Annotated[str | None, text("Name of the new entry. Default: derived from the file names.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing entry of that name.")] = False,
     as_format: Annotated[
         str | None,
@@ -39,19 +38,21 @@ def add(
     direction: Annotated[
         WayOrBoth | None, typer.Option(help="Direction of the file, or the direction to add from it.")
     ] = None,
-    technology: about.Technology = None,
-    band: about.Band = None,
-    operator: about.Operator = None,
-    place: about.Place = None,
-    date: about.Date = None,
-    begins: about.Begins = None,
-    mobility: about.Mobility = None,
-    obstacle: about.Obstacle = None,
-    method: about.Method = None,
-    licence: about.Licence = None,
-    source: about.Source = None,
-    citation: about.Citation = None,
-    note: about.Note = None,
+    technology: Annotated[
+        str | None, text("Technology: 3g, 4g, 5g, 6g, wifi, fixed, satellite.", "--tech", "--technology")
+    ] = None,
+    band: Annotated[str | None, text("Band: low, mid, mmwave, or its number.")] = None,
+    operator: Annotated[str | None, text("Network operator.")] = None,
+    place: Annotated[str | None, text("Place of the recording.")] = None,
+    date: Annotated[str | None, text("Date: 2021, 2021-04-30, 2021-04-30T14:05.")] = None,
+    begins: Annotated[str | None, text("Time of day at which it begins, 06:30, if not part of the date.")] = None,
+    mobility: Annotated[str | None, text("Mobility: stationary, walking, driving, bus, train …")] = None,
+    obstacle: Annotated[str | None, text("Obstacle: window, wall, body …")] = None,
+    method: Annotated[str | None, text("Recording method.")] = None,
+    licence: Annotated[str | None, text("Terms of use.", "--licence", "--license")] = None,
+    source: Annotated[str | None, text("Address of the source.")] = None,
+    citation: Annotated[str | None, text("Publication to cite.")] = None,
+    note: Annotated[str | None, text("Further notes.")] = None,
     origin: Annotated[
         Literal["recorded", "synthetic"], typer.Option(help="Recorded on a network, or synthetic.")
     ] = "recorded",
@@ -70,14 +71,14 @@ def add(
         int | None, typer.Option("--duration", parser=duration, metavar="TIME", help="Duration of a table.")
     ] = None,
     flow: Annotated[
-        str | None, about.text("Capture: select a flow by words, 'udp 10.0.0.2 :5201'. Default: the largest.")
+        str | None, text("Capture: select a flow by words, 'udp 10.0.0.2 :5201'. Default: the largest.")
     ] = None,
     all_flows: Annotated[bool, typer.Option("--all-flows", help="Capture: all flows together.")] = False,
     each_packet: Annotated[
         bool, typer.Option("--each-packet", help="Capture: one opportunity per packet instead of per 1500 bytes.")
     ] = False,
     device: Annotated[
-        str | None, about.text("Mobile device: its address in a capture, or client or server of an iperf3 report.")
+        str | None, text("Mobile device: its address in a capture, or client or server of an iperf3 report.")
     ] = None,
     interval: Annotated[
         int | None,

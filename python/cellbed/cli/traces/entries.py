@@ -1,15 +1,27 @@
-"""The verbs for entries of the archive: ``stats``, ``plot``, ``compare``, ``rm`` and ``verify``."""
+"""The verbs for entries of the archive: `ls`, `show`, `stats`, `plot`, `compare`, `export`, `rm` and `verify`."""
 
 from __future__ import annotations
 
 import json
+import sys
+from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any, Literal
 
 import typer
 
 from cellbed.cli.options import AsJson
-from cellbed.cli.traces.options import Outage, entries_and_directions, entry_names
+from cellbed.cli.traces.options import (
+    Outage,
+    bit_rate,
+    duration,
+    entries_and_directions,
+    entries_and_files,
+    entries_and_folders,
+    entry_names,
+    text,
+)
 from cellbed.support.standard_streams import StatusLine
 
 _Names = Annotated[
@@ -20,6 +32,158 @@ _Names = Annotated[
 
 def _file(words: str) -> Any:
     return typer.Option("--out", "-o", metavar="FILE", help=words)
+
+
+def ls(
+    name: Annotated[str | None, typer.Argument(help="Only names that contain this text.")] = None,
+    technology: Annotated[
+        str | None, text("Technology: 3g, 4g (lte), 5g (nr), wifi …", "--tech", "--technology")
+    ] = None,
+    mobility: Annotated[str | None, text("Mobility: stationary, walking, driving, train …")] = None,
+    min_mean: Annotated[
+        float | None,
+        typer.Option(parser=bit_rate, metavar="RATE", help="Minimum mean rate of a direction: 20mbit, '20 Mbit/s'."),
+    ] = None,
+    where: Annotated[
+        list[str] | None, text("Condition on a column of --json; several must all hold.", metavar="'COLUMN OP VALUE'")
+    ] = None,
+    sort: Annotated[
+        str, typer.Option(help="Column to sort by, such as downlink_mean_bit_s.", metavar="COLUMN")
+    ] = "name",
+    reverse: Annotated[bool, typer.Option("--reverse", "-r", help="Sort in descending order.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the entries of the archive.
+
+    \b
+    Examples:
+      cellbed traces ls --tech 5g --mobility driving --min-mean 20mbit
+      cellbed traces ls --where 'place ~ delft' --sort uplink_mean_bit_s --reverse
+      cellbed traces ls --where 'downlink_p5_bit_s_100ms > 2e6' --where 'downlink_outages < 5'
+      cellbed traces ls --json | jq -r '.[].name'
+    """
+    from cellbed.archive import open_archive
+    from cellbed.archive.entry_view import list_table
+    from cellbed.archive.index import Query, search
+    from cellbed.support.console import Console, table_width
+
+    query = Query(name, technology, mobility, min_mean, tuple(where or ()), sort, reverse)
+    contents = open_archive().contents()
+    for entry, problem in contents.problems.items():
+        print(f"warning: {problem}; remove it with `cellbed traces rm {entry}`", file=sys.stderr)
+    table = search(contents.frame, query)
+    if as_json:
+        lines = table.write_ndjson().rstrip("\n").replace("\n", ",\n")
+        print(f"[\n{lines}\n]" if lines else "[]")
+    elif contents.frame.is_empty():
+        print("the archive has no entries; `cellbed traces add` and `cellbed traces fetch` add some", file=sys.stderr)
+    elif table.is_empty():
+        print("no entry matches; `cellbed traces ls` lists all", file=sys.stderr)
+    else:
+        Console(width=table_width(), highlight=False).print(list_table(table, sort))
+
+
+def show(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="Entry of the archive, one of its directions, a file, or the directory of a recording.",
+            autocompletion=entries_and_files,
+        ),
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Show the contents of an entry, a file or a recording.
+    \b
+    Examples:
+      cellbed traces show lte-suburban
+      cellbed traces show recordings/train.up
+    """
+    from cellbed.archive import open_archive
+
+    archive = open_archive()
+    if archive.has(name) or not ("." in name or "/" in name or Path(name).exists()):
+        _show_entry(name, as_json)
+    elif Path(name).is_dir():
+        _show_recording(Path(name), as_json)
+    else:
+        _show_trace(name, as_json)
+
+
+def _show_entry(name: str, as_json: bool) -> None:
+    from cellbed.archive import open_archive
+    from cellbed.archive.entry_view import show as drawn
+    from cellbed.archive.warnings import warnings
+    from cellbed.support.console import Console
+
+    archive = open_archive()
+    entry = archive.entry(name)
+    notes = warnings(entry)
+    if as_json:
+        facts = entry.model_dump(mode="json") | {"folder": str(archive.folder / name), "warnings": notes}
+        print(json.dumps(facts, indent=2))
+    else:
+        Console(soft_wrap=True, highlight=False).print(drawn(entry, notes))
+
+
+def _show_trace(name: str, as_json: bool) -> None:
+    from cellbed.archive import TraceError, resolve
+    from cellbed.archive.series import ENDINGS
+    from cellbed.support.readable import duration_words, rate_words
+
+    try:
+        source = resolve(name, Path.cwd())
+        trace = source.trace
+    except TraceError as error:
+        raise TraceError(_to_add(name) or str(error)) from None
+    figures = {
+        "name": source.name,
+        "direction": ENDINGS.get(source.name.rpartition(".")[2], ""),
+        "duration": trace.duration_ns,
+        "mean_rate": trace.mean_bit_rate,
+        "longest_gap": trace.longest_gap_ns,
+        "opportunities": trace.opportunities,
+        "synthetic": source.synthetic,
+        "sha256": source.sha256,
+    }
+    if as_json:
+        print(json.dumps(figures, indent=2))
+        return
+    print(
+        f"{source.name}: {'synthetic' if source.synthetic else 'recorded'}, {duration_words(trace.duration_ns / 1e9)}, "
+        f"mean {rate_words(trace.mean_bit_rate)}, longest gap {duration_words(trace.longest_gap_ns / 1e9)}, "
+        f"{trace.opportunities:,} opportunities, SHA-256 {source.sha256}"
+    )
+
+
+def _to_add(name: str) -> str | None:
+    """Return a remedy for a file that is a recording of another kind than a trace; null where it is none."""
+    from cellbed.archive import TraceError
+    from cellbed.recordings.importing import recognise
+
+    path = Path(name)
+    if not path.is_file():
+        return None
+    try:
+        importer = recognise([path])
+    except TraceError:
+        return None
+    if importer.format.name == "mahimahi":
+        return None
+    return f"{importer.what}: add it first: `cellbed traces add {quote(name)}`"
+
+
+def _show_recording(folder: Path, as_json: bool) -> None:
+    from cellbed.recordings import read_recording
+    from cellbed.recordings.summary import show as drawn
+    from cellbed.recordings.summary import summarise
+    from cellbed.support.console import Console
+
+    summary = summarise(read_recording(folder))
+    if as_json:
+        print(json.dumps(summary.as_json(), indent=2))
+    else:
+        Console(soft_wrap=True).print(drawn(folder.absolute().name, summary))
 
 
 def stats(
@@ -126,6 +290,75 @@ def compare(
     Console(highlight=False, width=table_width()).print(comparison_table(figures, directions))
     if out is not None:
         print(out)
+
+
+def export(
+    recording: Annotated[
+        str,
+        typer.Argument(
+            help="An entry of the archive, or the directory of a recording.", autocompletion=entries_and_folders
+        ),
+    ],
+    to: Annotated[Literal["mahimahi", "cellreplay", "rate", "rtt"], typer.Option("--format", help="Output format.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Output directory, empty or new.")],
+    train: Annotated[
+        tuple[int, int] | None,
+        typer.Option(
+            help="cellreplay: packets of the trains that become light rows, uplink and downlink. "
+            "Default: as calibrated, or else the longest."
+        ),
+    ] = None,
+    bin_ns: Annotated[
+        int, typer.Option("--bin", parser=duration, metavar="TIME", help="rate: width of the bins.")
+    ] = "100 ms",  # type: ignore[assignment]
+    as_json: AsJson = False,
+) -> None:
+    """Export an entry or a recording to the file formats of other programs.
+
+    \b
+    mahimahi     traces for mm-link and cellbed, with the matching delay
+    cellreplay   light rows, heavy traces and latency offsets for mm-cellular
+    rate         rates over time of each saturated direction
+    rtt          round-trip times of the packet trains
+
+    The directory is written completely or not at all. Its README contains the command or scenario lines for a replay.
+
+    \b
+    Example:
+      cellbed traces export lte-suburban --format mahimahi --out lte
+    """
+    from cellbed.archive import TraceError, open_archive
+    from cellbed.archive.catalogue import entry_and_part
+    from cellbed.recordings import read_recording
+    from cellbed.recordings.export import export as write
+    from cellbed.recordings.export import export_entry
+
+    archive = open_archive()
+    name, part = entry_and_part(archive, recording)
+    if part is not None:
+        raise TraceError(f"'{recording}' is one direction; only whole entries can be exported: write '{name}'")
+    archived = archive.has(recording)
+    if not archived and not Path(recording).exists() and "/" not in recording:
+        archive.entry(recording)  # raises an error that names similar entries
+    if archived and archive.entry(recording).recording is None:
+        done = export_entry(archive, recording, to, out, bin_ns=bin_ns)
+    else:
+        folder = archive.recording(recording) if archived else Path(recording)
+        done = write(
+            read_recording(folder),
+            to,
+            out,
+            name=recording if archived else folder.absolute().name,
+            train=train or (None, None),
+            bin_ns=bin_ns,
+        )
+    if as_json:
+        print(json.dumps({**asdict(done), "folder": str(done.folder)}, indent=2))
+        return
+    for file in done.files:
+        print(done.folder / file)
+    for note in done.notes:
+        print(note)
 
 
 def rm(

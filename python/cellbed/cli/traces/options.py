@@ -15,23 +15,6 @@ def text(words: str, *names: str, metavar: str = "TEXT") -> Any:
     return typer.Option(*names, help=words, metavar=metavar)
 
 
-Technology = Annotated[
-    str | None, text("Technology: 3g, 4g, 5g, 6g, wifi, fixed, satellite.", "--tech", "--technology")
-]
-Band = Annotated[str | None, text("Band: low, mid, mmwave, or its number.")]
-Operator = Annotated[str | None, text("Network operator.")]
-Place = Annotated[str | None, text("Place of the recording.")]
-Date = Annotated[str | None, text("Date: 2021, 2021-04-30, 2021-04-30T14:05.")]
-Begins = Annotated[str | None, text("Time of day at which it begins, 06:30, if not part of the date.")]
-Mobility = Annotated[str | None, text("Mobility: stationary, walking, driving, bus, train …")]
-Obstacle = Annotated[str | None, text("Obstacle: window, wall, body …")]
-Method = Annotated[str | None, text("Recording method.")]
-Licence = Annotated[str | None, text("Terms of use.", "--licence", "--license")]
-Source = Annotated[str | None, text("Address of the source.")]
-Citation = Annotated[str | None, text("Publication to cite.")]
-Note = Annotated[str | None, text("Further notes.")]
-
-
 def duration(text: str) -> int:
     """Return a duration in ns."""
     from cellbed.support.units import DURATION, UnitError
