@@ -258,7 +258,7 @@ def test_of_concurrent_additions_under_one_name_one_succeeds(archive: Archive) -
 def test_adding_replacing_and_removing_at_once_never_shows_half_an_entry(archive: Archive) -> None:
     change = """
         from contextlib import suppress
-        for turn in range(8):
+        for turn in range(4):
             add(archive, f"own-{sys.argv[1]}", every_ms=1 + turn, replace=True)
             with suppress(TraceError):
                 add(archive, "shared", every_ms=1 + turn, replace=True)

@@ -191,7 +191,6 @@ def test_clean_removes_unfinished_folders(archive: Archive) -> None:
         ("cellbed traces plot car-1", {"car-1", "car-1.up", "car-1.down"}),
         ("cellbed traces stats car-1.d", {"car-1.down"}),
         ("cellbed traces show b", {"bus-1", "bus-walk/", "bus.up"}),  # and not its picture
-        ("cellbed traces export b", {"bus-1", "bus-walk/"}),
         ("cellbed traces add --as mahi", {"mahimahi"}),
     ],
 )
@@ -211,13 +210,3 @@ def test_invalid_dates_are_refused(archive: Archive, tmp_path: Path, date: str) 
     assert done.exit_code != 0
     assert "is not a date: write 2021" in str(done.exception)
     assert "walk" not in archive.names()
-
-
-def test_unusual_values_are_kept_with_a_note(archive: Archive, tmp_path: Path) -> None:
-    (tmp_path / "walk.up").write_bytes(b"1\n2\n")
-    done = run("add", str(tmp_path / "walk.up"), "--tech", "LTE", "--mobility", "walkin")
-    assert done.exit_code == 0, done.output
-    assert "note: --mobility 'walkin' is unusual but kept: did you mean 'walking'?" in done.stderr
-    assert "--tech" not in done.stderr
-    about = archive.entry("walk").about
-    assert (about.technology, about.mobility) == ("4g", "walkin")

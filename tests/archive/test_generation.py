@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -47,8 +48,8 @@ def _values(generated: Generated, folder: Path) -> str:
     return write(generated, path, "uplink", _nothing).values_sha256
 
 
-def _times(generated: Generated) -> list[int]:
-    return pl.concat(generated.chunks())["at_ns"].to_list()
+def _times(generated: Generated) -> Any:
+    return pl.concat(generated.chunks())["at_ns"].to_numpy()
 
 
 # --- capacity and opportunities
@@ -123,7 +124,7 @@ PUBLISHED = [
 @pytest.mark.parametrize(("name", "part", "low", "high"), PUBLISHED)
 def test_the_highest_second_is_as_published(name: str, part: Part, low: float, high: float, seed: int) -> None:
     order = Order(name, seed, MODELS[name].duration_ns)
-    seconds = Recorded(np.array(_times(MODELS[name].make(order)[part])), order.duration_ns).rates(SECOND) / 1e6
+    seconds = Recorded(_times(MODELS[name].make(order)[part]), order.duration_ns).rates(SECOND) / 1e6
     assert low <= seconds.max() <= high
     if (name, part) == ("5g-window-netherlands", "uplink"):
         assert np.mean((seconds >= 10) & (seconds <= 25.2)) >= 0.9  # "largely"
@@ -139,8 +140,8 @@ def test_handovers_come_as_often_as_published(every: int) -> None:
 
 
 def test_an_obstacle_takes_the_rate_and_gives_it_back() -> None:
-    model = radio("mmwave", "profile", None, "vehicle", (2 * SECOND,), 2 * SECOND)
-    at = np.array(_times(model.make(Order("radio", 1, 6 * SECOND))["downlink"]))
+    model = radio("mmwave", "profile", "vehicle", (2 * SECOND,), 2 * SECOND)
+    at = _times(model.make(Order("radio", 1, 6 * SECOND))["downlink"])
     rates = np.bincount(np.maximum(at - 1, 0) // (SECOND // 2), minlength=12) * OPPORTUNITY_BITS * 2 / 1e9
     assert all(rate == pytest.approx(2.0, rel=0.2) for rate in [*rates[:4], *rates[8:]])
     assert all(rate == pytest.approx(0.35, rel=0.3) for rate in rates[5:7])
@@ -237,8 +238,6 @@ def test_markov_records_its_input(archive: Archive) -> None:
         (("lte-netherlands", "--name", "Not A Name", "--duration", "1 s"), "is not a valid name"),
         (("lte-netherlands", "--name", "lte-suburban"), "lte-suburban"),
         (("lte-netherlands", "--seed", "-1"), "Invalid value for '--seed'"),
-        (("radio", "--mobility", "driving", "--handover", "0 s"), "'0 s' is not from 100 ms to"),
-        (("radio", "--handover", "10 s"), "--handover: with --mobility driving"),
         (
             ("radio", "--profile", "mmwave", "--obstacle", "body", "--obstacle-at", "300 s"),
             "no obstacle within the duration of 120 s",

@@ -90,13 +90,6 @@ def test_an_odd_line_of_a_trace_is_left_out_and_named(tmp_path: Path, draft: Dra
     assert f"1 line is left out: line {at + 1}: " in " ".join(draft.notes)
 
 
-def test_names_of_files_give_their_directions(tmp_path: Path, draft: Draft) -> None:
-    up, down = file(tmp_path, "a.down", b"5\n"), file(tmp_path, "a.up", b"6\n")
-    written(draft, up, down)
-    assert (times(draft, "downlink"), times(draft, "uplink")) == ([5 * MS], [6 * MS])
-    assert sorted(path.name for path in draft.folder.iterdir()) == ["downlink.parquet", "uplink.parquet"]
-
-
 def test_a_trace_without_a_direction_needs_one(tmp_path: Path, draft: Draft) -> None:
     path = file(tmp_path, "walk", made.MAHIMAHI)
     assert refusal(draft, path) == (f"{path}: unknown direction: write --direction uplink or --direction downlink")
@@ -263,13 +256,6 @@ def test_what_iperf3_itself_reports_is_read(tmp_path: Path, draft: Draft, words:
         assert all(row[1] >= 0 for row in rows(series))  # type: ignore[operator]
     other = written(Draft(_new(tmp_path / "other"), draft.about), file(tmp_path, "server.json", at_server))
     assert set(other.parts) == parts
-
-
-def test_ping_with_stamps_gives_round_trips_and_losses(tmp_path: Path, draft: Draft) -> None:
-    path = file(tmp_path, "ping.txt", made.PING)
-    assert recognise([path]).why == "it has 'icmp_seq=1'"
-    written(draft, path)
-    assert rows(draft.parts["round-trip"]) == [(0, 20 * MS), (SECOND, None), (2 * SECOND, 30 * MS)]
 
 
 RECORD = b"# started: 2026-01-01T06:00:00Z\ntime_s,rtt_ms\n0.0002,11.2\n1.0005,\n2.0004,11.1\n"

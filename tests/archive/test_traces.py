@@ -1,13 +1,12 @@
 """Traces: the archive is generated as published figures say, any file can be used, a malformed one is refused."""
 
 import hashlib
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from cellbed.archive import ARCHIVE, TraceError, archive_folder, resolve
+from cellbed.archive import ARCHIVE, TraceError, resolve
 from cellbed.archive.examples import MODELS, PDO_BYTES, Example
 
 MODEL_LIST = list(MODELS.values())
@@ -23,12 +22,6 @@ DIGESTS = {
 def stamps() -> dict[str, list[int]]:
     """Milliseconds of every opportunity of each trace of the archive."""
     return {model.name: model.stamps() for model in MODEL_LIST}
-
-
-@pytest.fixture
-def data_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    return tmp_path
 
 
 def _rates(stamps: list[int], seconds: int) -> list[float]:
@@ -55,22 +48,6 @@ def test_statistics_are_those_of_the_model(model: Example, stamps: dict[str, lis
     # Poisson counts scatter around the bounds of the rate, by 4 sigma at most in 120 draws.
     highest = model.high + 4 * (model.high * PDO_BYTES * 8) ** 0.5
     assert 0.8 * model.high < max(rates) < highest
-
-
-def test_lte_uplink_has_one_clear_outage_half_a_minute_in(stamps: dict[str, list[int]]) -> None:
-    gaps = [(start, end - start) for start, end in pairwise(stamps["lte-suburban.up"]) if end - start >= 500]
-    assert len(gaps) == 1
-    start, length = gaps[0]
-    assert 25_000 <= start <= 35_000
-    assert 1150 <= length <= 1300
-
-
-def test_an_example_is_made_at_first_use(data_home: Path, stamps: dict[str, list[int]]) -> None:
-    source = resolve("lte-suburban.up", Path("/nowhere"))
-    assert source.synthetic
-    assert not archive_folder().exists()
-    assert [int(line) for line in source.path.read_text().split()] == stamps["lte-suburban.up"]
-    assert (archive_folder() / "lte-suburban" / "entry.toml").exists()
 
 
 def test_data_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,13 +124,6 @@ def test_paths_that_are_no_trace_file_are_refused_with_the_reason(tmp_path: Path
     assert ARCHIVE[0] in message
     assert "\n" not in message
     assert len(message) < 600
-
-
-def test_unknown_name_is_answered_with_the_nearest_and_the_list(tmp_path: Path) -> None:
-    with pytest.raises(TraceError) as caught:
-        resolve("lte-subruban.up", tmp_path)
-    assert "did you mean 'lte-suburban.up'" in str(caught.value)
-    assert all(name in str(caught.value) for name in ARCHIVE)
 
 
 def test_show_one_trace(tmp_path: Path) -> None:

@@ -190,6 +190,15 @@ def test_devices_that_make_virtual_machines_fast_are_named(tmp_path: Path) -> No
     assert check.found.endswith("; /dev/kvm is missing or closed; /dev/vhost-net moves their packets")
 
 
+SLICE = f"/user.slice/user-{USER}.slice"
+DELEGATED = f"/sys/fs/cgroup{SLICE}/user@{USER}.service/cgroup.controllers"
+CONTROLLERS = {"/sys/fs/cgroup/cgroup.controllers": "cpuset cpu io memory pids\n", "/proc/self/mountinfo": VERSION_2}
+SYSTEMD = CONTROLLERS | {
+    "/proc/self/cgroup": f"0::{SLICE}/session-1.scope\n",
+    f"/run/user/{USER}/systemd/private": "",
+}
+
+
 class TestLimits:
     """CPU and memory limits by kind of machine."""
 
@@ -208,28 +217,13 @@ class TestLimits:
         assert limits.limits(here).status == "ok"
 
     def test_version_2_delegated_by_systemd(self, tmp_path: Path) -> None:
-        files = {
-            "/proc/self/mountinfo": VERSION_2,
-            "/proc/self/cgroup": f"0::/user.slice/user-{USER}.slice/session-1.scope\n",
-            "/sys/fs/cgroup/cgroup.controllers": "cpuset cpu io memory pids\n",
-            f"/run/user/{USER}/systemd/private": "",
-            f"/sys/fs/cgroup/user.slice/user-{USER}.slice/user@{USER}.service/cgroup.controllers": "cpu memory pids\n",
-        }
-        here = machine(tmp_path, files)
+        here = machine(tmp_path, SYSTEMD | {DELEGATED: "cpu memory pids\n"})
         program(tmp_path, "/usr/bin/systemd-run")
         assert limits.limits(here) == Check("CPU and memory limits", "ok", "version 2, delegated by systemd")
 
     def test_version_2_where_systemd_keeps_the_cpu(self, tmp_path: Path) -> None:
         # Ubuntu 22.04: user@.service delegates memory and pids only.
-        files = {
-            "/proc/self/mountinfo": VERSION_2,
-            "/proc/self/cgroup": f"0::/user.slice/user-{USER}.slice/session-1.scope\n",
-            "/sys/fs/cgroup/cgroup.controllers": "cpuset cpu io memory pids\n",
-            f"/run/user/{USER}/systemd/private": "",
-            f"/sys/fs/cgroup/user.slice/user-{USER}.slice/user@{USER}.service/cgroup.controllers": "memory pids\n",
-            "/run/systemd/system/x": "",
-        }
-        here = machine(tmp_path, files)
+        here = machine(tmp_path, SYSTEMD | {DELEGATED: "memory pids\n", "/run/systemd/system/x": ""})
         program(tmp_path, "/usr/bin/systemd-run")
         check = limits.limits(here)
         assert check.status == "missing"
@@ -242,12 +236,7 @@ class TestLimits:
         assert "[Service]\nDelegate=cpu cpuset io memory pids\n" in change.do
 
     def test_version_2_without_systemd(self, tmp_path: Path) -> None:
-        files = {
-            "/proc/self/mountinfo": VERSION_2,
-            "/proc/self/cgroup": "0::/\n",
-            "/sys/fs/cgroup/cgroup.controllers": "cpuset cpu io memory pids\n",
-        }
-        here = machine(tmp_path, files)
+        here = machine(tmp_path, CONTROLLERS | {"/proc/self/cgroup": "0::/\n"})
         check = limits.limits(here)
         assert check.status == "missing"
         assert "grant" in check.remedy

@@ -121,19 +121,6 @@ def test_what_never_leaves_says_so(tmp_path: Path) -> None:
     assert outcomes.delay.tolist() == [1 * MS, 2 * MS]
 
 
-def test_mahimahi_charges_its_header_and_whole_milliseconds(tmp_path: Path) -> None:
-    trace = tmp_path / "each.up"
-    trace.write_text("".join(f"{at}\n" for at in range(1, 11)))
-    times = [MS // 2, MS]
-    assert Link(rate=str(trace)).run(times, 1500).departed.tolist() == [1 * MS, 2 * MS]
-    # The first may use only opportunities of a later millisecond, and so may the second.
-    assert Link(rate=str(trace), mahimahi=True).run([MS // 2, MS], 1500).departed.tolist() == [1 * MS, 2 * MS]
-    assert Link(rate=str(trace), mahimahi=True).run([MS], 1500).departed.tolist() == [2 * MS]
-    # 1504 bytes an opportunity, four more bytes for each packet: two of 748 fit, two of 749 do not.
-    assert Link(rate=str(trace), mahimahi=True).run([0, 0], 748).departed.tolist() == [MS, MS]
-    assert Link(rate=str(trace), mahimahi=True).run([0, 0], 749).departed.tolist() == [MS, 2 * MS]
-
-
 def test_changes_known_beforehand_and_asked_for_are_the_same() -> None:
     times = np.arange(60) * MS
     known = Link(rate="12 Mbit/s", changes=[{"at": "20 ms", "rate": "6 Mbit/s"}, {"at": "40 ms", "queue": "2 packets"}])

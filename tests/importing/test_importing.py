@@ -580,11 +580,6 @@ def test_names_that_no_node_can_have_are_aliases(tmp_path: Path) -> None:
     assert "aliases" not in nodes["tower-2"]
 
 
-def test_unknown_services_to_place_are_an_error(shop: Path) -> None:
-    with pytest.raises(CellbedError, match="no service 'x'"):
-        written(shop / "compose.yaml", placed={"x": "edge"})
-
-
 def test_a_second_application_is_added_to_a_scenario(shop: Path) -> None:
     cellbed("import", "compose", "compose.yaml", "-o", "shop.toml", "--up", "3 Mbit/s", cwd=shop, status=0)
     before = (shop / "shop.toml").read_text()

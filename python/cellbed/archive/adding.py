@@ -1,6 +1,6 @@
 """Import files of other programs as an entry, with metadata from the user.
 
-Malformed metadata are refused, unusual ones reported.
+Malformed metadata are refused.
 """
 
 from __future__ import annotations
@@ -13,12 +13,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cellbed.archive.entry import is_time, names_time
 from cellbed.archive.errors import TraceError
 from cellbed.archive.index import OTHER_NAMES
 from cellbed.archive.store import Archive, valid_name
 from cellbed.archive.warnings import drift_warning, pause_warning
-from cellbed.support.near_names import did_you_mean
 
 if TYPE_CHECKING:
     from cellbed.archive.entry import About, Entry
@@ -56,7 +54,7 @@ def add(
         importer.read(paths, draft, options, progress)
         entry = archive.keep(draft, name, replace)
         measured = [note for note in (drift_warning(entry), pause_warning(entry)) if note is not None]
-        return Added(entry, (*metadata_doubts(entry.about), *draft.notes, *measured))
+        return Added(entry, (*draft.notes, *measured))
 
 
 def recordings(paths: Sequence[Path]) -> list[list[Path]]:
@@ -76,16 +74,7 @@ def name_of(paths: Sequence[Path]) -> str:
 
 
 _DATE = re.compile(r"\d{4}(-\d{2}(-\d{2}(T\d{2}:\d{2}.*)?)?)?", re.ASCII)
-_USUAL = {
-    "technology": ("--tech", ("2g", "3g", "4g", "5g", "6g", "wifi", "fixed", "satellite")),
-    "mobility": (
-        "--mobility",
-        (
-            *("stationary", "walking", "cycling", "driving", "bus", "train", "subway", "tram", "ferry"),
-            *("boat", "flying", "drone", "mixed"),
-        ),
-    ),
-}
+_TECHNOLOGIES = ("2g", "3g", "4g", "5g", "6g", "wifi", "fixed", "satellite")
 
 
 def check_metadata(**values: str | None) -> About:
@@ -94,13 +83,9 @@ def check_metadata(**values: str | None) -> About:
 
     from cellbed.archive.entry import About
 
-    date, begins = values.get("date"), values.get("begins")
+    date = values.get("date")
     if date is not None and not is_date(date):
         raise TraceError(f"--date '{date:.40}' is not a date: write 2021, 2021-04, 2021-04-30 or 2021-04-30T14:05")
-    if begins is not None and not is_time(begins):
-        raise TraceError(f"--begins '{begins:.40}' is not a time of day: write 06:30 or 06:30:15")
-    if begins is not None and names_time(date):
-        raise TraceError(f"--begins '{begins}': --date already contains a time of day, {date}")
     technology = values.get("technology")
     if technology is not None:
         values["technology"] = usual_technology(technology)
@@ -111,22 +96,10 @@ def check_metadata(**values: str | None) -> About:
         raise TraceError(f"--{fault['loc'][0]}: {fault['msg']}") from None
 
 
-def metadata_doubts(about: About) -> list[str]:
-    """Unusual values, in sentences."""
-    found = []
-    for name, (option, usual) in _USUAL.items():
-        asked = getattr(about, name)
-        if asked is None or asked.lower() in usual:
-            continue
-        meant = did_you_mean(asked.lower(), usual)
-        found.append(f"{option} '{asked:.40}' is unusual but kept: {meant}usual values: {', '.join(usual)}")
-    return found
-
-
 def usual_technology(asked: str) -> str:
     """Return the usual name of a technology: ``4g`` for ``LTE``; unknown ones do not change."""
     small = OTHER_NAMES.get(asked.lower(), asked.lower())
-    return small if small in _USUAL["technology"][1] else asked
+    return small if small in _TECHNOLOGIES else asked
 
 
 def is_date(text: str) -> bool:

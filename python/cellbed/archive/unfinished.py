@@ -86,10 +86,9 @@ def exchange(one: Path, other: Path) -> None:
     """Exchange two folders atomically; in two steps if the file system cannot."""
     import ctypes
 
-    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if renameat2 is not None and renameat2(_AT_FDCWD, bytes(one), _AT_FDCWD, bytes(other), _EXCHANGE) == 0:
+    if ctypes.CDLL(None, use_errno=True).renameat2(_AT_FDCWD, bytes(one), _AT_FDCWD, bytes(other), _EXCHANGE) == 0:
         return
-    if renameat2 is not None and ctypes.get_errno() not in (errno.EINVAL, errno.ENOSYS):
+    if ctypes.get_errno() != errno.EINVAL:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(other))
     aside = one.with_name(f"{one.name}-aside")
     other.rename(aside)

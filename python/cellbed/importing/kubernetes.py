@@ -113,18 +113,12 @@ class _Cluster:
             return
         metadata = keys.inside("metadata")
         name = metadata.text("name") or metadata.text("generateName") or ""
-        labels = metadata.inside("labels")
+        labels = metadata.pairs("labels")
         if len(self.objects) >= MOST_SERVICES:
             raise document.place.error(f"more than {MOST_SERVICES} objects: import fewer")
         if kind in _WORKLOADS and not name:
             raise document.place.error(f"{kind}: metadata.name is missing")
-        found = _Object(
-            kind,
-            name,
-            metadata.text("namespace") or "default",
-            {key: as_text(labels.value[key]) for key in labels.value},
-            keys,
-        )
+        found = _Object(kind, name, metadata.text("namespace") or "default", labels, keys)
         metadata.close(harmless=list(metadata.value))
         keys.path = f"{kind}/{name}"
         self.objects.append(found)
@@ -168,8 +162,7 @@ class _Cluster:
             headless = spec.text("serviceName")
             template = spec.inside("template")
             metadata = template.inside("metadata")
-            inner = metadata.inside("labels")
-            labels = {key: as_text(value) for key, value in inner.value.items()} or labels
+            labels = metadata.pairs("labels") or labels
             metadata.close(harmless=list(metadata.value))
             if workload.kind == "DaemonSet":
                 spec.note("differs", "template", "one node runs the workload of a DaemonSet")
@@ -218,8 +211,7 @@ class _Cluster:
         """Give the nodes that a Service selects its name."""
         keys = each.keys
         spec = keys.inside("spec")
-        selector = spec.inside("selector")
-        wanted = {key: as_text(value) for key, value in selector.value.items()}
+        wanted = spec.pairs("selector")
         chosen = [
             pod for pod in pods if wanted and pod.namespace == each.namespace and wanted.items() <= pod.labels.items()
         ]

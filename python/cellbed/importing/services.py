@@ -200,6 +200,10 @@ class Keys:
             found.append(as_text(value))
         return found
 
+    def pairs(self, key: str) -> dict[str, str]:
+        """Return a mapping of texts; empty if it is missing."""
+        return {name: as_text(value) for name, value in self.inside(key).value.items()}
+
     def entries(self, key: str) -> list[tuple[Any, Place]]:
         """Return the entries of a list with their places; empty if it is missing."""
         value = self.take(key)

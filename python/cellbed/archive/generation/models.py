@@ -157,13 +157,9 @@ def markov(like: Like, outage_ns: int) -> Model:
     )
 
 
-def radio(
-    profile: str, mobility: str, handover_ns: int | None, obstacle: str, obstacle_at: Sequence[int], obstacle_ns: int
-) -> Model:
+def radio(profile: str, mobility: str, obstacle: str, obstacle_at: Sequence[int], obstacle_ns: int) -> Model:
     """Return the radio model of a profile, with handovers of a mobility and an obstacle at some times, or neither."""
-    if mobility == "profile" and handover_ns is not None:
-        raise TraceError("--handover: with --mobility driving or --mobility subway only: the profile has its own")
-    handover = None if mobility == "profile" else Handover(handover_ns or MOBILITY[mobility])
+    handover = None if mobility == "profile" else Handover(MOBILITY[mobility])
     behind = None
     if obstacle != "none":
         if any(later - at < obstacle_ns for at, later in pairwise(obstacle_at)):
@@ -189,8 +185,6 @@ def radio(
         return saturate(link)(order)
 
     settings: dict[str, Any] = {"profile": profile, "mobility": mobility, "obstacle": obstacle}
-    if handover_ns is not None:
-        settings["handover"] = DURATION.format(handover_ns)
     if behind is not None:
         settings["obstacle-at"] = ", ".join(map(DURATION.format, obstacle_at))
         settings["obstacle-for"] = DURATION.format(obstacle_ns)

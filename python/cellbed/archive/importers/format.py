@@ -55,9 +55,6 @@ def describe_by_ping(draft: Draft, path: Path) -> None:
 
 def _date(draft: Draft, date: str) -> None:
     if draft.about.date is None:
-        if draft.about.begins is not None:
-            # A given time of day has precedence.
-            date = date[: len("2021-04-30")]
         _say(draft, date=date)
         draft.notes.append(f"started {date} according to the file; correct with --date")
 

@@ -18,7 +18,6 @@ from cellbed.cli.traces.options import (
     duration,
     entries_and_directions,
     entries_and_files,
-    entries_and_folders,
     entry_names,
     text,
 )
@@ -296,7 +295,7 @@ def export(
     recording: Annotated[
         str,
         typer.Argument(
-            help="An entry of the archive, or the directory of a recording.", autocompletion=entries_and_folders
+            help="An entry of the archive, or the directory of a recording.", autocompletion=entries_and_files
         ),
     ],
     to: Annotated[Literal["mahimahi", "cellreplay", "rate", "rtt"], typer.Option("--format", help="Output format.")],

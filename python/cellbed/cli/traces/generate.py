@@ -109,7 +109,6 @@ def radio(
     mobility: Annotated[
         _Mobility, typer.Option(help="Handovers every 33.3 s (driving), 14 s (subway; §VI-B), or the profile's.")
     ] = "profile",
-    handover: Annotated[Any, _time("Another mean time between handovers, with --mobility.", "100 ms", "744 h")] = None,
     obstacle: Annotated[
         _Obstacle, typer.Option(help="26 dB (body), 29 dB (vehicle; §VI-A) or complete, in front of mmwave.")
     ] = "none",
@@ -130,7 +129,7 @@ def radio(
     Empirical Study of 5G, IEEE Transactions on Mobile Computing, 2023, §VI. Length of gaps, and how an obstacle comes
     and goes, are cellbed's own.
     """
-    model = models.radio(profile, mobility, handover, obstacle, obstacle_at, obstacle_for)
+    model = models.radio(profile, mobility, obstacle, obstacle_at, obstacle_for)
     _keep(model, lasts, seed, name, replace, content, as_json)
 
 

@@ -65,11 +65,6 @@ def entries_and_files(incomplete: str) -> list[str]:
     return entry_names(incomplete) + [each for each in _files(incomplete) if not each.endswith(_DRAWN)]
 
 
-def entries_and_folders(incomplete: str) -> list[str]:
-    """Return the names of entries, and folders, where recordings are."""
-    return entry_names(incomplete) + [each for each in _files(incomplete) if each.endswith("/")]
-
-
 def format_names(incomplete: str) -> list[str]:
     """Formats that `add` reads and that begin so, for completion."""
     from cellbed.recordings.importing import FORMATS
