@@ -1,9 +1,14 @@
-"""Public data sets: each one's documented layout becomes entries that a scenario can name."""
+"""Public data sets: downloads, archives, and the entries that each documented layout becomes."""
 
+import contextlib
 import hashlib
+import io
 import json
+import random
 import subprocess
-from collections.abc import Iterator
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,13 +20,16 @@ from archive_examples import add
 from cellbed.archive import Archive, TraceError, open_archive
 from cellbed.archive.sources import SOURCES, Fetched, FetchOptions, Source, fetch, find_source
 from cellbed.archive.sources import download as download_module
-from cellbed.archive.sources.source import Checksum, RemoteFile
+from cellbed.archive.sources.download import download, is_archive, unpack
+from cellbed.archive.sources.source import Checksum, RemoteFile, digest
 from cellbed.recordings import read_recording
 from cellbed.recordings.importing import recognise
 from file_server import FileServer, file_server
 from in_process import cellbed
 
 S = 1_000_000_000
+CONTENT = random.Random(1).randbytes(300_000)
+SHA256 = Checksum("sha256", hashlib.sha256(CONTENT).hexdigest())
 
 
 @pytest.fixture(autouse=True)
@@ -30,6 +38,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "*")
     monkeypatch.setattr(download_module, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(download_module, "SILENCE_S", 0.5)
     return tmp_path
 
 
@@ -40,7 +49,7 @@ def archive(home: Path) -> Archive:
 
 @pytest.fixture
 def server() -> Iterator[FileServer]:
-    with file_server() as server:
+    with file_server({"/data.zip": CONTENT}) as server:
         yield server
 
 
@@ -304,3 +313,157 @@ def test_the_command_refuses_in_one_line() -> None:
     done = run("cork")
     assert done.returncode == 2
     assert done.stderr == "error: no data set is called 'cork': did you mean cork-4g or cork-5g?\n"
+
+
+# Downloads from a server that misbehaves in the ways servers do.
+
+
+def remote(server: FileServer, checksum: Checksum | None = None, path: str = "/data.zip") -> RemoteFile:
+    return RemoteFile(server.address + path, "data.zip", checksum)
+
+
+def fetched(server: FileServer, folder: Path, checksum: Checksum | None = None) -> Path:
+    return download(remote(server, checksum), folder)
+
+
+def left(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_arrives_whole_and_nothing_else_stays(server: FileServer, tmp_path: Path) -> None:
+    seen: list[str] = []
+    place = download(remote(server, SHA256), tmp_path, seen.append)
+    assert place.read_bytes() == CONTENT
+    assert left(tmp_path) == ["data.zip"]
+    assert seen[-1] == "data.zip: 0.3 of 0.3 MB"
+
+
+def test_a_file_that_is_there_is_not_asked_for_again(server: FileServer, tmp_path: Path) -> None:
+    fetched(server, tmp_path, SHA256)
+    fetched(server, tmp_path, SHA256)
+    assert len(server.asked) == 1
+    assert left(tmp_path) == ["data.zip"]
+
+
+def test_a_broken_download_begins_again(server: FileServer, tmp_path: Path) -> None:
+    server.cut_after["/data.zip"] = [100_000]
+    assert fetched(server, tmp_path).read_bytes() == CONTENT
+    server.cut_after["/data.zip"] = [100_000, 0, 0, 0, 0]
+    (tmp_path / "data.zip").unlink()
+    with pytest.raises(TraceError, match="ended after 0 of 300,000 bytes"):
+        fetched(server, tmp_path, SHA256)
+
+
+def test_an_unreachable_server_is_reported_with_a_remedy(server: FileServer, tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=r"refused\): try again later, or download it elsewhere .*\(--from\)"):
+        download(RemoteFile("http://127.0.0.1:9/x", "x"), tmp_path)
+
+
+def test_a_cut_that_nobody_can_see_is_found_by_the_checksum(server: FileServer, tmp_path: Path) -> None:
+    server.length = False
+    server.cut_after["/data.zip"] = [1000]
+    with pytest.raises(TraceError, match="not what its publisher says"):
+        fetched(server, tmp_path, SHA256)
+    assert left(tmp_path) == []
+    server.cut_after.clear()
+    assert fetched(server, tmp_path, SHA256).read_bytes() == CONTENT
+
+
+def test_checksums_are_those_of_the_publishers_tools(tmp_path: Path) -> None:
+    path = tmp_path / "hello"
+    path.write_bytes(b"hello\n")
+    assert digest(path, "git-blob") == "ce013625030ba8dba906f756967f9e9ca394464a"  # git hash-object
+    assert digest(path, "md5") == "b1946ac92492d2347c6235b4d2611184"
+
+
+def test_a_server_that_falls_silent_is_asked_again(server: FileServer, tmp_path: Path) -> None:
+    server.stalls.add("/data.zip")
+    assert fetched(server, tmp_path).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(
+    ("to", "says"),
+    [
+        ("/data.zip", "answers 302"),
+        ("ftp://127.0.0.1/x", "cannot vouch for the files"),
+        ("file:///etc/passwd", "is not allowed"),
+    ],
+)
+def test_redirections_that_lead_nowhere_are_refused(server: FileServer, tmp_path: Path, to: str, says: str) -> None:
+    server.redirects["/data.zip"] = to
+    with pytest.raises(TraceError, match=says):
+        fetched(server, tmp_path)
+
+
+@pytest.mark.parametrize("status", [403, 404, 410])
+def test_a_missing_file_is_not_requested_again(server: FileServer, tmp_path: Path, status: int) -> None:
+    server.statuses["/data.zip"] = [status]
+    with pytest.raises(TraceError, match=rf"answers {status}.*may have moved.*--from"):
+        fetched(server, tmp_path)
+    assert len(server.asked) == 1
+
+
+def test_a_busy_server_is_asked_again(server: FileServer, tmp_path: Path) -> None:
+    server.statuses["/data.zip"] = [503, 429]
+    news: list[str] = []
+    path = download(remote(server), tmp_path, report=news.append)
+    assert path.read_bytes() == CONTENT
+    assert "the server answers 503 (Service Unavailable): once more in 10 ms, attempt 2 of 5" in news
+
+
+# Archives that nobody vouches for: their files come out, and nothing else happens.
+
+Files = dict[str, bytes]
+
+
+def zipped(path: Path, files: Files) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+    return path
+
+
+def tarred(path: Path, files: Files) -> Path:
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return path
+
+
+Make = Callable[[Path, Files], Path]
+BOTH = pytest.mark.parametrize(("make", "name"), [(zipped, "a.zip"), (tarred, "a.tar.gz")])
+
+
+def unpacked(archive: Path, folder: Path) -> Files:
+    folder.mkdir(exist_ok=True)
+    unpack(archive, folder)
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+@BOTH
+def test_all_files_come_out(make: Make, name: str, tmp_path: Path) -> None:
+    files = {"set/a.csv": b"1\n" * 100, "set/deep/b.csv": b"2", "set/c.txt": b"3"}
+    archive = make(tmp_path / name, files)
+    assert is_archive(archive)
+    assert unpacked(archive, tmp_path / "all") == files
+
+
+@BOTH
+@pytest.mark.parametrize("evil", ["../evil", "/etc/evil"])
+def test_no_file_leaves_its_folder(make: Make, name: str, evil: str, tmp_path: Path) -> None:
+    archive = make(tmp_path / name, {"good": b"1", evil: b"x"})
+    with contextlib.suppress(TraceError):
+        unpacked(archive, tmp_path / "out")
+    assert {path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("*")} <= {name, "out"}
+    assert not Path("/etc/evil").exists()
+
+
+def test_a_damaged_archive_is_named_by_its_file(tmp_path: Path) -> None:
+    archive = zipped(tmp_path / "a.zip", {"a": bytes(range(256)) * 100})
+    content = archive.read_bytes()
+    middle = len(content) // 3
+    archive.write_bytes(content[:middle] + b"\xff" * 20 + content[middle + 20 :])
+    with pytest.raises(TraceError, match=r"a\.zip"):
+        unpacked(archive, tmp_path / "out")

@@ -17,6 +17,7 @@ from cellbed.scenario import load_text
 from cellbed.scenario.queues import QUEUES
 from cellbed.testbed.plan import make_plan
 from page_examples import PAGE, examples
+from scenario_text import GOOD
 
 MS = 1_000_000
 
@@ -147,32 +148,9 @@ def test_red_set_on_a_running_link_knows_its_mean_rate() -> None:
 
 
 def test_a_link_does_what_the_emulator_is_told_for_a_scenario() -> None:
-    scenario = load_text(
-        """
-        name = "x"
-        duration = "60 s"
-        [nodes.endpoint]
-        cpus = 1.0
-        memory = "512 MiB"
-        [nodes.edge]
-        cpus = 1.0
-        memory = "512 MiB"
-        [links.mobile]
-        up = "lte-suburban.up"
-        down = "unlimited"
-        base_delay = "12 ms"
-        queue = { kind = "codel", limit = "100 packets" }
-        loss = "1 %"
-        start = "3 s"
-        [links.core]
-        edge = "base-edge"
-        [workload]
-        kind = "image-classification"
-        on = "edge"
-        rate = "8 /s"
-        """,
-        Path("x.toml"),
-    )
+    text = GOOD.replace('up = "12 Mbit/s"', 'up = "lte-suburban.up"\nloss = "1 %"').replace("10 ms", "12 ms")
+    text = text.replace('"droptail", limit = "1 MB"', '"codel", limit = "100 packets"').replace('"0 s"', '"3 s"')
+    scenario = load_text(text, Path("x.toml"))
     reported = make_plan(scenario).directions[0].config["stages"]
     link = Link(rate="lte-suburban.up", delay="12 ms", queue="codel 100 packets", loss="1 %", start="3 s")
 

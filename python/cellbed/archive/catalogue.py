@@ -1,6 +1,5 @@
 """Look-up of traces: names of the archive, and files by path."""
 
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,32 +21,15 @@ ARCHIVE = tuple(MODELS)
 """Names of the traces that every archive has: the examples."""
 
 
-@dataclass(frozen=True, slots=True)
-class EntryDirection:
-    """One direction of an entry. synthetic: whether it comes from a model instead of a recording."""
-
-    archive: Archive
-    name: str
-    part: Part
-    synthetic: bool
-
-    def text(self) -> Path:
-        """Return the file that the engine reads. Raises TraceError for a damaged series."""
-        from cellbed.archive.replayable import replayable
-
-        return replayable(*self.archive.series_and_hash(self.name, self.part))
-
-
 class TraceSource:
     """A trace as a scenario names it; the file is made, hashed and parsed lazily.
 
-    name: what the user wrote. synthetic: whether it comes from a model instead of a recording.
+    name: what the user wrote. file: its path, or the archive, name and direction of an entry. synthetic: whether it
+    comes from a model instead of a recording.
     """
 
-    def __init__(self, name: str, file: Path | EntryDirection) -> None:
-        self.name = name
-        self.synthetic = isinstance(file, EntryDirection) and file.synthetic
-        self._file = file
+    def __init__(self, name: str, file: Path | tuple[Archive, str, Part], synthetic: bool = False) -> None:
+        self.name, self.synthetic, self._file = name, synthetic, file
 
     def __repr__(self) -> str:
         return f"TraceSource({self.name!r})"
@@ -60,14 +42,20 @@ class TraceSource:
 
     @cached_property
     def path(self) -> Path:
-        """Absolute path of the file. Raises TraceError when it cannot be made."""
-        return self._file if isinstance(self._file, Path) else self._file.text()
+        """Absolute path of the file that the engine reads. Raises TraceError when it cannot be made."""
+        if isinstance(self._file, Path):
+            return self._file
+        from cellbed.archive.replayable import replayable
+
+        archive, name, part = self._file
+        return replayable(*archive.series_and_hash(name, part))
 
     def entry(self) -> "tuple[Entry, Part] | None":
         """Return the archive's entry that it is a direction of, and which; None for a file. Raises TraceError."""
         if isinstance(self._file, Path):
             return None
-        return self._file.archive.entry(self._file.name), self._file.part
+        archive, name, part = self._file
+        return archive.entry(name), part
 
     @cached_property
     def sha256(self) -> str:
@@ -105,9 +93,13 @@ def resolve(text: str, folder: Path) -> TraceSource:
         TraceError: Neither exists.
     """
     archive = open_archive()
-    direction = _direction(text, archive)
-    if direction is not None:
-        return TraceSource(text, direction)
+    name, part = entry_and_part(archive, text)
+    if part is not None:
+        is_example = name in EXAMPLES  # made at first use
+        if not is_example:
+            archive.series(name, part)
+        is_synthetic = is_example or archive.entry(name).about.origin == "synthetic"
+        return TraceSource(text, (archive, name, part), is_synthetic)
     path = find_file(text, folder)
     if path is not None:
         return TraceSource(text, path)
@@ -155,19 +147,6 @@ def entry_and_part(archive: Archive, text: str) -> tuple[str, Part | None]:
     ``walk.up``."""
     name, _, ending = text.rpartition(".")
     return (name, ENDINGS[ending]) if ending in ENDINGS and archive.has(name) else (text, None)
-
-
-def _direction(text: str, archive: Archive) -> EntryDirection | None:
-    """Return the direction of an entry that ``text`` names; None if the archive has no such entry. Raises
-    TraceError."""
-    name, part = entry_and_part(archive, text)
-    if part is None:
-        return None
-    if name in EXAMPLES:  # made at first use
-        return EntryDirection(archive, name, part, synthetic=True)
-    entry = archive.entry(name)
-    archive.series(name, part)
-    return EntryDirection(archive, name, part, entry.about.origin == "synthetic")
 
 
 def _hint(text: str, archive: Archive) -> str:

@@ -65,11 +65,10 @@ class _Project:
         self.root = Keys(self._unescape(found[0], place, {}), "", place, self.notes)
         if "include" in self.root:
             raise self.unresolved(self.root.where("include"), "include: other files are not read")
-        self.resources = {
-            kind: {name: keys.inside(name) for name in keys.value}
-            for kind in ("volumes", "configs", "secrets")
-            for keys in [self.root.inside(kind)]
-        }
+        self.resources: dict[str, dict[str, Keys]] = {}
+        for kind in ("volumes", "configs", "secrets"):
+            keys = self.root.inside(kind)
+            self.resources[kind] = {name: keys.inside(name) for name in keys.value}
         services = self.root.inside("services")
         if not services.value:
             raise place.error("not a Compose file: no services")
