@@ -91,6 +91,7 @@ def test_mm_link_takes_a_name_where_there_is_no_such_file(
         find_trace("walk2.up")
 
 
+@pytest.mark.slow  # a dozen commands, each of which another test runs in its process
 def test_the_documentation_can_be_followed_to_the_letter(bare_archive: Archive, tmp_path: Path) -> None:
     page = (REPOSITORY / "docs" / "how-to" / "archive.md").read_text()
     section = page.split("\n## Add your own recording\n")[1].split("\n## ")[0]

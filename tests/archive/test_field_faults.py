@@ -22,7 +22,7 @@ from cellbed.workloads.web import har, mahimahi
 from cellbed.workloads.web.archived import write_warc
 from cellbed_node.web import warc
 from cellbed_node.web.site import Site
-from field_faults import json_faults, leaves, line_faults, sample, word_faults
+from field_faults import json_faults, line_faults, sample, word_faults
 from site_examples import BODIES
 from site_examples import har as har_example
 from site_examples import mahimahi as write_mahimahi
@@ -304,9 +304,3 @@ def test_lines_of_flow_files(tmp_path: Path, count: int | None) -> None:
             if not isinstance(found, str) and read is read_sizes:
                 assert 0 <= mean_bytes(found) < 1e15
                 assert all(size > 0 and 0 <= share <= 1 for size, share in found)
-
-
-def test_faults_reach_every_leaf_of_a_file() -> None:
-    good = iperf3_report()
-    assert {at for at, _ in json_faults(good)} == {at for at, _ in leaves(good)}
-    assert {line for line, _ in line_faults(PING.encode())} == set(range(len(PING.splitlines())))

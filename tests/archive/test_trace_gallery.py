@@ -117,7 +117,6 @@ def test_entries_are_compared_on_the_same_axes(archive: Archive) -> None:
         colours.pop("lost", None)
         assert colours.items() <= {"one": SEVERAL[0], "three": SEVERAL[1], "ping": SEVERAL[2]}.items()
     assert len(comparison(entries, ("downlink",)).panels) == 3
-    draw(picture, "png")
 
 
 def run(*arguments: str) -> Any:

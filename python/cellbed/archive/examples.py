@@ -50,10 +50,10 @@ class Example:
     high: float
     reversion: float
     outage_rate: float
-    escape_rate: float
-    placed_outage: tuple[float, float] | None
     seed: int
     source: str
+    escape_rate: float = 8.0
+    placed_outage: tuple[float, float] | None = None
     duration: int = 120
 
     def stamps(self) -> list[int]:
@@ -83,7 +83,6 @@ MODELS: dict[str, Example] = {
             high=21e6,
             reversion=2.0,
             outage_rate=0.04,
-            escape_rate=8.0,
             placed_outage=(30.0, 1.2),
             seed=1,
             source=_MISHCHENKO + "LTE uplink largely 10 Mbit/s to 20 Mbit/s",
@@ -96,8 +95,6 @@ MODELS: dict[str, Example] = {
             high=80e6,
             reversion=2.0,
             outage_rate=0.03,
-            escape_rate=8.0,
-            placed_outage=None,
             seed=2,
             source=_MISHCHENKO + "LTE downlink up to 80 Mbit/s",
         ),
@@ -109,8 +106,6 @@ MODELS: dict[str, Example] = {
             high=75e6,
             reversion=2.5,
             outage_rate=0.03,
-            escape_rate=8.0,
-            placed_outage=None,
             seed=5,
             source=_MISHCHENKO + "5G uplink up to 75 Mbit/s",
         ),
@@ -123,7 +118,6 @@ MODELS: dict[str, Example] = {
             reversion=2.5,
             outage_rate=0.02,
             escape_rate=10.0,
-            placed_outage=None,
             seed=4,
             source=_MISHCHENKO + "5G downlink up to 200 Mbit/s",
         ),
