@@ -3,14 +3,11 @@
 from cellbed.importing.compose import read_compose
 from cellbed.importing.documents import ImportedFileError
 from cellbed.importing.kubernetes import read_manifests
-from cellbed.importing.services import Imported, Note
 from cellbed.importing.writing import Choices, Written, build, parse_classes, parse_images, save, write
 
 __all__ = [
     "Choices",
-    "Imported",
     "ImportedFileError",
-    "Note",
     "Written",
     "build",
     "parse_classes",
