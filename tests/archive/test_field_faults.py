@@ -84,14 +84,12 @@ RATES = [n + 1.5 for n in range(8)]
 
 TRIPS_NS = [trip * 1e6 for trip in ROUND_TRIPS]
 RATES_BIT_S = [rate * 1e6 for rate in RATES]
-COLUMNS = {"time": "1:s", "downlink": "2:Mbit/s", "round-trip": "3:ms"}
-DATES = {"time": "1:iso", "downlink": "2:Mbit/s"}
 LINES: dict[str, tuple[str, str, str, list[float], Options]] = {
     "ping -D": ("txt", PING, "round-trip", TRIPS_NS, Options()),
     "ping": ("txt", PING.replace("[", "").replace(".020000]", ""), "round-trip", TRIPS_NS, Options()),
-    "commas": ("csv", TABLE, "downlink", RATES_BIT_S, Options(missing="zero", columns=COLUMNS)),
-    "tabs": ("csv", TABLE.replace(",", "\t"), "downlink", RATES_BIT_S, Options(missing="hold", columns=COLUMNS)),
-    "dates": ("csv", DATED, "downlink", RATES_BIT_S, Options(missing="zero", columns=DATES)),
+    "commas": ("csv", TABLE, "downlink", RATES_BIT_S, Options(missing="zero")),
+    "tabs": ("csv", TABLE.replace(",", "\t"), "downlink", RATES_BIT_S, Options(missing="hold")),
+    "dates": ("csv", DATED, "downlink", RATES_BIT_S, Options(missing="zero")),
 }
 
 

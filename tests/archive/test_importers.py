@@ -23,9 +23,6 @@ from recorded_files import DEVICE, MS, SECOND, SERVER, Packet
 from run_commands import free_port
 
 TO_US = Options(direction="downlink")
-RATES = {"time": "1:s", "downlink": "2:Mbit/s"}
-TRIPS = {"time": "1:s", "round-trip": "2:ms"}
-COLUMNS = {"time": "time_s:s", "downlink": "downlink_mbit_s:Mbit/s", "round-trip": "rtt_ms:ms"}
 
 
 @pytest.fixture
@@ -280,24 +277,25 @@ def test_when_and_how_a_recording_was_made_is_taken_from_it(
     tmp_path: Path, draft: Draft, name: str, content: bytes, date: str | None, method: str | None
 ) -> None:
     path = file(tmp_path, name, content)
-    options = Options(columns=TRIPS if name == "host.csv" else TRIPS | {"time": "1"}) if ".csv" in name else None
-    written(draft, path, options=options)
+    written(draft, path)
     assert (draft.about.date, draft.about.method) == (date, method)
     assert any("--date" in note for note in draft.notes) == (date is not None)
     said = draft.about.model_copy(update={"date": "2020"})
-    assert written(Draft(_new(tmp_path / "said"), said), path, options=options).about.date == "2020"
+    assert written(Draft(_new(tmp_path / "said"), said), path).about.date == "2020"
 
 
 @pytest.mark.parametrize(
     ("text", "columns"),
     [
         ("t;Throughput\n0,0;1,5\n1,0;2\n", {"time": "t:s", "downlink": "Throughput:Mbit/s"}),
-        ("at_ms\tDL bitrate\n0\t1500\n1000\t2000\n", {"time": "at_ms:ms", "downlink": "DL bitrate:kbps"}),
-        ("time,x\n2021-04-30T12:00:00Z,187.5\n2021-04-30T12:00:01Z,250\n", {"time": "time", "downlink": "x:kB/s"}),
-        ("when,x\n2021-04-30 12:00:00.5,187.5\n2021-04-30 12:00:01.5,250\n", {"time": "when", "downlink": "x:kBps"}),
+        ("at_ms\tDL bitrate_kbps\n0\t1500\n1000\t2000\n", {"downlink": "DL bitrate_kbps"}),
+        ("time,downlink_kB/s\n2021-04-30T12:00:00Z,187.5\n2021-04-30T12:00:01Z,250\n", {}),
+        ("time,downlink_kBps\n2021-04-30T12:00:00Z,187.5\n2021-04-30T12:00:01Z,250\n", {}),
+        ("when,downlink_kB_s\n2021-04-30 12:00:00.5,187.5\n2021-04-30 12:00:01.5,250\n", {"time": "when:iso"}),
         ("5.0 1.5\n6.0 2.0\n", {"time": "1:s", "downlink": "2:Mbps"}),
-        ("# by hand\nepoch,y,x\n1619784000000,9,1.5\n1619784001000,9,2\n", {"time": "epoch:ms", "downlink": "x:Mb/s"}),
-        ("at_ns,x:y\n0,1500000\n1000000000,2e6\n", {"time": "at_ns:ns", "downlink": "x:y:bit/s"}),
+        ("# by hand\nepoch,x,mbps\n1619784000000,9,1.5\n1619784001000,9,2\n", {"time": "epoch:ms", "downlink": "mbps"}),
+        ("seq,tput_mbps,downlink_kbps\n0,1.5,1\n1,2,1\n", {"time": "seq:s", "downlink": "tput_mbps"}),
+        ("at_ns,downlink_bit_s\n0,1500000\n1000000000,2e6\n", {}),
     ],
 )
 def test_columns_are_chosen_by_the_user(tmp_path: Path, draft: Draft, text: str, columns: dict[str, str]) -> None:
@@ -308,32 +306,37 @@ def test_columns_are_chosen_by_the_user(tmp_path: Path, draft: Draft, text: str,
 
 
 X = "time_s,x\n1,2\n2,3\n"
+RATES = "time_s,downlink_mbps\n1,2\n2,3\n"
 
 
 @pytest.mark.parametrize(
     ("text", "options", "what"),
     [
-        (X, Options(), "unknown column of times: it has `time_s`, `x`: write --column time=COLUMN:UNIT"),
+        ("a,b\n1,2\n", Options(), "no column is called time_s or the like: it has `a`, `b`: write --column time="),
         (
-            X,
-            Options(columns={"time": "1"}),
-            "--column `time=1`: missing unit: write 'time=COLUMN:UNIT', with a unit of",
+            "time,rate_mbps\n1,2\n2,3\n",
+            Options(columns={"time": "time"}),
+            "--column `time=time`: missing unit: write 'time=COLUMN:UNIT', with a unit of time (s, ms",
         ),
+        ("time_s,rate_mbps\n1,2\n2,3\n", Options(), "`rate_mbps` has no direction: write --direction"),
+        ("time_s,rate_mbits\n1,2\n", Options(direction="uplink"), "--column uplink=rate_mbits:UNIT"),
+        ("downlink_mbit_s,x\n1,2\n2,3\n", Options(columns={"time": "1"}), "missing unit"),
+        (X, Options(), "no column is called downlink_mbit_s or the like: it has `time_s`, `x`: write --column"),
         (
-            X,
-            Options(columns={"time": "1:s"}),
-            "unknown column of rates or round trips: it has `time_s`, `x`: write --c",
+            "time_s,downlink_mbps,downlink_kbps\n1,2,2\n2,3,2\n",
+            Options(),
+            "may both be the downlink: write --column downlink=",
         ),
         (X, Options(columns={"downlink": "y:bps"}), "no such column"),
         (X, Options(columns={"downlink": "x:furlong"}), "`furlong` is no unit: write 'downlink=COLUMN:UNIT', with a"),
         (X, Options(columns={"up": "x:bps"}), "a column is one of time, uplink, downlink"),
-        ("time_s,x\n1,2\n2,\n", Options(columns=RATES), "--missing"),
-        (X, Options(columns=RATES, direction="uplink"), "no column of the uplink is named: write --column uplink="),
-        ("time_s,x\n1e12,2\n2,3\n", Options(columns=RATES), "`1e12` is not a possible time in the assumed unit"),
-        (X, Options(flow="udp"), "--flow does not apply to a table (CSV): omit it"),
+        ("time_s,downlink_mbps\n1,2\n2,\n", Options(), "--missing"),
+        (RATES, Options(direction="uplink"), "`downlink_mbps` is of the downlink"),
+        (RATES.replace("1,", "1e12,"), Options(), "`1e12` is not a possible time in the assumed unit"),
+        (RATES, Options(flow="udp"), "--flow does not apply to a table (CSV): omit it"),
     ],
 )
-def test_unclear_columns_are_refused_with_the_option_to_use(
+def test_ambiguous_columns_are_refused_with_the_option_to_use(
     tmp_path: Path, draft: Draft, text: str, options: Options, what: str
 ) -> None:
     assert what in refusal(draft, file(tmp_path, "x.csv", text.encode()), options=options)
@@ -343,18 +346,17 @@ def test_unclear_columns_are_refused_with_the_option_to_use(
 def test_of_a_table_the_direction_that_is_asked_for_is_kept(
     tmp_path: Path, draft: Draft, direction: Literal["uplink", "both"] | None
 ) -> None:
-    path = file(tmp_path, "g2.csv", b"time,up,down,rtt\n0,1,2,9\n1,2,3,9\n")
-    columns = {"time": "1:s", "uplink": "2:Mbps", "downlink": "3:Mbps", "round-trip": "4:ms"}
-    written(draft, path, options=Options(direction=direction, columns=columns))
+    path = file(tmp_path, "g2.csv", b"time_s,uplink_Mbps,downlink_Mbps,rtt_ms\n0,1,2,9\n1,2,3,9\n")
+    written(draft, path, options=Options(direction=direction))
     ways = {"uplink"} if direction == "uplink" else {"uplink", "downlink"}
     assert set(draft.parts) == {*ways, "round-trip"}
     assert not any("left out" in note for note in draft.notes)
 
 
-def test_of_tables_named_by_direction_each_gives_one(tmp_path: Path, draft: Draft) -> None:
-    files = [file(tmp_path, f"walk.{way}.csv", b"time,rate\n0,1\n1,2\n") for way in ("up", "down")]
-    columns = {"time": "1:s", "uplink": "rate:Mbps", "downlink": "rate:Mbps"}
-    assert set(written(draft, *files, options=Options(columns=columns)).parts) == {"uplink", "downlink"}
+@pytest.mark.parametrize("names", ["time_s,rate_mbps,x", "time_s,uplink_mbps,downlink_mbps"])
+def test_of_tables_named_by_direction_each_gives_one(tmp_path: Path, draft: Draft, names: str) -> None:
+    files = [file(tmp_path, f"walk.{way}.csv", f"{names}\n0,1,2\n1,2,3\n".encode()) for way in ("up", "down")]
+    assert set(written(draft, *files).parts) == {"uplink", "downlink"}
 
 
 def test_a_parquet_file_gives_what_the_same_csv_gives(tmp_path: Path, draft: Draft) -> None:
@@ -372,15 +374,12 @@ def test_a_parquet_file_gives_what_the_same_csv_gives(tmp_path: Path, draft: Dra
     for name, kind in kinds.items():
         path = tmp_path / f"{name}.parquet"
         kind.write_parquet(path)
-        columns = COLUMNS if kind.schema["time_s"].is_float() else COLUMNS | {"time": "time_s"}
-        own = written(Draft(_new(tmp_path / name), draft.about), path, options=Options(columns=columns))
+        own = written(Draft(_new(tmp_path / name), draft.about), path)
         assert rows(own.parts["downlink"]) == [(0, 10.5e6), (SECOND // 2, 11e6), (SECOND, 0.0)], name
         assert rows(own.parts["round-trip"])[1] == (SECOND // 2, None), name
     backwards = tmp_path / "backwards.parquet"
     table.reverse().write_parquet(backwards)
-    assert f"{backwards}: row 2: its time is 0.5 s before" in refusal(
-        draft, backwards, options=Options(columns=COLUMNS)
-    )
+    assert f"{backwards}: row 2: its time is 0.5 s before" in refusal(draft, backwards)
 
 
 def test_invalid_parquet_values_are_refused_with_their_place(tmp_path: Path, draft: Draft) -> None:
@@ -400,8 +399,7 @@ def test_invalid_parquet_values_are_refused_with_their_place(tmp_path: Path, dra
     for name, (change, said) in wrong.items():
         path = tmp_path / f"{name}.parquet"
         pl.DataFrame(good | change).write_parquet(path)
-        columns = {"time": "1" if name == "no moment" else "1:ms", "downlink": "2:Mbit/s"}
-        assert said in refusal(draft, path, options=Options(columns=columns)), name
+        assert said in refusal(draft, path), name
 
 
 @pytest.fixture
@@ -460,9 +458,7 @@ def test_unreadable_files_are_refused_with_the_reason(tmp_path: Path, draft: Dra
     assert "unknown format 'pcapp': did you mean 'pcap'?" in refusal(draft, path, as_format="pcapp")
     assert "capture truncated in its header" in refusal(draft, path, as_format="pcap")
     names = file(tmp_path, "a.csv", b"time_s,downlink_mbps\n")
-    assert "its first lines are not table rows" in refusal(
-        draft, names, as_format="csv", options=Options(columns=RATES)
-    )
+    assert "its first lines are not table rows" in refusal(draft, names, as_format="csv")
     assert "it is a folder, not a file" in refusal(draft, path, tmp_path)
 
 

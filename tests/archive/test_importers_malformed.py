@@ -79,8 +79,7 @@ WRONG: dict[str, tuple[bytes, ...]] = {
     ),
 }
 
-COLUMNS = Options(columns={"time": "time_s:s", "downlink": "downlink_mbit_s:Mbit/s", "round-trip": "rtt_ms:ms"})
-OPTIONS = {"mahimahi": Options(direction="uplink"), "csv": COLUMNS, "parquet": COLUMNS}
+OPTIONS = {"mahimahi": Options(direction="uplink")}
 BITS = (b"", b"\0", b"\n", b"-1", b"9" * 25, b"nan", b"1e999", b",", b'"', b"{", b"]", b"\xff\xff\xff\xff", b"\x80")
 
 

@@ -12,9 +12,6 @@ from cellbed.archive.importers import Options
 from cellbed.recordings.importing import recognise
 from recorded_files import MS, SECOND, half
 
-RATES = {"time": "1:s", "downlink": "2:Mbit/s"}
-TRIPS = {"time": "1", "round-trip": "2:ms"}
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -48,7 +45,7 @@ def refusal(folder: Path, as_format: str, content: str | bytes, options: Options
 @pytest.mark.parametrize("ends", ["\n", "\r\n"])
 def test_rates_and_round_trips_of_one_table_share_its_time(folder: Path, ends: str) -> None:
     text = '# a comment\ntime_s,downlink_mbps,rtt_ms\n5,"1.5",20\n5.5,2,\n ,,\n\n#6,1,1\n6.5,0,30\n'.replace("\n", ends)
-    draft = imported(folder, "csv", text, Options(columns=RATES | {"round-trip": "rtt_ms:ms"}))
+    draft = imported(folder, "csv", text)
     assert rows(draft, "downlink") == [(0, 1.5e6), (SECOND // 2, 2e6), (3 * SECOND // 2, 0.0)]
     assert rows(draft, "round-trip") == [(0, 20 * MS), (SECOND // 2, None), (3 * SECOND // 2, 30 * MS)]
     assert lengths(draft)["downlink"] == (3, 5 * SECOND // 2)
@@ -68,8 +65,7 @@ def test_rates_and_round_trips_of_one_table_share_its_time(folder: Path, ends: s
 )
 def test_times_with_decimals_are_exact(folder: Path, unit: str, first: str, second: str, ns: int) -> None:
     text = f"time_{unit};rtt_ms\n{first};1\n{second};1\n"
-    options = Options(columns=TRIPS | {"time": f"1:{unit}"})
-    assert rows(imported(folder, "csv", text, options), "round-trip")[1][0] == ns
+    assert rows(imported(folder, "csv", text), "round-trip")[1][0] == ns
 
 
 @pytest.mark.parametrize(
@@ -95,7 +91,7 @@ def test_times_with_decimals_are_exact(folder: Path, unit: str, first: str, seco
     ],
 )
 def test_a_refused_table_names_line_and_value(folder: Path, text: str, reason: str) -> None:
-    assert reason in refusal(folder, "csv", "time_s,downlink_mbps\n" + text, Options(columns=RATES))
+    assert reason in refusal(folder, "csv", "time_s,downlink_mbps\n" + text)
 
 
 ROWS = [f"{second},{second + 1}" for second in range(6)]
@@ -120,7 +116,7 @@ ROWS = [f"{second},{second + 1}" for second in range(6)]
 )
 def test_an_odd_row_of_a_table_is_left_out_and_named(folder: Path, odd: str, reason: str) -> None:
     lines = [*ROWS[:2], odd, *ROWS[3:]]
-    draft = imported(folder, "csv", "\n".join(["time_s,downlink_mbps", *lines, ""]), Options(columns=RATES))
+    draft = imported(folder, "csv", "\n".join(["time_s,downlink_mbps", *lines, ""]))
     kept = [rate for _, rate in rows(draft, "downlink")]
     assert kept == [1e6, 2e6, 4e6, 5e6, 6e6] or (odd[0] == '"' and kept == [1e6, 2e6, 3e6, 4e6, 5e6, 6e6])
     assert odd[0] == '"' or f"line 4: {reason}" in " ".join(draft.notes)
@@ -128,8 +124,7 @@ def test_an_odd_row_of_a_table_is_left_out_and_named(folder: Path, odd: str, rea
 
 def test_a_first_row_out_of_order_is_left_out(folder: Path) -> None:
     for odd in ("1e9,9", "-1e9,9"):
-        text = "\n".join(["time_s,downlink_mbps", odd, *ROWS, ""])
-        draft = imported(folder, "csv", text, Options(columns=RATES))
+        draft = imported(folder, "csv", "\n".join(["time_s,downlink_mbps", odd, *ROWS, ""]))
         assert rows(draft, "downlink") == [(n * SECOND, (n + 1) * 1e6) for n in range(6)]
 
 
@@ -148,7 +143,8 @@ def test_a_first_row_out_of_order_is_left_out(folder: Path) -> None:
     ],
 )
 def test_tables_of_other_programs_are_recognised(folder: Path, text: str) -> None:
-    draft = imported(folder, None, text, Options(columns=RATES))
+    columns = {"time": "1:s", "downlink": "2:Mbit/s"}
+    draft = imported(folder, None, text, Options(columns=columns))
     assert [rate for _, rate in rows(draft, "downlink")][:3] == [1e6, 2e6, 3e6]
 
 
@@ -161,28 +157,24 @@ def test_tables_of_other_programs_are_recognised(folder: Path, text: str) -> Non
 )  # fmt: skip
 def test_times_with_the_year_first_are_read_in_any_form(folder: Path, time: str) -> None:
     text = f"time;rtt_ms\n2021-04-30T12:00Z;1\n{time};2\n"
-    options = Options(columns=TRIPS)
-    draft = imported(folder, None, text, options)
+    draft = imported(folder, None, text)
     assert rows(draft, "round-trip")[1][0] == SECOND // 4
     assert draft.about.date == "2021-04-30T12:00:00Z"
-    text = "time;rtt_ms\n2021-04-30 12;1\n2021-05-01;2\n2021-13-01;3\n2021-05-02;2\n"
-    days = imported(folder, "csv", text, options)
+    days = imported(folder, "csv", "time;rtt_ms\n2021-04-30 12;1\n2021-05-01;2\n2021-13-01;3\n2021-05-02;2\n")
     assert [at_ns // (12 * 3600 * SECOND) for at_ns, _ in rows(days, "round-trip")] == [0, 1, 3]
 
 
 def test_a_rate_held_over_a_hole_is_noted(folder: Path) -> None:
     text = "time_s,downlink_mbit_s\n0,100\n1,100\n2,900\n12,100\n13,100\n"
-    options = Options(columns=RATES)
-    notes = " ".join(imported(folder, "csv", text, options).notes)
+    notes = " ".join(imported(folder, "csv", text).notes)
     assert "line 4: 900 Mbit/s hold for 10 s, 10 times as long as usual (mean 671 Mbit/s, of the rows 260" in notes
     text = text.replace("12,", "4,").replace("13,", "5,")
-    assert "times as long" not in " ".join(imported(folder, "csv", text, options).notes)
+    assert "times as long" not in " ".join(imported(folder, "csv", text).notes)
 
 
 @pytest.mark.parametrize(("missing", "rate"), [("zero", 0.0), ("hold", 1e6)])
 def test_missing_rates_are_what_is_asked(folder: Path, missing: Any, rate: float) -> None:
-    options = Options(missing=missing, columns=RATES)
-    draft = imported(folder, "csv", "time_s,downlink_mbps\n0,1\n1,-\n2,1\n", options)
+    draft = imported(folder, "csv", "time_s,downlink_mbps\n0,1\n1,-\n2,1\n", Options(missing=missing))
     assert rows(draft, "downlink")[1] == (SECOND, rate)
     assert "1 row of the downlink had no rate" in draft.notes
 

@@ -18,7 +18,7 @@ from cellbed.archive.entry import About
 from cellbed.archive.entry_file import entry_text, read_entry
 from cellbed.archive.entry_view import show
 from cellbed.archive.importers import recognise
-from cellbed.archive.importers.table import map_columns
+from cellbed.archive.importers.column_names import map_columns
 from cellbed.scenario import load
 from cellbed.support.console import Console
 from scenario_text import GOOD
@@ -150,17 +150,17 @@ NAMES = words("time", "_", "s", "ms", " ", "rate", "mbit_s", "downlink", "rtt", 
 @given(
     names=st.lists(NAMES, max_size=4),
     asked=st.dictionaries(st.sampled_from(["time", "uplink", "downlink", "round-trip", "x", ""]), NAMES, max_size=3),
-    only=st.none() | st.sampled_from(["uplink", "downlink"]),
+    direction=st.none() | st.sampled_from(["uplink", "downlink", "both"]),
     moment=st.booleans(),
 )
-@example(names=["a", "b"], asked={"time": "1" * 5000}, only=None, moment=False)
-@example(names=["a\nb"], asked={}, only=None, moment=False)
-@example(names=["time\n"], asked={"uplink": "x\n"}, only=None, moment=False)
-@example(names=["time_s", "a_" * 30_000], asked={"uplink": "2"}, only=None, moment=False)
+@example(names=["a", "b"], asked={"time": "1" * 5000}, direction=None, moment=False)
+@example(names=["a\nb"], asked={}, direction=None, moment=False)
+@example(names=["time\n"], asked={"uplink": "x\n"}, direction=None, moment=False)
+@example(names=["time_s", "a_" * 30_000], asked={"uplink": "2"}, direction=None, moment=False)
 def test_any_names_of_columns_are_mapped_or_an_error(
-    names: list[str], asked: dict[str, str], only: Any, moment: bool
+    names: list[str], asked: dict[str, str], direction: Any, moment: bool
 ) -> None:
-    mapped = value_or_line(lambda: map_columns(names, asked, lambda _: moment, only))
+    mapped = value_or_line(lambda: map_columns(names, asked, direction, lambda _: moment))
     if mapped is not None:
         assert {mapped.time.name, *(each.name for each in mapped.values.values())} <= set(names)
         assert mapped.values

@@ -15,6 +15,7 @@ import cellbed
 from cellbed.archive.entry import Draft, Step
 from cellbed.archive.errors import TraceError
 from cellbed.archive.importers import iperf3, parquet_table, ping, text_table
+from cellbed.archive.importers.column_names import Mapped, map_columns
 from cellbed.archive.importers.format import (
     Format,
     Options,
@@ -26,7 +27,7 @@ from cellbed.archive.importers.format import (
     report_errors,
     scratch,
 )
-from cellbed.archive.importers.table import Mapped, map_columns, write_table
+from cellbed.archive.importers.table import write_table
 from cellbed.archive.soundness import sha256
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.ways import WAYS
@@ -166,8 +167,9 @@ def _read_parquet(path: Path, draft: Draft, options: Options, progress: Progress
 
 
 def _map_table(path: Path, names: list[str], options: Options, moments: Set[str]) -> Mapped:
+    direction = options.direction or options.named
     try:
-        return map_columns(names, options.columns, moments.__contains__, options.part())
+        return map_columns(names, options.columns, direction, moments.__contains__, options.part())
     except TraceError as error:
         raise TraceError(f"{path}: {error}") from None
 

@@ -8,7 +8,8 @@ from typing import Final
 import polars as pl
 
 from cellbed.archive.errors import TraceError
-from cellbed.archive.importers.table import Column, Mapped, Table, moment_ns, whole_ns
+from cellbed.archive.importers.column_names import Column, Mapped
+from cellbed.archive.importers.table import Table, moment_ns, whole_ns
 from cellbed_node import inputs
 
 _DAY_NS: Final = 86_400 * 10**9

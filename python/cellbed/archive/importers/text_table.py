@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from cellbed.archive.errors import TraceError
+from cellbed.archive.importers.column_names import Column, Mapped
 from cellbed.archive.importers.format import Progress
-from cellbed.archive.importers.table import MOMENT, Column, Mapped, Table, moment_ns, whole_ns
+from cellbed.archive.importers.table import MOMENT, Table, moment_ns, whole_ns
 from cellbed.archive.importers.written import count_of
 from cellbed_node import inputs
 
