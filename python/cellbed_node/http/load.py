@@ -199,7 +199,6 @@ class HttpLoad(Generator):
         return self._step(number, intended_ns, user)
 
     def _step(self, number: int, intended_ns: int, user: User) -> Exchange:
-        """Return the request of the present step of a user."""
         step, common = user.step, self._message
         target = quote(fill(step.target, user.values), safe=_IN_TARGETS)
         headers = {name: fill(value, user.values) for name, value in step.headers.items()}

@@ -280,7 +280,6 @@ def lift_cpu_limits(folder: Path) -> None:
 
 
 def _kill(folder: Path) -> None:
-    """Kill the processes of a control group."""
     for process in map(int, _read(folder / "cgroup.procs").split()):
         if process == 0:  # kill(0) would end this process and its group
             continue

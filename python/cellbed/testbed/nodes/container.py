@@ -496,7 +496,6 @@ def _user(text: str, root: Path) -> tuple[dict[str, Any], str]:
 
 
 def _lines(root: Path, path: str) -> list[str]:
-    """Lines of a file of an image."""
     with contextlib.suppress(OSError):
         return read(str(root), PurePosixPath(path)).decode(errors="replace").splitlines()
     return []

@@ -61,7 +61,6 @@ class Faults:
             self._supervisor.alarms["faults"] = self._next_ns
 
     def _do(self, due: _Due) -> None:
-        """Begin or end a fault."""
         fault = due.fault
         if due.begins:
             self._note("began", due)
