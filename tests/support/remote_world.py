@@ -22,6 +22,7 @@ from cellbed.testbed.nodes.backend import Limits
 from cellbed.testbed.nodes.remote import RemoteNode
 from cellbed.testbed.nodes.vm import QEMU
 from cellbed.testbed.testbed import Testbed
+from scenario_text import to_toml
 
 NODE, PEER = "phone-0", "edge-0"
 DISK = 8 << 20
@@ -124,6 +125,11 @@ class Machine:
             "options": [f"UserKnownHostsFile={self.folder / 'known'}"],
         }
         return HostBackend.model_validate(table | keys)
+
+    @property
+    def toml(self) -> str:
+        """The back end as TOML on one line."""
+        return to_toml(self.backend().model_dump(mode="json", exclude_none=True))
 
 
 @contextmanager
