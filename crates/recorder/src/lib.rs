@@ -10,8 +10,6 @@ pub mod client;
 pub mod clock;
 pub mod command;
 mod error;
-mod field;
-pub mod packet;
 pub mod plan;
 pub mod record;
 pub mod recording;

@@ -14,11 +14,8 @@
 //! * The bottleneck's rate is not asked of another program but found by saturation at rates that grow fourfold.
 
 mod design;
-mod error;
 mod estimate;
-mod experiment;
 mod filling;
-mod found;
 mod rate;
 mod result;
 mod sizes;
@@ -28,15 +25,14 @@ mod verdict;
 use cellbed_link::random::Random;
 use cellbed_link::{BitRate, Duration, Seed};
 
-pub use error::CalibrationError;
-pub use experiment::{Experiment, Purpose, TimedTrain, Workload};
+pub use design::{Experiment, Purpose};
 pub use result::{
-    Both, Calibration, DirectionCalibration, GapProfile, LengthProfile, PredictionError, RoundTrips,
+    Calibration, DirectionCalibration, GapProfile, LengthProfile, PredictionError, RoundTrips,
 };
 
-use crate::packet::{PacketRecord, Way};
+use crate::error::{Error, Result};
+use crate::plan::{Both, PacketRecord, TimedTrain, Way, Workload};
 use filling::Filling;
-use found::Found;
 use trains::Arrivals;
 
 /// IP length of the packets of trains and of saturation (§4.4).
@@ -79,8 +75,7 @@ pub struct Calibrator {
     most_packets: u16,
     /// Of each block of the experiment on gaps.
     blocks: Vec<Duration>,
-    found: Both<Found>,
-    round_trip_ns: RoundTrips,
+    found: Calibration,
     /// Single packets sent, and lost.
     singles: Both<(usize, usize)>,
 }
@@ -94,8 +89,7 @@ impl Calibrator {
             filling: Filling::new(),
             most_packets: MOST_PACKETS,
             blocks: Vec::new(),
-            found: Both::default(),
-            round_trip_ns: RoundTrips::default(),
+            found: Calibration::default(),
             singles: Both::default(),
         };
         calibrator.next = Some(calibrator.filling.search());
@@ -125,119 +119,107 @@ impl Calibrator {
 
     /// Takes what became of the packets of the [experiment](Self::next), in any order. Packets that were never sent,
     /// such as answers to lost ones, may be missing; a lost packet of a saturation must not be.
-    pub fn take(
+    ///
+    /// # Errors
+    ///
+    /// Too many packets were lost.
+    pub fn take(&mut self, up: &[PacketRecord], down: &[PacketRecord]) -> Result<()> {
+        if let Some(experiment) = self.next.clone() {
+            self.next = self.next_after(&experiment, up, down)?;
+        }
+        Ok(())
+    }
+
+    fn next_after(
         &mut self,
+        experiment: &Experiment,
         up: &[PacketRecord],
         down: &[PacketRecord],
-    ) -> Result<(), CalibrationError> {
-        let Some(experiment) = self.next.clone() else {
-            return Ok(());
-        };
+    ) -> Result<Option<Experiment>> {
         let records = Both {
             uplink: up,
             downlink: down,
         };
-        self.next = match (experiment.purpose, &experiment.workload) {
-            (Purpose::Search, workload) => {
-                let found = &mut self.found;
-                Some(if self.filling.take_search(workload, records, found)? {
-                    self.filling.saturation()
-                } else {
-                    self.filling.search()
-                })
-            }
-            (Purpose::Saturation, workload) => {
-                let found = &mut self.found;
-                Some(if self.filling.take_saturation(workload, records, found)? {
-                    self.filling.overload(found)
-                } else {
-                    self.filling.saturation()
-                })
-            }
-            (Purpose::Queue, _) => {
-                for way in Way::BOTH {
-                    self.found.of_mut(way).take_overload(records.of(way));
+        let trains: &[TimedTrain] = match &experiment.workload {
+            Workload::Timed(trains) => trains,
+            _ => &[],
+        };
+        let directions = &mut self.found.directions;
+        Ok(Some(match experiment.purpose {
+            Purpose::Search => match self.filling.take_search(experiment, records)? {
+                true => self.filling.saturation(),
+                false => self.filling.search(),
+            },
+            Purpose::Saturation => {
+                let filling = &mut self.filling;
+                match filling.take_saturation(experiment, records, directions)? {
+                    true => filling.overload(directions),
+                    false => filling.saturation(),
                 }
-                Some(design::round_trips(&mut self.random))
             }
-            (Purpose::RoundTrips, Workload::Trains(trains)) => {
+            Purpose::Queue => {
+                self.filling.take_overload(records, directions);
+                design::round_trips(&mut self.random)
+            }
+            Purpose::RoundTrips => {
                 self.take_round_trips(trains, records)?;
                 self.take_singles(trains.len(), records)?;
-                Some(self.trains(Way::Uplink))
+                self.trains(Way::Uplink)
             }
-            (Purpose::Trains(way), Workload::Trains(trains)) => {
+            Purpose::Trains(way) => {
                 self.take_trains(way, &Arrivals::new(way, trains, records.of(way)))?;
-                Some(match way {
+                match way {
                     Way::Uplink => self.trains(Way::Downlink),
                     Way::Downlink => self.gaps(Way::Uplink),
-                })
+                }
             }
-            (Purpose::Gaps(way), Workload::Trains(trains)) => {
+            Purpose::Gaps(way) => {
                 self.take_gaps(way, &Arrivals::new(way, trains, records.of(way)))?;
-                Some(match way {
+                match way {
                     Way::Uplink => self.gaps(Way::Downlink),
                     Way::Downlink => design::size_rounds(Way::Uplink, &mut self.random),
-                })
+                }
             }
-            (Purpose::Sizes(way), Workload::Trains(trains)) => {
-                let offsets = sizes::offsets(way, trains, records.of(way))?;
+            Purpose::Sizes(way) => {
+                let (offsets, errors) = sizes::offsets(way, trains, records.of(way))?;
                 self.take_singles(trains.len(), records)?;
-                let found = self.found.of_mut(way);
-                (found.offsets, found.offset_errors) = (offsets.offsets, offsets.errors);
-                (way == Way::Uplink).then(|| design::size_rounds(Way::Downlink, &mut self.random))
+                *self.found.compensation.of_mut(way) = offsets;
+                *self.found.compensation_error_ns.of_mut(way) = errors;
+                if way == Way::Downlink {
+                    return Ok(None);
+                }
+                design::size_rounds(Way::Downlink, &mut self.random)
             }
-            // Saturation is no answer to the questions above.
-            (_, Workload::Saturation { .. }) => None,
-        };
-        Ok(())
+        }))
     }
 
     /// Return the result of the calibration.
     ///
     /// # Errors
     ///
-    /// If there is an experiment [left](Self::next).
-    pub fn finish(self) -> Result<Calibration, CalibrationError> {
-        if let Some(next) = self.next {
-            return Err(CalibrationError::Unfinished { next: next.purpose });
+    /// There is an experiment [left](Self::next).
+    pub fn finish(mut self) -> Result<Calibration> {
+        if let Some(Experiment { purpose, .. }) = self.next {
+            return Error::failed(format!(
+                "the calibration is not finished: {purpose} is missing. Run `cellbed calibrate` again"
+            ));
         }
-        let Both { uplink, downlink } = self.found;
-        let mut calibration = Calibration {
-            compensation: Both {
-                uplink: uplink.offsets.clone(),
-                downlink: downlink.offsets.clone(),
-            },
-            compensation_error_ns: Both {
-                uplink: uplink.offset_errors.clone(),
-                downlink: downlink.offset_errors.clone(),
-            },
-            directions: Both {
-                uplink: uplink.into(),
-                downlink: downlink.into(),
-            },
-            round_trip_ns: self.round_trip_ns,
-            verdict: Vec::new(),
-        };
-        calibration.verdict = verdict::verdict(&calibration);
-        Ok(calibration)
+        self.found.verdict = verdict::verdict(&self.found);
+        Ok(self.found)
     }
 
     fn take_round_trips(
         &mut self,
         trains: &[TimedTrain],
         records: Both<&[PacketRecord]>,
-    ) -> Result<(), CalibrationError> {
+    ) -> Result<()> {
         let answers = Arrivals::new(Way::Downlink, trains, records.downlink);
         let times = trains::round_trips(records.uplink, trains, &answers);
         let times: Vec<f64> = times.into_iter().flatten().collect();
-        trains::enough(
-            Way::Downlink,
-            Purpose::RoundTrips,
-            trains.len(),
-            times.len(),
-        )?;
+        let purpose = Purpose::RoundTrips;
+        trains::enough(Way::Downlink, purpose, trains.len(), times.len())?;
         let quantile = |share| estimate::quantile(&times, share).map_or(0, |time| time as i64);
-        self.round_trip_ns = RoundTrips {
+        self.found.round_trip_ns = RoundTrips {
             p5: quantile(0.05),
             median: quantile(0.5),
             p95: quantile(0.95),
@@ -246,11 +228,7 @@ impl Calibrator {
     }
 
     /// Count the losses of single packets, each answered by one.
-    fn take_singles(
-        &mut self,
-        sent: usize,
-        records: Both<&[PacketRecord]>,
-    ) -> Result<(), CalibrationError> {
+    fn take_singles(&mut self, sent: usize, records: Both<&[PacketRecord]>) -> Result<()> {
         let arrived = |way| {
             let records: &[PacketRecord] = records.of(way);
             records.iter().filter(|it| it.arrived_ns.is_some()).count()
@@ -264,38 +242,54 @@ impl Calibrator {
             *all += sent;
             *lost += sent.saturating_sub(arrived);
             if *lost > BY_CHANCE && *lost as f64 > MOST_LOST * *all as f64 {
-                let (sent, lost) = (*all, *lost);
-                return Err(CalibrationError::Lossy { way, sent, lost });
+                return Error::failed(format!(
+                    "{lost} of {all} single packets were lost {way}, more than 1 %: a light workload would record \
+                     losses that no load has caused. Move to a better signal, or remove what loses packets, such as a \
+                     loss or a tiny queue of an emulated link. To record such a network all the same: \
+                     --no-calibration with --light-train, --gap, --uplink-rate and --downlink-rate"
+                ));
             }
         }
         Ok(())
     }
 
     fn trains(&mut self, way: Way) -> Experiment {
-        let rate = self.found.of(way).saturated_bps;
+        let rate = self.saturated_bps(way);
         design::trains(way, rate, self.most_packets, &mut self.random)
     }
 
-    fn take_trains(&mut self, way: Way, arrivals: &Arrivals) -> Result<(), CalibrationError> {
-        let found = self.found.of_mut(way);
-        let lengths = design::lengths(found.saturated_bps, self.most_packets);
+    fn saturated_bps(&self, way: Way) -> f64 {
+        self.found.directions.of(way).saturated_bps as f64
+    }
+
+    fn take_trains(&mut self, way: Way, arrivals: &Arrivals) -> Result<()> {
+        let rate = self.saturated_bps(way);
+        let lengths = design::lengths(rate, self.most_packets);
+        let found = self.found.directions.of_mut(way);
         found.lengths = trains::profiles(way, &lengths, arrivals)?;
-        (found.train, found.errors) = trains::choice(&found.lengths, found.saturated_bps);
+        (found.train, found.errors) = trains::choice(&found.lengths, rate);
         Ok(())
     }
 
     fn gaps(&mut self, way: Way) -> Experiment {
-        let found = self.found.of(way);
-        let (experiment, blocks) =
-            design::gap_blocks(way, found.train, found.saturated_bps, &mut self.random);
+        let (rate, length) = (self.saturated_bps(way), self.found.directions.of(way).train);
+        let (experiment, blocks) = design::gap_blocks(way, length, rate, &mut self.random);
         self.blocks = blocks;
         experiment
     }
 
-    fn take_gaps(&mut self, way: Way, arrivals: &Arrivals) -> Result<(), CalibrationError> {
-        let found = self.found.of_mut(way);
-        let gaps = design::gaps(found.saturated_bps);
+    fn take_gaps(&mut self, way: Way, arrivals: &Arrivals) -> Result<()> {
+        let gaps = design::gaps(self.saturated_bps(way));
+        let found = self.found.directions.of_mut(way);
         found.gaps = trains::gap_profiles(way, &gaps, &self.blocks, arrivals)?;
+        (found.least_gap_ns, found.idle_ns) = trains::least_gap(&found.gaps);
         Ok(())
     }
+}
+
+fn nothing<T>(way: Way, purpose: Purpose, sent: usize) -> Result<T> {
+    Error::failed(format!(
+        "nothing arrived {way} ({purpose}): none of {sent} packets. Is the server running, and does UDP of 1400 bytes \
+         pass both ways?"
+    ))
 }

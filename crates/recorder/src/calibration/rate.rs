@@ -3,7 +3,7 @@
 use cellbed_link::Duration;
 
 use super::estimate::Estimate;
-use crate::packet::PacketRecord;
+use crate::plan::PacketRecord;
 
 /// At first the queue fills and the scheduler warms up.
 const WARM_UP_NS: i64 = 500_000_000;
@@ -76,10 +76,7 @@ const OVERFLOW_SHARE: usize = 4;
 
 /// The least one-way delay, ns, with the offset of the clocks in it. `None` if nothing arrived.
 pub(super) fn least_delay(records: &[PacketRecord]) -> Option<i64> {
-    let delays = records
-        .iter()
-        .filter_map(|record| Some(record.arrived_ns? - record.sent_ns?));
-    delays.min()
+    records.iter().filter_map(PacketRecord::delay_ns).min()
 }
 
 /// Return the limit of the bottleneck queue: the data ahead of the packets that it refused (the max-min method: delay

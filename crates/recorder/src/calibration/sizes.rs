@@ -1,19 +1,13 @@
 //! comp(s): how much later packets of a size arrive than packets of 1400 bytes (§4.4).
 
-use super::design::{SIZE_ROUND, SIZES};
-use super::error::CalibrationError;
+use super::design::{Purpose, SIZE_ROUND, SIZES};
 use super::estimate::{Estimate, quantile};
-use super::experiment::{Purpose, TimedTrain};
 use super::trains::enough;
-use crate::packet::{PacketRecord, Way};
+use crate::error::Result;
+use crate::plan::{PacketRecord, TimedTrain, Way};
 
-/// comp(s) in ns by size, and the standard error of each.
-pub(super) struct SizeOffsets {
-    pub offsets: Vec<(u16, i64)>,
-    pub errors: Vec<u64>,
-}
-
-/// Return the offset of the delay of each packet size, from packets that came in rounds of all sizes.
+/// Return the offset of the delay of each packet size in ns, and the standard error of each, from packets that came in
+/// rounds of all sizes.
 ///
 /// The paper subtracts round-trip times, this function one-way delays: the way of the small packet
 /// adds nothing but jitter, and the offset of the clocks cancels.
@@ -25,30 +19,24 @@ pub(super) fn offsets(
     way: Way,
     trains: &[TimedTrain],
     records: &[PacketRecord],
-) -> Result<SizeOffsets, CalibrationError> {
+) -> Result<(Vec<(u16, i64)>, Vec<u64>)> {
     let mut delays = vec![None; trains.len()];
     for record in records {
-        let delay = record.arrived_ns.zip(record.sent_ns);
         if let Some(place) = delays.get_mut(record.train as usize) {
-            *place = delay.map(|(arrived, sent)| (arrived - sent) as f64);
+            *place = record.delay_ns().map(|delay| delay as f64);
         }
     }
-    let mut by_size = vec![(0, Vec::new()); SIZES.len()];
+    let mut by_size = vec![(0, Vec::new()); SIZES];
     for (round, delays) in trains.chunks(SIZE_ROUND).zip(delays.chunks(SIZE_ROUND)) {
         let arrived: Vec<f64> = delays.iter().copied().flatten().collect();
         let Some(middle) = quantile(&arrived, 0.5) else {
             continue;
         };
         for (timed, delay) in round.iter().zip(delays) {
-            let size = match way {
-                Way::Uplink => timed.train.up_bytes,
-                Way::Downlink => timed.train.down_bytes,
-            };
-            if let Ok(place) = SIZES.binary_search(&size) {
-                let (sent, samples) = &mut by_size[place];
-                *sent += 1;
-                samples.extend(delay.map(|delay| delay - middle));
-            }
+            let (_, size) = timed.train.packets(way);
+            let (sent, samples) = &mut by_size[usize::from(size) / 100 - 1];
+            *sent += 1;
+            samples.extend(delay.map(|delay| delay - middle));
         }
     }
     let mut estimates = Vec::new();
@@ -57,23 +45,16 @@ pub(super) fn offsets(
         estimates.extend(Estimate::trimmed_mean(samples));
     }
     let means = in_order(estimates.iter().map(|estimate| estimate.mean));
-    let (last, largest) = (means.len() - 1, means[means.len() - 1]);
-    let offsets = SIZES
+    let (largest, last) = (means[SIZES - 1], estimates[SIZES - 1]);
+    let offsets = (1..)
+        .zip(means)
+        .map(|(size, mean)| (100 * size, (mean - largest) as i64));
+    let mut errors: Vec<u64> = estimates
         .iter()
-        .zip(&means)
-        .map(|(&size, mean)| (size, (mean - largest) as i64));
-    let errors = estimates.iter().enumerate().map(|(place, one)| {
-        let other = &estimates[last];
-        if place == last {
-            0
-        } else {
-            one.error.hypot(other.error) as u64
-        }
-    });
-    Ok(SizeOffsets {
-        offsets: offsets.collect(),
-        errors: errors.collect(),
-    })
+        .map(|one| one.error.hypot(last.error) as u64)
+        .collect();
+    errors[SIZES - 1] = 0;
+    Ok((offsets.collect(), errors))
 }
 
 /// The never decreasing values that are nearest in the mean square: neighbours that are out of order share their mean.

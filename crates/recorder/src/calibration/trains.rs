@@ -2,15 +2,12 @@
 
 use cellbed_link::Duration;
 
-use super::PACKET_BITS;
-use super::Purpose;
-use super::design::{BLOCK, SHORT};
-use super::error::CalibrationError;
+use super::design::{BLOCK, Purpose, SHORT};
 use super::estimate::Estimate;
-use super::experiment::TimedTrain;
 use super::result::{GapProfile, LengthProfile, PredictionError};
-use crate::packet::{PacketRecord, Way};
-use crate::plan::Train;
+use super::{PACKET_BITS, nothing};
+use crate::error::{Error, Result};
+use crate::plan::{PacketRecord, TimedTrain, Way};
 
 /// r_last may differ by this share from that after the longest gap (§4.4).
 const TOLERANCE: f64 = 0.2;
@@ -20,13 +17,9 @@ pub(super) struct Arrivals(Vec<Vec<Option<i64>>>);
 
 impl Arrivals {
     pub fn new(way: Way, trains: &[TimedTrain], records: &[PacketRecord]) -> Self {
-        let length = |train: &Train| match way {
-            Way::Uplink => train.up,
-            Way::Downlink => train.down,
-        };
         let mut arrivals: Vec<Vec<Option<i64>>> = trains
             .iter()
-            .map(|timed| vec![None; length(&timed.train).into()])
+            .map(|timed| vec![None; timed.train.packets(way).0.into()])
             .collect();
         for record in records {
             let place = arrivals
@@ -44,14 +37,15 @@ impl Arrivals {
         self.0.iter().map(|train| *train.first()?)
     }
 
-    /// Trains of one length: arrival of each packet after the first, ns. Of trains without a first packet nothing is
-    /// known.
-    fn relative(&self, length: u16) -> impl Iterator<Item = Vec<Option<f64>>> + '_ {
-        let trains = self
-            .0
-            .iter()
-            .filter(move |train| train.len() == usize::from(length));
-        trains.filter_map(|train| relative(train))
+    /// Return the number of trains of one length, and the arrival of each of their packets after the first, ns. Of
+    /// trains without a first packet nothing is known.
+    fn relative(&self, length: u16) -> (usize, Vec<Vec<Option<f64>>>) {
+        let trains = self.0.iter();
+        let trains: Vec<_> = trains
+            .filter(|train| train.len() == usize::from(length))
+            .collect();
+        let known = trains.iter().filter_map(|train| relative(train));
+        (trains.len(), known.collect())
     }
 }
 
@@ -69,50 +63,40 @@ pub(super) fn profiles(
     way: Way,
     lengths: &[u16],
     arrivals: &Arrivals,
-) -> Result<Vec<LengthProfile>, CalibrationError> {
-    lengths
-        .iter()
-        .map(|&length| {
-            let trains: Vec<_> = arrivals.relative(length).collect();
-            let each: Vec<Option<Estimate>> = (0..usize::from(length))
-                .map(|place| {
-                    let samples: Vec<f64> =
-                        trains.iter().filter_map(|train| train[place]).collect();
-                    Estimate::of(&samples)
-                })
-                .collect();
-            let sent = arrivals
-                .0
-                .iter()
-                .filter(|train| train.len() == usize::from(length))
-                .count();
-            let last = each.last().copied().flatten();
-            let (usable, needed) = (
-                last.map_or(0, |last| last.samples),
-                sent.div_ceil(NEEDED_SHARE),
-            );
-            let what = || format!("trains of {length} packets");
-            let last = last
-                .filter(|_| usable >= needed)
-                .ok_or_else(|| lost(way, what(), sent, usable, needed))?;
-            Ok(LengthProfile {
-                length,
-                trials: usable as u32,
-                mean_arrival_ns: fill_gaps(&each),
-                last_error_ns: last.error as u64,
+) -> Result<Vec<LengthProfile>> {
+    let profile = |&length: &u16| {
+        let (sent, trains) = arrivals.relative(length);
+        let each: Vec<Option<Estimate>> = (0..usize::from(length))
+            .map(|place| {
+                let samples: Vec<f64> = trains.iter().filter_map(|train| train[place]).collect();
+                Estimate::of(&samples)
             })
+            .collect();
+        let last = each.last().copied().flatten();
+        let usable = last.map_or(0, |last| last.samples);
+        let Some(last) = last.filter(|_| usable >= needed(sent)) else {
+            return lost(way, &format!("trains of {length} packets"), sent, usable);
+        };
+        Ok(LengthProfile {
+            length,
+            trials: usable as u32,
+            mean_arrival_ns: fill_gaps(&each),
+            last_error_ns: last.error as u64,
         })
-        .collect()
+    };
+    lengths.iter().map(profile).collect()
 }
 
-fn lost(way: Way, what: String, sent: usize, usable: usize, needed: usize) -> CalibrationError {
-    CalibrationError::Lost {
-        way,
-        what,
-        sent,
-        usable,
-        needed,
-    }
+fn needed(sent: usize) -> usize {
+    sent.div_ceil(NEEDED_SHARE)
+}
+
+fn lost<T>(way: Way, what: &str, sent: usize, usable: usize) -> Result<T> {
+    Error::failed(format!(
+        "too many packets were lost {way}: of {sent} {what} only {usable} could be used, {} are needed. Move to a \
+         better signal, or calibrate again when the cell is less busy",
+        needed(sent)
+    ))
 }
 
 /// Means in nanoseconds. What never arrived lies between its neighbours; first and last are known. Never decreasing:
@@ -197,7 +181,7 @@ pub(super) fn gap_profiles(
     gaps: &[Duration],
     blocks: &[Duration],
     arrivals: &Arrivals,
-) -> Result<Vec<GapProfile>, CalibrationError> {
+) -> Result<Vec<GapProfile>> {
     let mut profiles = Vec::new();
     for gap in gaps {
         let members = blocks.iter().zip(arrivals.0.chunks(BLOCK));
@@ -211,13 +195,13 @@ pub(super) fn gap_profiles(
             })
             .collect();
         let (sent, samples) = (of_gap.len() * (BLOCK - 1), of_gap.concat());
-        let needed = sent.div_ceil(NEEDED_SHARE);
-        let Some(last) = Estimate::of(&samples).filter(|last| last.samples >= needed) else {
+        let last = Estimate::of(&samples).filter(|last| last.samples >= needed(sent));
+        let Some(last) = last else {
             if !profiles.is_empty() {
                 break;
             }
             let what = format!("trains with gaps of {gap}");
-            return Err(lost(way, what, sent, samples.len(), needed));
+            return lost(way, &what, sent, samples.len());
         };
         profiles.push(GapProfile {
             gap_ns: gap.as_nanos(),
@@ -309,16 +293,10 @@ pub(super) fn round_trips(
 }
 
 /// Enough of the answers came.
-pub(super) fn enough(
-    way: Way,
-    purpose: Purpose,
-    sent: usize,
-    usable: usize,
-) -> Result<(), CalibrationError> {
-    let needed = sent.div_ceil(NEEDED_SHARE);
+pub(super) fn enough(way: Way, purpose: Purpose, sent: usize, usable: usize) -> Result<()> {
     match usable {
-        0 => Err(CalibrationError::Nothing { way, purpose, sent }),
-        _ if usable < needed => Err(lost(way, "round trips".into(), sent, usable, needed)),
+        0 => nothing(way, purpose, sent),
+        _ if usable < needed(sent) => lost(way, "round trips", sent, usable),
         _ => Ok(()),
     }
 }

@@ -2,7 +2,7 @@
 
 use cellbed_link::Time;
 
-use crate::wire::{Arrival, Offer, Refusal};
+use crate::wire::{Arrival, Offer, Refusal, fields, variants};
 
 /// Event of a path; events are reported in order.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +21,15 @@ pub enum Event {
     Run(u32, RunEvent),
 }
 
+variants! { Event:
+    1 Connected(offer);
+    2 Silent;
+    3 Resumed;
+    4 Rejected(reason);
+    5 Clock(answer);
+    6 Run(number, event);
+}
+
 /// Event of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunEvent {
@@ -36,6 +45,15 @@ pub enum RunEvent {
     Paused(Pause),
     /// It is over; no more events follow.
     Ended(RunEnd),
+}
+
+variants! { RunEvent:
+    1 Began(at);
+    2 Sent(departure);
+    3 ArrivedUplink(arrival);
+    4 ArrivedDownlink(reception);
+    5 Paused(pause);
+    6 Ended(end);
 }
 
 impl RunEvent {
@@ -102,7 +120,7 @@ pub struct Pause {
 }
 
 /// End of a run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunEnd {
     /// When its last packet was sent, or later.
     pub at: Time,
@@ -118,4 +136,12 @@ pub struct RunEnd {
     pub overflows: u32,
     /// Why the server did not do what it was asked, if it did not.
     pub refusal: Option<Refusal>,
+}
+
+fields! {
+    ClockAnswer { requested, received_ns, sent_ns, at };
+    Departure { train, index, bytes, at };
+    Reception { train, index, bytes, sent_ns, at };
+    Pause { from, until };
+    RunEnd { at, complete, saturation_sent, withheld, unrecorded, overflows } but refusal;
 }

@@ -165,11 +165,7 @@ mod tests {
             run: 4,
             chunk,
             chunks,
-            saturation_sent: 0,
-            withheld: 0,
-            unrecorded: 0,
-            overflows: 0,
-            arrivals: Vec::new(),
+            ..Report::default()
         }
     }
 

@@ -8,7 +8,6 @@ mod fetcher;
 mod path;
 mod relay;
 mod run;
-mod sender;
 mod server_saturation;
 mod session;
 mod thread;
@@ -18,7 +17,6 @@ pub use event::{ClockAnswer, Departure, Event, Pause, Reception, RunEnd, RunEven
 pub use path::{Path, RunRequest};
 pub use relay::Relayed;
 pub use thread::{Message, Order, PathThread};
-pub use traffic::{Role, Workload};
 
 #[cfg(test)]
 mod tests;

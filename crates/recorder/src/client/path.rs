@@ -5,12 +5,11 @@ use std::net::SocketAddr;
 use cellbed_link::{BitRate, Duration, Time};
 
 use super::event::{ClockAnswer, Event, Pause, RunEvent};
-use super::relay::{Relay, Relayed, same_saturation};
-use super::run::Run;
+use super::relay::{Relay, Relayed};
 pub use super::run::RunRequest;
-use super::sender::Sender;
+use super::run::{Run, Sender};
 use super::session::{Incoming, Session};
-use crate::secure::{Secret, Unsealable};
+use crate::secure::Secret;
 use crate::socket::Outbox;
 use crate::wire::{Refusal, Request, ip_overhead, least_probe_bytes};
 
@@ -71,7 +70,7 @@ impl Path {
     /// Sends a request of the companion to the server.
     pub fn relay(&mut self, request: Request, now: Time) {
         if let Request::Saturate { of, run, .. } = request {
-            self.session.forget(|other| same_saturation(other, of, run));
+            self.session.forget_saturation(of, run);
             if self.session.id().is_some() {
                 self.session.request(request, now);
             }
@@ -128,8 +127,8 @@ impl Path {
     }
 
     /// Says good-bye once, so that the server need not wait for us; without an answer.
-    pub fn leave(&mut self, outbox: &mut Outbox) -> Result<(), Unsealable> {
-        self.session.seal(&Request::Bye, outbox).map(drop)
+    pub fn leave(&mut self, outbox: &mut Outbox) {
+        self.session.seal(&Request::Bye, outbox);
     }
 
     /// When [`Path::step`] has something to do.
@@ -143,7 +142,7 @@ impl Path {
     }
 
     /// Puts into `outbox` what is due. When it has been sent, say when by [`Path::on_departure`].
-    pub fn step(&mut self, now: Time, outbox: &mut Outbox) -> Result<(), Unsealable> {
+    pub fn step(&mut self, now: Time, outbox: &mut Outbox) {
         let pauses = self.runs.iter().any(Run::is_sending_trains);
         self.session.keep_pauses(pauses);
         if let Some(of) = self.session.id() {
@@ -156,18 +155,16 @@ impl Path {
                 outbox: &mut *outbox,
                 departures: &mut self.departures,
             };
-            self.runs
-                .iter_mut()
-                .for_each(|run| run.step(now, &mut sender));
+            let runs = self.runs.iter_mut();
+            runs.for_each(|run| run.step(now, &mut sender));
         }
         for request in std::mem::take(&mut self.relay.accepted) {
-            self.session.seal(&request, outbox)?;
+            self.session.seal(&request, outbox);
         }
-        if self.session.step(now, outbox)? {
+        if self.session.step(now, outbox) {
             self.events.push(Event::Silent);
         }
         self.forget_runs();
-        Ok(())
     }
 
     /// The packets of the last step were handed to the kernel at `at`.
@@ -188,14 +185,10 @@ impl Path {
         if was_silent && !self.session.is_silent() {
             self.events.push(Event::Resumed);
             let from = last_received + SERVER_PAUSES;
-            for run in self
-                .runs
-                .iter()
-                .filter(|run| from < now && run.is_saturated())
-            {
-                let pause = Pause { from, until: now };
-                self.events
-                    .push(Event::Run(run.number(), RunEvent::Paused(pause)));
+            let runs = self.runs.iter().filter(|run| run.is_saturated());
+            for run in runs.filter(|_| from < now) {
+                let paused = RunEvent::Paused(Pause { from, until: now });
+                self.events.push(Event::Run(run.number(), paused));
             }
         }
         match incoming {

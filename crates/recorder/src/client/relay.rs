@@ -3,7 +3,7 @@
 
 use cellbed_link::{Duration, Time};
 
-use crate::wire::{Refusal, Report, Request, SessionId};
+use crate::wire::{Refusal, Report, Request};
 
 /// A companion that has relayed no reply for this time is not used; the path sends its requests itself.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -36,9 +36,4 @@ impl Relay {
         self.last_relayed
             .is_some_and(|relayed| now.since(relayed) < PATIENCE)
     }
-}
-
-/// Return whether both are the saturation of one run.
-pub(super) fn same_saturation(request: &Request, session: SessionId, number: u32) -> bool {
-    matches!(request, Request::Saturate { of, run, .. } if (*of, *run) == (session, number))
 }

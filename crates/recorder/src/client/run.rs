@@ -2,15 +2,15 @@
 
 use cellbed_link::{BitRate, Duration, Time};
 
-use super::event::{Event, Pause, Reception, RunEnd, RunEvent};
+use super::event::{Departure, Event, Pause, Reception, RunEnd, RunEvent};
 use super::fetcher::{Fetcher, POLL, STEERING_POLL};
 use super::relay::Relay;
-use super::sender::Sender;
 use super::server_saturation::ServerSaturation;
 use super::session::Session;
-use super::traffic::{Burst, Traffic, Workload};
-use crate::plan::Train;
-use crate::wire::{Kind, Probe, Refusal, Report, Request};
+use super::traffic::{Burst, Traffic};
+use crate::plan::{Train, Workload};
+use crate::socket::Outbox;
+use crate::wire::{Kind, Probe, Refusal, Report, Request, SessionId};
 
 /// Time to wait for the companion's replies before repeating a request.
 const COMPANION_TAKES: Duration = Duration::from_millis(500);
@@ -126,7 +126,7 @@ impl Run {
 
     /// That it has ended, as it stands.
     pub(super) fn ended(&self) -> Event {
-        Event::Run(self.number(), RunEvent::Ended(self.end.clone()))
+        Event::Run(self.number(), RunEvent::Ended(self.end))
     }
 
     pub(super) fn next_event(&self, patience: Duration) -> Time {
@@ -220,13 +220,7 @@ impl Run {
                     let Workload::Saturation { bytes, .. } = self.request.workload else {
                         return;
                     };
-                    let lone = Train {
-                        up: 1,
-                        down: 0,
-                        up_bytes: bytes,
-                        down_bytes: 0,
-                        gap_ns: None,
-                    };
+                    let lone = Train::new((1, bytes), (0, 0));
                     sender.probe(now, Kind::Saturation, self.number(), 0, index, &lone);
                     sent += 1;
                 }
@@ -264,7 +258,7 @@ impl Run {
         if let Some(request) = self.fetcher.emit(now, sender.of, patience) {
             // A request that is lost is asked again by the fetcher.
             if !relies {
-                let _ = sender.session.seal(&request, sender.outbox);
+                sender.session.seal(&request, sender.outbox);
             }
             if self.is_sending_trains() {
                 sender.session.ping_along(now);
@@ -291,15 +285,11 @@ impl Run {
                 Ok(()) => {
                     let end = self.request.span.map_or(Time::MAX, |span| now + span);
                     self.traffic = Traffic::new(&self.request.workload, self.fastest, now, end);
-                    if let Workload::Saturation {
-                        downlink: Some(downlink),
-                        bytes,
-                        ..
-                    } = &self.request.workload
-                    {
+                    if let Workload::Saturation { ways, bytes } = &self.request.workload {
                         let (run, fastest) = (self.number(), self.fastest);
-                        let saturation = ServerSaturation::new(run, downlink, *bytes, fastest, now);
-                        self.saturation = Some(saturation);
+                        self.saturation = ways.downlink.map(|downlink| {
+                            ServerSaturation::new(run, &downlink, *bytes, fastest, now)
+                        });
                     }
                     self.phase = Phase::Sending { end };
                     if self.request.workload.is_trains() {
@@ -340,7 +330,7 @@ impl Run {
         self.end.overflows = self.end.overflows.max(report.overflows);
         for report in self.fetcher.take(report) {
             self.traffic.arrived(now, &report.arrivals);
-            for arrival in report.arrivals {
+            for arrival in report.arrivals.iter() {
                 self.last_arrival = now;
                 events.push(Event::Run(self.number(), RunEvent::ArrivedUplink(arrival)));
             }
@@ -372,9 +362,56 @@ impl Run {
             sent_ns: probe.sent_ns,
             at,
         };
-        events.push(Event::Run(
-            self.number(),
-            RunEvent::ArrivedDownlink(reception),
-        ));
+        let arrived = RunEvent::ArrivedDownlink(reception);
+        events.push(Event::Run(self.number(), arrived));
+    }
+}
+
+/// A session, and a place for probes.
+pub(super) struct Sender<'a> {
+    pub(super) session: &'a mut Session,
+    pub(super) relay: &'a mut Relay,
+    pub(super) of: SessionId,
+    /// Bytes of IP and UDP headers.
+    pub(super) overhead: u16,
+    /// IP length of a probe without filler.
+    pub(super) least_bytes: u16,
+    pub(super) outbox: &'a mut Outbox,
+    pub(super) departures: &'a mut Vec<Event>,
+}
+
+impl Sender<'_> {
+    /// Sends a packet of a run's train, or of its saturation.
+    pub(super) fn probe(
+        &mut self,
+        now: Time,
+        kind: Kind,
+        run: u32,
+        number: u32,
+        index: u32,
+        train: &Train,
+    ) {
+        let bytes = train.up_bytes.max(self.least_bytes);
+        let probe = Probe {
+            run,
+            train: number,
+            index,
+            answer_packets: train.down,
+            answer_bytes: match train.down {
+                0 => 0,
+                _ => train.down_bytes.max(self.least_bytes),
+            },
+            sent_ns: now.as_nanos(),
+        };
+        let payload = usize::from(bytes - self.overhead);
+        self.session.seal_probe(kind, &probe, payload, self.outbox);
+        let departure = Departure {
+            train: number,
+            index,
+            bytes,
+            at: now,
+        };
+        let sent = RunEvent::Sent(departure);
+        self.departures.push(Event::Run(run, sent));
     }
 }

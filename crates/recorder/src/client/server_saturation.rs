@@ -2,10 +2,9 @@
 
 use cellbed_link::{BitRate, Duration, Time};
 
-use super::relay::{Relay, same_saturation};
-use super::sender::Sender;
+use super::relay::Relay;
+use super::run::Sender;
 use super::session::Session;
-use super::traffic::keeper;
 use crate::plan::Saturation;
 use crate::wire::{Probe, Request};
 use crate::workload::QueueKeeper;
@@ -52,14 +51,20 @@ impl ServerSaturation {
         fastest: BitRate,
         now: Time,
     ) -> Self {
-        let rate = match (keeper(saturation, bytes, fastest, now), saturation) {
-            (Some(keeper), _) => Rate::Steered {
-                keeper: Box::new(keeper),
-                at: now,
-                sent_rate: BitRate(0),
-            },
-            (None, Saturation::Fixed { rate_bps }) => Rate::Fixed(BitRate(*rate_bps)),
-            (None, Saturation::Adaptive { .. }) => Rate::Fixed(BitRate(0)), // it has a keeper
+        let rate = match *saturation {
+            Saturation::Fixed { rate_bps } => Rate::Fixed(BitRate(rate_bps)),
+            Saturation::Adaptive {
+                least_delay_ns,
+                most_delay_ns,
+            } => {
+                let delays = [least_delay_ns, most_delay_ns].map(Duration::from_nanos);
+                let keeper = QueueKeeper::new(delays[0], delays[1], bytes, fastest, now);
+                Rate::Steered {
+                    keeper: Box::new(keeper),
+                    at: now,
+                    sent_rate: BitRate(0),
+                }
+            }
         };
         Self {
             run,
@@ -95,9 +100,7 @@ impl ServerSaturation {
         let (rate, span) = match &mut self.rate {
             Rate::Fixed(rate) => {
                 self.requested = Some(now);
-                let run = self.run;
-                let ours = |request: &Request| matches!(request, Request::Saturate { run: other, .. } if *other == run);
-                if sender.session.is_asking(ours) {
+                if sender.session.is_saturating(self.run) {
                     return; // it is repeated until there is an answer
                 }
                 (*rate, LASTS.min(end - now))
@@ -128,7 +131,7 @@ impl ServerSaturation {
         if goes_on || matches!(self.rate, Rate::Steered { .. }) {
             self.ask(BitRate(0), Duration::ZERO, session, relay, now);
         } else if let Some(of) = session.id() {
-            session.forget(|request| same_saturation(request, of, self.run));
+            session.forget_saturation(of, self.run);
         }
     }
 
@@ -144,7 +147,7 @@ impl ServerSaturation {
         let Some(of) = session.id() else {
             return;
         };
-        session.forget(|request| same_saturation(request, of, self.run));
+        session.forget_saturation(of, self.run);
         let request = Request::Saturate {
             of,
             run: self.run,

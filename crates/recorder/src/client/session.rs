@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 
 use cellbed_link::{Duration, Time};
 
-use crate::secure::{Channel, Filler, Opening, Progress, Secret, Unsealable};
+use crate::secure::{Channel, Filler, Opening, Progress, Secret};
 use crate::socket::Outbox;
-use crate::wire::{Header, Kind, Offer, Probe, Refusal, Reply, Report, Request, SessionId};
+use crate::wire::{Field, Header, Kind, Offer, Probe, Refusal, Reply, Report, Request, SessionId};
 
 /// Silence before the server is assumed to have lost the session, or the client its address.
 const SILENCE: Duration = Duration::from_secs(3);
@@ -104,11 +104,15 @@ impl Session {
 
     /// Asks until there is an answer.
     pub(super) fn request(&mut self, request: Request, now: Time) {
+        self.push(request, now, true);
+    }
+
+    fn push(&mut self, request: Request, due: Time, insists: bool) {
         self.pending.push(Pending {
             request,
             sent: Vec::new(),
-            due: now,
-            insists: true,
+            due,
+            insists,
         });
     }
 
@@ -127,14 +131,10 @@ impl Session {
 
     fn ping(&mut self, now: Time, insists: bool) {
         self.pinged = now;
-        self.forget(|request| matches!(request, Request::ClockPing { .. }));
+        self.pending
+            .retain(|pending| !matches!(pending.request, Request::ClockPing { .. }));
         let client_ns = now.as_nanos();
-        self.pending.push(Pending {
-            request: Request::ClockPing { client_ns },
-            sent: Vec::new(),
-            due: now,
-            insists,
-        });
+        self.push(Request::ClockPing { client_ns }, now, insists);
     }
 
     /// When to request the server's time in any case.
@@ -146,30 +146,28 @@ impl Session {
         }
     }
 
-    /// Forgets requests of a kind that a later one replaces.
-    pub(super) fn forget(&mut self, which: impl Fn(&Request) -> bool) {
-        self.pending.retain(|pending| !which(&pending.request));
+    /// Forgets requests for the saturation of a run, which a later one replaces.
+    pub(super) fn forget_saturation(&mut self, session: SessionId, number: u32) {
+        self.pending.retain(|pending| {
+            !matches!(pending.request, Request::Saturate { of, run, .. } if (of, run) == (session, number))
+        });
     }
 
-    /// Return whether a matching request waits for its answer.
-    pub(super) fn is_asking(&self, which: impl Fn(&Request) -> bool) -> bool {
-        self.pending.iter().any(|pending| which(&pending.request))
+    /// Return whether a request for the saturation of a run waits for its answer.
+    pub(super) fn is_saturating(&self, number: u32) -> bool {
+        self.pending.iter().any(
+            |pending| matches!(pending.request, Request::Saturate { run, .. } if run == number),
+        )
     }
 
     pub(super) fn next_event(&self) -> Time {
-        let opening = self.opening.as_ref().map(Opening::next_event);
+        let opening = self.opening.as_ref().map_or(Time::MAX, Opening::next_event);
+        if self.channel.is_none() {
+            return opening;
+        }
         let requests = self.pending.iter().map(|pending| pending.due);
-        let session = self
-            .channel
-            .is_some()
-            .then(|| self.next_ping().min(self.next_silence()));
-        let requests = requests.filter(|_| self.channel.is_some());
-        opening
-            .into_iter()
-            .chain(requests)
-            .chain(session)
-            .min()
-            .unwrap_or(Time::MAX)
+        let session = self.next_ping().min(self.next_silence());
+        requests.fold(opening.min(session), Time::min)
     }
 
     fn next_silence(&self) -> Time {
@@ -180,7 +178,7 @@ impl Session {
     }
 
     /// Puts into `outbox` what is due; returns whether the server has just become silent.
-    pub(super) fn step(&mut self, now: Time, outbox: &mut Outbox) -> Result<bool, Unsealable> {
+    pub(super) fn step(&mut self, now: Time, outbox: &mut Outbox) -> bool {
         let mut fell_silent = false;
         if let Some(channel) = &self.channel
             && now >= self.next_silence()
@@ -198,7 +196,7 @@ impl Session {
             });
         }
         if self.channel.is_none() {
-            return Ok(fell_silent);
+            return fell_silent;
         }
         if now >= self.next_ping() {
             self.ping(now, true);
@@ -207,36 +205,27 @@ impl Session {
             if self.pending[index].due > now {
                 continue;
             }
-            let number = self.seal(&self.pending[index].request.clone(), outbox)?;
+            let number = self.seal(&self.pending[index].request.clone(), outbox);
             let tries = self.pending[index].sent.len() as u64;
             let pause = Duration::from_nanos(self.repeat.as_nanos() << tries.min(4));
             let pending = &mut self.pending[index];
             if tries > 0 {
                 tracing::debug!("{} has not answered: repeating a request", self.server);
             }
-            pending.sent.push((number, now));
+            pending.sent.extend(number.map(|number| (number, now)));
             pending.due = match pending.insists {
                 true => now + pause.min(MOST_REPEAT),
                 false => Time::MAX,
             };
         }
-        Ok(fell_silent)
+        fell_silent
     }
 
     /// Sends a request once, without waiting for an answer; its number.
-    pub(super) fn seal(
-        &mut self,
-        request: &Request,
-        outbox: &mut Outbox,
-    ) -> Result<u64, Unsealable> {
-        let Some(channel) = &mut self.channel else {
-            return Ok(0);
-        };
-        let mut body = Vec::new();
-        request.encode(&mut body);
-        let mut number = Err(Unsealable);
+    pub(super) fn seal(&mut self, request: &Request, outbox: &mut Outbox) -> Option<u64> {
+        let (channel, mut number) = (self.channel.as_mut()?, None);
         outbox.push(self.server, |bytes| {
-            number = channel.seal_control(&body, bytes);
+            number = channel.seal_control(&request.encode(), bytes);
         });
         number
     }
@@ -251,8 +240,7 @@ impl Session {
     ) {
         if let Some(channel) = &mut self.channel {
             outbox.push(self.server, |bytes| {
-                // Of a session whose 2⁴⁸ numbers are spent nothing leaves any more; the next request reports it.
-                let _ = channel.seal_probe(kind, probe, payload, &self.filler, bytes);
+                channel.seal_probe(kind, probe, payload, &self.filler, bytes);
             });
         }
     }

@@ -85,8 +85,8 @@ impl PathThread {
             local,
             socket,
             path,
-            inbox: Inbox::new(),
-            outbox: Outbox::new(),
+            inbox: Inbox::default(),
+            outbox: Outbox::default(),
             orders: receiver,
             companion: None,
             overflows: 0,
@@ -164,7 +164,7 @@ impl Loop {
         loop {
             let start = now();
             if !self.take_orders(start) {
-                self.path.leave(&mut self.outbox)?;
+                self.path.leave(&mut self.outbox);
                 let _ = self.socket.send(&mut self.outbox);
                 return Ok(());
             }
@@ -174,7 +174,7 @@ impl Loop {
                 .next_event()
                 .max(start + QUANTUM)
                 .min(start + LOOK);
-            self.socket.wait(Some(deadline))?;
+            self.socket.wait(deadline)?;
             if self.busy {
                 sleep_until((start + PAUSE).min(deadline));
             }
@@ -239,14 +239,14 @@ impl Loop {
     }
 
     fn send(&mut self, start: Time) -> Result<()> {
-        self.path.step(start, &mut self.outbox)?;
+        self.path.step(start, &mut self.outbox);
         if self.outbox.is_empty() {
             return Ok(());
         }
         let departed = now();
-        let sent = self.socket.send(&mut self.outbox)?;
+        let refused = self.socket.send(&mut self.outbox)?;
         self.path.on_departure(departed);
-        match sent.refused {
+        match refused {
             0 => self.refused_since = None,
             _ => self.replace_socket(departed),
         }
@@ -263,7 +263,7 @@ impl Loop {
                 Ok(socket) => {
                     tracing::info!("packets were refused: another socket for {:?}", self.local);
                     self.socket = socket;
-                    self.inbox = Inbox::new();
+                    self.inbox = Inbox::default();
                 }
                 Err(error) => tracing::info!("packets are refused, the socket stays: {error}"),
             }

@@ -23,10 +23,8 @@ use arguments::{Cellbed, Pack, Reach, Standalone, Verb};
 /// Runs `cellbed-recorder` with these arguments, which do not begin with the program's name; its exit status: 0 done, 1
 /// an error, 2 arguments that are none, 130 interrupted before anything was recorded.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> i32 {
-    match parse::<Standalone>("cellbed-recorder", arguments) {
-        Ok(standalone) => status(dispatch(standalone.verb)),
-        Err(status) => status,
-    }
+    let parsed = parse::<Standalone>("cellbed-recorder", arguments);
+    execute(parsed.map(|parsed| parsed.verb))
 }
 
 /// Runs `cellbed record` with these arguments: a verb of `cellbed-recorder` and its arguments, or the arguments of
@@ -38,16 +36,12 @@ pub fn run_of_cellbed(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     let names_a_verb = arguments
         .first()
         .is_some_and(|first| verbs.find_subcommand(first).is_some());
-    let verb = if names_a_verb {
+    execute(if names_a_verb {
         parse::<Standalone>("cellbed record", arguments).map(|parsed| parsed.verb)
     } else {
         parse::<Cellbed>("cellbed record", arguments)
             .map(|parsed| Verb::Record(Box::new(parsed.record)))
-    };
-    match verb {
-        Ok(verb) => status(dispatch(verb)),
-        Err(status) => status,
-    }
+    })
 }
 
 /// Run `calibrate` and return its result, for callers that present it themselves. It reports its progress on standard
@@ -127,24 +121,30 @@ fn dispatch(verb: Verb) -> Result<()> {
     }
 }
 
-fn status(result: Result<()>) -> i32 {
-    match result {
-        Ok(()) => 0,
-        Err(Error::Interrupted) => 130,
-        Err(error) => {
-            let red = std::io::stderr().is_terminal();
-            let (on, off) = if red {
-                ("\x1b[31m", "\x1b[0m")
-            } else {
-                ("", "")
-            };
-            eprintln!("{on}error:{off} {error}");
-            match error {
-                Error::Usage(_) => 2,
-                _ => 1,
-            }
-        }
+/// Executes a command, or the exit status of arguments that are none; returns the exit status.
+fn execute(verb: Result<Verb, i32>) -> i32 {
+    let error = match verb.map(dispatch) {
+        Err(status) => return status,
+        Ok(Ok(())) => return 0,
+        Ok(Err(Error::Interrupted)) => return 130,
+        Ok(Err(error)) => error,
+    };
+    let (on, off) = match std::io::stderr().is_terminal() {
+        true => ("\x1b[31m", "\x1b[0m"),
+        false => ("", ""),
+    };
+    eprintln!("{on}error:{off} {error}");
+    match error {
+        Error::Usage(_) => 2,
+        _ => 1,
     }
+}
+
+/// A line of JSON: an event and its properties.
+fn say_event(name: &str, properties: impl serde::Serialize) {
+    let mut event = serde_json::to_value(properties).unwrap_or_default();
+    event["event"] = name.into();
+    say(&event.to_string());
 }
 
 /// A line for the user; one whose reader has gone is not missed.

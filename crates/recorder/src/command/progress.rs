@@ -5,9 +5,10 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::say;
+use super::{say, say_event};
 use crate::record::{Notice, Snapshot};
 use crate::recording::Packed;
+use crate::wire::Offer;
 
 /// In a pipe, a snapshot each so many seconds.
 const PLAIN_EVERY: u32 = 5;
@@ -36,36 +37,35 @@ impl Output {
     pub fn notice(&mut self, notice: &Notice<'_>) {
         match notice {
             Notice::Snapshot(snapshot) => self.snapshot(snapshot),
-            Notice::Calibrating(purpose, (step, steps)) => {
-                let text = format!("calibrating, step {step} of {steps}: {purpose}");
-                let purpose = purpose.to_string();
-                self.event(json!({"event": "calibrating", "purpose": purpose, "step": step, "steps": steps}), &text);
-            }
-            Notice::Connected(offer) => {
-                let text = format!(
+            Notice::Calibrating(purpose, (step, steps)) => self.event(
+                "calibrating",
+                json!({"purpose": purpose.to_string(), "step": step, "steps": steps}),
+                &format!("calibrating, step {step} of {steps}: {purpose}"),
+            ),
+            Notice::Connected(Offer { rate_bps, .. }) => self.event(
+                "connected",
+                json!({"rate_bps": rate_bps}),
+                &format!(
                     "connected; the server sends up to {} Mbit/s",
-                    offer.rate_bps as f64 / 1e6
-                );
-                self.event(
-                    json!({"event": "connected", "rate_bps": offer.rate_bps}),
-                    &text,
-                );
-            }
+                    *rate_bps as f64 / 1e6
+                ),
+            ),
             Notice::Silent => self.event(
-                json!({"event": "silent"}),
+                "silent",
+                json!({}),
                 "no answer from the server; probing continues",
             ),
-            Notice::Resumed => self.event(json!({"event": "resumed"}), "the server answers again"),
+            Notice::Resumed => self.event("resumed", json!({}), "the server answers again"),
             Notice::Stopping => self.event(
-                json!({"event": "stopping"}),
+                "stopping",
+                json!({}),
                 "stopping; waiting for packets under way (Ctrl-C again: do not wait)",
             ),
-            Notice::Warning(text) => {
-                self.event(
-                    json!({"event": "warning", "text": text}),
-                    &format!("warning: {text}"),
-                );
-            }
+            Notice::Warning(text) => self.event(
+                "warning",
+                json!({"text": text}),
+                &format!("warning: {text}"),
+            ),
         }
     }
 
@@ -74,12 +74,11 @@ impl Output {
         self.close();
         let seconds = packed.duration.as_secs_f64();
         if self.json {
-            say(&json!({
-                "event": "recorded", "directory": folder, "duration_s": seconds,
-                "counts": packed.counts, "warnings": packed.warnings,
-            })
-            .to_string());
-            return;
+            let (counts, warnings) = (&packed.counts, &packed.warnings);
+            return say_event(
+                "recorded",
+                json!({"directory": folder, "duration_s": seconds, "counts": counts, "warnings": warnings}),
+            );
         }
         say(&format!("{}: {seconds:.1} s", folder.display()));
         for (name, counts) in &packed.counts {
@@ -97,9 +96,9 @@ impl Output {
         }
     }
 
-    fn event(&mut self, value: Value, text: &str) {
+    fn event(&mut self, name: &str, properties: Value, text: &str) {
         if self.json {
-            say(&value.to_string());
+            say_event(name, properties);
         } else if !self.quiet {
             self.close();
             eprintln!("{text}");
@@ -108,9 +107,7 @@ impl Output {
 
     fn snapshot(&mut self, snapshot: &Snapshot) {
         if self.json {
-            let mut value = serde_json::to_value(snapshot).unwrap_or_default();
-            value["event"] = "progress".into();
-            return say(&value.to_string());
+            return say_event("progress", snapshot);
         }
         self.snapshots += 1;
         if self.quiet || (!self.terminal && !self.snapshots.is_multiple_of(PLAIN_EVERY)) {

@@ -11,12 +11,11 @@ use super::arguments::{Only, Reach, Record, SaturationMethod};
 use super::progress::Output;
 use super::say;
 use crate::calibration::{Calibration, Calibrator};
-use crate::client::Workload;
 use crate::error::{Error, Result};
-use crate::plan::{Saturation, Train, TrainPlan};
-use crate::record::{Access, Plan, Recorder};
-use crate::recording::{Arrangement, Head, Heavy, Light, has_journal, rfc3339};
-use crate::secure::{Secret, random_bytes};
+use crate::plan::{Both, Saturation, Train, TrainPlan, Workload};
+use crate::record::{Access, Notice, Plan, Recorder};
+use crate::recording::{Arrangement, Head, Heavy, Light, check_free, rfc3339};
+use crate::secure::{Secret, hexadecimal, random_bytes};
 use crate::socket::wall_clock;
 use crate::workload::FixedRateSaturator;
 
@@ -37,17 +36,10 @@ pub fn record(arguments: &Record) -> Result<()> {
         .output
         .clone()
         .unwrap_or_else(|| named_by_time(&started));
-    if folder.exists() && has_journal(&folder) {
-        return Err(crate::recording::RecordingError::Unpacked(folder).into());
-    }
-    // A link to nothing is none either; not to be found out after minutes of calibration.
-    let there = fs::symlink_metadata(&folder).is_ok();
-    if there && !fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_none()) {
-        return Err(crate::recording::RecordingError::Occupied(folder).into());
-    }
+    check_free(&folder)?; // not to be found out after minutes of calibration
     let access = access(arguments)?;
     let mut output = Output::new(arguments.reach.json, arguments.reach.quiet);
-    let mut watch = |notice: crate::record::Notice<'_>| output.notice(&notice);
+    let mut watch = |notice: Notice<'_>| output.notice(&notice);
     let mut recorder = Recorder::connect(access)?;
     let calibration = match &arguments.calibration {
         Some(file) => Some(read(file, "calibration")?),
@@ -99,18 +91,13 @@ pub fn single_access(reach: &Reach) -> Result<Access> {
 
 fn access(arguments: &Record) -> Result<Access> {
     let mut access = single_access(&arguments.reach)?;
-    match arguments.only {
-        Some(Only::Heavy) => {
-            access.first = access.first.or(arguments.heavy_interface.clone());
-        }
-        _ => {
-            access.first = access.first.or(arguments.light_interface.clone());
-        }
-    }
-    access.second = arguments
-        .heavy_interface
-        .clone()
-        .or(arguments.reach.interface.clone());
+    let heavy = arguments.heavy_interface.clone();
+    let first = match arguments.only {
+        Some(Only::Heavy) => heavy.clone(),
+        _ => arguments.light_interface.clone(),
+    };
+    access.first = access.first.or(first);
+    access.second = heavy.or(arguments.reach.interface.clone());
     Ok(access)
 }
 
@@ -208,21 +195,13 @@ fn trains(arguments: &Record, calibration: Option<&Calibration>) -> TrainPlan {
         });
         gaps.max().unwrap_or(0)
     });
-    let rotation = lengths
-        .into_iter()
-        .map(|(up, down)| Train {
-            up,
-            down,
-            up_bytes: bytes,
-            down_bytes: bytes,
-            gap_ns: None,
-        })
-        .collect();
+    let trains = lengths.into_iter();
+    let trains = trains.map(|(up, down)| Train::new((up, bytes), (down, bytes)));
     let gap = arguments
         .gap
         .unwrap_or(GAP.max(Duration::from_nanos(least)));
     TrainPlan {
-        rotation,
+        rotation: trains.collect(),
         gap_ns: gap.as_nanos(),
         jitter: arguments.jitter,
         count: None,
@@ -232,25 +211,20 @@ fn trains(arguments: &Record, calibration: Option<&Calibration>) -> TrainPlan {
 
 fn plan(arguments: &Record, trains: TrainPlan, calibration: Option<&Calibration>) -> Plan {
     let bytes = arguments.packet_bytes;
-    let saturation = |given: Option<BitRate>, measured: Option<u64>| {
+    let given = Both {
+        uplink: arguments.uplink_rate,
+        downlink: arguments.downlink_rate,
+    };
+    let ways = Both::from_fn(|way| {
+        let given = *given.of(way);
         if arguments.saturation == SaturationMethod::Adaptive {
             return given.is_none_or(|rate| rate.0 > 0).then_some(ADAPTIVE);
         }
+        let measured = calibration.map(|found| found.directions.of(way).saturated_bps);
         let rate = given.or(measured.map(|bps| FixedRateSaturator::rate_for(BitRate(bps))))?;
         (rate.0 > 0).then_some(Saturation::Fixed { rate_bps: rate.0 })
-    };
-    let measured = |way: fn(&Calibration) -> u64| calibration.map(way);
-    let heavy = Workload::Saturation {
-        uplink: saturation(
-            arguments.uplink_rate,
-            measured(|found| found.directions.uplink.saturated_bps),
-        ),
-        downlink: saturation(
-            arguments.downlink_rate,
-            measured(|found| found.directions.downlink.saturated_bps),
-        ),
-        bytes,
-    };
+    });
+    let heavy = Workload::Saturation { ways, bytes };
     let two = arguments.light_interface.is_some() || arguments.together || arguments.only.is_some();
     Plan {
         light: (arguments.only != Some(Only::Heavy)).then_some(Workload::Trains(trains)),
@@ -274,7 +248,7 @@ fn head(
     let id: [u8; 8] = random_bytes()?;
     let interface = |own: &Option<String>| own.clone().or(arguments.reach.interface.clone());
     Ok(Head {
-        id: id.iter().map(|byte| format!("{byte:02x}")).collect(),
+        id: hexadecimal(&id),
         started,
         zero_ns: 0,
         packet_bytes: arguments.packet_bytes,
@@ -286,18 +260,9 @@ fn head(
                 _ => None,
             },
         }),
-        heavy: plan.heavy.as_ref().map(|workload| {
-            let (uplink, downlink) = match workload {
-                Workload::Saturation {
-                    uplink, downlink, ..
-                } => (*uplink, *downlink),
-                _ => (None, None),
-            };
-            Heavy {
-                interface: interface(&arguments.heavy_interface),
-                uplink,
-                downlink,
-            }
+        heavy: plan.heavy.as_ref().map(|workload| Heavy {
+            interface: interface(&arguments.heavy_interface),
+            ways: workload.saturation(),
         }),
         calibration,
         signal: arguments.signal.clone(),

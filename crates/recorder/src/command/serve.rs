@@ -3,32 +3,24 @@
 use serde_json::json;
 
 use super::arguments::Serve;
-use super::say;
+use super::{say, say_event};
 use crate::error::Result;
-use crate::secure::{Secret, random_bytes};
-use crate::server::{Limits, ServeConfig, Serving, Statistics};
+use crate::secure::Secret;
+use crate::server::{Limits, Serving, Statistics};
 use crate::socket::{Interrupts, Local};
-use cellbed_link::Duration;
-
-/// Interval of a server's status lines.
-const STATISTICS: Duration = Duration::from_secs(10);
 
 /// Serves until it is interrupted.
 pub fn serve(arguments: &Serve) -> Result<()> {
     let interrupts = Interrupts::catch();
     let secret = Secret::read(&arguments.secret)?;
-    let config = ServeConfig {
-        local: Local {
-            address: arguments.listen,
-            interface: arguments.interface.clone(),
-        },
-        limits: limits(arguments),
-        statistics_every: STATISTICS,
+    let local = Local {
+        address: arguments.listen,
+        interface: arguments.interface.clone(),
     };
-    let mut serving = Serving::bind(&config, &secret, &random_bytes()?)?;
+    let mut serving = Serving::bind(&local, &secret, limits(arguments))?;
     let local = serving.local();
     if arguments.json {
-        say(&json!({"event": "listening", "address": local.to_string()}).to_string());
+        say_event("listening", json!({"address": local.to_string()}));
     } else {
         say(&format!("listening on {local} (UDP); stop with Ctrl-C"));
     }
@@ -59,13 +51,8 @@ fn limits(arguments: &Serve) -> Limits {
 }
 
 fn print(statistics: &Statistics, as_json: bool) {
-    if as_json {
-        let value = json!({
-            "event": "statistics", "sessions": statistics.sessions, "counters": statistics.counters,
-            "receiving_bps": statistics.receiving_bps, "sending_bps": statistics.sending_bps,
-            "overflows": statistics.overflows, "unsendable": statistics.unsendable,
-        });
-        return say(&value.to_string());
+    match as_json {
+        true => say_event("statistics", statistics),
+        false => say(&statistics.to_string()),
     }
-    say(&statistics.to_string());
 }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use cellbed_link::{Duration, Time};
 use serde::Serialize;
 
-use crate::client::{Event, Role, RunEvent};
+use crate::client::{Event, RunEvent};
+use crate::plan::Role;
 
 /// Trains whose answers may still come.
 const TRAINS: usize = 256;

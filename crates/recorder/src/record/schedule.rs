@@ -3,7 +3,7 @@
 use cellbed_link::{Duration, Time};
 
 use super::Plan;
-use crate::client::{Role, Workload};
+use crate::plan::{Role, Workload};
 use crate::recording::Arrangement;
 
 /// Between two turns the link becomes idle: what one workload leaves behind is not to meet the other.
@@ -188,11 +188,7 @@ mod tests {
     fn plan(arrangement: Arrangement) -> Plan {
         Plan {
             light: Some(Workload::Timed(Vec::new())),
-            heavy: Some(Workload::Saturation {
-                uplink: None,
-                downlink: None,
-                bytes: 1400,
-            }),
+            heavy: Some(Workload::Timed(Vec::new())),
             arrangement,
             turns: (Duration::from_secs(20), Duration::from_secs(10)),
             duration: Duration::from_secs(60),

@@ -7,8 +7,9 @@ use cellbed_link::{Duration, Time};
 use super::live::Live;
 use super::paths::Name;
 use super::{Notice, Watch};
-use crate::client::{Event, Role, Workload};
+use crate::client::Event;
 use crate::error::Result;
+use crate::plan::{Role, Workload};
 use crate::recording::{Entry, Head, JournalWriter, RunPlan};
 
 const FLUSH: Duration = Duration::from_millis(200);
@@ -48,7 +49,7 @@ impl Writing {
     /// A path has learnt something.
     pub(super) fn take(&mut self, event: Event) -> Result<()> {
         self.live.take(&event);
-        Ok(self.journal.add(&Entry::Event(event))?)
+        self.journal.add(&Entry::Event(event))
     }
 
     /// So many packets of a path were lost by this machine so far.
@@ -80,6 +81,6 @@ impl Writing {
 
     /// Ends it; what was written can be packed.
     pub(super) fn end(mut self) -> Result<()> {
-        Ok(self.journal.flush()?)
+        self.journal.flush()
     }
 }

@@ -40,10 +40,7 @@ impl Collector {
     pub fn take(&mut self, event: &Event) {
         match event {
             Event::Clock(answer) => {
-                let (requested, at) = (
-                    since(self.zero, answer.requested),
-                    since(self.zero, answer.at),
-                );
+                let [requested, at] = [answer.requested, answer.at].map(|at| since(self.zero, at));
                 self.past.uplink(requested, answer.received_ns as i64);
                 self.past.downlink(answer.sent_ns as i64, at);
             }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::calibration::Calibration;
 use crate::clock::ClockEstimate;
-use crate::plan::{Saturation, TrainPlan};
+use crate::plan::{Both, Role, Saturation, TrainPlan};
 
 /// Arrangement of the workloads on the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,16 +83,15 @@ pub struct Light {
 pub struct Heavy {
     /// The interface; `None`: as the routes have it.
     pub interface: Option<String>,
-    /// From the client.
-    pub uplink: Option<Saturation>,
-    /// From the server.
-    pub downlink: Option<Saturation>,
+    /// Saturation of each direction.
+    #[serde(flatten)]
+    pub ways: Both<Option<Saturation>>,
 }
 
 /// When a workload ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Span {
-    pub(super) workload: crate::client::Role,
+    pub(super) workload: Role,
     pub(super) start_ns: i64,
     pub(super) end_ns: i64,
 }

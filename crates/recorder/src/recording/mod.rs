@@ -5,19 +5,13 @@
 
 mod collector;
 mod description;
-mod entry;
-mod error;
 mod journal;
 mod pack;
-mod parquet_file;
 mod run;
-mod settling;
 
 pub use collector::Collector;
 pub use description::{Arrangement, Counts, Head, Heavy, Light, Signal, rfc3339};
-pub use entry::Entry;
-pub use error::RecordingError;
-pub use journal::{JournalWriter, has_journal};
+pub use journal::{Entry, JournalWriter, check_free};
 pub use pack::{Packed, pack};
 pub use run::{RunPlan, RunRecords};
 

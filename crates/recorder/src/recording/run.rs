@@ -5,12 +5,9 @@ use std::collections::BTreeMap;
 use cellbed_link::{Duration, Time};
 use serde::{Deserialize, Serialize};
 
-use super::settling::Settling;
-use crate::calibration::TimedTrain;
-use crate::client::{Departure, Pause, Role, RunEnd, RunEvent, Workload};
+use crate::client::{Departure, Pause, RunEnd, RunEvent};
 use crate::clock::{ClockEstimate, ClockEstimator};
-use crate::packet::PacketRecord;
-use crate::plan::{Saturation, Train, TrainPlan};
+use crate::plan::{Both, PacketRecord, Role, Train, Workload};
 
 /// Of a run that was broken off the last packets are left out: they may have been underway.
 const UNDERWAY: Duration = Duration::from_millis(800);
@@ -30,44 +27,23 @@ pub struct RunPlan {
     /// IP length of the packets of its saturation.
     pub bytes: u16,
     /// For how long packets of its adaptive saturation are to wait at the least, ns.
-    #[serde(default)]
-    pub uplink_wait_ns: Option<u64>,
-    /// The same of the server's.
-    #[serde(default)]
-    pub downlink_wait_ns: Option<u64>,
+    pub least_waits_ns: Both<Option<u64>>,
 }
 
 impl RunPlan {
     /// The plan of a workload. After the last train follows the first one.
     pub fn new(number: u32, role: Role, workload: &Workload) -> Self {
         let (trains, bytes) = match workload {
-            Workload::Trains(TrainPlan { rotation, .. }) => (rotation.clone(), 0),
-            Workload::Timed(trains) => (
-                trains
-                    .iter()
-                    .map(|TimedTrain { train, .. }| *train)
-                    .collect(),
-                0,
-            ),
+            Workload::Trains(plan) => (plan.rotation.clone(), 0),
+            Workload::Timed(trains) => (trains.iter().map(|timed| timed.train).collect(), 0),
             Workload::Saturation { bytes, .. } => (Vec::new(), *bytes),
-        };
-        let (uplink, downlink) = match workload {
-            Workload::Saturation {
-                uplink, downlink, ..
-            } => (*uplink, *downlink),
-            _ => (None, None),
-        };
-        let wait = |saturation| match saturation {
-            Some(Saturation::Adaptive { least_delay_ns, .. }) => Some(least_delay_ns),
-            _ => None,
         };
         Self {
             number,
             role,
             trains,
             bytes,
-            uplink_wait_ns: wait(uplink),
-            downlink_wait_ns: wait(downlink),
+            least_waits_ns: workload.least_waits_ns(),
         }
     }
 
@@ -159,10 +135,8 @@ impl Run {
             _ => cut,
         };
         let to_client = |server: u64| clock.map(|clock| clock.to_client(server as i64));
-        let uplink: Vec<PacketRecord> = self
-            .uplink
-            .iter()
-            .take_while(|packet| packet.at <= cut)
+        let known = self.uplink.iter().take_while(|packet| packet.at <= cut);
+        let uplink: Vec<PacketRecord> = known
             .map(|packet| {
                 let arrived_ns = packet.arrived.and_then(to_client);
                 PacketRecord {
@@ -171,23 +145,16 @@ impl Run {
                     bytes: packet.bytes,
                     sent_ns: Some(since(zero, packet.at)),
                     arrived_ns,
-                    copies: if arrived_ns.is_some() {
-                        packet.copies
-                    } else {
-                        0
-                    },
+                    copies: arrived_ns.map_or(0, |_| packet.copies),
                 }
             })
             .collect();
         let downlink = self.downlink_records(cut, zero, to_client);
-        let ways = [
-            (&uplink, self.plan.uplink_wait_ns),
-            (&downlink, self.plan.downlink_wait_ns),
-        ];
-        let settling = Settling::new(ways);
+        let waits = self.plan.least_waits_ns;
+        let ways = [(&uplink[..], waits.uplink), (&downlink[..], waits.downlink)];
         let (mut spans, mut unsettled) = (self.spans(began, ended, zero), false);
         for span in &mut spans {
-            match settling.settling_time(*span) {
+            match settling_time(ways, *span) {
                 Some(start) => span.0 = start,
                 None => unsettled = true,
             }
@@ -224,7 +191,7 @@ impl Run {
                 }
             }
             RunEvent::Paused(pause) => self.paused.push(*pause),
-            RunEvent::Ended(end) => self.end = Some(end.clone()),
+            RunEvent::Ended(end) => self.end = Some(*end),
         }
     }
 
@@ -310,15 +277,17 @@ impl Run {
             arrived_ns: slot.arrived.map(|at| since(zero, at)),
             copies: slot.copies,
         };
+        let slot_of = |slots: Option<&Vec<Slot>>, index: usize| {
+            let slot = slots.and_then(|slots| slots.get(index));
+            slot.copied().unwrap_or_default()
+        };
         if self.plan.trains.is_empty() {
-            let nothing = Vec::new();
-            let slots = self.downlink.get(&0).unwrap_or(&nothing);
-            let sent = self.end.as_ref().map_or(0, |end| end.saturation_sent) as usize;
-            let none = Slot::default();
-            return (0..slots.len().max(sent))
-                .map(|index| (index, slots.get(index).unwrap_or(&none)))
+            let slots = self.downlink.get(&0);
+            let sent = self.end.map_or(0, |end| end.saturation_sent) as usize;
+            return (0..slots.map_or(0, Vec::len).max(sent))
+                .map(|index| (index, slot_of(slots, index)))
                 .take_while(|(_, slot)| slot.arrived.is_none_or(|at| at <= cut + UNDERWAY))
-                .map(|(index, slot)| record(0, index, self.plan.bytes, slot))
+                .map(|(index, slot)| record(0, index, self.plan.bytes, &slot))
                 .collect();
         }
         let mut records = Vec::new();
@@ -338,10 +307,7 @@ impl Run {
                 continue; // no answer was requested
             }
             for index in 0..usize::from(plan.down) {
-                let slot = slots
-                    .and_then(|slots| slots.get(index))
-                    .copied()
-                    .unwrap_or_default();
+                let slot = slot_of(slots, index);
                 records.push(record(number, index, plan.down_bytes, &slot));
             }
         }
@@ -366,4 +332,61 @@ impl Run {
 
 pub(super) fn since(zero: Time, at: Time) -> i64 {
     at.as_nanos() as i64 - zero.as_nanos() as i64
+}
+
+/// Return the time in a span since which the path carried what it could: since the first packet arrived in each
+/// direction that had waited for long enough. `None` if there is none; the span's start if nothing is adaptive.
+///
+/// ways: packets of each direction, and for how long they wait at the least (their delay less the least one), ns.
+fn settling_time(
+    ways: [(&[PacketRecord], Option<u64>); 2],
+    (start, end): (i64, i64),
+) -> Option<i64> {
+    let mut settled = start;
+    for (packets, wait) in ways {
+        let Some(wait) = wait else {
+            continue;
+        };
+        let least = packets.iter().filter_map(PacketRecord::delay_ns).min();
+        let enough = least?.saturating_add_unsigned(wait);
+        let waited = packets
+            .iter()
+            .filter(|packet| packet.delay_ns().is_some_and(|delay| delay >= enough));
+        let arrivals = waited.filter_map(|packet| packet.arrived_ns);
+        let first = arrivals.filter(|at| (start..end).contains(at)).min()?;
+        settled = settled.max(first);
+    }
+    Some(settled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One packet each 100 ms that takes 20 ms, and 1 ms more for each one before it from the `busy`-th on.
+    fn packets(busy: i64) -> Vec<PacketRecord> {
+        let packet = |index: i64| PacketRecord {
+            train: 0,
+            index: index as u32,
+            bytes: 1400,
+            sent_ns: Some(index * 100),
+            arrived_ns: Some(index * 100 + 20 + (index - busy).max(0)),
+            copies: 1,
+        };
+        (0..100).map(packet).collect()
+    }
+
+    #[test]
+    fn a_span_begins_when_both_ways_wait() {
+        let (up, down) = (packets(10), packets(40));
+        let time = |waits: [Option<u64>; 2], span| {
+            settling_time([(&up, waits[0]), (&down, waits[1])], span)
+        };
+        let both = [Some(5), Some(5)];
+        assert_eq!(time(both, (0, 10_000)), Some(45 * 100 + 25));
+        assert_eq!(time(both, (7_000, 10_000)), Some(7_000 + 20 + 60));
+        assert_eq!(time(both, (0, 4_000)), None);
+        assert_eq!(time([Some(5), None], (0, 10_000)), Some(15 * 100 + 25));
+        assert_eq!(time([None, None], (3, 9)), Some(3));
+    }
 }

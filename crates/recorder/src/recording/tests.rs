@@ -5,8 +5,8 @@ use cellbed_link::Time;
 
 use super::journal::JournalReader;
 use super::*;
-use crate::client::{Departure, Event, Reception, Role, RunEnd, RunEvent};
-use crate::plan::Train;
+use crate::client::{Departure, Event, Reception, RunEnd, RunEvent};
+use crate::plan::{Both, Role, Train};
 use crate::wire::Arrival;
 
 const ZERO: u64 = 5_000_000_000;
@@ -32,20 +32,12 @@ fn head() -> Head {
 }
 
 fn plan(number: u32) -> Entry {
-    let train = Train {
-        up: 3,
-        down: 2,
-        up_bytes: 1400,
-        down_bytes: 1400,
-        gap_ns: None,
-    };
     Entry::Run(RunPlan {
         number,
         role: Role::Light,
-        trains: vec![train],
+        trains: vec![Train::new((3, 1400), (2, 1400))],
         bytes: 0,
-        uplink_wait_ns: None,
-        downlink_wait_ns: None,
+        least_waits_ns: Both::default(),
     })
 }
 
@@ -87,11 +79,7 @@ fn ended(complete: bool, millisecond: f64) -> Entry {
     in_run(RunEvent::Ended(RunEnd {
         at: at(millisecond),
         complete,
-        saturation_sent: 0,
-        withheld: 0,
-        unrecorded: 0,
-        overflows: 0,
-        refusal: None,
+        ..RunEnd::default()
     }))
 }
 
@@ -152,7 +140,7 @@ fn losses_copies_and_reordering_are_counted_apart() {
     assert_eq!(packed.counts["light-uplink"], expected(6, 4, 1, 1));
     assert_eq!(packed.counts["light-downlink"], expected(2, 1, 0, 0));
     assert!(packed.warnings.is_empty());
-    assert!(!has_journal(&folder));
+    assert!(!folder.join("journal").exists());
     let text = fs::read_to_string(folder.join("recording.json")).unwrap();
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(json["spans"][0]["workload"], "light");
@@ -232,20 +220,6 @@ fn a_torn_last_block_costs_that_block_only() {
             count < entries.len() && count + 40 > entries.len(),
             "{cut}: {count}"
         );
-    }
-}
-
-/// `journal2` was left by a killed recorder of journal version 2 on loopback:
-/// `cellbed record … --only light --no-calibration --light-train 2:2 --gap "100 ms"`.
-#[test]
-fn a_journal_of_version_2_is_packed() {
-    let parent = tempfile::tempdir().unwrap();
-    fs::write(parent.path().join("journal"), include_bytes!("journal2")).unwrap();
-    let packed = pack(parent.path()).unwrap();
-    assert_eq!(packed.duration.as_nanos(), 2_227_381_981);
-    for name in ["light-uplink", "light-downlink"] {
-        let counts = packed.counts[name];
-        assert_eq!((counts.sent, counts.lost), (46, 0), "{name}");
     }
 }
 

@@ -1,12 +1,14 @@
 //! Sealed messages of a session, under the two keys of its Noise handshake (ChaCha20-Poly1305, RFC 8439).
 
+use std::sync::OnceLock;
+
 use snow::StatelessTransportState;
 
+use super::{ReplayWindow, Secret, Standing};
 use crate::wire::{
-    HEADER_BYTES, Header, Kind, PROBE_BYTES, Probe, SEQUENCES, SessionId, TAG_BYTES,
+    Field, HEADER_BYTES, Header, Kind, PROBE_BYTES, Probe, Reader, Resumption, SEQUENCES,
+    SessionId, TAG_BYTES,
 };
-
-use super::{Filler, ReplayWindow, Resumption, Standing};
 
 /// One end of a session: seals what it sends, each message under a separate sequence number, and opens what the other
 /// end sent.
@@ -32,26 +34,15 @@ pub struct Opened<'a> {
 }
 
 /// Why a message is not opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejected {
-    /// Not a sealed message at all, or too short.
-    #[error("malformed message")]
+    /// Not a sealed message of this session at all, or too short.
     Malformed,
-    /// Of another session.
-    #[error("message of another session")]
-    OtherSession,
     /// Not sealed by the other end of this session, or changed under way.
-    #[error("forged message")]
     Forged,
     /// It came before, or so late that nobody knows.
-    #[error("replayed message")]
     Replayed,
 }
-
-/// The session has used up its 2⁴⁸ sequence numbers, and none is used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the session has sent 2^48 messages, its limit; start another")]
-pub struct Unsealable;
 
 impl Channel {
     /// This end of the session whose handshake ended so.
@@ -75,13 +66,14 @@ impl Channel {
         self.resumption
     }
 
-    /// Appends a control message; its sequence number.
-    pub fn seal_control(&mut self, body: &[u8], out: &mut Vec<u8>) -> Result<u64, Unsealable> {
+    /// Appends a control message; its sequence number. `None`, and it is not sealed, if the session's 2⁴⁸ numbers are
+    /// used up.
+    pub fn seal_control(&mut self, body: &[u8], out: &mut Vec<u8>) -> Option<u64> {
         self.seal(Kind::Control, body, out)
     }
 
     /// Appends a probe of this many bytes of payload in all, or with no filler if it is not that short; its sequence
-    /// number.
+    /// number as in [`Channel::seal_control`].
     pub fn seal_probe(
         &mut self,
         kind: Kind,
@@ -89,46 +81,46 @@ impl Channel {
         payload_bytes: usize,
         filler: &Filler,
         out: &mut Vec<u8>,
-    ) -> Result<u64, Unsealable> {
-        let sequence = self.seal(kind, &probe.to_bytes(), out)?;
+    ) -> Option<u64> {
+        let sequence = self.seal(kind, &probe.encode(), out)?;
         let missing = payload_bytes.saturating_sub(HEADER_BYTES + PROBE_BYTES + TAG_BYTES);
         filler.append(sequence, missing, out);
-        Ok(sequence)
+        Some(sequence)
     }
 
-    fn seal(&mut self, kind: Kind, body: &[u8], out: &mut Vec<u8>) -> Result<u64, Unsealable> {
-        let sequence = self.next;
+    fn seal(&mut self, kind: Kind, body: &[u8], out: &mut Vec<u8>) -> Option<u64> {
+        let (session, sequence) = (self.session(), self.next);
         if sequence >= SEQUENCES {
-            return Err(Unsealable);
+            return None;
         }
         self.next += 1;
         let header = Header {
             kind,
-            session: self.session(),
+            session,
             sequence,
         };
-        out.extend_from_slice(&header.to_bytes());
+        header.put(out);
         let start = out.len();
         out.resize(start + body.len() + TAG_BYTES, 0);
-        self.noise
-            .write_message(nonce(&header), body, &mut out[start..])
-            .map_err(|_| Unsealable)?; // only of bodies over 65 519 bytes
-        Ok(sequence)
+        let sealed = self
+            .noise
+            .write_message(nonce(&header), body, &mut out[start..]);
+        sealed.ok().map(|_| sequence) // only bodies over 65 519 bytes fail
     }
 
     /// Opens a message of the other end. One that it rejects changes nothing here.
     pub fn open(&mut self, datagram: &[u8]) -> Result<Opened<'_>, Rejected> {
-        let (header, rest) = Header::decode(datagram).map_err(|_| Rejected::Malformed)?;
+        let mut reader = Reader::new(datagram);
+        let header: Header = reader.take().map_err(|_| Rejected::Malformed)?;
         if header.session != self.session() {
-            return Err(Rejected::OtherSession);
+            return Err(Rejected::Malformed);
         }
         let is_probe = header.kind != Kind::Control;
-        let length = if is_probe {
-            PROBE_BYTES + TAG_BYTES
-        } else {
-            rest.len().max(TAG_BYTES)
+        let length = match is_probe {
+            true => PROBE_BYTES + TAG_BYTES,
+            false => reader.rest().len().max(TAG_BYTES),
         };
-        let sealed = rest.get(..length).ok_or(Rejected::Malformed)?;
+        let sealed = reader.slice(length).map_err(|_| Rejected::Malformed)?;
         if self.seen.standing(header.sequence) == Standing::TooOld {
             return Err(Rejected::Replayed);
         }
@@ -154,25 +146,60 @@ fn nonce(header: &Header) -> u64 {
     u64::from(header.kind as u8) << 48 | header.sequence
 }
 
+/// Length of the filler: more than common compressors look back.
+const FILLER_BYTES: usize = 1 << 16;
+
+/// Random bytes that lengthen probes and that no path can compress: consecutive packets carry different pieces of them.
+pub struct Filler {
+    seed: Secret,
+    bytes: OnceLock<Box<[u8]>>,
+}
+
+impl Filler {
+    /// Bytes derived from a seed that nothing else may use. They are made when they are first needed.
+    pub fn new(seed: &[u8; 32]) -> Self {
+        Self {
+            seed: Secret::new(*seed),
+            bytes: OnceLock::new(),
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.bytes.get_or_init(|| {
+            (0..FILLER_BYTES as u64 / 32)
+                .flat_map(|piece| self.seed.derive(b"filler", piece))
+                .collect()
+        })
+    }
+
+    /// Appends so many bytes for the packet with this number.
+    pub fn append(&self, packet: u64, mut count: usize, out: &mut Vec<u8>) {
+        let mut start = (packet as usize).wrapping_mul(1499) % FILLER_BYTES; // odd, so that all places come
+        let bytes = self.bytes();
+        while count > 0 {
+            let piece = &bytes[start..FILLER_BYTES.min(start + count)];
+            out.extend_from_slice(piece);
+            count -= piece.len();
+            start = 0;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::secure::{HandshakeKeys, Secret};
+    use crate::secure::HandshakeKeys;
     use crate::wire::{Hello, Offer, Welcome};
 
     fn ends() -> (Channel, Channel) {
         let keys = HandshakeKeys::new(&Secret::new([1; 32]));
-        let offer = Offer {
-            rate_bps: 0,
-            bytes: 0,
-            duration_ns: 0,
-            answer_packets: 0,
-            packet_bytes: 0,
+        let resumption = Resumption {
+            session: SessionId(4),
+            key: [5; 32],
         };
         let welcome = Welcome {
-            session: SessionId(4),
-            resumption: [5; 32],
-            offer,
+            resumption,
+            offer: Offer::default(),
         };
         let (mut client, hello) = keys.greet(None, None).unwrap();
         let hello = Hello::decode(keys.of_client(&hello).unwrap().0).unwrap();
@@ -190,7 +217,7 @@ mod tests {
     fn a_message_is_opened_once_by_the_other_end_only() {
         let (mut client, mut server) = ends();
         let mut sent = Vec::new();
-        assert_eq!(client.seal_control(b"hello", &mut sent), Ok(0));
+        assert_eq!(client.seal_control(b"hello", &mut sent), Some(0));
         assert!(!sent.windows(5).any(|five| five == b"hello"));
         assert_eq!(client.open(&sent), Err(Rejected::Forged));
         assert_eq!(server.open(&sent).unwrap().body, b"hello");
@@ -201,17 +228,32 @@ mod tests {
     fn no_sequence_number_is_used_twice() {
         let (mut client, _) = ends();
         client.next = SEQUENCES - 1;
+        let mut sent = Vec::new();
+        assert_eq!(client.seal_control(b"", &mut sent), Some(SEQUENCES - 1));
+        let length = sent.len();
+        assert_eq!(client.seal_control(b"", &mut sent), None);
         assert_eq!(
-            client.seal_control(b"last", &mut Vec::new()),
-            Ok(SEQUENCES - 1)
+            (client.seal_control(b"", &mut sent), sent.len()),
+            (None, length)
         );
-        assert_eq!(
-            client.seal_control(b"none", &mut Vec::new()),
-            Err(Unsealable)
-        );
-        assert_eq!(
-            client.seal_control(b"none", &mut Vec::new()),
-            Err(Unsealable)
-        );
+    }
+
+    #[test]
+    fn filler_has_the_length_and_does_not_repeat_from_packet_to_packet() {
+        let filler = Filler::new(&[1; 32]);
+        let packets: Vec<_> = (FILLER_BYTES as u64 - 300..FILLER_BYTES as u64 + 300)
+            .map(|packet| {
+                let mut out = Vec::new();
+                filler.append(packet, 1400, &mut out);
+                assert_eq!(out.len(), 1400);
+                out
+            })
+            .collect();
+        assert!(packets.windows(2).all(|pair| pair[0] != pair[1]));
+        let mut counts = [0; 256];
+        let bytes = filler.bytes().iter();
+        bytes.for_each(|byte| counts[usize::from(*byte)] += 1);
+        let fair = |count| (150..370).contains(count); // 256 of each are expected
+        assert!(counts.iter().all(fair), "{counts:?}");
     }
 }

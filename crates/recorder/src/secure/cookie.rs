@@ -4,9 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use cellbed_link::{Duration, Time};
 
-use crate::wire::Cookie;
+use crate::wire::{Cookie, Field};
 
-use super::keys::CodeKey;
+use super::secret::CodeKey;
 
 /// A cookie is good for less than that.
 pub const COOKIE_LIFE: Duration = Duration::from_secs(10);
@@ -30,43 +30,32 @@ impl Cookies {
     /// A cookie for a client at this address.
     pub fn give(&self, now: Time, client: SocketAddr) -> Cookie {
         let given_ns = now.as_nanos().max(1);
-        let (address, port) = bytes_of(client);
-        let code = self
-            .key(given_ns)
-            .code(&[&address, &port, &given_ns.to_be_bytes()]);
-        let mut cookie = Cookie {
-            given_ns,
-            code: [0; 16],
-        };
-        cookie.code.copy_from_slice(&code[..16]);
-        cookie
+        let (key, parts) = self.key(given_ns, client);
+        let mut code = [0; 16];
+        code.copy_from_slice(&key.code(&[&parts])[..16]);
+        Cookie { given_ns, code }
     }
 
     /// Return whether this cookie was given to this address less than [`COOKIE_LIFE`] ago.
     pub fn knows(&self, cookie: &Cookie, now: Time, client: SocketAddr) -> bool {
         let given = Time::from_nanos(cookie.given_ns);
-        let (address, port) = bytes_of(client);
         let fresh = given <= now.max(Time::from_nanos(1)) && now.since(given) < COOKIE_LIFE;
-        let parts = [&address[..], &port, &cookie.given_ns.to_be_bytes()];
-        fresh && self.key(cookie.given_ns).verifies(&parts, &cookie.code)
+        let (key, parts) = self.key(cookie.given_ns, client);
+        fresh && key.verifies(&[&parts], &cookie.code)
     }
 
-    fn key(&self, given_ns: u64) -> CodeKey {
-        CodeKey::new(
-            &self
-                .seed
-                .code(&[b"cookies", &(given_ns / EPOCH_NS).to_be_bytes()]),
-        )
+    /// Return the key of a time, and what its code covers: one form for an IPv4 address, mapped or not.
+    fn key(&self, given_ns: u64, client: SocketAddr) -> (CodeKey, Vec<u8>) {
+        let epoch = (given_ns / EPOCH_NS).to_be_bytes();
+        let address = match client.ip() {
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+            IpAddr::V6(address) => address,
+        };
+        let mut parts = address.octets().to_vec();
+        client.port().put(&mut parts);
+        given_ns.put(&mut parts);
+        (CodeKey::new(&self.seed.code(&[b"cookies", &epoch])), parts)
     }
-}
-
-/// One form for an IPv4 address, mapped or not.
-fn bytes_of(client: SocketAddr) -> ([u8; 16], [u8; 2]) {
-    let address = match client.ip() {
-        IpAddr::V4(address) => address.to_ipv6_mapped(),
-        IpAddr::V6(address) => address,
-    };
-    (address.octets(), client.port().to_be_bytes())
 }
 
 #[cfg(test)]

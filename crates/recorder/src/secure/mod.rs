@@ -5,18 +5,13 @@
 
 mod channel;
 mod cookie;
-mod filler;
-mod keys;
-mod noise;
-mod opening;
+mod handshake;
 mod secret;
 mod window;
 
-pub use channel::{Channel, Opened, Rejected, Unsealable};
+pub use channel::{Channel, Filler, Opened, Rejected};
 pub use cookie::{COOKIE_LIFE, Cookies};
-pub use filler::Filler;
-pub use keys::HandshakeKeys;
-pub use noise::{Handshake, Resumption};
-pub use opening::{Opening, Progress};
-pub use secret::{Secret, SecretError, random_bytes};
+pub use handshake::{Handshake, HandshakeKeys, Opening, Progress};
+pub(crate) use secret::hexadecimal;
+pub use secret::{Secret, random_bytes};
 pub use window::{ReplayWindow, Standing};

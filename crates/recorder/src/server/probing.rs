@@ -2,13 +2,12 @@
 
 use cellbed_link::{Bytes, Time};
 
-use crate::socket::Outbox;
-use crate::wire::{Arrival, Kind, Probe, SessionId, ip_overhead, least_probe_bytes};
-
-use super::budget::Budgets;
 use super::limits::Limits;
-use super::session::Session;
+use super::session::{Budget, Session};
 use super::{Received, Server};
+use crate::secure::Filler;
+use crate::socket::Outbox;
+use crate::wire::{Arrival, Kind, Probe, least_probe_bytes};
 
 impl Server {
     /// Records the arrival of a probe, and answers its train if it is the first of that.
@@ -43,48 +42,34 @@ impl Server {
         }
         let answers =
             kind == Kind::Train && probe.answer_packets > 0 && received.proved && !received.again;
-        if answers && run.is_first_of(probe.train) {
-            self.answer_train(received.session, received.now, probe, out);
-        }
-    }
-
-    fn answer_train(&mut self, id: SessionId, now: Time, probe: &Probe, out: &mut Outbox) {
-        let Some(session) = self.sessions.get_mut(&id) else {
+        if !answers || !run.is_first_of(probe.train) {
             return;
-        };
-        let length = Bytes(u64::from(probe.answer_packets) * u64::from(probe.answer_bytes));
-        let mut budgets = Budgets {
-            session: &mut session.budget,
-            total: &mut self.total,
-        };
-        let allowed = probe.answer_packets <= self.limits.answer_packets
-            && probe.answer_bytes >= least_probe_bytes(session.address.ip())
-            && probe.answer_bytes <= self.limits.packet_bytes
-            && budgets.take(now, length);
+        }
+        let (packets, bytes) = (probe.answer_packets, probe.answer_bytes);
+        let length = Bytes(u64::from(packets) * u64::from(bytes));
+        let lengths = least_probe_bytes(session.address.ip())..=self.limits.packet_bytes;
+        let budgets = [&mut session.budget, &mut self.total];
+        let allowed = packets <= self.limits.answer_packets
+            && lengths.contains(&bytes)
+            && Budget::take(budgets, received.now, length);
         if !allowed {
             self.counters.refused += 1;
             if let Some(run) = session.run(probe.run) {
-                run.withheld = run.withheld.saturating_add(u32::from(probe.answer_packets));
+                run.withheld = run.withheld.saturating_add(u32::from(packets));
             }
             return;
         }
         self.counters.answered += 1;
         session.spend(length);
-        let payload = usize::from(probe.answer_bytes - ip_overhead(session.address.ip()));
-        for index in 0..u32::from(probe.answer_packets) {
+        for index in 0..u32::from(packets) {
             let answer = Probe {
                 index,
                 answer_packets: 0,
                 answer_bytes: 0,
-                sent_ns: now.as_nanos(),
+                sent_ns: received.now.as_nanos(),
                 ..*probe
             };
-            out.push(session.address, |bytes| {
-                let _ =
-                    session
-                        .channel
-                        .seal_probe(Kind::Train, &answer, payload, &self.filler, bytes);
-            });
+            send(session, Kind::Train, &answer, bytes, &self.filler, out);
         }
     }
 
@@ -98,23 +83,16 @@ impl Server {
             if !probing || now.since(session.last_received) >= self.limits.silence {
                 continue;
             }
-            let mut sent = 0;
-            for run in &mut session.runs {
+            // Taken out, so that a run and its session can be changed at a time.
+            let mut runs = std::mem::take(&mut session.runs);
+            for run in &mut runs {
                 let Some(saturator) = &mut run.saturator else {
                     continue;
                 };
-                let length = Bytes(u64::from(saturator.bytes));
-                let payload = usize::from(
-                    saturator
-                        .bytes
-                        .saturating_sub(ip_overhead(session.address.ip())),
-                );
+                let (bytes, length) = (saturator.bytes, Bytes(u64::from(saturator.bytes)));
                 while saturator.emit(now) {
-                    let mut budgets = Budgets {
-                        session: &mut session.budget,
-                        total: &mut self.total,
-                    };
-                    if !budgets.take(now, length) {
+                    let budgets = [&mut session.budget, &mut self.total];
+                    if !Budget::take(budgets, now, length) {
                         run.withheld = run.withheld.saturating_add(1);
                         continue;
                     }
@@ -127,24 +105,32 @@ impl Server {
                         sent_ns: now.as_nanos(),
                     };
                     run.saturation_sent = run.saturation_sent.wrapping_add(1);
-                    sent += length.0;
-                    out.push(session.address, |bytes| {
-                        let _ = session.channel.seal_probe(
-                            Kind::Saturation,
-                            &probe,
-                            payload,
-                            &self.filler,
-                            bytes,
-                        );
-                    });
+                    session.spend(length);
+                    send(session, Kind::Saturation, &probe, bytes, &self.filler, out);
                 }
                 if saturator.next_event().is_none() {
                     run.saturator = None;
                 }
             }
-            session.spend(Bytes(sent));
+            session.runs = runs;
         }
     }
+}
+
+/// Seal a probe of `bytes` (IP length) for the client of a session.
+fn send(
+    session: &mut Session,
+    kind: Kind,
+    probe: &Probe,
+    bytes: u16,
+    filler: &Filler,
+    out: &mut Outbox,
+) {
+    let payload = usize::from(bytes.saturating_sub(session.overhead()));
+    out.push(session.address, |datagram| {
+        let channel = &mut session.channel;
+        channel.seal_probe(kind, probe, payload, filler, datagram);
+    });
 }
 
 /// Return whether the session's time and bytes are not used up.

@@ -3,7 +3,7 @@
 use cellbed_link::Duration;
 use cellbed_recorder::secure::Progress;
 use cellbed_recorder::server::Limits;
-use cellbed_recorder::wire::Request;
+use cellbed_recorder::wire::{Field, Request};
 
 use crate::world::{ALICE, Client, MALLORY, VICTIM, World, at, bytes_of, handshake};
 
@@ -29,10 +29,8 @@ fn replayed_hellos_make_no_second_session_even_after_the_first_said_goodbye() {
     }
     assert_eq!((world.server.sessions(), world.counters().sessions), (1, 1));
 
-    let mut body = Vec::new();
-    Request::Bye.encode(&mut body);
     let (mut channel, mut bye) = (*channel, Vec::new());
-    channel.seal_control(&body, &mut bye).unwrap();
+    channel.seal_control(&Request::Bye.encode(), &mut bye);
     world.hears(ALICE, &bye);
     for _ in 0..40 {
         world.wait(Duration::from_millis(500));

@@ -3,7 +3,7 @@
 use cellbed_link::{Duration, Time};
 use cellbed_recorder::secure::{HandshakeKeys, Opening, Progress, Secret};
 use cellbed_recorder::server::Limits;
-use cellbed_recorder::wire::{Answer, CODE_BYTES, HELLO_BYTES, Refusal, Request, VERSION};
+use cellbed_recorder::wire::{Answer, CODE_BYTES, Field, HELLO_BYTES, Refusal, Request, VERSION};
 
 use crate::world::{ALICE, Client, MALLORY, VICTIM, World, at, bytes_of, handshake, secret};
 
@@ -55,11 +55,11 @@ fn a_client_of_another_version_learns_it_from_who_knows_the_secret_only() {
     hello[1] += 1;
     assert!(world.hears(ALICE, &hello).is_empty(), "its code is wrong");
     hello.truncate(unsigned);
-    HandshakeKeys::new(&secret()).sign_hello(&mut hello, 0);
+    HandshakeKeys::new(&secret()).sign_hello(&mut hello);
     let answers = world.hears(ALICE, &hello);
     assert!(bytes_of(&answers) * 10 < HELLO_BYTES);
     let answer = HandshakeKeys::new(&secret()).of_server(&answers[0].1, &hello);
-    let reason = Refusal::OtherVersion { version: VERSION };
+    let reason = Refusal::OtherVersion(VERSION.into());
     assert_eq!(
         Answer::decode(answer.unwrap()),
         Ok(Answer::Rejection(reason))
@@ -73,15 +73,13 @@ fn a_client_of_another_version_learns_it_from_who_knows_the_secret_only() {
 #[test]
 fn a_client_of_a_server_of_another_version_learns_it() {
     let mut opening = Opening::new(&secret(), None, Time::ZERO);
-    let (mut hello, mut answer) = (Vec::new(), Vec::new());
+    let mut hello = Vec::new();
     opening.step(Time::ZERO, &mut hello);
-    let reason = Refusal::OtherVersion {
-        version: VERSION + 1,
-    };
-    Answer::Rejection(reason).encode(&mut answer);
+    let reason = Refusal::OtherVersion(u64::from(VERSION) + 1);
+    let mut answer = Answer::Rejection(reason).encode();
     answer[1] = VERSION + 1;
     let code = hello.last_chunk().unwrap();
-    HandshakeKeys::new(&secret()).sign_answer(&mut answer, 0, code);
+    HandshakeKeys::new(&secret()).sign_answer(&mut answer, code);
     let Progress::Rejected(refusal) = opening.receive(Time::ZERO, &answer) else {
         panic!("not understood")
     };

@@ -1,9 +1,9 @@
 //! Clients that know the secret and want what is another's.
 
 use cellbed_link::Duration;
-use cellbed_recorder::secure::{HandshakeKeys, Progress, Rejected, Resumption};
+use cellbed_recorder::secure::{HandshakeKeys, Progress, Rejected};
 use cellbed_recorder::server::Limits;
-use cellbed_recorder::wire::{Hello, Refusal, Request, Welcome};
+use cellbed_recorder::wire::{Field, Hello, Refusal, Reply, Request, Resumption, Welcome};
 
 use crate::world::{ALICE, Client, MALLORY, VICTIM, World, at, handshake, secret};
 
@@ -64,7 +64,7 @@ fn who_learns_the_secret_later_cannot_open_what_was_recorded() {
         panic!("no session")
     };
     let mut sealed = Vec::new();
-    alice.seal_control(b"private", &mut sealed).unwrap();
+    alice.seal_control(b"private", &mut sealed);
     // Mallory has the secret and both messages of the handshake, but no private key of either end.
     let keys = HandshakeKeys::new(&secret());
     let (hello, _) = keys.of_client(&recorded.hello_with_cookie).unwrap();
@@ -75,8 +75,7 @@ fn who_learns_the_secret_later_cannot_open_what_was_recorded() {
     let welcome = world.hears(ALICE, &recorded.hello_with_cookie);
     assert!(as_client.read(&welcome[0].1).is_none());
     let welcome = Welcome {
-        session: alice.session(),
-        resumption: [0; 32],
+        resumption: alice.resumption(),
         offer: Client::open(&mut world, MALLORY).offer,
     };
     let (_, mut pretended) = as_server.welcome(&welcome).unwrap();
@@ -199,9 +198,7 @@ fn a_device_of_the_same_client_may_fetch_and_steer_for_another() {
             most: 4,
         },
     );
-    assert!(
-        matches!(&replies[..], [cellbed_recorder::wire::Reply::Report(report)] if report.arrivals.len() == 1)
-    );
+    assert!(matches!(&replies[..], [Reply::Report(report)] if report.arrivals.iter().count() == 1));
 }
 
 #[test]

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 
 use cellbed_link::{Duration, Time};
-use cellbed_recorder::secure::{Channel, Filler, Opening, Progress, Resumption, Secret};
+use cellbed_recorder::secure::{Channel, Filler, Opening, Progress, Secret};
 use cellbed_recorder::server::{Counters, Limits, Server};
 use cellbed_recorder::socket::Outbox;
 use cellbed_recorder::wire::{
-    Arrival, Kind, Offer, Probe, Refusal, Reply, Request, SessionId, ip_overhead,
+    Arrival, Field, Kind, Offer, Probe, Refusal, Reply, Request, Resumption, SessionId, ip_overhead,
 };
 
 pub const ALICE: &str = "192.0.2.1:4000";
@@ -41,7 +41,7 @@ impl World {
 
     /// Return the datagrams that the server sends when it receives this one from there.
     pub fn hears(&mut self, from: &str, datagram: &[u8]) -> Sent {
-        let mut out = Outbox::new();
+        let mut out = Outbox::default();
         self.server
             .receive(self.now, self.now, at(from), datagram, &mut out);
         sent(&out)
@@ -53,7 +53,7 @@ impl World {
         let mut all = Vec::new();
         while let Some(due) = self.server.next_event().filter(|due| *due <= end) {
             self.now = self.now.max(due);
-            let mut out = Outbox::new();
+            let mut out = Outbox::default();
             self.server.step(self.now, &mut out);
             all.extend(sent(&out));
         }
@@ -141,9 +141,8 @@ impl Client {
     }
 
     pub fn sealed(&mut self, request: &Request) -> Vec<u8> {
-        let (mut body, mut datagram) = (Vec::new(), Vec::new());
-        request.encode(&mut body);
-        self.channel.seal_control(&body, &mut datagram).unwrap();
+        let mut datagram = Vec::new();
+        self.channel.seal_control(&request.encode(), &mut datagram);
         datagram
     }
 
@@ -190,8 +189,7 @@ impl Client {
         let payload = 1400 - usize::from(ip_overhead(at(&self.address).ip()));
         let mut datagram = Vec::new();
         self.channel
-            .seal_probe(Kind::Train, &probe, payload, &self.filler, &mut datagram)
-            .unwrap();
+            .seal_probe(Kind::Train, &probe, payload, &self.filler, &mut datagram);
         datagram
     }
 
@@ -241,7 +239,7 @@ impl Client {
                     return all;
                 }
                 from = report.chunk + 1;
-                all.extend(report.arrivals);
+                all.extend(report.arrivals.iter());
             }
         }
     }

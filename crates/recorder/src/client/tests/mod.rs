@@ -10,8 +10,7 @@ use cellbed_link::{
 };
 
 use super::*;
-use crate::packet::PacketRecord;
-use crate::plan::{Saturation, Train, TrainPlan};
+use crate::plan::{Both, PacketRecord, Role, Saturation, Train, TrainPlan, Workload};
 use crate::recording::{Collector, RunPlan};
 use crate::secure::Secret;
 use crate::server::{Limits, Server};
@@ -74,13 +73,7 @@ fn ended(events: &[Event]) -> Option<&RunEnd> {
 }
 
 fn trains(count: u32) -> Workload {
-    let train = |up, down| Train {
-        up,
-        down,
-        up_bytes: 1400,
-        down_bytes: 1400,
-        gap_ns: None,
-    };
+    let train = |up, down| Train::new((up, 1400), (down, 1400));
     Workload::Trains(TrainPlan {
         rotation: vec![train(5, 8), train(1, 1)],
         gap_ns: 50_000_000,
@@ -191,11 +184,11 @@ fn saturation_both_ways_is_numbered_to_its_last_packet() {
     let link = |seed| vec![loss(1, seed), delay()];
     let mut world = world(link(8), link(9));
     let fixed = |rate_bps| Some(Saturation::Fixed { rate_bps });
-    let workload = Workload::Saturation {
+    let ways = Both {
         uplink: fixed(11_200_000),
         downlink: fixed(22_400_000),
-        bytes: 1400,
     };
+    let workload = Workload::Saturation { ways, bytes: 1400 };
     let request = request(workload, Some(Duration::from_secs(3)));
     let (up, down, end) = records(&mut world, request, Time::from_millis(30_000));
     assert!(end.complete && end.withheld == 0);
