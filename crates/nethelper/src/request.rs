@@ -101,10 +101,9 @@ impl Serve {
             .into_iter()
             .find(|prefix| OsStr::new(prefix) == first)
             .ok_or_else(|| {
-                let all = PREFIXES.join(", ");
+                let (first, all) = (quote(first), PREFIXES.join(", "));
                 wrong(format!(
-                    "serve: {} is no device prefix: expected one of {all}",
-                    quote(first)
+                    "serve: {first} is no device prefix: expected one of {all}"
                 ))
             })?;
         let mut request = Self {
@@ -113,34 +112,23 @@ impl Serve {
         };
         let mut rest = rest.iter();
         while let Some(option) = rest.next() {
-            let (flag, name) = match option.to_str() {
-                Some("--mahimahi") => (&mut request.mahimahi, "--mahimahi"),
-                Some("--nested") => (&mut request.nested, "--nested"),
-                Some("--private") => (&mut request.private, "--private"),
-                Some("--offline") => (&mut request.offline, "--offline"),
-                Some("--host") if request.host.is_none() => {
+            match option.to_str() {
+                Some("--mahimahi") => request.mahimahi = true,
+                Some("--nested") => request.nested = true,
+                Some("--private") => request.private = true,
+                Some("--offline") => request.offline = true,
+                Some("--host") => {
                     request.host = Some(host(rest.next(), |it: &Ipv4Addr| {
                         it.octets()[..2] == [100, 127] && it.octets()[2] >= 128
                     })?);
-                    continue;
                 }
-                Some("--host-ipv6") if request.host_ipv6.is_none() => {
+                Some("--host-ipv6") => {
                     request.host_ipv6 = Some(host(rest.next(), |it: &Ipv6Addr| {
                         it.segments()[..4] == [0xfd63, 0x656c, 0x6c62, 0xfe00]
                     })?);
-                    continue;
                 }
-                _ => {
-                    return Err(wrong(format!(
-                        "serve: unexpected argument {}",
-                        quote(option)
-                    )));
-                }
-            };
-            if *flag {
-                return Err(wrong(format!("serve: {name} is given twice")));
+                _ => return unexpected("serve", option),
             }
-            *flag = true;
         }
         let of_private = request.offline || request.host.is_some() || request.host_ipv6.is_some();
         if of_private && !request.private {
@@ -174,19 +162,14 @@ impl Enter {
         loop {
             match rest.next() {
                 Some(option) if option == "--" => break,
-                Some(option) if option == "--resolv-conf" && resolv_conf.is_none() => {
+                Some(option) if option == "--resolv-conf" => {
                     let path = rest.next().map(PathBuf::from);
                     resolv_conf = path.filter(|path| path.is_absolute());
                     if resolv_conf.is_none() {
                         return Err(wrong("enter: --resolv-conf needs an absolute path"));
                     }
                 }
-                Some(option) => {
-                    return Err(wrong(format!(
-                        "enter: unexpected argument {}",
-                        quote(option)
-                    )));
-                }
+                Some(option) => return unexpected("enter", option),
                 None => return Err(wrong("enter: expected -- COMMAND")),
             }
         }
@@ -254,6 +237,11 @@ fn wrong(problem: impl Into<String>) -> Error {
     Error::Request(problem.into())
 }
 
+fn unexpected<T>(verb: &str, argument: &OsStr) -> Result<T> {
+    let argument = quote(argument);
+    Err(wrong(format!("{verb}: unexpected argument {argument}")))
+}
+
 /// An argument, made safe for a message.
 fn quote(argument: &OsStr) -> String {
     let text: String = argument.to_string_lossy().chars().take(40).collect();
@@ -302,7 +290,6 @@ mod tests {
             "serve eth0",
             "serve delay-1",
             "serve ../x",
-            "serve delay --mahimahi --mahimahi",
             "serve delay --host 100.127.128.2",
             "serve delay --offline",
             "serve delay --private --host 10.0.0.1",
@@ -319,7 +306,6 @@ mod tests {
             "enter 7 8 sh",
             "enter 7 8 --",
             "enter 7 8 --resolv-conf x -- sh",
-            "enter 7 8 --resolv-conf /x --resolv-conf /y -- sh",
         ] {
             let Err(Error::Request(text)) = parse(line) else {
                 panic!("{line}")

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
 use cellbed_netdev::{
-    DEVICE_QUEUE, MTU, Netlink, NetworkNamespace, Prefix, create_tun, enter_user_namespace,
+    DEVICE_QUEUE, MTU, Netlink, NetworkNamespace, Prefix, Trying, create_tun, enter_user_namespace,
     is_privileged, set_owner,
 };
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -60,11 +60,8 @@ fn attend(request: &Serve, socket: &UnixStream) -> Result<()> {
     if request.private {
         let user = !is_privileged();
         enter_private_namespace(user)?;
-        send(
-            socket,
-            &json!({"event": "private", "user_namespace": user}),
-            &[],
-        )?;
+        let event = json!({"event": "private", "user_namespace": user});
+        send(socket, &event, &[])?;
     }
     if request.private && !request.offline {
         match next(&mut messages)? {
@@ -139,19 +136,18 @@ impl Network {
             .iter()
             .filter(|table| shell_of(&table.name).is_some_and(|(owner, _)| owner == user));
         if mine.count() >= MOST_SHELLS {
-            let problem = format!("user {user} has {MOST_SHELLS} shells already; end some of them");
-            return Err(Error::Refused(problem));
+            return Error::refused(format!(
+                "user {user} has {MOST_SHELLS} shells already; end some of them"
+            ));
         }
         let mut netlink = Netlink::open()?;
         if netlink.find(&device)?.is_some() {
             // Opening an existing device would take it over.
-            let problem = format!("there is a network device {device} already");
-            return Err(Error::Refused(problem));
+            return Error::refused(format!("there is a network device {device} already"));
         }
-        let read = |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}"));
-        let used = networks_in_sight(
-            &read("fib_trie").map_err(Error::io("read the routes of this network namespace"))?,
-        );
+        let routes = fs::read_to_string("/proc/thread-self/net/fib_trie")
+            .trying(|| "read the routes of this network namespace".into())?;
+        let used = networks_in_sight(&routes);
         let pair = match request.mahimahi {
             true => Pair::choose_mahimahi(&used, request.nested)?,
             false => Pair::choose(&used)?,
@@ -195,7 +191,7 @@ impl Network {
             furnish_inside(request.inner_device(), &far, ipv6, user)
         })?;
         let namespace = inner.as_fd().try_clone_to_owned();
-        let namespace = namespace.map_err(Error::io("keep a namespace"))?;
+        let namespace = namespace.trying(|| "keep a namespace".into())?;
         network.index = index;
         network.descriptors = vec![outer, inner_tun, outer_netlink, inner_netlink, namespace];
         Ok(network)
@@ -272,8 +268,8 @@ impl Network {
         while let Some(message) = next(messages)? {
             match message {
                 Message::Names(_) if named => {
-                    let problem = "names: the shell has a name server already";
-                    return Err(Error::Request(problem.into()));
+                    let problem = "names: the shell has a name server already".into();
+                    return Err(Error::Request(problem));
                 }
                 Message::Names(port) => {
                     named = true;
@@ -324,18 +320,15 @@ fn create_device(
             length: if address.is_ipv4() { 32 } else { 128 },
         };
         if address.is_ipv4() {
-            netlink.add_address_facing(index, whole(*address), *peer)?;
+            netlink.add_address(index, whole(*address), *peer)?;
         } else {
             // The kernel adds the route to an IPv6 peer later, after duplicate address detection.
-            netlink.add_address(index, whole(*address))?;
-            netlink.add_route(index, whole(*peer), None)?;
+            netlink.add_address(index, whole(*address), *address)?;
+            netlink.add_route(index, whole(*peer), None, None)?;
         }
     }
-    let socket = Netlink::open()?
-        .as_fd()
-        .try_clone_to_owned()
-        .map_err(Error::io("keep a socket"))?;
-    Ok((tun, socket, index))
+    let socket = Netlink::open()?.as_fd().try_clone_to_owned();
+    Ok((tun, socket.trying(|| "keep a socket".into())?, index))
 }
 
 /// Sets up the namespace of the calling thread as the inside of a shell of `user`.
@@ -367,7 +360,7 @@ fn furnish_inside(
             IpAddr::V6(_) => continue,
         };
         let prefix = everywhere.parse().map_err(Error::Refused)?;
-        netlink.add_route_via(index, prefix, via)?;
+        netlink.add_route(index, prefix, via, None)?;
     }
     Ok((tun, socket))
 }
@@ -378,7 +371,7 @@ fn next(messages: &mut impl BufRead) -> Result<Option<Message>> {
     let read = messages
         .take(Message::LONGEST as u64)
         .read_until(b'\n', &mut line);
-    match read.map_err(Error::io("read from the caller"))? {
+    match read.trying(|| "read from the caller".into())? {
         0 => Ok(None),
         _ => {
             let line = line.strip_suffix(b"\n").unwrap_or(&line);
@@ -395,7 +388,6 @@ fn send(socket: &UnixStream, event: &Value, descriptors: &[BorrowedFd<'_>]) -> R
     }
     let line = format!("{event}\n");
     let parts = [IoSlice::new(line.as_bytes())];
-    sendmsg(socket, &parts, &mut ancillary, SendFlags::NOSIGNAL)
-        .map(drop)
-        .map_err(|error| Error::io("answer the caller")(error.into()))
+    let sent = sendmsg(socket, &parts, &mut ancillary, SendFlags::NOSIGNAL);
+    Ok(sent.map(drop).trying(|| "answer the caller".into())?)
 }

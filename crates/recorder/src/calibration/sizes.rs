@@ -6,6 +6,9 @@ use super::trains::enough;
 use crate::error::Result;
 use crate::plan::{PacketRecord, TimedTrain, Way};
 
+/// Offsets in ns by packet size, and their standard errors.
+type Offsets = (Vec<(u16, i64)>, Vec<u64>);
+
 /// Return the offset of the delay of each packet size in ns, and the standard error of each, from packets that came in
 /// rounds of all sizes.
 ///
@@ -19,7 +22,7 @@ pub(super) fn offsets(
     way: Way,
     trains: &[TimedTrain],
     records: &[PacketRecord],
-) -> Result<(Vec<(u16, i64)>, Vec<u64>)> {
+) -> Result<Offsets> {
     let mut delays = vec![None; trains.len()];
     for record in records {
         if let Some(place) = delays.get_mut(record.train as usize) {

@@ -6,16 +6,16 @@
 mod event;
 mod fetcher;
 mod path;
-mod relay;
 mod run;
 mod server_saturation;
 mod session;
 mod thread;
 mod traffic;
 
-pub use event::{ClockAnswer, Departure, Event, Pause, Reception, RunEnd, RunEvent};
-pub use path::{Path, RunRequest};
-pub use relay::Relayed;
+#[cfg(test)]
+pub use event::Reception;
+pub use event::{Departure, Event, Pause, RunEnd, RunEvent};
+pub use path::{Path, Relayed, RunRequest};
 pub use thread::{Message, Order, PathThread};
 
 #[cfg(test)]

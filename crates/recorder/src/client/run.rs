@@ -4,7 +4,7 @@ use cellbed_link::{BitRate, Duration, Time};
 
 use super::event::{Departure, Event, Pause, Reception, RunEnd, RunEvent};
 use super::fetcher::{Fetcher, POLL, STEERING_POLL};
-use super::relay::Relay;
+use super::path::{Relay, Relayed};
 use super::server_saturation::ServerSaturation;
 use super::session::Session;
 use super::traffic::{Burst, Traffic};
@@ -29,7 +29,6 @@ const MOST_AT_ONCE: usize = 256;
 pub struct RunRequest {
     /// The number that its events bear. No other run of the recorder has it, on whichever path.
     pub number: u32,
-    /// Workload to send.
     pub workload: Workload,
     /// Duration; `None` until it is stopped, or until its trains have been sent.
     pub span: Option<Duration>,
@@ -81,10 +80,9 @@ impl Run {
         if let Some(of) = session.id() {
             session.request(Request::Start { of, run }, now);
         }
-        let poll = if request.workload.is_adaptive() {
-            STEERING_POLL
-        } else {
-            POLL
+        let poll = match request.workload.is_adaptive() {
+            true => STEERING_POLL,
+            false => POLL,
         };
         Self {
             request,
@@ -112,11 +110,9 @@ impl Run {
 
     /// Return whether the server saturates the downlink.
     pub(super) fn is_saturated(&self) -> bool {
-        let granted = self
-            .saturation
-            .as_ref()
-            .is_some_and(ServerSaturation::is_granted);
-        granted && matches!(self.phase, Phase::Sending { .. })
+        let saturation = self.saturation.as_ref();
+        saturation.is_some_and(ServerSaturation::is_granted)
+            && matches!(self.phase, Phase::Sending { .. })
     }
 
     /// Return whether the run sends trains, whose pauses no other packet may break.
@@ -137,10 +133,9 @@ impl Run {
                 let saturation = self.saturation.as_ref();
                 let renewal = saturation.and_then(|it| it.due(end)).unwrap_or(Time::MAX);
                 let traffic = self.traffic.next_event().unwrap_or(Time::MAX);
-                let over = if self.is_out_of_trains() {
-                    Time::ZERO
-                } else {
-                    end
+                let over = match self.is_out_of_trains() {
+                    true => Time::ZERO,
+                    false => end,
                 };
                 traffic.min(renewal).min(over).min(fetch)
             }
@@ -234,7 +229,7 @@ impl Run {
             && let Some(next) = self.traffic.next_event()
         {
             self.fetcher
-                .pause(now, next.since(now), session.repeat_after());
+                .pause(now, next.since(now), session.repeat_after);
         }
     }
 
@@ -245,7 +240,7 @@ impl Run {
         let relies = sender.relay.is_used(now);
         let patience = match relies {
             true => COMPANION_TAKES,
-            false => sender.session.repeat_after(),
+            false => sender.session.repeat_after,
         };
         if let Phase::Fetching { since } = self.phase {
             let level = self.fetcher.is_complete();
@@ -264,7 +259,7 @@ impl Run {
                 sender.session.ping_along(now);
             }
             if sender.relay.last_relayed.is_some() {
-                sender.relay.outgoing.push(request);
+                sender.relay.outgoing.push(Relayed::Request(request));
             }
         }
     }

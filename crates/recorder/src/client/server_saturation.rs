@@ -2,7 +2,7 @@
 
 use cellbed_link::{BitRate, Duration, Time};
 
-use super::relay::Relay;
+use super::path::{Relay, Relayed};
 use super::run::Sender;
 use super::session::Session;
 use crate::plan::Saturation;
@@ -156,7 +156,7 @@ impl ServerSaturation {
             for_ns: span.as_nanos(),
         };
         if relay.is_used(now) {
-            relay.outgoing.push(request);
+            relay.outgoing.push(Relayed::Request(request));
         } else {
             session.request(request, now);
         }

@@ -1,6 +1,5 @@
 //! A whole recording: paths, runs in their order, the journal.
 
-mod live;
 mod paths;
 mod schedule;
 mod writing;
@@ -17,10 +16,10 @@ use crate::recording::{Arrangement, Collector, Head, Packed, RunPlan, pack, rfc3
 use crate::socket::{Interrupts, now, wall_clock};
 use crate::wire::Offer;
 
-pub use live::{Live, Snapshot};
 pub use paths::Access;
 use paths::Paths;
 use schedule::Schedule;
+pub use writing::Snapshot;
 use writing::Writing;
 
 /// After the planned end, how long to try to fetch what the server still has.
@@ -33,15 +32,11 @@ const QUIET_HEAVY: Duration = Duration::from_secs(1);
 /// Plan of a recording.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The light workload.
     pub light: Option<Workload>,
-    /// The heavy one.
     pub heavy: Option<Workload>,
-    /// Both at once, or in turn.
     pub arrangement: Arrangement,
     /// Duration of each workload's turn.
     pub turns: (Duration, Duration),
-    /// All in all.
     pub duration: Duration,
 }
 
@@ -64,7 +59,6 @@ pub enum Notice<'a> {
     Warning(&'a str),
 }
 
-/// Someone who watches.
 pub type Watch<'a> = &'a mut dyn FnMut(Notice<'_>);
 
 /// Calibrates and records over the paths to a server.
@@ -224,7 +218,7 @@ impl Recorder {
         writing.end()?;
         let packed = pack(folder);
         result?;
-        Ok(packed?)
+        packed
     }
 
     fn follow(

@@ -21,9 +21,7 @@ const LOOK: std::time::Duration = std::time::Duration::from_millis(50);
 /// Interfaces that reach a server, and the secret.
 #[derive(Clone, Debug)]
 pub struct Access {
-    /// The server.
     pub server: SocketAddr,
-    /// Shared with it.
     pub secret: Secret,
     /// Of the light workload, of calibration, and of both workloads in turn; `None`: as the routes have it.
     pub first: Option<String>,
@@ -31,7 +29,6 @@ pub struct Access {
     pub second: Option<String>,
 }
 
-/// Name of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Name {
     First,

@@ -24,7 +24,7 @@ impl Collector {
     pub fn new(zero: Time) -> Self {
         Self {
             zero,
-            past: ClockEstimator::new(),
+            past: ClockEstimator::default(),
             runs: BTreeMap::new(),
             last: Time::ZERO,
         }

@@ -10,10 +10,14 @@ mod pack;
 mod run;
 
 pub use collector::Collector;
-pub use description::{Arrangement, Counts, Head, Heavy, Light, Signal, rfc3339};
+#[cfg(test)]
+pub use description::Counts;
+pub use description::{Arrangement, Head, Heavy, Light, Signal, rfc3339};
 pub use journal::{Entry, JournalWriter, check_free};
 pub use pack::{Packed, pack};
-pub use run::{RunPlan, RunRecords};
+pub use run::RunPlan;
+#[cfg(test)]
+pub use run::RunRecords;
 
 #[cfg(test)]
 mod tests;

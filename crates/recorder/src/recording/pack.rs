@@ -23,11 +23,9 @@ use crate::plan::{PacketRecord, Role};
 /// Summary of a packed recording.
 #[derive(Clone, Debug)]
 pub struct Packed {
-    /// Duration of the recording.
     pub duration: Duration,
     /// Packets of each file, by its name without the ending.
     pub counts: BTreeMap<&'static str, Counts>,
-    /// Warnings for users.
     pub warnings: Vec<String>,
 }
 

@@ -18,9 +18,7 @@ const MOST_PACKETS: u32 = 1 << 29;
 /// The facts of a run needed for its events.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunPlan {
-    /// Its number.
     pub number: u32,
-    /// Workload of the run.
     pub role: Role,
     /// Its trains; none in a saturation.
     pub trains: Vec<Train>,
@@ -91,13 +89,10 @@ struct Slot {
 
 /// Records of a run's packets.
 pub struct RunRecords {
-    /// Workload of the run.
     pub role: Role,
     /// Length of its rotation; 1 for a saturation.
     pub rotation: u32,
-    /// From the client.
     pub uplink: Vec<PacketRecord>,
-    /// From the server.
     pub downlink: Vec<PacketRecord>,
     /// When it ran; of an adaptive saturation without the start-up, which had no queue yet.
     pub spans: Vec<(i64, i64)>,

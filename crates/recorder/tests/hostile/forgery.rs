@@ -11,14 +11,7 @@ fn any_changed_bit_and_any_missing_byte_of_a_message_makes_it_nothing() {
     let mut world = World::new(Limits::default());
     let mut alice = Client::open(&mut world, ALICE);
     alice.start(&mut world);
-    let of = alice.id();
-    let request = alice.sealed(&Request::Saturate {
-        of,
-        run: 1,
-        rate_bps: 1_000_000,
-        bytes: 1400,
-        for_ns: u64::MAX,
-    });
+    let request = alice.sealed(&alice.saturation(1_000_000));
     let probe = alice.probe(1, 0, 1, 1400);
     for (message, vouched) in [
         (&request, request.len()),

@@ -75,16 +75,7 @@ fn too_long_an_answer_is_not_given_and_the_client_can_see_it() {
         assert!(world.hears(ALICE, &probe).is_empty(), "{packets} × {bytes}");
     }
     assert_eq!(world.counters().refused, 6);
-    let of = alice.id();
-    let replies = alice.ask(
-        &mut world,
-        &Request::Reports {
-            of,
-            run: 1,
-            from: 0,
-            most: 1,
-        },
-    );
+    let replies = alice.ask(&mut world, &alice.reports(0, 1));
     let [Reply::Report(report)] = &replies[..] else {
         panic!("{replies:?}")
     };
@@ -126,12 +117,7 @@ fn saturations_and_answers_and_reports_together_keep_to_the_rate() {
     for train in 0..200 {
         let probe = alice.probe(train, 0, 50, 1400);
         bytes += bytes_of(&world.hears(ALICE, &probe));
-        let request = alice.sealed(&Request::Reports {
-            of,
-            run: 1,
-            from: 0,
-            most: u16::MAX,
-        });
+        let request = alice.sealed(&alice.reports(0, u16::MAX));
         bytes += bytes_of(&world.hears(ALICE, &request));
         bytes += bytes_of(&world.wait(Duration::from_millis(50)));
     }

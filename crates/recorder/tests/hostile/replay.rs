@@ -137,16 +137,8 @@ fn an_overtaken_change_of_rate_does_not_undo_the_later_one() {
     let mut world = World::new(Limits::default());
     let mut alice = Client::open(&mut world, ALICE);
     alice.start(&mut world);
-    let of = alice.id();
-    let request = |rate_bps| Request::Saturate {
-        of,
-        run: 1,
-        rate_bps,
-        bytes: 1400,
-        for_ns: u64::MAX,
-    };
-    let fast = alice.sealed(&request(100_000_000));
-    let silence = alice.sealed(&request(0));
+    let fast = alice.sealed(&alice.saturation(100_000_000));
+    let silence = alice.sealed(&alice.saturation(0));
     assert_eq!(world.hears(ALICE, &silence).len(), 1);
     assert_eq!(
         world.hears(ALICE, &fast).len(),

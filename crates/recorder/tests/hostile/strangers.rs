@@ -161,22 +161,10 @@ fn a_spoofed_address_gets_at_most_a_cookie_however_the_attacker_goes_on() {
     mallory.start(&mut world);
     let probe = mallory.probe(1, 0, 1000, 1400);
     assert!(world.hears(VICTIM, &probe).is_empty());
-    let of = mallory.id();
     for request in [
         Request::ClockPing { client_ns: 0 },
-        Request::Reports {
-            of,
-            run: 1,
-            from: 0,
-            most: 256,
-        },
-        Request::Saturate {
-            of,
-            run: 1,
-            rate_bps: 1_000_000_000,
-            bytes: 1400,
-            for_ns: 1_000_000_000,
-        },
+        mallory.reports(0, 256),
+        mallory.saturation(1_000_000_000),
         Request::Bye,
     ] {
         let datagram = mallory.sealed(&request);

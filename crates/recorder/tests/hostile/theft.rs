@@ -120,21 +120,10 @@ fn reports_and_steering_of_others_runs_are_refused() {
     let mut mallory = Client::open(&mut world, MALLORY);
     let of = alice.id();
     let attempts = [
-        Request::Reports {
-            of,
-            run: 1,
-            from: 1000,
-            most: 256,
-        },
+        alice.reports(1000, 256),
         Request::Stop { of, run: 1 },
         Request::Start { of, run: 2 },
-        Request::Saturate {
-            of,
-            run: 1,
-            rate_bps: 1_000_000,
-            bytes: 1400,
-            for_ns: u64::MAX,
-        },
+        alice.saturation(1_000_000),
     ];
     for token in [None, Some([0; 16])] {
         if let Some(token) = token {
@@ -164,23 +153,12 @@ fn a_device_of_the_same_client_may_fetch_and_steer_for_another() {
     let mut world = World::new(Limits::default());
     let mut heavy = Client::open(&mut world, ALICE);
     let mut light = Client::open(&mut world, ELSEWHERE);
-    let of = heavy.id();
     let token = [77; 16];
     heavy.asks(&mut world, &Request::Group { token }).unwrap();
     light.asks(&mut world, &Request::Group { token }).unwrap();
     heavy.start(&mut world);
-    let for_ns = Duration::from_secs(10).as_nanos();
     light
-        .asks(
-            &mut world,
-            &Request::Saturate {
-                of,
-                run: 1,
-                rate_bps: 1_000_000,
-                bytes: 1400,
-                for_ns,
-            },
-        )
+        .asks(&mut world, &heavy.saturation(1_000_000))
         .unwrap();
     let sent = world.wait(Duration::from_secs(1));
     assert!(
@@ -189,15 +167,7 @@ fn a_device_of_the_same_client_may_fetch_and_steer_for_another() {
     );
     let probe = heavy.probe(0, 0, 0, 0);
     world.hears(ALICE, &probe);
-    let replies = light.ask(
-        &mut world,
-        &Request::Reports {
-            of,
-            run: 1,
-            from: 0,
-            most: 4,
-        },
-    );
+    let replies = light.ask(&mut world, &heavy.reports(0, 4));
     assert!(matches!(&replies[..], [Reply::Report(report)] if report.arrivals.iter().count() == 1));
 }
 

@@ -218,20 +218,32 @@ impl Client {
         )
     }
 
+    /// A request to saturate run 1 for as long as it may be, with packets of 1400 bytes.
+    pub fn saturation(&self, rate_bps: u64) -> Request {
+        Request::Saturate {
+            of: self.id(),
+            run: 1,
+            rate_bps,
+            bytes: 1400,
+            for_ns: u64::MAX,
+        }
+    }
+
+    /// A request for the reports of run 1.
+    pub fn reports(&self, from: u32, most: u16) -> Request {
+        Request::Reports {
+            of: self.id(),
+            run: 1,
+            from,
+            most,
+        }
+    }
+
     /// All arrivals of the run that the server still has, in order.
     pub fn arrivals(&mut self, world: &mut World) -> Vec<Arrival> {
-        let (mut all, mut from, of) = (Vec::new(), 0, self.id());
+        let (mut all, mut from) = (Vec::new(), 0);
         loop {
-            let replies = self.ask(
-                world,
-                &Request::Reports {
-                    of,
-                    run: 1,
-                    from,
-                    most: 8,
-                },
-            );
-            for reply in replies {
+            for reply in self.ask(world, &self.reports(from, 8)) {
                 let Reply::Report(report) = reply else {
                     panic!("{reply:?}")
                 };

@@ -54,10 +54,10 @@ impl World {
         let [light, heavy] = &mut self.world.devices[..] else {
             unreachable!("there are two");
         };
-        for request in heavy.path.relay_requests() {
-            light.path.relay(request, now);
+        for relayed in heavy.path.outgoing() {
+            light.path.take_relayed(relayed, now);
         }
-        for relayed in light.path.relayed() {
+        for relayed in light.path.outgoing() {
             heavy.path.take_relayed(relayed, now);
         }
     }
