@@ -215,7 +215,6 @@ impl Calibrator {
     ) -> Result<()> {
         let answers = Arrivals::new(Way::Downlink, trains, records.downlink);
         let times = trains::round_trips(records.uplink, trains, &answers);
-        let times: Vec<f64> = times.into_iter().flatten().collect();
         let purpose = Purpose::RoundTrips;
         trains::enough(Way::Downlink, purpose, trains.len(), times.len())?;
         let quantile = |share| estimate::quantile(&times, share).map_or(0, |time| time as i64);

@@ -274,12 +274,8 @@ fn is_warm(gap: &GapProfile, before: &[&GapProfile], granted: bool) -> bool {
 }
 
 /// Round-trip times of trains, ns: from the sending of the first packet to the arrival of the first of the answer.
-/// `None` where either was lost.
-pub(super) fn round_trips(
-    up: &[PacketRecord],
-    trains: &[TimedTrain],
-    down: &Arrivals,
-) -> Vec<Option<f64>> {
+/// None where either was lost.
+pub(super) fn round_trips(up: &[PacketRecord], trains: &[TimedTrain], down: &Arrivals) -> Vec<f64> {
     let mut sent = vec![None; trains.len()];
     for record in up.iter().filter(|record| record.index == 0) {
         if let Some(place) = sent.get_mut(record.train as usize) {
@@ -288,7 +284,7 @@ pub(super) fn round_trips(
     }
     let pairs = sent.into_iter().zip(down.firsts());
     pairs
-        .map(|(sent, arrived)| Some((arrived? - sent?) as f64))
+        .filter_map(|(sent, arrived)| Some((arrived? - sent?) as f64))
         .collect()
 }
 

@@ -4,21 +4,22 @@
 mod arguments;
 mod calibrate;
 mod progress;
-mod quantity;
 mod record;
-mod serve;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
 use clap::{CommandFactory, FromArgMatches};
+use serde_json::json;
 
 use crate::calibration::Calibration;
 use crate::error::{Error, Result};
 use crate::recording::pack;
 use crate::secure::Secret;
-use arguments::{Cellbed, Pack, Reach, Standalone, Verb};
+use crate::server::{Limits, Serving, Statistics};
+use crate::socket::{Interrupts, Local};
+use arguments::{Cellbed, Pack, Reach, Serve, Standalone, Verb};
 
 /// Runs `cellbed-recorder` with these arguments, which do not begin with the program's name; its exit status: 0 done, 1
 /// an error, 2 arguments that are none, 130 interrupted before anything was recorded.
@@ -104,7 +105,7 @@ fn dispatch(verb: Verb) -> Result<()> {
     match verb {
         Verb::Record(arguments) => record::record(&arguments),
         Verb::Calibrate(arguments) => calibrate::calibrate(&arguments),
-        Verb::Serve(arguments) => serve::serve(&arguments),
+        Verb::Serve(arguments) => serve(&arguments),
         Verb::Pack(Pack { folder, json }) => {
             let packed = pack(&folder)?;
             progress::Output::new(json, false).packed(&folder, &packed);
@@ -118,6 +119,54 @@ fn dispatch(verb: Verb) -> Result<()> {
             ));
             Ok(())
         }
+    }
+}
+
+/// Serves until it is interrupted.
+fn serve(arguments: &Serve) -> Result<()> {
+    let interrupts = Interrupts::catch();
+    let secret = Secret::read(&arguments.secret)?;
+    let local = Local {
+        address: arguments.listen,
+        interface: arguments.interface.clone(),
+    };
+    let mut serving = Serving::bind(&local, &secret, limits(arguments))?;
+    let local = serving.local();
+    if arguments.json {
+        say_event("listening", json!({"address": local.to_string()}));
+    } else {
+        say(&format!("listening on {local} (UDP); stop with Ctrl-C"));
+    }
+    let mut printed = None;
+    let last = serving.run(
+        |statistics| {
+            // Who has nothing to do has nothing to say.
+            if printed.replace(statistics.counters) != Some(statistics.counters) {
+                print(statistics, arguments.json);
+            }
+        },
+        || interrupts.count() > 0,
+    )?;
+    print(&last, arguments.json);
+    Ok(())
+}
+
+fn limits(arguments: &Serve) -> Limits {
+    let usual = Limits::default();
+    Limits {
+        rate: arguments.rate.unwrap_or(usual.rate),
+        total_rate: arguments.total_rate.unwrap_or(usual.total_rate),
+        bytes: arguments.bytes.unwrap_or(usual.bytes),
+        duration: arguments.duration.unwrap_or(usual.duration),
+        sessions: arguments.sessions.unwrap_or(usual.sessions),
+        ..usual
+    }
+}
+
+fn print(statistics: &Statistics, as_json: bool) {
+    match as_json {
+        true => say_event("statistics", statistics),
+        false => say(&statistics.to_string()),
     }
 }
 

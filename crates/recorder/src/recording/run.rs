@@ -68,10 +68,7 @@ pub(super) struct Run {
 /// A packet of the client.
 #[derive(Clone, Copy)]
 struct Sent {
-    train: u32,
-    index: u32,
-    bytes: u16,
-    at: Time,
+    departure: Departure,
     /// On the server's clock.
     arrived: Option<u64>,
     copies: u8,
@@ -130,15 +127,18 @@ impl Run {
             _ => cut,
         };
         let to_client = |server: u64| clock.map(|clock| clock.to_client(server as i64));
-        let known = self.uplink.iter().take_while(|packet| packet.at <= cut);
+        let known = self
+            .uplink
+            .iter()
+            .take_while(|packet| packet.departure.at <= cut);
         let uplink: Vec<PacketRecord> = known
             .map(|packet| {
-                let arrived_ns = packet.arrived.and_then(to_client);
+                let (sent, arrived_ns) = (packet.departure, packet.arrived.and_then(to_client));
                 PacketRecord {
-                    train: packet.train,
-                    index: packet.index,
-                    bytes: packet.bytes,
-                    sent_ns: Some(since(zero, packet.at)),
+                    train: sent.train,
+                    index: sent.index,
+                    bytes: sent.bytes,
+                    sent_ns: Some(since(zero, sent.at)),
                     arrived_ns,
                     copies: arrived_ns.map_or(0, |_| packet.copies),
                 }
@@ -191,20 +191,11 @@ impl Run {
     }
 
     fn sent(&mut self, departure: &Departure) {
-        let Departure {
-            train,
-            index,
-            bytes,
-            at,
-        } = *departure;
-        if index == 0 && self.starts.len() == train as usize {
+        if departure.index == 0 && self.starts.len() == departure.train as usize {
             self.starts.push(self.uplink.len());
         }
         self.uplink.push(Sent {
-            train,
-            index,
-            bytes,
-            at,
+            departure: *departure,
             arrived: None,
             copies: 0,
         });
@@ -213,7 +204,8 @@ impl Run {
     fn find(&mut self, train: u32, index: u32) -> Option<&mut Sent> {
         let start = *self.starts.get(train as usize)?;
         let packet = self.uplink.get_mut(start + index as usize)?;
-        (packet.train == train && packet.index == index).then_some(packet)
+        let sent = packet.departure;
+        (sent.train == train && sent.index == index).then_some(packet)
     }
 
     fn slot(&mut self, train: u32, index: u32) -> Option<&mut Slot> {
@@ -230,7 +222,7 @@ impl Run {
     pub(super) fn add_stamps(&self, zero: Time, estimator: &mut ClockEstimator) {
         for packet in &self.uplink {
             if let Some(arrived) = packet.arrived {
-                estimator.uplink(since(zero, packet.at), arrived as i64);
+                estimator.uplink(since(zero, packet.departure.at), arrived as i64);
             }
         }
         for slot in self.downlink.values().flatten() {
@@ -245,13 +237,9 @@ impl Run {
         if self.end.as_ref().is_some_and(|end| end.complete) {
             return Time::MAX;
         }
-        let known = self
-            .uplink
-            .iter()
-            .rev()
-            .find(|packet| packet.arrived.is_some());
-        let horizon = match known {
-            Some(packet) => packet.at,
+        let mut latest = self.uplink.iter().rev();
+        let horizon = match latest.find(|packet| packet.arrived.is_some()) {
+            Some(packet) => packet.departure.at,
             None if self.uplink.is_empty() => Time::MAX,
             None => Time::ZERO,
         };
@@ -290,12 +278,12 @@ impl Run {
             let Some(plan) = self.plan.train(number) else {
                 break;
             };
-            if self.uplink[*start].at > cut {
+            if self.uplink[*start].departure.at > cut {
                 break;
             }
             let packets = self.uplink[*start..].iter().take(usize::from(plan.up));
             let reached = packets
-                .take_while(|packet| packet.train == number)
+                .take_while(|packet| packet.departure.train == number)
                 .any(|packet| packet.arrived.is_some());
             let slots = self.downlink.get(&number);
             if !reached && slots.is_none() {

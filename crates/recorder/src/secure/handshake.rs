@@ -219,12 +219,12 @@ impl Opening {
                 .unwrap_or(Progress::Waiting);
         }
         match self.keys.of_server(datagram, hello).map(Answer::decode) {
-            Some(Ok(Answer::Cookie(cookie))) => {
+            Some(Ok(Answer::Cookie(_, cookie))) => {
                 (self.cookie, self.hello) = (Some(cookie), None);
                 (self.due, self.pause) = (now, REPEAT_FIRST);
                 Progress::Waiting
             }
-            Some(Ok(Answer::Rejection(reason))) => Progress::Rejected(reason),
+            Some(Ok(Answer::Rejection(_, reason))) => Progress::Rejected(reason),
             _ => Progress::Waiting,
         }
     }

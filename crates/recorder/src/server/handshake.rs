@@ -37,7 +37,7 @@ impl Server {
         if !of_this_version {
             self.counters.other_versions += 1;
             let reason = Refusal::OtherVersion(VERSION.into());
-            return self.answer(from, code, &Answer::Rejection(reason), out);
+            return self.answer(from, code, &Answer::Rejection(VERSION, reason), out);
         }
         let Ok(hello) = Hello::decode(message) else {
             return self.counters.malformed += 1;
@@ -47,7 +47,7 @@ impl Server {
         let Some(cookie) = hello.cookie.filter(known) else {
             self.counters.unproved_hellos += 1;
             let cookie = self.cookies.give(now, from);
-            return self.answer(from, code, &Answer::Cookie(cookie), out);
+            return self.answer(from, code, &Answer::Cookie(VERSION, cookie), out);
         };
         let proved = Proved {
             now,
@@ -60,7 +60,7 @@ impl Server {
             Ok(None) => {}
             Err(reason) => {
                 self.counters.refused += 1;
-                self.answer(from, code, &Answer::Rejection(reason), out);
+                self.answer(from, code, &Answer::Rejection(VERSION, reason), out);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use cellbed_link::Time;
 
-use super::{Malformed, SessionId};
+use super::Malformed;
 
 const SHORT: Malformed = Malformed("it ends too soon");
 
@@ -78,16 +78,6 @@ impl Field for Time {
     }
 }
 
-impl Field for SessionId {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.0.put(out);
-    }
-
-    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        reader.take().map(Self)
-    }
-}
-
 /// `None` is the default value: all zero.
 impl<T: Field + Copy + Default + PartialEq> Field for Option<T> {
     fn put(&self, out: &mut Vec<u8>) {
@@ -102,7 +92,7 @@ impl<T: Field + Copy + Default + PartialEq> Field for Option<T> {
 
 /// Encode structs as their fields in the order of this list; a field behind `but` is not encoded.
 macro_rules! fields {
-    ($($name:ident { $($field:ident),* } $(but $none:ident)?;)*) => {$(
+    ($($name:ident { $($field:tt),* } $(but $none:ident)?;)*) => {$(
         impl $crate::wire::Field for $name {
             fn put(&self, out: &mut Vec<u8>) {
                 $(self.$field.put(out);)*

@@ -4,7 +4,9 @@
 //! part of the encoding here. Hello and welcome carry the two messages of a Noise handshake; an optional [`Claim`] and a
 //! [`Welcome`] are their payloads.
 
-use super::{Field, Kind, Malformed, Reader, Refusal, SessionId, TAG_BYTES, VERSION, fields};
+use super::{
+    Field, Kind, Malformed, Reader, Refusal, SessionId, TAG_BYTES, VERSION, fields, variants,
+};
 
 /// Length of a hello with its code; a datagram of another length is not a hello. Every answer to it is much smaller.
 pub const HELLO_BYTES: usize = 1200;
@@ -79,39 +81,19 @@ impl Claim {
     pub const BYTES: usize = 4 + CODE_BYTES;
 }
 
-/// Answer of a server to a hello, without keeping state.
+/// Answer of a server to a hello, without keeping state and without its code. The version is the server's; every version
+/// is read, since a server of another one rejects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The client must send another hello, with this cookie.
-    Cookie(Cookie),
+    Cookie(u8, Cookie),
     /// There is no session.
-    Rejection(Refusal),
+    Rejection(u8, Refusal),
 }
 
-/// Without its code; read from any version: a server of another version rejects.
-impl Field for Answer {
-    fn put(&self, out: &mut Vec<u8>) {
-        match self {
-            Self::Cookie(cookie) => {
-                out.extend_from_slice(&[Kind::CookieAnswer as u8, VERSION]);
-                cookie.put(out);
-            }
-            Self::Rejection(reason) => {
-                out.extend_from_slice(&[Kind::Rejection as u8, VERSION]);
-                reason.put(out);
-            }
-        }
-    }
-
-    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let kind = Kind::of(reader.rest())?;
-        reader.slice(2)?;
-        match kind {
-            Kind::CookieAnswer => reader.take().map(Self::Cookie),
-            Kind::Rejection => reader.take().map(Self::Rejection),
-            _ => Err(Malformed("it is of another kind")),
-        }
-    }
+variants! { Answer:
+    0x02 Cookie(version, cookie);
+    0x04 Rejection(version, reason);
 }
 
 /// The limits of a server for one session.
@@ -192,7 +174,10 @@ mod tests {
             assert_eq!(Option::<Claim>::decode(&claim.encode()), Ok(claim));
         }
         let reason = Refusal::RateOverLimit(1 << 40);
-        for answer in [Answer::Cookie(cookie), Answer::Rejection(reason)] {
+        for answer in [
+            Answer::Cookie(VERSION, cookie),
+            Answer::Rejection(VERSION, reason),
+        ] {
             let bytes = answer.encode();
             assert!(bytes.len() + CODE_BYTES < HELLO_BYTES / 10);
             assert_eq!(Answer::decode(&bytes), Ok(answer));

@@ -24,22 +24,20 @@ pub enum Kind {
     Saturation = 0x12,
 }
 
-impl Kind {
-    const ALL: [Self; 7] = [
-        Self::Hello,
-        Self::CookieAnswer,
-        Self::Welcome,
-        Self::Rejection,
-        Self::Control,
-        Self::Train,
-        Self::Saturation,
-    ];
+variants! { Kind:
+    0x01 Hello;
+    0x02 CookieAnswer;
+    0x03 Welcome;
+    0x04 Rejection;
+    0x10 Control;
+    0x11 Train;
+    0x12 Saturation;
+}
 
+impl Kind {
     /// The kind in the first byte of a datagram.
     pub fn of(datagram: &[u8]) -> Result<Self, Malformed> {
-        let first = *datagram.first().ok_or(Malformed("it is empty"))?;
-        let kind = Self::ALL.into_iter().find(|kind| *kind as u8 == first);
-        kind.ok_or(Malformed("its kind is unknown"))
+        Reader::new(datagram).take()
     }
 
     /// Return whether messages of this kind are sealed with a session's keys.
@@ -74,17 +72,16 @@ pub struct Header {
 
 impl Field for Header {
     fn put(&self, out: &mut Vec<u8>) {
-        out.push(self.kind as u8);
+        self.kind.put(out);
         self.session.put(out);
         out.extend_from_slice(&self.sequence.to_be_bytes()[2..]);
     }
 
     fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let kind = Kind::of(reader.rest())?;
+        let kind: Kind = reader.take()?;
         if !kind.is_sealed() {
             return Err(Malformed("its kind is not sealed"));
         }
-        reader.slice(1)?;
         let (session, high, low): (_, u16, u32) = (reader.take()?, reader.take()?, reader.take()?);
         Ok(Self {
             kind,
@@ -115,7 +112,10 @@ pub struct Probe {
     pub sent_ns: u64,
 }
 
-fields! { Probe { run, train, index, answer_packets, answer_bytes, sent_ns }; }
+fields! {
+    SessionId { 0 };
+    Probe { run, train, index, answer_packets, answer_bytes, sent_ns };
+}
 
 /// Return the length of the IP and UDP headers of a datagram to or from `address`, bytes: 28 over IPv4, 48 over IPv6.
 pub fn ip_overhead(address: IpAddr) -> u16 {

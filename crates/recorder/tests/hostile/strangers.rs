@@ -62,7 +62,7 @@ fn a_client_of_another_version_learns_it_from_who_knows_the_secret_only() {
     let reason = Refusal::OtherVersion(VERSION.into());
     assert_eq!(
         Answer::decode(answer.unwrap()),
-        Ok(Answer::Rejection(reason))
+        Ok(Answer::Rejection(VERSION, reason))
     );
     assert_eq!(
         (world.counters().other_versions, world.server.sessions()),
@@ -76,8 +76,7 @@ fn a_client_of_a_server_of_another_version_learns_it() {
     let mut hello = Vec::new();
     opening.step(Time::ZERO, &mut hello);
     let reason = Refusal::OtherVersion(u64::from(VERSION) + 1);
-    let mut answer = Answer::Rejection(reason).encode();
-    answer[1] = VERSION + 1;
+    let mut answer = Answer::Rejection(VERSION + 1, reason).encode();
     let code = hello.last_chunk().unwrap();
     HandshakeKeys::new(&secret()).sign_answer(&mut answer, code);
     let Progress::Rejected(refusal) = opening.receive(Time::ZERO, &answer) else {
