@@ -212,12 +212,9 @@ impl Netlink {
             attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
         }
         message.attributes = attributes;
-        self.request_or(
-            RouteNetlinkMessage::NewAddress(message),
-            NLM_F_CREATE | NLM_F_EXCL,
-            || format!("add the address {prefix} to interface {index}"),
-            |error| ipv6_remedy(prefix, error),
-        )
+        self.add(RouteNetlinkMessage::NewAddress(message), prefix, || {
+            format!("add the address {prefix} to interface {index}")
+        })
     }
 
     /// Waits until the kernel takes packets to `address`, which was given to an interface of this namespace.
@@ -269,12 +266,9 @@ impl Netlink {
             target.map(RouteAttribute::Destination),
         ];
         message.attributes = attributes.into_iter().flatten().collect();
-        self.request_or(
-            RouteNetlinkMessage::NewRoute(message),
-            NLM_F_CREATE | NLM_F_EXCL,
-            || format!("add a route to {prefix} through interface {index}"),
-            |error| ipv6_remedy(prefix, error),
-        )
+        self.add(RouteNetlinkMessage::NewRoute(message), prefix, || {
+            format!("add a route to {prefix} through interface {index}")
+        })
     }
 
     /// Return whether packets to `address` would leave through an interface other than loopback.
@@ -331,29 +325,35 @@ impl Netlink {
         }
     }
 
+    /// Sends a request and waits for the kernel's acknowledgement.
     fn request(
         &mut self,
         message: RouteNetlinkMessage,
         flags: u16,
         what: impl Fn() -> String,
     ) -> Result<()> {
-        self.request_or(message, flags, what, |_| String::new())
-    }
-
-    /// Sends a request and waits for the kernel's acknowledgement.
-    fn request_or(
-        &mut self,
-        message: RouteNetlinkMessage,
-        flags: u16,
-        what: impl Fn() -> String,
-        remedy: impl Fn(&io::Error) -> String,
-    ) -> Result<()> {
         match self.exchange(message, NLM_F_REQUEST | NLM_F_ACK | flags, &what)? {
-            NetlinkPayload::Error(error) if error.code.is_some() => {
-                Err(error.to_io()).trying_or(what, remedy)
-            }
+            NetlinkPayload::Error(error) if error.code.is_some() => Err(error.to_io()).trying(what),
             _ => Ok(()),
         }
+    }
+
+    /// Sends a request for an address or a route.
+    fn add(
+        &mut self,
+        message: RouteNetlinkMessage,
+        prefix: Prefix,
+        what: impl Fn() -> String,
+    ) -> Result<()> {
+        let added = self.request(message, NLM_F_CREATE | NLM_F_EXCL, what);
+        added.map_err(|error| match error {
+            Error::System { what, source, .. } => Error::System {
+                what,
+                remedy: ipv6_remedy(prefix, &source),
+                source,
+            },
+            other => other,
+        })
     }
 
     /// Sends one request and returns the payload of the first message of the answer.
@@ -414,7 +414,7 @@ fn ipv6_remedy(prefix: Prefix, error: &io::Error) -> String {
         Some(libc::EACCES | libc::EAFNOSUPPORT | libc::EOPNOTSUPP)
     );
     if prefix.address.is_ipv6() && refused {
-        "This kernel has IPv6 switched off: boot it without `ipv6.disable=1`, or ask for IPv4 addresses only".into()
+        ". This kernel has IPv6 switched off: boot it without `ipv6.disable=1`, or ask for IPv4 addresses only".into()
     } else {
         String::new()
     }

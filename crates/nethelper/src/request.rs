@@ -11,6 +11,7 @@
 use std::ffi::{OsStr, OsString};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use crate::error::{Error, Result};
 
@@ -201,32 +202,32 @@ impl Message {
 
     /// Reads a line without its end.
     pub fn parse(line: &[u8]) -> Result<Self> {
-        let unknown = || wrong("unknown message: expected 'go' or 'names PORT'");
-        match line {
-            b"go" => Ok(Self::Go),
-            _ => {
-                let text = line.strip_prefix(b"names ").ok_or_else(unknown)?;
-                std::str::from_utf8(text)
-                    .ok()
-                    .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
-                    .and_then(|text| text.parse().ok())
-                    .filter(|&port: &u16| port >= 1024)
-                    .map(Self::Names)
-                    .ok_or_else(|| wrong("names: expected a port from 1024 to 65535"))
-            }
+        if line == b"go" {
+            return Ok(Self::Go);
+        }
+        let port = line.strip_prefix(b"names ").map(std::str::from_utf8);
+        match port.map(|text| number::<u16>(text.ok())) {
+            Some(Some(port @ 1024..)) => Ok(Self::Names(port)),
+            Some(_) => Err(wrong("names: expected a port from 1024 to 65535")),
+            None => Err(wrong("unknown message: expected 'go' or 'names PORT'")),
         }
     }
 }
 
+/// Read digits; a sign is none.
+fn number<T: FromStr>(text: Option<&str>) -> Option<T> {
+    text.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?
+        .parse()
+        .ok()
+}
+
 fn descriptor(text: Option<&OsString>) -> Result<i32> {
-    text.and_then(|text| text.to_str())
-        .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
-        .and_then(|text| text.parse().ok())
+    number(text.and_then(|text| text.to_str()))
         .filter(|&number: &i32| number > 2)
         .ok_or_else(|| wrong("enter: expected the number of a descriptor above 2"))
 }
 
-fn host<A: std::str::FromStr>(text: Option<&OsString>, ours: impl Fn(&A) -> bool) -> Result<A> {
+fn host<A: FromStr>(text: Option<&OsString>, ours: impl Fn(&A) -> bool) -> Result<A> {
     text.and_then(|text| text.to_str())
         .and_then(|text| text.parse().ok())
         .filter(ours)

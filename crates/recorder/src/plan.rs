@@ -1,6 +1,7 @@
 //! Traffic of a recorder, packet trains and saturation, and the records of its packets.
 
 use cellbed_link::{BitRate, Duration};
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 pub use cellbed_link::Way;
@@ -180,7 +181,7 @@ impl Workload {
 }
 
 /// Workload of a recording, made of runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Packet trains.

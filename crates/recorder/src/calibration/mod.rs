@@ -124,73 +124,89 @@ impl Calibrator {
     ///
     /// Too many packets were lost.
     pub fn take(&mut self, up: &[PacketRecord], down: &[PacketRecord]) -> Result<()> {
-        if let Some(experiment) = self.next.clone() {
-            self.next = self.next_after(&experiment, up, down)?;
-        }
-        Ok(())
-    }
-
-    fn next_after(
-        &mut self,
-        experiment: &Experiment,
-        up: &[PacketRecord],
-        down: &[PacketRecord],
-    ) -> Result<Option<Experiment>> {
+        let Some(experiment) = self.next.clone() else {
+            return Ok(());
+        };
         let records = Both {
             uplink: up,
             downlink: down,
         };
+        let done = self.take_records(&experiment, records)?;
+        let order = Purpose::ORDER.into_iter();
+        let mut order = order.skip_while(|purpose| *purpose != experiment.purpose);
+        let next = order.nth(done.into());
+        self.next = next.map(|purpose| self.design(purpose));
+        Ok(())
+    }
+
+    fn design(&mut self, purpose: Purpose) -> Experiment {
+        let random = &mut self.random;
+        let directions = &self.found.directions;
+        match purpose {
+            Purpose::Search => self.filling.search(),
+            Purpose::Saturation => self.filling.saturation(),
+            Purpose::Queue => self.filling.overload(directions),
+            Purpose::RoundTrips => design::round_trips(random),
+            Purpose::Trains(way) => {
+                let rate = directions.of(way).saturated_bps as f64;
+                design::trains(way, rate, self.most_packets, random)
+            }
+            Purpose::Gaps(way) => {
+                let found = directions.of(way);
+                let (length, rate) = (found.train, found.saturated_bps as f64);
+                let (experiment, blocks) = design::gap_blocks(way, length, rate, random);
+                self.blocks = blocks;
+                experiment
+            }
+            Purpose::Sizes(way) => design::size_rounds(way, random),
+        }
+    }
+
+    /// Takes the records of an experiment; returns whether its purpose is fulfilled.
+    fn take_records(
+        &mut self,
+        experiment: &Experiment,
+        records: Both<&[PacketRecord]>,
+    ) -> Result<bool> {
         let trains: &[TimedTrain] = match &experiment.workload {
             Workload::Timed(trains) => trains,
             _ => &[],
         };
         let directions = &mut self.found.directions;
-        Ok(Some(match experiment.purpose {
-            Purpose::Search => match self.filling.take_search(experiment, records)? {
-                true => self.filling.saturation(),
-                false => self.filling.search(),
-            },
+        match experiment.purpose {
+            Purpose::Search => return self.filling.take_search(experiment, records),
             Purpose::Saturation => {
                 let filling = &mut self.filling;
-                match filling.take_saturation(experiment, records, directions)? {
-                    true => filling.overload(directions),
-                    false => filling.saturation(),
-                }
+                return filling.take_saturation(experiment, records, directions);
             }
-            Purpose::Queue => {
-                self.filling.take_overload(records, directions);
-                design::round_trips(&mut self.random)
-            }
+            Purpose::Queue => self.filling.take_overload(records, directions),
             Purpose::RoundTrips => {
                 self.take_round_trips(trains, records)?;
                 self.take_singles(trains.len(), records)?;
-                self.trains(Way::Uplink)
             }
             Purpose::Trains(way) => {
-                self.take_trains(way, &Arrivals::new(way, trains, records.of(way)))?;
-                match way {
-                    Way::Uplink => self.trains(Way::Downlink),
-                    Way::Downlink => self.gaps(Way::Uplink),
-                }
+                let arrivals = Arrivals::new(way, trains, records.of(way));
+                let found = directions.of_mut(way);
+                let rate = found.saturated_bps as f64;
+                let lengths = design::lengths(rate, self.most_packets);
+                found.lengths = trains::profiles(way, &lengths, &arrivals)?;
+                (found.train, found.errors) = trains::choice(&found.lengths, rate);
             }
             Purpose::Gaps(way) => {
-                self.take_gaps(way, &Arrivals::new(way, trains, records.of(way)))?;
-                match way {
-                    Way::Uplink => self.gaps(Way::Downlink),
-                    Way::Downlink => design::size_rounds(Way::Uplink, &mut self.random),
-                }
+                let arrivals = Arrivals::new(way, trains, records.of(way));
+                let found = directions.of_mut(way);
+                let gaps = design::gaps(found.saturated_bps as f64);
+                found.gaps = trains::gap_profiles(way, &gaps, &self.blocks, &arrivals)?;
+                (found.least_gap_ns, found.idle_ns) = trains::least_gap(&found.gaps);
             }
             Purpose::Sizes(way) => {
                 let (offsets, errors) = sizes::offsets(way, trains, records.of(way))?;
                 self.take_singles(trains.len(), records)?;
                 *self.found.compensation.of_mut(way) = offsets;
                 *self.found.compensation_error_ns.of_mut(way) = errors;
-                if way == Way::Downlink {
-                    return Ok(None);
-                }
-                design::size_rounds(Way::Downlink, &mut self.random)
             }
-        }))
+        }
+        Ok(true)
     }
 
     /// Return the result of the calibration.
@@ -249,39 +265,6 @@ impl Calibrator {
                 ));
             }
         }
-        Ok(())
-    }
-
-    fn trains(&mut self, way: Way) -> Experiment {
-        let rate = self.saturated_bps(way);
-        design::trains(way, rate, self.most_packets, &mut self.random)
-    }
-
-    fn saturated_bps(&self, way: Way) -> f64 {
-        self.found.directions.of(way).saturated_bps as f64
-    }
-
-    fn take_trains(&mut self, way: Way, arrivals: &Arrivals) -> Result<()> {
-        let rate = self.saturated_bps(way);
-        let lengths = design::lengths(rate, self.most_packets);
-        let found = self.found.directions.of_mut(way);
-        found.lengths = trains::profiles(way, &lengths, arrivals)?;
-        (found.train, found.errors) = trains::choice(&found.lengths, rate);
-        Ok(())
-    }
-
-    fn gaps(&mut self, way: Way) -> Experiment {
-        let (rate, length) = (self.saturated_bps(way), self.found.directions.of(way).train);
-        let (experiment, blocks) = design::gap_blocks(way, length, rate, &mut self.random);
-        self.blocks = blocks;
-        experiment
-    }
-
-    fn take_gaps(&mut self, way: Way, arrivals: &Arrivals) -> Result<()> {
-        let gaps = design::gaps(self.saturated_bps(way));
-        let found = self.found.directions.of_mut(way);
-        found.gaps = trains::gap_profiles(way, &gaps, &self.blocks, arrivals)?;
-        (found.least_gap_ns, found.idle_ns) = trains::least_gap(&found.gaps);
         Ok(())
     }
 }

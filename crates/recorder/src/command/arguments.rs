@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use cellbed_link::{BitRate, Bytes, Duration};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
+use crate::plan::Role;
 use crate::recording::Signal;
 
 const RECORD_EXAMPLES: &str = "Examples:
@@ -91,14 +92,6 @@ pub struct Reach {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Only {
-    /// Packet trains.
-    Light,
-    /// Saturation.
-    Heavy,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SaturationMethod {
     /// At a fixed rate, 25 % above the capacity of the path.
     Fixed,
@@ -138,7 +131,7 @@ pub struct Record {
     pub together: bool,
     /// Run only one of the workloads.
     #[arg(long, value_name = "WORKLOAD", help_heading = "Arrangement")]
-    pub only: Option<Only>,
+    pub only: Option<Role>,
     /// Duration of the turns of light and heavy workload on one interface; shorter in a short recording.
     #[arg(long, value_name = "LIGHT:HEAVY", default_value = "20s:10s", value_parser = interval_pair, help_heading = "Arrangement")]
     pub turns: (Duration, Duration),

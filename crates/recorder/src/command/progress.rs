@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{say, say_event};
 use crate::record::{Notice, Snapshot};
@@ -35,37 +35,37 @@ impl Output {
     }
 
     pub fn notice(&mut self, notice: &Notice<'_>) {
-        match notice {
-            Notice::Snapshot(snapshot) => self.snapshot(snapshot),
-            Notice::Calibrating(purpose, (step, steps)) => self.event(
+        let (name, properties, text) = match notice {
+            Notice::Snapshot(snapshot) => return self.snapshot(snapshot),
+            Notice::Calibrating(purpose, (step, steps)) => (
                 "calibrating",
                 json!({"purpose": purpose.to_string(), "step": step, "steps": steps}),
-                &format!("calibrating, step {step} of {steps}: {purpose}"),
+                format!("calibrating, step {step} of {steps}: {purpose}"),
             ),
-            Notice::Connected(Offer { rate_bps, .. }) => self.event(
-                "connected",
-                json!({"rate_bps": rate_bps}),
-                &format!(
-                    "connected; the server sends up to {} Mbit/s",
-                    *rate_bps as f64 / 1e6
-                ),
-            ),
-            Notice::Silent => self.event(
-                "silent",
-                json!({}),
-                "no answer from the server; probing continues",
-            ),
-            Notice::Resumed => self.event("resumed", json!({}), "the server answers again"),
-            Notice::Stopping => self.event(
-                "stopping",
-                json!({}),
-                "stopping; waiting for packets under way (Ctrl-C again: do not wait)",
-            ),
-            Notice::Warning(text) => self.event(
-                "warning",
-                json!({"text": text}),
-                &format!("warning: {text}"),
-            ),
+            Notice::Connected(Offer { rate_bps, .. }) => {
+                let rate = *rate_bps as f64 / 1e6;
+                let text = format!("connected; the server sends up to {rate} Mbit/s");
+                ("connected", json!({"rate_bps": rate_bps}), text)
+            }
+            Notice::Silent => {
+                let text = "no answer from the server; probing continues";
+                ("silent", json!({}), text.into())
+            }
+            Notice::Resumed => ("resumed", json!({}), "the server answers again".into()),
+            Notice::Stopping => {
+                let text = "stopping; waiting for packets under way (Ctrl-C again: do not wait)";
+                ("stopping", json!({}), text.into())
+            }
+            Notice::Warning(text) => {
+                let properties = json!({"text": text});
+                ("warning", properties, format!("warning: {text}"))
+            }
+        };
+        if self.json {
+            say_event(name, properties);
+        } else if !self.quiet {
+            self.close();
+            eprintln!("{text}");
         }
     }
 
@@ -93,15 +93,6 @@ impl Output {
         }
         for warning in &packed.warnings {
             say(&format!("  note: {warning}"));
-        }
-    }
-
-    fn event(&mut self, name: &str, properties: Value, text: &str) {
-        if self.json {
-            say_event(name, properties);
-        } else if !self.quiet {
-            self.close();
-            eprintln!("{text}");
         }
     }
 

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use cellbed_link::{BitRate, Duration, Seed};
 use serde::de::DeserializeOwned;
 
-use super::arguments::{Only, Reach, Record, SaturationMethod};
+use super::arguments::{Reach, Record, SaturationMethod};
 use super::progress::Output;
 use super::say;
 use crate::calibration::{Calibration, Calibrator};
 use crate::error::{Error, Result};
-use crate::plan::{Both, Saturation, Train, TrainPlan, Workload};
+use crate::plan::{Both, Role, Saturation, Train, TrainPlan, Workload};
 use crate::record::{Access, Notice, Plan, Recorder};
 use crate::recording::{Arrangement, Head, Heavy, Light, check_free, rfc3339};
 use crate::secure::{Secret, hexadecimal, random_bytes};
@@ -93,7 +93,7 @@ fn access(arguments: &Record) -> Result<Access> {
     let mut access = single_access(&arguments.reach)?;
     let heavy = arguments.heavy_interface.clone();
     let first = match arguments.only {
-        Some(Only::Heavy) => heavy.clone(),
+        Some(Role::Heavy) => heavy.clone(),
         _ => arguments.light_interface.clone(),
     };
     access.first = access.first.or(first);
@@ -106,58 +106,49 @@ const LEAST_IN_TURNS: Duration = Duration::from_secs(3);
 
 /// Errors: options that contradict each other.
 fn check(arguments: &Record) -> Result<()> {
-    let wrong = |text: &str| Err(Error::Usage(text.into()));
-    if !(0.0..1.0).contains(&arguments.jitter) {
-        return wrong("--jitter is a share of the gap: at least 0, and less than 1");
-    }
-    let light = arguments.only != Some(Only::Heavy);
-    let heavy = arguments.only != Some(Only::Light);
-    let two = arguments.light_interface.is_some() || arguments.heavy_interface.is_some();
-    if light
-        && heavy
-        && two
-        && (arguments.light_interface.is_none() || arguments.heavy_interface.is_none())
-    {
-        return wrong(
+    let light = arguments.only != Some(Role::Heavy);
+    let heavy = arguments.only != Some(Role::Light);
+    let interfaces = [&arguments.light_interface, &arguments.heavy_interface];
+    let two = interfaces.iter().any(|interface| interface.is_some());
+    let adaptive = arguments.saturation == SaturationMethod::Adaptive;
+    let alone = arguments.no_calibration;
+    let rates = [arguments.uplink_rate, arguments.downlink_rate];
+    let problems = [
+        (
+            !(0.0..1.0).contains(&arguments.jitter),
+            "--jitter is a share of the gap: at least 0, and less than 1",
+        ),
+        (
+            light && heavy && two && interfaces.iter().any(|interface| interface.is_none()),
             "--light-interface and --heavy-interface go together; with one interface for both it is --interface",
-        );
-    }
-    if light && heavy && !two && !arguments.together && arguments.duration < LEAST_IN_TURNS {
-        return wrong(
+        ),
+        (
+            light && heavy && !two && !arguments.together && arguments.duration < LEAST_IN_TURNS,
             "--duration: two workloads in turn take at least 3 s; or only one of them: --only light",
-        );
-    }
-    if arguments.no_calibration && light && !has_trains(arguments) {
-        return wrong(
+        ),
+        (
+            alone && light && !has_trains(arguments),
             "without calibration the trains must be given: --light-train 25:50, or --trains",
-        );
-    }
-    if arguments.saturation == SaturationMethod::Adaptive {
-        if !(light && heavy && two) {
-            return wrong(
-                "--saturation adaptive needs a second device to measure the queue of the first: give both --light-interface and --heavy-interface, and not --only",
-            );
-        }
-        let rates = [arguments.uplink_rate, arguments.downlink_rate];
-        if rates.iter().flatten().any(|rate| rate.0 > 0) {
-            return wrong(
-                "--saturation adaptive chooses the rates; --uplink-rate and --downlink-rate can only be 0 (no saturation)",
-            );
-        }
-    } else if arguments.no_calibration && heavy && !has_rates(arguments) {
-        return wrong(
+        ),
+        (
+            adaptive && !(light && heavy && two),
+            "--saturation adaptive needs a second device to measure the queue of the first: give both --light-interface and --heavy-interface, and not --only",
+        ),
+        (
+            adaptive && rates.iter().flatten().any(|rate| rate.0 > 0),
+            "--saturation adaptive chooses the rates; --uplink-rate and --downlink-rate can only be 0 (no saturation)",
+        ),
+        (
+            alone && !adaptive && heavy && rates.contains(&None),
             "without calibration the rates must be given: --uplink-rate and --downlink-rate, 25 % above the network's capacity",
-        );
-    }
-    Ok(())
+        ),
+    ];
+    let problem = problems.into_iter().find(|(applies, _)| *applies);
+    problem.map_or(Ok(()), |(_, text)| Err(Error::Usage(text.into())))
 }
 
 fn has_trains(arguments: &Record) -> bool {
     arguments.light_train.is_some() || !arguments.trains.is_empty() || arguments.plan.is_some()
-}
-
-fn has_rates(arguments: &Record) -> bool {
-    arguments.uplink_rate.is_some() && arguments.downlink_rate.is_some()
 }
 
 /// Read and decode a JSON file.
@@ -227,8 +218,8 @@ fn plan(arguments: &Record, trains: TrainPlan, calibration: Option<&Calibration>
     let heavy = Workload::Saturation { ways, bytes };
     let two = arguments.light_interface.is_some() || arguments.together || arguments.only.is_some();
     Plan {
-        light: (arguments.only != Some(Only::Heavy)).then_some(Workload::Trains(trains)),
-        heavy: (arguments.only != Some(Only::Light)).then_some(heavy),
+        light: (arguments.only != Some(Role::Heavy)).then_some(Workload::Trains(trains)),
+        heavy: (arguments.only != Some(Role::Light)).then_some(heavy),
         arrangement: if two {
             Arrangement::Together
         } else {

@@ -53,9 +53,8 @@ pub enum Notice<'a> {
     Resumed,
     /// State of the recording, each second.
     Snapshot(&'a Snapshot),
-    /// Stopping; what is underway is waited for.
+    /// The recording ends; packets underway may still arrive.
     Stopping,
-    /// A warning for users of the recording.
     Warning(&'a str),
 }
 

@@ -108,8 +108,8 @@ impl Schedule {
         }
     }
 
-    /// When a turn of a workload ends that begins at `start`: it has the rest of the recording where too little would be
-    /// left for a turn of the other one.
+    /// Return the end of a turn that begins at `start`: the end of the recording where too little would be left for a
+    /// turn of the other workload.
     fn turn_end(&self, place: usize, start: Time) -> Time {
         let end = start + self.slots[place].turn;
         let other = self.slots[1 - place].turn;
@@ -191,30 +191,22 @@ mod tests {
 
     #[test]
     fn the_last_turn_has_what_is_left_of_the_recording() {
-        let plan = Plan {
-            duration: Duration::from_secs(40),
-            ..plan(Arrangement::Alternating)
-        };
-        let mut schedule = Schedule::new(&plan, second(0));
-        assert_eq!(schedule.due(second(0))[0].2, Duration::from_secs(20));
-        schedule.began(Role::Light, 1);
-        schedule.ended(1, true, second(21));
-        // A turn of 10 s would leave 7 s, less than half of one of 20 s.
-        let due = schedule.due(second(22));
-        assert_eq!((due[0].0, due[0].2), (Role::Heavy, Duration::from_secs(18)));
-    }
-
-    #[test]
-    fn both_workloads_have_a_turn_in_a_short_recording() {
-        let short = Plan {
-            duration: Duration::from_secs(8),
-            ..plan(Arrangement::Alternating)
-        };
-        let mut schedule = Schedule::new(&short, second(0));
-        assert_eq!(schedule.due(second(0))[0].2, Duration::from_secs(4));
-        schedule.began(Role::Light, 1);
-        schedule.ended(1, true, second(5));
-        assert_eq!(schedule.due(second(6))[0].0, Role::Heavy);
+        // Of 40 s: a turn of 10 s would leave 7 s, less than half of one of 20 s. Of 8 s: both have a turn.
+        for (duration, light, heavy) in [(40, 20, 18), (8, 4, 2)] {
+            let plan = Plan {
+                duration: Duration::from_secs(duration),
+                ..plan(Arrangement::Alternating)
+            };
+            let mut schedule = Schedule::new(&plan, second(0));
+            assert_eq!(schedule.due(second(0))[0].2, Duration::from_secs(light));
+            schedule.began(Role::Light, 1);
+            schedule.ended(1, true, second(light + 1));
+            let due = schedule.due(second(light + 2));
+            assert_eq!(
+                (due[0].0, due[0].2),
+                (Role::Heavy, Duration::from_secs(heavy))
+            );
+        }
     }
 
     #[test]

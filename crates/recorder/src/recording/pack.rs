@@ -100,9 +100,9 @@ pub fn pack(folder: &Path) -> Result<Packed> {
     }
     let mut files = Vec::new();
     for (name, packets) in &tables {
-        let file = Unfinished::new(folder, &format!("{name}.parquet"));
-        let written = write_packets(&file.partial, packets);
-        let failed = |error| format!("cannot write {}: {error}", file.path.display());
+        let file = format!("{name}.parquet");
+        let written = write_packets(&partial(folder, &file), packets);
+        let failed = |error| format!("cannot write {}/{file}: {error}", folder.display());
         written.map_err(|error| Error::Failed(failed(error)))?;
         files.push(file);
     }
@@ -133,12 +133,15 @@ pub fn pack(folder: &Path) -> Result<Packed> {
         counts: counts.clone(),
         warnings: warnings.clone(),
     };
-    let file = Unfinished::new(folder, "recording.json");
+    let file = partial(folder, "recording.json");
     let text = serde_json::to_string_pretty(&description).unwrap_or_default() + "\n";
-    fs::write(&file.partial, text).trying(|| format!("write {}", file.path.display()))?;
-    files.push(file);
+    fs::write(&file, text).trying(|| format!("write {}", file.display()))?;
+    files.push("recording.json".into());
     // recording.json comes last: where it is, all the others are.
-    files.iter().try_for_each(Unfinished::finish)?;
+    for file in &files {
+        let path = folder.join(file);
+        fs::rename(partial(folder, file), &path).trying(|| format!("rename {}", path.display()))?;
+    }
     let journal = path_in(folder);
     fs::remove_file(&journal).trying(|| format!("remove {}", journal.display()))?;
     Ok(Packed {
@@ -148,24 +151,9 @@ pub fn pack(folder: &Path) -> Result<Packed> {
     })
 }
 
-/// A file under a temporary name.
-struct Unfinished {
-    partial: PathBuf,
-    path: PathBuf,
-}
-
-impl Unfinished {
-    fn new(folder: &Path, name: &str) -> Self {
-        Self {
-            partial: folder.join(format!(".{name}.partial")),
-            path: folder.join(name),
-        }
-    }
-
-    fn finish(&self) -> Result<()> {
-        let renamed = fs::rename(&self.partial, &self.path);
-        Ok(renamed.trying(|| format!("rename {}", self.path.display()))?)
-    }
+/// Return the path of an unfinished file.
+fn partial(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!(".{name}.partial"))
 }
 
 /// The columns of a file of packets.

@@ -143,7 +143,8 @@ impl Socket {
     }
 }
 
-/// Gives a socket buffers of [`BUFFER`] bytes, beyond the system's limit where that is allowed, else as far as the limit goes.
+/// Gives a socket buffers of [`BUFFER`] bytes, beyond the system's limit where that is allowed, else as far as the
+/// limit goes.
 fn enlarge_buffers(socket: &OwnedFd) -> Result<()> {
     sockopt::set_socket_recv_buffer_size_force(socket, BUFFER)
         .or_else(|error| {

@@ -1,8 +1,8 @@
 //! The messages before there is a session.
 //!
 //! A hello and the answers to it that need no session end with a code ([`crate::secure::HandshakeKeys`]), which is not
-//! part of the encoding here. Hello and welcome carry the two messages of a Noise handshake; an optional [`Claim`] and a
-//! [`Welcome`] are their payloads.
+//! part of the encoding here. Hello and welcome carry the two messages of a Noise handshake, whose payloads are an
+//! optional [`Claim`] and a [`Welcome`].
 
 use super::{
     Field, Kind, Malformed, Reader, Refusal, SessionId, TAG_BYTES, VERSION, fields, variants,
@@ -81,7 +81,7 @@ impl Claim {
     pub const BYTES: usize = 4 + CODE_BYTES;
 }
 
-/// Answer of a server to a hello, without keeping state and without its code. The version is the server's; every version
+/// Answer of a server to a hello, without its code and without keeping state. The version is the server's; any version
 /// is read, since a server of another one rejects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {

@@ -130,9 +130,9 @@ pub fn least_probe_bytes(address: IpAddr) -> u16 {
     (HEADER_BYTES + PROBE_BYTES + TAG_BYTES) as u16 + ip_overhead(address)
 }
 
-/// A request of a client. Each is answered by one [`Reply`] (a [`Request::Reports`] by as many reports as there are) and
-/// may be repeated until it is: doing it twice is doing it once, and of two that contradict each other the later sent
-/// holds.
+/// A request of a client. Each is answered by one [`Reply`] (a [`Request::Reports`] by as many reports as there are),
+/// and may be repeated until then: doing it twice is doing it once, and of two that contradict each other the later
+/// sent holds.
 ///
 /// `of` names the session that has the run: the client's own, or one of the same group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
