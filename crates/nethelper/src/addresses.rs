@@ -23,13 +23,11 @@ const NO_ADDRESS: &str =
 /// The two ends of a shell's link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
-    /// The outer end, the gateway.
+    /// The outer end.
     pub gateway: Ipv4Addr,
     /// The inner end, where the command is.
     pub inside: Ipv4Addr,
-    /// The outer end in IPv6.
     pub gateway_ipv6: Ipv6Addr,
-    /// The inner end in IPv6.
     pub inside_ipv6: Ipv6Addr,
 }
 

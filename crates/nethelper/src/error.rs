@@ -19,12 +19,7 @@ pub enum Error {
 
     /// The command of `enter` cannot be executed.
     #[error("cannot execute {command:?}: {source}")]
-    Command {
-        /// Its name.
-        command: String,
-        /// The reason.
-        source: io::Error,
-    },
+    Command { command: String, source: io::Error },
 }
 
 /// The crate's result.

@@ -77,7 +77,6 @@ fn holder(file: &File) -> Option<String> {
 /// A shell's table. Its number, unlike its name, is never used again.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// Its name.
     pub name: String,
     handle: u64,
 }

@@ -42,7 +42,6 @@ pub enum Request {
     Clean,
 }
 
-/// The request `serve`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Serve {
     /// One of [`PREFIXES`].
@@ -57,11 +56,9 @@ pub struct Serve {
     pub offline: bool,
     /// Address that stands for the host in a private namespace.
     pub host: Option<Ipv4Addr>,
-    /// The same in IPv6.
     pub host_ipv6: Option<Ipv6Addr>,
 }
 
-/// The request `enter`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enter {
     /// Number of the inherited descriptor of the network namespace.

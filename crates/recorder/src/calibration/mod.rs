@@ -14,11 +14,9 @@
 //! * The bottleneck's rate is not asked of another program but found by saturation at rates that grow fourfold.
 
 mod design;
-mod estimate;
 mod filling;
 mod rate;
 mod result;
-mod sizes;
 mod trains;
 mod verdict;
 
@@ -200,7 +198,7 @@ impl Calibrator {
                 (found.least_gap_ns, found.idle_ns) = trains::least_gap(&found.gaps);
             }
             Purpose::Sizes(way) => {
-                let (offsets, errors) = sizes::offsets(way, trains, records.of(way))?;
+                let (offsets, errors) = trains::size_offsets(way, trains, records.of(way))?;
                 self.take_singles(trains.len(), records)?;
                 *self.found.compensation.of_mut(way) = offsets;
                 *self.found.compensation_error_ns.of_mut(way) = errors;
@@ -233,7 +231,7 @@ impl Calibrator {
         let times = trains::round_trips(records.uplink, trains, &answers);
         let purpose = Purpose::RoundTrips;
         trains::enough(Way::Downlink, purpose, trains.len(), times.len())?;
-        let quantile = |share| estimate::quantile(&times, share).map_or(0, |time| time as i64);
+        let quantile = |share| rate::quantile(&times, share).map_or(0, |time| time as i64);
         self.found.round_trip_ns = RoundTrips {
             p5: quantile(0.05),
             median: quantile(0.5),

@@ -10,7 +10,7 @@ use super::run::{Run, Sender};
 use super::session::{Incoming, Session};
 use crate::secure::Secret;
 use crate::socket::Outbox;
-use crate::wire::{Refusal, Report, Request, ip_overhead, least_probe_bytes};
+use crate::wire::{Refusal, Report, Request, ip_overhead};
 
 /// A client's silence before the server pauses saturation, by default.
 const SERVER_PAUSES: Duration = Duration::from_secs(15);
@@ -171,8 +171,7 @@ impl Path {
                 session: &mut self.session,
                 relay: &mut self.relay,
                 of,
-                overhead: ip_overhead(self.server.ip()),
-                least_bytes: least_probe_bytes(self.server.ip()),
+                server: self.server.ip(),
                 outbox: &mut *outbox,
                 departures: &mut self.departures,
             };

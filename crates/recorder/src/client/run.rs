@@ -1,5 +1,7 @@
 //! One run: a workload from the request to begin until the last arrival is known.
 
+use std::net::IpAddr;
+
 use cellbed_link::{BitRate, Duration, Time};
 
 use super::event::{Departure, Event, Pause, Reception, RunEnd, RunEvent};
@@ -10,7 +12,9 @@ use super::session::Session;
 use super::traffic::{Burst, Traffic};
 use crate::plan::{Train, Workload};
 use crate::socket::Outbox;
-use crate::wire::{Kind, Probe, Refusal, Report, Request, SessionId};
+use crate::wire::{
+    Kind, Probe, Refusal, Report, Request, SessionId, ip_overhead, least_probe_bytes,
+};
 
 /// Time to wait for the companion's replies before repeating a request.
 const COMPANION_TAKES: Duration = Duration::from_millis(500);
@@ -367,10 +371,7 @@ pub(super) struct Sender<'a> {
     pub(super) session: &'a mut Session,
     pub(super) relay: &'a mut Relay,
     pub(super) of: SessionId,
-    /// Bytes of IP and UDP headers.
-    pub(super) overhead: u16,
-    /// IP length of a probe without filler.
-    pub(super) least_bytes: u16,
+    pub(super) server: IpAddr,
     pub(super) outbox: &'a mut Outbox,
     pub(super) departures: &'a mut Vec<Event>,
 }
@@ -386,7 +387,8 @@ impl Sender<'_> {
         index: u32,
         train: &Train,
     ) {
-        let bytes = train.up_bytes.max(self.least_bytes);
+        let least = least_probe_bytes(self.server);
+        let bytes = train.up_bytes.max(least);
         let probe = Probe {
             run,
             train: number,
@@ -394,11 +396,11 @@ impl Sender<'_> {
             answer_packets: train.down,
             answer_bytes: match train.down {
                 0 => 0,
-                _ => train.down_bytes.max(self.least_bytes),
+                _ => train.down_bytes.max(least),
             },
             sent_ns: now.as_nanos(),
         };
-        let payload = usize::from(bytes - self.overhead);
+        let payload = usize::from(bytes - ip_overhead(self.server));
         self.session.seal_probe(kind, &probe, payload, self.outbox);
         let departure = Departure {
             train: number,

@@ -2,7 +2,6 @@
 //! first words.
 
 mod arguments;
-mod calibrate;
 mod progress;
 mod record;
 
@@ -65,7 +64,7 @@ pub fn measure(
         json: false,
         quiet: false,
     };
-    calibrate::measure(&reach, seed)
+    record::measure(&reach, seed)
 }
 
 fn parse<Arguments: CommandFactory + FromArgMatches>(
@@ -104,7 +103,7 @@ fn dispatch(verb: Verb) -> Result<()> {
     cellbed_netdev::print_diagnostics();
     match verb {
         Verb::Record(arguments) => record::record(&arguments),
-        Verb::Calibrate(arguments) => calibrate::calibrate(&arguments),
+        Verb::Calibrate(arguments) => record::calibrate(&arguments),
         Verb::Serve(arguments) => serve(&arguments),
         Verb::Pack(Pack { folder, json }) => {
             let packed = pack(&folder)?;

@@ -3,21 +3,17 @@
 //! The journal is written as things happen, so that a crash loses the last second at most; [`pack`] makes the tables of
 //! it, now or later.
 
-mod collector;
 mod description;
 mod journal;
 mod pack;
 mod run;
 
-pub use collector::Collector;
-#[cfg(test)]
-pub use description::Counts;
 pub use description::{Arrangement, Head, Heavy, Light, Signal, rfc3339};
 pub use journal::{Entry, JournalWriter, check_free};
 pub use pack::{Packed, pack};
-pub use run::RunPlan;
 #[cfg(test)]
 pub use run::RunRecords;
+pub use run::{Collector, RunPlan};
 
 #[cfg(test)]
 mod tests;

@@ -1,11 +1,11 @@
-//! Converts the events of a run into records of its packets.
+//! Converts the events of runs into records of their packets.
 
 use std::collections::BTreeMap;
 
 use cellbed_link::{Duration, Time};
 use serde::{Deserialize, Serialize};
 
-use crate::client::{Departure, Pause, RunEnd, RunEvent};
+use crate::client::{Departure, Event, Pause, RunEnd, RunEvent};
 use crate::clock::{ClockEstimate, ClockEstimator};
 use crate::plan::{Both, PacketRecord, Role, Train, Workload};
 
@@ -14,6 +14,77 @@ const UNDERWAY: Duration = Duration::from_millis(800);
 
 /// More packets of one saturation are not believed.
 const MOST_PACKETS: u32 = 1 << 29;
+
+/// Gathers the events of all runs.
+pub struct Collector {
+    /// Time zero on the client's clock.
+    zero: Time,
+    /// Stamps of runs that are finished, and of questions for the server's time.
+    past: ClockEstimator,
+    runs: BTreeMap<u32, Run>,
+    /// The last thing that happened.
+    last: Time,
+}
+
+impl Collector {
+    /// One that knows nothing yet. Times will count from `zero` on the client's clock.
+    pub fn new(zero: Time) -> Self {
+        Self {
+            zero,
+            past: ClockEstimator::default(),
+            runs: BTreeMap::new(),
+            last: Time::ZERO,
+        }
+    }
+
+    /// A run has been asked for.
+    pub fn plan(&mut self, plan: RunPlan) {
+        let number = plan.number;
+        self.runs.entry(number).or_insert_with(|| Run::new(plan));
+    }
+
+    /// Something happened. Events of runs that are not known are ignored.
+    pub fn take(&mut self, event: &Event) {
+        match event {
+            Event::Clock(answer) => {
+                let [requested, at] = [answer.requested, answer.at].map(|at| since(self.zero, at));
+                self.past.uplink(requested, answer.received_ns as i64);
+                self.past.downlink(answer.sent_ns as i64, at);
+            }
+            Event::Run(run, event) => {
+                if let Some(at) = event.at() {
+                    self.last = self.last.max(at);
+                }
+                if let Some(run) = self.runs.get_mut(run) {
+                    run.take(event);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The server's clock against the client's, by all packets so far.
+    pub fn clock(&self) -> Option<ClockEstimate> {
+        let mut estimator = self.past.clone();
+        for run in self.runs.values() {
+            run.add_stamps(self.zero, &mut estimator);
+        }
+        estimator.estimate()
+    }
+
+    /// Return and remove the records of a run's packets; `None` if it never began.
+    pub fn finish(&mut self, number: u32, clock: Option<&ClockEstimate>) -> Option<RunRecords> {
+        let run = self.runs.remove(&number)?;
+        let zero = self.zero;
+        run.add_stamps(zero, &mut self.past);
+        run.records(self.last, zero, clock)
+    }
+
+    /// Numbers of all runs.
+    pub fn runs(&self) -> Vec<u32> {
+        self.runs.keys().copied().collect()
+    }
+}
 
 /// The facts of a run needed for its events.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -52,7 +123,7 @@ impl RunPlan {
 }
 
 /// A run, as far as it is known.
-pub(super) struct Run {
+struct Run {
     plan: RunPlan,
     began: Option<Time>,
     paused: Vec<Pause>,
@@ -101,7 +172,7 @@ pub struct RunRecords {
 }
 
 impl Run {
-    pub(super) fn new(plan: RunPlan) -> Self {
+    fn new(plan: RunPlan) -> Self {
         Self {
             plan,
             began: None,
@@ -114,12 +185,7 @@ impl Run {
     }
 
     /// Return the records of its packets, from the events up to `last`; `None` if it never began.
-    pub(super) fn records(
-        self,
-        last: Time,
-        zero: Time,
-        clock: Option<&ClockEstimate>,
-    ) -> Option<RunRecords> {
+    fn records(self, last: Time, zero: Time, clock: Option<&ClockEstimate>) -> Option<RunRecords> {
         let began = self.began?;
         let cut = self.cut(last);
         let ended = match &self.end {
@@ -166,7 +232,7 @@ impl Run {
     }
 
     /// Something happened in it.
-    pub(super) fn take(&mut self, event: &RunEvent) {
+    fn take(&mut self, event: &RunEvent) {
         match event {
             RunEvent::Began(at) => self.began = Some(*at),
             RunEvent::Sent(departure) => self.sent(departure),
@@ -219,7 +285,7 @@ impl Run {
         slots.get_mut(index as usize)
     }
 
-    pub(super) fn add_stamps(&self, zero: Time, estimator: &mut ClockEstimator) {
+    fn add_stamps(&self, zero: Time, estimator: &mut ClockEstimator) {
         for packet in &self.uplink {
             if let Some(arrived) = packet.arrived {
                 estimator.uplink(since(zero, packet.departure.at), arrived as i64);
@@ -313,7 +379,7 @@ impl Run {
     }
 }
 
-pub(super) fn since(zero: Time, at: Time) -> i64 {
+fn since(zero: Time, at: Time) -> i64 {
     at.as_nanos() as i64 - zero.as_nanos() as i64
 }
 

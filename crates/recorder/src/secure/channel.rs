@@ -1,10 +1,8 @@
 //! Sealed messages of a session, under the two keys of its Noise handshake (ChaCha20-Poly1305, RFC 8439).
 
-use std::sync::OnceLock;
-
 use snow::StatelessTransportState;
 
-use super::{ReplayWindow, Secret, Standing};
+use super::Secret;
 use crate::wire::{
     Field, HEADER_BYTES, Header, Kind, PROBE_BYTES, Probe, Reader, Resumption, SEQUENCES,
     SessionId, TAG_BYTES,
@@ -150,34 +148,21 @@ fn nonce(header: &Header) -> u64 {
 const FILLER_BYTES: usize = 1 << 16;
 
 /// Random bytes that lengthen probes and that no path can compress: consecutive packets carry different pieces of them.
-pub struct Filler {
-    seed: Secret,
-    bytes: OnceLock<Box<[u8]>>,
-}
+pub struct Filler(Box<[u8]>);
 
 impl Filler {
-    /// Bytes derived from a seed that nothing else may use. They are made when they are first needed.
+    /// Bytes derived from a seed that nothing else may use.
     pub fn new(seed: &[u8; 32]) -> Self {
-        Self {
-            seed: Secret::new(*seed),
-            bytes: OnceLock::new(),
-        }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        self.bytes.get_or_init(|| {
-            (0..FILLER_BYTES as u64 / 32)
-                .flat_map(|piece| self.seed.derive(b"filler", piece))
-                .collect()
-        })
+        let (seed, pieces) = (Secret::new(*seed), 0..FILLER_BYTES as u64 / 32);
+        let pieces = pieces.flat_map(|piece| seed.derive(b"filler", piece));
+        Self(pieces.collect())
     }
 
     /// Appends so many bytes for the packet with this number.
     pub fn append(&self, packet: u64, mut count: usize, out: &mut Vec<u8>) {
         let mut start = (packet as usize).wrapping_mul(1499) % FILLER_BYTES; // odd, so that all places come
-        let bytes = self.bytes();
         while count > 0 {
-            let piece = &bytes[start..FILLER_BYTES.min(start + count)];
+            let piece = &self.0[start..FILLER_BYTES.min(start + count)];
             out.extend_from_slice(piece);
             count -= piece.len();
             start = 0;
@@ -185,8 +170,93 @@ impl Filler {
     }
 }
 
+/// State of a number in the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Not seen before.
+    New,
+    /// Seen before.
+    Seen,
+    /// So far below the highest that nobody knows any more.
+    TooOld,
+}
+
+/// Words of the window of received numbers (RFC 4303, §3.4.3; the ring of words is RFC 6479's).
+const WORDS: usize = 128;
+/// The words other than the one that is being filled are always remembered whole.
+const WIDTH: u64 = (WORDS as u64 - 1) * 64;
+
+/// Remembers which of the 8128 numbers up to the highest have been seen: at 2 Gbit/s in packets of 1400 bytes
+/// the last 45 ms.
+#[derive(Clone)]
+pub struct ReplayWindow {
+    words: Box<[u64; WORDS]>,
+    highest: Option<u64>,
+}
+
+impl Default for ReplayWindow {
+    fn default() -> Self {
+        Self {
+            words: Box::new([0; WORDS]),
+            highest: None,
+        }
+    }
+}
+
+impl ReplayWindow {
+    /// Return the state of this number.
+    pub fn standing(&self, number: u64) -> Standing {
+        match self.highest {
+            Some(highest) if number <= highest => {
+                if highest - number >= WIDTH {
+                    Standing::TooOld
+                } else if self.words[word(number)] & bit(number) != 0 {
+                    Standing::Seen
+                } else {
+                    Standing::New
+                }
+            }
+            _ => Standing::New,
+        }
+    }
+
+    /// Records this number and returns its state before. One that is too old is not recorded.
+    pub fn see(&mut self, number: u64) -> Standing {
+        let standing = self.standing(number);
+        if standing == Standing::New {
+            self.advance(number);
+            self.words[word(number)] |= bit(number);
+        }
+        standing
+    }
+
+    /// Empties the words between the highest number so far and this one.
+    fn advance(&mut self, number: u64) {
+        let from = self.highest.map_or(0, |highest| highest / 64 + 1);
+        if self.highest.is_none_or(|highest| number > highest) {
+            let to = number / 64;
+            for block in from.max((to + 1).saturating_sub(WORDS as u64))..=to {
+                self.words[(block % WORDS as u64) as usize] = 0;
+            }
+            self.highest = Some(number);
+        }
+    }
+}
+
+fn word(number: u64) -> usize {
+    (number / 64 % WORDS as u64) as usize
+}
+
+fn bit(number: u64) -> u64 {
+    1 << (number % 64)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
     use super::*;
     use crate::secure::HandshakeKeys;
     use crate::wire::{Hello, Offer, Welcome};
@@ -251,9 +321,30 @@ mod tests {
             .collect();
         assert!(packets.windows(2).all(|pair| pair[0] != pair[1]));
         let mut counts = [0; 256];
-        let bytes = filler.bytes().iter();
+        let bytes = filler.0.iter();
         bytes.for_each(|byte| counts[usize::from(*byte)] += 1);
         let fair = |count| (150..370).contains(count); // 256 of each are expected
         assert!(counts.iter().all(fair), "{counts:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn each_number_is_new_once(steps in prop::collection::vec((0u64..20_000, any::<bool>()), 1..400), start in 0..u64::MAX / 2) {
+            let mut window = ReplayWindow::default();
+            let (mut seen, mut highest, mut at) = (HashSet::new(), 0, start);
+            for (step, back) in steps {
+                at = if back { at.saturating_sub(step) } else { at + step / 8 };
+                let expected = match seen.contains(&at) {
+                    _ if !seen.is_empty() && at <= highest && highest - at >= WIDTH => Standing::TooOld,
+                    true => Standing::Seen,
+                    false => Standing::New,
+                };
+                prop_assert_eq!(window.see(at), expected);
+                if expected == Standing::New {
+                    seen.insert(at);
+                    highest = highest.max(at);
+                }
+            }
+        }
     }
 }

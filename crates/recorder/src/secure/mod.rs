@@ -4,14 +4,10 @@
 //! `docs/reference/recorder-protocol.md` describes which attacks this withstands.
 
 mod channel;
-mod cookie;
 mod handshake;
 mod secret;
-mod window;
 
-pub use channel::{Channel, Filler, Opened, Rejected};
-pub use cookie::{COOKIE_LIFE, Cookies};
-pub use handshake::{Handshake, HandshakeKeys, Opening, Progress};
+pub use channel::{Channel, Filler, Opened, Rejected, ReplayWindow, Standing};
+pub use handshake::{COOKIE_LIFE, Cookies, Handshake, HandshakeKeys, Opening, Progress};
 pub(crate) use secret::hexadecimal;
 pub use secret::{Secret, random_bytes};
-pub use window::{ReplayWindow, Standing};

@@ -7,7 +7,6 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use hmac::{Hmac, Mac};
-use rustix::io::Errno;
 use rustix::rand::GetRandomFlags;
 use sha2::Sha256;
 
@@ -28,17 +27,10 @@ impl fmt::Debug for Secret {
 /// Random bytes of the system, for secrets, seeds and handshakes.
 pub fn random_bytes<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
-    let mut filled = 0;
-    while filled < N {
-        // By the system call itself: it needs no file, which a program alone in its root directory does not have.
-        match rustix::rand::getrandom(&mut bytes[filled..], GetRandomFlags::empty()) {
-            Ok(count) => filled += count,
-            Err(Errno::INTR) => {}
-            Err(error) => {
-                return Ok(Err(error).trying(|| "get random bytes from the system".into())?);
-            }
-        }
-    }
+    // By the system call itself: it needs no file, which a program alone in its root directory does not have. So few
+    // bytes come at once.
+    rustix::rand::getrandom(&mut bytes, GetRandomFlags::empty())
+        .trying(|| "get random bytes from the system".into())?;
     Ok(bytes)
 }
 

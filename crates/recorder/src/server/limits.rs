@@ -5,9 +5,6 @@ use serde::Serialize;
 
 use crate::wire::Offer;
 
-/// No rate is higher, for any configuration: a packet then takes at least some nanoseconds.
-const FASTEST: BitRate = BitRate(100_000_000_000);
-
 /// The limits of a server for its clients. All lengths are of IP packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -57,15 +54,6 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Within what the server can keep to.
-    pub(super) fn clamp(self) -> Self {
-        Self {
-            rate: BitRate(self.rate.0.clamp(1, FASTEST.0)),
-            total_rate: BitRate(self.total_rate.0.clamp(1, FASTEST.0)),
-            ..self
-        }
-    }
-
     /// Limits sent to a client.
     pub(super) fn offer(&self) -> Offer {
         Offer {

@@ -117,7 +117,7 @@ pub struct QueueKeeper {
     arrivals: VecDeque<(i64, u32)>,
     /// Least difference of the stamps of two clocks.
     least_delay_ns: Option<i64>,
-    /// Of the latest packet.
+    /// Queueing delay of the latest packet known to have arrived: its delay less the least one.
     waited: Option<Duration>,
     last_report: Time,
     rate: f64,
@@ -166,11 +166,6 @@ impl QueueKeeper {
         {
             self.arrivals.pop_front();
         }
-    }
-
-    /// Return the queueing delay of the latest packet known to have arrived: its delay less the least one.
-    pub fn waited(&self) -> Option<Duration> {
-        self.waited
     }
 
     /// Packets/s that arrived of late.

@@ -4,7 +4,7 @@ use cellbed_link::{BitRate, Bytes, Duration};
 use cellbed_recorder::server::Limits;
 use cellbed_recorder::wire::{Refusal, Reply, Request};
 
-use crate::world::{ALICE, Client, World, bytes_of};
+use crate::world::{ALICE, Client, World, bytes_of, started};
 
 #[test]
 fn a_client_is_told_its_limits_and_refused_what_is_over_them() {
@@ -29,39 +29,25 @@ fn a_client_is_told_its_limits_and_refused_what_is_over_them() {
         assert_eq!(refused, Err(Refusal::PacketOutOfRange(79, 1400)));
     }
     let of = alice.id();
-    assert_eq!(
-        alice.asks(&mut world, &Request::Start { of, run: 2 }),
-        Ok(())
-    );
-    assert_eq!(
-        alice.asks(&mut world, &Request::Start { of, run: 3 }),
-        Err(Refusal::RunsFull(2))
-    );
-    assert_eq!(
-        alice.asks(&mut world, &Request::Stop { of, run: 2 }),
-        Ok(())
-    );
-    assert_eq!(
-        alice.asks(&mut world, &Request::Start { of, run: 3 }),
-        Ok(()),
-        "one that is over makes room"
-    );
-    assert_eq!(
-        alice.asks(&mut world, &Request::Stop { of, run: 9 }),
-        Err(Refusal::NoSuchRun)
-    );
+    for (request, reply) in [
+        (Request::Start { of, run: 2 }, Ok(())),
+        (Request::Start { of, run: 3 }, Err(Refusal::RunsFull(2))),
+        (Request::Stop { of, run: 2 }, Ok(())),
+        (Request::Start { of, run: 3 }, Ok(())), // one that is over makes room
+        (Request::Stop { of, run: 9 }, Err(Refusal::NoSuchRun)),
+    ] {
+        assert_eq!(alice.asks(&mut world, &request), reply, "{request:?}");
+    }
     assert!(world.wait(second).is_empty());
 }
 
 #[test]
 fn too_long_an_answer_is_not_given_and_the_client_can_see_it() {
-    let mut world = World::new(Limits {
+    let (mut world, mut alice) = started(Limits {
         answer_packets: 100,
         packet_bytes: 1400,
         ..Limits::default()
     });
-    let mut alice = Client::open(&mut world, ALICE);
-    alice.start(&mut world);
     let wishes = [
         (101, 1400),
         (u16::MAX, 1400),
@@ -148,12 +134,10 @@ fn all_sessions_together_keep_to_the_total_rate() {
 
 #[test]
 fn a_session_ends_its_service_when_its_bytes_are_used_up() {
-    let mut world = World::new(Limits {
+    let (mut world, mut alice) = started(Limits {
         bytes: Bytes(1_000_000),
         ..Limits::default()
     });
-    let mut alice = Client::open(&mut world, ALICE);
-    alice.start(&mut world);
     alice
         .saturate(&mut world, 100_000_000, 1400, Duration::from_secs(10))
         .unwrap();
@@ -167,12 +151,10 @@ fn a_session_ends_its_service_when_its_bytes_are_used_up() {
 
 #[test]
 fn time_is_limited_however_lively_a_client_is() {
-    let mut world = World::new(Limits {
+    let (mut world, mut alice) = started(Limits {
         duration: Duration::from_secs(100),
         ..Limits::default()
     });
-    let mut alice = Client::open(&mut world, ALICE);
-    alice.start(&mut world);
     alice
         .saturate(&mut world, 1_000_000, 1400, Duration::MAX)
         .unwrap();
@@ -197,12 +179,10 @@ fn time_is_limited_however_lively_a_client_is() {
 
 #[test]
 fn saturation_pauses_when_its_client_falls_silent() {
-    let mut world = World::new(Limits {
+    let (mut world, mut alice) = started(Limits {
         silence: Duration::from_secs(15),
         ..Limits::default()
     });
-    let mut alice = Client::open(&mut world, ALICE);
-    alice.start(&mut world);
     alice
         .saturate(&mut world, 1_120_000, 1400, Duration::MAX)
         .unwrap(); // 100 packets a second
@@ -283,9 +263,7 @@ fn arrivals_that_nobody_fetches_take_bounded_memory_and_the_loss_is_told() {
         report_bytes: Bytes(8_000),
         ..Limits::default()
     };
-    let mut world = World::new(limits);
-    let mut alice = Client::open(&mut world, ALICE);
-    alice.start(&mut world);
+    let (mut world, mut alice) = started(limits);
     for index in 0..10_000 {
         let probe = alice.probe(1, index, 0, 0);
         world.hears(ALICE, &probe);

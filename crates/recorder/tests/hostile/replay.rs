@@ -5,7 +5,7 @@ use cellbed_recorder::secure::Progress;
 use cellbed_recorder::server::Limits;
 use cellbed_recorder::wire::{Field, Request};
 
-use crate::world::{ALICE, Client, MALLORY, VICTIM, World, at, bytes_of, handshake};
+use crate::world::{ALICE, Client, MALLORY, VICTIM, World, at, bytes_of, handshake, started};
 
 #[test]
 fn replayed_hellos_make_no_second_session_even_after_the_first_said_goodbye() {
@@ -75,9 +75,7 @@ fn a_replayed_request_is_done_once() {
 
 #[test]
 fn a_replayed_probe_gets_no_answer_and_cannot_fill_the_memory() {
-    let mut world = World::new(Limits::default());
-    let mut alice = Client::open(&mut world, ALICE);
-    alice.start(&mut world);
+    let (mut world, mut alice) = started(Limits::default());
     let probe = alice.probe(1, 0, 1000, 1400);
     assert_eq!(world.hears(ALICE, &probe).len(), 1000);
     for _ in 0..10_000 {
@@ -93,9 +91,7 @@ fn a_replayed_probe_gets_no_answer_and_cannot_fill_the_memory() {
 
 #[test]
 fn copies_by_the_network_are_recorded_as_such() {
-    let mut world = World::new(Limits::default());
-    let mut alice = Client::open(&mut world, ALICE);
-    alice.start(&mut world);
+    let (mut world, mut alice) = started(Limits::default());
     let probes: Vec<_> = (0..10).map(|index| alice.probe(1, index, 1, 100)).collect();
     let mut answers = 0;
     for index in [0, 1, 2, 2, 4, 3, 5, 9, 9, 6] {
@@ -112,9 +108,7 @@ fn copies_by_the_network_are_recorded_as_such() {
 
 #[test]
 fn reordered_messages_are_all_accepted_and_ancient_ones_are_not() {
-    let mut world = World::new(Limits::default());
-    let mut alice = Client::open(&mut world, ALICE);
-    alice.start(&mut world);
+    let (mut world, mut alice) = started(Limits::default());
     let ancient = alice.probe(1, 0, 1, 1400);
     let mut probes: Vec<_> = (0..9000).map(|index| alice.probe(2, index, 0, 0)).collect();
     probes.chunks_mut(100).for_each(<[_]>::reverse);
@@ -134,9 +128,7 @@ fn reordered_messages_are_all_accepted_and_ancient_ones_are_not() {
 
 #[test]
 fn an_overtaken_change_of_rate_does_not_undo_the_later_one() {
-    let mut world = World::new(Limits::default());
-    let mut alice = Client::open(&mut world, ALICE);
-    alice.start(&mut world);
+    let (mut world, mut alice) = started(Limits::default());
     let fast = alice.sealed(&alice.saturation(100_000_000));
     let silence = alice.sealed(&alice.saturation(0));
     assert_eq!(world.hears(ALICE, &silence).len(), 1);

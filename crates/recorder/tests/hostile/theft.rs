@@ -5,15 +5,13 @@ use cellbed_recorder::secure::{HandshakeKeys, Progress, Rejected};
 use cellbed_recorder::server::Limits;
 use cellbed_recorder::wire::{Field, Hello, Refusal, Reply, Request, Resumption, Welcome};
 
-use crate::world::{ALICE, Client, MALLORY, VICTIM, World, at, handshake, secret};
+use crate::world::{ALICE, Client, MALLORY, VICTIM, World, at, handshake, secret, started};
 
 const ELSEWHERE: &str = "192.0.2.77:7000";
 
 #[test]
 fn a_session_goes_on_at_another_address_with_its_reports_still_there() {
-    let mut world = World::new(Limits::default());
-    let mut alice = Client::open(&mut world, ALICE);
-    alice.start(&mut world);
+    let (mut world, mut alice) = started(Limits::default());
     alice
         .saturate(&mut world, 1_000_000, 1400, Duration::from_secs(100))
         .unwrap();
@@ -112,9 +110,7 @@ fn a_session_that_is_gone_is_told_to_who_proves_its_address_only() {
 
 #[test]
 fn reports_and_steering_of_others_runs_are_refused() {
-    let mut world = World::new(Limits::default());
-    let mut alice = Client::open(&mut world, ALICE);
-    alice.start(&mut world);
+    let (mut world, mut alice) = started(Limits::default());
     let probe = alice.probe(1, 0, 0, 0);
     world.hears(ALICE, &probe);
     let mut mallory = Client::open(&mut world, MALLORY);
@@ -173,9 +169,7 @@ fn a_device_of_the_same_client_may_fetch_and_steer_for_another() {
 
 #[test]
 fn an_end_of_one_session_is_no_end_of_another() {
-    let mut world = World::new(Limits::default());
-    let mut alice = Client::open(&mut world, ALICE);
-    alice.start(&mut world);
+    let (mut world, mut alice) = started(Limits::default());
     let mut mallory = Client::open(&mut world, MALLORY);
     mallory.asks(&mut world, &Request::Bye).unwrap();
     let silent = mallory.sealed(&Request::ClockPing { client_ns: 0 });

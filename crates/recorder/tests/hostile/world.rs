@@ -87,6 +87,21 @@ pub struct Client {
     filler: Filler,
 }
 
+/// A server with such limits, and Alice, whose run 1 has begun.
+pub fn started(limits: Limits) -> (World, Client) {
+    let mut world = World::new(limits);
+    let mut alice = Client::open(&mut world, ALICE);
+    alice.start(&mut world);
+    (world, alice)
+}
+
+/// The hello that a client sends at `now`.
+pub fn greet(opening: &mut Opening, now: Time) -> Vec<u8> {
+    let mut hello = Vec::new();
+    assert!(opening.step(now, &mut hello));
+    hello
+}
+
 /// The datagrams of a client that opens or resumes a session, and the answers.
 pub struct Handshake {
     pub hello: Vec<u8>,
@@ -97,22 +112,20 @@ pub struct Handshake {
 /// Goes through a handshake from this address, each datagram exactly once.
 pub fn handshake(world: &mut World, from: &str, resumes: Option<Resumption>) -> Handshake {
     let mut opening = Opening::new(&secret(), resumes, world.now);
-    let mut hello = Vec::new();
-    assert!(opening.step(world.now, &mut hello));
-    let answers = world.hears(from, &hello);
+    let first = greet(&mut opening, world.now);
+    let answers = world.hears(from, &first);
     assert_eq!(answers.len(), 1, "a cookie for who knows the secret");
     assert!(matches!(
         opening.receive(world.now, &answers[0].1),
         Progress::Waiting
     ));
-    let mut hello_with_cookie = Vec::new();
-    assert!(opening.step(world.now, &mut hello_with_cookie));
+    let hello_with_cookie = greet(&mut opening, world.now);
     let answers = world.hears(from, &hello_with_cookie);
     let outcome = answers.first().map_or(Progress::Waiting, |(_, answer)| {
         opening.receive(world.now, answer)
     });
     Handshake {
-        hello,
+        hello: first,
         hello_with_cookie,
         outcome,
     }
