@@ -5,6 +5,9 @@ use serde::Serialize;
 
 use crate::wire::Offer;
 
+/// No rate is higher, for any configuration: a packet then takes at least some nanoseconds.
+const FASTEST: u64 = 100_000_000_000;
+
 /// The limits of a server for its clients. All lengths are of IP packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -54,6 +57,14 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// Within what the server can keep to.
+    pub(super) fn clamp(mut self) -> Self {
+        for rate in [&mut self.rate, &mut self.total_rate] {
+            rate.0 = rate.0.clamp(1, FASTEST);
+        }
+        self
+    }
+
     /// Limits sent to a client.
     pub(super) fn offer(&self) -> Offer {
         Offer {

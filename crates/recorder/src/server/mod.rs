@@ -57,6 +57,7 @@ impl Server {
     /// Without sessions. `seed` is fresh random bytes for each start of a server, or two of them would accept each
     /// other's handshakes.
     pub fn new(secret: &Secret, limits: Limits, seed: &[u8; 32]) -> Self {
+        let limits = limits.clamp();
         let mut randoms = Randoms::new(seed);
         Self {
             handshake: HandshakeKeys::new(secret),
