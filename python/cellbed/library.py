@@ -183,7 +183,7 @@ class Run:
     @cached_property
     def summary(self) -> Summary:
         """``summary.json``, field by field: counts, percentiles, decompositions, links, nodes, warnings."""
-        from cellbed.measure import Summary
+        from cellbed.measure.summary import Summary
 
         return Summary.read(self.path)
 
@@ -298,7 +298,7 @@ def load(run: Path | str) -> Run:
     Raises:
         CellbedError: The path is not the folder of a run.
     """
-    from cellbed.measure import collect
+    from cellbed.measure.rows import collect
     from cellbed.measure.run_folder import MeasureError
 
     found = Run(run)
