@@ -61,7 +61,6 @@ class Place:
         """Meanwhile another program of a node listens at a port."""
         code = f"import socket, time; s = socket.create_server(('', {port})); print('up', flush=True); time.sleep(600)"
         with self.popen("exec", node, "--", sys.executable, "-c", code) as other:
-            assert other.stdout is not None
             assert other.stdout.readline() == "up\n"
             try:
                 yield
@@ -230,7 +229,6 @@ def writing(place: Place) -> Iterator[None]:
     stop = place.folder / f"stop-{len(list(place.folder.glob('stop-*')))}"
     with place.popen("exec", "endpoint-0", "--", sys.executable, place.folder / "client.py", stop) as client:
         try:
-            assert client.stdout is not None
             assert client.stdout.readline() == "connected\n"
             yield
             stop.touch()
