@@ -16,8 +16,8 @@ from cellbed.archive import Archive, TraceError, open_archive
 from cellbed.archive.sources import SOURCES, Fetched, FetchOptions, Source, fetch, find_source
 from cellbed.archive.sources import download as download_module
 from cellbed.archive.sources.source import Checksum, RemoteFile
-from cellbed.recordings import read_recording
 from cellbed.recordings.importing import recognise
+from cellbed.recordings.recording import read_recording
 from file_server import FileServer, file_server
 from in_process import cellbed
 

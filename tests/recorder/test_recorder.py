@@ -15,7 +15,8 @@ import polars as pl
 import pytest
 
 from cellbed.experiments.calibration import calibrate_virtually
-from cellbed.recordings import RecordingError, read_recording
+from cellbed.recordings.errors import RecordingError
+from cellbed.recordings.recording import read_recording
 from emulator_process import EDGE, EmulatorProcess, Stages, bottleneck, constant, delay, line_of_two, packets
 from recorder_server import RECORD, network, secret, serving
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from cellbed.recordings import read_recording
+from cellbed.recordings.recording import read_recording
 from two_devices import DEVICES, SERVER, two_devices
 
 RECORD = [sys.executable, "-m", "cellbed", "record"]

@@ -176,9 +176,6 @@ def machine(folder: Path) -> Iterator[Machine]:
             )
         )
         stack.callback(server.kill)
-        assert server.stdin is not None
-        assert server.stdout is not None
-        assert server.stderr is not None
         assert server.stdout.readline() == b"ready\n"
         device = f"cbt{os.getpid()}"
         for command in (

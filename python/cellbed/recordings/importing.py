@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from cellbed.archive.importers import Format, Importer, Options, Progress
 from cellbed.archive.importers import recognise as recognise_among
 from cellbed.archive.series import OPPORTUNITY_BYTES, Content, Series
 from cellbed.recordings.errors import RecordingError
+from cellbed.recordings.tool_files import NAMES
 from cellbed.support.ways import WAYS
 
 if TYPE_CHECKING:
@@ -21,64 +23,56 @@ if TYPE_CHECKING:
 _FOLDER = "recording"
 
 
-class CellReplay:
-    """Light rows and heavy traces of both directions, in a folder by the tool's names."""
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """A format of recordings in a folder. marks: names of files, of which it has one."""
 
-    name = "cellreplay"
-    title = "a recording of CellReplay's public tool"
-    options = frozenset({"idle_ns"})
-    passes = 1
+    name: str
+    title: str
+    marks: tuple[str, ...]
+    load: Callable[[Path, Options], Recording]
+    options: frozenset[str] = frozenset()
+    passes: int = 1
 
     def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
         """Return a name in a folder."""
-        from cellbed.recordings.tool_files import NAMES
-
-        there = next((name for name in NAMES.values() if len(paths) == 1 and (paths[0] / name).exists()), None)
-        return f"the folder has {there}" if there else None
+        there = next((name for name in self.marks if len(paths) == 1 and (paths[0] / name).is_file()), None)
+        return f"the folder has a {there}" if there else None
 
     def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
         """The recording, with opportunities of both directions and round-trip times beside it."""
-        from cellbed.recordings.imported import import_cellreplay, tool_files
-
-        if len(paths) != 1:
-            raise TraceError(f"{paths[0]}: a recording of CellReplay's tool is one folder with its files")
+        if len(paths) != 1 or not paths[0].is_dir():
+            raise TraceError(f"{paths[0]}: {self.title} is one folder, with a {self.marks[0]}")
         try:
-            _fill(draft, import_cellreplay(tool_files(paths[0]), options.idle_ns))
+            _fill(draft, self.load(paths[0], options))
         except RecordingError as error:
             raise TraceError(str(error)) from None
-        if options.idle_ns is None:
+        if "idle_ns" in self.options and options.idle_ns is None:
             draft.notes.append(
                 "the files do not contain F, the idle time of an inactive link: give --idle now or for the replay"
             )
 
 
-class Directory:
-    """The directory of a recording, as `cellbed record` writes it."""
+def _read_tool_files(folder: Path, options: Options) -> Recording:
+    from cellbed.recordings.imported import import_cellreplay, tool_files
 
-    name = "recording"
-    title = "a recording of two workloads"
-    options: frozenset[str] = frozenset()
-    passes = 1
-
-    def evidence(self, paths: Sequence[Path], head: bytes) -> str | None:
-        """Return a folder with a recording.json."""
-        there = len(paths) == 1 and (paths[0] / "recording.json").is_file()
-        return "the folder has a recording.json" if there else None
-
-    def read(self, paths: Sequence[Path], draft: Draft, options: Options, progress: Progress | None) -> None:
-        """The recording, with opportunities of both directions and round-trip times beside it."""
-        from cellbed.recordings.recording import read_recording
-
-        if len(paths) != 1 or not paths[0].is_dir():
-            raise TraceError(f"{paths[0]}: a recording is one folder, with a recording.json")
-        try:
-            _fill(draft, read_recording(paths[0]))
-        except RecordingError as error:
-            raise TraceError(str(error)) from None
+    return import_cellreplay(tool_files(folder), options.idle_ns)
 
 
-CELLREPLAY = CellReplay()
-DIRECTORY = Directory()
+def _read_recording(folder: Path, options: Options) -> Recording:
+    from cellbed.recordings.recording import read_recording
+
+    return read_recording(folder)
+
+
+CELLREPLAY = _Folder(
+    "cellreplay",
+    "a recording of CellReplay's public tool",
+    tuple(NAMES.values()),
+    _read_tool_files,
+    frozenset({"idle_ns"}),
+)
+DIRECTORY = _Folder("recording", "a recording of two workloads", ("recording.json",), _read_recording)
 FORMATS: tuple[Format, ...] = (DIRECTORY, CELLREPLAY, *FORMATS_OF_TRACES)
 """All formats that the archive takes."""
 

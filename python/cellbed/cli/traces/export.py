@@ -61,9 +61,9 @@ def export(
     """
     from cellbed.archive import TraceError, open_archive
     from cellbed.archive.catalogue import entry_and_part
-    from cellbed.recordings import read_recording
     from cellbed.recordings.export import export as write
     from cellbed.recordings.export import export_entry
+    from cellbed.recordings.recording import read_recording
 
     archive = open_archive()
     name, part = entry_and_part(archive, recording)

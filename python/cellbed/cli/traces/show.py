@@ -96,13 +96,13 @@ def _to_add(name: str) -> str | None:
 
 
 def _show_recording(folder: Path, as_json: bool) -> None:
-    from cellbed.recordings import read_recording
+    from cellbed.recordings.recording import read_recording
     from cellbed.recordings.summary import show as drawn
     from cellbed.recordings.summary import summarise
     from cellbed.support.console import Console
 
     summary = summarise(read_recording(folder))
     if as_json:
-        print(json.dumps(summary.as_json(), indent=2))
+        print(json.dumps(summary, indent=2))
     else:
         Console(soft_wrap=True).print(drawn(folder.absolute().name, summary))
