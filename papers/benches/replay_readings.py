@@ -22,7 +22,7 @@ import numpy as np
 
 from cellbed.experiments.calibration import calibrate_virtually
 from cellbed.path import Path
-from cellbed.recordings import Recording, read_recording
+from cellbed.recordings.recording import Recording, read_recording
 from cellbed.scenario.radio import PROFILES
 from cellbed.support.ways import Way
 from cellbed.workloads.web.pages import pages

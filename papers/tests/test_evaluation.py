@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cellbed import Link
 from cellbed.path import Tcp, settings
-from cellbed.recordings import read_recording
+from cellbed.recordings.recording import read_recording
 from cellbed.recordings.summary import summarise
 from cellbed.workloads.virtual.world import World
 from cellbed.workloads.web.pages import Object, pages
@@ -260,7 +260,7 @@ def test_a_virtual_evaluation_from_recording_to_table(tmp_path: Path) -> None:
     assert met.select(pl.col("position_ns", "seed").max()).row(0) == (1, 1), "the same stretch on every network"
     first, second = (read_recording(folder / "recordings" / f"lowband-good-{number}a") for number in (1, 2))
     assert first.description.id != second.description.id
-    assert not summarise(first).warnings, "its saturation never left the link idle"
+    assert not summarise(first)["warnings"], "its saturation never left the link idle"
 
 
 def test_a_stopped_evaluation_continues_and_has_the_same_table_by_any_number_of_processes(tmp_path: Path) -> None:

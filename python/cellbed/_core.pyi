@@ -128,7 +128,7 @@ def share_cell(
     """
 
 def stage_schema() -> str:
-    """Return the schema of stages by their place (`crates/link/src/schema.rs`), as a list of pairs in JSON."""
+    """Return the schema of stages by their place (`crates/link/src/schema`), as a list of pairs in JSON."""
 
 def congestion_controls() -> list[str]:
     """Return the names of the congestion control laws of a path's TCP."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import html
 import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -166,8 +165,13 @@ class Scenario:
     def __repr__(self) -> str:
         return f"<Scenario {self.name!r}>"
 
-    def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(self._text)}</pre>"
+
+class _Table(cached_property["pl.DataFrame"]):
+    """A table of a run, read when it is first used."""
+
+    def __init__(self, content: str) -> None:
+        super().__init__(lambda run: run._table(self.attrname))
+        self.__doc__ = content
 
 
 class Run:
@@ -183,7 +187,7 @@ class Run:
     @cached_property
     def summary(self) -> Summary:
         """``summary.json``, field by field: counts, percentiles, decompositions, links, nodes, warnings."""
-        from cellbed.measure import Summary
+        from cellbed.measure.summary import Summary
 
         return Summary.read(self.path)
 
@@ -193,55 +197,16 @@ class Run:
         path = self.path / "scenario.toml"
         return Scenario._from_text(read(path), str(path), self.path, check=False)
 
-    @cached_property
-    def requests(self) -> pl.DataFrame:
-        """A row per request, its parts as ``part_…`` in seconds."""
-        return self._table("requests")
-
-    @cached_property
-    def links(self) -> pl.DataFrame:
-        """A row per direction of a link and 10 ms: capacity, use, queue, drops."""
-        return self._table("links")
-
-    @cached_property
-    def nodes(self) -> pl.DataFrame:
-        """A row per node and 100 ms: CPU, memory."""
-        return self._table("nodes")
-
-    @cached_property
-    def programs(self) -> pl.DataFrame:
-        """A row per program and second: CPU time since the start of the schedule, memory."""
-        return self._table("programs")
-
-    @cached_property
-    def connections(self) -> pl.DataFrame:
-        """A row per TCP connection and UDP flow of the packet log."""
-        return self._table("connections")
-
-    @cached_property
-    def flows(self) -> pl.DataFrame:
-        """With ``series`` of ``[transport]``: a row per sender of a TCP connection and 10 ms."""
-        return self._table("flows")
-
-    @cached_property
-    def cells(self) -> pl.DataFrame:
-        """A row per direction of a cell and user: packets, queueing, time served."""
-        return self._table("cells")
-
-    @cached_property
-    def measures(self) -> pl.DataFrame:
-        """A row per value that programs measured."""
-        return self._table("measures")
-
-    @cached_property
-    def disturbance(self) -> pl.DataFrame:
-        """A row per second: processor time that other programs took from the nodes."""
-        return self._table("disturbance")
-
-    @cached_property
-    def traces(self) -> pl.DataFrame:
-        """A row per span of OpenTelemetry below a request."""
-        return self._table("traces")
+    requests = _Table("A row per request, its parts as ``part_…`` in seconds.")
+    links = _Table("A row per direction of a link and 10 ms: capacity, use, queue, drops.")
+    nodes = _Table("A row per node and 100 ms: CPU, memory.")
+    programs = _Table("A row per program and second: CPU time since the start of the schedule, memory.")
+    connections = _Table("A row per TCP connection and UDP flow of the packet log.")
+    flows = _Table("With ``series`` of ``[transport]``: a row per sender of a TCP connection and 10 ms.")
+    cells = _Table("A row per direction of a cell and user: packets, queueing, time served.")
+    measures = _Table("A row per value that programs measured.")
+    disturbance = _Table("A row per second: processor time that other programs took from the nodes.")
+    traces = _Table("A row per span of OpenTelemetry below a request.")
 
     @property
     def report(self) -> Path:
@@ -265,28 +230,10 @@ class Run:
     def __repr__(self) -> str:
         return f"<Run {str(self.path)!r}: {self.summary.status}, {_count_requests(self.summary)}>"
 
-    def _repr_html_(self) -> str:
-        summary = self.summary
-        rows = [
-            f"<tr><td>{html.escape(each.name)}</td><td>{html.escape(each.kind)}</td><td>{each.requests.total}</td>"
-            + "".join(f"<td>{_milliseconds(it.value)}</td>" for it in each.percentiles)
-            + "</tr>"
-            for each in summary.applications
-        ]
-        quantiles = [f"P{it.quantile * 100:g}, ms" for it in summary.applications[0].percentiles] if rows else []
-        head = "".join(f"<th>{it}</th>" for it in ("application", "kind", "requests", *quantiles))
-        notes = "".join(f"<br>{html.escape(it)}" for it in (*summary.disturbances, *summary.warnings))
-        title = f"{html.escape(summary.name)}: {summary.status}, {html.escape(str(self.path))}"
-        return f"<p>{title}{notes}</p><table><tr>{head}</tr>{''.join(rows)}</table>"
-
 
 def _count_requests(summary: Summary) -> str:
     total = sum(each.requests.total for each in summary.applications)
     return f"{total} request{'s' * (total != 1)}"
-
-
-def _milliseconds(value: float | None) -> str:
-    return "–" if value is None or value == float("inf") else f"{value * 1e3:.1f}"
 
 
 def load(run: Path | str) -> Run:
@@ -298,7 +245,7 @@ def load(run: Path | str) -> Run:
     Raises:
         CellbedError: The path is not the folder of a run.
     """
-    from cellbed.measure import collect
+    from cellbed.measure.rows import collect
     from cellbed.measure.run_folder import MeasureError
 
     found = Run(run)

@@ -139,11 +139,21 @@ class Path:
         self, at: int | None = None, *, count: int, interval: int, request: int = 1400, answer: int = 1400,
         until: int | None = None,
     ) -> RoundTrips:  # fmt: skip
-        """Send a packet every `interval` ns, `count` in all; the server answers each at once.
+        """Send packets that the server answers at once.
 
-        at: when the first is sent, now if not given. request, answer: IP lengths. until: when to give up.
+        Args:
+            at: When the first is sent, ns; now if not given.
+            count: Their number.
+            interval: Time between two of them, ns.
+            request: Their IP length.
+            answer: IP length of an answer.
+            until: When to give up, ns.
 
-        Errors: :class:`ValueError` that names the wrong value; so for all methods.
+        Returns:
+            A row for each packet.
+
+        Raises:
+            ValueError: A value is impossible; the text names it.
         """
         _check_packets(request=request, answer=answer)
         at, until = self._span(at, until)
@@ -154,11 +164,22 @@ class Path:
         self, at: int | None = None, *, lengths: Sequence[int], gap: int = 100_000_000, packet: int = 1400,
         acknowledgement: int = 100, uplink: bool = False, until: int | None = None,
     ) -> Trains:  # fmt: skip
-        """Send trains of so many packets back to back, with an acknowledgement of the last one (Sentosa et al., NSDI
-        2025, §3.2).
+        """Send trains of packets back to back, with an acknowledgement of the last (Sentosa et al., NSDI 2025, §3.2).
 
-        gap: between the begins of two trains, ns. packet, acknowledgement: IP lengths. uplink: the client
-        sends them, else the server.
+        Args:
+            at: When the first begins, ns; now if not given.
+            lengths: Packets of each train.
+            gap: Time between the begins of two trains, ns.
+            packet: IP length of a packet.
+            acknowledgement: Its IP length.
+            uplink: Whether the client sends them, else the server.
+            until: When to give up, ns.
+
+        Returns:
+            A row for each train.
+
+        Raises:
+            ValueError: A value is impossible; the text names it.
         """
         _check_packets(packet=packet, acknowledgement=acknowledgement)
         at, until = self._span(at, until)
@@ -170,10 +191,22 @@ class Path:
         self, at: int | None = None, *, sizes: Sequence[int], thinking: Sequence[int] = (), request: int = 200,
         keep_connection: bool = False, tcp: Tcp = Tcp(), until: int | None = None,
     ) -> Downloads:  # fmt: skip
-        """Files of `sizes` bytes by TCP, one after the other.
+        """Load files by TCP, one after the other.
 
-        thinking: ns from the end of each until the next begins, 0 where not given. request: bytes. keep_connection:
-        whether all use one connection, else each opens its own.
+        Args:
+            at: When the first begins, ns; now if not given.
+            sizes: Bytes of each file.
+            thinking: Time from the end of each until the next begins, ns; 0 where not given.
+            request: Bytes of a request.
+            keep_connection: Whether all use one connection; else each opens its own.
+            tcp: Settings of both ends.
+            until: When to give up, ns.
+
+        Returns:
+            A row for each file.
+
+        Raises:
+            ValueError: A value is impossible; the text names it.
         """
         at, until = self._span(at, until)
         numbers, pauses = [int(size) for size in sizes], [int(pause) for pause in thinking]

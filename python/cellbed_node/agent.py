@@ -14,6 +14,7 @@ import errno
 import fcntl
 import json
 import os
+import pwd
 import select
 import shutil
 import signal
@@ -49,7 +50,8 @@ PAGE = 4096
 """Bytes that can be written to a pipe without blocking when poll(2) reports room. Its mode stays: it may be shared. The
 Unix socket of a forwarded connection has room for a chunk then (``unix_writable`` in Linux, net/unix/af_unix.c)."""
 PERIOD_US = 10_000
-"""Period of CPU quotas, as on this machine (``cgroups.PERIOD_US``)."""
+"""Period of the CPU quota. The kernel's default of 100 ms lets a node burst for tens of ms and then stand still as
+long; a slower processor does neither. The kernel accepts 1 ms to 1 s (sched-bwc.rst)."""
 SAMPLE_S = 0.1
 SAMPLE_IN_VM_S = 0.5
 USE_S = 0.5
@@ -407,7 +409,9 @@ class Agent:
         self._group, self._interval_s = group, interval_s
         self._running: dict[int, int] = {}  # number of a program by process id
         self._ended: dict[int, int] = {}  # exit status by number
-        self._user = _invoking_user()
+        user = self._user = _invoking_user()
+        names = {"USER": user.pw_name, "LOGNAME": user.pw_name} if user else {}
+        self._own_environment = {"HOME": user.pw_dir, **names} if user else {}
         self._disk: Disk | None = None
         self._listening: list[socket.socket] = []
         self._forwarded = 0
@@ -486,7 +490,7 @@ class Agent:
     def _spawn(self, message: dict[str, Any]) -> None:
         number = message["number"]
         pipe = subprocess.PIPE
-        environment = {**os.environ, **(self._user.environment if self._user else {}), **message["environment"]}
+        environment = {**os.environ, **self._own_environment, **message["environment"]}
         try:
             process = subprocess.Popen(
                 message["command"],
@@ -516,7 +520,9 @@ class Agent:
         if self._group is not None:
             self._group.join()
         if self._user is not None:
-            self._user.become()
+            os.initgroups(self._user.pw_name, self._user.pw_gid)
+            os.setgid(self._user.pw_gid)
+            os.setuid(self._user.pw_uid)
 
     def _signal(self, number: int, wanted: int) -> None:
         for process, each in self._running.items():
@@ -569,14 +575,15 @@ class Agent:
             folder = str(Path.cwd())
             _mount("cellbed", folder, "tmpfs", 0, f"size={message['bytes']},mode=755")
             if self._user is not None:
-                self._user.own(folder)
+                os.chown(folder, self._user.pw_uid, self._user.pw_gid)
             os.chdir(folder)
             self._disk = Disk(folder)
         self._disk.fill(message["full"])
 
-    def _do_limit(self, message: dict[str, Any]) -> list[float | int | None]:
+    def _do_limit(self, message: dict[str, Any]) -> tuple[float | None, int | None]:
         assert self._group is not None
-        return self._group.limit(message["cpus"], message["memory"])
+        self._group.limit(message["cpus"], message["memory"])
+        return self._group.limits()
 
     def _do_sample(self, _: dict[str, Any]) -> dict[str, int | None]:
         return self._group.sample() if self._group else _machine_sample()
@@ -586,47 +593,81 @@ class AgentError(Exception):
     """A reason for which the node cannot be used."""
 
 
-class User:
+def _invoking_user() -> pwd.struct_passwd | None:
     """The user who logged in, where that is not root: programs run as that user."""
-
-    def __init__(self, name: str, user: int, group: int, home: str) -> None:
-        self._name, self._user, self._group = name, user, group
-        self.environment = {"HOME": home, "USER": name, "LOGNAME": name}
-
-    def own(self, folder: str) -> None:
-        """Make a folder one of this user."""
-        os.chown(folder, self._user, self._group)
-
-    def become(self) -> None:
-        """Make the calling process one of this user."""
-        os.initgroups(self._name, self._group)
-        os.setgid(self._group)
-        os.setuid(self._user)
-
-
-def _invoking_user() -> User | None:
-    import pwd
-
     number = int(os.environ.get("SUDO_UID", "0"))
-    if number == 0:
-        return None
-    entry = pwd.getpwuid(number)
-    return User(entry.pw_name, number, entry.pw_gid, entry.pw_dir)
+    return pwd.getpwuid(number) if number else None
 
 
-class Group:
+class Limits:
+    """The CPU and memory limits of a control group. folders: by controller; all the same in version 2."""
+
+    def __init__(self, folders: dict[str, Path], version: int) -> None:
+        self.folders, self.version = folders, version
+        self._cpu, self._memory = folders["cpu"], folders["memory"]
+
+    def limit(self, cpus: float | None, memory: int | None) -> None:
+        """Set the limits: CPUs (share of one CPU's time, 1.5 = one and a half) and bytes; ``None`` leaves it open."""
+        quota = -1 if cpus is None else round(cpus * PERIOD_US)
+        if self.version == 2:
+            (self._cpu / "cpu.max").write_text(f"{'max' if quota < 0 else quota} {PERIOD_US}")
+            (self._memory / "memory.max").write_text("max" if memory is None else str(memory))
+            with contextlib.suppress(OSError):  # absent without swap accounting
+                (self._memory / "memory.swap.max").write_text("0")
+            return
+        (self._cpu / "cpu.cfs_quota_us").write_text("-1")
+        (self._cpu / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+        (self._cpu / "cpu.cfs_quota_us").write_text(str(quota))
+        (self._memory / "memory.limit_in_bytes").write_text("-1" if memory is None else str(memory))
+
+    def limits(self) -> tuple[float | None, int | None]:
+        """Return the limits as the kernel states them: (CPUs, bytes), ``None`` for no limit."""
+        if self.version == 2:
+            quota, period = _read(self._cpu / "cpu.max").split()
+            memory = _read(self._memory / "memory.max").strip()
+        else:
+            quota, period = (_read(self._cpu / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period"))
+            memory = _read(self._memory / "memory.limit_in_bytes").strip()
+        return (
+            None if quota in ("max", "-1") else int(quota) / int(period),
+            None if memory == "max" or int(memory) >= 1 << 62 else int(memory),
+        )
+
+    def sample(self) -> dict[str, int | None]:
+        """Return the use until now, with the keys of ``cgroups.Sample``."""
+        stat = _pairs(self._cpu / "cpu.stat")
+        if self.version == 2:
+            usage, throttled = stat.get("usage_usec"), stat.get("throttled_usec")
+            cpu_ns = None if usage is None else 1000 * usage
+            throttled_ns = None if throttled is None else 1000 * throttled
+            memory, kills = "memory.current", _pairs(self._memory / "memory.events")
+        else:
+            cpu_ns = _number(self.folders["cpuacct"] / "cpuacct.usage")
+            throttled_ns = stat.get("throttled_time")
+            memory, kills = "memory.usage_in_bytes", _pairs(self._memory / "memory.oom_control")
+        return {
+            "cpu_ns": cpu_ns,
+            "memory_bytes": _number(self._memory / memory),
+            "periods": stat.get("nr_periods"),
+            "throttled_periods": stat.get("nr_throttled"),
+            "throttled_ns": throttled_ns,
+            "oom_kills": kills.get("oom_kill"),
+        }
+
+
+class Group(Limits):
     """A control group for the programs of a node: version 2, or version 1 where that is what there is."""
 
     def __init__(self, name: str) -> None:
         mounts = [line.split()[1:4] for line in _read(Path("/proc/self/mounts")).splitlines()]
-        self.folders = {
+        folders = {
             controller: Path(mount, name)
             for mount, kind, options in mounts
             if kind == "cgroup"
             for controller in {"cpu", "cpuacct", "memory"} & set(options.split(","))
         }
-        self.version = 1 if {"cpu", "memory"} <= set(self.folders) else 2
-        if self.version == 2:
+        version = 1 if {"cpu", "memory"} <= set(folders) else 2
+        if version == 2:
             tops = [Path(mount) for mount, kind, _ in mounts if kind == "cgroup2"]
             top = next(
                 (top for top in tops if {"cpu", "memory"} <= set(_read(top / "cgroup.controllers").split())), None
@@ -634,9 +675,9 @@ class Group:
             if top is None:
                 raise AgentError("no control groups with the controllers cpu and memory are mounted")
             (top / "cgroup.subtree_control").write_text("+cpu +memory")
-            self.folders = dict.fromkeys(("cpu", "cpuacct", "memory"), top / name)
-        self._cpu, self._memory = self.folders["cpu"], self.folders["memory"]
-        for folder in set(self.folders.values()):
+            folders = dict.fromkeys(("cpu", "cpuacct", "memory"), top / name)
+        super().__init__(folders, version)
+        for folder in set(folders.values()):
             # Groups of agents that were killed together with their parents.
             for left in folder.parent.glob("cellbed-host-*"):
                 process = left.name.rsplit("-", 1)[1]
@@ -645,53 +686,10 @@ class Group:
                         left.rmdir()
             folder.mkdir()
 
-    def limit(self, cpus: float | None, memory: int | None) -> list[float | int | None]:
-        """Set the limits and return those that the kernel then states."""
-        quota = -1 if cpus is None else round(cpus * PERIOD_US)
-        if self.version == 2:
-            (self._cpu / "cpu.max").write_text(f"{'max' if quota < 0 else quota} {PERIOD_US}")
-            (self._memory / "memory.max").write_text("max" if memory is None else str(memory))
-            with contextlib.suppress(OSError):  # absent without swap accounting
-                (self._memory / "memory.swap.max").write_text("0")
-            stated, period = _read(self._cpu / "cpu.max").split()
-            bytes_stated = _read(self._memory / "memory.max").strip()
-        else:
-            (self._cpu / "cpu.cfs_quota_us").write_text("-1")
-            (self._cpu / "cpu.cfs_period_us").write_text(str(PERIOD_US))
-            (self._cpu / "cpu.cfs_quota_us").write_text(str(quota))
-            (self._memory / "memory.limit_in_bytes").write_text("-1" if memory is None else str(memory))
-            stated, period = _read(self._cpu / "cpu.cfs_quota_us").strip(), str(PERIOD_US)
-            bytes_stated = _read(self._memory / "memory.limit_in_bytes").strip()
-        return [
-            None if stated in ("max", "-1") else int(stated) / int(period),
-            None if bytes_stated == "max" or int(bytes_stated) >= 1 << 62 else int(bytes_stated),
-        ]
-
     def join(self) -> None:
         """Put the calling process under the limits."""
         for folder in set(self.folders.values()):
             (folder / "cgroup.procs").write_text("0")
-
-    def sample(self) -> dict[str, int | None]:
-        """Usage since the start, with the keys of ``cgroups.Sample``."""
-        stat = _pairs(self._cpu / "cpu.stat")
-        if self.version == 2:
-            usage, throttled = stat.get("usage_usec"), stat.get("throttled_usec")
-            cpu_ns = None if usage is None else 1000 * usage
-            throttled_ns = None if throttled is None else 1000 * throttled
-            memory, kills = "memory.current", _pairs(self._memory / "memory.events")
-        else:
-            cpu_ns = int(_read(self.folders["cpuacct"] / "cpuacct.usage") or 0)
-            throttled_ns = stat.get("throttled_time")
-            memory, kills = "memory.usage_in_bytes", _pairs(self._memory / "memory.oom_control")
-        return {
-            "cpu_ns": cpu_ns,
-            "memory_bytes": int(_read(self._memory / memory) or 0),
-            "periods": stat.get("nr_periods"),
-            "throttled_periods": stat.get("nr_throttled"),
-            "throttled_ns": throttled_ns,
-            "oom_kills": kills.get("oom_kill"),
-        }
 
     def remove(self) -> None:
         """Remove the group, once its processes have ended."""
@@ -900,7 +898,7 @@ def _enter_own_folder() -> subprocess.Popen[bytes]:
     folder = tempfile.mkdtemp(prefix=f"cellbed-host-{os.getpid()}-")
     user = _invoking_user()
     if user is not None:
-        user.own(folder)
+        os.chown(folder, user.pw_uid, user.pw_gid)
     os.chdir(folder)
     null = subprocess.DEVNULL
     command = ["sh", "-c", 'cat; cd /; exec rm -rf -- "$1"', "sh", folder]
@@ -919,6 +917,11 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
+
+
+def _number(path: Path) -> int | None:
+    text = _read(path)
+    return int(text) if text else None
 
 
 def _pairs(path: Path) -> dict[str, int]:

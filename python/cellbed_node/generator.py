@@ -10,12 +10,12 @@ import heapq
 import select
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cellbed_node import lifecycle, machine
+from cellbed_node import lifecycle, machine, processes
 from cellbed_node.arrivals import Arrivals, in_flight, schedule
 from cellbed_node.ledger import Ledger, Request
 from cellbed_node.lifecycle import WorkloadError, announce
@@ -257,3 +257,13 @@ class Generator:
             "skipped": ledger.skipped,
             "reduced": ledger.reduced,
         }
+
+
+def program(load: Callable[[Any], Generator], settings: Callable[..., Any]) -> Callable[[dict[str, Any]], None]:
+    """Return the ``main`` of a load generator's program. settings: class of its configuration, which `load` takes."""
+
+    def main(config: dict[str, Any]) -> None:
+        processes.wake_precisely()
+        load(settings(**config)).run()
+
+    return main

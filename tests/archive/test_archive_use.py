@@ -17,7 +17,7 @@ from cellbed.archive import Archive
 from cellbed.archive.entry import About
 from cellbed.archive.series import Content, Series
 from cellbed.cli.main import app
-from cellbed.recordings import write_recording
+from cellbed.recordings.recording import write_recording
 from cellbed.scenario import load
 from cellbed.shell.mahimahi.arguments import MahimahiError, find_trace
 from cellbed.shell.options import OptionError, Recorded, parse_link

@@ -22,8 +22,8 @@ from cellbed.archive.sources import SOURCES, Fetched, FetchOptions, Source, fetc
 from cellbed.archive.sources import download as download_module
 from cellbed.archive.sources.download import download, is_archive, unpack
 from cellbed.archive.sources.source import Checksum, RemoteFile, digest
-from cellbed.recordings import read_recording
 from cellbed.recordings.importing import recognise
+from cellbed.recordings.recording import read_recording
 from file_server import FileServer, file_server
 from in_process import cellbed
 

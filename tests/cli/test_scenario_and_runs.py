@@ -30,7 +30,6 @@ def test_a_scenario_is_the_same_from_file_text_and_tables(tmp_path: Path) -> Non
     made.write(tmp_path / "copy.toml")
     assert cellbed.Scenario.load(tmp_path / "copy.toml").as_dict() == loaded.as_dict()
     assert "smoke" in repr(loaded)
-    assert "20 Mbit/s" in loaded._repr_html_()
 
 
 def test_changes_make_another_scenario() -> None:
@@ -71,7 +70,6 @@ def test_a_run_has_its_tables_and_summary(tmp_path: Path) -> None:
     for table in (run.requests, run.links, run.nodes, run.disturbance):
         assert isinstance(table, pl.DataFrame)
     assert "requests>" in repr(run)
-    assert "P50, ms" in run._repr_html_()
     (tmp_path / "links.parquet").unlink()
     assert run.links is run.links
     with pytest.raises(cellbed.CellbedError, match="cellbed report"):

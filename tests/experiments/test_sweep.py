@@ -25,8 +25,7 @@ from cellbed.experiments.sweep.file import json_schema, parse_sweep
 from cellbed.experiments.sweep.runner import Outcome, Progress, Runner, Width
 from cellbed.experiments.sweep.store import Result, Store
 from cellbed.experiments.sweep.trials import Plan, Trial, plan
-from cellbed.measure import collect
-from cellbed.measure.rows import MEASURES, measure
+from cellbed.measure.rows import MEASURES, collect, measure
 from cellbed.scenario import Scenario, ScenarioError, parse
 from cellbed.support.errors import CellbedError
 from cellbed.support.units import DURATION

@@ -79,7 +79,6 @@ def test_each_user_has_its_gap_and_the_worst_does_not_shrink_with_more_users(ove
         rows = [row for each in range(count) for row in user(each, silent=(11, 13 - each * 0.2), overlaps=overlaps)]
         (found,) = migration_summaries({"migrations": [MOVE]}, of_users(*rows))
         assert found.users == count
-        assert found.gap_s is not None
         worst.append(found.gap_s)
     assert worst == pytest.approx([13 - last] * 3)
     assert found.gap_user == "phone-0, port 4000"
@@ -106,7 +105,6 @@ def test_a_connection_kept_in_reserve_is_no_user_that_waits(uses: tuple[float, .
     busy = user(0, silent=(50, 50), overlaps=True)
     reserve: list[Row] = [("phone-0", 6000, at, 0.1) for at in uses]
     (found,) = migration_summaries({"migrations": [MOVE]}, of_users(*busy, *reserve))
-    assert found.gap_s is not None
     assert found.gap_s < 2
 
 

@@ -30,8 +30,6 @@ def coverage() -> ModuleType:
     """The bench that prints the same figures."""
     path = Path(__file__).parents[2] / "benches" / "coverage.py"
     spec = importlib.util.spec_from_file_location("coverage_bench", path)
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -62,9 +60,6 @@ def test_the_median_is_covered_where_the_mean_is_not(coverage: ModuleType) -> No
 @given(values)
 def test_the_interval_of_a_mean_holds_it_and_moves_with_the_values(sample: list[float]) -> None:
     found = mean_interval(sample)
-    assert found.value is not None
-    assert found.low is not None
-    assert found.high is not None
     slack = 1e-6 * (1 + max(map(abs, sample)))
     assert found.low - slack <= found.value <= found.high + slack
     mirrored = mean_interval([-each for each in sample])
@@ -75,18 +70,14 @@ def test_the_interval_of_a_mean_holds_it_and_moves_with_the_values(sample: list[
 def test_no_interval_leaves_the_values_that_a_quantity_can_have(sample: list[float]) -> None:
     share, positive = mean_interval(sample, 0, 1), mean_interval(sample, 0)
     for found in (share, positive):
-        assert found.low is not None
-        assert found.high is not None
         assert 0 <= found.low <= np.mean(sample) + 1e-9
         assert found.high >= np.mean(sample) - 1e-9
-    assert share.high is not None
     assert share.high <= 1
 
 
 def test_the_ratio_of_pairs_is_that_of_every_pair() -> None:
     base = np.array([0.1, 0.2, 0.9])
     found = ratio_of_pairs(base, 1.5 * base)
-    assert found is not None
     assert [found.value, found.low, found.high] == pytest.approx([1.5] * 3)
     assert ratio_of_pairs([1, 0], [1, 2]) is None
     assert ratio_of_pairs([1, math.inf], [1, 2]) is None
@@ -175,6 +166,5 @@ def test_as_many_repetitions_as_needed_bound_the_mean_so_closely() -> None:
     for _ in range(2000):
         pilot = random.normal(10, 2, 5)
         more = repetitions_needed(pilot, 1.5)
-        assert more is not None
         held.append(abs(np.append(pilot, random.normal(10, 2, more)).mean() - 10) <= 1.5)
     assert np.mean(held) > 0.94

@@ -57,7 +57,7 @@ class Log:
 
     def uplink(self, port: int = 40_000) -> list[Connection]:
         self.down(0, 77, 0)  # the far end is known by name as soon as it sends
-        return self.streams().leaving("endpoint-0", port, 1883)
+        return self.streams().connections("endpoint-0", port, 1883)
 
 
 def entered(streams: Streams, rows: np.ndarray[Any, Any]) -> list[int | None]:
@@ -69,7 +69,7 @@ def look(log: Log, starts: list[int], ends: list[int], connection: int = 0) -> t
     """When the byte at each start entered first, and when the packet that completed each prefix entered."""
     log.down(0, 77, 0)
     streams = log.streams()
-    found = streams.leaving("endpoint-0", 40_000, 1883)[connection]
+    found = streams.connections("endpoint-0", 40_000, 1883)[connection]
     first, completing = found.entry(np.array(starts)), found.completion(np.array(ends))
     return entered(streams, first), entered(streams, completing)
 
@@ -196,10 +196,10 @@ def test_connections_are_told_apart_by_port_and_node() -> None:
     streams = log.streams()
     times = []
     for port in (40_000, 40_001):
-        (connection,) = streams.leaving("endpoint-0", port, 1883)
+        (connection,) = streams.connections("endpoint-0", port, 1883)
         times += entered(streams, connection.entry(np.array([0])))
     assert times == [10, 11]
-    assert streams.leaving("endpoint-1", 40_000, 1883) == []
+    assert streams.connections("endpoint-1", 40_000, 1883) == []
 
 
 def test_a_byte_waits_since_its_sender_has_had_unsent_bytes() -> None:
@@ -212,7 +212,7 @@ def test_a_byte_waits_since_its_sender_has_had_unsent_bytes() -> None:
         log.down(time, at, payload)
         at += payload
     log.up(286.8, 77, 0)  # an acknowledgement that arrives at 299.8 ms, and lets the sender go on
-    (connection,) = log.streams().arriving("endpoint-0", 1883, 40_000)
+    (connection,) = log.streams().connections("endpoint-0", 40_000, 1883, arriving=True)
     starts = np.cumsum([0, *(payload for _, payload in sent[:-1])])
     since = [int(time) // MS for time in connection.busy_since(starts + 10)]
     # The packets of 500, 100 and 300 bytes are the last that there was to send.
@@ -229,7 +229,7 @@ def test_a_sender_that_has_sent_its_last_packet_pauses_until_it_sends_the_next()
         log.down(time, at, payload, drop=drop)
         at += payload
     log.down(120, 1001 + 1448 + 500 + 1448, 1000)
-    (connection,) = log.streams().arriving("endpoint-0", 1883, 40_000)
+    (connection,) = log.streams().connections("endpoint-0", 40_000, 1883, arriving=True)
     first, second, third = (0, 1948), (1948, 4396), (4396, 4696)
 
     def pauses(begin: int, end: int) -> float:
@@ -251,9 +251,9 @@ def test_datagrams_are_found_by_the_numbers_of_their_sender_and_of_their_receive
     log.up(5, 1000, 0)  # a connection between the same ports
     log.down(0, 77, 0)
     streams, number = log.streams(), np.arange(5)
-    sent, connection = streams.leaving("endpoint-0", 40_000, 1883)
+    sent, connection = streams.connections("endpoint-0", 40_000, 1883)
     assert entered(streams, sent.entry(number)) == [1, 2, 3, 4, None]
     assert entered(streams, sent.completion(number + 1)) == [1, None, 3, 4, None]
     assert connection.opened == 5 * MS
-    arrived, _ = streams.arriving("edge-0", 40_000, 1883)
+    arrived, _ = streams.connections("edge-0", 1883, 40_000, arriving=True)
     assert entered(streams, arrived.completion(number + 1)) == [1, 4, 3, None, None]

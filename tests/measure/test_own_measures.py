@@ -22,6 +22,7 @@ from cellbed.measure.summary import Summary
 from cellbed.runformat.description import Description, ProgramMeasures
 from cellbed.support.units import MEASURE_NAME
 from in_process import cellbed as command
+from scenario_text import app_table, iperf3_table, scenario_head
 
 
 def parquet(**columns: Any) -> bytes:
@@ -258,38 +259,18 @@ def test_any_output_gives_finite_measures_or_problems(words: list[bytes]) -> Non
 
 # ---- runs, predicted: ping prints its round-trip times, as the real one does
 
-PING = """
-name = "NAME"
-duration = "4 s"
-seed = SEED
-
-[nodes.endpoint]
-count = ENDPOINTS
-cpus = 0.5
-memory = "64 MiB"
-
-[nodes.edge]
-cpus = 0.5
-memory = "64 MiB"
-
-[links.mobile]
-up = "20 Mbit/s"
-down = "20 Mbit/s"
-base_delay = { kind = "normal", mean = "MEAN", deviation = "1 ms" }
-
-[links.core]
-edge = "3 ms"
-
-[apps.probe]
-kind = "program"
-client = { on = "endpoint", command = "ping -c 20 -i 0.1 edge-0", measures = MEASURES }
-"""
-LINES = """{ line = 'time=(?P<rtt>[0-9.]+) ms', units = { rtt = "ms" } }"""
+LINES = {"line": "time=(?P<rtt>[0-9.]+) ms", "units": {"rtt": "ms"}}
 
 
-def scenario(name: str = "pings", seed: int = 1, mean: str = "10 ms", measures: str = LINES, endpoints: int = 2) -> str:
-    text = PING.replace("NAME", name).replace("SEED", str(seed)).replace("ENDPOINTS", str(endpoints))
-    return text.replace("MEAN", mean).replace('"MEASURES"', measures).replace("MEASURES", measures)
+def scenario(
+    name: str = "pings", seed: int = 1, mean: str = "10 ms", measures: object = LINES, endpoints: int = 2
+) -> str:
+    small = {"memory": "64 MiB"}
+    nodes = {"endpoint": {"count": endpoints, **small}, "edge": small}
+    mobile = {"base_delay": {"kind": "normal", "mean": mean, "deviation": "1 ms"}}
+    client = {"on": "endpoint", "command": "ping -c 20 -i 0.1 edge-0", "measures": measures}
+    head = scenario_head(nodes, mobile=mobile, name=name, duration="4 s", seed=seed)
+    return head + app_table("probe", client=client)
 
 
 def predicted(folder: Path, **keys: Any) -> cellbed.Run:
@@ -327,7 +308,7 @@ def test_measures_are_a_table_and_a_row_of_the_summary(run: cellbed.Run) -> None
 
 
 def test_a_program_without_measures_is_a_warning_that_names_it(tmp_path: Path) -> None:
-    made = predicted(tmp_path, measures=LINES.replace("time=", "latency="))
+    made = predicted(tmp_path, measures=LINES | {"line": "latency=(?P<rtt>[0-9.]+) ms"})
     (warning, other) = made.summary.warnings
     assert warning.startswith("probe.endpoint-0.client: no line of its output has a match of 'latency=(?P<rtt>")
     assert other.startswith("probe.endpoint-1.client: ")
@@ -336,7 +317,7 @@ def test_a_program_without_measures_is_a_warning_that_names_it(tmp_path: Path) -
 
 
 def test_a_prediction_refuses_a_file_that_no_model_writes(tmp_path: Path) -> None:
-    (tmp_path / "x.toml").write_text(scenario(measures='"result.json"'))
+    (tmp_path / "x.toml").write_text(scenario(measures="result.json"))
     done = command("run", tmp_path / "x.toml", "--virtual", "--out", tmp_path / "runs", status=2)
     assert (
         "no model in virtual time for\n  application 'probe': measures = 'result.json' of the client\n" in done.stderr
@@ -344,19 +325,13 @@ def test_a_prediction_refuses_a_file_that_no_model_writes(tmp_path: Path) -> Non
 
 
 def test_a_prediction_has_measures_of_its_connections(tmp_path: Path) -> None:
-    server = 'server = { on = "edge", command = "iperf3 --server", ready = { port = 5201 } }'
-    client = '"iperf3 --client edge-0 --bytes 300K" }'
-    text = re.sub(r'"ping .*', lambda _: f"{client}\n{server}", scenario().replace("count = 2", ""))
+    text = scenario_head(name="pings", duration="4 s") + iperf3_table("probe", "--bytes 300K")
     (tmp_path / "x.toml").write_text(text)
     assert command("run", tmp_path / "x.toml", "--virtual", "--out", tmp_path / "runs").returncode == 0
     (path,) = (tmp_path / "runs").iterdir()
     traffic = Summary.read(path).applications[0].traffic
-    assert traffic is not None
     assert traffic.connections == 2
     assert traffic.sent_bytes > 200_000
-    assert traffic.throughput_up_mbit_s is not None
-    assert traffic.round_trip_p50_s is not None
-    assert traffic.setup_p50_s is not None
     assert 0.02 < traffic.setup_p50_s <= traffic.round_trip_p50_s
     assert 0.5 < traffic.throughput_up_mbit_s < 20
 
@@ -372,9 +347,6 @@ def test_measures_are_compared_with_intervals(tmp_path: Path) -> None:
     assert rtt.medians == [each.applications[0].own[0].median for each in comparison.summaries]
     same, far, _, setting = rtt.differences
     assert far.distinct
-    assert far.value is not None
-    assert far.low is not None
-    assert far.high is not None
     assert 8 < far.low < far.value < far.high < 12
     assert abs(same.value or 0) < 1.5
     assert setting.run == "scenario far, 2 pairs"
@@ -419,15 +391,3 @@ def test_a_sweep_has_own_measures_and_those_of_connections(tmp_path: Path) -> No
         "own_rtt_mean": "ms",
         "own_rtt_p50": "ms",
     }
-
-
-def test_a_trial_whose_program_measured_nothing_says_why(tmp_path: Path) -> None:
-    (tmp_path / "x.toml").write_text(scenario(measures=LINES.replace("time=", "latency=")))
-    (tmp_path / "sweep.toml").write_text(SWEEP.replace("repetitions = 3", "repetitions = 1"))
-    assert command("sweep", "sweep.toml", "--virtual", "--jobs", 1, cwd=tmp_path).returncode == 0
-    folder = tmp_path / "sweeps" / "places-virtual"
-    reasons = cellbed.Sweep.load(folder).trials["refused"].to_list()
-    assert all("probe.endpoint-0.client: no line of its output has a match of" in reason for reason in reasons)
-    done = command("sweep", "report", folder, "-m", "own_rtt_mean", "--open", "no")
-    assert done.returncode != 0
-    assert "own_rtt_mean: the dataset has no such measure: in a trial probe.endpoint-0.client: no line" in done.stderr

@@ -5,7 +5,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from cellbed.measure import Summary, collect
+from cellbed.measure.rows import collect
+from cellbed.measure.summary import Summary
 from in_process import cellbed
 from predicted_runs import change_json, make_run
 from run_commands import only_folder
@@ -62,7 +63,6 @@ def test_connection_counts_from_the_end_of_the_warm_up(tmp_path: Path) -> None:
     assert parts == pytest.approx(last, abs=1e-6)
     # Of a link that has 20 Mbit/s before: payload of 1448 bytes in packets of 1500.
     bulk = summary.applications[0].traffic
-    assert bulk is not None
     assert bulk.throughput_up_mbit_s == pytest.approx(10 * 1448 / 1500, rel=0.02)
     assert bulk.setup_p50_s is None
     assert sum(peer.failed for peer in summary.connections) == 0

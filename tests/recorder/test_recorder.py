@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -14,7 +15,8 @@ import polars as pl
 import pytest
 
 from cellbed.experiments.calibration import calibrate_virtually
-from cellbed.recordings import RecordingError, read_recording
+from cellbed.recordings.errors import RecordingError
+from cellbed.recordings.recording import read_recording
 from emulator_process import EDGE, EmulatorProcess, Stages, bottleneck, constant, delay, line_of_two, packets
 from recorder_server import RECORD, network, secret, serving
 
@@ -169,10 +171,9 @@ def test_a_known_trace_and_delay_come_back(secret: Path, tmp_path: Path) -> None
 
 
 def test_a_killed_recording_loses_its_last_second_and_no_more(secret: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "recording"
+    folder, copy = tmp_path / "recording", tmp_path / "copy"
     with serving(secret) as server:
-        arguments = [*LIGHT, "--light-train", "4:4", "--gap", "10 ms", "--duration", "1 h"]
-        process = start(server, secret, folder, *arguments)
+        process = start(server, secret, folder, *LIGHT, "--light-train", "4:4", "--gap", "10 ms", "--duration", "1 h")
         wait_for_trains(process, 2)
         busy = subprocess.run([*RECORD, "pack", str(folder)], capture_output=True, text=True, check=False)
         assert "still being recorded" in busy.stderr
@@ -181,38 +182,22 @@ def test_a_killed_recording_loses_its_last_second_and_no_more(secret: Path, tmp_
         process.kill()
         process.communicate()
     assert not (folder / "recording.json").exists()
-    again = subprocess.run(start_line(server, secret, folder), capture_output=True, text=True, check=False)
+    shutil.copytree(folder, copy)
+    command = [*RECORD, server, "--secret", str(secret), "--out", str(folder), *LIGHT, "--light-train", "1:1"]
+    again = subprocess.run(command, capture_output=True, text=True, check=False)
     assert again.returncode == 1
     assert "pack" in again.stderr
     packed = subprocess.run([*RECORD, "pack", str(folder)], capture_output=True, text=True, check=True)
     assert "broken off" in packed.stdout
-    check_broken_off(folder)
-
-
-def test_a_reader_packs_what_a_killed_recorder_has_left(secret: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "recording"
-    with serving(secret) as server:
-        process = start(server, secret, folder, *LIGHT, "--light-train", "4:4", "--gap", "10 ms", "--duration", "1 h")
-        wait_for_trains(process, 2)
-        process.kill()
-        process.communicate()
-    read = read_recording(folder)
+    read = read_recording(copy)  # a reader packs what a killed recorder has left
     assert read.light_uplink.height == read.description.counts["light-uplink"].sent
-    assert not (folder / "journal").exists()
-    check_broken_off(folder)
-
-
-def check_broken_off(folder: Path) -> None:
-    up = table(folder, "light-uplink")
-    end = description(folder)["duration_ns"]
+    assert not (copy / "journal").exists()
+    up, end = table(folder, "light-uplink"), description(folder)["duration_ns"]
+    assert up.equals(read.light_uplink)
     assert end > 700_000_000
     assert up["sent_ns"].max() > end - 1_000_000_000  # type: ignore[operator]
     assert up["copies"].sum() == up.height
     assert up.height % 4 == 0
-
-
-def start_line(server: str, secret: Path, folder: Path) -> list[str]:
-    return [*RECORD, server, "--secret", str(secret), "--out", str(folder), *LIGHT, "--light-train", "1:1"]
 
 
 def test_ctrl_c_ends_a_recording_properly(secret: Path, tmp_path: Path) -> None:
@@ -264,6 +249,8 @@ def test_what_is_wrong_is_said_in_one_sentence(secret: Path, tmp_path: Path) -> 
     (tmp_path / "taken" / "file").touch()
     output = ["--out", str(tmp_path / "taken")]
     assert "choose another name" in fails(*reach, *LIGHT, "--light-train", "1:1", *output)
+    adaptive = ["--no-calibration", "--light-train", "1:1", "--saturation", "adaptive"]
+    assert "needs a second device" in fails(*reach, *adaptive, status=2)
 
 
 def test_help_shows_what_record_understands() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from cellbed.recordings import read_recording
+from cellbed.recordings.recording import read_recording
 from two_devices import DEVICES, SERVER, two_devices
 
 RECORD = [sys.executable, "-m", "cellbed", "record"]
@@ -50,12 +50,3 @@ def test_the_queue_of_one_device_is_kept_by_news_over_the_other(tmp_path: Path) 
         assert settled["waited"].is_between(750_000_000, 3_000_000_000).mean() > 0.9  # type: ignore[operator]
         # The kernel's bucket counts 14 bytes of Ethernet, too.
         assert settled.height * 1414 * 8 / 8 == pytest.approx(bit_rate, rel=0.02)
-
-
-def test_adaptive_saturation_needs_two_devices(tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
-    subprocess.run([*RECORD, "secret", str(secret)], check=True, capture_output=True)
-    reach = ["127.0.0.1:1", "--secret", str(secret), "--no-calibration", "--light-train", "1:1"]
-    alone = subprocess.run([*RECORD, *reach, "--saturation", "adaptive"], capture_output=True, text=True, check=False)
-    assert alone.returncode == 2
-    assert "needs a second device" in alone.stderr

@@ -10,8 +10,10 @@ import pytest
 
 from cellbed import Link
 from cellbed.path import Path as Simulated
-from cellbed.recordings import Fixed, Recording, RecordingError
 from cellbed.recordings.conditional import Drift, conditional_plan, derive, model_text
+from cellbed.recordings.description import Fixed
+from cellbed.recordings.errors import RecordingError
+from cellbed.recordings.recording import Recording
 from cellbed.recordings.virtual import record_virtually
 from cellbed.support.ways import WAYS
 

@@ -12,9 +12,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from cellbed.recordings import RecordingError, TrainPlan, read_recording, write_recording
-from cellbed.recordings.description import json_schema
-from cellbed.recordings.recording import FILES
+from cellbed.recordings.description import TrainPlan, json_schema
+from cellbed.recordings.errors import RecordingError
+from cellbed.recordings.recording import FILES, read_recording, write_recording
 from cellbed.recordings.virtual import record_virtually
 from in_process import cellbed
 from recording_examples import FULL, MS, PLAN, SECOND, calibrated, packets, pair, walk
@@ -169,9 +169,10 @@ def test_nothing_is_written_over_and_nothing_is_left_of_half_a_recording(folder:
     with pytest.raises(RecordingError, match="cannot be written"):
         write_recording(walk(200 * MS), tmp_path / "file" / "walk")
     support = str(Path(__file__).parent.with_name("support"))
-    write = "from recording_examples import *; from cellbed.recordings import *; write_recording(walk(), sys.argv[1])"
+    script = f"import sys; sys.path.insert(0, {support!r}); from recording_examples import walk; "
+    script += "from cellbed.recordings.recording import write_recording; write_recording(walk(), 'full/walk')"
     done = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path.insert(0, {support!r}); {write}", "full/walk"],
+        [sys.executable, "-c", script],
         cwd=tmp_path, capture_output=True, text=True, check=False,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)),
     )  # fmt: skip

@@ -1,5 +1,6 @@
 """The directory of a recording as a link: in a scenario, a shell and the library, in any place, for any user."""
 
+import contextlib
 import os
 import re
 import shutil
@@ -14,19 +15,27 @@ import numpy as np
 import pytest
 
 from cellbed import Link
-from cellbed.recordings import read_recording, write_recording
+from cellbed.cli.record import _with_plan
+from cellbed.measure.packets import read_packets
 from cellbed.recordings.cellreplay import derive
+from cellbed.recordings.conditional import conditional_plan
 from cellbed.recordings.derived import cache_folder
+from cellbed.recordings.description import Fixed, TrainPlan
+from cellbed.recordings.recording import read_recording, write_recording
+from cellbed.recordings.virtual import record_virtually
 from cellbed.scenario import Scenario, ScenarioError
 from cellbed.scenario.reader import load_text
-from cellbed.shell.options import EachWay, Recorded, parse_link
+from cellbed.shell.options import EachWay, OptionError, Recorded, parse_link
 from cellbed.support.stages import describe
+from cellbed.support.ways import WAYS
+from cellbed.testbed.links.emulator import Emulator
 from cellbed.testbed.plan import make_plan
-from recording_examples import MS, SECOND, calibrated, walk
+from cellbed.testbed.proof.links import prove_links
+from in_process import cellbed
+from recording_examples import MS, SECOND, calibrated, pair, walk
 from scenario_text import GOOD
 
 ALONE = ("unshare", "--net") if os.geteuid() == 0 else ("unshare", "--net", "--map-current-user")
-MOBILE = '\n[links.mobile]\nkind = "recording"\npath = "walk"\n'
 NOBODY = 65534
 
 
@@ -48,8 +57,9 @@ def rate(folder: Path, way: str = "uplink", **more: Any) -> dict[str, Any]:
     return {"kind": "recording", "path": str(folder), "way": way, **more}
 
 
-def read(mobile: str, folder: Path) -> Scenario:
-    """The good scenario with another mobile link."""
+def read(folder: Path, more: str = "", path: str = "walk") -> Scenario:
+    """The good scenario with a recording as its mobile link. more: further keys of this."""
+    mobile = f'\n[links.mobile]\nkind = "recording"\npath = "{path}"\n{more}\n'
     text = re.sub(r"\n\[links\.mobile\]\n(.+\n)*", lambda _: mobile, GOOD)
     assert mobile in text
     return load_text(text, folder / "x.toml")
@@ -61,8 +71,7 @@ def stages(scenario: Scenario, way: str) -> dict[str, dict[str, Any]]:
 
 
 def test_a_run_names_the_recording_and_not_the_files_that_were_made_of_it(folder: Path) -> None:
-    uplink = make_plan(read(MOBILE + 'idle = { uplink = "2.488203 ms", downlink = "1 ms" }\n', folder)).directions[0]
-    assert uplink.played is not None
+    uplink = make_plan(read(folder, 'idle = { uplink = "2.488203 ms", downlink = "1 ms" }')).directions[0]
     assert (uplink.played.name, uplink.played.synthetic) == ("walk uplink by cellreplay", True)
     words = "walk uplink by cellreplay (synthetic), looped, idle after 2.49 ms, drop-tail queue of 60 kB"
     assert uplink.description.startswith(words)
@@ -121,7 +130,7 @@ def test_a_wrong_recording_is_refused(
 
 
 def test_a_scenario_names_a_recording(folder: Path) -> None:
-    scenario = read(MOBILE + 'loss = "1 %"\nstart = "500 ms"\n', folder)
+    scenario = read(folder, 'loss = "1 %"\nstart = "500 ms"')
     up, down = stages(scenario, "uplink"), stages(scenario, "downlink")
     assert up["delay"]["fixed_ns"] == 0
     assert up["loss"]["probability"] == 0.01
@@ -137,17 +146,17 @@ def test_a_scenario_names_a_recording(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mobile", "message"),
+    ("path", "more", "message"),
     [
-        (MOBILE.replace("walk", "plain"), r"links\.mobile\.path: .*F of the uplink was not calibrated"),
-        (MOBILE.replace("walk", "nowhere"), r"links\.mobile\.path: there is no directory 'nowhere'"),
-        (MOBILE + 'up = "5 Mbit/s"\n', r"links\.mobile\.up: unknown key"),
-        (MOBILE + 'start = "1 h"\nloop = false\n', r"links\.mobile\.start: the recording ends after 2"),
+        ("plain", "", r"links\.mobile\.path: .*F of the uplink was not calibrated"),
+        ("nowhere", "", r"links\.mobile\.path: there is no directory 'nowhere'"),
+        ("walk", 'up = "5 Mbit/s"', r"links\.mobile\.up: unknown key"),
+        ("walk", 'start = "1 h"\nloop = false', r"links\.mobile\.start: the recording ends after 2"),
     ],
 )
-def test_a_wrong_recording_is_told_with_its_line(folder: Path, mobile: str, message: str) -> None:
+def test_a_wrong_recording_is_told_with_its_line(folder: Path, path: str, more: str, message: str) -> None:
     with pytest.raises(ScenarioError, match=rf"x\.toml:\d+: {message}"):
-        read(mobile, folder)
+        read(folder, more, path)
 
 
 def test_a_shell_takes_the_directory(folder: Path) -> None:
@@ -220,25 +229,136 @@ print(os.access({str(folder)!r}, os.R_OK), replay({str(there)!r}))
 
 
 @pytest.mark.needs_tun
-@pytest.mark.parametrize("method", ["cellreplay", "saturation"])
-def test_a_program_runs_behind_a_recording(folder: Path, method: str) -> None:
+def test_a_program_runs_behind_a_recording(folder: Path) -> None:
     ask = (
         "import os, socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('', 0));"
         "s.sendto(b'x' * 1000, (os.environ['CELLBED_GATEWAY'], 9)); time.sleep(0.3); print('sent')"
     )
     log = folder / "packets.bin"
-    command = ["shell", "--recording", folder / "walk", "--method", method, "--offline", "--log", log]
+    command = ["shell", "--recording", folder / "walk", "--offline", "--log", log]
     done = subprocess.run(
         [*ALONE, sys.executable, "-m", "cellbed", *command, "--", sys.executable, "-c", ask],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "sent\n"), done.stderr
-    from cellbed.measure.packetlog.log import open_log
-
-    packets = [records for records in open_log(log).chunks(None)]
-    sent = np.concatenate([records[records["bytes"] == 1028] for records in packets])
-    assert len(sent) == 1
-    delay = int(sent["departed"][0] - sent["arrived"][0])
+    packets = read_packets(log)
+    (sent,) = packets[packets["bytes"] == 1028]
+    delay = int(sent["departed"] - sent["arrived"])
     least = derive(read_recording(folder / "walk"), "uplink").light[0][1]
-    # 1000 bytes come sooner than 1400 in the one, not in the other, and wait for the next opportunities.
+    # 1000 bytes come sooner than 1400, and wait for the next opportunities.
     assert least - 7 * MS <= delay <= least + 10 * MS
+
+
+# ---- the conditional method
+
+
+@pytest.fixture(scope="module")
+def conditional_recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a recording by the conditional plan, its copy without calibration, and one of other trains."""
+    found = tmp_path_factory.mktemp("recordings")
+    full = Fixed(rate_bps=40_000_000)
+    recording = record_virtually(pair(), pair(), conditional_plan(), (full, full), duration_ns=20 * SECOND)
+    write_recording(calibrated(recording), found / "walk")
+    write_recording(recording, found / "plain")
+    write_recording(calibrated(walk()), found / "other")
+    return found
+
+
+@pytest.fixture
+def conditional(conditional_recordings: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same, with a cache that all tests share."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(conditional_recordings / "cache"))
+    return conditional_recordings
+
+
+@pytest.mark.parametrize("more", [{}, {"method": "conditional"}])
+def test_packets_take_as_long_as_over_the_recorded_network(conditional: Path, more: dict[str, str]) -> None:
+    live, replayed = Link(rate="8 Mbit/s", delay="20 ms"), Link(rate=rate(conditional / "walk", **more))
+    [stage] = replayed.stages
+    assert (stage["kind"], stage["queue"]["bytes"]) == ("conditional", 60_000)
+    assert Path(stage["model"]).is_relative_to(cache_folder())
+    single, burst = np.arange(1, 60) * 100 * MS, np.repeat(SECOND, 40)
+    for times in (single, burst):
+        gone, again = (link.run(times, 1400).departed for link in (live, replayed))
+        assert abs(gone - again).max() < 3 * MS
+
+
+def test_a_model_is_derived_once(conditional: Path) -> None:
+    models = {Path(Link(rate=rate(conditional / "walk")).stages[0]["model"]) for _ in range(2)}
+    [model] = models
+    stamp = model.stat().st_mtime_ns
+    Link(rate=rate(conditional / "walk"), queue="5 packets")
+    assert model.stat().st_mtime_ns == stamp
+
+
+@pytest.mark.parametrize(
+    ("path", "more", "message"),
+    [
+        ("other", {"method": "conditional"}, "other: its trains are not those .*--for conditional"),
+        ("walk", {"idle": "3 ms"}, "the method conditional has no idle time F: leave out idle"),
+    ],
+)
+def test_what_does_not_suit_the_method_is_refused(
+    conditional: Path, path: str, more: dict[str, str], message: str
+) -> None:
+    with pytest.raises(ValueError, match=f"rate: .*{message}"):
+        Link(rate=rate(conditional / path, **more))
+    recorded = Recorded(path, more.get("method"), ("3 ms", "3 ms") if "idle" in more else None)
+    with pytest.raises(OptionError, match=f"--recording: .*{message}"):
+        parse_link(recorded=recorded, folder=conditional)
+    text = "\n".join(f'{key} = "{value}"' for key, value in more.items())
+    with pytest.raises(ScenarioError, match=rf"x\.toml:\d+: links\.mobile\.path: .*{message}"):
+        read(conditional, text, path)
+
+
+def test_a_live_link_neither_becomes_nor_leaves_a_recording(conditional: Path) -> None:
+    link = Link(rate=rate(conditional / "walk"))
+    with pytest.raises(ValueError, match="start another one"):
+        link.change(SECOND, rate="5 Mbit/s")
+    link.change(SECOND, queue="7 packets")
+    with pytest.raises(ValueError, match="start another one"):
+        Link(rate="5 Mbit/s").change(SECOND, rate=rate(conditional / "walk"))
+    with pytest.raises(ValueError, match="mahimahi: "):
+        Link(rate=rate(conditional / "walk"), mahimahi=True)
+    # Without a calibration there is a queue all the same; RED needs no rate beforehand.
+    [stage] = Link(rate=rate(conditional / "plain")).stages
+    assert stage["queue"]["bytes"] == 1_000_000
+    Link(rate=rate(conditional / "plain")).change(SECOND, queue="red minimum=20kB maximum=60kB")
+
+
+def test_a_scenario_replays_by_the_conditional_method(conditional: Path) -> None:
+    scenario = read(conditional, 'method = "conditional"\nstart = "500 ms"\nloop = false')
+    directions = {each.name: each for each in make_plan(scenario).directions}
+    up, down = (directions[f"mobile-0.{way}"] for way in WAYS)
+    [stage] = [each for each in up.stages if each["kind"] == "conditional"]
+    assert (stage["offset_ns"], stage["looped"], stage["queue"]["bytes"]) == (500 * MS, False, 60_000)
+    assert stage["seed"] != next(each["seed"] for each in down.stages if each["kind"] == "conditional")
+    assert "walk uplink by conditional (synthetic) from 500 ms, once, drop-tail queue of 60 kB" in up.description
+    assert {"walk uplink by conditional", "walk uplink by conditional model"} <= up.recordings().keys()
+    assert Scenario.model_validate(scenario.resolved(), context={"folder": conditional}) == scenario
+
+
+@pytest.mark.needs_tun
+def test_links_that_replay_it_are_proved(conditional: Path) -> None:
+    asked = make_plan(read(conditional))
+    emulator = Emulator.start(asked.emulator_config())
+    proofs = list(prove_links(asked, emulator))
+    emulator.stop()
+    assert [str(proof) for proof in proofs if not proof.ok] == []
+    proved = {proof.what for proof in proofs if proof.proved}
+    assert {f"mobile-0.{way} {what}" for way in WAYS for what in ("delay", "rate")} <= proved
+
+
+def test_record_takes_the_plan_by_the_name_of_the_method(tmp_path: Path) -> None:
+    for words in (["--for", "conditional"], ["--for=conditional"]):
+        with contextlib.ExitStack() as files:
+            *before, option, plan = _with_plan(["host:7700", *words], files)
+            assert (before, option) == (["host:7700"], "--plan")
+            assert TrainPlan.model_validate_json(Path(plan).read_text()) == conditional_plan()
+    for words in (["--for", "magic"], ["--for"]):
+        done = cellbed("record", "host:7700", *words)
+        assert (done.returncode, "no method of replay" in done.stderr) == (2, True)
+    reported = subprocess.run(
+        [sys.executable, "-m", "cellbed", "record", "--help"], capture_output=True, text=True, check=False
+    )
+    assert (reported.returncode, "--for <METHOD>" in reported.stdout) == (0, True)

@@ -285,7 +285,7 @@ def test_each_application_of_an_unfinished_sweep_is_reported(folder: Path, tmp_p
 
 def test_a_percentile_that_a_trial_does_not_support_is_refused_in_the_report_of_its_sweep(tmp_path: Path) -> None:
     def of_thirty(trial: Trial) -> dict[str, Any]:
-        refused = "there are 30 requests: P90 at least 36, P99 at least 368"
+        refused = "there are 30 requests: P90 at least 36, P99 at least 368; a.b.client: no line of its output"
         partly = trial.repetition / 10 if trial.point.number else None
         return latencies(trial) | {
             **{"latency_p99_s": None, "latency_p90_s": partly, "requests": 30.0},
@@ -305,6 +305,8 @@ def test_a_percentile_that_a_trial_does_not_support_is_refused_in_the_report_of_
     assert found["value"][0] is None
     assert found["note"][0].startswith("refused: in a trial there are 30 requests")
     assert "refused</td>" in (made / "report.html").read_text()
+    done = cellbed("sweep", "report", made, "-m", "own_rtt_mean", "--open", "no", status=2)
+    assert "own_rtt_mean: the dataset has no such measure: in a trial a.b.client: no line of its output" in done.stderr
 
 
 def test_no_interval_of_a_point_is_outside_of_what_the_measure_can_be(tmp_path: Path) -> None:

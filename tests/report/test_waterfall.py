@@ -40,8 +40,6 @@ def test_requests_around_a_percentile_are_averaged_by_the_place_of_their_spans()
     )
     requests = _requests(1.0, 3.0, 9.0)
     median, slow = waterfalls(traces, requests, [_decomposition(0.5, 1, 3), _decomposition(0.99, 1, 3)])
-    assert median is not None
-    assert slow is not None
     assert (median.requests, median.latency_s, len(median.rows)) == (1, 3.0, 2)
     assert (slow.requests, slow.latency_s) == (2, 2.0)
     first, query, second = slow.rows
@@ -58,6 +56,5 @@ def test_requests_without_traces_have_no_waterfall() -> None:
 def test_a_waterfall_has_a_limit() -> None:
     spans = [_span(0, 0, "get", 0.0, 1.0), *(_span(0, 1, f"s{number}", number / 100, 0.01) for number in range(60))]
     (fall,) = waterfalls(_traces(*spans), _requests(1.0), [_decomposition(0.5, 1, None)])
-    assert fall is not None
     assert (len(fall.rows), fall.left_out) == (MOST_ROWS, 61 - MOST_ROWS)
     assert [row.name for row in fall.rows[:3]] == ["get", "s0", "s1"]

@@ -83,7 +83,6 @@ def receiving(emulator: EmulatorProcess, family: int = 4) -> Iterator[Arrivals]:
         text=True,
     )
     with receiver:
-        assert receiver.stdout is not None
         assert receiver.stdout.readline() == "ready\n"
         yield arrivals
         output, _ = receiver.communicate(timeout=30)
@@ -109,7 +108,6 @@ def send(emulator: EmulatorProcess, count: int, *, size: int = 1000, interval_ns
         text=True,
     )
     with sender:
-        assert sender.stdout is not None
         assert sender.stdout.readline() == "ready\n"
         on_ready()
         sender.communicate("\n")

@@ -84,7 +84,6 @@ class EmulatorProcess:
             **options,
         )
         line = config if isinstance(config, bytes) else json.dumps(config).encode() + b"\n"
-        assert self.process.stdin is not None
         self.process.stdin.write(line)
         self.process.stdin.flush()
 
@@ -107,14 +106,12 @@ class EmulatorProcess:
         return event
 
     def event(self) -> dict[str, Any]:
-        assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, self.process.stderr.read().decode() if self.process.stderr else ""
         event: dict[str, Any] = json.loads(line)
         return event
 
     def command(self, **command: Any) -> dict[str, Any]:
-        assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(command).encode() + b"\n")
         self.process.stdin.flush()
         return self.event()

@@ -38,7 +38,6 @@ def transfer(emulator: EmulatorProcess, size: int, family: int = 4) -> None:
         text=True,
     )
     with server:
-        assert server.stdout is not None
         assert server.stdout.readline() == "ready\n"
         sent = emulator.run("endpoint", [sys.executable, "-c", SEND, EDGE[family], str(size)])
         assert server.stdout.readline() == sent

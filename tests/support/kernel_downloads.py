@@ -58,7 +58,6 @@ def kernel_downloads(
         command = [sys.executable, "-c", _SERVE, EDGE[4], str(PORT), control]
         with subprocess.Popen(command, preexec_fn=emulator.inside("edge"), stdout=subprocess.PIPE) as server:
             try:
-                assert server.stdout is not None
                 assert server.stdout.readline() == b"ready\n", "the kernel may lack the congestion control"
                 fetch = [sys.executable, "-c", _FETCH, EDGE[4], str(PORT), control, json.dumps(list(sizes))]
                 started, taken = json.loads(emulator.run("endpoint", fetch))

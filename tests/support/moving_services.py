@@ -1,14 +1,17 @@
 """A testbed that stands while services of it move, driven by commands as a user gives them."""
 
 import contextlib
+import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import tarfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +64,6 @@ class Place:
         """Meanwhile another program of a node listens at a port."""
         code = f"import socket, time; s = socket.create_server(('', {port})); print('up', flush=True); time.sleep(600)"
         with self.popen("exec", node, "--", sys.executable, "-c", code) as other:
-            assert other.stdout is not None
             assert other.stdout.readline() == "up\n"
             try:
                 yield
@@ -218,6 +220,24 @@ slow_with_redis = apply_marks(pytest.mark.slow, needs_criu, needs_redis)
 """A test of programs that CRIU moves."""
 
 
+@contextlib.contextmanager
+def redis_image(name: str, changes: Sequence[str]) -> Iterator[str]:
+    """An image with Redis of this machine, BusyBox if it is there, and a root folder that all may write to."""
+    libraries = re.findall(r"/\S+", subprocess.run(["ldd", REDIS_SERVER], capture_output=True, text=True).stdout)
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", dereference=True) as archive:
+        for path in (REDIS_SERVER, *libraries):
+            archive.add(path)
+        if (busybox := find("busybox")) is not None:
+            archive.add(busybox)
+            archive.add(busybox, "bin/sh")
+    image = f"localhost/cellbed-{name}:{os.getpid()}"
+    command = ["podman", "import", *(f"--change={each}" for each in changes), "-", image]
+    subprocess.run(command, input=made.getvalue(), capture_output=True, check=True)
+    yield image
+    subprocess.run(["podman", "rmi", "--force", image], capture_output=True, check=False)
+
+
 def redis(place: Place, *words: str) -> str:
     done = place.run("exec", "endpoint-0", "--", "redis-cli", "-h", "store", *words)
     assert done.returncode == 0, done.stderr
@@ -230,7 +250,6 @@ def writing(place: Place) -> Iterator[None]:
     stop = place.folder / f"stop-{len(list(place.folder.glob('stop-*')))}"
     with place.popen("exec", "endpoint-0", "--", sys.executable, place.folder / "client.py", stop) as client:
         try:
-            assert client.stdout is not None
             assert client.stdout.readline() == "connected\n"
             yield
             stop.touch()

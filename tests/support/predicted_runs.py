@@ -24,6 +24,7 @@ from cellbed.scenario import parse
 from cellbed.testbed.plan import make_plan
 from cellbed_node.temporary import temporary_folder
 from in_process import cellbed
+from scenario_text import app_table, scenario_head
 
 SECOND = 1_000_000_000
 PORT = 40_000
@@ -43,46 +44,6 @@ SAMPLE = {
     "output": "class 417",
 }
 """Times of the programs for a request, ns; the inference up to 3.5 ms more."""
-_SCENARIO = """\
-name = "offload-simulated"
-duration = "{duration} s"
-seed = {seed}
-
-[nodes.endpoint]
-count = {endpoints}
-cpus = 1.0
-memory = "512 MiB"
-
-[nodes.edge]
-cpus = 1.0
-memory = "512 MiB"
-
-[links.mobile]
-up = "{uplink}.up"
-down = "12.down"
-base_delay = "10 ms"
-queue = {{ kind = "droptail", limit = "{queue}" }}
-loss = {{ uplink = {loss} }}
-outage = {{ uplink = {outages} }}
-
-[links.core]
-edge = "500 us"
-cloud = "500 us"
-
-[transport]
-congestion_control = "cubic"
-"""
-_APPLICATION = """
-[apps.{name}]
-kind = "image-classification"
-server = "{server}"
-rate = "{rate} /s"
-arrivals = "periodic"
-timeout = "{timeout} s"
-drain = "{drain} s"
-images = 20
-"""
-_CLOUD = '\n[nodes.cloud]\ncpus = 1.0\nmemory = "512 MiB"\n'
 _PROOF = [
     {"what": "edge-0 CPU limit", "asked": 1.0, "measured": 0.99, "unit": "CPUs", "ok": True, "note": ""},
     {"what": "mobile-0.uplink rate", "asked": 8.0, "measured": 7.94, "unit": "Mbit/s", "ok": True, "note": ""},
@@ -113,20 +74,23 @@ def make_run(
     uplinks. other: rate of a second application, in the cloud. proxy: kind of one at the tower. description: replaces
     values in ``run.json``.
     """
-    text = _SCENARIO.format(
-        duration=duration,
-        seed=seed,
-        endpoints=endpoints,
-        uplink=uplink,
-        queue=queue,
-        loss=loss,
-        outages=json.dumps([[f"{begin} s", f"{length} s"] for begin, length in outages]),
-    )
-    text += f'\n[links.mobile.proxy]\nkind = "{proxy}"\n' if proxy else ""
-    common = {"timeout": timeout, "drain": drain}
-    text += _APPLICATION.format(name="workload", server="edge", rate=rate, **common)
-    if other is not None:
-        text += _CLOUD + _APPLICATION.format(name="other", server="cloud", rate=other, **common)
+    node = {"cpus": 1.0, "memory": "512 MiB"}
+    nodes = {"endpoint": {"count": endpoints, **node}, "edge": node} | ({"cloud": node} if other is not None else {})
+    mobile = {
+        "up": f"{uplink}.up",
+        "down": "12.down",
+        "base_delay": "10 ms",
+        "queue": {"kind": "droptail", "limit": queue},
+        "loss": {"uplink": loss},
+        "outage": {"uplink": [[f"{begin} s", f"{length} s"] for begin, length in outages]},
+    } | ({"proxy": {"kind": proxy}} if proxy else {})
+    core, transport = {"edge": "500 us", "cloud": "500 us"}, {"congestion_control": "cubic"}
+    about = {"name": "offload-simulated", "duration": f"{duration} s", "seed": seed}
+    text = scenario_head(nodes, mobile=mobile, core=core, **about, transport=transport)
+    for name, server, each in (("workload", "edge", rate), ("other", "cloud", other)):
+        if each is not None:
+            load = {"rate": f"{each} /s", "arrivals": "periodic", "timeout": f"{timeout} s", "drain": f"{drain} s"}
+            text += app_table(name, "image-classification", server=server, images=20, **load)
     shutil.copytree(_predicted(text), path, ignore=shutil.ignore_patterns("profile.json"), dirs_exist_ok=True)
     described = json.loads((path / "run.json").read_text())
     for direction in described["directions"]:

@@ -29,7 +29,6 @@ def serving(secret: Path, listen: str = "127.0.0.1:0", **options: Any) -> Iterat
     command = [*RECORD, "serve", "--secret", str(secret), "--listen", listen, "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **options)
     try:
-        assert process.stdout is not None
         listening = json.loads(process.stdout.readline())
         assert listening["event"] == "listening"
         yield listening["address"]

@@ -6,8 +6,17 @@ from typing import Any
 import polars as pl
 
 from cellbed import Link
-from cellbed.recordings import COLUMNS, Fixed, Recording, Train, TrainPlan
-from cellbed.recordings.description import CalibratedDirection, CalibratedDirections, Calibration, Compensation
+from cellbed.recordings.description import (
+    CalibratedDirection,
+    CalibratedDirections,
+    Calibration,
+    Compensation,
+    Fixed,
+    Train,
+    TrainPlan,
+)
+from cellbed.recordings.packets import COLUMNS
+from cellbed.recordings.recording import Recording
 from cellbed.recordings.virtual import Pair, record_virtually
 
 MS = 1_000_000

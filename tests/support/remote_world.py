@@ -22,6 +22,7 @@ from cellbed.testbed.nodes.backend import Limits
 from cellbed.testbed.nodes.remote import RemoteNode
 from cellbed.testbed.nodes.vm import QEMU
 from cellbed.testbed.testbed import Testbed
+from scenario_text import to_toml
 
 NODE, PEER = "phone-0", "edge-0"
 DISK = 8 << 20
@@ -125,6 +126,11 @@ class Machine:
         }
         return HostBackend.model_validate(table | keys)
 
+    @property
+    def toml(self) -> str:
+        """The back end as TOML on one line."""
+        return to_toml(self.backend().model_dump(mode="json", exclude_none=True))
+
 
 @contextmanager
 def machine(folder: Path) -> Iterator[Machine]:
@@ -170,9 +176,6 @@ def machine(folder: Path) -> Iterator[Machine]:
             )
         )
         stack.callback(server.kill)
-        assert server.stdin is not None
-        assert server.stdout is not None
-        assert server.stderr is not None
         assert server.stdout.readline() == b"ready\n"
         device = f"cbt{os.getpid()}"
         for command in (

@@ -173,7 +173,6 @@ class World:
             text=True,
         )
         self._processes.append(process)
-        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
 
     def resolve_with(self, text: str) -> None:
@@ -268,7 +267,6 @@ for change in changes.network_helper(machine):
             [*unshare, "sh", "-c", "echo ready; exec sleep infinity"], stdout=subprocess.PIPE, text=True
         )
         self._processes.append(process)
-        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         return process.pid
 
@@ -345,7 +343,6 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 def next_line(process: subprocess.Popen[str]) -> str:
     """The next line that a process prints; it must not have ended."""
-    assert process.stdout is not None
     line = process.stdout.readline().strip()
     assert line or process.stderr is None, process.stderr.read()
     return line

@@ -29,7 +29,6 @@ class Namespaces:
             subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         )
         self._stack.callback(holder.kill)
-        assert holder.stdout is not None
         if holder.stdout.readline() != "made\n":
             pytest.skip("this machine lets this user make no network namespaces")
         self._holders[name] = holder.pid

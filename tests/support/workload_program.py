@@ -50,12 +50,10 @@ class Program:
             )
 
     def say(self, **line: int) -> None:
-        assert self.popen.stdin is not None
         self.popen.stdin.write(json.dumps(line).encode() + b"\n")
 
     def await_event(self, name: str) -> dict[str, Any]:
         """The next event of this name."""
-        assert self.popen.stdout is not None
         deadline = time.monotonic() + PATIENCE
         while self._port is not None:
             assert self.popen.poll() is None, f"{self.name} ended: {self.log.read_text()}"

@@ -242,7 +242,6 @@ def test_malformed_answers_are_one_error(node: Node) -> None:
 def test_machine_that_ignores_the_window_of_a_stream_is_refused(node: Node) -> None:
     node.hello()
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"], stdin=subprocess.PIPE) as reader:
-        assert reader.stdin is not None
         program = node.spawn(["program"], stdout=reader.stdin.fileno(), stderr=subprocess.PIPE)
         reader.stdin.close()
         number = node.spawned()
@@ -312,7 +311,7 @@ def test_folder_from_a_hostile_machine_stays_in_its_place(node: Node, tmp_path: 
 def test_a_program_there_that_prints_too_much_or_stands_still_is_killed(
     node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "ANSWER_S", 2.0)
+    monkeypatch.setattr(remote, "ANSWER_S", 0.5)
     node.hello()
     node.outputs = [b"\n" + bytes(3 * CHUNK)]
     with pytest.raises(OSError, match=r"^/x on pi-0: it is too long$"):
@@ -334,7 +333,6 @@ def test_killed_hub_ends_its_programs_and_is_named(node: Node) -> None:
     node.hello()
     program = node.spawn(["program"], stderr=subprocess.PIPE)
     node.spawned()
-    assert node._hub is not None
     node._hub.kill()
     assert program.communicate()[1] == b"the connection to the node is lost: its hub has ended\n"
     assert program.returncode == 255

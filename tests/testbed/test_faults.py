@@ -16,31 +16,11 @@ from cellbed.runformat.events import read_events
 from cellbed.scenario import ScenarioError, load
 from cellbed.scenario.reader import parse
 from cellbed.testbed.plan import make_plan
-from node_programs import BURNER
+from node_programs import BURNER, SERVER
 from scenario_text import app_table, scenario_head, server_keys, tables
 from shell_world import ORDINARY_USER, World, missing, python
 
 MS = 1_000_000
-# Starts at once also on a busy machine.
-SERVER = """
-import select, socket, sys
-listening = socket.create_server(("", int(sys.argv[1])), backlog=100)
-clients = []
-while True:
-    for ready in select.select([listening, *clients], [], [])[0]:
-        if ready is listening:
-            clients.append(listening.accept()[0])
-            continue
-        try:
-            request = ready.recv(65536)
-        except OSError:
-            request = b""
-        if request:
-            ready.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok")
-        else:
-            clients.remove(ready)
-            ready.close()
-"""
 WRITER = """
 import os, time
 written = os.open("written", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -55,7 +35,6 @@ while True:
         before = outcome
     time.sleep(0.01)
 """
-COMMAND = f'["{sys.executable}", "-I", "-S", "SERVER"'
 SCENARIO = (
     scenario_head(
         {

@@ -28,30 +28,18 @@ from cellbed.testbed.nodes import copies
 from cellbed.testbed.programs.reach import Guests
 from cellbed.testbed.programs.reports import SPANS, ReportSockets
 from cellbed_node.temporary import remove_stale, remove_tree, temporary_folder
+from hostile_folders import flipping, make_deep
 
 HERE = Admission(["/proc/self/ns/net"])
 DEPTH = 1050
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount and for network namespaces")
 
 
-def make_deep(path: Path) -> Path:
-    """Make a folder with one in another, deeper than Python's stack reaches, and with a link out of it."""
-    path.mkdir(parents=True)
-    (path / "link").symlink_to("/")
-    at = os.open(path, os.O_RDONLY)
-    for _ in range(DEPTH):
-        os.mkdir("a", dir_fd=at)
-        with copies.close_after(at):
-            at = os.open("a", os.O_RDONLY, dir_fd=at)
-    os.close(at)
-    return path
-
-
 def test_folders_of_any_depth_are_removed_with_what_they_are_in(tmp_path: Path) -> None:
     with temporary_folder() as temporary:
-        make_deep(temporary / "x")
-    discard(tmp_path, make_deep(tmp_path / "entry"))
-    left = make_deep(tmp_path / "left")
+        make_deep(temporary / "x", DEPTH)
+    discard(tmp_path, make_deep(tmp_path / "entry", DEPTH))
+    left = make_deep(tmp_path / "left", DEPTH)
     assert remove_stale([left]) == [left]
     assert not temporary.exists()
     assert [each.name for each in tmp_path.iterdir()] == [".lock"]
@@ -59,7 +47,7 @@ def test_folders_of_any_depth_are_removed_with_what_they_are_in(tmp_path: Path) 
 
 def test_a_trial_with_a_folder_of_any_depth_is_adopted_without_following_links(tmp_path: Path) -> None:
     (tmp_path / "secret").mkdir()
-    other = make_deep(tmp_path / "other" / "trials" / "key")
+    other = make_deep(tmp_path / "other" / "trials" / "key", DEPTH)
     (other / "out").symlink_to(tmp_path / "secret")
     (other / "summary.json").write_text("{}")
     plan: Any = SimpleNamespace(distinct={"key": None})
@@ -100,17 +88,6 @@ def test_the_names_of_a_folder_are_bounded_in_number_and_in_errors(
     assert str(error.value).isprintable()
 
 
-FLIP = """
-import os, sys
-os.chdir(sys.argv[1])
-os.symlink(sys.argv[2], "link")
-print("ready", flush=True)
-while True:
-    for source, target in (("d", "kept"), ("link", "d"), ("d", "link"), ("kept", "d")):
-        os.rename(source, target)
-"""
-
-
 def test_a_move_into_folders_that_are_renamed_meanwhile_reaches_no_other_file(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     for folder in (tmp_path / "node" / "d" / "e", outside / "e"):
@@ -119,28 +96,23 @@ def test_a_move_into_folders_that_are_renamed_meanwhile_reaches_no_other_file(tm
     (tmp_path / "new" / "d" / "e").mkdir(parents=True)
     (tmp_path / "new" / "d" / "e" / "file").write_text("new")
     archive = subprocess.run(["tar", "-C", tmp_path / "new", "-c", "d"], capture_output=True, check=True).stdout
+    packed = set()
     with (
-        subprocess.Popen([sys.executable, "-c", FLIP, tmp_path / "node", outside], stdout=subprocess.PIPE) as process,
+        flipping(tmp_path / "node", outside),
         copies.close_after(os.open(tmp_path / "node", os.O_RDONLY)) as root,
     ):
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"ready\n"
-            packed = set()
-            for _ in range(300):
-                with contextlib.suppress(OSError), tarfile.open(fileobj=io.BytesIO(archive)) as members:
-                    copies.unpack(members, root)
-                made = io.BytesIO()
-                with contextlib.suppress(OSError), tarfile.open(fileobj=made, mode="w") as members:
-                    copies.pack(root, ["d"], members)
-                packed |= {content for content in (b"kept", b"of the node", b"new") if content in made.getvalue()}
-                with (
-                    contextlib.suppress(OSError),
-                    copies.close_after(copies.open_folder(root, PurePosixPath("d/e"), make=True)) as inner,
-                ):
-                    copies.remove(inner, "file")
-        finally:
-            process.kill()
+        for _ in range(100):
+            with contextlib.suppress(OSError), tarfile.open(fileobj=io.BytesIO(archive)) as members:
+                copies.unpack(members, root)
+            made = io.BytesIO()
+            with contextlib.suppress(OSError), tarfile.open(fileobj=made, mode="w") as members:
+                copies.pack(root, ["d"], members)
+            packed |= {content for content in (b"kept", b"of the node", b"new") if content in made.getvalue()}
+            with (
+                contextlib.suppress(OSError),
+                copies.close_after(copies.open_folder(root, PurePosixPath("d/e"), make=True)) as inner,
+            ):
+                copies.remove(inner, "file")
     assert (outside / "e" / "file").read_text() == "kept"
     assert sorted(each.name for each in outside.rglob("*")) == ["e", "file"]
     assert b"kept" not in packed
@@ -153,7 +125,6 @@ def waiting_program(folder: Path, mark: str) -> Iterator[tuple[int, list[int]]]:
     script = Path(__file__).parents[1] / "support" / "waiting_environment.py"
     command = ["unshare", "--net", sys.executable, str(script), str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "CELLBED_RUN": mark}) as program:
-        assert program.stdout is not None
         processes = [int(each) for each in program.stdout.readline().split()]
         try:
             assert len(processes) == 3

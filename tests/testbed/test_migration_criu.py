@@ -1,17 +1,14 @@
 """Running programs that CRIU moves to other nodes, with their memory and connections."""
 
 import contextlib
-import io
 import json
 import os
-import re
 import signal
 import struct
 import subprocess
 import sys
-import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -29,7 +26,6 @@ from moving_services import (
     CLIENT,
     CRIU_NODES,
     REDIS,
-    REDIS_SERVER,
     STRATEGIES,
     Place,
     events,
@@ -37,6 +33,7 @@ from moving_services import (
     left_of_moves,
     link,
     redis,
+    redis_image,
     slow_with_redis,
     standing,
     wait_for,
@@ -164,40 +161,11 @@ def test_a_snapshot_travels_compressed_over_two_connections_within_its_rate(tmp_
     assert not (tmp_path / "wrong").exists()
 
 
-@slow_with_redis
-@pytest.mark.timeout(1800)
-def test_fifty_moves_back_and_forth_keep_one_connection(place: Place) -> None:
-    for strategy in STRATEGIES:
-        if (reason := find_obstacle(strategy)) is not None:
-            pytest.skip(reason)
-    redis(place, "FLUSHALL")
-    redis(place, "DEBUG", "POPULATE", "2000", "key", "1000")
-    with writing(place):
-        for number in range(50):
-            node, strategy = ("edge-0", "cloud-0")[number % 2], list(STRATEGIES)[number % 4 // 2]
-            moved = place.run("migrate", "store", "--to", node, "--strategy", strategy)
-            assert moved.returncode == 0, moved.stderr
-            # Without a pause, TCP would find the store stopped again and again, and double its own pause each time.
-            count, deadline = redis(place, "GET", "count"), time.monotonic() + 90
-            while redis(place, "GET", "count") == count:
-                assert time.monotonic() < deadline, f"no write within 90 s after move {number + 1}"
-    assert left_of_moves(place) == []
-
-
 @pytest.fixture
-def image(tmp_path: Path) -> Iterator[str]:
-    """An image with Redis of this machine."""
-    libraries = re.findall(r"/\S+", subprocess.run(["ldd", REDIS_SERVER], capture_output=True, text=True).stdout)
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w", dereference=True) as archive:
-        for path in (REDIS_SERVER, *libraries):
-            archive.add(path)
-    name = f"localhost/cellbed-redis:{os.getpid()}"
-    command = '["redis-server", "--port", "6379", "--save", "", "--protected-mode", "no"]'
-    changes = ["--change", "WORKDIR /data", "--change", f"CMD {command}"]
-    subprocess.run(["podman", "import", *changes, "-", name], input=made.getvalue(), capture_output=True, check=True)
-    yield name
-    subprocess.run(["podman", "rmi", "--force", name], capture_output=True, check=False)
+def image() -> Iterator[str]:
+    changes = ["WORKDIR /data", 'CMD ["redis-server", "--port", "6379", "--save", "", "--protected-mode", "no"]']
+    with redis_image("redis", changes) as name:
+        yield name
 
 
 @slow_with_redis
@@ -244,7 +212,7 @@ def test_a_failed_transfer_leaves_redis_and_its_connections_at_the_source(place:
         if happens == "outage":
             assert place.run("link", "set", "x", "core-edge-0", "down").returncode == 0
         elif happens == "target killed":
-            kill_receiver(place)
+            kill(wait_for_role(place, "receive"))
         output, errors = moving.communicate()
         if happens == "outage":
             assert place.run("link", "set", "x", "core-edge-0", "up").returncode == 0
@@ -270,19 +238,6 @@ def test_redis_goes_on_as_it_was_when_its_pages_do_not_arrive(place: Place) -> N
     assert left_of_moves(place) == []
 
 
-def kill(place: Place, victim: str) -> None:
-    """Kill the program that moves, or all processes of the move at the target."""
-    controller, roots = place.record[1]["process"], list[int]()
-    if victim == "source":
-        roots = [each["pid"] for each in events(place) if (each["event"], each.get("node")) == STARTED_AT_SOURCE][-1:]
-    while not roots:
-        found = descendants(controller).items()
-        roots = [each for each, words in found if re.search(rb'"role": "(hold|receive|pages)"', words)]
-    for process in [*roots, *(each for root in roots for each in descendants(root))]:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process, signal.SIGKILL)
-
-
 @pytest.fixture(scope="module")
 def restarting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("restarting")
@@ -293,26 +248,11 @@ def restarting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 @slow_with_redis
 @pytest.mark.parametrize("phase", PHASES)
-def test_redis_goes_on_at_the_source_when_the_target_is_killed(restarting: Place, phase: str) -> None:
-    fill(restarting)
-    # What the copy has acknowledged before its death is lost.
-    with contextlib.nullcontext() if phase == "pages" else writing(restarting):
-        moving, _ = moving_in_phase(restarting, phase)
-        kill(restarting, "target")
-        output, errors = moving.communicate()
-        assert moving.returncode == 1, output
-        assert restarting.servers()["store"] == "cloud-0", errors
-    assert redis(restarting, "DBSIZE") >= "20000"
-    assert left_of_moves(restarting) == []
-    assert ":6379" not in restarting.left_at("edge-0")
-
-
-@slow_with_redis
-@pytest.mark.parametrize("phase", PHASES)
 def test_a_killed_program_is_reported_and_lives_at_one_place_at_most(restarting: Place, phase: str) -> None:
     fill(restarting)
     moving, since = moving_in_phase(restarting, phase)
-    kill(restarting, "source")
+    root = [each["pid"] for each in events(restarting) if (each["event"], each.get("node")) == STARTED_AT_SOURCE][-1]
+    kill([root, *descendants(root)])
     errors = moving.communicate()[1]
     assert wait_for(restarting, since, event="program ended", node="cloud-0")["status"] == -signal.SIGKILL
     if moving.returncode == 0:  # the copy runs, and has all it needs
@@ -352,9 +292,7 @@ def test_redis_goes_on_at_one_node_when_a_program_of_the_move_is_killed(
         moving, _ = moving_in_phase(restarting, phase)
         while moving.poll() is None and not (found := playing(restarting, role) - before):
             pass
-        for each in found:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(each, signal.SIGKILL)
+        kill(found)
         _, errors = moving.communicate()
         has_moved = moving.returncode == 0
         assert "Traceback" not in errors
@@ -362,6 +300,20 @@ def test_redis_goes_on_at_one_node_when_a_program_of_the_move_is_killed(
     assert redis(restarting, "DBSIZE") >= "20000" or (has_moved and role == "hold")
     assert left_of_moves(restarting) == []
     assert ":6379" not in restarting.left_at("cloud-0" if has_moved else "edge-0")
+
+
+def kill(processes: Iterable[int]) -> None:
+    for each in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(each, signal.SIGKILL)
+
+
+def wait_for_role(place: Place, role: str) -> set[int]:
+    """Processes of moves that play a role, once there are any."""
+    deadline = time.monotonic() + 30
+    while not (found := playing(place, role)):
+        assert time.monotonic() < deadline, "nothing arrives"
+    return found
 
 
 def playing(place: Place, role: str) -> set[int]:
@@ -405,25 +357,6 @@ def test_a_port_that_is_in_use_at_the_target_is_an_error(place: Place) -> None:
         assert place.servers()["store"] == "cloud-0"
 
 
-def kill_receiver(place: Place) -> None:
-    """Kill the program at the target by which files arrive, once it has started."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        run = subprocess.run(["ps", "-ww", "-eo", "pid,args"], capture_output=True, text=True, check=True)
-        for line in run.stdout.splitlines():
-            process, _, command = line.strip().partition(" ")
-            if '"role": "receive"' in command and str(place.folder) in environment(process):
-                os.kill(int(process), signal.SIGKILL)
-                return
-    raise AssertionError("nothing arrives")
-
-
-def environment(process: str) -> str:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{process}/environ").read_text(errors="replace")
-    return ""
-
-
 _WAITS = "import ctypes, os, time; ctypes.CDLL(None).vfork() or (print(flush=True), time.sleep(60), os._exit(0))"
 """The kernel holds the parent of a vfork uninterruptibly until the child ends, as one that waits for a disk."""
 
@@ -435,7 +368,6 @@ def test_a_process_that_does_not_stop_fails_the_move_and_the_run_goes_on_meanwhi
     stopped: list[int] = []
     with subprocess.Popen([sys.executable, "-c", _WAITS], stdout=subprocess.PIPE) as process:
         try:
-            assert process.stdout is not None
             process.stdout.readline()
             steps = checkpoint.stop(process.pid, stopped)
             next(steps)  # the run goes on between two steps

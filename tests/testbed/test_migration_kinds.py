@@ -56,9 +56,7 @@ def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
 
 @pytest.fixture(scope="module")
 def place(image: None, far: Machine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    table = far.backend().model_dump(mode="json", exclude_defaults=True)
-    backend = ", ".join(f"{key} = {json.dumps(value)}" for key, value in table.items())
-    nodes = f'{NODES}{BOX}[nodes.pi]\nclass = "edge"\ncpus = 0.5\nmemory = "256 MiB"\nbackend = {{ {backend} }}\n'
+    nodes = f'{NODES}{BOX}[nodes.pi]\nclass = "edge"\ncpus = 0.5\nmemory = "256 MiB"\nbackend = {far.toml}\n'
     with standing(files(tmp_path_factory.mktemp("standing")), nodes + SMALL) as place:
         yield place
 

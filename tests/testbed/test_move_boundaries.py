@@ -2,16 +2,11 @@
 
 import base64
 import contextlib
-import io
-import json
-import os
-import re
 import select
 import shutil
 import socket
 import subprocess
 import sys
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +18,6 @@ from moving_services import (
     CRIU_NODES,
     NODES,
     REDIS,
-    REDIS_SERVER,
     SMALL,
     Place,
     files,
@@ -31,6 +25,7 @@ from moving_services import (
     needs_criu,
     needs_redis,
     redis,
+    redis_image,
     slow_with_redis,
     standing,
 )
@@ -69,10 +64,9 @@ while True:
 
 
 @contextlib.contextmanager
-def attack(place: Place, node: str, address: str, python: str = sys.executable, pause_s: float = 0) -> Iterator[None]:
-    """Meanwhile a second program of a node connects to all ports of an address; none may take a connection."""
-    with place.popen("exec", node, "--", python, "-c", ATTACK, address, "9000,8080,6379", pause_s) as process:
-        assert process.stdout is not None
+def meanwhile(place: Place, node: str, *command: object) -> Iterator[None]:
+    """Meanwhile run a program of a node that prints that it has begun, and must not print anything else."""
+    with place.popen("exec", node, "--", *command) as process:
         try:
             assert process.stdout.readline() == "begun\n"
             yield
@@ -80,6 +74,13 @@ def attack(place: Place, node: str, address: str, python: str = sys.executable, 
         finally:
             process.terminate()
         assert process.stdout.read() == ""
+
+
+def attack(
+    place: Place, node: str, address: str, python: str = sys.executable, pause_s: float = 0
+) -> contextlib.AbstractContextManager[None]:
+    """Meanwhile a second program of a node connects to all ports of an address; none may take a connection."""
+    return meanwhile(place, node, python, "-c", ATTACK, address, "9000,8080,6379", pause_s)
 
 
 def migrate(place: Place, app: str, node: str, strategy: str) -> None:
@@ -135,14 +136,12 @@ def test_no_program_of_a_node_connects_to_a_port_of_a_state_that_moves(sessions:
 @pytest.mark.parametrize("kind", ["host", "vm"])
 def test_no_program_behind_a_node_connects_to_a_port_of_a_state_that_moves(tmp_path: Path, kind: str) -> None:
     with contextlib.ExitStack() as stack:
-        backend: dict[str, object] = {"kind": "vm"}
+        backend = '{ kind = "vm" }'
         if kind == "vm":
             skip_without_vm()
         else:
-            found = stack.enter_context(machine(tmp_path))
-            backend = found.backend().model_dump(mode="json", exclude_defaults=True)
-        keys = ", ".join(f"{key} = {json.dumps(value)}" for key, value in backend.items())
-        node = f'[nodes.far]\nclass = "edge"\ncpus = 0.5\nmemory = "256 MiB"\nbackend = {{ {keys} }}\n'
+            backend = stack.enter_context(machine(tmp_path)).toml
+        node = f'[nodes.far]\nclass = "edge"\ncpus = 0.5\nmemory = "256 MiB"\nbackend = {backend}\n'
         service = SMALL.replace(sys.executable, "python3").replace("port = 9000", 'port = 9000, timeout = "120 s"')
         place = stack.enter_context(standing(files(tmp_path), NODES + node + service))
         gateway = place.run("exec", "far-0", "--", "python3", "-c", GATEWAY).stdout.strip()
@@ -161,18 +160,9 @@ print(socket.inet_ntoa(struct.pack("<I", int(row[2], 16))))
 
 @pytest.fixture(scope="module")
 def image() -> Iterator[str]:
-    """An image with Redis of this machine, BusyBox, and a root folder that all may write to."""
-    listed = subprocess.run(["ldd", REDIS_SERVER], capture_output=True, text=True).stdout
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w", dereference=True) as archive:
-        for path in (REDIS_SERVER, str(find("busybox")), *re.findall(r"/\S+", listed)):
-            archive.add(path)
-        archive.add(str(find("busybox")), "bin/sh")
-    name = f"localhost/cellbed-boundaries:{os.getpid()}"
-    changes = ["--change", "WORKDIR /data/canary", "--change", "ENV PATH=/bin:/usr/bin"]
-    subprocess.run(["podman", "import", *changes, "-", name], input=made.getvalue(), capture_output=True, check=True)
-    yield name
-    subprocess.run(["podman", "rmi", "--force", name], capture_output=True, check=False)
+    changes = ["WORKDIR /data/canary", "ENV PATH=/bin:/usr/bin"]
+    with redis_image("boundaries", changes) as name:
+        yield name
 
 
 @pytest.fixture
@@ -292,28 +282,16 @@ def test_no_program_of_a_container_connects_to_a_port_while_memory_moves(boxes: 
             done
         done
     """
-    with boxes.popen("exec", other, "--", "busybox", "sh", "-c", f"echo begun; {script}") as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "begun\n"
-        try:
-            migrate(boxes, "store", other, strategy)
-        finally:
-            process.terminate()
-        assert "connected" not in process.stdout.read()
+    with meanwhile(boxes, other, "busybox", "sh", "-c", f"echo begun; {script}"):
+        migrate(boxes, "store", other, strategy)
 
 
 @redis_in_containers
 def test_a_container_does_not_see_the_images_of_a_move(boxes: Place) -> None:
     _, other = begin_anew(boxes)
     script = "echo begun; while :; do find / -xdev -name '*.img'; done"
-    with boxes.popen("exec", other, "--", "busybox", "sh", "-c", script) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "begun\n"
-        try:
-            migrate(boxes, "store", other, "stop-and-copy")
-        finally:
-            process.terminate()
-        assert process.stdout.read() == ""
+    with meanwhile(boxes, other, "busybox", "sh", "-c", script):
+        migrate(boxes, "store", other, "stop-and-copy")
 
 
 @redis_in_containers
@@ -345,9 +323,7 @@ FOLDER_LINKS = {
 def test_links_in_the_folder_of_a_node_lead_a_move_to_no_other_file(
     tmp_path: Path, canary: Path, strategy: str, kind: str
 ) -> None:
-    service = SMALL.replace('"sessions.py", "9000"', '"sessions.py", "9000"').replace(
-        "ready =", 'folder = "work"\nready ='
-    )
+    service = SMALL.replace("ready =", 'folder = "work"\nready =')
     service = service.replace('= "sessions.py"', '= "work/sessions.py"').replace('= "state.py"', '= "work/state.py"')
     with standing(files(tmp_path), NODES.replace("150 ms", "5 ms") + service) as place:
         in_folder(place, "edge-0", FOLDER_LINKS[kind].replace("CANARY", str(canary)))

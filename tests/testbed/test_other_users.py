@@ -187,7 +187,6 @@ def flood(before: list[str], address: str, count: int, kind: str) -> Iterator[No
     """Meanwhile a stranger has connections to a socket, as many as wait there."""
     command = [*before, "/usr/bin/python3", "-c", FLOOD, address, str(count), kind]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as stranger:
-        assert stranger.stdout is not None
         assert stranger.stdout.readline() == b"full\n"
         yield
         stranger.communicate()

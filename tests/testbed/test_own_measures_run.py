@@ -118,21 +118,15 @@ def test_a_program_that_wrote_nothing_is_a_warning(run: cellbed.Run) -> None:
 def test_every_program_has_measures_of_its_connections(run: cellbed.Run) -> None:
     found = {each.name: each.traffic for each in run.summary.applications}
     speed, learning, game = found["speed"], found["learning"], found["game"]
-    assert speed is not None
-    assert learning is not None
-    assert game is not None
     assert speed.connections == 2
     assert speed.sent_bytes == run.connections.filter(app="speed")["to_server_bytes"].sum() > 500_000
     assert 1 < (speed.throughput_up_mbit_s or 0) < 20
     assert speed.setup_p50_s == pytest.approx(ROUND_TRIP_S, rel=0.5)
     assert learning.connections == 1
     assert learning.sent_bytes == learning.received_bytes == own_programs.ROUNDS * own_programs.UPDATE
-    assert learning.retransmitted is not None
     for each in (learning, game):
-        assert each.round_trip_p50_s is not None
         assert each.round_trip_p50_s >= ROUND_TRIP_S
     assert (game.sent_bytes, game.retransmitted, game.setup_p50_s) == (8 * own_programs.MOVES, None, None)
-    assert found["silent"] is not None
     assert found["silent"].connections == 0
 
 

@@ -15,7 +15,7 @@ from cellbed.testbed.links.emulator import Emulator
 from cellbed.testbed.plan import Direction, Plan, make_plan
 from in_process import cellbed
 from link_examples import EXAMPLES, read, write_recordings
-from scenario_text import GOOD
+from scenario_text import GOOD, app_table, scenario_head
 
 MS, SECOND = 1_000_000, 1_000_000_000
 CHANGE = "\n[[links.mobile.changes]]\n"
@@ -234,56 +234,24 @@ def test_the_emulator_takes_every_kind(tmp_path: Path) -> None:
 
 
 def test_groups_have_their_own_nodes_links_and_applications() -> None:
-    text = (
-        GOOD[: GOOD.index("[nodes.endpoint]")]
-        + """
-[nodes.phone]
-class = "endpoint"
-count = 2
-cpus = 0.5
-memory = "256 MiB"
-stagger = "5 s"
-link = { up = "1 Mbit/s", start = "1 s" }
-
-[nodes.car]
-class = "endpoint"
-cpus = 1.0
-memory = "512 MiB"
-
-[nodes.near]
-class = "edge"
-cpus = 1.0
-memory = "512 MiB"
-aliases = ["db.shop.svc"]
-
-[nodes.far]
-class = "edge"
-cpus = 1.0
-memory = "512 MiB"
-core = "3 ms"
-
-[links.mobile]
-up = "5g-midband.up"
-down = "9 Mbit/s"
-
-[links.core]
-edge = "1 ms"
-
-[apps.one]
-kind = "image-classification"
-client = "phone"
-server = "far"
-rate = "1 /s"
-
-[apps.two]
-kind = "image-classification"
-client = "car"
-server = "near"
-rate = "1 /s"
-start = "10 s"
-stop = "20 s"
-"""
+    text = scenario_head(
+        {
+            "phone": {
+                "class": "endpoint",
+                "count": 2,
+                "stagger": "5 s",
+                "link": {"up": "1 Mbit/s", "start": "1 s"},
+            },
+            "car": {"class": "endpoint"},
+            "near": {"class": "edge", "aliases": ["db.shop.svc"]},
+            "far": {"class": "edge", "core": "3 ms"},
+        },
+        mobile={"up": "5g-midband.up", "down": "9 Mbit/s"},
+        core={"edge": "1 ms"},
     )
+    image = {"kind": "image-classification", "rate": "1 /s"}
+    text += app_table("one", **image, client="phone", server="far")
+    text += app_table("two", **image, client="car", server="near", start="10 s", stop="20 s")
     plan = planned(text)
     assert [node.name for node in plan.nodes] == ["phone-0", "phone-1", "car-0", "near-0", "far-0"]
     assert len({node.ipv4 for node in plan.nodes}) == 5

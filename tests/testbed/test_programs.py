@@ -89,6 +89,23 @@ class Site:
         self.supervisor.start_all(commands, {"edge-0": self.node})
         return [each for each in self.supervisor.programs if isinstance(each, UnmodifiedProgram)]
 
+    def load(self, *programs: UnmodifiedProgram, s: float = 3600, **more: int) -> None:
+        """Begin loads that take so long."""
+        now = time.monotonic_ns()
+        for each in programs:
+            each.send_command({"t0_ns": now, "end_ns": now + round(s * SECOND), **more})
+
+    def until_begun(self, *programs: UnmodifiedProgram) -> None:
+        self.until(lambda: all(each.process is not None and "begun" in output(self, each.name) for each in programs))
+
+    def until_done(self, *programs: UnmodifiedProgram) -> None:
+        self.until(lambda: all({"event": "done"} in each.events for each in programs))
+
+    def stop(self) -> None:
+        """End all programs; others may be started then."""
+        self.supervisor.stop()
+        self.supervisor = Supervisor(self.raw, "again")
+
     def until(self, happened: Any) -> None:
         assert self.supervisor.wait(happened, time.monotonic_ns() + PATIENCE_NS)
 
@@ -279,14 +296,12 @@ def test_a_load_runs_from_its_start_to_its_end(site: Site) -> None:
         )
     )
     assert not (site.raw / "short.out").exists()  # nothing runs before the load
-    now = time.monotonic_ns()
-    for each in (short, wrong, expected):
-        each.send_command({"t0_ns": now, "end_ns": now + 3600 * SECOND})
-    site.until(lambda: wrong.ended and all({"event": "done"} in each.events for each in (short, expected)))
+    site.load(short, wrong, expected)
+    site.until_done(short, expected)
+    site.until(lambda: wrong.ended)
     assert str(wrong.failure()).startswith("wrong on edge-0 ended with status 1: cannot resolve host\n  its output: ")
-    begin = time.monotonic_ns()
-    long.send_command({"t0_ns": begin, "end_ns": begin + 2 * SECOND})
-    site.until(lambda: {"event": "done"} in long.events)
+    site.load(long, s=2)
+    site.until_done(long)
     assert not long.ended
 
 
@@ -295,9 +310,8 @@ def test_a_load_that_leaves_processes_behind_is_noted(site: Site) -> None:
         site.command("sh", "-c", "(exec sleep 600) & echo $!", name="fork", load=True),
         site.command("sh", "-c", "(exec sleep 0.01) & wait", name="alone", load=True),
     )
-    for each in (fork, alone):
-        each.send_command({"t0_ns": (now := time.monotonic_ns()), "end_ns": now + 3600 * SECOND})
-    site.until(lambda: all({"event": "done"} in each.events for each in (fork, alone)))
+    site.load(fork, alone)
+    site.until_done(fork, alone)
     assert fork.notes == [
         "fork ended while processes that it had started still ran, and they were killed; it must stay in the foreground"
     ]
@@ -312,14 +326,11 @@ def test_a_load_that_is_ended_at_its_end_is_noted_unless_it_ends_in_order(site: 
         site.python(in_order + FOREVER, name="orderly", load=True),
         site.python(write, name="drained", load=True),
     )
-    now = time.monotonic_ns()
-    for each in (late, orderly):
-        each.send_command({"t0_ns": now, "end_ns": now + 3600 * SECOND})
-    site.until(lambda: all(each.process is not None and "begun" in output(site, each.name) for each in (late, orderly)))
-    for each in (late, orderly):
-        each.send_command({"t0_ns": now, "end_ns": now + SECOND, "drain_ns": 0})
-    drained.send_command({"t0_ns": now, "end_ns": now + SECOND, "drain_ns": 3600 * SECOND})
-    site.until(lambda: all({"event": "done"} in each.events for each in (late, orderly, drained)))
+    site.load(late, orderly)
+    site.until_begun(late, orderly)
+    site.load(late, orderly, s=1, drain_ns=0)
+    site.load(drained, s=1, drain_ns=3600 * SECOND)
+    site.until_done(late, orderly, drained)
     assert late.notes == [
         "late still ran after 1 s, the end of its load, and was ended: what it had not written is lost; it has more "
         "time with 'drain', such as drain = \"5 s\""
@@ -335,13 +346,10 @@ def test_a_program_is_ended_by_its_signal_and_killed_after_its_grace_time(site: 
         site.python(write + FOREVER, name="writing", load=True, stop=Stop(signal.SIGINT, 3600 * SECOND)),
         site.python(ignore + FOREVER, name="deaf", load=True, stop=Stop(signal.SIGTERM, SECOND // 20)),
     )
-    now = time.monotonic_ns()
-    for each in (writing, deaf):
-        each.send_command({"t0_ns": now, "end_ns": now + 3600 * SECOND})
-    site.until(lambda: all(each.process is not None and "begun" in output(site, each.name) for each in (writing, deaf)))
-    for each in (writing, deaf):
-        each.send_command({"t0_ns": now, "end_ns": now})
-    site.until(lambda: all({"event": "done"} in each.events for each in (writing, deaf)))
+    site.load(writing, deaf)
+    site.until_begun(writing, deaf)
+    site.load(writing, deaf, s=0)
+    site.until_done(writing, deaf)
     assert (writing.notes, output(site, "writing")) == ([], "begun\nwritten\n")
     assert deaf.notes == [
         "deaf was killed, since it had not ended 0.05 s after SIGTERM: what it had not written is lost; it has more "
@@ -356,7 +364,6 @@ def test_a_load_that_has_ended_when_its_end_is_due_is_done_and_measured(site: Si
     begin = time.monotonic_ns()
     load.send_command({"t0_ns": begin, "end_ns": begin + 3600 * SECOND})
     load.step(begin)
-    assert load.process is not None
     process = load.process.pid
     os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
     load.step(begin + 3600 * SECOND)  # the supervisor comes back late
@@ -384,10 +391,9 @@ def test_environment_folder_and_files(site: Site, tmp_path: Path) -> None:
             ready=Ready(line="written"),
         )
     )
-    site.supervisor.stop()
+    site.stop()
     assert (tmp_path / "files" / "in" / "deep" / "result").read_text() == "hello there1"
     assert program.notes == ["web.edge-0.server: cannot copy missing from edge-0: No such file or directory"]
-    site.supervisor = Supervisor(site.raw, "again")
 
 
 @pytest.mark.parametrize(
@@ -405,7 +411,7 @@ def test_a_file_of_measures_is_kept_if_it_is_one_of_bounded_size(site: Site, cod
     run = f"{code}\nprint('written', flush=True)\nimport time; time.sleep(600)"
     command = site.python(run, measures="result.json", ready=Ready(line="written"))
     (program,) = site.start(command)
-    site.supervisor.stop()
+    site.stop()
     kept = site.raw / f"{command.name}.measures.json"
     if why is None:
         assert kept.exists() == bool(code), "a program that wrote none is found when the run is measured"
@@ -430,35 +436,31 @@ def test_a_copied_link_does_not_lead_the_next_copy_elsewhere(site: Site, tmp_pat
     (site.node.folder / "d").mkdir()
     (site.node.folder / "d" / "sub").symlink_to(tmp_path / "elsewhere")
     site.start(site.command("sleep", "600", copy_out=("d",)))
-    site.supervisor.stop()
+    site.stop()
     assert (tmp_path / "files" / "d" / "sub").is_symlink()
     (site.node.folder / "d" / "sub").unlink()
     (site.node.folder / "d" / "sub").mkdir()
     (site.node.folder / "d" / "sub" / "new").write_text("new")
-    site.supervisor = Supervisor(site.raw, "again")
     (program,) = site.start(site.command("sleep", "600", copy_out=("d/sub/new",)))
-    site.supervisor.stop()
+    site.stop()
     assert list((tmp_path / "elsewhere").iterdir()) == []
     assert "a link that was copied before is in its place" in program.notes[0]
-    site.supervisor = Supervisor(site.raw, "once more")
 
 
 def test_output_is_kept_up_to_a_limit(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unmodified, "OUTPUT_LIMIT", 1 << 20)
     (program,) = site.start(site.python("while True: print('x' * 999)"))
     site.until(lambda: program.notes)
-    site.supervisor.stop()
+    site.stop()
     assert (site.raw / "web.edge-0.server.out").stat().st_size == 1 << 20
     assert program.notes == ["web.edge-0.server: of its output only the first 1 MiB are kept"]
-    site.supervisor = Supervisor(site.raw, "again")
 
 
 def test_what_a_program_has_started_ends_with_it(site: Site) -> None:
     code = "import subprocess, time; p = subprocess.Popen(['sleep', '600']); print(p.pid, flush=True); time.sleep(600)"
     (_,) = site.start(site.python(code, ready=Ready(line="[0-9]")))
     child = int(output(site))
-    site.supervisor.stop()
-    site.supervisor = Supervisor(site.raw, "again")
+    site.stop()
     wait_until(lambda: has_ended(child))
 
 

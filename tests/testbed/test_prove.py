@@ -23,7 +23,6 @@ from cellbed.testbed.plan import Plan, make_plan
 from cellbed.testbed.proof.limits import Limited, Proof, ProofError, prove_limits
 from cellbed.testbed.proof.links import _rate_proof, prove_links
 from cellbed.testbed.proof.prediction import Clock
-from cellbed.testbed.testbed import Testbed
 from in_process import cellbed
 
 MS = 1_000_000
@@ -194,9 +193,6 @@ def test_limits_as_asked_are_accepted_and_others_noticed(tmp_path: Path, groups:
 
 
 KINDS = {
-    "constant rate": 'up = "12 Mbit/s"',
-    "trace": 'up = "lte-suburban.up"',
-    "no limit": 'up = "unlimited"',
     "steps and drawn delays": """
 up = { kind = "series", steps = [["0 s", "9 Mbit/s"], ["90 ms", "5 Mbit/s"], ["150 ms", "0 bit/s"]], period = "0.16 s" }
 base_delay = { kind = "normal", mean = "15 ms", deviation = "2 ms", reorder = true }
@@ -306,32 +302,33 @@ def test_a_link_that_changes_at_once_is_said_not_to_be_proved(tmp_path: Path) ->
     assert proofs["mobile-0.downlink delay"].state == "holds"
 
 
+SENT = [round(number * MS / 1.4) for number in range(350)]
+"""Of a sender that sends 1.4 datagrams a ms; 12 Mbit/s carry one."""
+
+
+def rate_state(folder: Path, sent: list[int], received: list[int]) -> str:
+    """The proof of the rate of the uplink, by when a flow was sent and, from its beginning on, received."""
+    path = plan(folder).path("endpoint-0", "edge-0")
+    uplink = next(direction for direction in path if direction.name == "mobile-0.uplink")
+    flow = {"sent_ns": sent, "received_ns": [*received, *[None] * (len(sent) - len(received))]}
+    return _rate_proof(path, uplink, flow, Clock(0, 0)).state
+
+
 @pytest.mark.parametrize(
     ("pause_ms", "delivered", "state"), [(0, 250, "holds"), (0, 200, "off"), (40, 250, "not reached"), (40, 200, "off")]
 )
 def test_a_low_rate_is_off_unless_the_sender_stood_still_as_long(
     tmp_path: Path, pause_ms: int, delivered: int, state: str
 ) -> None:
-    made = plan(tmp_path)
-    path = made.path("endpoint-0", "edge-0")
-    uplink = next(direction for direction in path if direction.name == "mobile-0.uplink")
-    # 12 Mbit/s carry one datagram a ms; the sender sends 1.4, but for a pause in the middle.
-    sent = [round(number * MS / 1.4) + (number > 175) * pause_ms * MS for number in range(350)]
-    window = 250 + pause_ms
-    received = [100 * MS + number * window * MS // delivered for number in range(delivered)]
-    flow = {"sent_ns": sent, "received_ns": [*received, *[None] * (350 - delivered)]}
-    assert _rate_proof(path, uplink, flow, Clock(0, 0)).state == state
+    sent = [at + (number > 175) * pause_ms * MS for number, at in enumerate(SENT)]
+    received = [100 * MS + number * (250 + pause_ms) * MS // delivered for number in range(delivered)]
+    assert rate_state(tmp_path, sent, received) == state
 
 
 def test_a_slower_link_does_not_hold_where_the_first_arrivals_are_seen_late(tmp_path: Path) -> None:
-    made = plan(tmp_path)
-    path = made.path("endpoint-0", "edge-0")
-    uplink = next(direction for direction in path if direction.name == "mobile-0.uplink")
-    sent = [round(number * MS / 1.4) for number in range(350)]
     # 11 instead of 12 Mbit/s; the first 25 arrivals are seen together.
     received = [100 * MS + max(number, 25) * MS * 12 // 11 for number in range(250)]
-    flow = {"sent_ns": sent, "received_ns": [*received, *[None] * 100]}
-    assert _rate_proof(path, uplink, flow, Clock(0, 0)).state != "holds"
+    assert rate_state(tmp_path, SENT, received) != "holds"
 
 
 @pytest.mark.needs_tun
@@ -342,27 +339,3 @@ def test_only_the_narrowest_of_two_bottlenecks_is_flooded(tmp_path: Path) -> Non
     core = proofs["core-edge-0.uplink rate"]
     assert not core.proved
     assert "mobile-0.uplink has less capacity" in core.note
-
-
-@pytest.mark.needs_tun
-def test_a_testbed_runs_programs_on_its_nodes_and_leaves_nothing(tmp_path: Path) -> None:
-    planned = plan(tmp_path)
-    (tmp_path / "hosts").write_text("192.0.2.1 elsewhere\n")
-    bed = Testbed(planned.emulator_config(), "a-run", binds=((str(tmp_path / "hosts"), "/etc/hosts"),))
-    with bed:
-        assert list(bed.nodes) == [node.name for node in planned.nodes]
-        node = bed.nodes["edge-0"]
-        node.copy_in(tmp_path / "hosts", str(tmp_path / "there"))
-        script = f"cat /etc/hosts {tmp_path}/there; cat /proc/net/dev; echo $CELLBED_TEST"
-        process = node.spawn(["sh", "-c", script], environment={"CELLBED_TEST": "x"}, stdout=subprocess.PIPE)
-        assert process.stdout is not None
-        said = process.stdout.read().decode()
-        process.wait()
-        assert said.count("192.0.2.1 elsewhere") == 2
-        assert f"{bed.emulator.interface('edge-0')}:" in said.split()
-        assert said.split()[-1] == "x"
-        node.copy_out(str(tmp_path / "there"), tmp_path / "back")
-        assert (tmp_path / "back").read_text() == "192.0.2.1 elsewhere\n"
-        namespace = Path(bed.emulator.namespace("edge-0"))
-    assert not bed.emulator.is_alive()
-    assert not namespace.exists()

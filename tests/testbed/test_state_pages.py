@@ -201,7 +201,6 @@ def test_a_world_moves_while_it_changes_and_no_acknowledged_write_is_lost(tmp_pa
         place.popen("exec", "endpoint-0", "--", sys.executable, tmp_path / "client.py", tmp_path / "stop") as client,
     ):
         try:
-            assert client.stdout is not None
             assert client.stdout.readline() == "writes\n"
             for node in ("edge-0", "cloud-0"):
                 moved = place.run("migrate", "world", "--to", node, "--strategy", "state", "--json")

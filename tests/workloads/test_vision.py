@@ -14,8 +14,8 @@ import pytest
 from onnx import TensorProto, helper
 from PIL import Image
 
-from cellbed.measure import Summary
 from cellbed.measure.rows import measure
+from cellbed.measure.summary import Summary
 from cellbed.support.errors import CellbedError
 from cellbed.testbed import testbed
 from cellbed.workloads.image_classification import photographs

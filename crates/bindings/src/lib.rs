@@ -60,7 +60,7 @@ fn network_helper(py: Python<'_>, arguments: Vec<OsString>) -> bool {
 
 #[pyfunction]
 fn pack_recording(py: Python<'_>, folder: std::path::PathBuf) -> PyResult<()> {
-    let packed = py.detach(|| cellbed_recorder::recording::pack(&folder));
+    let packed = py.detach(|| cellbed_recorder::pack(&folder));
     packed
         .map(drop)
         .map_err(|error| pyo3::exceptions::PyValueError::new_err(error.to_string()))

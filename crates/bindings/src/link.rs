@@ -17,8 +17,8 @@ use crate::columns::{Columns, Table};
 
 /// Returns the schema of stages by their place (`cellbed_link::schema`), in JSON.
 #[pyfunction]
-pub fn stage_schema() -> String {
-    cellbed_link::schema::STAGES.to_string()
+pub fn stage_schema() -> &'static str {
+    cellbed_link::schema::STAGES
 }
 
 /// One direction of a link in virtual time. See `cellbed.Link`, its Python class.

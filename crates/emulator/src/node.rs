@@ -101,7 +101,7 @@ fn furnish(vertex: &Vertex, offload: bool) -> Result<(Tun, Netlink, u32)> {
         netlink.add_address_ipv4_first(index, *prefix)?;
     }
     for prefix in &vertex.routes {
-        netlink.add_route(index, *prefix, vertex.initial_window)?;
+        netlink.add_route(index, *prefix, None, vertex.initial_window)?;
     }
     Ok((tun, netlink, index))
 }

@@ -1,6 +1,6 @@
 //! Packets that come twice, and packets that come damaged.
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::Deserialize;
 
 use crate::random::{Probability, Random, Seed};

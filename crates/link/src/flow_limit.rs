@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Deserializer, de::Error as _};
 
 use crate::bottleneck::Admission;

@@ -31,9 +31,7 @@ pub fn is_privileged() -> bool {
 /// The process must have one thread. Afterwards it holds all capabilities over what it creates inside.
 pub fn enter_user_namespace() -> Result<()> {
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
-    // SAFETY: CLONE_NEWUSER does not unshare the table of file descriptors, the danger that makes this call unsafe.
-    unsafe { unshare_unsafe(UnshareFlags::NEWUSER) }
-        .trying_or(|| "create a user namespace".into(), user_remedy)?;
+    unshare(UnshareFlags::NEWUSER).trying_or(|| "create a user namespace".into(), user_remedy)?;
     let write = |path: &str, text: String| {
         fs::write(path, text).trying_or(
             || format!("map the user in the new user namespace ({path})"),
@@ -47,20 +45,20 @@ pub fn enter_user_namespace() -> Result<()> {
 
 /// Moves the calling thread into a new mount namespace; no mount propagates from there.
 pub fn unshare_mounts() -> Result<()> {
-    // SAFETY: CLONE_NEWNS does not unshare the table of file descriptors, the danger that makes this call unsafe.
-    unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.trying(|| "create a mount namespace".into())?;
-    mount_change(
-        "/",
-        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
-    )
-    .trying(|| "make the mounts private".into())
+    unshare(UnshareFlags::NEWNS).trying(|| "create a mount namespace".into())?;
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    mount_change("/", private).trying(|| "make the mounts private".into())
 }
 
 /// Gives the calling process a UTS namespace where the machine is called `name`.
 pub fn unshare_host_name(name: &str) -> Result<()> {
-    // SAFETY: CLONE_NEWUTS does not unshare the table of file descriptors, the danger that makes this call unsafe.
-    unsafe { unshare_unsafe(UnshareFlags::NEWUTS) }.trying(|| "create a UTS namespace".into())?;
+    unshare(UnshareFlags::NEWUTS).trying(|| "create a UTS namespace".into())?;
     sethostname(name.as_bytes()).trying(|| format!("set the host name {name}"))
+}
+
+fn unshare(kind: UnshareFlags) -> rustix::io::Result<()> {
+    // SAFETY: no caller unshares the table of file descriptors, the danger that makes this call unsafe.
+    unsafe { unshare_unsafe(kind) }
 }
 
 /// The remedy that allows user namespaces, by this kernel's settings.
@@ -99,9 +97,7 @@ impl NetworkNamespace {
     /// A new namespace with nothing but a loopback interface that is down.
     pub fn create() -> Result<Self> {
         in_thread(|| {
-            // SAFETY: CLONE_NEWNET does not unshare the table of file descriptors, the danger that makes this call
-            // unsafe.
-            unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.trying_or(
+            unshare(UnshareFlags::NEWNET).trying_or(
                 || "create a network namespace".into(),
                 |error| match error.raw_os_error() {
                     Some(libc::ENOSPC) => {

@@ -103,12 +103,11 @@ impl Netlink {
     /// The alias of the interface called `name`, which only a network administrator can set.
     pub fn alias(&mut self, name: &str) -> Result<Option<String>> {
         let attributes = self.named(name)?.attributes;
-        Ok(attributes
-            .into_iter()
-            .find_map(|attribute| match attribute {
-                LinkAttribute::IfAlias(text) => Some(text),
-                _ => None,
-            }))
+        let mut attributes = attributes.into_iter();
+        Ok(attributes.find_map(|attribute| match attribute {
+            LinkAttribute::IfAlias(text) => Some(text),
+            _ => None,
+        }))
     }
 
     fn named(&mut self, name: &str) -> Result<LinkMessage> {
@@ -119,11 +118,20 @@ impl Netlink {
 
     /// Sets the alias of an interface.
     pub fn set_alias(&mut self, index: u32, text: &str) -> Result<()> {
-        let mut message = link(index);
-        message.attributes = vec![LinkAttribute::IfAlias(text.into())];
-        self.request(RouteNetlinkMessage::SetLink(message), 0, || {
+        self.change(index, LinkAttribute::IfAlias(text.into()), || {
             format!("set the alias of interface {index}")
         })
+    }
+
+    fn change(
+        &mut self,
+        index: u32,
+        attribute: LinkAttribute,
+        what: impl Fn() -> String,
+    ) -> Result<()> {
+        let mut message = link(index);
+        message.attributes.push(attribute);
+        self.request(RouteNetlinkMessage::SetLink(message), 0, what)
     }
 
     /// Deletes an interface.
@@ -146,19 +154,16 @@ impl Netlink {
     /// Sets the MTU (bytes) and the length of the transmit queue (packets), and keeps the kernel from giving the
     /// interface IPv6 addresses, and from sending router solicitations, by itself.
     pub fn configure(&mut self, index: u32, mtu: u32, queue: u32) -> Result<()> {
-        let mut message = link(index);
-        message.attributes = vec![LinkAttribute::Mtu(mtu), LinkAttribute::TxQueueLen(queue)];
-        self.request(RouteNetlinkMessage::SetLink(message), 0, || {
-            format!("set MTU {mtu} and queue length {queue} of interface {index}")
+        self.change(index, LinkAttribute::Mtu(mtu), || {
+            format!("set MTU {mtu} of interface {index}")
         })?;
-
-        let mut message = link(index);
-        message.attributes = vec![LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(
-            vec![AfSpecInet6::AddrGenMode(In6AddrGenMode::None)],
-        )])];
-        match self.request(RouteNetlinkMessage::SetLink(message), 0, || {
-            format!("configure IPv6 of interface {index}")
-        }) {
+        self.change(index, LinkAttribute::TxQueueLen(queue), || {
+            format!("set queue length {queue} of interface {index}")
+        })?;
+        let none = vec![AfSpecInet6::AddrGenMode(In6AddrGenMode::None)];
+        let unspecific = LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(none)]);
+        let what = || format!("configure IPv6 of interface {index}");
+        match self.change(index, unspecific, what) {
             // A kernel without IPv6 gives no addresses by itself either.
             Err(Error::System { source, .. })
                 if matches!(
@@ -172,35 +177,28 @@ impl Netlink {
         }
     }
 
-    /// Gives an interface an address, usable at once (no duplicate address detection).
-    pub fn add_address(&mut self, index: u32, prefix: Prefix) -> Result<()> {
-        self.add_address_with(index, prefix, prefix.address, vec![])
+    /// Gives an interface an address, usable at once (no duplicate address detection). `facing` is the address at the
+    /// other end, which the prefix belongs to, or the address itself.
+    pub fn add_address(&mut self, index: u32, prefix: Prefix, facing: IpAddr) -> Result<()> {
+        self.add_address_with(index, prefix, vec![AddressAttribute::Address(facing)])
     }
 
     /// As [`add_address`](Self::add_address); an IPv6 address is deprecated (RFC 4862 §5.5.4): it works, but programs
     /// that look up a name with both kinds of addresses try IPv4 first (RFC 6724 §6, rule 3).
     pub fn add_address_ipv4_first(&mut self, index: u32, prefix: Prefix) -> Result<()> {
-        let mut lifetimes = CacheInfo::default();
-        lifetimes.ifa_valid = u32::MAX;
-        let deprecated = vec![AddressAttribute::CacheInfo(lifetimes)];
-        let more = if prefix.address.is_ipv6() {
-            deprecated
-        } else {
-            vec![]
-        };
-        self.add_address_with(index, prefix, prefix.address, more)
-    }
-
-    /// Gives an interface an address whose prefix belongs to `peer`, the address at the other end.
-    pub fn add_address_facing(&mut self, index: u32, prefix: Prefix, peer: IpAddr) -> Result<()> {
-        self.add_address_with(index, prefix, peer, vec![])
+        let mut attributes = vec![AddressAttribute::Address(prefix.address)];
+        if prefix.address.is_ipv6() {
+            let mut lifetimes = CacheInfo::default();
+            lifetimes.ifa_valid = u32::MAX;
+            attributes.push(AddressAttribute::CacheInfo(lifetimes));
+        }
+        self.add_address_with(index, prefix, attributes)
     }
 
     fn add_address_with(
         &mut self,
         index: u32,
         prefix: Prefix,
-        peer: IpAddr,
         mut attributes: Vec<AddressAttribute>,
     ) -> Result<()> {
         let mut message = AddressMessage::default();
@@ -208,21 +206,15 @@ impl Netlink {
         message.header.prefix_len = prefix.length;
         message.header.index = index;
         message.header.scope = AddressScope::Universe;
-        attributes.push(AddressAttribute::Address(peer));
         attributes.push(AddressAttribute::Local(prefix.address));
-        message.attributes = attributes;
         if prefix.address.is_ipv6() {
             message.header.flags = AddressHeaderFlags::Nodad;
-            message
-                .attributes
-                .push(AddressAttribute::Flags(AddressFlags::Nodad));
+            attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
         }
-        self.request_or(
-            RouteNetlinkMessage::NewAddress(message),
-            NLM_F_CREATE | NLM_F_EXCL,
-            || format!("add the address {prefix} to interface {index}"),
-            |error| ipv6_remedy(prefix, error),
-        )
+        message.attributes = attributes;
+        self.add(RouteNetlinkMessage::NewAddress(message), prefix, || {
+            format!("add the address {prefix} to interface {index}")
+        })
     }
 
     /// Waits until the kernel takes packets to `address`, which was given to an interface of this namespace.
@@ -246,60 +238,37 @@ impl Netlink {
         })
     }
 
-    /// Routes `prefix` through an interface. window: TCP's initial window there, segments.
-    pub fn add_route(&mut self, index: u32, prefix: Prefix, window: Option<u32>) -> Result<()> {
-        let metrics = window.map(|segments| vec![RouteMetric::InitCwnd(segments)]);
-        self.add(index, prefix, None, metrics.map(RouteAttribute::Metrics))
-    }
-
-    /// Routes `prefix` through an interface, to the router `gateway`.
-    pub fn add_route_via(
+    /// Routes `prefix` through an interface, to the router `gateway` if there is one. window: TCP's initial window
+    /// there, segments.
+    pub fn add_route(
         &mut self,
         index: u32,
         prefix: Prefix,
         gateway: Option<IpAddr>,
-    ) -> Result<()> {
-        self.add(index, prefix, gateway, None)
-    }
-
-    fn add(
-        &mut self,
-        index: u32,
-        prefix: Prefix,
-        gateway: Option<IpAddr>,
-        metrics: Option<RouteAttribute>,
+        window: Option<u32>,
     ) -> Result<()> {
         let mut message = RouteMessage::default();
         message.header.address_family = family(prefix.address);
         message.header.destination_prefix_length = prefix.length;
         message.header.table = RouteHeader::RT_TABLE_MAIN;
         message.header.protocol = RouteProtocol::Static;
-        message.header.scope = if prefix.address.is_ipv4() && gateway.is_none() {
-            RouteScope::Link
-        } else {
-            RouteScope::Universe
+        message.header.scope = match prefix.address.is_ipv4() && gateway.is_none() {
+            true => RouteScope::Link,
+            false => RouteScope::Universe,
         };
         message.header.kind = RouteType::Unicast;
-        message.attributes = vec![RouteAttribute::Oif(index)];
-        message.attributes.extend(metrics);
-        if let Some(gateway) = gateway {
-            message
-                .attributes
-                .push(RouteAttribute::Gateway(RouteAddress::from(gateway)));
-        }
-        if prefix.length > 0 {
-            message
-                .attributes
-                .push(RouteAttribute::Destination(RouteAddress::from(
-                    prefix.address,
-                )));
-        }
-        self.request_or(
-            RouteNetlinkMessage::NewRoute(message),
-            NLM_F_CREATE | NLM_F_EXCL,
-            || format!("add a route to {prefix} through interface {index}"),
-            |error| ipv6_remedy(prefix, error),
-        )
+        let metrics = window.map(|segments| vec![RouteMetric::InitCwnd(segments)]);
+        let target = (prefix.length > 0).then(|| RouteAddress::from(prefix.address));
+        let attributes = [
+            Some(RouteAttribute::Oif(index)),
+            metrics.map(RouteAttribute::Metrics),
+            gateway.map(|router| RouteAttribute::Gateway(router.into())),
+            target.map(RouteAttribute::Destination),
+        ];
+        message.attributes = attributes.into_iter().flatten().collect();
+        self.add(RouteNetlinkMessage::NewRoute(message), prefix, || {
+            format!("add a route to {prefix} through interface {index}")
+        })
     }
 
     /// Return whether packets to `address` would leave through an interface other than loopback.
@@ -356,29 +325,35 @@ impl Netlink {
         }
     }
 
+    /// Sends a request and waits for the kernel's acknowledgement.
     fn request(
         &mut self,
         message: RouteNetlinkMessage,
         flags: u16,
         what: impl Fn() -> String,
     ) -> Result<()> {
-        self.request_or(message, flags, what, |_| String::new())
-    }
-
-    /// Sends a request and waits for the kernel's acknowledgement.
-    fn request_or(
-        &mut self,
-        message: RouteNetlinkMessage,
-        flags: u16,
-        what: impl Fn() -> String,
-        remedy: impl Fn(&io::Error) -> String,
-    ) -> Result<()> {
         match self.exchange(message, NLM_F_REQUEST | NLM_F_ACK | flags, &what)? {
-            NetlinkPayload::Error(error) if error.code.is_some() => {
-                Err(error.to_io()).trying_or(what, remedy)
-            }
+            NetlinkPayload::Error(error) if error.code.is_some() => Err(error.to_io()).trying(what),
             _ => Ok(()),
         }
+    }
+
+    /// Sends a request for an address or a route.
+    fn add(
+        &mut self,
+        message: RouteNetlinkMessage,
+        prefix: Prefix,
+        what: impl Fn() -> String,
+    ) -> Result<()> {
+        let added = self.request(message, NLM_F_CREATE | NLM_F_EXCL, what);
+        added.map_err(|error| match error {
+            Error::System { what, source, .. } => Error::System {
+                what,
+                remedy: ipv6_remedy(prefix, &source),
+                source,
+            },
+            other => other,
+        })
     }
 
     /// Sends one request and returns the payload of the first message of the answer.
@@ -439,7 +414,7 @@ fn ipv6_remedy(prefix: Prefix, error: &io::Error) -> String {
         Some(libc::EACCES | libc::EAFNOSUPPORT | libc::EOPNOTSUPP)
     );
     if prefix.address.is_ipv6() && refused {
-        "This kernel has IPv6 switched off: boot it without `ipv6.disable=1`, or ask for IPv4 addresses only".into()
+        ". This kernel has IPv6 switched off: boot it without `ipv6.disable=1`, or ask for IPv4 addresses only".into()
     } else {
         String::new()
     }

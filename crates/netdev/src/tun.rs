@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::ioctl::{IntegerSetter, Updater, ioctl};
+use rustix::ioctl::{IntegerSetter, Opcode, Updater, ioctl};
 
 use crate::error::{Result, Trying};
 
@@ -73,39 +73,21 @@ pub fn create_tun(name: &str, offload: bool) -> Result<(OwnedFd, String)> {
 /// The kernel removes the devices of ended namespaces together, but a device whose descriptor is closed by itself, with
 /// a wait of 20 to 40 ms for each.
 pub fn end_with_namespace(descriptor: &OwnedFd) -> Result<()> {
-    // SAFETY: TUNSETPERSIST takes its flag by value, on a descriptor of the TUN driver.
-    unsafe {
-        ioctl(
-            descriptor,
-            IntegerSetter::<{ libc::TUNSETPERSIST as _ }>::new_usize(1),
-        )
-    }
-    .trying(|| "keep a network interface until its namespace ends".into())
+    set::<{ libc::TUNSETPERSIST as _ }>(descriptor, 1)
+        .trying(|| "keep a network interface until its namespace ends".into())
 }
 
 /// Reserves a device for a user: without an owner every user may attach to it once its descriptor is closed.
 pub fn set_owner(descriptor: &OwnedFd, user: u32) -> Result<()> {
-    // SAFETY: TUNSETOWNER takes the user id by value, on a descriptor of the TUN driver.
-    unsafe {
-        ioctl(
-            descriptor,
-            IntegerSetter::<{ libc::TUNSETOWNER as _ }>::new_usize(user as usize),
-        )
-    }
-    .trying(|| format!("give a network interface to user {user}"))
+    set::<{ libc::TUNSETOWNER as _ }>(descriptor, user as usize)
+        .trying(|| format!("give a network interface to user {user}"))
 }
 
 /// Enables all offloads that the kernel has.
 fn take_unfinished(descriptor: &OwnedFd) -> rustix::io::Result<()> {
     let mut answer = Ok(());
     for offloads in OFFLOADS {
-        // SAFETY: TUNSETOFFLOAD takes its flags by value, on a descriptor of the TUN driver.
-        answer = unsafe {
-            ioctl(
-                descriptor,
-                IntegerSetter::<{ libc::TUNSETOFFLOAD as _ }>::new_usize(offloads),
-            )
-        };
+        answer = set::<{ libc::TUNSETOFFLOAD as _ }>(descriptor, offloads);
         if answer != Err(Errno::INVAL) {
             break;
         }
@@ -114,6 +96,12 @@ fn take_unfinished(descriptor: &OwnedFd) -> rustix::io::Result<()> {
         );
     }
     answer
+}
+
+/// Sets a property of a device.
+fn set<const REQUEST: Opcode>(descriptor: &OwnedFd, value: usize) -> rustix::io::Result<()> {
+    // SAFETY: the requests above take their argument by value, on a descriptor of the TUN driver.
+    unsafe { ioctl(descriptor, IntegerSetter::<REQUEST>::new_usize(value)) }
 }
 
 /// The remedy that gives access to the device node.

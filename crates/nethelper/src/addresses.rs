@@ -17,16 +17,17 @@ const MAHIMAHI: u32 = u32::from_be_bytes([100, 64, 0, 0]);
 const IPV6: u128 = 0xfd63_656c_6c62_ff00 << 64;
 const MAHIMAHI_IPV6: u128 = 0xfd63_656c_6c62_fd00 << 64;
 
+const NO_ADDRESS: &str =
+    "no address is free for the shell: all of 100.127.0.0/17 is routed elsewhere";
+
 /// The two ends of a shell's link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
-    /// The outer end, the gateway.
+    /// The outer end.
     pub gateway: Ipv4Addr,
     /// The inner end, where the command is.
     pub inside: Ipv4Addr,
-    /// The outer end in IPv6.
     pub gateway_ipv6: Ipv6Addr,
-    /// The inner end in IPv6.
     pub inside_ipv6: Ipv6Addr,
 }
 
@@ -34,10 +35,6 @@ pub struct Pair {
 pub type Network = (Ipv4Addr, u8);
 
 impl Pair {
-    fn of_cellbed(number: u32) -> Self {
-        Self::at(PAIRS + 4 * number + 1, PAIRS + 4 * number + 2, PAIRS, IPV6)
-    }
-
     fn at(gateway: u32, inside: u32, base: u32, base_ipv6: u128) -> Self {
         Self {
             gateway: gateway.into(),
@@ -54,12 +51,8 @@ impl Pair {
         (above..PAIR_COUNT)
             .chain(0..above)
             .find(|number| taken.binary_search(number).is_err())
-            .map(Self::of_cellbed)
-            .ok_or_else(|| {
-                let problem =
-                    "no address is free for the shell: all of 100.127.0.0/17 is routed elsewhere";
-                Error::Refused(problem.into())
-            })
+            .map(|number| Self::at(PAIRS + 4 * number + 1, PAIRS + 4 * number + 2, PAIRS, IPV6))
+            .map_or_else(|| Error::refused(NO_ADDRESS), Ok)
     }
 
     /// The first two free addresses of 100.64.0.0/24, in a nested shell those after the highest in use; else as

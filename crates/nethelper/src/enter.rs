@@ -62,15 +62,12 @@ fn execute(request: &Enter) -> Result<Infallible> {
             Ok::<_, Error>(named("ingress") || named("cellbed0"))
         })?;
     if !is_the_callers {
-        let problem = "the network namespace belongs to no shell of this user";
-        return Err(Error::Refused(problem.into()));
+        return Error::refused("the network namespace belongs to no shell of this user");
     }
     namespace.enter()?;
     unshare_mounts()?;
-    for path in SHORTCUTS
-        .into_iter()
-        .filter(|path| Path::new(path).exists())
-    {
+    let shortcuts = SHORTCUTS.into_iter();
+    for path in shortcuts.filter(|path| Path::new(path).exists()) {
         mount_bind("/dev/null", path).trying(|| format!("close {path}"))?;
     }
     if let Some(path) = &request.resolv_conf {
@@ -81,7 +78,7 @@ fn execute(request: &Enter) -> Result<Infallible> {
     set_parent_process_death_signal(Some(Signal::KILL))
         .trying(|| "ask to die with the parent process".into())?;
     if getppid() != caller {
-        return Err(Error::Refused("the caller has ended".into()));
+        return Error::refused("the caller has ended");
     }
     let (program, arguments) = (&request.command[0], &request.command[1..]);
     Err(Error::Command {
@@ -92,19 +89,18 @@ fn execute(request: &Enter) -> Result<Infallible> {
 
 /// Mounts a readable file of the caller over `/etc/resolv.conf`.
 fn bind_resolv_conf(path: &Path) -> Result<()> {
-    let failed = |source| Error::io(format!("mount {} over {RESOLV_CONF}", path.display()))(source);
+    let what = || format!("mount {} over {RESOLV_CONF}", path.display());
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     // Opened after the mount namespace was left: a mount can only come from the current one.
-    let file: File = rustix::fs::open(path, flags, Mode::empty())
-        .map_err(|error| failed(error.into()))?
-        .into();
-    let metadata = file.metadata().map_err(failed)?;
+    let file = rustix::fs::open(path, flags, Mode::empty()).trying(what)?;
+    let file = File::from(file);
+    let metadata = file.metadata().trying(what)?;
     if !metadata.is_file() || metadata.uid() != getuid().as_raw() {
-        let problem = format!("{} is not a regular file of this user", path.display());
-        return Err(Error::Refused(problem));
+        let path = path.display();
+        return Error::refused(format!("{path} is not a regular file of this user"));
     }
     let source = format!("/proc/self/fd/{}", file.as_raw_fd());
-    mount_bind(source, RESOLV_CONF).map_err(|error| failed(error.into()))
+    Ok(mount_bind(source, RESOLV_CONF).trying(what)?)
 }
 
 fn drop_capabilities() -> Result<()> {

@@ -9,7 +9,7 @@ pub enum Error {
     #[error("{0}")]
     Request(String),
 
-    /// The request is well formed, but not allowed for the caller.
+    /// The request is well formed, but not allowed for the caller, or nft(8) failed.
     #[error("{0}")]
     Refused(String),
 
@@ -17,32 +17,9 @@ pub enum Error {
     #[error(transparent)]
     Kernel(#[from] cellbed_netdev::Error),
 
-    /// nft(8) failed.
-    #[error("nft {attempt}: {problem}")]
-    Nft {
-        /// Attempted operation.
-        attempt: &'static str,
-        /// Its first line on standard error.
-        problem: String,
-    },
-
-    /// The caller's socket or a file failed.
-    #[error("cannot {what}: {source}")]
-    Io {
-        /// Attempted operation.
-        what: String,
-        /// The reason.
-        source: io::Error,
-    },
-
     /// The command of `enter` cannot be executed.
     #[error("cannot execute {command:?}: {source}")]
-    Command {
-        /// Its name.
-        command: String,
-        /// The reason.
-        source: io::Error,
-    },
+    Command { command: String, source: io::Error },
 }
 
 /// The crate's result.
@@ -59,8 +36,7 @@ impl Error {
         }
     }
 
-    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
-        let what = what.into();
-        move |source| Self::Io { what, source }
+    pub(crate) fn refused<T>(problem: impl Into<String>) -> Result<T> {
+        Err(Self::Refused(problem.into()))
     }
 }

@@ -12,7 +12,7 @@ use std::fs::{self, File};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cellbed_netdev::Netlink;
+use cellbed_netdev::{Netlink, Trying};
 use rustix::fs::{FlockOperation, flock, fstat, major, minor};
 use serde_json::Value;
 
@@ -38,8 +38,8 @@ pub struct Lock(#[expect(dead_code, reason = "the open file holds the lock")] Fi
 impl Lock {
     /// Waits until no other helper holds it.
     pub fn take() -> Result<Self> {
-        let what = "lock the network namespace";
-        let file = File::open(LOCK).map_err(Error::io(what))?;
+        let what = || "lock the network namespace".into();
+        let file = File::open(LOCK).trying(what)?;
         let deadline = Instant::now() + LOCK_PATIENCE;
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -49,14 +49,13 @@ impl Lock {
                 }
                 Err(rustix::io::Errno::WOULDBLOCK) => {
                     let holder = holder(&file).unwrap_or_else(|| "PID".into());
-                    let problem = format!(
+                    return Error::refused(format!(
                         "another network helper, process {holder}, has held the lock for {} s; if it is stopped, an \
                          administrator ends it with `kill -9 {holder}`",
                         LOCK_PATIENCE.as_secs()
-                    );
-                    return Err(Error::Refused(problem));
+                    ));
                 }
-                Err(error) => return Err(Error::io(what)(error.into())),
+                Err(error) => return Ok(Err(error).trying(what)?),
             }
         }
     }
@@ -78,7 +77,6 @@ fn holder(file: &File) -> Option<String> {
 /// A shell's table. Its number, unlike its name, is never used again.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// Its name.
     pub name: String,
     handle: u64,
 }
@@ -113,8 +111,8 @@ pub fn living(lock: &Lock) -> Result<Vec<Table>> {
 fn shells(_lock: &Lock) -> Result<(Vec<Table>, Vec<Table>)> {
     let mut netlink = Netlink::open()?;
     let tables = tables()?;
-    let what = "list the network devices";
-    let devices = fs::read_to_string("/proc/thread-self/net/dev").map_err(Error::io(what))?;
+    let devices = fs::read_to_string("/proc/thread-self/net/dev");
+    let devices = devices.trying(|| "list the network devices".into())?;
     for line in devices.lines() {
         let name = line.split(':').next().unwrap_or_default().trim();
         let Some(user) = parse_alias(netlink.alias(name).ok().flatten().as_deref()) else {
@@ -147,13 +145,9 @@ pub fn remove(table: &Table, in_other_chains: bool) -> Result<()> {
     if in_other_chains {
         for rule in nft::list(&["list", "ruleset"], "rule")? {
             if rule["comment"] == table.name.as_str() {
-                let place =
-                    ["family", "table", "chain"].map(|key| rule[key].as_str().unwrap_or("?"));
-                text += &format!(
-                    "delete rule {} handle {}\n",
-                    place.join(" "),
-                    rule["handle"]
-                );
+                let place = ["family", "table", "chain"].map(|key| rule[key].as_str());
+                let place = place.map(|name| name.unwrap_or("?")).join(" ");
+                text += &format!("delete rule {place} handle {}\n", rule["handle"]);
             }
         }
     }
@@ -238,7 +232,7 @@ fn noted(rule: &Value) -> Option<(String, String)> {
     let device = name
         .strip_prefix("ipv6/conf/")
         .and_then(|rest| rest.strip_suffix("/accept_ra"));
-    let ours = name == IPV4 || name == IPV6 || device.is_some_and(is_plain);
+    let ours = [IPV4, IPV6].contains(&name) || device.is_some_and(is_plain);
     (ours && matches!(value, "0" | "1")).then(|| (name.to_owned(), value.to_owned()))
 }
 
@@ -273,7 +267,7 @@ fn read(name: &str) -> Option<String> {
 fn write(name: &str, value: &str) -> Result<()> {
     match fs::write(format!("/proc/sys/net/{name}"), value) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        other => other.map_err(Error::io(format!("set net.{}", name.replace('/', ".")))),
+        other => Ok(other.trying(|| format!("set net.{}", name.replace('/', ".")))?),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The network of a shell: a device, its addresses, translation and forwarding for a caller without the rights to set
 //! them up.
 //!
-//! [`run`] executes one [`Request`] with the capabilities of the process. The binary `cellbed-net` gets them from its
+//! [`run`] executes one request with the capabilities of the process. The binary `cellbed-net` gets them from its
 //! file and serves the users whom an administrator has granted it; `cellbed` calls the same code where the caller is
 //! privileged already, as root or in a user namespace. All objects of `serve` are named after the caller's user id and
 //! process, and are removed when the caller's end of the socket closes; the next call removes the remains of a killed
@@ -17,13 +17,10 @@ mod request;
 mod rules;
 mod serve;
 
-pub use addresses::{Pair, networks_in_sight};
-pub use error::{Error, Result};
-pub use request::{Message, Request};
-pub use rules::Rules;
-
 use std::ffi::OsString;
 use std::process::ExitCode;
+
+use request::Request;
 
 /// Executes the request in `arguments` (without the program's name) and returns the exit status.
 ///

@@ -38,10 +38,8 @@ pub fn load(attempt: &'static str, text: &str) -> Result<()> {
 pub fn list(command: &[&str], kind: &str) -> Result<Vec<Value>> {
     let attempt = "lists its rules";
     let output = call(attempt, &[&["-j"], command].concat(), "")?;
-    let listing: Value = serde_json::from_slice(&output).map_err(|error| Error::Nft {
-        attempt,
-        problem: error.to_string(),
-    })?;
+    let listing: Value = serde_json::from_slice(&output)
+        .map_err(|error| Error::Refused(format!("nft {attempt}: {error}")))?;
     let objects = listing["nftables"].as_array().into_iter().flatten();
     Ok(objects
         .filter_map(|object| object.get(kind).cloned())
@@ -49,7 +47,7 @@ pub fn list(command: &[&str], kind: &str) -> Result<Vec<Value>> {
 }
 
 fn call(attempt: &'static str, arguments: &[&str], input: &str) -> Result<Vec<u8>> {
-    let failed = |problem: String| Error::Nft { attempt, problem };
+    let failed = |problem: String| Error::Refused(format!("nft {attempt}: {problem}"));
     let program = PLACES
         .into_iter()
         .find(|place| Path::new(place).exists())

@@ -11,6 +11,7 @@
 use std::ffi::{OsStr, OsString};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use crate::error::{Error, Result};
 
@@ -41,7 +42,6 @@ pub enum Request {
     Clean,
 }
 
-/// The request `serve`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Serve {
     /// One of [`PREFIXES`].
@@ -56,11 +56,9 @@ pub struct Serve {
     pub offline: bool,
     /// Address that stands for the host in a private namespace.
     pub host: Option<Ipv4Addr>,
-    /// The same in IPv6.
     pub host_ipv6: Option<Ipv6Addr>,
 }
 
-/// The request `enter`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enter {
     /// Number of the inherited descriptor of the network namespace.
@@ -101,10 +99,9 @@ impl Serve {
             .into_iter()
             .find(|prefix| OsStr::new(prefix) == first)
             .ok_or_else(|| {
-                let all = PREFIXES.join(", ");
+                let (first, all) = (quote(first), PREFIXES.join(", "));
                 wrong(format!(
-                    "serve: {} is no device prefix: expected one of {all}",
-                    quote(first)
+                    "serve: {first} is no device prefix: expected one of {all}"
                 ))
             })?;
         let mut request = Self {
@@ -113,34 +110,23 @@ impl Serve {
         };
         let mut rest = rest.iter();
         while let Some(option) = rest.next() {
-            let (flag, name) = match option.to_str() {
-                Some("--mahimahi") => (&mut request.mahimahi, "--mahimahi"),
-                Some("--nested") => (&mut request.nested, "--nested"),
-                Some("--private") => (&mut request.private, "--private"),
-                Some("--offline") => (&mut request.offline, "--offline"),
-                Some("--host") if request.host.is_none() => {
+            match option.to_str() {
+                Some("--mahimahi") => request.mahimahi = true,
+                Some("--nested") => request.nested = true,
+                Some("--private") => request.private = true,
+                Some("--offline") => request.offline = true,
+                Some("--host") => {
                     request.host = Some(host(rest.next(), |it: &Ipv4Addr| {
                         it.octets()[..2] == [100, 127] && it.octets()[2] >= 128
                     })?);
-                    continue;
                 }
-                Some("--host-ipv6") if request.host_ipv6.is_none() => {
+                Some("--host-ipv6") => {
                     request.host_ipv6 = Some(host(rest.next(), |it: &Ipv6Addr| {
                         it.segments()[..4] == [0xfd63, 0x656c, 0x6c62, 0xfe00]
                     })?);
-                    continue;
                 }
-                _ => {
-                    return Err(wrong(format!(
-                        "serve: unexpected argument {}",
-                        quote(option)
-                    )));
-                }
-            };
-            if *flag {
-                return Err(wrong(format!("serve: {name} is given twice")));
+                _ => return unexpected("serve", option),
             }
-            *flag = true;
         }
         let of_private = request.offline || request.host.is_some() || request.host_ipv6.is_some();
         if of_private && !request.private {
@@ -174,19 +160,14 @@ impl Enter {
         loop {
             match rest.next() {
                 Some(option) if option == "--" => break,
-                Some(option) if option == "--resolv-conf" && resolv_conf.is_none() => {
+                Some(option) if option == "--resolv-conf" => {
                     let path = rest.next().map(PathBuf::from);
                     resolv_conf = path.filter(|path| path.is_absolute());
                     if resolv_conf.is_none() {
                         return Err(wrong("enter: --resolv-conf needs an absolute path"));
                     }
                 }
-                Some(option) => {
-                    return Err(wrong(format!(
-                        "enter: unexpected argument {}",
-                        quote(option)
-                    )));
-                }
+                Some(option) => return unexpected("enter", option),
                 None => return Err(wrong("enter: expected -- COMMAND")),
             }
         }
@@ -218,32 +199,32 @@ impl Message {
 
     /// Reads a line without its end.
     pub fn parse(line: &[u8]) -> Result<Self> {
-        let unknown = || wrong("unknown message: expected 'go' or 'names PORT'");
-        match line {
-            b"go" => Ok(Self::Go),
-            _ => {
-                let text = line.strip_prefix(b"names ").ok_or_else(unknown)?;
-                std::str::from_utf8(text)
-                    .ok()
-                    .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
-                    .and_then(|text| text.parse().ok())
-                    .filter(|&port: &u16| port >= 1024)
-                    .map(Self::Names)
-                    .ok_or_else(|| wrong("names: expected a port from 1024 to 65535"))
-            }
+        if line == b"go" {
+            return Ok(Self::Go);
+        }
+        let port = line.strip_prefix(b"names ").map(std::str::from_utf8);
+        match port.map(|text| number::<u16>(text.ok())) {
+            Some(Some(port @ 1024..)) => Ok(Self::Names(port)),
+            Some(_) => Err(wrong("names: expected a port from 1024 to 65535")),
+            None => Err(wrong("unknown message: expected 'go' or 'names PORT'")),
         }
     }
 }
 
+/// Read digits; a sign is none.
+fn number<T: FromStr>(text: Option<&str>) -> Option<T> {
+    text.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?
+        .parse()
+        .ok()
+}
+
 fn descriptor(text: Option<&OsString>) -> Result<i32> {
-    text.and_then(|text| text.to_str())
-        .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
-        .and_then(|text| text.parse().ok())
+    number(text.and_then(|text| text.to_str()))
         .filter(|&number: &i32| number > 2)
         .ok_or_else(|| wrong("enter: expected the number of a descriptor above 2"))
 }
 
-fn host<A: std::str::FromStr>(text: Option<&OsString>, ours: impl Fn(&A) -> bool) -> Result<A> {
+fn host<A: FromStr>(text: Option<&OsString>, ours: impl Fn(&A) -> bool) -> Result<A> {
     text.and_then(|text| text.to_str())
         .and_then(|text| text.parse().ok())
         .filter(ours)
@@ -252,6 +233,11 @@ fn host<A: std::str::FromStr>(text: Option<&OsString>, ours: impl Fn(&A) -> bool
 
 fn wrong(problem: impl Into<String>) -> Error {
     Error::Request(problem.into())
+}
+
+fn unexpected<T>(verb: &str, argument: &OsStr) -> Result<T> {
+    let argument = quote(argument);
+    Err(wrong(format!("{verb}: unexpected argument {argument}")))
 }
 
 /// An argument, made safe for a message.
@@ -302,7 +288,6 @@ mod tests {
             "serve eth0",
             "serve delay-1",
             "serve ../x",
-            "serve delay --mahimahi --mahimahi",
             "serve delay --host 100.127.128.2",
             "serve delay --offline",
             "serve delay --private --host 10.0.0.1",
@@ -319,7 +304,6 @@ mod tests {
             "enter 7 8 sh",
             "enter 7 8 --",
             "enter 7 8 --resolv-conf x -- sh",
-            "enter 7 8 --resolv-conf /x --resolv-conf /y -- sh",
         ] {
             let Err(Error::Request(text)) = parse(line) else {
                 panic!("{line}")

@@ -29,22 +29,19 @@ pub fn parse_alias(alias: Option<&str>) -> Option<u32> {
 /// Treatment of the packets of one shell in the namespace of its outer end.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// The caller's user id.
+    /// Id of the caller.
     pub user: u32,
     /// The outer device.
     pub device: String,
-    /// The addresses of both ends.
     pub pair: Pair,
     /// Substitute destination of packets for the gateway, in a namespace between the shell and the host.
     pub host: Option<Ipv4Addr>,
-    /// The same in IPv6.
     pub host_ipv6: Option<Ipv6Addr>,
     /// Other addresses that stand for the gateway.
     pub redirected: Vec<Ipv4Addr>,
 }
 
 impl Rules {
-    /// The name of the shell's table.
     pub fn table(&self) -> String {
         table_of(self.user, &self.device)
     }

@@ -3,13 +3,13 @@
 use std::fs;
 use std::io::{BufRead, BufReader, IoSlice, Read};
 use std::mem::MaybeUninit;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
 use cellbed_netdev::{
-    DEVICE_QUEUE, MTU, Netlink, NetworkNamespace, Prefix, create_tun, enter_user_namespace,
+    DEVICE_QUEUE, MTU, Netlink, NetworkNamespace, Prefix, Trying, create_tun, enter_user_namespace,
     is_privileged, set_owner,
 };
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -60,11 +60,8 @@ fn attend(request: &Serve, socket: &UnixStream) -> Result<()> {
     if request.private {
         let user = !is_privileged();
         enter_private_namespace(user)?;
-        send(
-            socket,
-            &json!({"event": "private", "user_namespace": user}),
-            &[],
-        )?;
+        let event = json!({"event": "private", "user_namespace": user});
+        send(socket, &event, &[])?;
     }
     if request.private && !request.offline {
         match next(&mut messages)? {
@@ -139,19 +136,18 @@ impl Network {
             .iter()
             .filter(|table| shell_of(&table.name).is_some_and(|(owner, _)| owner == user));
         if mine.count() >= MOST_SHELLS {
-            let problem = format!("user {user} has {MOST_SHELLS} shells already; end some of them");
-            return Err(Error::Refused(problem));
+            return Error::refused(format!(
+                "user {user} has {MOST_SHELLS} shells already; end some of them"
+            ));
         }
         let mut netlink = Netlink::open()?;
         if netlink.find(&device)?.is_some() {
             // Opening an existing device would take it over.
-            let problem = format!("there is a network device {device} already");
-            return Err(Error::Refused(problem));
+            return Error::refused(format!("there is a network device {device} already"));
         }
-        let read = |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}"));
-        let used = networks_in_sight(
-            &read("fib_trie").map_err(Error::io("read the routes of this network namespace"))?,
-        );
+        let routes = fs::read_to_string("/proc/thread-self/net/fib_trie")
+            .trying(|| "read the routes of this network namespace".into())?;
+        let used = networks_in_sight(&routes);
         let pair = match request.mahimahi {
             true => Pair::choose_mahimahi(&used, request.nested)?,
             false => Pair::choose(&used)?,
@@ -174,91 +170,43 @@ impl Network {
             (pair.gateway.into(), pair.inside.into()),
             (pair.gateway_ipv6.into(), pair.inside_ipv6.into()),
         ];
-        let mut network = Self {
-            rules,
-            inner_device: request.inner_device(),
-            ipv6,
-            passes: false,
-            table: None,
-            index: 0,
-            descriptors: Vec::new(),
-        };
         // The device comes last, and goes first: it is never without its rules.
+        let (mut passes, mut table) = (false, None);
         if !request.offline {
-            network.load_rules(request.private)?;
+            (passes, table) = load_rules(&rules, request.private)?;
             forwarding::hold(lock, ipv6)?;
         }
-        let (outer, outer_netlink, index) = create_device(&network.rules.device, &ends, user)?;
+        let (outer, outer_netlink, index) = create_device(&rules.device, &ends, user)?;
         let inner = NetworkNamespace::create()?;
         let (inner_tun, inner_netlink) = inner.run(|| {
             let far = ends.map(|(gateway, inside)| (inside, gateway));
             furnish_inside(request.inner_device(), &far, ipv6, user)
         })?;
         let namespace = inner.as_fd().try_clone_to_owned();
-        let namespace = namespace.map_err(Error::io("keep a namespace"))?;
-        network.index = index;
-        network.descriptors = vec![outer, inner_tun, outer_netlink, inner_netlink, namespace];
-        Ok(network)
-    }
-
-    fn load_rules(&mut self, private: bool) -> Result<()> {
-        let passes = match private {
-            true => String::new(),
-            false => self.firewall_passes()?,
-        };
-        self.passes = !passes.is_empty();
-        let load = |clamp| nft::load("adds the rules", &(self.rules.text(clamp) + &passes));
-        load(true).or_else(|problem| {
-            tracing::info!("loading the rules without a clamp of segments: {problem}");
-            load(false)
-        })?;
-        let name = self.rules.table();
-        self.table = forwarding::tables()?.into_iter().find(|it| it.name == name);
-        Ok(())
-    }
-
-    /// Rules for chains that drop forwarded packets, as Docker, ufw and firewalld set them up.
-    ///
-    /// A chain's drop is final even if another table accepts (nft(8), "verdict statement"): the rule must be in it.
-    fn firewall_passes(&self) -> Result<String> {
-        let mut text = String::new();
-        for chain in nft::list(&["list", "chains"], "chain")? {
-            let of = |key: &str| chain[key].as_str().unwrap_or_default().to_owned();
-            let drops = of("policy") == "drop" || of("table") == "firewalld";
-            let known = ["inet", "ip", "ip6"].contains(&of("family").as_str());
-            if drops && known && of("hook") == "forward" {
-                for way in ["iifname", "oifname"] {
-                    text += &format!(
-                        "insert rule {} {} {} {way} \"{}\" accept comment \"{}\"\n",
-                        of("family"),
-                        of("table"),
-                        of("name"),
-                        self.rules.device,
-                        self.rules.table()
-                    );
-                }
-            }
-        }
-        Ok(text)
+        let namespace = namespace.trying(|| "keep a namespace".into())?;
+        Ok(Self {
+            rules,
+            inner_device: request.inner_device(),
+            ipv6,
+            passes,
+            table,
+            index,
+            descriptors: vec![outer, inner_tun, outer_netlink, inner_netlink, namespace],
+        })
     }
 
     /// Sends the caller its descriptors, and keeps none that would outlive it.
     fn hand_over(&mut self, socket: &UnixStream) -> Result<()> {
-        let Pair {
-            gateway,
-            inside,
-            gateway_ipv6,
-            inside_ipv6,
-        } = self.rules.pair;
+        let pair = self.rules.pair;
         let event = json!({
             "event": "ready",
             "device": self.rules.device,
             "inner_device": self.inner_device,
             "table": self.rules.table(),
-            "gateway": gateway,
-            "inside": inside,
-            "gateway_ipv6": gateway_ipv6,
-            "inside_ipv6": inside_ipv6,
+            "gateway": pair.gateway,
+            "inside": pair.inside,
+            "gateway_ipv6": pair.gateway_ipv6,
+            "inside_ipv6": pair.inside_ipv6,
             "ipv6": self.ipv6,
         });
         let descriptors = std::mem::take(&mut self.descriptors);
@@ -272,8 +220,8 @@ impl Network {
         while let Some(message) = next(messages)? {
             match message {
                 Message::Names(_) if named => {
-                    let problem = "names: the shell has a name server already";
-                    return Err(Error::Request(problem.into()));
+                    let problem = "names: the shell has a name server already".into();
+                    return Err(Error::Request(problem));
                 }
                 Message::Names(port) => {
                     named = true;
@@ -300,8 +248,44 @@ impl Network {
     }
 }
 
+/// Loads the rules of a shell; returns whether some are in chains of other programs, and the shell's table.
+fn load_rules(rules: &Rules, private: bool) -> Result<(bool, Option<Table>)> {
+    let passes = match private {
+        true => String::new(),
+        false => firewall_passes(rules)?,
+    };
+    let load = |clamp| nft::load("adds the rules", &(rules.text(clamp) + &passes));
+    load(true).or_else(|problem| {
+        tracing::info!("loading the rules without a clamp of segments: {problem}");
+        load(false)
+    })?;
+    let mut tables = forwarding::tables()?.into_iter();
+    let table = tables.find(|table| table.name == rules.table());
+    Ok((!passes.is_empty(), table))
+}
+
+/// Rules for chains that drop forwarded packets, as Docker, ufw and firewalld set them up.
+///
+/// A chain's drop is final even if another table accepts (nft(8), "verdict statement"): the rule must be in it.
+fn firewall_passes(rules: &Rules) -> Result<String> {
+    let (mut text, device, comment) = (String::new(), &rules.device, rules.table());
+    for chain in nft::list(&["list", "chains"], "chain")? {
+        let of = |key: &str| chain[key].as_str().unwrap_or_default();
+        let (family, table, name) = (of("family"), of("table"), of("name"));
+        let drops = of("policy") == "drop" || table == "firewalld";
+        if drops && ["inet", "ip", "ip6"].contains(&family) && of("hook") == "forward" {
+            for way in ["iifname", "oifname"] {
+                text += &format!(
+                    "insert rule {family} {table} {name} {way} \"{device}\" accept comment \"{comment}\"\n"
+                );
+            }
+        }
+    }
+    Ok(text)
+}
+
 /// Return whether an address is visible because a parallel shell of Mahimahi has it.
-fn is_of_a_shell(address: std::net::Ipv4Addr, living: &[Table]) -> bool {
+fn is_of_a_shell(address: Ipv4Addr, living: &[Table]) -> bool {
     address.octets()[..3] == [100, 64, 0] && !living.is_empty()
 }
 
@@ -318,24 +302,19 @@ fn create_device(
     netlink.set_alias(index, &alias(user))?;
     netlink.configure(index, MTU, DEVICE_QUEUE)?;
     netlink.bring_up(index)?;
-    for (address, peer) in ends {
-        let whole = |address: IpAddr| Prefix {
-            address,
-            length: if address.is_ipv4() { 32 } else { 128 },
-        };
+    for &(address, peer) in ends {
+        let length = if address.is_ipv4() { 32 } else { 128 };
+        let [own, other] = [address, peer].map(|address| Prefix { address, length });
         if address.is_ipv4() {
-            netlink.add_address_facing(index, whole(*address), *peer)?;
+            netlink.add_address(index, own, peer)?;
         } else {
             // The kernel adds the route to an IPv6 peer later, after duplicate address detection.
-            netlink.add_address(index, whole(*address))?;
-            netlink.add_route(index, whole(*peer), None)?;
+            netlink.add_address(index, own, address)?;
+            netlink.add_route(index, other, None, None)?;
         }
     }
-    let socket = Netlink::open()?
-        .as_fd()
-        .try_clone_to_owned()
-        .map_err(Error::io("keep a socket"))?;
-    Ok((tun, socket, index))
+    let socket = Netlink::open()?.as_fd().try_clone_to_owned();
+    Ok((tun, socket.trying(|| "keep a socket".into())?, index))
 }
 
 /// Sets up the namespace of the calling thread as the inside of a shell of `user`.
@@ -367,7 +346,7 @@ fn furnish_inside(
             IpAddr::V6(_) => continue,
         };
         let prefix = everywhere.parse().map_err(Error::Refused)?;
-        netlink.add_route_via(index, prefix, via)?;
+        netlink.add_route(index, prefix, via, None)?;
     }
     Ok((tun, socket))
 }
@@ -378,7 +357,7 @@ fn next(messages: &mut impl BufRead) -> Result<Option<Message>> {
     let read = messages
         .take(Message::LONGEST as u64)
         .read_until(b'\n', &mut line);
-    match read.map_err(Error::io("read from the caller"))? {
+    match read.trying(|| "read from the caller".into())? {
         0 => Ok(None),
         _ => {
             let line = line.strip_suffix(b"\n").unwrap_or(&line);
@@ -395,7 +374,6 @@ fn send(socket: &UnixStream, event: &Value, descriptors: &[BorrowedFd<'_>]) -> R
     }
     let line = format!("{event}\n");
     let parts = [IoSlice::new(line.as_bytes())];
-    sendmsg(socket, &parts, &mut ancillary, SendFlags::NOSIGNAL)
-        .map(drop)
-        .map_err(|error| Error::io("answer the caller")(error.into()))
+    let sent = sendmsg(socket, &parts, &mut ancillary, SendFlags::NOSIGNAL);
+    Ok(sent.map(drop).trying(|| "answer the caller".into())?)
 }

@@ -6,15 +6,13 @@
 #![deny(unsafe_code)]
 
 pub mod calibration;
-pub mod client;
-pub mod clock;
+mod client;
+mod clock;
 pub mod command;
 mod error;
-mod field;
-pub mod packet;
 pub mod plan;
-pub mod record;
-pub mod recording;
+mod record;
+mod recording;
 pub mod secure;
 pub mod server;
 pub mod socket;
@@ -23,3 +21,4 @@ pub mod wire;
 pub mod workload;
 
 pub use error::{Error, Result};
+pub use recording::pack;

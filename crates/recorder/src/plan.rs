@@ -1,7 +1,44 @@
-//! Traffic plans of a recorder: packet trains in rotation, and saturation.
+//! Traffic of a recorder, packet trains and saturation, and the records of its packets.
 
 use cellbed_link::{BitRate, Duration};
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
+
+pub use cellbed_link::Way;
+
+/// One of each direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Both<T> {
+    /// From the client to the server.
+    pub uplink: T,
+    /// From the server to the client.
+    pub downlink: T,
+}
+
+impl<T> Both<T> {
+    /// Make the one of each direction.
+    pub fn from_fn(mut make: impl FnMut(Way) -> T) -> Self {
+        Self {
+            uplink: make(Way::Uplink),
+            downlink: make(Way::Downlink),
+        }
+    }
+
+    /// The one of a direction.
+    pub fn of(&self, way: Way) -> &T {
+        match way {
+            Way::Uplink => &self.uplink,
+            Way::Downlink => &self.downlink,
+        }
+    }
+
+    pub(crate) fn of_mut(&mut self, way: Way) -> &mut T {
+        match way {
+            Way::Uplink => &mut self.uplink,
+            Way::Downlink => &mut self.downlink,
+        }
+    }
+}
 
 /// One packet train and its answer (Sentosa et al., "CellReplay", NSDI 2025, §4.2): the client sends `up` packets back
 /// to back; when the first of them to arrive is there, the server sends `down` packets back to back.
@@ -24,6 +61,36 @@ pub struct Train {
     pub gap_ns: Option<u64>,
 }
 
+impl Train {
+    /// A train of packets with lengths in bytes, without a gap of its own.
+    pub fn new((up, up_bytes): (u16, u16), (down, down_bytes): (u16, u16)) -> Self {
+        Self {
+            up,
+            down,
+            up_bytes,
+            down_bytes,
+            gap_ns: None,
+        }
+    }
+
+    /// Number and IP length (bytes) of the packets of a direction.
+    pub fn packets(&self, way: Way) -> (u16, u16) {
+        match way {
+            Way::Uplink => (self.up, self.up_bytes),
+            Way::Downlink => (self.down, self.down_bytes),
+        }
+    }
+}
+
+/// A train and when its first packet is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimedTrain {
+    /// Since the run's start; never less than the time of the train before.
+    pub at: Duration,
+    /// Train to send at that time.
+    pub train: Train,
+}
+
 /// Trains in rotation, or shuffled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrainPlan {
@@ -38,13 +105,6 @@ pub struct TrainPlan {
     pub count: Option<u32>,
     /// Of the jitter.
     pub seed: u64,
-}
-
-impl TrainPlan {
-    /// The time from one train to the next, on average.
-    pub fn gap(&self) -> Duration {
-        Duration::from_nanos(self.gap_ns)
-    }
 }
 
 /// Saturation of a direction.
@@ -67,17 +127,90 @@ pub enum Saturation {
     },
 }
 
-impl Saturation {
-    /// Return whether the rate follows the state of the queue.
-    pub fn is_adaptive(&self) -> bool {
-        matches!(self, Self::Adaptive { .. })
+/// Traffic of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Workload {
+    /// Trains in rotation.
+    Trains(TrainPlan),
+    /// Each train at its time; a train's number is its place.
+    Timed(Vec<TimedTrain>),
+    /// Saturation of either direction or both.
+    Saturation {
+        /// From the client, and from the server.
+        ways: Both<Option<Saturation>>,
+        /// IP length of the packets.
+        bytes: u16,
+    },
+}
+
+impl Workload {
+    /// Return whether the workload sends trains.
+    pub fn is_trains(&self) -> bool {
+        !matches!(self, Self::Saturation { .. })
     }
 
-    /// The fixed rate, if there is one.
-    pub fn rate(&self) -> Option<BitRate> {
+    /// The saturation of each direction.
+    pub fn saturation(&self) -> Both<Option<Saturation>> {
         match self {
-            Self::Fixed { rate_bps } => Some(BitRate(*rate_bps)),
-            Self::Adaptive { .. } => None,
+            Self::Saturation { ways, .. } => *ways,
+            _ => Both::default(),
         }
+    }
+
+    /// The fixed rate that a direction is saturated at.
+    pub fn rate(&self, way: Way) -> Option<BitRate> {
+        match self.saturation().of(way) {
+            Some(Saturation::Fixed { rate_bps }) => Some(BitRate(*rate_bps)),
+            _ => None,
+        }
+    }
+
+    /// For how long packets of each adaptive saturation wait at the least, ns.
+    pub fn least_waits_ns(&self) -> Both<Option<u64>> {
+        let ways = self.saturation();
+        Both::from_fn(|way| match ways.of(way) {
+            Some(Saturation::Adaptive { least_delay_ns, .. }) => Some(*least_delay_ns),
+            _ => None,
+        })
+    }
+
+    /// Return whether the traffic depends on the length of the queue.
+    pub fn is_adaptive(&self) -> bool {
+        self.least_waits_ns() != Both::default()
+    }
+}
+
+/// Workload of a recording, made of runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Packet trains.
+    Light,
+    /// Saturation.
+    Heavy,
+}
+
+/// One packet of a train or of a saturation, and what became of it. Times are ns since the recording's time zero on the
+/// client's clock; stamps of the server are converted to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketRecord {
+    /// Number of the train; 0 for saturation.
+    pub train: u32,
+    /// Position in the train, or in the saturation.
+    pub index: u32,
+    /// IP length, bytes.
+    pub bytes: u16,
+    /// When it was sent; not known of a lost packet of the server.
+    pub sent_ns: Option<i64>,
+    /// When its first copy arrived; `None` if it was lost.
+    pub arrived_ns: Option<i64>,
+    /// Number of copies that arrived.
+    pub copies: u8,
+}
+
+impl PacketRecord {
+    /// Return the one-way delay, ns; `None` of a lost packet.
+    pub(crate) fn delay_ns(&self) -> Option<i64> {
+        Some(self.arrived_ns? - self.sent_ns?)
     }
 }

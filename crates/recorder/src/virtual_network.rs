@@ -3,11 +3,9 @@
 use cellbed_link::{Bytes, Duration, StageConfig, Time};
 use cellbed_virtual::{End, Event, Network};
 
-use crate::calibration::{
-    Calibration, CalibrationError, Calibrator, Experiment, PACKET_BYTES, TimedTrain, Workload,
-};
-use crate::packet::{PacketRecord, Way};
-use crate::plan::Saturation;
+use crate::Result;
+use crate::calibration::{Calibration, Calibrator, Experiment, PACKET_BYTES};
+use crate::plan::{PacketRecord, TimedTrain, Way, Workload};
 use crate::workload::{AdaptiveSaturator, FixedRateSaturator, QueueKeeper};
 
 /// A network of two hosts for experiments, one after the other. Its time continues between experiments.
@@ -85,10 +83,7 @@ impl VirtualNetwork {
     /// # Errors
     ///
     /// As in [`Calibrator::take`].
-    pub fn calibrate(
-        &mut self,
-        mut calibrator: Calibrator,
-    ) -> Result<Calibration, CalibrationError> {
+    pub fn calibrate(&mut self, mut calibrator: Calibrator) -> Result<Calibration> {
         while let Some(experiment) = calibrator.next() {
             let (up, down) = self.run(experiment);
             calibrator.take(&up, &down)?;
@@ -99,23 +94,15 @@ impl VirtualNetwork {
     /// Run an experiment; return the uplink and downlink packets in the order of sending, in the network's time.
     pub fn run(&mut self, experiment: &Experiment) -> (Vec<PacketRecord>, Vec<PacketRecord>) {
         let start = self.now();
-        let mut trains: &[TimedTrain] = &[];
-        let mut saturators = [None, None];
-        match &experiment.workload {
-            Workload::Trains(timed) => trains = timed,
-            Workload::Saturation {
-                uplink,
-                downlink,
-                span,
-            } => {
-                let bytes = Bytes(PACKET_BYTES.into());
-                let saturator = |saturation: &Option<Saturation>| {
-                    let rate = saturation.as_ref()?.rate()?;
-                    Some(FixedRateSaturator::new(rate, bytes, start, start + *span))
-                };
-                saturators = [saturator(uplink), saturator(downlink)];
-            }
-        }
+        let trains: &[TimedTrain] = match &experiment.workload {
+            Workload::Timed(trains) => trains,
+            _ => &[],
+        };
+        let end = start + experiment.span.unwrap_or(Duration::ZERO);
+        let mut saturators = Way::BOTH.map(|way| {
+            let (rate, bytes) = (experiment.workload.rate(way)?, Bytes(PACKET_BYTES.into()));
+            Some(FixedRateSaturator::new(rate, bytes, start, end))
+        });
         self.0.begin();
         let mut run = Run {
             network: &mut self.0,
@@ -128,10 +115,8 @@ impl VirtualNetwork {
             let [up, down] = &saturators;
             let due = [up, down].map(|saturator| saturator.as_ref()?.next_event());
             let next = due.into_iter().chain([train]).flatten().min();
-            match run
-                .network
-                .next_event(next.unwrap_or(latest + experiment.quiet))
-            {
+            let until = next.unwrap_or(latest + experiment.quiet);
+            match run.network.next_event(until) {
                 Some(Event::Datagram { at, label }) => {
                     latest = run.network.now();
                     let number = run.record_arrival(at, label as usize);
@@ -139,8 +124,8 @@ impl VirtualNetwork {
                         && let Some(answered) = answered.get_mut(number as usize)
                         && !std::mem::replace(answered, true)
                     {
-                        let train = trains[number as usize].train;
-                        run.send(Way::Downlink, number, train.down, train.down_bytes);
+                        let packets = trains[number as usize].train.packets(Way::Downlink);
+                        run.send(Way::Downlink, number, packets);
                     }
                 }
                 Some(_) => {}
@@ -150,14 +135,11 @@ impl VirtualNetwork {
                     if let Some(at) = train
                         && at <= latest
                     {
-                        let train = trains[next_train].train;
-                        run.send(Way::Uplink, next_train as u32, train.up, train.up_bytes);
+                        let packets = trains[next_train].train.packets(Way::Uplink);
+                        run.send(Way::Uplink, next_train as u32, packets);
                         next_train += 1;
                     }
-                    for (way, saturator) in [Way::Uplink, Way::Downlink]
-                        .into_iter()
-                        .zip(&mut saturators)
-                    {
+                    for (way, saturator) in Way::BOTH.into_iter().zip(&mut saturators) {
                         if let Some(index) = saturator.as_mut().and_then(|it| it.emit(latest)) {
                             run.send_packet(way, 0, index, PACKET_BYTES);
                         }
@@ -176,7 +158,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn send(&mut self, way: Way, train: u32, packets: u16, bytes: u16) {
+    fn send(&mut self, way: Way, train: u32, (packets, bytes): (u16, u16)) {
         for index in 0..u32::from(packets) {
             self.send_packet(way, train, index, bytes);
         }

@@ -33,7 +33,7 @@ def report(
       cellbed report runs/offload-lte-20250101-120000 --json | jq '.applications[].percentiles'
     """
     from cellbed.experiments.run import UNMET
-    from cellbed.measure import collect
+    from cellbed.measure.rows import collect
     from cellbed.report import html, terminal
 
     summary = collect(run)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from cellbed.support.bounded import run_bounded
+from cellbed.testbed.machine.cgroups import parse_mounts
 from cellbed.testbed.machine.privilege import user_name
 
 Status = Literal["ok", "warn", "missing"]
@@ -76,14 +77,8 @@ class Machine:
         return shutil.which(program, path=":".join(folders))
 
     def mounts(self) -> list[tuple[str, str, list[str]]]:
-        """Mounted file systems: (type, mount point, options of the file system), from ``/proc/self/mountinfo``."""
-        found = []
-        for line in (self.read("/proc/self/mountinfo") or "").splitlines():
-            before, _, after = line.partition(" - ")
-            words = after.split()
-            if len(words) >= 3 and len(before.split()) > 4:
-                found.append((words[0], before.split()[4], words[2].split(",")))
-        return found
+        """Mounted file systems: (type, mount point, options of the file system)."""
+        return list(parse_mounts(self.read("/proc/self/mountinfo") or ""))
 
 
 def executable() -> str:

@@ -246,10 +246,10 @@ def finish(outcome: Outcome, listener: Listener) -> bool:
 def collect(outcome: Outcome, folder: Path) -> None:
     """Compute the tables of a run, and note in its outcome whether it was disturbed or has no good reply, and the
     verdicts on its expectations."""
-    from cellbed import measure
     from cellbed.library import RunError
+    from cellbed.measure import rows
 
-    summary = measure.collect(folder)
+    summary = rows.collect(folder)
     outcome.disturbed, outcome.verdicts = bool(summary.disturbances), summary.expectations
     if outcome.error is None and outcome.status == "complete" and summary.failure is not None:
         outcome.error = RunError(summary.failure)

@@ -1,15 +1,15 @@
 """Recordings of two workloads, and stages that replay them."""
 
 from cellbed.experiments.calibration import calibrate_virtually as calibrate_virtually
-from cellbed.recordings import Recording as Recording
-from cellbed.recordings import Train as Train
-from cellbed.recordings import TrainPlan as TrainPlan
-from cellbed.recordings import read_recording as read_recording
-from cellbed.recordings import write_recording as write_recording
 from cellbed.recordings.conditional import conditional_plan as conditional_plan
 from cellbed.recordings.derived import write_replay_files as write_replay_files
 from cellbed.recordings.description import Adaptive as Adaptive
 from cellbed.recordings.description import Calibration as Calibration
+from cellbed.recordings.description import Train as Train
+from cellbed.recordings.description import TrainPlan as TrainPlan
+from cellbed.recordings.recording import Recording as Recording
+from cellbed.recordings.recording import read_recording as read_recording
+from cellbed.recordings.recording import write_recording as write_recording
 from cellbed.recordings.series import base_delay as base_delay
 from cellbed.recordings.series import idle_warnings as idle_warnings
 from cellbed.recordings.series import opportunities as opportunities

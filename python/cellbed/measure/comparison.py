@@ -5,7 +5,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,9 +13,9 @@ import polars as pl
 
 from cellbed.measure.connections import PeerSummary
 from cellbed.measure.decomposition import Decomposition
-from cellbed.measure.judgement import collect
 from cellbed.measure.own import summarise_own
 from cellbed.measure.repetitions import difference_of_pairs
+from cellbed.measure.rows import collect
 from cellbed.measure.run_folder import MeasureError, applications_of, read_run, read_tables
 from cellbed.measure.statistics import (
     PRACTICAL,
@@ -221,6 +220,58 @@ class Comparison:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A run to compare. description, resolved, environment: the content of ``run.json``, ``scenario.resolved.json`` and
+    ``environment.json``; requests, measures: its tables, requests by time."""
+
+    name: str
+    folder: Path
+    description: dict[str, Any]
+    resolved: dict[str, Any]
+    environment: dict[str, Any]
+    summary: Summary
+    requests: pl.DataFrame
+    measures: pl.DataFrame
+    applications: dict[str, Description]
+
+    @classmethod
+    def read(cls, name: str, folder: Path) -> Self:
+        description, summary = read_run(folder), _summary(folder)
+        requests, measures = read_tables(folder, "requests", "measures")
+        return cls(
+            name,
+            folder,
+            description,
+            _content(folder / "scenario.resolved.json"),
+            _content(folder / "environment.json"),
+            summary,
+            requests.sort("intended_ns", "endpoint"),
+            measures,
+            {each.name: each for each in applications_of(description)},
+        )
+
+    @property
+    def scenario(self) -> str:
+        return str(self.description.get("name"))
+
+    @property
+    def planned(self) -> Any:
+        """The duration in its scenario."""
+        return self.resolved.get("duration", self.description.get("duration_ns"))
+
+    @property
+    def transport(self) -> dict[str, Any]:
+        return self.resolved.get("transport") or {}
+
+    @property
+    def tables(self) -> dict[str, dict[str, Any]]:
+        """The tables of the applications in the scenario, by name."""
+        of = self.resolved or self.description
+        found = of.get("apps") or {"workload": of.get("workload")}
+        return {name: each for name, each in found.items() if isinstance(each, dict)} if isinstance(found, dict) else {}
+
+
 def compare(runs: list[Path]) -> Comparison:
     """Compare two or more runs with the first, application by application. Runs without a summary are measured.
 
@@ -228,66 +279,42 @@ def compare(runs: list[Path]) -> Comparison:
     """
     if len(runs) < 2:
         raise MeasureError("comparing needs at least two run folders")
-    descriptions = [read_run(run) for run in runs]
-    summaries = [_summary(run) for run in runs]
-    read = [read_tables(run, "requests", "measures") for run in runs]
-    tables, measured = [of_run[0].sort("intended_ns", "endpoint") for of_run in read], [of_run[1] for of_run in read]
-    names = _names(runs)
-    in_runs = [{each.name: each for each in applications_of(description)} for description in descriptions]
-    shared = [name for name in in_runs[0] if all(name in each for each in in_runs)]
-    seeds = [description.get("seed") for description in descriptions]
-    applications = [
-        _compare_application(
-            name,
-            names,
-            [each[name] for each in in_runs],
-            [next(each for each in summary.applications if each.name == name) for summary in summaries],
-            [of(table, name) for table in tables],
-            _peers([[peer for peer in summary.connections if peer.app == name] for summary in summaries]),
-            [str(description.get("name")) for description in descriptions],
-            seeds,
-            [of(table, name) for table in measured],
-        )
-        for name in shared
-    ]
-    changed = [
-        f"{name} is not the run of its scenario: {warning}"
-        for name, run, description in zip(names, runs, descriptions, strict=True)
-        if (warning := manual_warning(run, description.get("t0_ns")))
-    ]
-    disturbed = [
-        f"{name} was disturbed: {'; '.join(summary.disturbances)}"
-        for name, summary in zip(names, summaries, strict=True)
-        if summary.disturbances
-    ]
-    predicted = [name for name, summary in zip(names, summaries, strict=True) if summary.predicted]
-    if 0 < len(predicted) < len(names):
+    read = [_Run.read(name, folder) for name, folder in zip(_names(runs), runs, strict=True)]
+    first, shared = read[0], [app for app in read[0].applications if all(app in run.applications for run in read)]
+    applications = [_compare_application(app, read) for app in shared]
+    warnings = [*_repetition_warnings(runs)]
+    for run in read:
+        if warning := manual_warning(run.folder, run.description.get("t0_ns")):
+            warnings.append(f"{run.name} is not the run of its scenario: {warning}")
+    predicted = [run.name for run in read if run.summary.predicted]
+    if 0 < len(predicted) < len(read):
         are = "is a prediction" if len(predicted) == 1 else "are predictions"
-        changed.append(f"{', '.join(predicted)} {are} in virtual time; the others were measured")
-    notes = [*_notes(runs, descriptions, names), *_notes_on_unmatched(in_runs, names, shared)]
+        warnings.append(f"{', '.join(predicted)} {are} in virtual time; the others were measured")
+    for run in read:
+        if run.summary.disturbances:
+            warnings.append(f"{run.name} was disturbed: {'; '.join(run.summary.disturbances)}")
+    warnings += [warning for run in read[1:] for warning in _kernels(first, run)]
     shown = [each for app in applications for each in (*app.differences, *filter(None, app.paired))]
-    if any(each.low is not None or each.high is not None for each in shown):
-        notes.insert(0, AUTOCORRELATED)
+    notes = [AUTOCORRELATED] if any(each.low is not None or each.high is not None for each in shown) else []
+    notes += [*_notes(read), *_notes_on_unmatched(read, shared)]
     for each in applications:
-        skips = [one.requests.skipped or each.summaries[0].requests.skipped for one in each.summaries[1:]]
-        of_which = f"{each.name} of " if len(applications) > 1 else ""
-        if not each.spans and any(in_run[each.name].spans for in_run in in_runs):
-            notes.append(
-                f"the parts of {each.name} are not the same in these runs: they are not shown beside each other"
-            )
-        notes += [
-            f"{of_which}{name} is {'paired with' if pairs else 'not paired with'} the first: "
-            + (
-                "its seed or its requests are others"
-                if not pairs
-                else "it has the same seed and the same requests, "
-                + ("a policy skipped some of them" if skipped else "which are resampled together")
-            )
-            for name, pairs, skipped in zip(names[1:], each.paired, skips, strict=True)
-        ]
-    warnings = [*_repetition_warnings(runs), *changed, *disturbed, *_kernels(runs, names)]
-    groups = [trial[0] if trial else each.name for trial, each in zip(map(_trial, runs), summaries, strict=True)]
-    return Comparison(names, groups, summaries, applications, notes, warnings)
+        notes += _notes_on_application(each, read, alone=len(applications) == 1)
+    groups = [trial[0] if (trial := _trial(run.folder)) else run.summary.name for run in read]
+    return Comparison([run.name for run in read], groups, [run.summary for run in read], applications, notes, warnings)
+
+
+def _notes_on_application(each: ApplicationComparison, runs: list[_Run], *, alone: bool) -> Iterator[str]:
+    """Yield how the requests of an application in each run but the first correspond to those of the first."""
+    if not each.spans and any(run.applications[each.name].spans for run in runs):
+        yield f"the parts of {each.name} are not the same in these runs: they are not shown beside each other"
+    for run, pairs, summary in zip(runs[1:], each.paired, each.summaries[1:], strict=True):
+        skipped = summary.requests.skipped or each.summaries[0].requests.skipped
+        how = "a policy skipped some of them" if skipped else "which are resampled together"
+        yield ("" if alone else f"{each.name} of ") + (
+            f"{run.name} is paired with the first: it has the same seed and the same requests, {how}"
+            if pairs
+            else f"{run.name} is not paired with the first: its seed or its requests are others"
+        )
 
 
 def _parts_of_all(each: Sequence[tuple[Span, ...]]) -> tuple[Span, ...]:
@@ -296,67 +323,60 @@ def _parts_of_all(each: Sequence[tuple[Span, ...]]) -> tuple[Span, ...]:
     return most if all(spans and set(spans) <= set(most) for spans in each) else ()
 
 
-def _compare_application(
-    name: str,
-    names: list[str],
-    described: list[Description],
-    summaries: list[ApplicationSummary],
-    tables: list[pl.DataFrame],
-    peers: list[list[PeerSummary]],
-    scenarios: list[str],
-    seeds: list[Any],
-    own: list[pl.DataFrame],
-) -> ApplicationComparison:
-    """One application of all runs; scenarios: their names; seeds: of the runs, ``None`` where unknown; own: measures of
-    its programs."""
+def _compare_application(app: str, runs: list[_Run]) -> ApplicationComparison:
+    """Compare an application of all runs, by its name."""
+    described = [run.applications[app] for run in runs]
+    tables = [of(run.requests, app) for run in runs]
     samples = [latencies(table) for table in tables]
+    summaries = [next(each for each in run.summary.applications if each.name == app) for run in runs]
 
     def are_paired(one: int, other: int) -> bool:
+        seeds = [runs[each].description.get("seed") for each in (one, other)]
         return (
-            seeds[one] is not None
-            and seeds[one] == seeds[other]
+            seeds[0] is not None
+            and seeds[0] == seeds[1]
             and _have_same_requests(described[one], tables[one], described[other], tables[other])
         )
 
-    alike = [are_paired(0, other) for other in range(1, len(tables))]
+    alike = [are_paired(0, other) for other in range(1, len(runs))]
     differences = []
-    for run, sample, table, alike_here in zip(names[1:], samples[1:], tables[1:], alike, strict=True):
+    for run, sample, table, alike_here in zip(runs[1:], samples[1:], tables[1:], alike, strict=True):
         # Where a policy skipped requests, the sent ones differ.
         pairs = alike_here and len(sample) == len(table) and len(samples[0]) == len(tables[0])
-        differences += [_difference(run, samples[0], sample, quantile, pairs) for quantile in QUANTILES]
+        differences += [_difference(run.name, samples[0], sample, quantile, pairs) for quantile in QUANTILES]
+    partners = _partners([run.scenario for run in runs], are_paired)
     return ApplicationComparison(
-        name,
+        app,
         described[0].title,
         _parts_of_all([each.spans for each in described]),
         summaries,
         samples,
         differences,
         [
-            _pair(run, *_latencies_of_both(tables[0], table)) if pairs else None
-            for run, table, pairs in zip(names[1:], tables[1:], alike, strict=True)
+            _pair(run.name, *_latencies_of_both(tables[0], table)) if pairs else None
+            for run, table, pairs in zip(runs[1:], tables[1:], alike, strict=True)
         ],
-        peers,
-        _settings(scenarios, samples, are_paired),
-        list(_compare_own(own, names, scenarios, are_paired)),
+        _peers([[peer for peer in run.summary.connections if peer.app == app] for run in runs]),
+        list(_settings(partners, runs[0].scenario, samples)),
+        list(_compare_own(app, runs, partners)),
     )
 
 
-def _compare_own(
-    tables: list[pl.DataFrame], names: list[str], scenarios: list[str], are_paired: Callable[[int, int], bool]
-) -> Iterator[OwnComparison]:
+def _compare_own(app: str, runs: list[_Run], partners: dict[str, dict[int, int]]) -> Iterator[OwnComparison]:
     """Compare the measures that all runs have in the same unit."""
+    tables = [of(run.measures, app) for run in runs]
     by_name = [{(row.measure, row.unit): row.median for row in summarise_own(table)} for table in tables]
     for measure, unit in (each for each in by_name[0] if all(each in found for found in by_name)):
         samples = [table.filter(measure=measure)["value"].to_numpy() for table in tables]
         medians = [found[measure, unit] for found in by_name]
         differences = []
-        for run, sample, median in zip(names[1:], samples[1:], medians[1:], strict=True):
-            difference = _difference(run, samples[0], sample, 0.5, paired=False)
+        for run, sample, median in zip(runs[1:], samples[1:], medians[1:], strict=True):
+            difference = _difference(run.name, samples[0], sample, 0.5, paired=False)
             note = difference.note and difference.note.replace("requests", "values")
             value = median - medians[0] if difference.value is None else difference.value
             differences.append(replace(difference, value=value, note=note))
-        for scenario, pairs in _partners(scenarios, are_paired).items():
-            values = np.array([[medians[run] for run in runs] for runs in (pairs, pairs.values())])
+        for scenario, pairs in partners.items():
+            values = np.array([[medians[run] for run in of_pairs] for of_pairs in (pairs, pairs.values())])
             differences.append(Difference(f"scenario {scenario}, {len(pairs)} pairs", 0.5).over_pairs(*values))
         yield OwnComparison(measure, unit, medians, differences)
 
@@ -375,21 +395,19 @@ def _partners(scenarios: list[str], are_paired: Callable[[int, int], bool]) -> d
     return found
 
 
-def _settings(
-    scenarios: list[str], samples: list[Samples], are_paired: Callable[[int, int], bool]
-) -> list[SettingDifference]:
-    """Return the differences between scenarios over pairs of runs of equal seed. scenarios, samples: by run."""
-    found = []
-    for scenario, partners in _partners(scenarios, are_paired).items():
-        smallest = min(len(samples[run]) for pair in partners.items() for run in pair)
+def _settings(partners: dict[str, dict[int, int]], against: str, samples: list[Samples]) -> Iterator[SettingDifference]:
+    """Yield the differences between scenarios over pairs of runs of equal seed. samples: by run."""
+    for scenario, pairs in partners.items():
+        smallest = min(len(samples[run]) for pair in pairs.items() for run in pair)
         for q in QUANTILES:
-            difference = SettingDifference(scenario, scenarios[0], q, len(partners))
+            difference = SettingDifference(scenario, against, q, len(pairs))
             if smallest < smallest_sample(q):
-                found.append(replace(difference, note=_refusal(q, f"the smallest run has {smallest}")))
-                continue
-            values = [[percentile_value(samples[run], q) for run in runs] for runs in (partners, partners.values())]
-            found.append(difference.over_pairs(*np.array(values)))
-    return found
+                yield replace(difference, note=_refusal(q, f"the smallest run has {smallest}"))
+            else:
+                values = [
+                    [percentile_value(samples[run], q) for run in of_pairs] for of_pairs in (pairs, pairs.values())
+                ]
+                yield difference.over_pairs(*np.array(values))
 
 
 def _latencies_of_both(first: pl.DataFrame, second: pl.DataFrame) -> tuple[Samples, Samples]:
@@ -492,65 +510,48 @@ def _repetition_warnings(runs: list[Path]) -> list[str]:
     ]
 
 
-def _notes_on_unmatched(in_runs: list[dict[str, Description]], names: list[str], shared: list[str]) -> list[str]:
+def _notes_on_unmatched(runs: list[_Run], shared: list[str]) -> list[str]:
     """Return a note for each application that is not in all runs."""
-    found = {app: [name for name, each in zip(names, in_runs, strict=True) if app in each] for app in chain(*in_runs)}
-    return [f"the application {app} is only in {', '.join(of)}" for app, of in found.items() if app not in shared]
+    apps = dict.fromkeys(app for run in runs for app in run.applications if app not in shared)
+    found = {app: [run.name for run in runs if app in run.applications] for app in apps}
+    return [f"the application {app} is only in {', '.join(having)}" for app, having in found.items()]
 
 
-def _notes(runs: list[Path], descriptions: list[dict[str, Any]], names: list[str]) -> list[str]:
-    notes = []
-    tables = [_tables(run, description) for run, description in zip(runs, descriptions, strict=True)]
-    resolved = [_content(run / "scenario.resolved.json") for run in runs]
-    asked = [each.get("transport") or {} for each in resolved]
-    # Where all programs have ended early, a run is shorter than its scenario.
-    descriptions = [
-        description | {"duration_ns": each.get("duration", description.get("duration_ns"))}
-        for description, each in zip(descriptions, resolved, strict=True)
-    ]
-    first = descriptions[0]
-    for name, other, table, asks in zip(names[1:], descriptions[1:], tables[1:], asked[1:], strict=True):
-        unlike = ["applications"] if _differ(tables[0], table) else []
-        unlike += [
-            words
-            for key, words in (
-                ("nodes", "nodes"),
-                ("duration_ns", "duration"),
-                ("seed", "seed"),
-            )
-            if other.get(key) != first.get(key)
-        ]
-        unlike += ["transport"] if _differ(*({"": each} for each in (asked[0], asks))) else []
-        if _paths(other) != _paths(first):
-            unlike.append("links")
-        same = "has the scenario of the first" if not unlike else f"differs from the first in its {', '.join(unlike)}"
-        notes.append(f"{name} {same}")
-    for name, description in zip(names, descriptions, strict=True):
-        if description.get("status") != "complete":
-            notes.append(f"{name} is {description.get('status')}")
-    return notes
+def _notes(runs: list[_Run]) -> Iterator[str]:
+    """Yield how the scenario of each run but the first differs, and which runs are not complete."""
+    first, *others = runs
+    for run in others:
+        differs = {
+            "applications": _differ(first.tables, run.tables),
+            "nodes": first.description.get("nodes") != run.description.get("nodes"),
+            # Where all programs have ended early, a run is shorter than its scenario.
+            "duration": first.planned != run.planned,
+            "seed": first.description.get("seed") != run.description.get("seed"),
+            "transport": _differ({"": first.transport}, {"": run.transport}),
+            "links": _paths(first.description) != _paths(run.description),
+        }
+        unlike = ", ".join(name for name, differ in differs.items() if differ)
+        same = f"differs from the first in its {unlike}" if unlike else "has the scenario of the first"
+        yield f"{run.name} {same}"
+    for run in runs:
+        if run.summary.status != "complete":
+            yield f"{run.name} is {run.summary.status}"
 
 
 _KERNEL = {"congestion_control": "congestion control", "slow_start_after_idle": "slow start after idle"}
 """Settings in ``environment.json`` that the kernel decides where the scenario does not."""
 
 
-def _kernels(runs: list[Path], names: list[str]) -> list[str]:
-    """Return a warning for each setting of the kernels that differs between runs although their scenarios ask for the
-    same."""
-    used = [_content(run / "environment.json") for run in runs]
-    asked = [_content(run / "scenario.resolved.json").get("transport") or {} for run in runs]
-    found = []
+def _kernels(first: _Run, run: _Run) -> Iterator[str]:
+    """Yield a warning for each setting of the kernels that differs although the scenarios ask for the same."""
     for key, words in _KERNEL.items():
-        for name, other, asks in zip(names[1:], used[1:], asked[1:], strict=True):
-            values = used[0].get(key), other.get(key)
-            if None not in values and values[0] != values[1] and asked[0].get(key) == asks.get(key):
-                one, another = ({"0": "off", "1": "on"}.get(str(each), str(each)) for each in values)
-                found.append(
-                    f"{words} was {another} in {name} and {one} in {names[0]}, as the kernels have it: write "
-                    f"[transport] {key} in the scenario"
-                )
-    return found
+        values = first.environment.get(key), run.environment.get(key)
+        if None not in values and values[0] != values[1] and first.transport.get(key) == run.transport.get(key):
+            one, another = ({"0": "off", "1": "on"}.get(str(each), str(each)) for each in values)
+            yield (
+                f"{words} was {another} in {run.name} and {one} in {first.name}, as the kernels have it: write "
+                f"[transport] {key} in the scenario"
+            )
 
 
 def _content(path: Path) -> dict[str, Any]:
@@ -560,13 +561,6 @@ def _content(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         found = None
     return found if isinstance(found, dict) else {}
-
-
-def _tables(run: Path, description: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the tables of the applications in the scenario of a run, by name."""
-    of = _content(run / "scenario.resolved.json") or description
-    found = of.get("apps") or {"workload": of.get("workload")}
-    return {name: table for name, table in found.items() if isinstance(table, dict)} if isinstance(found, dict) else {}
 
 
 def _differ(first: dict[str, dict[str, Any]], second: dict[str, dict[str, Any]]) -> bool:

@@ -12,7 +12,7 @@ earlier one counts up to there.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -429,30 +429,9 @@ def _round_trips(table: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Bursts:
-    """Bursts by connection and entry, ns; the fields: :data:`BURST`. first: the first of its connection."""
-
-    connection: Integers
-    way: Integers
-    first: NDArray[np.bool_]
-    bytes: Integers
-    begin: Integers
-    wrote: Integers
-    heard: Integers
-    until: Integers
-    sending: Integers
-    resent: Integers
-    queued: Integers
-    delayed: Integers
-    late: Integers
-    other: Integers
-    acknowledged: Integers
-    waiting: Integers
-    idle: Integers
-
-
-def _bursts(talk: _Talk) -> _Bursts:
+def _bursts(talk: _Talk) -> dict[str, Any]:
+    """Return the fields of bursts (:data:`BURST`) by connection and entry, with their ``connection``, and whether each
+    is the ``first`` of that."""
     packets, connection, way, new = talk.packets, talk.connection, talk.way, talk.new
     completing = talk.completing[new]
     entered, complete = packets.entered[new], packets.left[completing]
@@ -489,35 +468,34 @@ def _bursts(talk: _Talk) -> _Bursts:
     sending = under_way - queued - delayed - late
     short = same_next & (packets.payload[new[tail]] < LEAST_FULL)
     resent = np.clip(packets.entered[last] - packets.entered[_originals(talk, last)], 0, sending)
-    return _Bursts(
-        of_burst,
-        its_way,
-        first,
-        np.add.reduceat(packets.payload[new], head) if len(head) else head,
-        begin,
-        wrote,
-        complete[head],
-        until,
-        sending - resent,
-        resent,
-        queued,
-        delayed,
-        late,
-        other,
-        on_acknowledgement,
-        waiting - on_acknowledgement,
-        np.where(short, following - entered[tail], 0),
-    )
+    return {
+        "connection": of_burst,
+        "first": first,
+        "way": its_way,
+        "bytes": np.add.reduceat(packets.payload[new], head) if len(head) else head,
+        "begin": begin,
+        "wrote": wrote,
+        "heard": complete[head],
+        "until": until,
+        "sending": sending - resent,
+        "resent": resent,
+        "queued": queued,
+        "delayed": delayed,
+        "late": late,
+        "other": other,
+        "acknowledged": on_acknowledgement,
+        "waiting": waiting - on_acknowledgement,
+        "idle": np.where(short, following - entered[tail], 0),
+    }
 
 
-def _cut(bursts: _Bursts, since: int) -> _Bursts:
+def _cut(bursts: dict[str, Any], since: int) -> dict[str, Any]:
     """Return bursts without what was before a time, ns: of one that had begun, its first parts."""
-    excess, left = np.clip(since - bursts.begin, 0, None), {}
+    excess, left = np.clip(since - bursts["begin"], 0, None), {}
     for name in ("sending", "resent", "queued", "delayed", "late", "other", "acknowledged", "waiting"):
-        whole = getattr(bursts, name)
-        left[name] = np.clip(whole - excess, 0, None)
-        excess = np.clip(excess - whole, 0, None)
-    return replace(bursts, begin=np.maximum(bursts.begin, since), **left)
+        left[name] = np.clip(bursts[name] - excess, 0, None)
+        excess = np.clip(excess - bursts[name], 0, None)
+    return bursts | left | {"begin": np.maximum(bursts["begin"], since)}
 
 
 def _originals(talk: _Talk, packets: Integers) -> Integers:
@@ -533,21 +511,21 @@ def _parts(found: pl.DataFrame, talk: _Talk, since: int, *, with_bursts: bool) -
     """Return the parts of each connection from a time on, when it waited for its server (``waits``), and its
     ``bursts``."""
     bursts = _bursts(talk)
-    new = bursts.begin >= since
+    new = bursts["begin"] >= since
     bursts = _cut(bursts, since)
-    of_burst, its_way, first, begin = bursts.connection, bursts.way, bursts.first, bursts.begin
+    of_burst, its_way, first, begin = (bursts[name] for name in ("connection", "way", "first", "begin"))
     total = {name: np.zeros(len(found), np.int64) for name in PARTS}
 
     def add(name: str, rows: Any, value: Integers) -> None:
         np.add.at(total[name], of_burst[rows], value[rows])
 
-    before = np.r_[0, bursts.waiting[:-1]][: len(begin)]
+    before = np.r_[0, bursts["waiting"][:-1]][: len(begin)]
     for number, (name, sender) in enumerate(zip(WAYS, ("client", "server"), strict=True)):
         mine, theirs = its_way == number, its_way != number
-        add(f"{name}_queue", mine, bursts.queued)
-        add(f"{name}_delay", mine, bursts.delayed)
-        add(f"{name}_transport", mine, bursts.sending + bursts.resent + bursts.late + bursts.acknowledged)
-        add(f"{name}_transport", theirs, bursts.other)
+        add(f"{name}_queue", mine, bursts["queued"])
+        add(f"{name}_delay", mine, bursts["delayed"])
+        add(f"{name}_transport", mine, sum(bursts[of] for of in ("sending", "resent", "late", "acknowledged")))
+        add(f"{name}_transport", theirs, bursts["other"])
         add(sender, mine & ~first, before)
     opened = found["opened_ns"].to_numpy()
     connected = np.maximum(found["connected_ns"].fill_null(found["opened_ns"]).to_numpy(), opened)
@@ -568,7 +546,7 @@ def _parts(found: pl.DataFrame, talk: _Talk, since: int, *, with_bursts: bool) -
     )
     lists = {"waits": waits}
     if with_bursts:
-        fields = {name: getattr(bursts, name) for name in ("connection", *BURST)}
+        fields = {name: bursts[name] for name in ("connection", *BURST)}
         lists["bursts"] = pl.DataFrame(fields, schema_overrides={"connection": number_type})
     exchanges = np.zeros(len(found), np.int64)
     np.add.at(exchanges, of_burst[(its_way == 0) & (first | np.r_[True, its_way[:-1] != 0][: len(begin)]) & new], 1)

@@ -358,7 +358,7 @@ def _standstill_reasons(seconds: pl.DataFrame) -> Iterator[str]:
     )
     if len(frozen):
         longest, until = frozen["standstill_s"][0], frozen["stood_until_s"][0]
-        more = f", and {_times(len(frozen) - 1)} more" if len(frozen) > 1 else ""
+        more = f", and {len(frozen) - 1} × more" if len(frozen) > 1 else ""
         at = max(0.0, until - longest)
         yield f"the emulator stood still for {duration_words(longest)} from {_at(at)} on{more}"
 
@@ -409,10 +409,6 @@ def _clocks(during: pl.DataFrame) -> Iterator[str]:
         for second, step in during.filter(pl.col(name).abs() > CLOCK_S).select("second", name).iter_rows():
             sign = "−" if step < 0 else ""
             yield f"{words} {sign}{duration_words(abs(step))} at {second} s"
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
 
 
 def _at(seconds: float) -> str:

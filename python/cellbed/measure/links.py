@@ -65,15 +65,13 @@ def read_links(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     records = read_series(run / "raw" / "series.bin")
     table = pl.DataFrame({name: np.ascontiguousarray(records[name]) for name in RECORD.names or ()})
     names = {int(d["index"]): str(d["name"]) for d in description.get("directions") or []}
-    t0 = description.get("t0_ns")
-    origin = pl.lit(t0, pl.Int64) if t0 is not None else pl.col("start").min()
 
     def rate(column: str) -> pl.Expr:
         return pl.col(column).cast(pl.Float64) * 8 / (BIN_NS / 1e9) / 1e6
 
     return (
         table.sort("direction", "start")
-        .with_columns(time_s=(pl.col("start") - origin).cast(pl.Float64) / 1e9)
+        .with_columns(time_s=_since_start("start", description))
         .select(
             "time_s",
             pl.col("direction").cast(pl.Int64).replace_strict(names, default=None, return_dtype=pl.String),
@@ -88,6 +86,13 @@ def read_links(run: Path, description: dict[str, Any]) -> pl.DataFrame:
         )
         .drop_nulls("direction")
     )
+
+
+def _since_start(stamp: str, description: dict[str, Any]) -> pl.Expr:
+    """Return a stamp in seconds since the start of the schedule; of a run without one since the first stamp."""
+    t0 = description.get("t0_ns")
+    origin = pl.lit(t0, pl.Int64) if t0 is not None else pl.col(stamp).min()
+    return (pl.col(stamp) - origin).cast(pl.Float64) / 1e9
 
 
 def gaps(capacity: "np.ndarray[Any, np.dtype[np.float64]]") -> list[tuple[float, float]]:
@@ -139,13 +144,11 @@ def read_programs(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     ``run.json``.
     """
     samples = read_lines(run / "raw" / "programs.jsonl", _USE).sort("program", "time_ns")
-    t0 = description.get("t0_ns")
-    origin = pl.lit(t0, pl.Int64) if t0 is not None else pl.col("time_ns").min()
     return samples.select(
         "program",
         "node",
         "memory_bytes",
-        time_s=(pl.col("time_ns") - origin).cast(pl.Float64) / 1e9,
+        time_s=_since_start("time_ns", description),
         cpu_s=(pl.col("cpu_ns") - pl.col("cpu_ns").first().over("program")).cast(pl.Float64) / 1e9,
     ).select("time_s", "program", "node", "cpu_s", "memory_bytes")
 
@@ -160,8 +163,6 @@ def read_nodes(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     before), ``oom_kills`` (since the first sample, taken after the proof of the limits). Null where unknown.
     """
     samples = read_lines(run / "raw" / "nodes.jsonl", _SAMPLE).sort("node", "time_ns")
-    t0 = description.get("t0_ns")
-    origin = pl.lit(t0, pl.Int64) if t0 is not None else pl.col("time_ns").min()
 
     def since_before(column: str) -> pl.Expr:
         return pl.col(column).diff().over("node").cast(pl.Float64)
@@ -169,7 +170,7 @@ def read_nodes(run: Path, description: dict[str, Any]) -> pl.DataFrame:
     periods = since_before("periods")
     return samples.select(
         "node",
-        time_s=(pl.col("time_ns") - origin).cast(pl.Float64) / 1e9,
+        time_s=_since_start("time_ns", description),
         cpu_cores=since_before("cpu_ns") / since_before("time_ns"),
         memory_bytes=pl.col("memory_bytes"),
         throttled_share=pl.when(periods > 0)

@@ -392,10 +392,7 @@ def _on_connections(
     known = table.with_row_index("row").drop_nulls([*ends, f"{way}_start", f"{way}_end", moment])
     for (endpoint, local, remote), group in known.group_by(ends):
         node, peers = str(endpoint), servers_of.get(str(endpoint), ())
-        if way == "uplink":
-            connections = streams.leaving(node, _port(local), _port(remote), peers)
-        else:
-            connections = streams.arriving(node, _port(remote), _port(local), peers)
+        connections = streams.connections(node, _port(local), _port(remote), peers, arriving=way == "downlink")
         yield from _by_connection(group, connections, moment)
 
 

@@ -1,11 +1,11 @@
-"""Rows of the dataset: the measures of a run, one row per application."""
+"""Rows of the dataset: the measures of a run, one row per application, and verdicts on its expectations."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cellbed.measure.migrations import MigrationSummary
     from cellbed.measure.own import OwnMeasure
     from cellbed.measure.statistics import Samples
+    from cellbed.measure.summary import Summary
 
 TRIAL_COLUMNS = {
     "point": "Int64",
@@ -63,13 +64,12 @@ def measure(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
     Parts are means over the requests with all parts known. Errors: :class:`MeasureError`.
     """
 
-    from cellbed.measure import Summary
     from cellbed.measure.flows import around_outages, recoveries
     from cellbed.measure.outages import find_outages
     from cellbed.measure.requests import due
     from cellbed.measure.run_folder import applications_of, read_run, read_tables
     from cellbed.measure.statistics import refusals
-    from cellbed.measure.summary import of
+    from cellbed.measure.summary import Summary, of
 
     description, summary = read_run(run), Summary.read(run)
     requests, sampled, links = read_tables(run, "requests", "flows", "links")
@@ -90,7 +90,7 @@ def measure(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
             {**dict.fromkeys(MEASURES), "app": each.name, "kind": each.kind, **machine}
             | measures(own, each, summary.measured_s)
             | {"refused": "; ".join(filter(None, refused)) or None}
-            | (asdict(found.traffic) if found.traffic is not None else {})
+            | (dataclasses.asdict(found.traffic) if found.traffic is not None else {})
             | _transfer_measures(own)
             | _migration_measures([move for move in summary.migrations if move.app == each.name])
             | {"recovery_s": of(recovered, each.name)["recovery_s"].mean()}
@@ -104,6 +104,32 @@ def measure(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
             | {f"{measure.column}_share": measure.mean for measure in found.measures if measure.unit == "share"}
         )
     return rows, summary.disturbances
+
+
+_ENDED = {"interrupted": "the run was interrupted", "failed": "the run failed"}
+"""The reason why a run meets no expectation, by its status."""
+
+
+def collect(run: Path) -> Summary:
+    """Compute the tables and the summary of a run (:func:`cellbed.measure.summary.collect`), with verdicts on its
+    expectations: a run that is not complete meets none. Raises MeasureError."""
+    from cellbed.measure import summary
+    from cellbed.measure.run_folder import applications_of, read_run, replace
+    from cellbed.measure.verdicts import judge
+
+    found = summary.collect(run)
+    described = applications_of(read_run(run))
+    if not any(each.expectations for each in described):
+        return found
+    rows = {row["app"]: row for row in measure(run)[0]}
+    failure = None
+    if found.status != "complete":
+        reasons = (each for each in found.warnings if each.startswith(_ENDED["failed"]))
+        failure = next(reasons, _ENDED.get(found.status, "the run did not end"))
+    verdicts = [judge(app.name, each, rows[app.name], failure) for app in described for each in app.expectations]
+    judged = dataclasses.replace(found, expectations=verdicts)
+    replace(run / "summary.json", judged.json())
+    return judged
 
 
 def _transfer_measures(requests: pl.DataFrame) -> dict[str, Any]:

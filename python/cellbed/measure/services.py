@@ -43,14 +43,22 @@ def attach_services(
     worked = known.select("row").join(matched.group_by("row").agg(pl.col("end").max()), on="row", how="left")
     known = known.with_columns(downlink_ready_ns=pl.max_horizontal("downlink_ready_ns", worked["end"]))
     rows = rows.update(known.select("row", "downlink_ready_ns"), on="row")
-    spent = _own_times(matched).filter(pl.col("span").is_in(application.services))
+    server = pl.col("downlink_ready_ns") - pl.col("uplink_left_ns")
+    server = pl.when(pl.col("downlink_entered_ns").is_not_null()).then(server)
+    return _add_services(rows, _own_times(matched), "row", application, server).drop("row")
+
+
+def _add_services(
+    requests: pl.DataFrame, spent: pl.DataFrame, key: str, application: Description, server: pl.Expr
+) -> pl.DataFrame:
+    """Add the columns of the services of an application to requests. spent: time by `key` and span; server: the time of
+    the server, null where it is unknown."""
     names = {name: f"{SERVICE}{name}_ns" for name in application.services}
-    table = known.select("row", server=pl.col("downlink_ready_ns") - pl.col("uplink_left_ns"))
     for name, column in names.items():
-        of = spent.filter(span=name).select("row", pl.col("own").alias(column))
-        table = table.join(of, on="row", how="left").with_columns(pl.col(column).fill_null(0))
-    table = table.with_columns(service_rest_ns=pl.col("server") - pl.sum_horizontal(names.values())).drop("server")
-    return rows.join(table, on="row", how="left", maintain_order="left").drop("row")
+        of = spent.filter(span=name).group_by(key).agg(pl.col("own").sum().alias(column))
+        own = pl.when(server.is_not_null()).then(pl.col(column).fill_null(0))
+        requests = requests.join(of, on=key, how="left", maintain_order="left").with_columns(own.alias(column))
+    return requests.with_columns(service_rest_ns=server - pl.sum_horizontal(names.values()))
 
 
 def divide_connections(
@@ -102,13 +110,7 @@ def divide_waits(
     spans = read_records(raw, application.name, SERVICES, _SPAN, ahead)
     waits = waits.join(requests.select("number"), on="number", how="semi")
     spent = pl.concat([_spent_in_waits(waits, spans), _spent_of_numbers(waits, inside)])
-    names = {name: f"{SERVICE}{name}_ns" for name in application.services}
-    for name, column in names.items():
-        of = spent.filter(span=name).group_by("number").agg(pl.col("own").sum().alias(column))
-        requests = requests.join(of, on="number", how="left", maintain_order="left").with_columns(
-            pl.when(pl.col("served_ns").is_not_null()).then(pl.col(column).fill_null(0))
-        )
-    return requests.with_columns(service_rest_ns=pl.col("served_ns") - pl.sum_horizontal(names.values()))
+    return _add_services(requests, spent, "number", application, pl.col("served_ns"))
 
 
 def _spent_of_numbers(waits: pl.DataFrame, inside: pl.DataFrame) -> pl.DataFrame:

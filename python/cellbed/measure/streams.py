@@ -102,25 +102,26 @@ class Streams:
             self._from[begin, *ports].append((end, rows))
             self._towards[end, *ports].append((begin, rows))
 
-    def leaving(
-        self, node: str, source_port: int, destination_port: int, peers: Collection[str] = ()
+    def connections(
+        self, node: str, port: int, other_port: int, peers: Collection[str] = (), *, arriving: bool = False
     ) -> list[Connection]:
-        """Return the connections that begin at `node` with these ports, in order of opening.
+        """Return the connections that begin at a port of `node`, or end there (`arriving`), in order of opening.
 
-        peers: the nodes that may be at the other end, where they are known: the kernel may give one local port to
-        several connections.
+        other_port: of the other end. peers: the nodes that may be there, where they are known: the kernel may give one
+        local port to several connections.
         """
-        back = self._towards.get((node, destination_port, source_port), [])
-        return self._connections(self._from.get((node, source_port, destination_port), []), back, peers, arriving=False)
-
-    def arriving(
-        self, node: str, source_port: int, destination_port: int, peers: Collection[str] = ()
-    ) -> list[Connection]:
-        """Return the connections that end at `node` with these ports, in order of opening; peers: as above."""
-        back = self._from.get((node, destination_port, source_port), [])
-        return self._connections(
-            self._towards.get((node, source_port, destination_port), []), back, peers, arriving=True
-        )
+        ports = (other_port, port) if arriving else (port, other_port)
+        flows, back = (self._towards, self._from) if arriving else (self._from, self._towards)
+        answers = dict(back.get((node, *ports[::-1]), []))
+        found: list[Connection] = []
+        for other, rows in flows.get((node, *ports), []):
+            if peers and other not in peers:
+                continue
+            if self.crossings.protocol[rows[0]] == UDP:
+                found.append(_datagrams(self.crossings, rows, arriving=arriving))
+            else:
+                found += _rebuild(self.crossings, rows, self._acknowledged(answers.get(other, rows[:0])))
+        return sorted(found, key=lambda connection: connection.opened)
 
     def datagrams(self, node: str, port: int, peers: Collection[str], *, arriving: bool) -> tuple[int, Integers]:
         """Return the flow with most datagrams between a node and a port of one of `peers`: the node's own port, and the
@@ -135,27 +136,6 @@ class Streams:
         ]
         own, rows = max(found, key=lambda each: len(each[1]), default=(0, np.empty(0, np.int64)))
         return own, _arrivals(self.crossings, rows) if arriving else rows
-
-    def _connections(
-        self,
-        flows: list[tuple[str | None, Integers]],
-        back: list[tuple[str | None, Integers]],
-        peers: Collection[str],
-        *,
-        arriving: bool,
-    ) -> list[Connection]:
-        answers = dict(back)
-        found = [
-            connection
-            for other, rows in flows
-            if not peers or other in peers
-            for connection in (
-                [_datagrams(self.crossings, rows, arriving=arriving)]
-                if self.crossings.protocol[rows[0]] == UDP
-                else _rebuild(self.crossings, rows, self._acknowledged(answers.get(other, rows[:0])))
-            )
-        ]
-        return sorted(found, key=lambda connection: connection.opened)
 
     def _acknowledged(self, rows: Integers) -> Integers:
         """Return when packets without payload reached the other end, in order."""

@@ -292,40 +292,24 @@ def measure(run: Path) -> tuple[dict[str, pl.DataFrame], Summary]:
     connections = read_connections(run, description)
     traced = read_traces(run, description)
     requests, messages, traces = read_requests(run, description, connections, traced)
-    links = read_links(run, description)
-    nodes = read_nodes(run, description)
     requests = with_connections(requests, connections, description)
     if skip_ns := description.get("skip_ns") or 0:
         connections = read_connections(run, description, skip_ns)
     connections = claim_connections(connections, requests, description).drop(*TALK, strict=False)
-    seconds = read_seconds(run, description)
-    programs = read_programs(run, description)
-    cells = read_cells(run, description)
     own, problems = read_own(run, description)
     tables = {
+        **{"requests": requests, "connections": connections, "measures": own, "messages": messages, "traces": traces},
         "flows": read_flows(run, description, connections),
-        **{"requests": requests, "links": links, "nodes": nodes, "programs": programs, "connections": connections},
-        **{"cells": cells, "disturbance": seconds, "measures": own, "messages": messages, "traces": traces},
+        "links": read_links(run, description),
+        "nodes": read_nodes(run, description),
+        "programs": read_programs(run, description),
+        "cells": read_cells(run, description),
+        "disturbance": read_seconds(run, description),
     }
     tables = _without_warm_up(tables, skip_ns / 1e9) if skip_ns else tables
     found = [manual_warning(run, description.get("t0_ns")), removal_warning(run / "raw" / "packets.bin")]
     warnings = [*(warning for warning in found if warning is not None), *traced.warnings]
-    events = read_events(run)
-    return tables, summarise(
-        description,
-        tables["requests"],
-        tables["messages"],
-        tables["links"],
-        tables["nodes"],
-        tables["programs"],
-        tables["connections"],
-        tables["cells"],
-        tables["disturbance"],
-        tables["measures"],
-        problems,
-        warnings,
-        events,
-    )
+    return tables, summarise(description, tables, problems, warnings, read_events(run))
 
 
 _TIMES = {
@@ -360,39 +344,20 @@ def _write(path: Path, table: pl.DataFrame) -> None:
 
 def summarise(
     description: dict[str, Any],
-    requests: pl.DataFrame,
-    messages: pl.DataFrame,
-    links: pl.DataFrame,
-    nodes: pl.DataFrame,
-    programs: pl.DataFrame,
-    connections: pl.DataFrame,
-    cells: pl.DataFrame,
-    seconds: pl.DataFrame,
-    own: pl.DataFrame,
+    tables: dict[str, pl.DataFrame],
     problems: dict[str, list[str]],
     warnings: list[str],
-    events: Sequence[dict[str, Any]] = (),
+    events: Sequence[dict[str, Any]],
 ) -> Summary:
     """Return the summary of a run's tables; description: the content of ``run.json``; problems: of the programs' own
     measures, by application; warnings: more than it has; events: of ``events.jsonl``. Pure."""
     duration = (description.get("duration_ns") or 0) / 1e9
-    measured = _measurement_span(description, duration, links, nodes, requests)
-    outages = find_outages(description, links)
+    requests, seconds, connections = tables["requests"], tables["disturbance"], tables["connections"]
+    measured = _measurement_span(description, duration, tables)
+    outages = find_outages(description, tables["links"])
     described = applications_of(description)
     applications = [
-        _application(
-            each,
-            of(requests, each.name),
-            of(messages, each.name),
-            description,
-            outages,
-            seconds,
-            measured,
-            traffic(of(connections, each.name), each.clients),
-            summarise_own(of(own, each.name)),
-            problems.get(each.name, []),
-        )
-        for each in described
+        _application(each, description, tables, outages, measured, problems.get(each.name, [])) for each in described
     ]
     warnings = [*warnings, *alike(text for each in applications for text in each.own_problems)]
     loads = [
@@ -415,18 +380,18 @@ def summarise(
         no_limits=bool(description.get("no_limits")),
         applications=applications,
         connections=summarise_connections(connections),
-        directions=_directions(description, links, duration),
-        nodes=_nodes(description, nodes, duration),
+        directions=_directions(description, tables["links"], duration),
+        nodes=_nodes(description, tables["nodes"], duration),
         machine=machine(seconds, duration),
         disturbances=[
             *judge(seconds, description, loads, others),
-            *overload_reasons(described, own),
+            *overload_reasons(described, tables["measures"]),
             *late_faults(events),
         ],
         warnings=[*map(str, description.get("warnings") or []), *warnings],
         faults=fault_summaries(events, requests, [each.name for each in described]),
-        programs=_programs(programs),
-        cells=summarise_cells(description, cells, measured),
+        programs=_programs(tables["programs"]),
+        cells=summarise_cells(description, tables["cells"], measured),
         servers=server_summaries(description, requests),
         migrations=migration_summaries(description, requests),
         clock="virtual" if description.get("clock") == "virtual" else "real",
@@ -454,17 +419,16 @@ def of(table: pl.DataFrame, application: str) -> pl.DataFrame:
 
 def _application(
     application: Description,
-    requests: pl.DataFrame,
-    messages: pl.DataFrame,
     description: dict[str, Any],
+    tables: dict[str, pl.DataFrame],
     outages: list[Outage],
-    seconds: pl.DataFrame,
     measured_s: float,
-    of_connections: Traffic,
-    own: list[OwnMeasure],
     own_problems: list[str],
 ) -> ApplicationSummary:
-    everything, requests = requests, due(requests)
+    everything, messages, connections, own = (
+        of(tables[name], application.name) for name in ("requests", "messages", "connections", "measures")
+    )
+    requests = due(everything)
     on_time_share, goodput_bit_s = on_time(requests, application, measured_s)
     samples = latencies(requests)
     found = percentiles(samples, QUANTILES)
@@ -483,15 +447,15 @@ def _application(
         endpoints=sorted(_groups(everything, "endpoint"), key=lambda summary: _natural(summary.endpoint)),
         measures=_measures(requests.drop_nulls("latency_s"), messages, application.measures),
         uncertainty=uncertainties(requests, application, description),
-        added_s=shifts(samples, delays_by_machine(requests, application.spans, seconds), found),
+        added_s=shifts(samples, delays_by_machine(requests, application.spans, tables["disturbance"]), found),
         deadline_s=None if application.deadline_ns is None else application.deadline_ns / 1e9,
         on_time_share=on_time_share,
         goodput_bit_s=goodput_bit_s,
-        traffic=of_connections,
-        own=own,
+        traffic=traffic(connections, application.clients),
+        own=summarise_own(own),
         own_problems=own_problems,
         steps=_groups(everything, "step") if "step" in application.client_columns else [],
-        unassigned=_count_unassigned(requests.drop_nulls("latency_s")) if application.reported else {},
+        unassigned=_count(requests.drop_nulls("latency_s")["unassigned"]) if application.reported else {},
     )
 
 
@@ -527,20 +491,18 @@ def _measures(requests: pl.DataFrame, messages: pl.DataFrame, measures: Sequence
     return found
 
 
-def _measurement_span(
-    description: dict[str, Any], duration: float, links: pl.DataFrame, nodes: pl.DataFrame, requests: pl.DataFrame
-) -> float:
+def _measurement_span(description: dict[str, Any], duration: float, tables: dict[str, pl.DataFrame]) -> float:
     """Return the part of the schedule that passed before the run ended, by the last record of anything; seconds."""
     if description.get("status") == "complete":
         return duration
     if description.get("t0_ns") is None:
         return 0.0
-    last = (
-        (as_number(links["time_s"].max()) or 0.0) + (BIN_NS / 1e9 if len(links) else 0.0),
-        as_number(nodes["time_s"].max()) or 0.0,
-        as_number(requests["intended_s"].max()) or 0.0,
+    links, nodes, requests = (
+        as_number(tables[name][column].max()) or 0.0
+        for name, column in (("links", "time_s"), ("nodes", "time_s"), ("requests", "intended_s"))
     )
-    return min(duration, max(0.0, *last))
+    last_bin = BIN_NS / 1e9 if len(tables["links"]) else 0.0
+    return min(duration, max(0.0, links + last_bin, nodes, requests))
 
 
 def latencies(requests: pl.DataFrame) -> Samples:
@@ -568,18 +530,13 @@ def _counts(requests: pl.DataFrame) -> Counts:
 
 def _reasons(requests: pl.DataFrame) -> dict[str, int]:
     troubled = requests.filter(pl.col("error").is_not_null() | pl.col("reply_ns").is_null())
-    reason = troubled["error"].fill_null("no reply")
-    return {
-        str(text): int(count)
-        for text, count in reason.value_counts(sort=True).sort("count", "error", descending=[True, False]).iter_rows()
-    }
+    return _count(troubled["error"].fill_null("no reply"))
 
 
-def _count_unassigned(requests: pl.DataFrame) -> dict[str, int]:
-    reasons = requests["unassigned"].drop_nulls().value_counts(sort=True)
-    return {
-        str(reason): int(count) for reason, count in reasons.sort("count", "unassigned", descending=True).iter_rows()
-    }
+def _count(reasons: pl.Series) -> dict[str, int]:
+    """Return the numbers of equal texts, most frequent first."""
+    counts = reasons.drop_nulls().value_counts().sort("count", reasons.name, descending=[True, False])
+    return {str(reason): int(count) for reason, count in counts.iter_rows()}
 
 
 def _residual(requests: pl.DataFrame) -> Residual | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +37,7 @@ _PACKET_BYTES = 1400
 
 Int64 = npt.NDArray[np.int64]
 _Rows = list[tuple[int, int, list[int]]]
+Parsed = TypeVar("Parsed")
 
 
 def import_cellreplay(files: dict[str, Path], idle_ns: tuple[int, int] | None = None) -> Recording:
@@ -88,15 +91,22 @@ def tool_files(folder: Path) -> dict[str, Path]:
     return there
 
 
-def _rows(path: Path) -> _Rows:
-    from cellbed._core import TraceFormatError, parse_light_rows
+def _parse(parser: Callable[[Path], Parsed], path: Path) -> Parsed:
+    """Return the content of a file of the tool. Errors: :class:`RecordingError`."""
+    from cellbed._core import TraceFormatError
 
     try:
-        rows = parse_light_rows(inputs.check(path))
+        return parser(inputs.check(path))
     except TraceFormatError as error:
         raise RecordingError(str(error)) from None
     except OSError as error:
         raise RecordingError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _rows(path: Path) -> _Rows:
+    from cellbed._core import parse_light_rows
+
+    rows = _parse(parse_light_rows, path)
     for number, (time, _, after) in enumerate(rows, 1):
         if not after:
             raise RecordingError(
@@ -165,16 +175,9 @@ def _plan(up: _Rows, down: _Rows) -> TrainPlan | None:
 
 
 def _offsets(path: Path | None) -> Offsets:
-    from cellbed._core import TraceFormatError, parse_latency_offsets
+    from cellbed._core import parse_latency_offsets
 
-    if path is None:
-        return []
-    try:
-        return parse_latency_offsets(inputs.check(path))
-    except TraceFormatError as error:
-        raise RecordingError(str(error)) from None
-    except OSError as error:
-        raise RecordingError(f"{path}: cannot be read: {error.strerror}") from None
+    return [] if path is None else _parse(parse_latency_offsets, path)
 
 
 def _calibration(

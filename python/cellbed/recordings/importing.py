@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from cellbed.archive.importers import Format, Importer, Options, Progress
 from cellbed.archive.importers import recognise as recognise_among
 from cellbed.archive.series import OPPORTUNITY_BYTES, Content, Series
 from cellbed.recordings.errors import RecordingError
+from cellbed.recordings.tool_files import NAMES
 from cellbed.support.ways import WAYS
 
 if TYPE_CHECKING:
@@ -21,44 +22,54 @@ if TYPE_CHECKING:
 _FOLDER = "recording"
 
 
-def _name_of_the_tool(path: Path, _: bytes) -> str | None:
-    from cellbed.recordings.tool_files import NAMES
+def _folder_format(
+    name: str,
+    title: str,
+    marks: Sequence[str],
+    load: Callable[[Path, Options], Recording],
+    options: frozenset[str] = frozenset(),
+) -> Format:
+    """Return a format of recordings in a folder. marks: names of files, of which it has one."""
 
-    there = next((name for name in NAMES.values() if (path / name).exists()), None)
-    return f"the folder has {there}" if there else None
+    def evidence(path: Path, _: bytes) -> str | None:
+        there = next((name for name in marks if (path / name).is_file()), None)
+        return f"the folder has a {there}" if there else None
+
+    def read(path: Path, draft: Draft, asked: Options, _: Progress | None) -> None:
+        if not path.is_dir():
+            raise TraceError(f"{path}: {title} is one folder, with a {marks[0]}")
+        try:
+            _fill(draft, load(path, asked))
+        except RecordingError as error:
+            raise TraceError(str(error)) from None
+        if "idle_ns" in options and asked.idle_ns is None:
+            draft.notes.append(
+                "the files do not contain F, the idle time of an inactive link: give --idle now or for the replay"
+            )
+
+    return Format(name, title, evidence, read, options)
 
 
-def _read_cellreplay(path: Path, draft: Draft, options: Options, _: Progress | None) -> None:
+def _read_tool_files(folder: Path, options: Options) -> Recording:
     from cellbed.recordings.imported import import_cellreplay, tool_files
 
-    try:
-        _fill(draft, import_cellreplay(tool_files(path), options.idle_ns))
-    except RecordingError as error:
-        raise TraceError(str(error)) from None
-    if options.idle_ns is None:
-        draft.notes.append(
-            "the files do not contain F, the idle time of an inactive link: give --idle now or for the replay"
-        )
+    return import_cellreplay(tool_files(folder), options.idle_ns)
 
 
-def _description_of_recording(path: Path, _: bytes) -> str | None:
-    return "the folder has a recording.json" if (path / "recording.json").is_file() else None
-
-
-def _read_recording(path: Path, draft: Draft, _: Options, __: Progress | None) -> None:
+def _read_recording(folder: Path, _: Options) -> Recording:
     from cellbed.recordings.recording import read_recording
 
-    if not path.is_dir():
-        raise TraceError(f"{path}: a recording is one folder, with a recording.json")
-    try:
-        _fill(draft, read_recording(path))
-    except RecordingError as error:
-        raise TraceError(str(error)) from None
+    return read_recording(folder)
 
 
-DIRECTORY = Format("recording", "a recording of two workloads", _description_of_recording, _read_recording)
-CELLREPLAY = Format("cellreplay", "a recording of CellReplay's public tool", _name_of_the_tool, _read_cellreplay,
-                    frozenset({"idle_ns"}))  # fmt: skip
+CELLREPLAY = _folder_format(
+    "cellreplay",
+    "a recording of CellReplay's public tool",
+    tuple(NAMES.values()),
+    _read_tool_files,
+    frozenset({"idle_ns"}),
+)
+DIRECTORY = _folder_format("recording", "a recording of two workloads", ("recording.json",), _read_recording)
 FORMATS: tuple[Format, ...] = (DIRECTORY, CELLREPLAY, *FORMATS_OF_TRACES)
 """All formats that the archive takes."""
 

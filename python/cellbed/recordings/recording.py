@@ -33,7 +33,7 @@ _LARGEST_DESCRIPTION = 1 << 26
 class Recording:
     """Packet trains and saturation over a network.
 
-    The tables have the columns of :data:`cellbed.recordings.COLUMNS`.
+    The tables have the columns of :data:`cellbed.recordings.packets.COLUMNS`.
     """
 
     description: Description

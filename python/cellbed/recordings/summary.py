@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,76 +19,30 @@ from cellbed.support.ways import WAYS, Way
 SECOND = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Saturated:
-    """A direction under saturation: bit/s of the IP packets that arrived, over whole saturated seconds.
-
-    longest_silence_ns: between two arrivals.
-    """
-
-    mean_bps: float
-    p5_bps: float
-    p95_bps: float
-    longest_silence_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class RoundTrips:
-    """Round-trip times of the trains' first packets, ns. trains: how many there were; answered: of them."""
-
-    trains: int
-    answered: int
-    least_ns: int
-    median_ns: float
-    p95_ns: float
-
-
-@dataclass(frozen=True, slots=True)
-class RecordingSummary:
-    """Figures of one recording. saturation and round_trips are ``None`` without data."""
-
-    id: str
-    tool: str
-    started: str | None
-    duration_ns: int
-    synthetic: bool
-    imported_from: str | None
-    arrangement: str
-    spans: int
-    saturation: dict[Way, Saturated | None]
-    round_trips: RoundTrips | None
-    packets: dict[str, dict[str, int]]
-    calibration: dict[str, Any] | None
-    signal: dict[str, Any]
-    warnings: list[str]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the figures as JSON has them."""
-        return asdict(self)
-
-
-def summarise(recording: Recording) -> RecordingSummary:
-    """Return the figures of a recording."""
+def summarise(recording: Recording) -> dict[str, Any]:
+    """Return the figures of a recording, as JSON has them. ``saturation`` of a direction and ``round_trips`` are
+    ``None`` without data."""
     it = recording.description
-    return RecordingSummary(
-        id=it.id,
-        tool=it.tool,
-        started=None if it.started is None else it.started.isoformat(),
-        duration_ns=it.duration_ns,
-        synthetic=it.synthetic,
-        imported_from=None if it.imported is None else it.imported.format,
-        arrangement=it.arrangement,
-        spans=len(it.spans),
-        saturation={way: _summarize_saturation(recording, way) for way in WAYS},
-        round_trips=_round_trips(recording),
-        packets={stem: count(table).model_dump() for stem, table in recording.tables()},
-        calibration=_calibration(recording),
-        signal={key: value for key, value in it.signal.model_dump().items() if value is not None},
-        warnings=[*it.warnings, *idle_warnings(recording)],
-    )
+    return {
+        "id": it.id,
+        "tool": it.tool,
+        "started": None if it.started is None else it.started.isoformat(),
+        "duration_ns": it.duration_ns,
+        "synthetic": it.synthetic,
+        "imported_from": None if it.imported is None else it.imported.format,
+        "arrangement": it.arrangement,
+        "spans": len(it.spans),
+        "saturation": {way: _summarize_saturation(recording, way) for way in WAYS},
+        "round_trips": _round_trips(recording),
+        "packets": {stem: count(table).model_dump() for stem, table in recording.tables()},
+        "calibration": _calibration(recording),
+        "signal": {key: value for key, value in it.signal.model_dump().items() if value is not None},
+        "warnings": [*it.warnings, *idle_warnings(recording)],
+    }
 
 
-def _summarize_saturation(recording: Recording, way: Way) -> Saturated | None:
+def _summarize_saturation(recording: Recording, way: Way) -> dict[str, float] | None:
+    """Return the bit/s of the IP packets that arrived, over whole saturated seconds, and the longest silence."""
     arrived = recording.packets("heavy", way)["arrived_ns"].drop_nulls().sort().to_numpy()
     if len(arrived) < 2:
         return None
@@ -99,84 +52,77 @@ def _summarize_saturation(recording: Recording, way: Way) -> Saturated | None:
     saturated = np.array([any(s.start_ns <= at and at + SECOND <= s.end_ns for s in spans) for at in begins], bool)
     each = series["rate_bit_s"].to_numpy().astype(float)
     chosen = each[saturated] if saturated.any() else each
-    return Saturated(
-        mean_bps=float(chosen.mean()),
-        p5_bps=float(np.percentile(chosen, 5)),
-        p95_bps=float(np.percentile(chosen, 95)),
-        longest_silence_ns=int(np.diff(arrived).max()),
-    )
+    low, high = np.percentile(chosen, (5, 95)).tolist()
+    silence = int(np.diff(arrived).max())
+    return {"mean_bps": float(chosen.mean()), "p5_bps": low, "p95_bps": high, "longest_silence_ns": silence}
 
 
-def _round_trips(recording: Recording) -> RoundTrips | None:
+def _round_trips(recording: Recording) -> dict[str, float] | None:
+    """Return the round-trip times of the trains' first packets, ns."""
     trips = round_trips(recording)["round_trip_ns"].to_numpy()
     if not len(trips):
         return None
-    return RoundTrips(
-        trains=recording.light_uplink["train"].n_unique(),
-        answered=len(trips),
-        least_ns=int(trips.min()),
-        median_ns=float(np.median(trips)),
-        p95_ns=float(np.percentile(trips, 95)),
-    )
+    median, high = np.percentile(trips, (50, 95)).tolist()
+    counts = {"trains": recording.light_uplink["train"].n_unique(), "answered": len(trips)}
+    return counts | {"least_ns": int(trips.min()), "median_ns": median, "p95_ns": high}
 
 
 def _calibration(recording: Recording) -> dict[str, Any] | None:
     found = recording.description.calibration
     if found is None:
         return None
+    keys = {"train", "least_gap_ns", "idle_ns", "queue_bytes", "saturated_bps"}
     told: dict[str, Any] = {"verdict": list(found.verdict)}
     for way in WAYS:
-        one = getattr(found.directions, way)
-        if one is not None:
-            told[way] = one.model_dump(include={"train", "least_gap_ns", "idle_ns", "queue_bytes", "saturated_bps"})
+        if (one := getattr(found.directions, way)) is not None:
+            told[way] = one.model_dump(include=keys)
     return told
 
 
-def show(name: str, summary: RecordingSummary) -> RenderableType:
+def show(name: str, summary: Mapping[str, Any]) -> RenderableType:
     """Return a recording as lines and two tables. name: what the user calls it."""
     return Group(
         Text("\n".join(_opening_lines(name, summary))), _packets(summary), Text("\n".join(_closing_lines(summary)))
     )
 
 
-def _opening_lines(name: str, summary: RecordingSummary) -> Iterator[str]:
-    origin = f"imported from {summary.imported_from}" if summary.imported_from else "recorded"
-    origin = "synthetic" if summary.synthetic else origin
-    when = f", {summary.started}" if summary.started and not summary.synthetic else ""
-    workloads = {"together": "at once", "alternating": "in turn"}[summary.arrangement]
+def _opening_lines(name: str, summary: Mapping[str, Any]) -> Iterator[str]:
+    origin = f"imported from {summary['imported_from']}" if summary["imported_from"] else "recorded"
+    origin = "synthetic" if summary["synthetic"] else origin
+    when = f", {summary['started']}" if summary["started"] and not summary["synthetic"] else ""
+    workloads = {"together": "at once", "alternating": "in turn"}[summary["arrangement"]]
     yield (
-        f"{name}: {origin}{when}, {summary.duration_ns / 1e9:.1f} s, workloads {workloads} in {summary.spans} spans, "
-        f"by {summary.tool}, {summary.id}"
+        f"{name}: {origin}{when}, {summary['duration_ns'] / 1e9:.1f} s, workloads {workloads} in {summary['spans']} "
+        f"spans, by {summary['tool']}, {summary['id']}"
     )
-    for way in WAYS:
-        rate = summary.saturation[way]
+    for way, rate in summary["saturation"].items():
         yield (
-            f"{way} under saturation: mean {rate.mean_bps / 1e6:.2f} Mbit/s, p5 {rate.p5_bps / 1e6:.2f}, "
-            f"p95 {rate.p95_bps / 1e6:.2f} over 1 s, longest silence {rate.longest_silence_ns / 1e6:.0f} ms"
+            f"{way} under saturation: mean {rate['mean_bps'] / 1e6:.2f} Mbit/s, p5 {rate['p5_bps'] / 1e6:.2f}, "
+            f"p95 {rate['p95_bps'] / 1e6:.2f} over 1 s, longest silence {rate['longest_silence_ns'] / 1e6:.0f} ms"
             if rate
             else f"{way}: not saturated"
         )
-    trips = summary.round_trips
+    trips = summary["round_trips"]
     yield (
-        f"round-trip time: least {trips.least_ns / 1e6:.2f} ms, median {trips.median_ns / 1e6:.2f}, "
-        f"p95 {trips.p95_ns / 1e6:.2f}; {trips.answered} of {trips.trains} trains answered"
+        f"round-trip time: least {trips['least_ns'] / 1e6:.2f} ms, median {trips['median_ns'] / 1e6:.2f}, "
+        f"p95 {trips['p95_ns'] / 1e6:.2f}; {trips['answered']} of {trips['trains']} trains answered"
         if trips
         else "round-trip time: no train was answered"
     )
 
 
-def _packets(summary: RecordingSummary) -> Table:
+def _packets(summary: Mapping[str, Any]) -> Table:
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("packets", no_wrap=True)
     for heading in ("sent", "lost", "duplicated", "reordered"):
         table.add_column(heading, justify="right")
-    for stem, counts in summary.packets.items():
+    for stem, counts in summary["packets"].items():
         table.add_row(stem, *(str(counts[key]) for key in ("sent", "lost", "duplicated", "reordered")))
     return table
 
 
-def _closing_lines(summary: RecordingSummary) -> Iterator[str]:
-    calibration = summary.calibration
+def _closing_lines(summary: Mapping[str, Any]) -> Iterator[str]:
+    calibration = summary["calibration"]
     if calibration is None:
         yield "not calibrated"
     else:
@@ -184,9 +130,9 @@ def _closing_lines(summary: RecordingSummary) -> Iterator[str]:
             if (found := calibration.get(way)) is not None:
                 yield f"{way} calibrated: {', '.join(_parameters(found))}"
         yield from calibration["verdict"]
-    signal = ", ".join(f"{key} {value}" for key, value in summary.signal.items())
+    signal = ", ".join(f"{key} {value}" for key, value in summary["signal"].items())
     yield f"signal: {signal or 'not known'}"
-    for warning in summary.warnings:
+    for warning in summary["warnings"]:
         yield f"note: {warning}"
 
 

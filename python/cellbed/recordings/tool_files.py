@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from cellbed.recordings.cellreplay import LightRow, Offsets
+if TYPE_CHECKING:
+    from cellbed.recordings.cellreplay import LightRow, Offsets
 
 NAMES: dict[str, str] = {
     "light_uplink": "up-delay-light-pdo",

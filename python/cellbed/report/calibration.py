@@ -5,7 +5,7 @@ A table and figures (after figures 5 and 8b of the paper) of a calibration.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cellbed.measure.run_folder import MeasureError, replace
-from cellbed.recordings.description import CalibratedDirection, Calibration, Gap, Length
+from cellbed.recordings.description import CalibratedDirection, Calibration
 from cellbed.report import plot
 from cellbed.report.plot import INK, MUTED, palette
 from cellbed.support.ways import WAYS, Way
@@ -108,11 +108,12 @@ def figures(calibration: Calibration) -> Iterator[tuple[str, str]]:
 def arrivals(direction: CalibratedDirection, way: Way) -> str:
     """Mean arrival of each packet, a line for each length of trains (figure 5)."""
     longest = direction.lengths[-1].length
-    heavy = _heavy(direction, longest - 1)
-    most = max(heavy, *(_last(profile) for profile in direction.lengths))
+    heavy = 1e3 * (longest - 1) * PACKET_BITS / (direction.saturated_bps or 1)
+    most = max(heavy, *(profile.mean_arrival_ns[-1] * _MILLI for profile in direction.lengths))
+    rate = f"at the saturated rate, {(direction.saturated_bps or 0) / 1e6:.1f} Mbit/s"
 
     def draw(axes: Axes) -> None:
-        axes.plot((1, longest), (0, heavy), label=_saturation_section(direction), **_SATURATION)
+        axes.plot((1, longest), (0, heavy), label=rate, **_SATURATION)
         for place, profile in enumerate(direction.lengths):
             colour = _mix("#8fbbe8", "#12305a", place / max(1, len(direction.lengths) - 1))
             means = np.array(profile.mean_arrival_ns) * _MILLI
@@ -126,6 +127,7 @@ def gaps(direction: CalibratedDirection, way: Way) -> str:
     """Completion of the chosen trains by the gap between them, and the least gap that is long enough (figure 8b)."""
     spans = [gap.gap_ns * _MILLI for gap in direction.gaps]
     lasts = [gap.last_ns * _MILLI for gap in direction.gaps]
+    errors = [(gap.last_error_ns or 0) * _MILLI for gap in direction.gaps]
 
     def draw(axes: Axes) -> None:
         name = f"within 20 % of that at {spans[0]:.0f} ms"
@@ -136,34 +138,15 @@ def gaps(direction: CalibratedDirection, way: Way) -> str:
             least = direction.least_gap_ns * _MILLI
             name = f"least gap that is long enough: {least:.0f} ms"
             axes.axvline(least, color=palette("downlink")[1], linestyle="--", label=name)
-        axes.errorbar(spans, lasts, _errors(direction.gaps), label=_MEANS, **_MEASURED)
+        axes.errorbar(spans, lasts, errors, label="mean of trains, with its standard error", **_MEASURED)
 
     title = f"Trains of {direction.train} packets {way} by gap"
     labels = ("gap between the starts of trains (ms)", "last packet after the first (ms)")
     return _plot(title, *labels, spans[0], max(*lasts, (1 + TOLERANCE) * lasts[0]), draw)
 
 
-_MEANS = "mean of trains, with its standard error"
-
-
 def _plot(title: str, x_label: str, y_label: str, x: float, y: float, draw: Callable[[Axes], None]) -> str:
     return plot.svg(title, (x_label, y_label), (0, 1.02 * x), (0, 1.05 * max(y, 1e-3)), draw)
-
-
-def _last(profile: Length) -> float:
-    return profile.mean_arrival_ns[-1] * _MILLI
-
-
-def _heavy(direction: CalibratedDirection, packets: int) -> float:
-    return 1e3 * packets * PACKET_BITS / (direction.saturated_bps or 1)
-
-
-def _saturation_section(direction: CalibratedDirection) -> str:
-    return f"at the saturated rate, {(direction.saturated_bps or 0) / 1e6:.1f} Mbit/s"
-
-
-def _errors(of: Sequence[Length] | Sequence[Gap]) -> list[float]:
-    return [(each.last_error_ns or 0) * _MILLI for each in of]
 
 
 def _mix(light: str, dark: str, share: float) -> str:

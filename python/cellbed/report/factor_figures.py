@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 
 from cellbed.measure.factors import Axis, Factor, Study, limits
 from cellbed.measure.repetitions import mean_interval, quantile_interval
@@ -15,7 +16,6 @@ from cellbed.report.figures import COLOURS, DASHES
 from cellbed.report.formats import measure_axis
 
 if TYPE_CHECKING:
-    import polars as pl
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -69,7 +69,6 @@ class FactorFigure:
 
     def _marks(self, trials: pl.DataFrame, scale: float) -> pl.DataFrame:
         """Return a row for each mark: the levels of all factors shown, and ``value``, a list over repetitions."""
-        import polars as pl
 
         used = trials.filter(pl.col("app") == self.app, pl.col("status").is_in(self.statuses))
         if self.points is not None:
@@ -87,7 +86,6 @@ class FactorFigure:
 
     def draw(self, trials: pl.DataFrame) -> Figure:
         """Return the figure of a dataset, in matplotlib's current style."""
-        import polars as pl
         from matplotlib.figure import Figure
 
         panels = list(itertools.product(*self.panels.values()))
@@ -194,8 +192,6 @@ def make_figures(study: Study, app: str, measure: str) -> list[FactorFigure]:
 
 def _make_figure(study: Study, points: pl.DataFrame, factor: Factor, app: str, measure: str) -> FactorFigure | None:
     """Return the figure of a factor, ``None`` for a single level. points: a row for each."""
-    import polars as pl
-
     levels = [level for level in factor.levels if level in set(points[factor.name])]
     if len(levels) < 2:
         return None

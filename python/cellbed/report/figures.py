@@ -83,14 +83,11 @@ def run_drawings(run: Path) -> dict[str, Drawing]:
             found[f"{each.name}-waterfall"] = drawing
         if drawing := own_series(of(measured, each.name)):
             found[f"{each.name}-measures"] = drawing
-        samples = latencies(of(requests, each.name))
-        if np.isfinite(samples).any():
-            found[f"{each.name}-latency"] = distribution(*single_series(samples), each.percentiles)
+        if drawing := latency(latencies(of(requests, each.name)), each.percentiles):
+            found[f"{each.name}-latency"] = drawing
         if drawing := parts(each, application.spans):
             found[f"{each.name}-parts"] = drawing
     charts = timeline(description, requests, links, nodes, seconds)
-    if drawing := multiples(charts):
-        found["endpoints"] = drawing
     if drawing := flows_over_time(sampled, gaps(charts), charts["span"][1]):
         found["flows"] = drawing
     for link in charts["links"]:
@@ -146,14 +143,14 @@ def together(drawings: Sequence[Drawing]) -> Figure:
 # ---- latency
 
 
-def single_series(samples: Samples) -> tuple[dict[str, Samples], dict[str, str]]:
-    """Return the latencies of a run as samples and groups of a distribution: of all requests, and of those with a good
-    reply alone where some lack one."""
+def latency(samples: Samples, percentiles: Sequence[Percentile]) -> Drawing | None:
+    """Return the distribution of a run's latencies: of all requests, and of those with a good reply alone where some
+    lack one; None without a good reply."""
     good = samples[np.isfinite(samples)]
-    if len(good) in (0, len(samples)):
-        return {"": samples}, {"": ""}
-    found = {"all requests": samples, "good replies alone": good}
-    return found, dict.fromkeys(found, "")
+    if not len(good):
+        return None
+    found = {"": samples} if len(good) == len(samples) else {"all requests": samples, "good replies alone": good}
+    return distribution(found, dict.fromkeys(found, ""), percentiles)
 
 
 def distribution(
@@ -161,55 +158,53 @@ def distribution(
 ) -> Drawing:
     """Share of requests answered within a time, and share of slower ones on logarithmic axes. samples: by run. groups:
     by run, each with a colour."""
-    return Drawing(3.6, lambda figure: _draw_distribution(figure, samples, percentiles, groups))
-
-
-def _draw_distribution(
-    figure: FigureBase, samples: Mapping[str, Samples], percentiles: Sequence[Percentile], groups: Mapping[str, str]
-) -> None:
-    left, right = figure.subplots(1, 2)
     finite = {name: np.sort(sample[np.isfinite(sample)]) for name, sample in samples.items()}
     slowest = max(each[-1] for each in finite.values() if len(each))
     unit, factor = ("s", 1.0) if slowest >= 2 else ("ms", 1e3)
-    seen: list[str] = []
-    for name, replies in finite.items():
-        colour = list(dict.fromkeys(groups.values())).index(groups[name])
-        dash = colour + seen.count(groups[name])
-        seen.append(groups[name])
-        total = len(samples[name])
-        style: Any = {
-            "color": COLOURS[colour % len(COLOURS)],
-            "linestyle": DASHES[dash % len(DASHES)],
-            "linewidth": 1.6,
-        }
-        steps = _ranks(len(replies))
-        times = replies[steps - 1] * factor
-        missing, label = total - len(replies), name
-        if missing or not len(replies):
-            label += f" ({share(missing / total)} without a good reply)" if len(replies) else " (no good reply)"
-        left.step(np.r_[0, times], np.r_[0, steps / total], where="post", label=label or None, **style)
-        # The share of those without a good reply stays above the curve's end.
-        slower = np.r_[np.ones(len(replies[:1])), (total - steps) / total]
-        right.step(np.r_[times[:1], times], np.where(slower > 0, slower, np.nan), where="post", **style)
-    for at in percentiles:
-        if at.value is not None:
-            # An interval without an upper end includes requests without a good reply.
-            end = at.high if at.high is not None else slowest if at.has_interval else at.value
-            low, high = (at.value - (at.low or at.value)) * factor, (end - at.value) * factor
-            left.errorbar(
-                at.value * factor, at.quantile, xerr=[[low], [high]], fmt="o", color=plot.INK, ms=4, capsize=3
-            )
-            beside: Any = {"textcoords": "offset points", "fontsize": 8}
-            left.annotate(
-                f"{at.label} {duration(at.value)}{mark(at)}", (at.value * factor, at.quantile), (6, -12), **beside
-            )
-    left.set(xlabel=f"latency, {unit}", ylabel="share of requests answered", ylim=(0, 1.02), xlim=(0, None))
-    right.set(xlabel=f"latency, {unit} (logarithmic)", ylabel="share of slower requests (logarithmic)")
-    right.set(xscale="log", yscale="log")
-    plot.label_decades(right.xaxis, *right.get_xlim())
-    plot.label_decades(right.yaxis, *right.get_ylim())
-    if len(samples) > 1:
-        figure.legend(loc="outside upper center", ncols=min(4, len(samples)))
+
+    def draw(figure: FigureBase) -> None:
+        left, right = figure.subplots(1, 2)
+        seen: list[str] = []
+        for name, replies in finite.items():
+            colour = list(dict.fromkeys(groups.values())).index(groups[name])
+            dash = colour + seen.count(groups[name])
+            seen.append(groups[name])
+            style = {"color": COLOURS[colour % len(COLOURS)], "linestyle": DASHES[dash % len(DASHES)]}
+            _draw_steps(left, right, name, replies, len(samples[name]), factor, style)
+        for at in percentiles:
+            if at.value is not None:
+                # An interval without an upper end includes requests without a good reply.
+                end = at.high if at.high is not None else slowest if at.has_interval else at.value
+                ends = [[(at.value - (at.low or at.value)) * factor], [(end - at.value) * factor]]
+                place = at.value * factor, at.quantile
+                left.errorbar(*place, xerr=ends, fmt="o", color=plot.INK, ms=4, capsize=3)
+                words = f"{at.label} {duration(at.value)}{mark(at)}"
+                left.annotate(words, place, (6, -12), textcoords="offset points", fontsize=8)
+        left.set(xlabel=f"latency, {unit}", ylabel="share of requests answered", ylim=(0, 1.02), xlim=(0, None))
+        right.set(xlabel=f"latency, {unit} (logarithmic)", ylabel="share of slower requests (logarithmic)")
+        right.set(xscale="log", yscale="log")
+        plot.label_decades(right.xaxis, *right.get_xlim())
+        plot.label_decades(right.yaxis, *right.get_ylim())
+        if len(samples) > 1:
+            figure.legend(loc="outside upper center", ncols=min(4, len(samples)))
+
+    return Drawing(3.6, draw)
+
+
+def _draw_steps(
+    left: Axes, right: Axes, label: str, replies: Samples, total: int, factor: float, style: dict[str, Any]
+) -> None:
+    """Draw the distribution of sorted latencies of good replies to so many requests."""
+    steps = _ranks(len(replies))
+    times = replies[steps - 1] * factor
+    missing = total - len(replies)
+    if missing or not len(replies):
+        label += f" ({share(missing / total)} without a good reply)" if len(replies) else " (no good reply)"
+    style = style | {"where": "post", "linewidth": 1.6}
+    left.step(np.r_[0, times], np.r_[0, steps / total], label=label or None, **style)
+    # The share of requests without a good reply stays above the curve's end.
+    slower = np.r_[np.ones(len(replies[:1])), (total - steps) / total]
+    right.step(np.r_[times[:1], times], np.where(slower > 0, slower, np.nan), **style)
 
 
 def _ranks(n: int) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -221,28 +216,28 @@ def _ranks(n: int) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 def _parts(columns: Sequence[tuple[str, Decomposition]], spans: Sequence[Span]) -> Drawing:
     """Decompositions as bars below each other, with the parts in the order of a request."""
-    return Drawing(1.5 + 0.45 * len(columns) + 0.05 * len(spans), lambda figure: _draw_parts(figure, columns, spans))
 
+    def draw(figure: FigureBase) -> None:
+        axes = figure.subplots()
+        colours, rows = plot.shades(spans), range(len(columns))
+        begin = np.zeros(len(columns))
+        widest = max(each.latency or 0.0 for _, each in columns)
+        for span in spans:
+            width = np.array([max(each.parts[span.name], 0.0) * 1e3 for _, each in columns])
+            # What no bar shows needs no name.
+            seen = width.max() >= 0.002 * widest * 1e3
+            label = f"{PLACES[span.place]}: {span.label.lower()}" if seen else None
+            axes.barh(rows, width, left=begin, color=colours[span.name], label=label, edgecolor="w", lw=0.4)
+            begin += width
+        residual = np.array([max(each.residual or 0.0, 0.0) * 1e3 for _, each in columns])
+        axes.barh(rows, residual, left=begin, color="w", edgecolor=plot.MUTED, lw=0.4)
+        axes.set_yticks(rows, [f"{heading}, mean of {each.requests}" for heading, each in columns])
+        axes.invert_yaxis()
+        axes.set(xlabel="mean of the parts of these requests, ms")
+        axes.grid(visible=False, axis="y")
+        figure.legend(loc="outside lower center", ncols=3)
 
-def _draw_parts(figure: FigureBase, columns: Sequence[tuple[str, Decomposition]], spans: Sequence[Span]) -> None:
-    axes = figure.subplots()
-    colours = plot.shades(spans)
-    begin = np.zeros(len(columns))
-    widest = max(each.latency or 0.0 for _, each in columns)
-    for span in spans:
-        width = np.array([max(each.parts[span.name], 0.0) * 1e3 for _, each in columns])
-        # What no bar shows needs no name.
-        seen = width.max() >= 0.002 * widest * 1e3
-        label = f"{PLACES[span.place]}: {span.label.lower()}" if seen else None
-        axes.barh(range(len(columns)), width, left=begin, color=colours[span.name], label=label, edgecolor="w", lw=0.4)
-        begin += width
-    residual = np.array([max(each.residual or 0.0, 0.0) * 1e3 for _, each in columns])
-    axes.barh(range(len(columns)), residual, left=begin, color="w", edgecolor=plot.MUTED, lw=0.4)
-    axes.set_yticks(range(len(columns)), [f"{heading}, mean of {each.requests}" for heading, each in columns])
-    axes.invert_yaxis()
-    axes.set(xlabel="mean of the parts of these requests, ms")
-    axes.grid(visible=False, axis="y")
-    figure.legend(loc="outside lower center", ncols=3)
+    return Drawing(1.5 + 0.45 * len(columns) + 0.05 * len(spans), draw)
 
 
 # ---- over time
@@ -252,27 +247,22 @@ def own_series(table: pl.DataFrame) -> Drawing | None:
     """Return the measures of an application's programs over their times; None without any. table: its rows of
     ``measures.parquet``."""
     table = table.drop_nulls("time_s")
-    if drawing := _playbacks(table):
-        return drawing
-    names = table["measure"].unique(maintain_order=True).to_list()[: len(COLOURS)]
-    return Drawing(0.5 + 1.5 * len(names), lambda figure: _draw_own(figure, table, names)) if names else None
+    names, programs = (table[of].unique(maintain_order=True).to_list()[: len(COLOURS)] for of in ("measure", "program"))
 
+    def draw(figure: FigureBase) -> None:
+        grid = figure.subplots(len(names), 1, sharex=True, squeeze=False).flat
+        for axes, name in zip(grid, names, strict=True):
+            for colour, program in zip(COLOURS, programs, strict=False):
+                series = table.filter(measure=name, program=program).sort("time_s")
+                series = series.gather_every(1 + len(series) // _STEPS)
+                axes.plot(series["time_s"], series["value"], color=colour, lw=1.2, label=program)
+            unit = table.filter(measure=name)["unit"][0]
+            axes.set_ylabel(", ".join(filter(None, [name, unit])).replace("$", r"\$"))
+        grid[-1].set_xlabel("time of the program, s")
+        if len(programs) > 1:
+            figure.legend(*grid[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
 
-def _draw_own(figure: FigureBase, table: pl.DataFrame, names: Sequence[str]) -> None:
-    import polars as pl
-
-    grid = figure.subplots(len(names), 1, sharex=True, squeeze=False).flat
-    programs = table["program"].unique(maintain_order=True).to_list()[: len(COLOURS)]
-    for axes, name in zip(grid, names, strict=True):
-        for colour, program in zip(COLOURS, programs, strict=False):
-            series = table.filter(pl.col("measure") == name, pl.col("program") == program).sort("time_s")
-            series = series.gather_every(1 + len(series) // _STEPS)
-            axes.plot(series["time_s"], series["value"], color=colour, lw=1.2, label=program)
-        unit = table.filter(pl.col("measure") == name)["unit"][0]
-        axes.set_ylabel(", ".join(filter(None, [name, unit])).replace("$", r"\$"))
-    grid[-1].set_xlabel("time of the program, s")
-    if len(programs) > 1:
-        figure.legend(*grid[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return Drawing(0.5 + 1.5 * len(names), draw) if names else None
 
 
 def flows_over_time(flows: pl.DataFrame, gaps: Sequence[Mapping[str, Any]], end_s: float) -> Drawing | None:
@@ -290,103 +280,81 @@ def flows_over_time(flows: pl.DataFrame, gaps: Sequence[Mapping[str, Any]], end_
     carried = flows.group_by("flow").agg(pl.col("acked_bytes").sum()).sort("acked_bytes", "flow", descending=True)
     drawn = sorted(carried["flow"].head(len(COLOURS)))
     series = bin_flows(flows.filter(pl.col("flow").is_in(drawn)), max(0.1, end_s / _BINS))
-    left_out = len(carried) - len(drawn)
-    return Drawing(6.6, lambda figure: _draw_flows(figure, series, gaps, end_s, left_out))
 
+    def draw(figure: FigureBase) -> None:
+        rates, trips, windows = figure.subplots(3, 1, sharex=True)
+        for axes in (rates, trips, windows):
+            _shade(axes, gaps)
+        for colour, ((flow,), bins) in zip(COLOURS, series.group_by("flow", maintain_order=True), strict=False):
+            about, time = bins.row(0, named=True), bins["time_s"].to_numpy()
+            label = f"flow {flow}: {about['sender']} to {about['receiver'] or 'a shared address'}, {about['law']}"
+            style: Any = {"color": colour, "lw": 1.1}
+            rates.plot(time, bins["throughput_mbit_s"], label=label, **style)
+            trips.plot(time, bins["rtt_s"] * 1e3, **style)
+            windows.plot(time, bins["window_bytes"] / 1e3, **style)
+            windows.plot(time, bins["threshold_bytes"] / 1e3, color=colour, lw=0.8, ls=":")
+            lost = bins["lost"].to_numpy() > 0
+            windows.plot(time[lost], (bins["window_bytes"] / 1e3).to_numpy()[lost], "x", color=plot.ALARM, ms=3)
+        rates.set(ylabel="throughput, Mbit/s", ylim=(0, None))
+        trips.set(ylabel="round trip, ms", ylim=(0, None))
+        top = 1.1 * float(series["window_bytes"].max() or 1) / 1e3  # type: ignore[arg-type]
+        windows.set(ylabel="window, kB", ylim=(0, top), xlabel=TIME, xlim=(0, end_s))
+        windows.set_title("dotted: threshold of slow start; crosses: losses", fontsize=8, fontweight="normal")
+        more = f"and {len(carried) - len(drawn)} smaller flows" if len(carried) > len(drawn) else None
+        figure.legend(loc="outside lower center", ncols=2, title=more)
 
-def _draw_flows(
-    figure: FigureBase, series: pl.DataFrame, gaps: Sequence[Mapping[str, Any]], end_s: float, left_out: int
-) -> None:
-    rates, trips, windows = figure.subplots(3, 1, sharex=True)
-    for axes in (rates, trips, windows):
-        _shade(axes, gaps)
-    for colour, ((flow,), bins) in zip(COLOURS, series.group_by("flow", maintain_order=True), strict=False):
-        about, time = bins.row(0, named=True), bins["time_s"].to_numpy()
-        label = f"flow {flow}: {about['sender']} to {about['receiver'] or 'a shared address'}, {about['law']}"
-        style: Any = {"color": colour, "lw": 1.1}
-        rates.plot(time, bins["throughput_mbit_s"], label=label, **style)
-        trips.plot(time, bins["rtt_s"] * 1e3, **style)
-        windows.plot(time, bins["window_bytes"] / 1e3, **style)
-        windows.plot(time, bins["threshold_bytes"] / 1e3, color=colour, lw=0.8, ls=":")
-        lost = bins["lost"].to_numpy() > 0
-        windows.plot(time[lost], (bins["window_bytes"] / 1e3).to_numpy()[lost], "x", color=plot.ALARM, ms=3)
-    rates.set(ylabel="throughput, Mbit/s", ylim=(0, None))
-    trips.set(ylabel="round trip, ms", ylim=(0, None))
-    top = 1.1 * float(series["window_bytes"].max() or 1) / 1e3  # type: ignore[arg-type]
-    windows.set(ylabel="window, kB", ylim=(0, top), xlabel=TIME, xlim=(0, end_s))
-    windows.set_title("dotted: threshold of slow start; crosses: losses", fontsize=8, fontweight="normal")
-    more = f"and {left_out} smaller flows" if left_out else None
-    figure.legend(loc="outside lower center", ncols=2, title=more)
-
-
-def multiples(charts: dict[str, Any]) -> Drawing | None:
-    """Return the requests of each endpoint, small and on the same axes; None for a single one."""
-    if len(charts["links"]) < 2:
-        return None
-    return Drawing(0.6 + 1.2 * -(-len(charts["links"]) // 4), lambda figure: _draw_multiples(figure, charts))
-
-
-def _draw_multiples(figure: FigureBase, charts: dict[str, Any]) -> None:
-    links = charts["links"]
-    grid = figure.subplots(-(-len(links) // 4), 4, sharex=True, sharey=True, squeeze=False)
-    for link, axes in zip(links, grid.flat, strict=False):
-        _shade(axes, link["gaps"])
-        for requests in link["requests"]:
-            axes.plot(requests["time"], _numbers(requests["latency"]), ".", ms=2, color=plot.INK, rasterized=True)
-        axes.set_title(link["endpoint"], fontsize=8)
-    for axes in grid.flat[len(links) :]:
-        axes.remove()
-    grid.flat[0].set(yscale="log", xlim=charts["span"])
-    plot.label_decades(grid.flat[0].yaxis, *grid.flat[0].get_ylim())
-    figure.supxlabel(TIME, fontsize=9)
-    figure.supylabel("latency, ms (logarithmic)", fontsize=9)
+    return Drawing(6.6, draw)
 
 
 def _link(link: dict[str, Any], span: Sequence[float]) -> Drawing:
     """Return the requests of a link's endpoint by application, and capacity, use and queue of both directions."""
     rows = len(link["requests"]) + 2 * len(link["directions"])
-    return Drawing(0.5 + 1.5 * rows, lambda figure: _draw_link(figure, link, rows, span))
+
+    def draw(figure: FigureBase) -> None:
+        grid = list(figure.subplots(rows, 1, sharex=True, squeeze=False).flat)
+        for axes in grid:
+            _shade(axes, link["gaps"])
+        for axes, requests in zip(grid, link["requests"], strict=False):
+            _draw_requests(axes, requests)
+            axes.set_title(f"{requests['app']}: requests of {link['endpoint']} by intended time")
+        of_directions = grid[len(link["requests"]) :]
+        for rates, queues, direction in zip(of_directions[::2], of_directions[1::2], link["directions"], strict=True):
+            _draw_direction(rates, queues, direction)
+        if grid:
+            grid[-1].set(xlabel=TIME, xlim=span)
+
+    return Drawing(0.5 + 1.5 * rows, draw)
 
 
-def _draw_link(figure: FigureBase, link: dict[str, Any], rows: int, span: Sequence[float]) -> None:
-    grid = iter(figure.subplots(rows, 1, sharex=True, squeeze=False).flat)
-    axes: Axes | None = None
-    for requests in link["requests"]:
-        axes = next(grid)
-        _shade(axes, link["gaps"])
-        time, latency = _numbers(requests["time"]), _numbers(requests["latency"])
-        replied, status = np.isfinite(latency), np.array(requests["status"])
-        top = 1.05 * latency[replied].max() if replied.any() else 1.0
-        axes.vlines(time[replied], 0, latency[replied], color=plot.RULE, lw=0.6)
-        axes.plot(time[replied], latency[replied], ".", ms=3, color=plot.INK)
-        top *= 1.1 if not replied.all() else 1.0
-        for number, (outcome, mark_of) in _MARKS.items():
-            those = status == number
-            if those.any():
-                height = np.where(replied[those], latency[those], 0.96 * top)
-                axes.plot(time[those], height, mark_of, ms=4, color=plot.ALARM, mfc="none", label=outcome)
-                axes.legend(loc="upper right")
-        axes.set(ylabel="latency, ms", ylim=(0, top))
-        axes.set_title(f"{requests['app']}: requests of {link['endpoint']} by intended time")
-    for direction in link["directions"]:
-        place: Place = direction["way"]
-        shades = plot.palette(place)
-        axes = next(grid)
-        _shade(axes, link["gaps"])
-        rate = 8e-6 / direction["bin"]
-        if direction["capacity"]:
-            _stairs(axes, direction, "capacity", np.mean, rate, color=shades[2], alpha=0.5, label="offered")
-        _stairs(axes, direction, "used", np.mean, rate, color=shades[1], label="used")
-        axes.set(ylabel="rate, Mbit/s", ylim=(0, None))
-        axes.set_title(f"{direction['name']}: capacity" + f" of {direction['trace']}" * bool(direction["trace"]))
-        axes.legend(loc="upper right", ncols=2)
-        axes = next(grid)
-        _shade(axes, link["gaps"])
-        _stairs(axes, direction, "queue", np.max, 1e-3, color=shades[1])
-        axes.set(ylabel="queue, kB", ylim=(0, None))
-        axes.set_title(f"{direction['name']}: highest queue")
-    if axes is not None:
-        axes.set(xlabel=TIME, xlim=span)
+def _draw_requests(axes: Axes, requests: dict[str, Any]) -> None:
+    time, latency = _numbers(requests["time"]), _numbers(requests["latency"])
+    replied, status = np.isfinite(latency), np.array(requests["status"])
+    top = 1.05 * latency[replied].max() if replied.any() else 1.0
+    axes.vlines(time[replied], 0, latency[replied], color=plot.RULE, lw=0.6)
+    axes.plot(time[replied], latency[replied], ".", ms=3, color=plot.INK)
+    top *= 1.1 if not replied.all() else 1.0
+    for number, (outcome, mark_of) in _MARKS.items():
+        those = status == number
+        if those.any():
+            height = np.where(replied[those], latency[those], 0.96 * top)
+            axes.plot(time[those], height, mark_of, ms=4, color=plot.ALARM, mfc="none", label=outcome)
+            axes.legend(loc="upper right")
+    axes.set(ylabel="latency, ms", ylim=(0, top))
+
+
+def _draw_direction(rates: Axes, queues: Axes, direction: dict[str, Any]) -> None:
+    place: Place = direction["way"]
+    shades = plot.palette(place)
+    rate = 8e-6 / direction["bin"]
+    if direction["capacity"]:
+        _stairs(rates, direction, "capacity", np.mean, rate, color=shades[2], alpha=0.5, label="offered")
+    _stairs(rates, direction, "used", np.mean, rate, color=shades[1], label="used")
+    rates.set(ylabel="rate, Mbit/s", ylim=(0, None))
+    rates.set_title(f"{direction['name']}: capacity" + f" of {direction['trace']}" * bool(direction["trace"]))
+    rates.legend(loc="upper right", ncols=2)
+    _stairs(queues, direction, "queue", np.max, 1e-3, color=shades[1])
+    queues.set(ylabel="queue, kB", ylim=(0, None))
+    queues.set_title(f"{direction['name']}: highest queue")
 
 
 def _shade(axes: Axes, gaps: Sequence[Mapping[str, Any]]) -> None:
@@ -410,42 +378,3 @@ def _stairs(
 
 def _numbers(values: Sequence[float | None]) -> Any:
     return np.array([np.nan if value is None else value for value in values], np.float64)
-
-
-_RATE, _BUFFER, _THROUGHPUT, _STALL = "bitrate_mbit_s", "buffer_s", "throughput_mbit_s", "stall_s"
-
-
-def _playbacks(table: pl.DataFrame) -> Drawing | None:
-    """Return the playbacks of an application, one for each node; None without any. table: its rows of
-    ``measures.parquet`` that have a time."""
-    if not {_RATE, _BUFFER} <= set(table["measure"].unique()):
-        return None
-    return Drawing(4.4, lambda figure: _draw_playbacks(figure, table))
-
-
-def _draw_playbacks(figure: FigureBase, table: pl.DataFrame) -> None:
-    import polars as pl
-
-    rates, buffers = figure.subplots(2, 1, sharex=True)
-    nodes = table["node"].unique(maintain_order=True).to_list()
-    for colour, node in zip(COLOURS, nodes, strict=False):
-        series = {
-            name: table.filter(pl.col("node") == node, pl.col("measure") == name).sort("time_s")
-            for name in (_RATE, _BUFFER, _THROUGHPUT, _STALL)
-        }
-        name = node if len(nodes) > 1 else ""
-        steps, end_s = series[_RATE], series[_BUFFER]["time_s"].max()
-        times, values = [*steps["time_s"], end_s], [*steps["value"], *steps["value"][-1:]]
-        rates.step(times, values, where="post", color=colour, lw=1.4, label=f"{name} bit rate".strip())
-        came = series[_THROUGHPUT]
-        label = f"{name} throughput of a chunk".strip()
-        rates.plot(came["time_s"], came["value"], ".", color=colour, ms=5, alpha=0.6, label=label)
-        buffers.plot(series[_BUFFER]["time_s"], series[_BUFFER]["value"], color=colour, lw=1.2)
-        for at, length in series[_STALL].select("time_s", "value").iter_rows():
-            for axes in (rates, buffers):
-                axes.axvspan(at, at + length, color=plot.ALARM, alpha=0.15, lw=0)
-    rates.set(ylabel="Mbit/s (logarithmic)", yscale="log")
-    plot.label_decades(rates.yaxis, *rates.get_ylim())
-    buffers.set(ylabel="buffer, s", ylim=(0, None), xlabel=TIME, xlim=(0, None))
-    buffers.set_title("red: stalls", fontsize=8, fontweight="normal")
-    figure.legend(*rates.get_legend_handles_labels(), loc="outside upper right", ncols=4)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 
 from cellbed.measure.flows import BIN_S, SCHEMA, around_outages, bin_flows, transfers
 from cellbed.measure.outages import find_outages
@@ -17,7 +18,6 @@ from cellbed.report.plot import Drawing
 from cellbed_node import inputs
 
 if TYPE_CHECKING:
-    import polars as pl
     from matplotlib.axes import Axes
     from matplotlib.figure import FigureBase
 
@@ -35,30 +35,31 @@ def compare(panels: Mapping[str, Mapping[str, pl.DataFrame]]) -> Drawing | None:
     """
     rows = {name: series for name, series in panels.items() if any(len(bins) for bins in series.values())}
     rows = dict(list(rows.items())[:_MOST_ROWS])
-    return Drawing(0.6 + 2.9 * len(rows), lambda figure: _draw_compared(figure, rows)) if rows else None
-
-
-def _draw_compared(figure: FigureBase, rows: Mapping[str, Mapping[str, pl.DataFrame]]) -> None:
-    grid = figure.subplots(len(rows), 3, squeeze=False)
     names = list(dict.fromkeys(name for series in rows.values() for name in series))
-    for (boxes, rates, trips), (panel, series) in zip(grid, rows.items(), strict=True):
-        for name, bins in series.items():
-            place = names.index(name)
-            style: Any = {"color": COLOURS[place % len(COLOURS)]}
-            known = bins.drop_nulls("rtt_s")
-            rate, trip = bins["throughput_mbit_s"].to_numpy(), known["rtt_s"].to_numpy() * 1e3
-            if not len(trip):
-                continue
-            _box(boxes, trip, rate, name, style)
-            style["linestyle"] = DASHES[place // len(COLOURS) % len(DASHES)]
-            rates.ecdf(rate, lw=1.3, **style)
-            trips.ecdf(trip, lw=1.3, **style)
-        boxes.set_title(panel)
-        boxes.set(xlabel="round trip, ms", ylabel="throughput, Mbit/s", xlim=(0, None), ylim=(0, None))
-        rates.set(xlabel="throughput, Mbit/s", ylabel="share of bins", xlim=(0, None))
-        trips.set(xlabel="round trip, ms", ylabel="share of bins", xlim=(0, None))
-    handles = {label: handle for axes in grid[:, 0] for handle, label in zip(*axes.get_legend_handles_labels())}  # noqa: B905
-    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4)
+
+    def draw(figure: FigureBase) -> None:
+        grid = figure.subplots(len(rows), 3, squeeze=False)
+        for (boxes, rates, trips), (panel, series) in zip(grid, rows.items(), strict=True):
+            for name, bins in series.items():
+                place = names.index(name)
+                style: Any = {"color": COLOURS[place % len(COLOURS)]}
+                known = bins.drop_nulls("rtt_s")
+                rate, trip = bins["throughput_mbit_s"].to_numpy(), known["rtt_s"].to_numpy() * 1e3
+                if not len(trip):
+                    continue
+                _box(boxes, trip, rate, name, style)
+                style["linestyle"] = DASHES[place // len(COLOURS) % len(DASHES)]
+                rates.ecdf(rate, lw=1.3, **style)
+                trips.ecdf(trip, lw=1.3, **style)
+            boxes.set_title(panel)
+            boxes.set(xlabel="round trip, ms", ylabel="throughput, Mbit/s", xlim=(0, None), ylim=(0, None))
+            rates.set(xlabel="throughput, Mbit/s", ylabel="share of bins", xlim=(0, None))
+            trips.set(xlabel="round trip, ms", ylabel="share of bins", xlim=(0, None))
+        found = [axes.get_legend_handles_labels() for axes in grid[:, 0]]
+        handles = {label: handle for of_axes in found for handle, label in zip(*of_axes, strict=True)}
+        figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4)
+
+    return Drawing(0.6 + 2.9 * len(rows), draw) if rows else None
 
 
 def _box(axes: Axes, trip: np.ndarray[Any, Any], rate: np.ndarray[Any, Any], name: str, style: dict[str, Any]) -> None:
@@ -77,24 +78,22 @@ def fairness(shares: Mapping[tuple[str, str], float]) -> Drawing | None:
     if len(shares) < 2:
         return None
     laws, rivals = (list(dict.fromkeys(pair[at] for pair in shares)) for at in (0, 1))
-    return Drawing(1.2 + 0.4 * len(laws), lambda figure: _draw_fairness(figure, shares, laws, rivals))
 
+    def draw(figure: FigureBase) -> None:
+        axes = figure.subplots()
+        values = np.array([[shares.get((law, rival), np.nan) for rival in rivals] for law in laws])
+        image = axes.imshow(values * 100, cmap="RdBu", vmin=0, vmax=100, aspect="auto")
+        for (row, column), value in np.ndenumerate(values):
+            if np.isfinite(value):
+                dark = abs(value - 0.5) > 0.3
+                axes.text(column, row, f"{value:.0%}", ha="center", va="center", color="white" if dark else plot.INK)
+        axes.set_xticks(range(len(rivals)), rivals)
+        axes.set_yticks(range(len(laws)), laws)
+        axes.set(xlabel="rival", ylabel="law")
+        axes.grid(visible=False)
+        figure.colorbar(image, label="share of the bytes, %")
 
-def _draw_fairness(
-    figure: FigureBase, shares: Mapping[tuple[str, str], float], laws: Sequence[str], rivals: Sequence[str]
-) -> None:
-    axes = figure.subplots()
-    values = np.array([[shares.get((law, rival), np.nan) for rival in rivals] for law in laws])
-    image = axes.imshow(values * 100, cmap="RdBu", vmin=0, vmax=100, aspect="auto")
-    for (row, column), value in np.ndenumerate(values):
-        if np.isfinite(value):
-            dark = abs(value - 0.5) > 0.3
-            axes.text(column, row, f"{value:.0%}", ha="center", va="center", color="white" if dark else plot.INK)
-    axes.set_xticks(range(len(rivals)), rivals)
-    axes.set_yticks(range(len(laws)), laws)
-    axes.set(xlabel="rival", ylabel="law")
-    axes.grid(visible=False)
-    figure.colorbar(image, label="share of the bytes, %")
+    return Drawing(1.2 + 0.4 * len(laws), draw)
 
 
 def recovery(around: Mapping[str, pl.DataFrame]) -> Drawing | None:
@@ -103,21 +102,20 @@ def recovery(around: Mapping[str, pl.DataFrame]) -> Drawing | None:
     around: tables of :func:`cellbed.measure.flows.around_outages` by series, such as laws.
     """
     series = {name: table for name, table in around.items() if len(table)}
-    return Drawing(3.4, lambda figure: _draw_recovery(figure, series)) if series else None
 
+    def draw(figure: FigureBase) -> None:
+        axes = figure.subplots()
+        for number, (name, table) in enumerate(series.items()):
+            step = (pl.col("since_s") / BIN_S).round() * BIN_S
+            mean = table.group_by(since_s=step).agg(pl.col("share").mean()).sort("since_s")
+            style: Any = {"color": COLOURS[number % len(COLOURS)], "lw": 1.3}
+            dash = DASHES[number // len(COLOURS) % len(DASHES)]
+            axes.plot(mean["since_s"], mean["share"] * 100, dash, label=name, **style)
+        axes.axvline(0, color=plot.ALARM, lw=0.8)
+        axes.set(xlabel="time since the end of the outage, s", ylabel="throughput, % of that before", ylim=(0, None))
+        figure.legend(loc="outside upper center", ncols=4)
 
-def _draw_recovery(figure: FigureBase, series: Mapping[str, pl.DataFrame]) -> None:
-    import polars as pl
-
-    axes = figure.subplots()
-    for number, (name, table) in enumerate(series.items()):
-        step = (pl.col("since_s") / BIN_S).round() * BIN_S
-        mean = table.group_by(since_s=step).agg(pl.col("share").mean()).sort("since_s")
-        dash = DASHES[number // len(COLOURS) % len(DASHES)]
-        axes.plot(mean["since_s"], mean["share"] * 100, dash, lw=1.3, color=COLOURS[number % len(COLOURS)], label=name)
-    axes.axvline(0, color=plot.ALARM, lw=0.8)
-    axes.set(xlabel="time since the end of the outage, s", ylabel="throughput, % of that before", ylim=(0, None))
-    figure.legend(loc="outside upper center", ncols=4)
+    return Drawing(3.4, draw) if series else None
 
 
 def sweep_drawings(study: Study, folder: Path) -> dict[str, dict[str, Drawing]]:
@@ -126,8 +124,6 @@ def sweep_drawings(study: Study, folder: Path) -> dict[str, dict[str, Drawing]]:
     The first factor with several levels makes the series, the others make panels. The first and the last bin of a flow
     are left out. folder: of the sweep.
     """
-    import polars as pl
-
     factors = [factor.name for factor in study.factors if study.trials[factor.name].n_unique() > 1]
     apps = study.trials["app"].unique(maintain_order=True).to_list()
     panels: dict[str, dict[str, dict[str, list[pl.DataFrame]]]] = {app: {} for app in apps}
@@ -169,8 +165,6 @@ def _inner(time: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
 
 
 def _table(run: Path, name: str) -> pl.DataFrame:
-    import polars as pl
-
     try:
         return pl.read_parquet(inputs.check(run / f"{name}.parquet"))
     except OSError:

@@ -276,6 +276,20 @@ def around(moves: Sequence[Mapping[str, Any]], label: str) -> str:
 
 OF_UNIT: dict[str, Callable[[float], str]] = {"s": duration, "B": size, "Mbit/s": rate, "": number}
 """Values of measures that applications declare, by their unit."""
+_KINDS: dict[str, tuple[Callable[[float], str], tuple[str, float]]] = {
+    "_bytes": (size, ("kB", 1e-3)),
+    "_mbit_s": (rate, ("Mbit/s", 1.0)),
+    "_per_s": (lambda value: f"{number(value)} /s", ("/s", 1.0)),
+    "_bit_s": (bit_rate, ("Mbit/s", 1e-6)),
+    "_s": (duration, ("ms", 1e3)),
+    "_share": (share, ("%", 100.0)),
+    "": (number, ("", 1.0)),
+}
+"""Texts of the values of measures by the end of their column, and the unit of their axis with units per unit."""
+
+
+def _kind(measure: str) -> tuple[Callable[[float], str], tuple[str, float]]:
+    return next(kind for end, kind in _KINDS.items() if measure.endswith(end))
 
 
 def measure_name(measure: str) -> str:
@@ -296,19 +310,7 @@ def measure_value(measure: str, value: float | None, unit: str = "") -> str:
     """Return a value of a column of measures with its unit. unit: of one that programs wrote."""
     if value is None:
         return NOTHING
-    if measure.startswith(OWN):
-        return own_value(value, unit)
-    if measure.endswith("_bytes"):
-        return size(value)
-    if measure.endswith("_mbit_s"):
-        return rate(value)
-    if measure.endswith("_per_s"):
-        return f"{number(value)} /s"
-    if measure.endswith("_bit_s"):
-        return bit_rate(value)
-    if measure.endswith("_s"):
-        return duration(value)
-    return share(value) if measure.endswith("_share") else number(value)
+    return own_value(value, unit) if measure.startswith(OWN) else _kind(measure)[0](value)
 
 
 def measure_difference(measure: str, value: float | None, unit: str = "") -> str:
@@ -327,20 +329,12 @@ def measure_axis(measure: str, most: float, unit: str = "") -> tuple[str, float]
     """Return the name with unit, and units of the axis per unit of the measure, for values up to `most`. unit: of a
     measure that programs wrote."""
     scale = 1.0
-    if measure.startswith(OWN):
-        pass
-    elif measure.endswith("_bytes"):
-        unit, scale = ("MB", 1e-6) if most >= 1e6 else ("kB", 1e-3)
-    elif measure.endswith("_mbit_s"):
-        unit = "Mbit/s"
-    elif measure.endswith("_per_s"):
-        unit = "/s"
-    elif measure.endswith("_bit_s"):
-        unit, scale = "Mbit/s", 1e-6
-    elif measure.endswith("_s"):
-        unit, scale = ("s", 1.0) if most >= 2 else ("ms", 1e3)
-    elif measure.endswith("_share"):
-        unit, scale = "%", 100.0
+    if not measure.startswith(OWN):
+        unit, scale = _kind(measure)[1]
+        if unit == "ms" and most >= 2:
+            unit, scale = "s", 1.0
+        elif unit == "kB" and most >= 1e6:
+            unit, scale = "MB", 1e-6
     return ", ".join(filter(None, [measure_name(measure), unit])), scale
 
 

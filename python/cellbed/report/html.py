@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 from collections.abc import Iterator
 from functools import cache
+from inspect import isfunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,8 +20,7 @@ from cellbed_node import inputs
 if TYPE_CHECKING:
     import jinja2
 
-    from cellbed.measure.statistics import Samples
-    from cellbed.measure.summary import ApplicationSummary, Summary
+    from cellbed.measure.summary import Summary
     from cellbed.report.plot import Drawing
 
 HERE = Path(__file__).parent
@@ -110,7 +109,9 @@ def render(run: Path) -> str:
             "causes": [origin.cause(at) for at in each.decompositions],
             "waterfalls": waterfall.waterfalls(of(traces, each.name), of(requests, each.name), each.decompositions),
             "shades": plot.shades(application.spans),
-            "distribution": _distribution(each, latencies(of(requests, each.name))),
+            "distribution": _element(
+                f"Latency of {each.name}", figures.latency(latencies(of(requests, each.name)), each.percentiles)
+            ),
             "order": {"steps": ranking.endpoints(each.steps), "endpoints": ranking.endpoints(each.endpoints)},
             "own": _element(f"Measures of {each.name}", figures.own_series(of(measured, each.name))),
             "page": _element(f"Waterfall of {each.name}", pages.draw_page_loads(application, described, requests)),
@@ -159,7 +160,6 @@ def render(run: Path) -> str:
         charts=charts,
         flows=_element("Flows over time", figures.flows_over_time(sampled, figures.gaps(charts), charts["span"][1])),
         recoveries=recovered.to_dicts(),
-        multiples=_element("Requests of each endpoint", figures.multiples(charts)),
         data=embed_json(charts),
         library=library,
         style=style(),
@@ -171,16 +171,6 @@ def _element(title: str, drawing: Drawing | None) -> str | None:
     from cellbed.report import figures
 
     return None if drawing is None else plot.element(title, lambda: figures.together([drawing]))
-
-
-def _distribution(application: ApplicationSummary, samples: Samples) -> str | None:
-    """Draw the distribution of latency; return None without a single reply."""
-    from cellbed.report import figures
-
-    if not any(map(math.isfinite, samples)):
-        return None
-    drawing = figures.distribution(*figures.single_series(samples), application.percentiles)
-    return _element(f"Latency of {application.name}", drawing)
 
 
 def _events(events: list[dict[str, Any]], summary: Summary) -> list[dict[str, Any]]:
@@ -221,29 +211,7 @@ def environment(more: Path = PAGE) -> jinja2.Environment:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    made.filters |= {
-        name: getattr(formats, name)
-        for name in [
-            "duration",
-            "milliseconds",
-            "seconds",
-            "outcome",
-            "share",
-            "rate",
-            "size",
-            "memory",
-            "number",
-            "machine",
-            "describe_added",
-            "cell",
-            "around",
-            "migration",
-            "migration_as_seen",
-            "describe_server",
-            "mark",
-            "format_verdict",
-        ]
-    }
+    made.filters |= {name: each for name, each in vars(formats).items() if isfunction(each)}
     made.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
     return made
 

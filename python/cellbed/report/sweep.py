@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
+import polars as pl
+
 from cellbed.measure.factors import Study, refusal
 from cellbed.measure.run_folder import MeasureError, replace
 from cellbed.measure.statistics import CONFIDENCE, PRACTICAL
@@ -21,8 +23,6 @@ from cellbed.support.errors import CellbedError
 from cellbed.support.limits import OWN
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from cellbed.measure.verdicts import Verdict
     from cellbed.support.console import Console
 
@@ -91,7 +91,6 @@ class SweepReport:
     @cached_property
     def content(self) -> dict[str, Any]:
         """Everything but the figures, for JSON."""
-        import polars as pl
 
         study, runs = self.study, self._runs
         counts = dict(runs.group_by("status").len().sort("status").rows())

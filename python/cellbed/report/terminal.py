@@ -1,7 +1,12 @@
 """The summary of a run as tables on the terminal, and runs beside each other."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from itertools import groupby, islice
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,19 +20,29 @@ from cellbed.runformat.spans import PLACES
 from cellbed.support.console import Console
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from cellbed.measure.cells import CellSummary
-    from cellbed.measure.comparison import ApplicationComparison, Comparison
+    from cellbed.measure.cells import CellSummary, CellUser
+    from cellbed.measure.comparison import ApplicationComparison, Comparison, Difference, SettingDifference
     from cellbed.measure.decomposition import Decomposition
-    from cellbed.measure.migrations import MigrationSummary
+    from cellbed.measure.migrations import MigrationSummary, Phase
+    from cellbed.measure.servers import ServerSummary
     from cellbed.measure.statistics import Percentile
-    from cellbed.measure.summary import ApplicationSummary, EndpointSummary, Summary
+    from cellbed.measure.summary import (
+        ApplicationSummary,
+        DirectionSummary,
+        EndpointSummary,
+        NodeSummary,
+        ProgramSummary,
+        Summary,
+    )
     from cellbed.measure.verdicts import Verdict
     from cellbed.runformat.description import Description
     from cellbed.runformat.spans import Span
 
 Row = TypeVar("Row")
+Cell = Callable[[Row], str | Text]
+"""A cell of a row."""
 _TROUBLES = (("late", "late"), ("failed", "failed"), ("timed_out", "timed out"), ("lost", "lost"))
 """Counts of requests that are shown beside those with a good reply in time, with their names."""
 LINE = 400
@@ -47,21 +62,18 @@ def show(run: Path, console: Console | None = None) -> None:
         moves = [move for move in summary.migrations if move.app == each.name]
         _application(each, application, moves, console, alone=len(described) == 1)
         if each.own:
-            console.print()
-            console.print(_own_table(each))
+            _print_below(console, _own_table(each))
         if not application.spans or application.reported:
-            _connections(each.name, summary, console)
-    _connections(None, summary, console)
+            _print_below(console, *connections.tables(each.name, summary.connections))
+    _print_below(console, *connections.tables(None, summary.connections))
     for table in (_links(summary), _nodes(summary), _programs(summary)):
-        if table is not None:
-            console.print()
-            console.print(table)
+        if table.row_count:
+            _print_below(console, table)
     for cell in summary.cells:
         console.print(Text(f"\n{cell.name}", style="bold"), Text(formats.cell(asdict(cell))))
         console.print(_users(cell))
     if summary.servers:
-        console.print()
-        console.print(_servers(summary))
+        _print_below(console, _servers(summary))
         _explain_marks(console, (each.percentiles for each in summary.servers))
     for fault in summary.faults:
         console.print(Text(f"\nat {fault.begin_s:.1f} s {fault.what}", style="bold"))
@@ -82,13 +94,13 @@ def show(run: Path, console: Console | None = None) -> None:
             console.print(Text(str(run.resolve() / name)), soft_wrap=True)
 
 
-def show_verdicts(verdicts: "Sequence[Verdict]", console: Console) -> None:
+def show_verdicts(verdicts: Sequence[Verdict], console: Console) -> None:
     """Print a line for each verdict on an expectation."""
     for each in verdicts:
         console.print(Text(verdict(each), style="" if each.met else "red"), soft_wrap=True)
 
 
-def verdict(each: "Verdict") -> str:
+def verdict(each: Verdict) -> str:
     """Return a verdict on an expectation as a line."""
     return f"{'met' if each.met else 'NOT MET'}: {formats.verdict(asdict(each))}"
 
@@ -99,7 +111,7 @@ def new_console() -> Console:
     return console if console.is_terminal else Console(highlight=False, width=LINE)
 
 
-def _headline(summary: "Summary", description: dict[str, Any], console: Console) -> None:
+def _headline(summary: Summary, description: dict[str, Any], console: Console) -> None:
     fine = summary.status == "complete" and not (summary.disturbances or summary.failure)
     status = (
         f"[{'green' if fine else 'bold yellow'}]"
@@ -120,7 +132,7 @@ def _headline(summary: "Summary", description: dict[str, Any], console: Console)
         console.print(Text(f"disturbed: {disturbance}", style="bold red"))
 
 
-def _migrations(migrations: "Sequence[MigrationSummary]", console: Console) -> None:
+def _migrations(migrations: Sequence[MigrationSummary], console: Console) -> None:
     for migration in migrations:
         console.print(Text(f"\n{formats.migration(asdict(migration))}", style="bold"))
         if migration.phases:
@@ -130,9 +142,9 @@ def _migrations(migrations: "Sequence[MigrationSummary]", console: Console) -> N
 
 
 def _application(
-    summary: "ApplicationSummary",
-    application: "Description",
-    migrations: "Sequence[MigrationSummary]",
+    summary: ApplicationSummary,
+    application: Description,
+    migrations: Sequence[MigrationSummary],
     console: Console,
     *,
     alone: bool,
@@ -155,13 +167,11 @@ def _application(
         console.print(" · ".join(f"{name} {value}" for name, (value,) in timely))
     for reason, count in summary.reasons.items():
         console.print(Text(f"  {count} × {reason}", style="red"))
-    console.print()
-    console.print(_latency(summary, migrations))
+    _print_below(console, _latency(summary, migrations))
     _migrations(migrations, console)
     decompositions = _decompositions(summary, application.spans)
     if decompositions is not None:
-        console.print()
-        console.print(decompositions)
+        _print_below(console, decompositions)
         for at, each in _select_parts(summary):
             if cause := origin.cause(each):
                 console.print(f"[bold]around the {at.label}[/]: {cause}")
@@ -183,12 +193,11 @@ def _application(
         console.print(Text(f"{measure.label}: {median} at the median, {p99}from {least} to {most}", style="dim"))
     for name, groups in (("step", summary.steps), ("endpoint", summary.endpoints)):
         if len(groups) > 1:
-            console.print()
-            console.print(_groups(name, groups, summary))
+            _print_below(console, _groups(name, groups, summary))
             _explain_marks(console, (each.percentiles for each in groups))
 
 
-def _own_table(summary: "ApplicationSummary") -> Table:
+def _own_table(summary: ApplicationSummary) -> Table:
     table = _table("own measure", "unit", "nodes", "values", "mean", "median", "least", "most")
     for each in summary.own:
         figures = (formats.own_value(value) for value in (each.mean, each.median, each.least, each.most))
@@ -196,13 +205,7 @@ def _own_table(summary: "ApplicationSummary") -> Table:
     return table
 
 
-def _connections(application: str | None, summary: "Summary", console: Console) -> None:
-    for table in connections.tables(application, summary.connections):
-        console.print()
-        console.print(table)
-
-
-def _latency(summary: "ApplicationSummary", migrations: "Sequence[MigrationSummary]") -> Table:
+def _latency(summary: ApplicationSummary, migrations: Sequence[MigrationSummary]) -> Table:
     apart = summary.requests.answered < summary.requests.total
     moves = [asdict(each) for each in migrations]
     moved = bool(formats.around(moves, "median"))
@@ -215,7 +218,7 @@ def _latency(summary: "ApplicationSummary", migrations: "Sequence[MigrationSumma
     return table
 
 
-def _percentile(at: "Percentile") -> tuple[str, str]:
+def _percentile(at: Percentile) -> tuple[str, str]:
     if not at.supported:
         return "[yellow]refused[/]", formats.NOTHING
     value = formats.duration(at.value) + formats.mark(at) if at.value is not None else "[red]not finite[/]"
@@ -224,12 +227,12 @@ def _percentile(at: "Percentile") -> tuple[str, str]:
     return value, f"{formats.duration(at.low)} to {formats.duration(at.high) if at.high is not None else '∞'}"
 
 
-def _explain_marks(console: Console, shown: "Iterable[Sequence[Percentile]]") -> None:
+def _explain_marks(console: Console, shown: Iterable[Sequence[Percentile]]) -> None:
     if any(at.value is not None and formats.mark(at) for percentiles in shown for at in percentiles):
         console.print(Text(formats.MARKED, style="dim"))
 
 
-def _decompositions(summary: "ApplicationSummary", spans: "Sequence[Span]") -> Table | None:
+def _decompositions(summary: ApplicationSummary, spans: Sequence[Span]) -> Table | None:
     """Median and the highest percentile that has parts, beside each other."""
     having = _select_parts(summary)
     if not having:
@@ -238,14 +241,14 @@ def _decompositions(summary: "ApplicationSummary", spans: "Sequence[Span]") -> T
     return _parts(spans, columns, summary.uncertainty)
 
 
-def _parts_table(comparison: "ApplicationComparison", names: "list[str]") -> Table | None:
+def _parts_table(comparison: ApplicationComparison, names: list[str]) -> Table | None:
     """Return the parts of all runs beside each other."""
     columns = [(f"{heading}, mean of {each.requests}, ms", each) for heading, each in comparison.parts(names)]
     uncertainty = {name: value for summary in comparison.summaries for name, value in summary.uncertainty.items()}
     return _parts(comparison.spans, columns, uncertainty) if columns else None
 
 
-def _parts(spans: "Sequence[Span]", columns: "list[tuple[str, Decomposition]]", uncertainty: dict[str, float]) -> Table:
+def _parts(spans: Sequence[Span], columns: list[tuple[str, Decomposition]], uncertainty: dict[str, float]) -> Table:
     """Decompositions beside each other, each under its heading. uncertainty: of parts, seconds."""
     shown = [each for _, each in columns]
     table = _table("where", "part")
@@ -275,144 +278,133 @@ def _parts(spans: "Sequence[Span]", columns: "list[tuple[str, Decomposition]]", 
     return table
 
 
-def _select_parts(summary: "ApplicationSummary") -> list[tuple["Percentile", "Decomposition"]]:
+def _select_parts(summary: ApplicationSummary) -> list[tuple[Percentile, Decomposition]]:
     """Return the median and the highest percentile that has parts."""
     having = [(at, each) for at, each in zip(summary.percentiles, summary.decompositions, strict=True) if each.requests]
     return having if len(having) < 2 else [having[0], having[-1]]
 
 
-def _groups(name: str, groups: "Sequence[EndpointSummary]", summary: "ApplicationSummary") -> Table:
-    table = _table(name, "requests", "no good\nreply", *(at.label for at in summary.percentiles))
-    for each in _first(table, groups, ranking.endpoints(groups)):
-        missing = each.counts.total - each.counts.answered
-        table.add_row(
-            each.endpoint,
-            str(each.counts.total),
-            _alarm_text(missing),
-            *(_percentile(at)[0] for at in each.percentiles),
-        )
-    return table
+def _groups(name: str, groups: Sequence[EndpointSummary], summary: ApplicationSummary) -> Table:
+    latency = {at.label: place for place, at in enumerate(summary.percentiles)}
+    columns: dict[str, Cell[EndpointSummary]] = {
+        name: lambda each: each.endpoint,
+        "requests": lambda each: str(each.counts.total),
+        "no good\nreply": lambda each: _alarm_text(each.counts.total - each.counts.answered),
+        **{label: partial(_latency_cell, place=place) for label, place in latency.items()},
+    }
+    return _rows(groups, ranking.endpoints(groups), columns)
 
 
-def _first(table: Table, rows: "Sequence[Row]", order: list[int]) -> "Iterator[Row]":
-    """Return the rows that come first; after them `table` has a line on the others."""
-    for row in order[: ranking.visible_rows(len(rows))]:
-        yield rows[row]
-    if more := len(rows) - ranking.visible_rows(len(rows)):
-        table.add_row(Text(f"and {more} more", style="dim"))
+def _latency_cell(each: EndpointSummary | ServerSummary, place: int) -> str:
+    return _percentile(each.percentiles[place])[0]
 
 
-def _links(summary: "Summary") -> Table | None:
-    if not summary.directions:
-        return None
-    extras = [(name, words) for name, words in _EXTRAS if any(getattr(each, name) for each in summary.directions)]
-    table = _table(
-        "link",
-        "capacity\nMbit/s",
-        "used\nMbit/s",
-        "highest\nqueue",
-        "longest gap",
-        "queue\nfull",
-        "lost",
-        *(words for _, words in extras),
-    )
-    for each in _first(table, summary.directions, ranking.directions(summary.directions)):
-        gap = formats.NOTHING
-        if each.longest_gap_s:
-            gap = f"{formats.duration(each.longest_gap_s)} at {formats.duration(each.longest_gap_at_s)}"
-        limited = each.capacity_mbit_s is not None
-        table.add_row(
-            f"{each.direction} (synthetic)" if each.synthetic else each.direction,
-            formats.number(each.capacity_mbit_s) if limited else "unlimited",
-            formats.number(each.used_mbit_s),
-            formats.size(each.queue_peak_bytes),
-            gap,
-            _alarm_text(each.dropped_queue),
-            _alarm_text(each.dropped_loss),
-            *(formats.number(getattr(each, name)) for name, _ in extras),
-        )
-    return table
+def _links(summary: Summary) -> Table:
+    columns: dict[str, Cell[DirectionSummary]] = {
+        "link": lambda each: f"{each.direction} (synthetic)" if each.synthetic else each.direction,
+        "capacity\nMbit/s": lambda each: (
+            "unlimited" if each.capacity_mbit_s is None else formats.number(each.capacity_mbit_s)
+        ),
+        "used\nMbit/s": lambda each: formats.number(each.used_mbit_s),
+        "highest\nqueue": lambda each: formats.size(each.queue_peak_bytes),
+        "longest gap": _gap,
+        "queue\nfull": lambda each: _alarm_text(each.dropped_queue),
+        "lost": lambda each: _alarm_text(each.dropped_loss),
+    }
+    for name, words in _EXTRAS.items():
+        if any(map(count := attrgetter(name), summary.directions)):
+            columns[words] = lambda each, count=count: formats.number(count(each))  # type: ignore[misc]
+    return _rows(summary.directions, ranking.directions(summary.directions), columns)
 
 
-_EXTRAS = (
-    ("dropped_congestion", "con-\ngestion"),
-    ("dropped_handover", "hand-\nover"),
-    ("marked", "\nmarked"),
-    ("duplicated", "\ndoubled"),
-    ("corrupted", "\ndamaged"),
-)
+def _gap(each: DirectionSummary) -> str:
+    if not each.longest_gap_s:
+        return formats.NOTHING
+    return f"{formats.duration(each.longest_gap_s)} at {formats.duration(each.longest_gap_at_s)}"
+
+
+_EXTRAS = {
+    "dropped_congestion": "con-\ngestion",
+    "dropped_handover": "hand-\nover",
+    "marked": "\nmarked",
+    "duplicated": "\ndoubled",
+    "corrupted": "\ndamaged",
+}
 """Counts of a link that are shown where there are some."""
 
 
-def _users(cell: "CellSummary") -> Table:
-    table = _table("user", "used\nMbit/s", "queueing\nmedian", "queueing\nP99", "share\nof time")
-    for each in _first(table, cell.users, ranking.cell_users(cell.users)):
-        table.add_row(
-            each.direction,
-            formats.number(each.throughput_mbit_s),
-            formats.duration(each.queueing_p50_s),
-            formats.duration(each.queueing_p99_s),
-            formats.share(each.share),
-        )
-    return table
+def _users(cell: CellSummary) -> Table:
+    columns: dict[str, Cell[CellUser]] = {
+        "user": lambda each: each.direction,
+        "used\nMbit/s": lambda each: formats.number(each.throughput_mbit_s),
+        "queueing\nmedian": lambda each: formats.duration(each.queueing_p50_s),
+        "queueing\nP99": lambda each: formats.duration(each.queueing_p99_s),
+        "share\nof time": lambda each: formats.share(each.share),
+    }
+    return _rows(cell.users, ranking.cell_users(cell.users), columns)
 
 
-def _servers(summary: "Summary") -> Table:
-    cells = ["cell"] * any(each.cell is not None for each in summary.servers)
-    table = _table(
-        *("application", *cells, "served by", "requests"),
-        *("no good\nreply", "delay\nboth ways", "\nmedian", "\nP99"),
-    )
-    for each in _first(table, summary.servers, list(range(len(summary.servers)))):
-        table.add_row(
-            f"{each.app}, {each.policy}",
-            *[each.cell or formats.NOTHING] * len(cells),
-            formats.describe_server(asdict(each)),
-            str(each.requests),
-            _alarm_text(each.lost),
-            formats.duration(each.delay_s),
-            *(_percentile(at)[0] for at in each.percentiles),
-        )
-    return table
+def _servers(summary: Summary) -> Table:
+    columns: dict[str, Cell[ServerSummary]] = {
+        "application": lambda each: f"{each.app}, {each.policy}",
+        "cell": lambda each: each.cell or formats.NOTHING,
+        "served by": lambda each: formats.describe_server(asdict(each)),
+        "requests": lambda each: str(each.requests),
+        "no good\nreply": lambda each: _alarm_text(each.lost),
+        "delay\nboth ways": lambda each: formats.duration(each.delay_s),
+        "\nmedian": partial(_latency_cell, place=0),
+        "\nP99": partial(_latency_cell, place=1),
+    }
+    if all(each.cell is None for each in summary.servers):
+        del columns["cell"]
+    return _rows(summary.servers, None, columns)
 
 
-def _phases(migration: "MigrationSummary") -> Table:
-    table = _table("phase", "begins", "lasts", "sent")
-    for each in migration.phases:
-        lasts = formats.duration(each.end_s - each.begin_s)
-        table.add_row(each.name, f"{each.begin_s:.2f} s", lasts, formats.size(each.bytes))
-    return table
+def _phases(migration: MigrationSummary) -> Table:
+    columns: dict[str, Cell[Phase]] = {
+        "phase": lambda each: each.name,
+        "begins": lambda each: f"{each.begin_s:.2f} s",
+        "lasts": lambda each: formats.duration(each.end_s - each.begin_s),
+        "sent": lambda each: formats.size(each.bytes),
+    }
+    return _rows(migration.phases, None, columns)
 
 
-def _nodes(summary: "Summary") -> Table | None:
-    if not summary.nodes:
-        return None
-    table = _table("node", "CPU\nmean", "CPU\npeak", "\nthrottled", "memory\npeak", "killed for\nmemory")
-    for each in _first(table, summary.nodes, ranking.nodes(summary.nodes)):
-        table.add_row(
-            each.node,
-            formats.number(each.cpu_cores_mean),
-            formats.number(each.cpu_cores_peak),
-            formats.duration(each.throttled_s),
-            formats.memory(each.memory_peak_bytes),
-            _alarm_text(each.oom_kills),
-        )
-    return table
+def _nodes(summary: Summary) -> Table:
+    columns: dict[str, Cell[NodeSummary]] = {
+        "node": lambda each: each.node,
+        "CPU\nmean": lambda each: formats.number(each.cpu_cores_mean),
+        "CPU\npeak": lambda each: formats.number(each.cpu_cores_peak),
+        "\nthrottled": lambda each: formats.duration(each.throttled_s),
+        "memory\npeak": lambda each: formats.memory(each.memory_peak_bytes),
+        "killed for\nmemory": lambda each: _alarm_text(each.oom_kills),
+    }
+    return _rows(summary.nodes, ranking.nodes(summary.nodes), columns)
 
 
-def _programs(summary: "Summary") -> Table | None:
-    rows = [summary.programs[row] for row in ranking.programs(summary.programs)]
-    if not rows:
-        return None
-    table = _table("program", "CPU\ntime", "CPU\nmean", "memory\npeak")
-    for each in _first(table, rows, list(range(len(rows)))):
-        cpu = formats.duration(each.cpu_s), formats.number(each.cpu_cores_mean)
-        table.add_row(each.program, *cpu, formats.memory(each.memory_peak_bytes))
-    return table
+def _programs(summary: Summary) -> Table:
+    columns: dict[str, Cell[ProgramSummary]] = {
+        "program": lambda each: each.program,
+        "CPU\ntime": lambda each: formats.duration(each.cpu_s),
+        "CPU\nmean": lambda each: formats.number(each.cpu_cores_mean),
+        "memory\npeak": lambda each: formats.memory(each.memory_peak_bytes),
+    }
+    return _rows([summary.programs[row] for row in ranking.programs(summary.programs)], None, columns)
 
 
 def _alarm_text(count: int | None) -> Text:
     return Text(formats.number(count), style="red" if count else "")
+
+
+def _rows(rows: Sequence[Row], order: list[int] | None, columns: Mapping[str, Cell[Row]]) -> Table:
+    """Return a table of the rows that come first, with a line on the others. columns: cells by heading."""
+    table = _table(*columns)
+    shown = ranking.visible_rows(len(rows))
+    for row in (range(len(rows)) if order is None else order)[:shown]:
+        table.add_row(*(cell(rows[row]) for cell in columns.values()))
+    if len(rows) > shown:
+        table.add_row(Text(f"and {len(rows) - shown} more", style="dim"))
+    return table
 
 
 def _table(*columns: str) -> Table:
@@ -427,7 +419,7 @@ _LABELS = 30
 """Width of the labels beside the columns of runs."""
 
 
-def show_comparison(comparison: "Comparison", console: Console | None = None) -> None:
+def show_comparison(comparison: Comparison, console: Console | None = None) -> None:
     """Print runs beside each other, and what each differs from the first by."""
     console = console or new_console()
     for warning in comparison.warnings:
@@ -462,14 +454,13 @@ def show_comparison(comparison: "Comparison", console: Console | None = None) ->
         table = _beside(names, name)
         for label, texts in rows:
             table.add_row(label, *texts)
-        console.print()
-        console.print(table)
+        _print_below(console, table)
     console.print()
     for note in comparison.notes:
         console.print(Text(f"note: {note}", style="dim"))
 
 
-def _print_application(comparison: "ApplicationComparison", names: "list[str]", table: Table, console: Console) -> None:
+def _print_application(comparison: ApplicationComparison, names: list[str], table: Table, console: Console) -> None:
     """One application of all runs: counts and percentiles in `table`, parts and differences."""
     summaries = comparison.summaries
     if not comparison.has_requests and comparison.peers:
@@ -478,8 +469,7 @@ def _print_application(comparison: "ApplicationComparison", names: "list[str]", 
             figures = _beside(names, f"connections to\n{connections.name(peers[0])}")
             for label, cells in connections.compare(peers):
                 figures.add_row(label, *cells)
-            console.print()
-            console.print(figures)
+            _print_below(console, figures)
         _print_own(comparison, names, console)
         return
     table.add_row("requests", *(str(summary.requests.total) for summary in summaries))
@@ -496,34 +486,24 @@ def _print_application(comparison: "ApplicationComparison", names: "list[str]", 
     console.print(table)
     _explain_marks(console, (each.percentiles for each in summaries))
     if (parts := _parts_table(comparison, names)) is not None:
-        console.print()
-        console.print(parts)
+        _print_below(console, parts)
     found = iter(comparison.differences)
     for name, pairs in zip(names[1:], comparison.paired, strict=True):
-        differences = _table("difference", "value", "95 % interval", "")
-        for each in islice(found, len(summaries[0].percentiles)):
-            value, interval, verdict = formats.format_difference(each, each.note)
-            differences.add_row(each.label, value, interval, Text(verdict, style="dim"))
+        differences = _differences("value", islice(found, len(summaries[0].percentiles)))
         if pairs is not None and pairs.value is not None:
             value, interval, verdict = formats.format_difference(pairs)
             slower = f"slower in {formats.share(pairs.slower)} of {pairs.requests} requests"
             words = ", ".join(filter(None, [verdict, slower]))
             differences.add_row("per request", value, interval, Text(words, style="dim"))
-        console.print()
-        console.print(Text(f"{name} minus {names[0]}", style="bold"))
+        console.print(Text(f"\n{name} minus {names[0]}", style="bold"))
         console.print(differences)
     for title, rows in groupby(comparison.settings, key=formats.scenario_names):
-        settings = _table("difference", "mean", "95 % interval", "")
-        for setting in rows:
-            value, interval, verdict = formats.format_difference(setting, setting.note)
-            settings.add_row(setting.label, value, interval, Text(verdict, style="dim"))
-        console.print()
-        console.print(Text(title, style="bold"))
-        console.print(settings)
+        console.print(Text(f"\n{title}", style="bold"))
+        console.print(_differences("mean", rows))
     _print_own(comparison, names, console)
 
 
-def _print_own(comparison: "ApplicationComparison", names: "list[str]", console: Console) -> None:
+def _print_own(comparison: ApplicationComparison, names: list[str], console: Console) -> None:
     """Print the medians of the measures that its programs wrote, and their differences."""
     if not comparison.own:
         return
@@ -533,12 +513,26 @@ def _print_own(comparison: "ApplicationComparison", names: "list[str]", console:
         for found in each.differences:
             value, interval, verdict = formats.format_difference(found, found.note, each.unit)
             differences.add_row(Text(found.run), Text(each.measure), value, interval, Text(verdict, style="dim"))
-    for shown in (table, differences):
+    _print_below(console, table, differences)
+
+
+def _differences(value: str, rows: Iterable[Difference | SettingDifference]) -> Table:
+    """Return a table of differences between percentiles. value: heading of their values."""
+    table = _table("difference", value, "95 % interval", "")
+    for each in rows:
+        *cells, verdict = formats.format_difference(each, each.note)
+        table.add_row(each.label, *cells, Text(verdict, style="dim"))
+    return table
+
+
+def _print_below(console: Console, *tables: Table) -> None:
+    """Print tables, with an empty line above each."""
+    for table in tables:
         console.print()
-        console.print(shown)
+        console.print(table)
 
 
-def _beside(names: "list[str]", heading: str = "") -> Table:
+def _beside(names: list[str], heading: str = "") -> Table:
     table = _table(heading)
     for name in names:
         table.add_column(Text(name), justify="right", overflow="fold")

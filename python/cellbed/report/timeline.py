@@ -135,17 +135,13 @@ def _direction(direction: dict[str, Any], series: pl.DataFrame, most_bins: int) 
     series = series.filter(pl.col("time_s") >= 0)
     factor = max(1, -(-len(series) // most_bins))
     per_bin = BIN_NS / 1e9 * 1e6 / 8
-    joined = (
-        series.with_row_index("row")
-        .group_by(pl.col("row") // factor, maintain_order=True)
-        .agg(
-            pl.col("time_s").first(),
-            (pl.col("capacity_mbit_s").sum() * per_bin).round(0).cast(pl.Int64),
-            (pl.col("used_mbit_s").sum() * per_bin).round(0).cast(pl.Int64),
-            pl.col("queue_peak_bytes").max(),
-            pl.col("dropped_queue").sum(),
-            pl.col("dropped_loss").sum(),
-        )
+    joined = _join_rows(
+        series,
+        factor,
+        pl.col("time_s").first(),
+        (pl.col("capacity_mbit_s", "used_mbit_s").sum() * per_bin).round(0).cast(pl.Int64),
+        pl.col("queue_peak_bytes").max(),
+        pl.col("dropped_queue", "dropped_loss").sum(),
     )
     limited = len(series) > 0 and series["capacity_mbit_s"].null_count() == 0
     return {
@@ -166,11 +162,8 @@ def _direction(direction: dict[str, Any], series: pl.DataFrame, most_bins: int) 
 def _host(seconds: pl.DataFrame, duration: float) -> dict[str, Any]:
     during = seconds.filter(pl.col("second").is_between(0, duration, closed="left") & pl.col("cpus").is_not_null())
     factor = max(1, -(-len(during) // MOST_SAMPLES))
-    joined = (
-        during.with_row_index("row")
-        .group_by(pl.col("row") // factor, maintain_order=True)
-        .agg(pl.col("second").first(), pl.col("cpus").first(), pl.col("pressure").max(), pl.col("foreign_cpus").mean())
-    )
+    figures = pl.col("second", "cpus").first(), pl.col("pressure").max(), pl.col("foreign_cpus").mean()
+    joined = _join_rows(during, factor, *figures)
     return {
         "time": joined["second"].to_list(),
         "cpus": joined["cpus"].max(),
@@ -181,16 +174,8 @@ def _host(seconds: pl.DataFrame, duration: float) -> dict[str, Any]:
 
 def _node(node: dict[str, Any], samples: pl.DataFrame) -> dict[str, Any]:
     factor = max(1, -(-len(samples) // MOST_SAMPLES))
-    joined = (
-        samples.with_row_index("row")
-        .group_by(pl.col("row") // factor, maintain_order=True)
-        .agg(
-            pl.col("time_s").first(),
-            pl.col("cpu_cores").mean(),
-            pl.col("memory_bytes").max(),
-            pl.col("throttled_share").mean(),
-        )
-    )
+    means = pl.col("cpu_cores", "throttled_share").mean()
+    joined = _join_rows(samples, factor, pl.col("time_s").first(), means, pl.col("memory_bytes").max())
     return {
         "name": node["name"],
         "class": node.get("class"),
@@ -201,6 +186,11 @@ def _node(node: dict[str, Any], samples: pl.DataFrame) -> dict[str, Any]:
         "used": _round(joined["memory_bytes"].cast(pl.Float64) / 2**20, 1),
         "throttled": _round(joined["throttled_share"] * 100, 1),
     }
+
+
+def _join_rows(table: pl.DataFrame, factor: int, *figures: pl.Expr) -> pl.DataFrame:
+    """Return a row with these figures for each so many rows of a table."""
+    return table.with_row_index("row").group_by(pl.col("row") // factor, maintain_order=True).agg(*figures)
 
 
 def _round(series: pl.Series, decimals: int) -> list[float | None]:

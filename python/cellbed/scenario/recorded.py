@@ -46,7 +46,7 @@ class RecordingSource:
     @cached_property
     def description(self) -> Description:
         """The content of `recording.json`. Raises TraceError ``FILE: reason``."""
-        from cellbed.recordings import RecordingError
+        from cellbed.recordings.errors import RecordingError
         from cellbed.recordings.recording import read_description
 
         try:
@@ -174,8 +174,8 @@ class _Replayed(Table):
 
         Raises TraceError for a faulty recording, a missing F, and an F that does not apply.
         """
-        from cellbed.recordings import RecordingError
         from cellbed.recordings.derived import replay_files
+        from cellbed.recordings.errors import RecordingError
 
         source = self.path
         method = self.method or source.method

@@ -1,6 +1,6 @@
 """Stages of a link in the path model's terms: their kinds, by the schema that it emits, and their descriptions.
 
-The schema (`crates/link/src/schema.rs`) has the keys of each kind and the text that describes a stage.
+The schema (`crates/link/src/schema`) has the keys of each kind and the text that describes a stage.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Kind:
     """A kind of stage, schedule, queue or distribution.
 
     place: of the stage in a direction. name: `kind` of the stage. keys: schemas by key. schema: the kind's own, see
-    `crates/link/src/schema.rs`. inner: schemas of kinds that a key of the stage has.
+    `crates/link/src/schema`. inner: schemas of kinds that a key of the stage has.
     """
 
     place: str

@@ -16,33 +16,25 @@ from cellbed.support.errors import quote
 
 # Common unambiguous spellings: not accepted, but the error names the right one.
 _OTHER_SPELLINGS = {
-    "sec": "s",
-    "secs": "s",
-    "second": "s",
-    "seconds": "s",
-    "m": "min",
-    "minutes": "min",
-    "msec": "ms",
-    "usec": "µs",
-    "hours": "h",
-    "K": "KiB",
-    "k": "kB",
-    "M": "MiB",
-    "G": "GiB",
-    "KB": "kB",
-    "b": "B",
-    "bytes": "B",
-    "bps": "bit/s",
-    "b/s": "bit/s",
-    "kbps": "kbit/s",
-    "Kbit/s": "kbit/s",
-    "Mbps": "Mbit/s",
-    "Mb/s": "Mbit/s",
-    "Gbps": "Gbit/s",
-    "Gb/s": "Gbit/s",
-    "Hz": "/s",
-    "rps": "/s",
-    "requests/s": "/s",
+    other: unit
+    for unit, others in {
+        "s": "sec secs second seconds",
+        "min": "m minutes",
+        "ms": "msec",
+        "µs": "usec",
+        "h": "hours",
+        "KiB": "K",
+        "kB": "k KB",
+        "MiB": "M",
+        "GiB": "G",
+        "B": "b bytes",
+        "bit/s": "bps b/s",
+        "kbit/s": "kbps Kbit/s",
+        "Mbit/s": "Mbps Mb/s",
+        "Gbit/s": "Gbps Gb/s",
+        "/s": "Hz rps requests/s",
+    }.items()
+    for other in others.split()
 }
 
 _DAYS = ("d", "day", "days")

@@ -755,7 +755,6 @@ def _port(scenario: Scenario, node: Node) -> list[Direction]:
 
 
 def _core_link(scenario: Scenario, core: CoreLink, link: str, ends: tuple[str, str]) -> list[Direction]:
-    """Return the core link of a node or of a site."""
     delays = core.delays(scenario.seed, scenario.duration)
     directions = _directions(link, *ends, lambda way: _core_parameters(core, way, getattr(delays, way)))
     return [replace(each, seed=scenario.seed, round_trips=core.source) for each in directions]

@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cellbed_node import inputs
+from cellbed_node import generator, inputs
+from cellbed_node.browsing.netlog import NetLog
 from cellbed_node.lifecycle import WorkloadError, announce
 from cellbed_node.processes import die_with_parent, kill, last_line
+from cellbed_node.temporary import remove_tree
 
 FLAGS = (
     "--headless",
@@ -247,3 +249,72 @@ class Browser:
         kill(self.process)
         for descriptor in (self._write, self._read):
             os.close(descriptor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings(generator.Settings):
+    """The configuration of a :class:`BrowserLoad`. program: the browser; flags: beside the kind's; folder: a new one
+    for its files."""
+
+    program: str
+    flags: Sequence[str]
+    folder: str
+
+
+class BrowserLoad(generator.Generator):
+    """A load of which a browser sends the requests; a kind overrides :meth:`open` and :meth:`on_event`, too.
+
+    flags: of its browser. net_log: the browser's log of its network.
+    """
+
+    writers = ()
+    flags: Sequence[str] = ()
+    patience_ns = 60 * generator.SECOND
+    trouble = "the browser did not start in time"
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._program, self._flags = settings.program, settings.flags
+        self._folder = Path(settings.folder)
+        self.net_log = NetLog(self._folder / "net.json")
+        self._browser: Browser | None = None
+
+    @property
+    def browser(self) -> Browser:
+        """The browser, which has started."""
+        assert self._browser is not None
+        return self._browser
+
+    def open(self) -> Flow:
+        """Open the first page."""
+        raise NotImplementedError
+
+    def on_event(self, method: str, session: str | None, params: dict[str, Any]) -> None:
+        """Take note of an event of the browser."""
+        raise NotImplementedError
+
+    def prepare(self) -> None:
+        remove_tree(self._folder, ignore_errors=True)
+        self._folder.mkdir(parents=True)
+        flags = [*self._flags, *self.flags, f"--log-net-log={self._folder / 'net.json'}"]
+        self._browser = Browser(self._program, flags, self._folder, self.on_event)
+        self._browser.start(self.open())
+
+    def read_net_log(self) -> None:
+        """Read what the browser has logged since the last call."""
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            self.net_log.read()
+
+    @property
+    def readers(self) -> Sequence[Any]:
+        return [self._browser] if self._browser is not None else []
+
+    def drive(self, readable: Sequence[object], writable: Sequence[object]) -> None:
+        if self._browser in readable:
+            self.browser.read()
+
+    def close(self) -> None:
+        if self._browser is not None:
+            self._browser.close()
+            self.read_net_log()
+        remove_tree(self._folder, ignore_errors=True)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cellbed_node import generator, lifecycle, machine, processes
+from cellbed_node import generator, lifecycle, machine
 from cellbed_node.browsing.browser import Browser, Call, Flow, open_page
 from cellbed_node.call import readings
 from cellbed_node.generator import SECOND, Generator
@@ -27,8 +27,6 @@ from cellbed_node.temporary import remove_tree
 
 PAGE = Path(__file__).with_name("page.html")
 FLAGS = ("--autoplay-policy=no-user-gesture-required", "--window-size=640,360", "--host-resolver-rules=MAP * ~NOTFOUND")
-_PATIENCE_NS = 29 * SECOND
-"""Limit of the time until the browser has started, and then until a call stands: each may take 30 s."""
 _LEAD_NS = 5 * SECOND
 """From the set-up of a late call to its start: a browser forgets what it knows of a link that is idle."""
 _POLL_NS = SECOND // 4
@@ -130,6 +128,9 @@ class CallLoad(Generator):
     """One end of a call."""
 
     writers = ()
+    patience_ns = 29 * SECOND
+    """Limit of the time until the browser has started, and then until a call stands: each may take 30 s."""
+    trouble = "the browser did not start in time"
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -138,7 +139,6 @@ class CallLoad(Generator):
         self._session = ""
         self._navigation_ns = 0.0
         self._peer = Peer(settings.socket, settings.peer_socket)
-        self._trouble = "the browser did not start in time"
         self._state, self._called, self._connected = "new", False, False
         self._late = settings.start_ns > _LEAD_NS
         self._camera: dict[str, Any] = {}
@@ -157,14 +157,14 @@ class CallLoad(Generator):
         self._page = Path(shutil.copy(PAGE, folder))  # the browser's user may not reach the installed one
         self._browser = Browser(settings.program, FLAGS, folder, self._on_event)
 
-    def launch(self) -> None:
-        """Open the page, which sends nothing; on a very busy machine, go on while it opens. Errors:
-        :class:`WorkloadError`."""
+    def run(self) -> None:
+        # The page sends nothing. On a very busy machine the load goes on while it opens.
         self._browser.start(self._open())
-        until = machine.now_ns() + _PATIENCE_NS
+        until = machine.now_ns() + self.patience_ns
         while not self._navigation_ns and (left_ns := until - machine.now_ns()) > 0:
             select.select([self._browser], [], [], left_ns / SECOND)
             self._browser.read()
+        super().run()
 
     def _set_up(self, flow: Flow) -> None:
         self._called = True
@@ -177,19 +177,11 @@ class CallLoad(Generator):
         except WorkloadError as error:
             if not self._t0_ns:
                 raise
-            self._trouble = str(error)
+            self.trouble = str(error)
 
     @property
     def ready(self) -> bool:
         return self._connected or (self._late and self._navigation_ns > 0)
-
-    @property
-    def patience_ns(self) -> int:
-        return _PATIENCE_NS
-
-    @property
-    def trouble(self) -> str:
-        return self._trouble
 
     def _open(self) -> Flow:
         page = yield from open_page(("Page", "Performance"))
@@ -216,18 +208,18 @@ class CallLoad(Generator):
         metrics = (yield "Performance.getMetrics", self._session, {})["metrics"]
         # By CLOCK_MONOTONIC; the page counts from this time.
         self._navigation_ns = {each["name"]: each["value"] for each in metrics}["NavigationStart"] * SECOND
-        self._trouble = f"the browser of {self._settings.peer} did not call in time"
+        self.trouble = f"the browser of {self._settings.peer} did not call in time"
 
     def _call(self) -> Flow:
         if not self._settings.offers:
             return
-        self._trouble = f"the relay at {self._settings.page['host']} gave no address in time"
+        self.trouble = f"the relay at {self._settings.page['host']} gave no address in time"
         offer = yield from self._ask("offer", self._settings.page)
-        self._trouble = f"the browser of {self._settings.peer} did not answer in time"
+        self.trouble = f"the browser of {self._settings.peer} did not answer in time"
         self._peer.send(offer=offer)
 
     def _answer(self, offer: str) -> Flow:
-        self._trouble = f"the relay at {self._settings.page['host']} gave no address in time"
+        self.trouble = f"the relay at {self._settings.page['host']} gave no address in time"
         answer = yield from self._ask("answer", self._settings.page, offer)
         self._peer.send(answer=answer)
         yield from self._connect()
@@ -237,7 +229,7 @@ class CallLoad(Generator):
         yield from self._connect()
 
     def _connect(self) -> Flow:
-        self._trouble = "the two browsers did not reach each other through the relay in time"
+        self.trouble = "the two browsers did not reach each other through the relay in time"
         yield from self._ask("connected")
         self._connected = True
         yield from self._begin()
@@ -369,7 +361,7 @@ class CallLoad(Generator):
         self.ledger.lose(number, reason if painted is not None else "not painted: the endpoint was too busy")
 
     def close(self) -> None:
-        reason = "not shown when the run ended" if self._connected else self._trouble
+        reason = "not shown when the run ended" if self._connected else self.trouble
         if self._state not in ("new", "connected"):
             reason = f"the connection through the relay {_BROKEN.get(self._state, 'was not open')}"
         for number in list(self._frames):
@@ -387,12 +379,7 @@ class CallLoad(Generator):
         remove_tree(Path(self._settings.folder), ignore_errors=True)
 
 
-def main(config: dict[str, Any]) -> None:
-    """Run an end of a call with the configuration of :class:`Settings`."""
-    processes.wake_precisely()
-    load = CallLoad(Settings(**config))
-    load.launch()
-    load.run()
+main = generator.program(CallLoad, Settings)
 
 
 if __name__ == "__main__":

@@ -721,7 +721,6 @@ def _status(headers: Iterable[tuple[str, str]]) -> int:
 
 
 def _failure(code: int) -> str | None:
-    """Return the failure that a status stands for."""
     if code < 400:
         return None
     try:

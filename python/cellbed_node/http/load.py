@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from cellbed_node import generator, inputs, lifecycle, machine, processes
+from cellbed_node import generator, inputs, lifecycle, machine
 from cellbed_node.generator import Generator
 from cellbed_node.http.connection import VERSIONS, Connection, Exchange, Message, Streams
 from cellbed_node.http.journeys import Journey, User
@@ -199,7 +199,6 @@ class HttpLoad(Generator):
         return self._step(number, intended_ns, user)
 
     def _step(self, number: int, intended_ns: int, user: User) -> Exchange:
-        """Return the request of the present step of a user."""
         step, common = user.step, self._message
         target = quote(fill(step.target, user.values), safe=_IN_TARGETS)
         headers = {name: fill(value, user.values) for name, value in step.headers.items()}
@@ -319,10 +318,7 @@ def _message(settings: Settings) -> Message:
     )
 
 
-def main(config: dict[str, Any]) -> None:
-    """Run a load with the configuration of :class:`Settings`."""
-    processes.wake_precisely()
-    HttpLoad(Settings(**config)).run()
+main = generator.program(HttpLoad, Settings)
 
 
 if __name__ == "__main__":

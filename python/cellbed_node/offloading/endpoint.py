@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from paho.mqtt.client import MQTTMessage
 
-from cellbed_node import generator, inputs, machine, processes
+from cellbed_node import generator, inputs, machine
 from cellbed_node.generator import SECOND, Generator
 from cellbed_node.ledger import Request
 from cellbed_node.offloading.mqtt import REPLY_ERROR, Connection, PacketSocket, request_properties
@@ -74,9 +74,12 @@ class Displayed(Protocol):
 class Endpoint(Generator):
     """One endpoint: its inputs, and its connection to the broker."""
 
+    patience_ns = 0
+
     def __init__(self, settings: Settings, inputs: Inputs) -> None:
         super().__init__(settings)
         self._settings = settings
+        self.patience_ns = settings.connect_patience_ns
         self._inputs = inputs
         self._display = inputs if isinstance(inputs, Displayed) else None
         self._choice = random.Random(f"{settings.seed}/{settings.endpoint}/inputs")
@@ -117,10 +120,6 @@ class Endpoint(Generator):
     @property
     def ready(self) -> bool:
         return self._connection.ready
-
-    @property
-    def patience_ns(self) -> int:
-        return self._settings.connect_patience_ns
 
     @property
     def trouble(self) -> str:
@@ -206,13 +205,7 @@ class Endpoint(Generator):
 
 def program(open_inputs: Callable[[Path], Inputs]) -> Callable[[dict[str, Any]], None]:
     """Return the ``main`` of an endpoint's program. open_inputs: from the path of a data bank."""
-
-    def main(config: dict[str, Any]) -> None:
-        processes.wake_precisely()
-        settings = Settings(**config)
-        Endpoint(settings, open_inputs(Path(settings.inputs))).run()
-
-    return main
+    return generator.program(lambda settings: Endpoint(settings, open_inputs(Path(settings.inputs))), Settings)
 
 
 class Images:

@@ -11,14 +11,15 @@ import json
 import os
 import select
 import signal
-import socket
 import sys
 import time
 import traceback
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
+from multiprocessing.connection import Connection as Channel
+from multiprocessing.connection import Pipe
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from cellbed_node.lifecycle import WorkloadError, announce
 from cellbed_node.offloading import worker
 from cellbed_node.offloading.mqtt import REPLY_ERROR, SECOND, Connection, reply_properties
 from cellbed_node.offloading.task import Task
+from cellbed_node.offloading.worker import Request
 
 _LAST_PATIENCE_S = 0.5
 """Who ends the programs of a run gives them a second."""
@@ -56,25 +58,12 @@ class Settings:
 
 
 @dataclass(slots=True)
-class _Request:
-    job: worker.Job
-    received_ns: int
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """Endpoint and number, if the correlation data has them."""
-        endpoint, _, number = self.job.correlation.decode("utf-8", "replace").rpartition("/")
-        return {"request": int(number) if number.isdecimal() else None, "endpoint": endpoint or None}
-
-
-@dataclass(slots=True)
 class _Worker:
     number: int
     pid: int
-    channel: socket.socket
+    channel: Channel
     ready: bool = False
-    request: _Request | None = None
-    rest: bytes = field(default=b"")
+    request: Request | None = None
 
     def fileno(self) -> int:
         return self.channel.fileno()
@@ -88,7 +77,7 @@ class Service:
         # What the module imports is loaded once for all workers, and shared by them.
         self._load: Callable[[], Task] = partial(importlib.import_module(settings.task).load, **settings.options)
         self._record = lifecycle.open_record(Path(settings.record))
-        self._queue: deque[_Request] = deque()
+        self._queue: deque[Request] = deque()
         self._queued_bytes = 0
         self._deaths = 0
         self._ready = False
@@ -148,7 +137,7 @@ class Service:
         self._counts["received"] += 1
         topic = getattr(message.properties, "ResponseTopic", "")
         correlation = getattr(message.properties, "CorrelationData", b"")
-        request = _Request(worker.Job(topic, correlation, bytes(message.payload)), now)
+        request = Request(topic, correlation, bytes(message.payload), now)
         if not topic:
             self._log(request, error="the request has no response topic")
         elif self._queued_bytes + len(message.payload) > self._settings.most_queued_bytes:
@@ -157,9 +146,9 @@ class Service:
             self._queue.append(request)
             self._queued_bytes += len(message.payload)
 
-    def _refuse(self, request: _Request, error: str) -> None:
+    def _refuse(self, request: Request, error: str) -> None:
         reply = (REPLY_ERROR + error).encode()
-        self._connection.publish(request.job.response_topic, reply, reply_properties(request.job.correlation))
+        self._connection.publish(request.response_topic, reply, reply_properties(request.correlation))
         self._log(request, error=error)
 
     def _dispatch(self) -> None:
@@ -168,30 +157,26 @@ class Service:
                 return
             if each.ready and each.request is None:
                 request = self._queue.popleft()
-                self._queued_bytes -= len(request.job.payload)
+                self._queued_bytes -= len(request.payload)
                 each.request = request
                 # A worker that has died will say so through its channel in the next turn.
                 with contextlib.suppress(OSError):
-                    request.job.write(each.channel)
+                    each.channel.send(request)
 
     def _hear(self, each: _Worker) -> None:
         try:
-            chunk = each.channel.recv(65536)
-        except ConnectionError:
-            chunk = b""
-        if not chunk:
+            message = each.channel.recv()
+        except (EOFError, ConnectionError):
             self._bury(each)
             return
-        *lines, each.rest = (each.rest + chunk).split(b"\n")
-        for message in map(json.loads, lines):
-            if "failed" in message:
-                raise WorkloadError(message["failed"])
-            if "ready" in message:
-                each.ready = True
-            elif each.request is not None:
-                self._deaths = 0
-                self._log(each.request, worker=each.number, **message)
-                each.request = None
+        if "failed" in message:
+            raise WorkloadError(message["failed"])
+        if "ready" in message:
+            each.ready = True
+        elif each.request is not None:
+            self._deaths = 0
+            self._log(each.request, worker=each.number, **message)
+            each.request = None
 
     def _bury(self, each: _Worker) -> None:
         """A worker has died: say so, log what it had, and fork another."""
@@ -211,7 +196,7 @@ class Service:
         self._workers[each.number] = self._fork(each.number)
 
     def _fork(self, number: int) -> _Worker:
-        ours, theirs = socket.socketpair()
+        ours, theirs = Pipe()
         # A fork is safe because this process has one thread: runtimes that start one when they are imported are
         # imported by the workers alone, in ``load``.
         pid = os.fork()
@@ -220,10 +205,12 @@ class Service:
         theirs.close()
         return _Worker(number, pid, ours)
 
-    def _log(self, request: _Request, **fields: Any) -> None:
+    def _log(self, request: Request, **fields: Any) -> None:
         self._counts["errors" if "error" in fields else "answered"] += 1
+        endpoint, _, number = request.correlation.decode("utf-8", "replace").rpartition("/")
         line: dict[str, Any] = {
-            **request.identity,
+            "request": int(number) if number.isdecimal() else None,
+            "endpoint": endpoint or None,
             "received_ns": request.received_ns,
             "dequeued_ns": None,
             "compute_start_ns": None,
@@ -237,7 +224,7 @@ class Service:
         self._record.write(json.dumps(line, separators=(",", ":")) + "\n")
 
 
-def _become_worker(channel: socket.socket, number: int, settings: Settings, load: Callable[[], Task]) -> None:
+def _become_worker(channel: Channel, number: int, settings: Settings, load: Callable[[], Task]) -> None:
     """The rest of a forked worker's life."""
     status = 1
     try:
@@ -246,12 +233,8 @@ def _become_worker(channel: socket.socket, number: int, settings: Settings, load
         os.dup2(2, 1)
         os.closerange(3, channel.fileno())
         os.closerange(channel.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
-        worker.main(
-            channel,
-            f"{settings.node}-worker-{number}",
-            (settings.broker_host, settings.broker_port),
-            load,
-        )
+        broker = settings.broker_host, settings.broker_port
+        worker.main(channel, f"{settings.node}-worker-{number}", broker, load)
         status = 0
     except SystemExit:
         status = 0

@@ -5,9 +5,8 @@ Over TCP a transfer is a request of HTTP/1.1 with a connection of its own.
 """
 
 from dataclasses import fields
-from typing import Any
 
-from cellbed_node import generator, lifecycle, processes
+from cellbed_node import generator, lifecycle
 from cellbed_node.generator import Generator
 from cellbed_node.http import load as http
 from cellbed_node.http.connection import Exchange, Message
@@ -64,10 +63,7 @@ def generator_of(settings: Settings) -> Generator:
             return TcpTransfers(settings)
 
 
-def main(config: dict[str, Any]) -> None:
-    """Run a load with the configuration of :class:`Settings`."""
-    processes.wake_precisely()
-    generator_of(Settings(**config)).run()
+main = generator.program(generator_of, Settings)
 
 
 if __name__ == "__main__":

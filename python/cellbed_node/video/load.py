@@ -4,7 +4,6 @@ Run as ``python -m cellbed_node.video.load --config FILE.json``; :class:`Setting
 """
 
 import base64
-import contextlib
 import itertools
 import json
 from collections.abc import Generator as Steps
@@ -13,36 +12,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cellbed_node import generator, inputs, lifecycle, machine, processes
-from cellbed_node.browsing.browser import Browser, Call, Flow, once, open_page
-from cellbed_node.browsing.netlog import NetLog
+from cellbed_node import generator, inputs, lifecycle, machine
+from cellbed_node.browsing import browser
+from cellbed_node.browsing.browser import BrowserLoad, Call, Flow, once, open_page
 from cellbed_node.browsing.objects import Entries, Entry, Object, attach
-from cellbed_node.generator import SECOND, Generator
+from cellbed_node.generator import SECOND
 from cellbed_node.lifecycle import WorkloadError
-from cellbed_node.temporary import remove_tree
 from cellbed_node.video.playback import Loaded, Playback
 
-FLAGS = ("--autoplay-policy=no-user-gesture-required", "--window-size=400,300")
 _PAGE = b"""<!doctype html><meta charset="utf-8"><title>video</title><link rel="icon" href="data:,">
 <video muted playsinline width="320" height="180"></video>"""
 """It comes from here and not over the link, as the player does. A small picture costs the processor little beside its
 decoding."""
 _ABORTED = "net::ERR_ABORTED"
-_START_NS = 60 * SECOND
-"""Limit of the time until the browser has started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings(generator.Settings):
-    """The configuration of the load. program: the browser; flags: beside every load's; folder: a new one for its
-    files; url: of the manifest; protocol, abr: as of ``watch`` in ``player.js``; scripts: files that
-    the page runs; rule: file with the
-    user's rule, or empty; measures: file of the measures of the playback; offset_ns: of the load's start
-    since the schedule's."""
+class Settings(browser.Settings):
+    """The configuration of the load. url: of the manifest; protocol, abr: as of ``watch`` in ``player.js``; scripts:
+    files that the page runs; rule: file with the user's rule, or empty; measures: file of the measures of the playback;
+    offset_ns: of the load's start since the schedule's."""
 
-    program: str
-    flags: Sequence[str]
-    folder: str
     url: str
     protocol: str
     abr: str
@@ -60,45 +50,26 @@ class Chunk(Object):
     rate: int | None = None
 
 
-class VideoLoad(Generator):
+class VideoLoad(BrowserLoad):
     """The playback of one endpoint."""
 
-    writers = ()
+    flags = ("--autoplay-policy=no-user-gesture-required", "--window-size=400,300")
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self._due.clear()  # the player asks for chunks
         self._settings = settings
-        self._browser: Browser | None = None
-        self._net_log: NetLog | None = None
         self._session: str | None = None
         self._navigation_s: float | None = None
         self._numbers = itertools.count()
         self._entries = Entries(numbers=self._numbers)
         self._playback = Playback()
 
-    def prepare(self) -> None:
-        folder = Path(self._settings.folder)
-        remove_tree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        self._net_log = NetLog(log := folder / "net.json")
-        flags = [*self._settings.flags, *FLAGS, f"--log-net-log={log}"]
-        self._browser = Browser(self._settings.program, flags, folder, self._on_event)
-        self._browser.start(self._open())
-
     @property
     def ready(self) -> bool:
         return self._navigation_s is not None
 
-    @property
-    def patience_ns(self) -> int:
-        return _START_NS
-
-    @property
-    def trouble(self) -> str:
-        return "the browser did not start in time"
-
-    def _open(self) -> Flow:
+    def open(self) -> Flow:
         page = yield from open_page(("Page", "Network", "Runtime", "Performance"))
         self._session = page.session
         yield "Runtime.addBinding", self._session, {"name": "cellbedReport"}
@@ -127,8 +98,7 @@ class VideoLoad(Generator):
             reason = str(thrown.get("description") or thrown.get("value") or details["text"]).splitlines()[0]
             raise WorkloadError(f"{name}, line {details['lineNumber'] + 1}: {reason}")
 
-    def _on_event(self, method: str, session: str | None, params: dict[str, Any]) -> None:
-        assert self._browser is not None
+    def on_event(self, method: str, session: str | None, params: dict[str, Any]) -> None:
         if method == "Runtime.bindingCalled" and self._navigation_s is not None:
             message = json.loads(params["payload"])
             at_ns = round((self._navigation_s + message["t"] / 1e3) * SECOND)
@@ -137,9 +107,9 @@ class VideoLoad(Generator):
         elif method == "Fetch.requestPaused":
             html = [{"name": "Content-Type", "value": "text/html"}]
             page = {"responseCode": 200, "responseHeaders": html, "body": base64.b64encode(_PAGE).decode()}
-            self._browser.start(once("Fetch.fulfillRequest", session, requestId=params["requestId"], **page))
+            self.browser.start(once("Fetch.fulfillRequest", session, requestId=params["requestId"], **page))
         elif method == "Page.loadEventFired" and self._navigation_s is None:
-            self._browser.start(self._equip())
+            self.browser.start(self._equip())
         elif method == "Inspector.targetCrashed" or (
             method == "Target.detachedFromTarget" and params["sessionId"] == self._session
         ):
@@ -164,8 +134,7 @@ class VideoLoad(Generator):
             if now < self._t0_ns:
                 return self._t0_ns
             self._playback.begin_ns = self._t0_ns
-            assert self._browser is not None
-            self._browser.start(self._watch())
+            self.browser.start(self._watch())
         if now < self._end_ns:
             return self._end_ns
         awaited = any(each.end_ns is None for each in self._entries.entries if self._is_chunk(each))
@@ -182,11 +151,9 @@ class VideoLoad(Generator):
 
     def _write(self, done: Sequence[Entry]) -> None:
         """Record the chunks among requests of the page that are over."""
-        assert self._net_log is not None
         if not done:
             return
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            self._net_log.read()
+        self.read_net_log()
         for entry in done:
             self._entries.entries.remove(entry)
             if not self._is_chunk(entry):
@@ -200,7 +167,7 @@ class VideoLoad(Generator):
             made.step = f"{wanted.height}p"
             if made.status == "ok" and entry.end_ns is not None:
                 self._playback.loaded.append(Loaded(wanted, entry.wanted_ns, entry.end_ns, entry.bytes))
-            attach(made, self._net_log.wires)
+            attach(made, self.net_log.wires)
             self._record_one(made)
 
     def _record_one(self, made: Chunk) -> None:
@@ -210,30 +177,16 @@ class VideoLoad(Generator):
         self.ledger.lost += made.status == "lost"
         self._record.write(json.dumps(made.record(), separators=(",", ":")) + "\n")
 
-    @property
-    def readers(self) -> Sequence[Any]:
-        return [self._browser] if self._browser is not None else []
-
-    def drive(self, readable: Sequence[object], writable: Sequence[object]) -> None:
-        if self._browser is not None and self._browser in readable:
-            self._browser.read()
-
     def close(self) -> None:
         ended_ns = min(machine.now_ns(), self._end_ns or machine.now_ns())
-        if self._browser is not None:
-            self._browser.close()
-        if self._net_log is not None:
-            self._write(list(self._entries.entries))
+        super().close()
+        self._write(list(self._entries.entries))
         if self._playback.begin_ns is not None:
             measures = self._playback.measures(ended_ns, self._t0_ns - self._settings.offset_ns)
             Path(self._settings.measures).write_text(json.dumps(measures) + "\n", encoding="utf-8")
-        remove_tree(Path(self._settings.folder), ignore_errors=True)
 
 
-def main(config: dict[str, Any]) -> None:
-    """Run a load with the configuration of :class:`Settings`."""
-    processes.wake_precisely()
-    VideoLoad(Settings(**config)).run()
+main = generator.program(VideoLoad, Settings)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 Run as ``python -m cellbed_node.web.load --config FILE.json``; :class:`Settings` describes the file.
 """
 
-import contextlib
 import itertools
 import json
 from collections import Counter, deque
@@ -12,40 +11,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cellbed_node import generator, lifecycle, machine, processes
-from cellbed_node.browsing.browser import Browser, BrowserError, Flow, Page, once, open_page
-from cellbed_node.browsing.netlog import NetLog
+from cellbed_node import generator, lifecycle, machine
+from cellbed_node.browsing import browser
+from cellbed_node.browsing.browser import BrowserError, BrowserLoad, Flow, Page, once, open_page
 from cellbed_node.browsing.objects import attach
-from cellbed_node.generator import SECOND, Generator
+from cellbed_node.generator import SECOND
 from cellbed_node.ledger import Request
 from cellbed_node.lifecycle import WorkloadError
-from cellbed_node.temporary import remove_tree
 from cellbed_node.web.loading import MEASURING, Loading, PageLoad, PageObject
 
 MOST_OPEN = 8
 """Pages of an endpoint that load at a time; further ones wait."""
 _WAITED = "the browser had no page free for it in time"
-_START_NS = 60 * SECOND
-"""Limit of the time until the browser has started."""
 _WARM_NS = 25 * SECOND
 """Limit of the load that fills the cache: programs must have connected within 30 s."""
 _SETTLE_NS = 5 * SECOND
 """Limit of the time from a load event until the page has reported its paints."""
 _SHOWN = 10
 """Hosts in a note."""
-_WIDTH, _HEIGHT = 412, 915
-"""Of the window in CSS pixels: a large phone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings(generator.Settings):
-    """The configuration of the load. program: the browser; flags: beside every load's; folder: a new one for its
-    files; page: name in reports; har: prefix of the files of loads; objects: file of the record of
-    objects; warm: whether the cache is kept from load to load."""
+class Settings(browser.Settings):
+    """The configuration of the load. page: name in reports; har: prefix of the files of loads; objects: file of the
+    record of objects; warm: whether the cache is kept from load to load."""
 
-    program: str
-    flags: Sequence[str]
-    folder: str
     page: str
     url: str
     har: str
@@ -53,16 +43,14 @@ class Settings(generator.Settings):
     warm: bool
 
 
-class WebLoad(Generator):
+class WebLoad(BrowserLoad):
     """The page loads of one endpoint."""
 
-    writers = ()
+    flags = ("--window-size=412,915",)  # CSS pixels: a large phone
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self._settings = settings
-        self._browser: Browser | None = None
-        self._net_log: NetLog | None = None
         self._objects = lifecycle.open_record(Path(settings.objects))
         self._spare: deque[Page] = deque()
         self._loads: dict[str, Loading] = {}  # by session
@@ -73,16 +61,6 @@ class WebLoad(Generator):
         self._opening = 0
         self._numbers = itertools.count()
         self._warmed = not settings.warm
-        self._trouble = "the browser did not start in time"
-
-    def prepare(self) -> None:
-        folder = Path(self._settings.folder)
-        remove_tree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        self._net_log = NetLog(log := folder / "net.json")
-        flags = [*self._settings.flags, f"--log-net-log={log}", f"--window-size={_WIDTH},{_HEIGHT}"]
-        self._browser = Browser(self._settings.program, flags, folder, self._on_event)
-        self._browser.start(self._open())
 
     @property
     def ready(self) -> bool:
@@ -91,15 +69,7 @@ class WebLoad(Generator):
             self._load(first)
         return bool(self._spare) and self._warmed
 
-    @property
-    def patience_ns(self) -> int:
-        return _START_NS
-
-    @property
-    def trouble(self) -> str:
-        return self._trouble
-
-    def _open(self, context: str | None = None) -> Flow:
+    def open(self, context: str | None = None) -> Flow:
         """Open a page for the next load. context: with the cache and the connections of earlier ones."""
         self._opening += 1
         page = yield from open_page(("Page", "Network", "Performance"), context)
@@ -128,12 +98,10 @@ class WebLoad(Generator):
         """Open a page if loads wait for one and there may be more, or if there is none at all."""
         under_way = len(self._loads) + self._opening + len(self._spare)
         if (self._queue or not under_way) and self._opening <= len(self._queue) and under_way < MOST_OPEN:
-            assert self._browser is not None
             context = next((each.context for each in self._loads.values()), None) if self._settings.warm else None
-            self._browser.start(self._open(context))
+            self.browser.start(self.open(context))
 
     def _load(self, request: PageLoad) -> None:
-        assert self._browser is not None
         page = self._spare.popleft()
         request.started_ns = machine.now_ns()
         limit_ns = self._settings.timeout_ns if request.request >= 0 else min(_WARM_NS, self._settings.timeout_ns)
@@ -147,7 +115,7 @@ class WebLoad(Generator):
             deadline_ns=deadline_ns,
         )
         self._loads[page.session] = made
-        self._browser.start(self._navigate(made))
+        self.browser.start(self._navigate(made))
         if self._queue:
             self._replenish()
 
@@ -159,20 +127,19 @@ class WebLoad(Generator):
         if (trouble := result.get("errorText")) and made.session in self._loads:
             self._end(made, str(trouble))
 
-    def _on_event(self, method: str, session: str | None, params: dict[str, Any]) -> None:
+    def on_event(self, method: str, session: str | None, params: dict[str, Any]) -> None:
         made = self._loads.get(session or "")
         if method == "Target.detachedFromTarget" and (made := self._loads.get(params["sessionId"])) is not None:
             self._end(made, "the page crashed")
         elif method == "Inspector.targetCrashed" and made is not None:
             self._end(made, "the page crashed: its node may have too little memory")
-        elif method == "Page.javascriptDialogOpening" and self._browser is not None:
-            self._browser.start(once("Page.handleJavaScriptDialog", session, accept=True))
+        elif method == "Page.javascriptDialogOpening":
+            self.browser.start(once("Page.handleJavaScriptDialog", session, accept=True))
         elif made is not None and method == "Page.loadEventFired":
             if made.entries and made.entries[0].error is None and not made.loaded:
                 made.loaded, made.deadline_ns = True, machine.now_ns() + _SETTLE_NS
                 made.request.reply_ns = round(params["timestamp"] * SECOND)
-                assert self._browser is not None
-                self._browser.start(self._measure(made))
+                self.browser.start(self._measure(made))
         elif made is not None:
             made.on_event(method, params)
 
@@ -196,7 +163,6 @@ class WebLoad(Generator):
 
     def _end(self, made: Loading, trouble: str | None, found: dict[str, Any] | None = None) -> None:
         """A load is over. trouble: why it failed; found: as of :meth:`Loading.measure`."""
-        assert self._browser is not None
         request, reply_ns = made.request, made.request.reply_ns
         del self._loads[made.session]
         made.measure(found)
@@ -206,7 +172,7 @@ class WebLoad(Generator):
             self._answered[request.request] = made
         else:
             self.ledger.lose(request.request, trouble or "no load event")
-        self._browser.start(self._settle(made))
+        self.browser.start(self._settle(made))
         if request.request < 0:
             if trouble is not None:
                 raise WorkloadError(f"{self._settings.url}: the load that fills the cache failed: {trouble}")
@@ -215,14 +181,14 @@ class WebLoad(Generator):
     def _settle(self, made: Loading) -> Flow:
         try:
             if self._settings.warm:
-                yield from self._open(made.context)
+                yield from self.open(made.context)
                 yield "Target.closeTarget", None, {"targetId": made.target}
             else:
                 yield "Target.disposeBrowserContext", None, {"browserContextId": made.context}
                 if not self._spare:
-                    yield from self._open()
+                    yield from self.open()
         except BrowserError as error:
-            self._trouble = str(error)
+            self.trouble = str(error)
         self._answer(made.request.request)
 
     def _answer(self, number: int) -> None:
@@ -242,26 +208,19 @@ class WebLoad(Generator):
         self._elsewhere.update(made.elsewhere())
 
     def _record_objects(self) -> None:
-        assert self._net_log is not None
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            self._net_log.read()
+        self.read_net_log()
         for each in sorted(self._unattached, key=lambda made: made.sent_ns or 0):
-            attach(each, self._net_log.wires)
+            attach(each, self.net_log.wires)
         for each in self._unattached:
             self._objects.write(json.dumps(each.record(), separators=(",", ":")) + "\n")
         self._unattached.clear()
-
-    @property
-    def readers(self) -> Sequence[Any]:
-        return [self._browser] if self._browser is not None else []
 
     @property
     def wake_ns(self) -> int | None:
         return min((each.deadline_ns for each in self._loads.values()), default=None)
 
     def drive(self, readable: Sequence[object], writable: Sequence[object]) -> None:
-        if self._browser is not None and self._browser in readable:
-            self._browser.read()
+        super().drive(readable, writable)
         self.ledger.expire(now := machine.now_ns())
         for made in [each for each in self._loads.values() if each.deadline_ns <= now]:
             self._end(made, None if made.loaded else made.unfinished)
@@ -277,20 +236,15 @@ class WebLoad(Generator):
             self._answer(number)
         # The end of the browser may take longer than a program has.
         self.ledger.close(machine.now_ns())
-        if self._browser is not None:
-            self._browser.close()
-            self._record_objects()
+        super().close()
+        self._record_objects()
         self._objects.close()
         if self._elsewhere:
             shown = ", ".join(f"{host} ({count}×)" for host, count in self._elsewhere.most_common(_SHOWN))
             lifecycle.announce("note", text=f"requests of hosts that the testbed does not have failed: {shown}")
-        remove_tree(Path(self._settings.folder), ignore_errors=True)
 
 
-def main(config: dict[str, Any]) -> None:
-    """Run a load with the configuration of :class:`Settings`."""
-    processes.wake_precisely()
-    WebLoad(Settings(**config)).run()
+main = generator.program(WebLoad, Settings)
 
 
 if __name__ == "__main__":

@@ -6,14 +6,13 @@ Run as ``python -m cellbed_node.websocket.load --config FILE.json``; :class:`Set
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Event, Ping, RejectConnection, TextMessage
 from wsproto.events import Request as Handshake
 from wsproto.utilities import ProtocolError
 
-from cellbed_node import lifecycle, machine, processes
+from cellbed_node import generator, lifecycle, machine
 from cellbed_node.generator import SECOND
 from cellbed_node.http import load as http
 from cellbed_node.http.connection import Connection, Exchange, Message, Streams
@@ -22,7 +21,6 @@ from cellbed_node.ledger import Ledger
 from cellbed_node.templates import fill
 from cellbed_node.tls import Clear
 
-_PATIENCE_NS = 10 * SECOND
 _MOST_OPEN = 10_000
 """Messages without a reply that a connection may have."""
 _LARGEST = 64 << 20
@@ -174,6 +172,8 @@ class WebSocket(Connection):
 class WebSocketLoad(HttpLoad):
     """One endpoint with its WebSockets, which are open before the load starts."""
 
+    patience_ns = 10 * SECOND
+
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self._own = settings
@@ -199,10 +199,6 @@ class WebSocketLoad(HttpLoad):
         return len(self._connections) == self._own.connections and all(each.open for each in self._connections)
 
     @property
-    def patience_ns(self) -> int:
-        return _PATIENCE_NS
-
-    @property
     def trouble(self) -> str:
         where = f"{self._own.hosts[0]} port {self._own.port}"
         return f"{self._endpoint}: no WebSocket at {where}: {self.last_trouble or 'no answer to the handshake'}"
@@ -214,10 +210,7 @@ class WebSocketLoad(HttpLoad):
         return Exchange(number, self._endpoint, intended_ns, bytes_up=len(body), message=message)
 
 
-def main(config: dict[str, Any]) -> None:
-    """Run a load with the configuration of :class:`Settings`."""
-    processes.wake_precisely()
-    WebSocketLoad(Settings(**config)).run()
+main = generator.program(WebSocketLoad, Settings)
 
 
 if __name__ == "__main__":

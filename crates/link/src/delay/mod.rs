@@ -5,7 +5,7 @@ mod random;
 
 use std::sync::Arc;
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::Deserialize;
 
 use crate::packet::{Item, Step};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::Deserialize;
 
 use crate::random::{Probability, Random, Seed};

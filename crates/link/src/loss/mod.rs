@@ -4,7 +4,7 @@ mod series;
 
 use std::sync::Arc;
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::Deserialize;
 
 use crate::random::{Probability, Random, Seed};

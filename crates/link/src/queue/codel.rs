@@ -1,6 +1,6 @@
 //! Controlled delay (RFC 8289): packets are dropped or marked where they leave, by the time that they have waited.
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 
 use super::fifo::Line;
 use super::{Dropped, Limit, QueueDiscipline, QueueLevel, Refused, Surcharge};

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 
 use super::codel::{CoDelConfig, Control};
 use super::fifo::Line;

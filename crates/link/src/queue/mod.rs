@@ -20,7 +20,7 @@ pub use mahimahi::{MahimahiCoDelConfig, MahimahiPieConfig};
 pub use pie::PieConfig;
 pub use red::RedConfig;
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::outcome::DropReason;

@@ -1,7 +1,7 @@
 //! Proportional integral controller enhanced (RFC 8033): packets are dropped or marked where they enter, with a
 //! probability that follows the queueing delay.
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 
 use super::fifo::Line;
 use super::timer::Timer;

@@ -2,7 +2,7 @@
 //! Transactions on Networking 1(4), 1993), and its adaptive form (Floyd, Gummadi and Shenker, "Adaptive RED: An
 //! Algorithm for Increasing the Robustness of RED's Active Queue Management", 2001).
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 
 use super::fifo::Line;
 use super::timer::Timer;

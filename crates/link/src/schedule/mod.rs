@@ -8,7 +8,7 @@ mod spliced;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::Deserialize;
 use serde::de::Error as _;
 use serde_json::Error as Fault;

@@ -9,35 +9,28 @@ use std::sync::LazyLock;
 
 use cellbed_link::Time;
 use cellbed_recorder::secure::{HandshakeKeys, Opening, Progress, Secret};
-use cellbed_recorder::wire::{Answer, Claim, Header, Hello, Kind, Probe, Reply, Request, Welcome};
+use cellbed_recorder::wire::{
+    Answer, Claim, Field, Header, Hello, Kind, Probe, Reader, Reply, Request, Welcome,
+};
 use libfuzzer_sys::fuzz_target;
 
 static KEYS: LazyLock<HandshakeKeys> = LazyLock::new(|| HandshakeKeys::new(&Secret::new([1; 32])));
 
 fuzz_target!(|bytes: &[u8]| {
     let _ = Kind::of(bytes);
-    if let Ok((header, rest)) = Header::decode(bytes) {
-        assert_eq!([&header.to_bytes()[..], rest].concat(), bytes);
+    let mut reader = Reader::new(bytes);
+    if let Ok(header) = Header::take(&mut reader) {
+        assert_eq!([&header.encode()[..], reader.rest()].concat(), bytes);
     }
-    if let Ok(probe) = Probe::decode(bytes) {
-        assert_eq!(probe.to_bytes(), bytes);
-    }
-    comes_back(bytes, Hello::decode, Hello::encode);
-    comes_back(bytes, Answer::decode, Answer::encode);
-    comes_back(bytes, Welcome::decode, Welcome::encode);
-    if let Ok(claim) = Claim::decode(bytes) {
-        assert_eq!(Claim::decode(&Claim::to_bytes(claim)), Ok(claim));
-    }
-    comes_back(bytes, Request::decode, Request::encode);
-    // What arrivals say in more bytes than needed is written in fewer, and more than a datagram has is not written at
-    // all.
-    if let Ok(reply) = Reply::decode(bytes)
-        && bytes.len() < 1000
-    {
-        comes_back(bytes, Reply::decode, Reply::encode);
-        if let Reply::Report(report) = reply {
-            assert!(report.arrivals.len() <= bytes.len() / 2);
-        }
+    comes_back::<Probe>(bytes);
+    comes_back::<Hello>(bytes);
+    comes_back::<Answer>(bytes);
+    comes_back::<Welcome>(bytes);
+    comes_back::<Option<Claim>>(bytes);
+    comes_back::<Request>(bytes);
+    comes_back::<Reply>(bytes);
+    if let Ok(Reply::Report(report)) = Reply::decode(bytes) {
+        assert!(report.arrivals.iter().count() <= bytes.len() / 2);
     }
     assert_eq!(KEYS.of_client(bytes), None, "nobody guesses a code");
     if let Ok(hello) = Hello::decode(bytes) {
@@ -53,15 +46,8 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-fn comes_back<T: PartialEq + Debug, E>(
-    bytes: &[u8],
-    decode: impl Fn(&[u8]) -> Result<T, E>,
-    encode: impl Fn(&T, &mut Vec<u8>),
-) {
-    if let Ok(message) = decode(bytes) {
-        let mut again = Vec::new();
-        encode(&message, &mut again);
-        let read = decode(&again);
-        assert!(read.is_ok_and(|read| read == message));
+fn comes_back<T: Field + PartialEq + Debug>(bytes: &[u8]) {
+    if let Ok(message) = T::decode(bytes) {
+        assert_eq!(T::decode(&message.encode()), Ok(message));
     }
 }

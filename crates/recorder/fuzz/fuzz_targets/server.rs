@@ -11,7 +11,7 @@ use cellbed_link::{BitRate, Bytes, Duration, Time};
 use cellbed_recorder::secure::{Channel, Filler, Opening, Progress, Secret};
 use cellbed_recorder::server::{Limits, Server};
 use cellbed_recorder::socket::Outbox;
-use cellbed_recorder::wire::{Kind, Probe};
+use cellbed_recorder::wire::{Field, Kind, Probe};
 use libfuzzer_sys::fuzz_target;
 
 const LIMITS: Limits = Limits {
@@ -49,7 +49,7 @@ impl World {
     /// Hands over a datagram and lets the clients read what comes.
     fn hears(&mut self, from: SocketAddr, datagram: &[u8]) {
         let before = self.server.counters();
-        let mut out = Outbox::new();
+        let mut out = Outbox::default();
         self.server
             .receive(self.now, self.now, from, datagram, &mut out);
         let after = self.server.counters();
@@ -87,7 +87,7 @@ impl World {
         let mut bytes = 0;
         while let Some(due) = self.server.next_event().filter(|due| *due <= end) {
             self.now = self.now.max(due);
-            let mut out = Outbox::new();
+            let mut out = Outbox::default();
             self.server.step(self.now, &mut out);
             bytes += out.payload();
             assert!(
@@ -163,7 +163,7 @@ fuzz_target!(|script: &[u8]| {
                     body[1..5].copy_from_slice(&channel.session().0.to_be_bytes());
                 }
                 let mut datagram = Vec::new();
-                channel.seal_control(&body, &mut datagram).unwrap();
+                channel.seal_control(&body, &mut datagram);
                 world.hears(from, &datagram);
             }
             4 => {
@@ -182,15 +182,8 @@ fuzz_target!(|script: &[u8]| {
                     Kind::Saturation
                 };
                 let mut datagram = Vec::new();
-                channel
-                    .seal_probe(
-                        kind,
-                        &probe,
-                        usize::from(length) * 8,
-                        &FILLER,
-                        &mut datagram,
-                    )
-                    .unwrap();
+                let payload = usize::from(length) * 8;
+                channel.seal_probe(kind, &probe, payload, &FILLER, &mut datagram);
                 world.hears(from, &datagram);
             }
             5 => {

@@ -1,13 +1,75 @@
 //! The experiments of a calibration: the trains, their number and order. All of it fits into less than five
 //! minutes.
 
+use std::fmt;
+
 use cellbed_link::Duration;
 use cellbed_link::random::Random;
 
-use super::experiment::{Experiment, Purpose, TimedTrain, Workload};
 use super::{PACKET_BITS, PACKET_BYTES};
-use crate::packet::Way;
-use crate::plan::{Saturation, Train};
+use crate::plan::{Both, Saturation, TimedTrain, Train, Way, Workload};
+
+/// One experiment of a calibration: the packets to send, and the time to listen afterwards.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Experiment {
+    /// Purpose of the experiment.
+    pub purpose: Purpose,
+    /// Trains, each at its time, or saturation with packets of [`PACKET_BYTES`].
+    pub workload: Workload,
+    /// Duration of a saturation; `None` of trains.
+    pub span: Option<Duration>,
+    /// The experiment is over when everything has been sent and nothing has arrived for so long.
+    pub quiet: Duration,
+}
+
+/// The purpose of an experiment; as text in words for users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To find out roughly what each direction carries.
+    Search,
+    /// To measure what each direction carries under saturation.
+    Saturation,
+    /// To fill each direction's queue until it overflows.
+    Queue,
+    /// To measure round trips.
+    RoundTrips,
+    /// To measure trains of many lengths.
+    Trains(Way),
+    /// To measure trains of the chosen length after gaps of many lengths.
+    Gaps(Way),
+    /// To measure packets of many sizes.
+    Sizes(Way),
+}
+
+impl Purpose {
+    /// All, as they follow each other. The first two may be repeated.
+    pub const ORDER: [Self; 10] = [
+        Self::Search,
+        Self::Saturation,
+        Self::Queue,
+        Self::RoundTrips,
+        Self::Trains(Way::Uplink),
+        Self::Trains(Way::Downlink),
+        Self::Gaps(Way::Uplink),
+        Self::Gaps(Way::Downlink),
+        Self::Sizes(Way::Uplink),
+        Self::Sizes(Way::Downlink),
+    ];
+}
+
+impl fmt::Display for Purpose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Search => f.write_str("what each direction carries, roughly"),
+            Self::Saturation => f.write_str("saturated rates"),
+            Self::Queue => f.write_str("bottleneck queues"),
+            Self::RoundTrips => f.write_str("round trips"),
+            Self::Trains(way) => write!(f, "{way} trains by length"),
+            Self::Gaps(way) => write!(f, "{way} trains by gap"),
+            Self::Sizes(way) => write!(f, "{way} packets by size"),
+        }
+    }
+}
 
 /// Bytes of requests and acknowledgements (§4.4).
 const SMALL_BYTES: u16 = 100;
@@ -75,37 +137,28 @@ pub(super) fn lengths(rate_bps: f64, most: u16) -> Vec<u16> {
     lengths
 }
 
-/// A saturation of either direction or both.
+/// A saturation of either direction or both, at rates in bit/s.
 pub(super) fn saturation(
     purpose: Purpose,
-    uplink: Option<f64>,
-    downlink: Option<f64>,
     span: Duration,
+    rate_bps: impl Fn(Way) -> Option<f64>,
 ) -> Experiment {
-    let fixed = |rate: Option<f64>| {
-        rate.map(|rate| Saturation::Fixed {
-            rate_bps: rate as u64,
-        })
+    let fixed = |rate| Saturation::Fixed {
+        rate_bps: rate as u64,
     };
     Experiment {
         purpose,
         workload: Workload::Saturation {
-            uplink: fixed(uplink),
-            downlink: fixed(downlink),
-            span,
+            ways: Both::from_fn(|way| rate_bps(way).map(fixed)),
+            bytes: PACKET_BYTES,
         },
+        span: Some(span),
         quiet: QUIET,
     }
 }
 
 pub(super) fn round_trips(random: &mut Random) -> Experiment {
-    let train = Train {
-        up: 1,
-        down: 1,
-        up_bytes: PACKET_BYTES,
-        down_bytes: PACKET_BYTES,
-        gap_ns: None,
-    };
+    let train = Train::new((1, PACKET_BYTES), (1, PACKET_BYTES));
     let trains = (0..ROUND_TRIPS).map(|_| (train, vary(INTERVAL, random)));
     timed(Purpose::RoundTrips, trains)
 }
@@ -128,7 +181,10 @@ pub(super) fn trains(way: Way, rate_bps: f64, most: u16, random: &mut Random) ->
     for _ in 0..rounds.clamp(1, MOST_ROUNDS) {
         shuffle(&mut round, random);
         for &length in &round {
-            order.push((train(way, length), vary(gap(length), random)));
+            order.push((
+                train(way, (length, PACKET_BYTES)),
+                vary(gap(length), random),
+            ));
         }
     }
     timed(Purpose::Trains(way), order)
@@ -151,7 +207,7 @@ pub(super) fn gap_blocks(
     rate_bps: f64,
     random: &mut Random,
 ) -> (Experiment, Vec<Duration>) {
-    let mut gaps = gaps(rate_bps);
+    let (mut gaps, train) = (gaps(rate_bps), train(way, (length, PACKET_BYTES)));
     let busy = f64::from(length) * PACKET_BITS / rate_bps * BLOCK as f64;
     let rest = |gap: Duration| {
         let behind = busy - gap.as_secs_f64() * BLOCK as f64;
@@ -167,75 +223,36 @@ pub(super) fn gap_blocks(
         shuffle(&mut gaps, random);
         blocks.extend(&gaps);
         for &gap in &gaps {
-            order.extend(std::iter::repeat_n((train(way, length), gap), BLOCK - 1));
-            order.push((train(way, length), vary(rest(gap), random)));
+            order.extend(std::iter::repeat_n((train, gap), BLOCK - 1));
+            order.push((train, vary(rest(gap), random)));
         }
     }
     (timed(Purpose::Gaps(way), order), blocks)
 }
 
-/// Packet sizes under test (§4.4).
-pub(super) const SIZES: [u16; 14] = [
-    100,
-    200,
-    300,
-    400,
-    500,
-    600,
-    700,
-    800,
-    900,
-    1000,
-    1100,
-    1200,
-    1300,
-    PACKET_BYTES,
-];
+/// Packet sizes under test (§4.4): a multiple of 100 bytes up to [`PACKET_BYTES`] each.
+pub(super) const SIZES: usize = PACKET_BYTES as usize / 100;
 /// Packets of a round of sizes.
-pub(super) const SIZE_ROUND: usize = SIZES.len() + LARGEST_MORE;
+pub(super) const SIZE_ROUND: usize = SIZES + LARGEST_MORE;
 
 /// Every size in each round, in a random order.
 pub(super) fn size_rounds(way: Way, random: &mut Random) -> Experiment {
-    let mut sizes = SIZES.to_vec();
+    let mut sizes: Vec<u16> = (1..=SIZES as u16).map(|size| 100 * size).collect();
     sizes.extend([PACKET_BYTES; LARGEST_MORE]);
     let mut order = Vec::new();
     for _ in 0..SIZE_ROUNDS {
         shuffle(&mut sizes, random);
-        order.extend(sizes.iter().map(|&size| {
-            let (up_bytes, down_bytes) = match way {
-                Way::Uplink => (size, SMALL_BYTES),
-                Way::Downlink => (SMALL_BYTES, size),
-            };
-            let train = Train {
-                up: 1,
-                down: 1,
-                up_bytes,
-                down_bytes,
-                gap_ns: None,
-            };
-            (train, vary(INTERVAL, random))
-        }));
+        let trains = sizes.iter().map(|&size| train(way, (1, size)));
+        order.extend(trains.map(|train| (train, vary(INTERVAL, random))));
     }
     timed(Purpose::Sizes(way), order)
 }
 
-/// A train of `length` packets in one direction with as little as possible in the other.
-fn train(way: Way, length: u16) -> Train {
+/// A train in one direction with as little as possible in the other.
+fn train(way: Way, packets: (u16, u16)) -> Train {
     match way {
-        Way::Uplink => Train {
-            up: length,
-            down: 1,
-            up_bytes: PACKET_BYTES,
-            down_bytes: SMALL_BYTES,
-            gap_ns: None,
-        },
-        Way::Downlink => Train {
-            up: 1,
-            down: length,
-            up_bytes: SMALL_BYTES,
-            down_bytes: PACKET_BYTES,
-            gap_ns: None,
-        },
+        Way::Uplink => Train::new(packets, (1, SMALL_BYTES)),
+        Way::Downlink => Train::new((1, SMALL_BYTES), packets),
     }
 }
 
@@ -252,7 +269,8 @@ fn timed(purpose: Purpose, trains: impl IntoIterator<Item = (Train, Duration)>) 
         .collect();
     Experiment {
         purpose,
-        workload: Workload::Trains(trains),
+        workload: Workload::Timed(trains),
+        span: None,
         quiet: QUIET,
     }
 }
@@ -293,7 +311,7 @@ mod tests {
 
     #[test]
     fn every_length_comes_in_every_round_at_another_place() {
-        let Workload::Trains(trains) =
+        let Workload::Timed(trains) =
             trains(Way::Downlink, 30e6, 1000, &mut Random::new(Seed(1))).workload
         else {
             panic!("these are trains");

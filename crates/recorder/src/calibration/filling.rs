@@ -2,12 +2,12 @@
 
 use cellbed_link::{BitRate, Duration};
 
-use super::error::CalibrationError;
-use super::experiment::{Experiment, Purpose, Workload};
-use super::found::Found;
-use super::result::Both;
-use super::{design, rate};
-use crate::packet::{PacketRecord, Way};
+use super::design::{self, Experiment, Purpose};
+use super::nothing;
+use super::rate::{self, QueueLimit};
+use super::result::DirectionCalibration;
+use crate::error::Result;
+use crate::plan::{Both, PacketRecord, Way};
 
 /// The search for the rate begins here.
 const SEARCH_FROM_BPS: f64 = 1e6;
@@ -33,6 +33,8 @@ pub(super) struct Filling {
     /// At which rate the search is, and what it has found.
     search_bps: f64,
     rough_bps: Both<Option<f64>>,
+    /// One way, ns, with the offset of the clocks.
+    least_delay_ns: Both<Option<i64>>,
     attempts: u32,
 }
 
@@ -42,6 +44,7 @@ impl Filling {
             most_bps: MOST_BPS,
             search_bps: SEARCH_FROM_BPS,
             rough_bps: Both::default(),
+            least_delay_ns: Both::default(),
             attempts: 0,
         }
     }
@@ -53,31 +56,25 @@ impl Filling {
     }
 
     pub fn search(&self) -> Experiment {
-        let rate = |way| self.rough_bps.of(way).is_none().then_some(self.search_bps);
-        design::saturation(
-            Purpose::Search,
-            rate(Way::Uplink),
-            rate(Way::Downlink),
-            SEARCH_SPAN,
-        )
+        design::saturation(Purpose::Search, SEARCH_SPAN, |way| {
+            self.rough_bps.of(way).is_none().then_some(self.search_bps)
+        })
     }
 
     /// Take the records of a search; return whether the rates of both directions are known.
     pub fn take_search(
         &mut self,
-        workload: &Workload,
+        experiment: &Experiment,
         records: Both<&[PacketRecord]>,
-        found: &mut Both<Found>,
-    ) -> Result<bool, CalibrationError> {
+    ) -> Result<bool> {
         for way in Way::BOTH {
-            let Some(offered) = workload.rate_bps(way) else {
+            let Some((offered, share)) = delivered(experiment, records, way) else {
                 continue;
             };
-            let share = rate::delivered(records.of(way), offered, workload.span());
             if share == 0.0 {
-                return Err(nothing(way, Purpose::Search, records));
+                return nothing(way, Purpose::Search, records.of(way).len());
             }
-            let least = &mut found.of_mut(way).least_delay_ns;
+            let least = self.least_delay_ns.of_mut(way);
             *least = [*least, rate::least_delay(records.of(way))]
                 .into_iter()
                 .flatten()
@@ -94,36 +91,34 @@ impl Filling {
     }
 
     pub fn saturation(&self) -> Experiment {
-        let rate = |way| {
+        design::saturation(Purpose::Saturation, SATURATION_SPAN, |way| {
             let rough = self.rough_bps.of(way);
             rough.map(|rate| (SATURATION * rate).min(self.most_bps))
-        };
-        design::saturation(
-            Purpose::Saturation,
-            rate(Way::Uplink),
-            rate(Way::Downlink),
-            SATURATION_SPAN,
-        )
+        })
     }
 
     /// Take the records of a saturation; return whether it filled both directions or the attempts are used up.
     pub fn take_saturation(
         &mut self,
-        workload: &Workload,
+        experiment: &Experiment,
         records: Both<&[PacketRecord]>,
-        found: &mut Both<Found>,
-    ) -> Result<bool, CalibrationError> {
+        found: &mut Both<DirectionCalibration>,
+    ) -> Result<bool> {
         self.attempts += 1;
         let mut filled = true;
         for way in Way::BOTH {
-            let estimate = rate::saturated(records.of(way))
-                .ok_or_else(|| nothing(way, Purpose::Saturation, records))?;
+            let Some(estimate) = rate::saturated(records.of(way)) else {
+                return nothing(way, Purpose::Saturation, records.of(way).len());
+            };
             let found = found.of_mut(way);
-            (found.saturated_bps, found.saturated_error_bps) = (estimate.mean, estimate.error);
-            found.slowest_bps = rate::slowest_second(records.of(way)).unwrap_or(estimate.mean);
-            let offered = workload.rate_bps(way).unwrap_or(self.most_bps);
-            let share = rate::delivered(records.of(way), offered, workload.span());
-            if share > FILLED && offered < self.most_bps {
+            found.saturated_bps = estimate.mean as u64;
+            found.saturated_error_bps = estimate.error as u64;
+            let slowest = rate::slowest_second(records.of(way)).unwrap_or(estimate.mean);
+            found.slowest_bps = Some(slowest as u64);
+            if let Some((offered, share)) = delivered(experiment, records, way)
+                && share > FILLED
+                && offered < self.most_bps
+            {
                 filled = false;
                 *self.rough_bps.of_mut(way) = Some(RAISE * offered / SATURATION);
             }
@@ -132,21 +127,38 @@ impl Filling {
     }
 
     /// More than both directions were found to carry.
-    pub fn overload(&self, found: &Both<Found>) -> Experiment {
-        let rate = |way| Some((OVERLOAD * found.of(way).saturated_bps).min(self.most_bps));
-        design::saturation(
-            Purpose::Queue,
-            rate(Way::Uplink),
-            rate(Way::Downlink),
-            OVERLOAD_SPAN,
-        )
+    pub fn overload(&self, found: &Both<DirectionCalibration>) -> Experiment {
+        design::saturation(Purpose::Queue, OVERLOAD_SPAN, |way| {
+            Some((OVERLOAD * found.of(way).saturated_bps as f64).min(self.most_bps))
+        })
+    }
+
+    /// Find the limits of the queues in the records of an overload.
+    pub fn take_overload(
+        &self,
+        records: Both<&[PacketRecord]>,
+        found: &mut Both<DirectionCalibration>,
+    ) {
+        for way in Way::BOTH {
+            let least = self.least_delay_ns.of(way);
+            let limit = least.and_then(|least| rate::queue_limit(records.of(way), least));
+            let found = found.of_mut(way);
+            match limit {
+                Some(QueueLimit::Bytes(bytes)) => found.queue_bytes = Some(bytes),
+                Some(QueueLimit::AtLeast(bytes)) => found.queue_at_least_bytes = Some(bytes),
+                None => {}
+            }
+        }
     }
 }
 
-fn nothing(way: Way, purpose: Purpose, records: Both<&[PacketRecord]>) -> CalibrationError {
-    CalibrationError::Nothing {
-        way,
-        purpose,
-        sent: records.of(way).len(),
-    }
+/// Return the rate that a direction was saturated at, bit/s, and the share that was delivered in time.
+fn delivered(
+    experiment: &Experiment,
+    records: Both<&[PacketRecord]>,
+    way: Way,
+) -> Option<(f64, f64)> {
+    let offered = experiment.workload.rate(way)?.0 as f64;
+    let share = rate::delivered(records.of(way), offered, experiment.span?);
+    Some((offered, share))
 }

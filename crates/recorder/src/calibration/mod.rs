@@ -14,29 +14,23 @@
 //! * The bottleneck's rate is not asked of another program but found by saturation at rates that grow fourfold.
 
 mod design;
-mod error;
-mod estimate;
-mod experiment;
 mod filling;
-mod found;
 mod rate;
 mod result;
-mod sizes;
 mod trains;
 mod verdict;
 
 use cellbed_link::random::Random;
 use cellbed_link::{BitRate, Duration, Seed};
 
-pub use error::CalibrationError;
-pub use experiment::{Experiment, Purpose, TimedTrain, Workload};
+pub use design::{Experiment, Purpose};
 pub use result::{
-    Both, Calibration, DirectionCalibration, GapProfile, LengthProfile, PredictionError, RoundTrips,
+    Calibration, DirectionCalibration, GapProfile, LengthProfile, PredictionError, RoundTrips,
 };
 
-use crate::packet::{PacketRecord, Way};
+use crate::error::{Error, Result};
+use crate::plan::{Both, PacketRecord, TimedTrain, Way, Workload};
 use filling::Filling;
-use found::Found;
 use trains::Arrivals;
 
 /// IP length of the packets of trains and of saturation (§4.4).
@@ -79,8 +73,7 @@ pub struct Calibrator {
     most_packets: u16,
     /// Of each block of the experiment on gaps.
     blocks: Vec<Duration>,
-    found: Both<Found>,
-    round_trip_ns: RoundTrips,
+    found: Calibration,
     /// Single packets sent, and lost.
     singles: Both<(usize, usize)>,
 }
@@ -94,8 +87,7 @@ impl Calibrator {
             filling: Filling::new(),
             most_packets: MOST_PACKETS,
             blocks: Vec::new(),
-            found: Both::default(),
-            round_trip_ns: RoundTrips::default(),
+            found: Calibration::default(),
             singles: Both::default(),
         };
         calibrator.next = Some(calibrator.filling.search());
@@ -125,11 +117,11 @@ impl Calibrator {
 
     /// Takes what became of the packets of the [experiment](Self::next), in any order. Packets that were never sent,
     /// such as answers to lost ones, may be missing; a lost packet of a saturation must not be.
-    pub fn take(
-        &mut self,
-        up: &[PacketRecord],
-        down: &[PacketRecord],
-    ) -> Result<(), CalibrationError> {
+    ///
+    /// # Errors
+    ///
+    /// Too many packets were lost.
+    pub fn take(&mut self, up: &[PacketRecord], down: &[PacketRecord]) -> Result<()> {
         let Some(experiment) = self.next.clone() else {
             return Ok(());
         };
@@ -137,107 +129,110 @@ impl Calibrator {
             uplink: up,
             downlink: down,
         };
-        self.next = match (experiment.purpose, &experiment.workload) {
-            (Purpose::Search, workload) => {
-                let found = &mut self.found;
-                Some(if self.filling.take_search(workload, records, found)? {
-                    self.filling.saturation()
-                } else {
-                    self.filling.search()
-                })
+        let done = self.take_records(&experiment, records)?;
+        let order = Purpose::ORDER.into_iter();
+        let mut order = order.skip_while(|purpose| *purpose != experiment.purpose);
+        let next = order.nth(done.into());
+        self.next = next.map(|purpose| self.design(purpose));
+        Ok(())
+    }
+
+    fn design(&mut self, purpose: Purpose) -> Experiment {
+        let random = &mut self.random;
+        let directions = &self.found.directions;
+        match purpose {
+            Purpose::Search => self.filling.search(),
+            Purpose::Saturation => self.filling.saturation(),
+            Purpose::Queue => self.filling.overload(directions),
+            Purpose::RoundTrips => design::round_trips(random),
+            Purpose::Trains(way) => {
+                let rate = directions.of(way).saturated_bps as f64;
+                design::trains(way, rate, self.most_packets, random)
             }
-            (Purpose::Saturation, workload) => {
-                let found = &mut self.found;
-                Some(if self.filling.take_saturation(workload, records, found)? {
-                    self.filling.overload(found)
-                } else {
-                    self.filling.saturation()
-                })
+            Purpose::Gaps(way) => {
+                let found = directions.of(way);
+                let (length, rate) = (found.train, found.saturated_bps as f64);
+                let (experiment, blocks) = design::gap_blocks(way, length, rate, random);
+                self.blocks = blocks;
+                experiment
             }
-            (Purpose::Queue, _) => {
-                for way in Way::BOTH {
-                    self.found.of_mut(way).take_overload(records.of(way));
-                }
-                Some(design::round_trips(&mut self.random))
+            Purpose::Sizes(way) => design::size_rounds(way, random),
+        }
+    }
+
+    /// Takes the records of an experiment; returns whether its purpose is fulfilled.
+    fn take_records(
+        &mut self,
+        experiment: &Experiment,
+        records: Both<&[PacketRecord]>,
+    ) -> Result<bool> {
+        let trains: &[TimedTrain] = match &experiment.workload {
+            Workload::Timed(trains) => trains,
+            _ => &[],
+        };
+        let directions = &mut self.found.directions;
+        match experiment.purpose {
+            Purpose::Search => return self.filling.take_search(experiment, records),
+            Purpose::Saturation => {
+                let filling = &mut self.filling;
+                return filling.take_saturation(experiment, records, directions);
             }
-            (Purpose::RoundTrips, Workload::Trains(trains)) => {
+            Purpose::Queue => self.filling.take_overload(records, directions),
+            Purpose::RoundTrips => {
                 self.take_round_trips(trains, records)?;
                 self.take_singles(trains.len(), records)?;
-                Some(self.trains(Way::Uplink))
             }
-            (Purpose::Trains(way), Workload::Trains(trains)) => {
-                self.take_trains(way, &Arrivals::new(way, trains, records.of(way)))?;
-                Some(match way {
-                    Way::Uplink => self.trains(Way::Downlink),
-                    Way::Downlink => self.gaps(Way::Uplink),
-                })
+            Purpose::Trains(way) => {
+                let arrivals = Arrivals::new(way, trains, records.of(way));
+                let found = directions.of_mut(way);
+                let rate = found.saturated_bps as f64;
+                let lengths = design::lengths(rate, self.most_packets);
+                found.lengths = trains::profiles(way, &lengths, &arrivals)?;
+                (found.train, found.errors) = trains::choice(&found.lengths, rate);
             }
-            (Purpose::Gaps(way), Workload::Trains(trains)) => {
-                self.take_gaps(way, &Arrivals::new(way, trains, records.of(way)))?;
-                Some(match way {
-                    Way::Uplink => self.gaps(Way::Downlink),
-                    Way::Downlink => design::size_rounds(Way::Uplink, &mut self.random),
-                })
+            Purpose::Gaps(way) => {
+                let arrivals = Arrivals::new(way, trains, records.of(way));
+                let found = directions.of_mut(way);
+                let gaps = design::gaps(found.saturated_bps as f64);
+                found.gaps = trains::gap_profiles(way, &gaps, &self.blocks, &arrivals)?;
+                (found.least_gap_ns, found.idle_ns) = trains::least_gap(&found.gaps);
             }
-            (Purpose::Sizes(way), Workload::Trains(trains)) => {
-                let offsets = sizes::offsets(way, trains, records.of(way))?;
+            Purpose::Sizes(way) => {
+                let (offsets, errors) = trains::size_offsets(way, trains, records.of(way))?;
                 self.take_singles(trains.len(), records)?;
-                let found = self.found.of_mut(way);
-                (found.offsets, found.offset_errors) = (offsets.offsets, offsets.errors);
-                (way == Way::Uplink).then(|| design::size_rounds(Way::Downlink, &mut self.random))
+                *self.found.compensation.of_mut(way) = offsets;
+                *self.found.compensation_error_ns.of_mut(way) = errors;
             }
-            // Saturation is no answer to the questions above.
-            (_, Workload::Saturation { .. }) => None,
-        };
-        Ok(())
+        }
+        Ok(true)
     }
 
     /// Return the result of the calibration.
     ///
     /// # Errors
     ///
-    /// If there is an experiment [left](Self::next).
-    pub fn finish(self) -> Result<Calibration, CalibrationError> {
-        if let Some(next) = self.next {
-            return Err(CalibrationError::Unfinished { next: next.purpose });
+    /// There is an experiment [left](Self::next).
+    pub fn finish(mut self) -> Result<Calibration> {
+        if let Some(Experiment { purpose, .. }) = self.next {
+            return Error::failed(format!(
+                "the calibration is not finished: {purpose} is missing. Run `cellbed calibrate` again"
+            ));
         }
-        let Both { uplink, downlink } = self.found;
-        let mut calibration = Calibration {
-            compensation: Both {
-                uplink: uplink.offsets.clone(),
-                downlink: downlink.offsets.clone(),
-            },
-            compensation_error_ns: Both {
-                uplink: uplink.offset_errors.clone(),
-                downlink: downlink.offset_errors.clone(),
-            },
-            directions: Both {
-                uplink: uplink.into(),
-                downlink: downlink.into(),
-            },
-            round_trip_ns: self.round_trip_ns,
-            verdict: Vec::new(),
-        };
-        calibration.verdict = verdict::verdict(&calibration);
-        Ok(calibration)
+        self.found.verdict = verdict::verdict(&self.found);
+        Ok(self.found)
     }
 
     fn take_round_trips(
         &mut self,
         trains: &[TimedTrain],
         records: Both<&[PacketRecord]>,
-    ) -> Result<(), CalibrationError> {
+    ) -> Result<()> {
         let answers = Arrivals::new(Way::Downlink, trains, records.downlink);
         let times = trains::round_trips(records.uplink, trains, &answers);
-        let times: Vec<f64> = times.into_iter().flatten().collect();
-        trains::enough(
-            Way::Downlink,
-            Purpose::RoundTrips,
-            trains.len(),
-            times.len(),
-        )?;
-        let quantile = |share| estimate::quantile(&times, share).map_or(0, |time| time as i64);
-        self.round_trip_ns = RoundTrips {
+        let purpose = Purpose::RoundTrips;
+        trains::enough(Way::Downlink, purpose, trains.len(), times.len())?;
+        let quantile = |share| rate::quantile(&times, share).map_or(0, |time| time as i64);
+        self.found.round_trip_ns = RoundTrips {
             p5: quantile(0.05),
             median: quantile(0.5),
             p95: quantile(0.95),
@@ -246,11 +241,7 @@ impl Calibrator {
     }
 
     /// Count the losses of single packets, each answered by one.
-    fn take_singles(
-        &mut self,
-        sent: usize,
-        records: Both<&[PacketRecord]>,
-    ) -> Result<(), CalibrationError> {
+    fn take_singles(&mut self, sent: usize, records: Both<&[PacketRecord]>) -> Result<()> {
         let arrived = |way| {
             let records: &[PacketRecord] = records.of(way);
             records.iter().filter(|it| it.arrived_ns.is_some()).count()
@@ -264,38 +255,21 @@ impl Calibrator {
             *all += sent;
             *lost += sent.saturating_sub(arrived);
             if *lost > BY_CHANCE && *lost as f64 > MOST_LOST * *all as f64 {
-                let (sent, lost) = (*all, *lost);
-                return Err(CalibrationError::Lossy { way, sent, lost });
+                return Error::failed(format!(
+                    "{lost} of {all} single packets were lost {way}, more than 1 %: a light workload would record \
+                     losses that no load has caused. Move to a better signal, or remove what loses packets, such as a \
+                     loss or a tiny queue of an emulated link. To record such a network all the same: \
+                     --no-calibration with --light-train, --gap, --uplink-rate and --downlink-rate"
+                ));
             }
         }
         Ok(())
     }
+}
 
-    fn trains(&mut self, way: Way) -> Experiment {
-        let rate = self.found.of(way).saturated_bps;
-        design::trains(way, rate, self.most_packets, &mut self.random)
-    }
-
-    fn take_trains(&mut self, way: Way, arrivals: &Arrivals) -> Result<(), CalibrationError> {
-        let found = self.found.of_mut(way);
-        let lengths = design::lengths(found.saturated_bps, self.most_packets);
-        found.lengths = trains::profiles(way, &lengths, arrivals)?;
-        (found.train, found.errors) = trains::choice(&found.lengths, found.saturated_bps);
-        Ok(())
-    }
-
-    fn gaps(&mut self, way: Way) -> Experiment {
-        let found = self.found.of(way);
-        let (experiment, blocks) =
-            design::gap_blocks(way, found.train, found.saturated_bps, &mut self.random);
-        self.blocks = blocks;
-        experiment
-    }
-
-    fn take_gaps(&mut self, way: Way, arrivals: &Arrivals) -> Result<(), CalibrationError> {
-        let found = self.found.of_mut(way);
-        let gaps = design::gaps(found.saturated_bps);
-        found.gaps = trains::gap_profiles(way, &gaps, &self.blocks, arrivals)?;
-        Ok(())
-    }
+fn nothing<T>(way: Way, purpose: Purpose, sent: usize) -> Result<T> {
+    Error::failed(format!(
+        "nothing arrived {way} ({purpose}): none of {sent} packets. Is the server running, and does UDP of 1400 bytes \
+         pass both ways?"
+    ))
 }

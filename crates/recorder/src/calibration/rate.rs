@@ -1,9 +1,8 @@
-//! Capacity of a direction and limit of its queue, from saturation.
+//! Capacity of a direction and limit of its queue, from saturation; means with their uncertainty.
 
 use cellbed_link::Duration;
 
-use super::estimate::Estimate;
-use crate::packet::PacketRecord;
+use crate::plan::PacketRecord;
 
 /// At first the queue fills and the scheduler warms up.
 const WARM_UP_NS: i64 = 500_000_000;
@@ -76,10 +75,7 @@ const OVERFLOW_SHARE: usize = 4;
 
 /// The least one-way delay, ns, with the offset of the clocks in it. `None` if nothing arrived.
 pub(super) fn least_delay(records: &[PacketRecord]) -> Option<i64> {
-    let delays = records
-        .iter()
-        .filter_map(|record| Some(record.arrived_ns? - record.sent_ns?));
-    delays.min()
+    records.iter().filter_map(PacketRecord::delay_ns).min()
 }
 
 /// Return the limit of the bottleneck queue: the data ahead of the packets that it refused (the max-min method: delay
@@ -172,8 +168,72 @@ fn rate_of(arrivals: &[(i64, u64)]) -> Option<f64> {
     (span > 0).then(|| 8e9 * bytes as f64 / span as f64)
 }
 
+/// A mean and its standard error.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Estimate {
+    pub mean: f64,
+    /// 0 where a single sample gives none.
+    pub error: f64,
+    pub samples: usize,
+}
+
+impl Estimate {
+    /// Of independent samples; `None` without any.
+    pub fn of(samples: &[f64]) -> Option<Self> {
+        let count = samples.len() as f64;
+        let mean = samples.iter().sum::<f64>() / count;
+        let squares: f64 = samples.iter().map(|sample| (sample - mean).powi(2)).sum();
+        let error = if samples.len() > 1 {
+            (squares / (count - 1.0) / count).sqrt()
+        } else {
+            0.0
+        };
+        (!samples.is_empty()).then_some(Self {
+            mean,
+            error,
+            samples: samples.len(),
+        })
+    }
+
+    /// The mean without the tenth at either end, so that a retransmission now and then does not move
+    /// it, with the standard error that belongs to it (Tukey and McLaughlin, 1963: from the winsorised deviations).
+    pub fn trimmed_mean(samples: &[f64]) -> Option<Self> {
+        let mut sorted = samples.to_vec();
+        sorted.sort_unstable_by(f64::total_cmp);
+        let cut = sorted.len() / 10;
+        let kept = &sorted[cut..sorted.len() - cut];
+        let mean = kept.iter().sum::<f64>() / kept.len() as f64;
+        let (low, high) = (*kept.first()?, *kept.last()?);
+        let winsorised: Vec<f64> = sorted
+            .iter()
+            .map(|sample| sample.clamp(low, high))
+            .collect();
+        let Self { error, .. } = Self::of(&winsorised)?;
+        let share = kept.len() as f64 / sorted.len() as f64;
+        Some(Self {
+            mean,
+            error: error / share,
+            samples: samples.len(),
+        })
+    }
+}
+
+/// The value below which a share of the samples lies, linear in between; `None` without any.
+pub(super) fn quantile(samples: &[f64], share: f64) -> Option<f64> {
+    let mut sorted = samples.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let place = share.clamp(0.0, 1.0) * sorted.len().saturating_sub(1) as f64;
+    let (low, high) = (
+        sorted.get(place.floor() as usize)?,
+        sorted.get(place.ceil() as usize)?,
+    );
+    Some(low + (high - low) * place.fract())
+}
+
 #[cfg(test)]
 mod tests {
+    use std::ops::RangeInclusive;
+
     use super::*;
 
     const MS: i64 = 1_000_000;
@@ -204,51 +264,61 @@ mod tests {
 
     #[test]
     fn a_full_queue_is_told_from_packets_that_get_lost() {
+        let holds = |records: &[PacketRecord], bytes: RangeInclusive<u64>| {
+            let limit = queue_limit(records, 20 * MS);
+            matches!(limit, Some(QueueLimit::Bytes(limit)) if bytes.contains(&limit))
+        };
+        let lose = |records: &mut Vec<PacketRecord>, every| {
+            let lost = records.iter_mut().step_by(every);
+            lost.for_each(|record| record.arrived_ns = None);
+        };
         let mut records = overload(100, 5000);
-        assert!(matches!(
-            queue_limit(&records, 20 * MS),
-            Some(QueueLimit::Bytes(98_000..=102_000))
-        ));
-        for record in records.iter_mut().step_by(100) {
-            record.arrived_ns = None;
+        assert!(holds(&records, 98_000..=102_000));
+        // The times of lost packets are not known of the server's.
+        let mut unknown = records.clone();
+        for record in unknown.iter_mut().filter(|it| it.arrived_ns.is_none()) {
+            record.sent_ns = None;
         }
-        assert!(matches!(
-            queue_limit(&records, 20 * MS),
-            Some(QueueLimit::Bytes(90_000..=102_000))
-        ));
+        assert!(holds(&unknown, 98_000..=102_000));
+        lose(&mut records, 100);
+        assert!(holds(&records, 90_000..=102_000));
         let mut wide = overload(10_000, 1000);
-        for record in wide.iter_mut().step_by(50) {
-            record.arrived_ns = None;
-        }
-        assert!(matches!(
-            queue_limit(&wide, 20 * MS),
-            Some(QueueLimit::AtLeast(600_000..=800_000))
-        ));
+        lose(&mut wide, 50);
+        let most = queue_limit(&wide, 20 * MS);
+        assert!(matches!(most, Some(QueueLimit::AtLeast(600_000..=800_000))));
     }
 
     #[test]
     fn a_second_without_arrivals_is_the_slowest_one() {
         let mut records = overload(10_000, 2000); // for 8 s at 2 Mbit/s
         assert_eq!(slowest_second(&records), Some(2e6));
-        records.retain(|record| {
-            !record
-                .arrived_ns
-                .is_some_and(|at| (3500 * MS..4600 * MS).contains(&at))
-        });
+        let gap = 3500 * MS..4600 * MS;
+        records.retain(|record| record.arrived_ns.is_none_or(|at| !gap.contains(&at)));
         assert_eq!(slowest_second(&records), Some(0.0));
     }
 
     #[test]
-    fn sending_times_of_lost_packets_are_guessed() {
-        let mut records = overload(100, 3000);
-        for record in &mut records {
-            if record.arrived_ns.is_none() {
-                record.sent_ns = None;
-            }
-        }
-        assert!(matches!(
-            queue_limit(&records, 20 * MS),
-            Some(QueueLimit::Bytes(98_000..=102_000))
-        ));
+    fn a_mean_knows_its_error() {
+        let estimate = Estimate::of(&[1.0, 2.0, 3.0, 4.0]).unwrap();
+        assert_eq!(estimate.mean, 2.5);
+        assert!((estimate.error - (5.0f64 / 3.0 / 4.0).sqrt()).abs() < 1e-12);
+        assert_eq!(Estimate::of(&[]), None);
+        assert_eq!(Estimate::of(&[7.0]).unwrap().error, 0.0);
+    }
+
+    #[test]
+    fn an_outlier_does_not_move_a_trimmed_mean() {
+        let mut samples: Vec<f64> = (0..20).map(|at| 10.0 + f64::from(at % 2)).collect();
+        samples[3] = 500.0;
+        let estimate = Estimate::trimmed_mean(&samples).unwrap();
+        assert!((estimate.mean - 10.5).abs() < 0.1, "{}", estimate.mean);
+        assert!(estimate.error < 0.2, "{}", estimate.error);
+    }
+
+    #[test]
+    fn quantiles_lie_between_samples() {
+        assert_eq!(quantile(&[3.0, 1.0, 2.0], 0.5), Some(2.0));
+        assert_eq!(quantile(&[0.0, 10.0], 0.95), Some(9.5));
+        assert_eq!(quantile(&[], 0.5), None);
     }
 }

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::packet::Way;
+use crate::plan::Both;
 
 /// Response of a network to packet trains and saturation, by the procedures of Sentosa et al. ("CellReplay: Towards
 /// accurate record-and-replay for cellular networks", NSDI 2025, §4.4): the parameters of a recording of this network
 /// and of its replay.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
     /// Trains, gaps, rate and queue.
     pub directions: Both<DirectionCalibration>,
@@ -22,34 +22,8 @@ pub struct Calibration {
     pub verdict: Vec<String>,
 }
 
-/// One of each direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Both<T> {
-    /// From the client to the server.
-    pub uplink: T,
-    /// From the server to the client.
-    pub downlink: T,
-}
-
-impl<T> Both<T> {
-    /// The one of a direction.
-    pub fn of(&self, way: Way) -> &T {
-        match way {
-            Way::Uplink => &self.uplink,
-            Way::Downlink => &self.downlink,
-        }
-    }
-
-    pub(super) fn of_mut(&mut self, way: Way) -> &mut T {
-        match way {
-            Way::Uplink => &mut self.uplink,
-            Way::Downlink => &mut self.downlink,
-        }
-    }
-}
-
 /// Results of one direction.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DirectionCalibration {
     /// U or D: the train length that predicts the others best.
     pub train: u16,

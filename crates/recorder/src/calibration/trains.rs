@@ -1,16 +1,14 @@
-//! Analysis of trains of various lengths and gaps: R_N, the length that predicts the others best, G_min and F (§4.4).
+//! Analysis of trains of various lengths, gaps and packet sizes (§4.4): R_N, the length that predicts the others best,
+//! G_min, F, and comp(s), the time that packets of a size arrive later than packets of 1400 bytes.
 
 use cellbed_link::Duration;
 
-use super::PACKET_BITS;
-use super::Purpose;
-use super::design::{BLOCK, SHORT};
-use super::error::CalibrationError;
-use super::estimate::Estimate;
-use super::experiment::TimedTrain;
+use super::design::{BLOCK, Purpose, SHORT, SIZE_ROUND, SIZES};
+use super::rate::{Estimate, quantile};
 use super::result::{GapProfile, LengthProfile, PredictionError};
-use crate::packet::{PacketRecord, Way};
-use crate::plan::Train;
+use super::{PACKET_BITS, nothing};
+use crate::error::{Error, Result};
+use crate::plan::{PacketRecord, TimedTrain, Way};
 
 /// r_last may differ by this share from that after the longest gap (§4.4).
 const TOLERANCE: f64 = 0.2;
@@ -20,13 +18,9 @@ pub(super) struct Arrivals(Vec<Vec<Option<i64>>>);
 
 impl Arrivals {
     pub fn new(way: Way, trains: &[TimedTrain], records: &[PacketRecord]) -> Self {
-        let length = |train: &Train| match way {
-            Way::Uplink => train.up,
-            Way::Downlink => train.down,
-        };
         let mut arrivals: Vec<Vec<Option<i64>>> = trains
             .iter()
-            .map(|timed| vec![None; length(&timed.train).into()])
+            .map(|timed| vec![None; timed.train.packets(way).0.into()])
             .collect();
         for record in records {
             let place = arrivals
@@ -44,14 +38,15 @@ impl Arrivals {
         self.0.iter().map(|train| *train.first()?)
     }
 
-    /// Trains of one length: arrival of each packet after the first, ns. Of trains without a first packet nothing is
-    /// known.
-    fn relative(&self, length: u16) -> impl Iterator<Item = Vec<Option<f64>>> + '_ {
-        let trains = self
-            .0
-            .iter()
-            .filter(move |train| train.len() == usize::from(length));
-        trains.filter_map(|train| relative(train))
+    /// Return the number of trains of one length, and the arrival of each of their packets after the first, ns. Of
+    /// trains without a first packet nothing is known.
+    fn relative(&self, length: u16) -> (usize, Vec<Vec<Option<f64>>>) {
+        let trains = self.0.iter();
+        let trains: Vec<_> = trains
+            .filter(|train| train.len() == usize::from(length))
+            .collect();
+        let known = trains.iter().filter_map(|train| relative(train));
+        (trains.len(), known.collect())
     }
 }
 
@@ -69,50 +64,40 @@ pub(super) fn profiles(
     way: Way,
     lengths: &[u16],
     arrivals: &Arrivals,
-) -> Result<Vec<LengthProfile>, CalibrationError> {
-    lengths
-        .iter()
-        .map(|&length| {
-            let trains: Vec<_> = arrivals.relative(length).collect();
-            let each: Vec<Option<Estimate>> = (0..usize::from(length))
-                .map(|place| {
-                    let samples: Vec<f64> =
-                        trains.iter().filter_map(|train| train[place]).collect();
-                    Estimate::of(&samples)
-                })
-                .collect();
-            let sent = arrivals
-                .0
-                .iter()
-                .filter(|train| train.len() == usize::from(length))
-                .count();
-            let last = each.last().copied().flatten();
-            let (usable, needed) = (
-                last.map_or(0, |last| last.samples),
-                sent.div_ceil(NEEDED_SHARE),
-            );
-            let what = || format!("trains of {length} packets");
-            let last = last
-                .filter(|_| usable >= needed)
-                .ok_or_else(|| lost(way, what(), sent, usable, needed))?;
-            Ok(LengthProfile {
-                length,
-                trials: usable as u32,
-                mean_arrival_ns: fill_gaps(&each),
-                last_error_ns: last.error as u64,
+) -> Result<Vec<LengthProfile>> {
+    let profile = |&length: &u16| {
+        let (sent, trains) = arrivals.relative(length);
+        let each: Vec<Option<Estimate>> = (0..usize::from(length))
+            .map(|place| {
+                let samples: Vec<f64> = trains.iter().filter_map(|train| train[place]).collect();
+                Estimate::of(&samples)
             })
+            .collect();
+        let last = each.last().copied().flatten();
+        let usable = last.map_or(0, |last| last.samples);
+        let Some(last) = last.filter(|_| usable >= needed(sent)) else {
+            return lost(way, &format!("trains of {length} packets"), sent, usable);
+        };
+        Ok(LengthProfile {
+            length,
+            trials: usable as u32,
+            mean_arrival_ns: fill_gaps(&each),
+            last_error_ns: last.error as u64,
         })
-        .collect()
+    };
+    lengths.iter().map(profile).collect()
 }
 
-fn lost(way: Way, what: String, sent: usize, usable: usize, needed: usize) -> CalibrationError {
-    CalibrationError::Lost {
-        way,
-        what,
-        sent,
-        usable,
-        needed,
-    }
+fn needed(sent: usize) -> usize {
+    sent.div_ceil(NEEDED_SHARE)
+}
+
+fn lost<T>(way: Way, what: &str, sent: usize, usable: usize) -> Result<T> {
+    Error::failed(format!(
+        "too many packets were lost {way}: of {sent} {what} only {usable} could be used, {} are needed. Move to a \
+         better signal, or calibrate again when the cell is less busy",
+        needed(sent)
+    ))
 }
 
 /// Means in nanoseconds. What never arrived lies between its neighbours; first and last are known. Never decreasing:
@@ -197,7 +182,7 @@ pub(super) fn gap_profiles(
     gaps: &[Duration],
     blocks: &[Duration],
     arrivals: &Arrivals,
-) -> Result<Vec<GapProfile>, CalibrationError> {
+) -> Result<Vec<GapProfile>> {
     let mut profiles = Vec::new();
     for gap in gaps {
         let members = blocks.iter().zip(arrivals.0.chunks(BLOCK));
@@ -211,13 +196,13 @@ pub(super) fn gap_profiles(
             })
             .collect();
         let (sent, samples) = (of_gap.len() * (BLOCK - 1), of_gap.concat());
-        let needed = sent.div_ceil(NEEDED_SHARE);
-        let Some(last) = Estimate::of(&samples).filter(|last| last.samples >= needed) else {
+        let last = Estimate::of(&samples).filter(|last| last.samples >= needed(sent));
+        let Some(last) = last else {
             if !profiles.is_empty() {
                 break;
             }
             let what = format!("trains with gaps of {gap}");
-            return Err(lost(way, what, sent, samples.len(), needed));
+            return lost(way, &what, sent, samples.len());
         };
         profiles.push(GapProfile {
             gap_ns: gap.as_nanos(),
@@ -290,12 +275,8 @@ fn is_warm(gap: &GapProfile, before: &[&GapProfile], granted: bool) -> bool {
 }
 
 /// Round-trip times of trains, ns: from the sending of the first packet to the arrival of the first of the answer.
-/// `None` where either was lost.
-pub(super) fn round_trips(
-    up: &[PacketRecord],
-    trains: &[TimedTrain],
-    down: &Arrivals,
-) -> Vec<Option<f64>> {
+/// None where either was lost.
+pub(super) fn round_trips(up: &[PacketRecord], trains: &[TimedTrain], down: &Arrivals) -> Vec<f64> {
     let mut sent = vec![None; trains.len()];
     for record in up.iter().filter(|record| record.index == 0) {
         if let Some(place) = sent.get_mut(record.train as usize) {
@@ -304,23 +285,89 @@ pub(super) fn round_trips(
     }
     let pairs = sent.into_iter().zip(down.firsts());
     pairs
-        .map(|(sent, arrived)| Some((arrived? - sent?) as f64))
+        .filter_map(|(sent, arrived)| Some((arrived? - sent?) as f64))
         .collect()
 }
 
 /// Enough of the answers came.
-pub(super) fn enough(
-    way: Way,
-    purpose: Purpose,
-    sent: usize,
-    usable: usize,
-) -> Result<(), CalibrationError> {
-    let needed = sent.div_ceil(NEEDED_SHARE);
+pub(super) fn enough(way: Way, purpose: Purpose, sent: usize, usable: usize) -> Result<()> {
     match usable {
-        0 => Err(CalibrationError::Nothing { way, purpose, sent }),
-        _ if usable < needed => Err(lost(way, "round trips".into(), sent, usable, needed)),
+        0 => nothing(way, purpose, sent),
+        _ if usable < needed(sent) => lost(way, "round trips", sent, usable),
         _ => Ok(()),
     }
+}
+
+/// Offsets in ns by packet size, and their standard errors.
+type Offsets = (Vec<(u16, i64)>, Vec<u64>);
+
+/// Return the offset of the delay of each packet size in ns, and the standard error of each, from packets that came in
+/// rounds of all sizes.
+///
+/// The paper subtracts round-trip times, this function one-way delays: the way of the small packet
+/// adds nothing but jitter, and the offset of the clocks cancels.
+/// So does what changes from round to round, since it is each delay's difference to the median of its round that
+/// counts. A tenth at either end is left out. Nor does a larger packet arrive sooner than a smaller one, despite
+/// chance: the means are put in order (Ayer et al., "An Empirical Distribution Function for Sampling with
+/// Incomplete Information", Annals of Mathematical Statistics, 1955).
+pub(super) fn size_offsets(
+    way: Way,
+    trains: &[TimedTrain],
+    records: &[PacketRecord],
+) -> Result<Offsets> {
+    let mut delays = vec![None; trains.len()];
+    for record in records {
+        if let Some(place) = delays.get_mut(record.train as usize) {
+            *place = record.delay_ns().map(|delay| delay as f64);
+        }
+    }
+    let mut by_size = vec![(0, Vec::new()); SIZES];
+    for (round, delays) in trains.chunks(SIZE_ROUND).zip(delays.chunks(SIZE_ROUND)) {
+        let arrived: Vec<f64> = delays.iter().copied().flatten().collect();
+        let Some(middle) = quantile(&arrived, 0.5) else {
+            continue;
+        };
+        for (timed, delay) in round.iter().zip(delays) {
+            let (_, size) = timed.train.packets(way);
+            let (sent, samples) = &mut by_size[usize::from(size) / 100 - 1];
+            *sent += 1;
+            samples.extend(delay.map(|delay| delay - middle));
+        }
+    }
+    let mut estimates = Vec::new();
+    for (sent, samples) in &by_size {
+        enough(way, Purpose::Sizes(way), *sent, samples.len())?;
+        estimates.extend(Estimate::trimmed_mean(samples));
+    }
+    let means = in_order(estimates.iter().map(|estimate| estimate.mean));
+    let (largest, last) = (means[SIZES - 1], estimates[SIZES - 1]);
+    let offsets = (1..)
+        .zip(means)
+        .map(|(size, mean)| (100 * size, (mean - largest) as i64));
+    let mut errors: Vec<u64> = estimates
+        .iter()
+        .map(|one| one.error.hypot(last.error) as u64)
+        .collect();
+    errors[SIZES - 1] = 0;
+    Ok((offsets.collect(), errors))
+}
+
+/// The never decreasing values that are nearest in the mean square: neighbours that are out of order share their mean.
+fn in_order(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut pools: Vec<(f64, usize)> = Vec::new();
+    for value in values {
+        let mut pool = (value, 1);
+        while let Some((mean, count)) = pools.pop_if(|(mean, _)| *mean > pool.0) {
+            let joined = count + pool.1;
+            pool.0 = (mean * count as f64 + pool.0 * pool.1 as f64) / joined as f64;
+            pool.1 = joined;
+        }
+        pools.push(pool);
+    }
+    pools
+        .into_iter()
+        .flat_map(|(mean, count)| std::iter::repeat_n(mean, count))
+        .collect()
 }
 
 #[cfg(test)]
@@ -389,5 +436,14 @@ mod tests {
             fill_gaps(&[known(0.0), known(20.0), known(10.0)]),
             [0, 20, 20]
         );
+    }
+
+    #[test]
+    fn what_is_out_of_order_shares_its_mean() {
+        assert_eq!(
+            in_order([1.0, 3.0, 2.0, 4.0].into_iter()),
+            [1.0, 2.5, 2.5, 4.0]
+        );
+        assert_eq!(in_order([3.0, 2.0, 1.0].into_iter()), [2.0, 2.0, 2.0]);
     }
 }

@@ -3,7 +3,7 @@
 use super::design::SHORT;
 use super::result::{Calibration, DirectionCalibration};
 use super::{PACKET_BITS, PACKET_BYTES};
-use crate::packet::Way;
+use crate::plan::Way;
 
 /// The transfer in the verdict: the one with the largest error in the paper's evaluation (§5.6).
 const TRANSFER_BYTES: u32 = 250_000;

@@ -165,12 +165,13 @@ mod tests {
             run: 4,
             chunk,
             chunks,
-            saturation_sent: 0,
-            withheld: 0,
-            unrecorded: 0,
-            overflows: 0,
-            arrivals: Vec::new(),
+            ..Report::default()
         }
+    }
+
+    fn pause(fetcher: &mut Fetcher, at: u64, length: u64) {
+        let length = Duration::from_millis(length);
+        fetcher.pause(Time::from_millis(at), length, PATIENCE);
     }
 
     fn asked_from(fetcher: &mut Fetcher, millisecond: u64) -> Option<u32> {
@@ -186,16 +187,11 @@ mod tests {
         let after_an_answer_at = |requested: u64, pauses: &[(u64, u64)]| {
             let mut fetcher = Fetcher::new(4, POLL);
             fetcher.poll_in_pauses(Time::ZERO);
-            fetcher.pause(
-                Time::from_millis(requested),
-                Duration::from_millis(50),
-                PATIENCE,
-            );
+            pause(&mut fetcher, requested, 50);
             assert_eq!(asked_from(&mut fetcher, requested), Some(0));
             fetcher.take(report(0, 0));
             let mut asks = pauses.iter().filter_map(|(at, length)| {
-                let length = Duration::from_millis(*length);
-                fetcher.pause(Time::from_millis(requested + at), length, PATIENCE);
+                pause(&mut fetcher, requested + at, *length);
                 asked_from(&mut fetcher, requested + at).map(|_| *at)
             });
             asks.next()
@@ -216,17 +212,9 @@ mod tests {
         assert_eq!(asked_from(&mut fetcher, 3_100), Some(0));
         assert_eq!(fetcher.next_event(PATIENCE), Time::from_millis(6_100));
         // What was lost is requested again in a pause, but not while it may still come.
-        fetcher.pause(
-            Time::from_millis(3_500),
-            Duration::from_millis(50),
-            PATIENCE,
-        );
+        pause(&mut fetcher, 3_500, 50);
         assert_eq!(asked_from(&mut fetcher, 3_500), None);
-        fetcher.pause(
-            Time::from_millis(3_600),
-            Duration::from_millis(50),
-            PATIENCE,
-        );
+        pause(&mut fetcher, 3_600, 50);
         assert_eq!(asked_from(&mut fetcher, 3_600), Some(0));
         fetcher.poll_every(POLL);
         assert_eq!(asked_from(&mut fetcher, 4_100), Some(0));
@@ -238,12 +226,8 @@ mod tests {
         assert_eq!(asked_from(&mut fetcher, 0), Some(0));
         let mut got = Vec::new();
         for chunk in [2, 0, 0, 2, 1, 1] {
-            got.extend(
-                fetcher
-                    .take(report(chunk, 4))
-                    .iter()
-                    .map(|report| report.chunk),
-            );
+            let ready = fetcher.take(report(chunk, 4));
+            got.extend(ready.iter().map(|report| report.chunk));
         }
         assert_eq!(got, [0, 1, 2]);
         assert!(!fetcher.is_complete());

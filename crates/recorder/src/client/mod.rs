@@ -6,19 +6,17 @@
 mod event;
 mod fetcher;
 mod path;
-mod relay;
 mod run;
-mod sender;
 mod server_saturation;
 mod session;
 mod thread;
 mod traffic;
 
-pub use event::{ClockAnswer, Departure, Event, Pause, Reception, RunEnd, RunEvent};
-pub use path::{Path, RunRequest};
-pub use relay::Relayed;
+#[cfg(test)]
+pub use event::Reception;
+pub use event::{Departure, Event, Pause, RunEnd, RunEvent};
+pub use path::{Path, Relayed, RunRequest};
 pub use thread::{Message, Order, PathThread};
-pub use traffic::{Role, Workload};
 
 #[cfg(test)]
 mod tests;

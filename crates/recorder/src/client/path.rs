@@ -4,18 +4,49 @@ use std::net::SocketAddr;
 
 use cellbed_link::{BitRate, Duration, Time};
 
-use super::event::{ClockAnswer, Event, Pause, RunEvent};
-use super::relay::{Relay, Relayed, same_saturation};
-use super::run::Run;
+use super::event::{Event, Pause, RunEvent};
 pub use super::run::RunRequest;
-use super::sender::Sender;
+use super::run::{Run, Sender};
 use super::session::{Incoming, Session};
-use crate::secure::{Secret, Unsealable};
+use crate::secure::Secret;
 use crate::socket::Outbox;
-use crate::wire::{Refusal, Request, ip_overhead, least_probe_bytes};
+use crate::wire::{Refusal, Report, Request, ip_overhead};
 
 /// A client's silence before the server pauses saturation, by default.
 const SERVER_PAUSES: Duration = Duration::from_secs(15);
+
+/// A companion that has relayed no reply for this time is not used; the path sends its requests itself.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A message between companions: a path whose queue is kept long sends its requests over one whose queue is short.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Relayed {
+    /// A request to send to the server.
+    Request(Request),
+    /// A request was answered.
+    Answer(Request, Result<(), Refusal>),
+    /// Arrivals of a run.
+    Report(Report),
+}
+
+/// Relayed requests and replies of a path.
+#[derive(Debug, Default)]
+pub(super) struct Relay {
+    /// When the companion last relayed a reply; `None` if the path relies on none.
+    pub(super) last_relayed: Option<Time>,
+    /// Messages for the companion.
+    pub(super) outgoing: Vec<Relayed>,
+    /// Requests of the companion, to be sent once.
+    accepted: Vec<Request>,
+}
+
+impl Relay {
+    /// Return whether to send requests over the companion.
+    pub(super) fn is_used(&self, now: Time) -> bool {
+        self.last_relayed
+            .is_some_and(|relayed| now.since(relayed) < PATIENCE)
+    }
+}
 
 /// The core of a path: no socket, no clock, no thread. Runs begin as soon as there is a session; a session that the
 /// server has forgotten is replaced by a new one, and its runs end incomplete.
@@ -56,39 +87,29 @@ impl Path {
         }
     }
 
-    /// Has another path of the group fetch the arrivals of its runs and steer the server's saturation from now on: give
-    /// [`Path::relay_requests`] to that path's [`Path::relay`], and what it has [received](Path::relayed) to
-    /// [`Path::take_relayed`]. While a companion relays nothing for some seconds it is not used.
+    /// Has another path of the group fetch the arrivals of its runs and steer the server's saturation from now on. Pass
+    /// what either path has [for the other](Path::outgoing) to that path's [`Path::take_relayed`]. While a companion
+    /// relays nothing for some seconds it is not used.
     pub fn rely_on_companion(&mut self, now: Time) {
         self.relay.last_relayed = Some(now);
     }
 
-    /// Take the requests that the companion must send to the server.
-    pub fn relay_requests(&mut self) -> Vec<Request> {
+    /// Take what the companion must get.
+    pub fn outgoing(&mut self) -> Vec<Relayed> {
         std::mem::take(&mut self.relay.outgoing)
     }
 
-    /// Sends a request of the companion to the server.
-    pub fn relay(&mut self, request: Request, now: Time) {
-        if let Request::Saturate { of, run, .. } = request {
-            self.session.forget(|other| same_saturation(other, of, run));
-            if self.session.id().is_some() {
-                self.session.request(request, now);
-            }
-        } else {
-            self.relay.accepted.push(request);
-        }
-    }
-
-    /// Take the server's replies to the companion's requests.
-    pub fn relayed(&mut self) -> Vec<Relayed> {
-        std::mem::take(&mut self.relay.relayed)
-    }
-
-    /// Takes a reply that the companion has relayed.
+    /// Takes a request or a reply of the companion.
     pub fn take_relayed(&mut self, relayed: Relayed, now: Time) {
         self.relay.last_relayed = self.relay.last_relayed.map(|last| last.max(now));
         match relayed {
+            Relayed::Request(request @ Request::Saturate { of, run, .. }) => {
+                self.session.forget_saturation(of, run);
+                if self.session.id().is_some() {
+                    self.session.request(request, now);
+                }
+            }
+            Relayed::Request(request) => self.relay.accepted.push(request),
             // The companion was not yet of the group, or the run had ended: what matters is asked again.
             Relayed::Answer(_, Err(Refusal::NoSuchRun)) => {}
             Relayed::Answer(request, result) => self.answered(&request, result, now),
@@ -128,8 +149,8 @@ impl Path {
     }
 
     /// Says good-bye once, so that the server need not wait for us; without an answer.
-    pub fn leave(&mut self, outbox: &mut Outbox) -> Result<(), Unsealable> {
-        self.session.seal(&Request::Bye, outbox).map(drop)
+    pub fn leave(&mut self, outbox: &mut Outbox) {
+        self.session.seal(&Request::Bye, outbox);
     }
 
     /// When [`Path::step`] has something to do.
@@ -137,37 +158,33 @@ impl Path {
         if !self.relay.accepted.is_empty() {
             return Time::ZERO;
         }
-        let patience = self.session.repeat_after();
+        let patience = self.session.repeat_after;
         let runs = self.runs.iter().map(|run| run.next_event(patience));
         runs.fold(self.session.next_event(), Time::min)
     }
 
     /// Puts into `outbox` what is due. When it has been sent, say when by [`Path::on_departure`].
-    pub fn step(&mut self, now: Time, outbox: &mut Outbox) -> Result<(), Unsealable> {
-        let pauses = self.runs.iter().any(Run::is_sending_trains);
-        self.session.keep_pauses(pauses);
+    pub fn step(&mut self, now: Time, outbox: &mut Outbox) {
+        self.session.keeps_pauses = self.runs.iter().any(Run::is_sending_trains);
         if let Some(of) = self.session.id() {
             let mut sender = Sender {
                 session: &mut self.session,
                 relay: &mut self.relay,
                 of,
-                overhead: ip_overhead(self.server.ip()),
-                least_bytes: least_probe_bytes(self.server.ip()),
+                server: self.server.ip(),
                 outbox: &mut *outbox,
                 departures: &mut self.departures,
             };
-            self.runs
-                .iter_mut()
-                .for_each(|run| run.step(now, &mut sender));
+            let runs = self.runs.iter_mut();
+            runs.for_each(|run| run.step(now, &mut sender));
         }
         for request in std::mem::take(&mut self.relay.accepted) {
-            self.session.seal(&request, outbox)?;
+            self.session.seal(&request, outbox);
         }
-        if self.session.step(now, outbox)? {
+        if self.session.step(now, outbox) {
             self.events.push(Event::Silent);
         }
         self.forget_runs();
-        Ok(())
     }
 
     /// The packets of the last step were handed to the kernel at `at`.
@@ -183,23 +200,19 @@ impl Path {
     /// Takes what arrived at `at` from the server.
     pub fn receive(&mut self, at: Time, now: Time, datagram: &[u8]) {
         let length = datagram.len() as u16 + ip_overhead(self.server.ip());
-        let (was_silent, last_received) = (self.session.is_silent(), self.session.last_received());
-        let incoming = self.session.receive(now, datagram);
-        if was_silent && !self.session.is_silent() {
+        let (was_silent, last_received) = (self.session.silent, self.session.last_received);
+        let incoming = self.session.receive(at, now, datagram);
+        if was_silent && !self.session.silent {
             self.events.push(Event::Resumed);
             let from = last_received + SERVER_PAUSES;
-            for run in self
-                .runs
-                .iter()
-                .filter(|run| from < now && run.is_saturated())
-            {
-                let pause = Pause { from, until: now };
-                self.events
-                    .push(Event::Run(run.number(), RunEvent::Paused(pause)));
+            let runs = self.runs.iter().filter(|run| run.is_saturated());
+            for run in runs.filter(|_| from < now) {
+                let paused = RunEvent::Paused(Pause { from, until: now });
+                self.events.push(Event::Run(run.number(), paused));
             }
         }
         match incoming {
-            Incoming::Nothing | Incoming::Resumed => {}
+            Incoming::Nothing => {}
             Incoming::Begun(offer) => {
                 for run in std::mem::take(&mut self.runs) {
                     self.events.push(run.ended());
@@ -216,25 +229,16 @@ impl Path {
             Incoming::Rejected(reason) => self.events.push(Event::Rejected(reason)),
             Incoming::Answered(request, result, _) => match request {
                 Request::Saturate { of, .. } if Some(of) != self.session.id() => {
-                    self.relay.relayed.push(Relayed::Answer(request, result));
+                    self.relay.outgoing.push(Relayed::Answer(request, result));
                 }
                 _ => self.answered(&request, result, now),
             },
-            Incoming::Clock {
-                requested,
-                received_ns,
-                sent_ns,
-            } => self.events.push(Event::Clock(ClockAnswer {
-                requested,
-                received_ns,
-                sent_ns,
-                at,
-            })),
+            Incoming::Clock(answer) => self.events.push(Event::Clock(answer)),
             Incoming::Report(report) => {
                 if let Some(run) = find(&mut self.runs, report.run) {
                     run.take_report(report, now, &mut self.events);
                 } else if self.group.is_some() {
-                    self.relay.relayed.push(Relayed::Report(report));
+                    self.relay.outgoing.push(Relayed::Report(report));
                 }
             }
             Incoming::Probe(probe) => {
@@ -254,10 +258,11 @@ impl Path {
 
     /// Return whether the server has been silent for a while.
     pub fn is_silent(&self) -> bool {
-        self.session.is_silent()
+        self.session.silent
     }
 
     /// Return whether all runs are over.
+    #[cfg(test)]
     pub fn is_idle(&self) -> bool {
         self.runs.is_empty() && self.waiting.is_empty()
     }

@@ -1,16 +1,20 @@
 //! One run: a workload from the request to begin until the last arrival is known.
 
+use std::net::IpAddr;
+
 use cellbed_link::{BitRate, Duration, Time};
 
-use super::event::{Event, Pause, Reception, RunEnd, RunEvent};
+use super::event::{Departure, Event, Pause, Reception, RunEnd, RunEvent};
 use super::fetcher::{Fetcher, POLL, STEERING_POLL};
-use super::relay::Relay;
-use super::sender::Sender;
+use super::path::{Relay, Relayed};
 use super::server_saturation::ServerSaturation;
 use super::session::Session;
-use super::traffic::{Burst, Traffic, Workload};
-use crate::plan::Train;
-use crate::wire::{Kind, Probe, Refusal, Report, Request};
+use super::traffic::{Burst, Traffic};
+use crate::plan::{Train, Workload};
+use crate::socket::Outbox;
+use crate::wire::{
+    Kind, Probe, Refusal, Report, Request, SessionId, ip_overhead, least_probe_bytes,
+};
 
 /// Time to wait for the companion's replies before repeating a request.
 const COMPANION_TAKES: Duration = Duration::from_millis(500);
@@ -29,7 +33,6 @@ const MOST_AT_ONCE: usize = 256;
 pub struct RunRequest {
     /// The number that its events bear. No other run of the recorder has it, on whichever path.
     pub number: u32,
-    /// Workload to send.
     pub workload: Workload,
     /// Duration; `None` until it is stopped, or until its trains have been sent.
     pub span: Option<Duration>,
@@ -81,10 +84,9 @@ impl Run {
         if let Some(of) = session.id() {
             session.request(Request::Start { of, run }, now);
         }
-        let poll = if request.workload.is_adaptive() {
-            STEERING_POLL
-        } else {
-            POLL
+        let poll = match request.workload.is_adaptive() {
+            true => STEERING_POLL,
+            false => POLL,
         };
         Self {
             request,
@@ -112,11 +114,9 @@ impl Run {
 
     /// Return whether the server saturates the downlink.
     pub(super) fn is_saturated(&self) -> bool {
-        let granted = self
-            .saturation
-            .as_ref()
-            .is_some_and(ServerSaturation::is_granted);
-        granted && matches!(self.phase, Phase::Sending { .. })
+        let saturation = self.saturation.as_ref();
+        saturation.is_some_and(ServerSaturation::is_granted)
+            && matches!(self.phase, Phase::Sending { .. })
     }
 
     /// Return whether the run sends trains, whose pauses no other packet may break.
@@ -126,7 +126,7 @@ impl Run {
 
     /// That it has ended, as it stands.
     pub(super) fn ended(&self) -> Event {
-        Event::Run(self.number(), RunEvent::Ended(self.end.clone()))
+        Event::Run(self.number(), RunEvent::Ended(self.end))
     }
 
     pub(super) fn next_event(&self, patience: Duration) -> Time {
@@ -137,10 +137,9 @@ impl Run {
                 let saturation = self.saturation.as_ref();
                 let renewal = saturation.and_then(|it| it.due(end)).unwrap_or(Time::MAX);
                 let traffic = self.traffic.next_event().unwrap_or(Time::MAX);
-                let over = if self.is_out_of_trains() {
-                    Time::ZERO
-                } else {
-                    end
+                let over = match self.is_out_of_trains() {
+                    true => Time::ZERO,
+                    false => end,
                 };
                 traffic.min(renewal).min(over).min(fetch)
             }
@@ -220,13 +219,7 @@ impl Run {
                     let Workload::Saturation { bytes, .. } = self.request.workload else {
                         return;
                     };
-                    let lone = Train {
-                        up: 1,
-                        down: 0,
-                        up_bytes: bytes,
-                        down_bytes: 0,
-                        gap_ns: None,
-                    };
+                    let lone = Train::new((1, bytes), (0, 0));
                     sender.probe(now, Kind::Saturation, self.number(), 0, index, &lone);
                     sent += 1;
                 }
@@ -240,7 +233,7 @@ impl Run {
             && let Some(next) = self.traffic.next_event()
         {
             self.fetcher
-                .pause(now, next.since(now), session.repeat_after());
+                .pause(now, next.since(now), session.repeat_after);
         }
     }
 
@@ -251,7 +244,7 @@ impl Run {
         let relies = sender.relay.is_used(now);
         let patience = match relies {
             true => COMPANION_TAKES,
-            false => sender.session.repeat_after(),
+            false => sender.session.repeat_after,
         };
         if let Phase::Fetching { since } = self.phase {
             let level = self.fetcher.is_complete();
@@ -264,13 +257,13 @@ impl Run {
         if let Some(request) = self.fetcher.emit(now, sender.of, patience) {
             // A request that is lost is asked again by the fetcher.
             if !relies {
-                let _ = sender.session.seal(&request, sender.outbox);
+                sender.session.seal(&request, sender.outbox);
             }
             if self.is_sending_trains() {
                 sender.session.ping_along(now);
             }
             if sender.relay.last_relayed.is_some() {
-                sender.relay.outgoing.push(request);
+                sender.relay.outgoing.push(Relayed::Request(request));
             }
         }
     }
@@ -291,15 +284,11 @@ impl Run {
                 Ok(()) => {
                     let end = self.request.span.map_or(Time::MAX, |span| now + span);
                     self.traffic = Traffic::new(&self.request.workload, self.fastest, now, end);
-                    if let Workload::Saturation {
-                        downlink: Some(downlink),
-                        bytes,
-                        ..
-                    } = &self.request.workload
-                    {
+                    if let Workload::Saturation { ways, bytes } = &self.request.workload {
                         let (run, fastest) = (self.number(), self.fastest);
-                        let saturation = ServerSaturation::new(run, downlink, *bytes, fastest, now);
-                        self.saturation = Some(saturation);
+                        self.saturation = ways.downlink.map(|downlink| {
+                            ServerSaturation::new(run, &downlink, *bytes, fastest, now)
+                        });
                     }
                     self.phase = Phase::Sending { end };
                     if self.request.workload.is_trains() {
@@ -340,7 +329,7 @@ impl Run {
         self.end.overflows = self.end.overflows.max(report.overflows);
         for report in self.fetcher.take(report) {
             self.traffic.arrived(now, &report.arrivals);
-            for arrival in report.arrivals {
+            for arrival in report.arrivals.iter() {
                 self.last_arrival = now;
                 events.push(Event::Run(self.number(), RunEvent::ArrivedUplink(arrival)));
             }
@@ -372,9 +361,54 @@ impl Run {
             sent_ns: probe.sent_ns,
             at,
         };
-        events.push(Event::Run(
-            self.number(),
-            RunEvent::ArrivedDownlink(reception),
-        ));
+        let arrived = RunEvent::ArrivedDownlink(reception);
+        events.push(Event::Run(self.number(), arrived));
+    }
+}
+
+/// A session, and a place for probes.
+pub(super) struct Sender<'a> {
+    pub(super) session: &'a mut Session,
+    pub(super) relay: &'a mut Relay,
+    pub(super) of: SessionId,
+    pub(super) server: IpAddr,
+    pub(super) outbox: &'a mut Outbox,
+    pub(super) departures: &'a mut Vec<Event>,
+}
+
+impl Sender<'_> {
+    /// Sends a packet of a run's train, or of its saturation.
+    pub(super) fn probe(
+        &mut self,
+        now: Time,
+        kind: Kind,
+        run: u32,
+        number: u32,
+        index: u32,
+        train: &Train,
+    ) {
+        let least = least_probe_bytes(self.server);
+        let bytes = train.up_bytes.max(least);
+        let probe = Probe {
+            run,
+            train: number,
+            index,
+            answer_packets: train.down,
+            answer_bytes: match train.down {
+                0 => 0,
+                _ => train.down_bytes.max(least),
+            },
+            sent_ns: now.as_nanos(),
+        };
+        let payload = usize::from(bytes - ip_overhead(self.server));
+        self.session.seal_probe(kind, &probe, payload, self.outbox);
+        let departure = Departure {
+            train: number,
+            index,
+            bytes,
+            at: now,
+        };
+        let sent = RunEvent::Sent(departure);
+        self.departures.push(Event::Run(run, sent));
     }
 }

@@ -2,10 +2,9 @@
 
 use cellbed_link::{BitRate, Duration, Time};
 
-use super::relay::{Relay, same_saturation};
-use super::sender::Sender;
+use super::path::{Relay, Relayed};
+use super::run::Sender;
 use super::session::Session;
-use super::traffic::keeper;
 use crate::plan::Saturation;
 use crate::wire::{Probe, Request};
 use crate::workload::QueueKeeper;
@@ -27,20 +26,13 @@ pub(super) struct ServerSaturation {
     run: u32,
     /// IP length of its packets.
     bytes: u16,
-    rate: Rate,
+    /// The rate that was last sent to the server.
+    rate: BitRate,
+    /// Chooses the rate of an adaptive saturation, and when the next time.
+    keeper: Option<(Box<QueueKeeper>, Time)>,
     /// When it was last requested, and until when it continues.
     requested: Option<Time>,
     until: Option<Time>,
-}
-
-enum Rate {
-    Fixed(BitRate),
-    Steered {
-        keeper: Box<QueueKeeper>,
-        /// When to choose the rate, and the last one sent to the server.
-        at: Time,
-        sent_rate: BitRate,
-    },
 }
 
 impl ServerSaturation {
@@ -52,19 +44,22 @@ impl ServerSaturation {
         fastest: BitRate,
         now: Time,
     ) -> Self {
-        let rate = match (keeper(saturation, bytes, fastest, now), saturation) {
-            (Some(keeper), _) => Rate::Steered {
-                keeper: Box::new(keeper),
-                at: now,
-                sent_rate: BitRate(0),
-            },
-            (None, Saturation::Fixed { rate_bps }) => Rate::Fixed(BitRate(*rate_bps)),
-            (None, Saturation::Adaptive { .. }) => Rate::Fixed(BitRate(0)), // it has a keeper
+        let (rate, keeper) = match *saturation {
+            Saturation::Fixed { rate_bps } => (BitRate(rate_bps), None),
+            Saturation::Adaptive {
+                least_delay_ns,
+                most_delay_ns,
+            } => {
+                let delays = [least_delay_ns, most_delay_ns].map(Duration::from_nanos);
+                let keeper = QueueKeeper::new(delays[0], delays[1], bytes, fastest, now);
+                (BitRate(0), Some((Box::new(keeper), now)))
+            }
         };
         Self {
             run,
             bytes,
             rate,
+            keeper,
             requested: None,
             until: None,
         }
@@ -77,13 +72,11 @@ impl ServerSaturation {
 
     /// When to request it again or steer it, in a run that ends at `end`.
     pub(super) fn due(&self, end: Time) -> Option<Time> {
-        if let Rate::Steered { at, .. } = self.rate {
-            return Some(at);
-        }
-        match (self.requested, self.until) {
-            (None, _) => Some(Time::ZERO),
-            (Some(_), Some(until)) if until >= end => None,
-            (Some(requested), _) => Some(requested + RENEWED_AFTER),
+        match (&self.keeper, self.requested, self.until) {
+            (Some((_, at)), ..) => Some(*at),
+            (None, None, _) => Some(Time::ZERO),
+            (None, Some(_), Some(until)) if until >= end => None,
+            (None, Some(requested), _) => Some(requested + RENEWED_AFTER),
         }
     }
 
@@ -92,43 +85,33 @@ impl ServerSaturation {
         if self.due(end).is_none_or(|due| due > now) {
             return;
         }
-        let (rate, span) = match &mut self.rate {
-            Rate::Fixed(rate) => {
-                self.requested = Some(now);
-                let run = self.run;
-                let ours = |request: &Request| matches!(request, Request::Saturate { run: other, .. } if *other == run);
-                if sender.session.is_asking(ours) {
-                    return; // it is repeated until there is an answer
-                }
-                (*rate, LASTS.min(end - now))
+        let mut lasts = LASTS;
+        if let Some((keeper, at)) = &mut self.keeper {
+            *at = now + STEER;
+            lasts = STEERED_LASTS;
+            let (rate, before) = (keeper.choose(now), self.rate.0 as f64);
+            let again = |requested| now.since(requested) >= STEERED_AGAIN;
+            let change = (rate.0 as f64 - before).abs();
+            if !self.requested.is_none_or(again) && change <= CHANGE * before {
+                return;
             }
-            Rate::Steered {
-                keeper,
-                at,
-                sent_rate,
-            } => {
-                *at = now + STEER;
-                let rate = keeper.choose(now);
-                let again = |requested| now.since(requested) >= STEERED_AGAIN;
-                let change = (rate.0 as f64 - sent_rate.0 as f64).abs();
-                if !self.requested.is_none_or(again) && change <= CHANGE * sent_rate.0 as f64 {
-                    return;
-                }
-                self.requested = Some(now);
-                *sent_rate = rate;
-                (rate, STEERED_LASTS.min(end - now))
-            }
-        };
-        self.ask(rate, span, sender.session, sender.relay, now);
+            self.rate = rate;
+        }
+        self.requested = Some(now);
+        if self.keeper.is_none() && sender.session.is_saturating(self.run) {
+            return; // it is repeated until there is an answer
+        }
+        let span = lasts.min(end - now);
+        self.ask(self.rate, span, sender.session, sender.relay, now);
     }
 
     /// Has the server end it.
     pub(super) fn stop(&mut self, session: &mut Session, relay: &mut Relay, now: Time) {
         let goes_on = self.until.is_some_and(|until| until > now);
-        if goes_on || matches!(self.rate, Rate::Steered { .. }) {
+        if goes_on || self.keeper.is_some() {
             self.ask(BitRate(0), Duration::ZERO, session, relay, now);
         } else if let Some(of) = session.id() {
-            session.forget(|request| same_saturation(request, of, self.run));
+            session.forget_saturation(of, self.run);
         }
     }
 
@@ -144,7 +127,7 @@ impl ServerSaturation {
         let Some(of) = session.id() else {
             return;
         };
-        session.forget(|request| same_saturation(request, of, self.run));
+        session.forget_saturation(of, self.run);
         let request = Request::Saturate {
             of,
             run: self.run,
@@ -153,7 +136,7 @@ impl ServerSaturation {
             for_ns: span.as_nanos(),
         };
         if relay.is_used(now) {
-            relay.outgoing.push(request);
+            relay.outgoing.push(Relayed::Request(request));
         } else {
             session.request(request, now);
         }
@@ -168,14 +151,14 @@ impl ServerSaturation {
 
     /// The server has sent so many packets.
     pub(super) fn sent(&mut self, count: u32) {
-        if let Rate::Steered { keeper, .. } = &mut self.rate {
+        if let Some((keeper, _)) = &mut self.keeper {
             keeper.sent(count);
         }
     }
 
     /// One of them has arrived.
     pub(super) fn arrived(&mut self, probe: &Probe, at: Time) {
-        if let Rate::Steered { keeper, .. } = &mut self.rate {
+        if let Some((keeper, _)) = &mut self.keeper {
             keeper.arrived(at, probe.index, probe.sent_ns as i64, at.as_nanos() as i64);
         }
     }

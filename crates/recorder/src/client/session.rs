@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 
 use cellbed_link::{Duration, Time};
 
-use crate::secure::{Channel, Filler, Opening, Progress, Secret, Unsealable};
+use super::event::ClockAnswer;
+use crate::secure::{Channel, Filler, Opening, Progress, Secret};
 use crate::socket::Outbox;
-use crate::wire::{Header, Kind, Offer, Probe, Refusal, Reply, Report, Request, SessionId};
+use crate::wire::{Field, Kind, Offer, Probe, Refusal, Reply, Report, Request, SessionId};
 
 /// Silence before the server is assumed to have lost the session, or the client its address.
 const SILENCE: Duration = Duration::from_secs(3);
@@ -32,12 +33,16 @@ pub(super) struct Session {
     opening: Option<Opening>,
     filler: Filler,
     pending: Vec<Pending>,
-    repeat: Duration,
+    /// Time to wait for an answer before repeating a request.
+    pub(super) repeat_after: Duration,
     smoothed: Option<f64>,
-    last_received: Time,
+    /// When the last message of the server came.
+    pub(super) last_received: Time,
     pinged: Time,
-    keeps_pauses: bool,
-    silent: bool,
+    /// True if the server's time is requested as rarely as possible, since each packet breaks pauses that are measured.
+    pub(super) keeps_pauses: bool,
+    /// True if the server has been silent for a while.
+    pub(super) silent: bool,
 }
 
 struct Pending {
@@ -55,18 +60,11 @@ pub(super) enum Incoming {
     Nothing,
     /// There is a new session; the previous one is lost.
     Begun(Offer),
-    /// The session continues.
-    Resumed,
     /// The server refuses all clients, or this one.
     Rejected(Refusal),
     /// A request was answered.
     Answered(Request, Result<(), Refusal>, Duration),
-    /// The server's clock.
-    Clock {
-        requested: Time,
-        received_ns: u64,
-        sent_ns: u64,
-    },
+    Clock(ClockAnswer),
     /// Arrivals at the server.
     Report(Report),
     /// A packet of the server.
@@ -83,7 +81,7 @@ impl Session {
             opening: Some(opening),
             filler: Filler::new(seed),
             pending: Vec::new(),
-            repeat: LEAST_REPEAT,
+            repeat_after: LEAST_REPEAT,
             smoothed: None,
             last_received: now,
             pinged: now,
@@ -97,25 +95,18 @@ impl Session {
         self.channel.as_ref().map(Channel::session)
     }
 
-    /// Return the time to wait for an answer before repeating a request.
-    pub(super) fn repeat_after(&self) -> Duration {
-        self.repeat
-    }
-
     /// Asks until there is an answer.
     pub(super) fn request(&mut self, request: Request, now: Time) {
+        self.push(request, now, true);
+    }
+
+    fn push(&mut self, request: Request, due: Time, insists: bool) {
         self.pending.push(Pending {
             request,
             sent: Vec::new(),
-            due: now,
-            insists: true,
+            due,
+            insists,
         });
-    }
-
-    /// Set whether to request the server's time as rarely as possible, since each packet breaks pauses that are
-    /// measured.
-    pub(super) fn keep_pauses(&mut self, keeps: bool) {
-        self.keeps_pauses = keeps;
     }
 
     /// Asks for the server's time if it has not for a while, once, together with something else that is sent now.
@@ -127,14 +118,10 @@ impl Session {
 
     fn ping(&mut self, now: Time, insists: bool) {
         self.pinged = now;
-        self.forget(|request| matches!(request, Request::ClockPing { .. }));
+        self.pending
+            .retain(|pending| !matches!(pending.request, Request::ClockPing { .. }));
         let client_ns = now.as_nanos();
-        self.pending.push(Pending {
-            request: Request::ClockPing { client_ns },
-            sent: Vec::new(),
-            due: now,
-            insists,
-        });
+        self.push(Request::ClockPing { client_ns }, now, insists);
     }
 
     /// When to request the server's time in any case.
@@ -146,30 +133,28 @@ impl Session {
         }
     }
 
-    /// Forgets requests of a kind that a later one replaces.
-    pub(super) fn forget(&mut self, which: impl Fn(&Request) -> bool) {
-        self.pending.retain(|pending| !which(&pending.request));
+    /// Forgets requests for the saturation of a run, which a later one replaces.
+    pub(super) fn forget_saturation(&mut self, session: SessionId, number: u32) {
+        self.pending.retain(|pending| {
+            !matches!(pending.request, Request::Saturate { of, run, .. } if (of, run) == (session, number))
+        });
     }
 
-    /// Return whether a matching request waits for its answer.
-    pub(super) fn is_asking(&self, which: impl Fn(&Request) -> bool) -> bool {
-        self.pending.iter().any(|pending| which(&pending.request))
+    /// Return whether a request for the saturation of a run waits for its answer.
+    pub(super) fn is_saturating(&self, number: u32) -> bool {
+        self.pending.iter().any(
+            |pending| matches!(pending.request, Request::Saturate { run, .. } if run == number),
+        )
     }
 
     pub(super) fn next_event(&self) -> Time {
-        let opening = self.opening.as_ref().map(Opening::next_event);
+        let opening = self.opening.as_ref().map_or(Time::MAX, Opening::next_event);
+        if self.channel.is_none() {
+            return opening;
+        }
         let requests = self.pending.iter().map(|pending| pending.due);
-        let session = self
-            .channel
-            .is_some()
-            .then(|| self.next_ping().min(self.next_silence()));
-        let requests = requests.filter(|_| self.channel.is_some());
-        opening
-            .into_iter()
-            .chain(requests)
-            .chain(session)
-            .min()
-            .unwrap_or(Time::MAX)
+        let session = self.next_ping().min(self.next_silence());
+        requests.fold(opening.min(session), Time::min)
     }
 
     fn next_silence(&self) -> Time {
@@ -180,7 +165,7 @@ impl Session {
     }
 
     /// Puts into `outbox` what is due; returns whether the server has just become silent.
-    pub(super) fn step(&mut self, now: Time, outbox: &mut Outbox) -> Result<bool, Unsealable> {
+    pub(super) fn step(&mut self, now: Time, outbox: &mut Outbox) -> bool {
         let mut fell_silent = false;
         if let Some(channel) = &self.channel
             && now >= self.next_silence()
@@ -198,7 +183,7 @@ impl Session {
             });
         }
         if self.channel.is_none() {
-            return Ok(fell_silent);
+            return fell_silent;
         }
         if now >= self.next_ping() {
             self.ping(now, true);
@@ -207,36 +192,27 @@ impl Session {
             if self.pending[index].due > now {
                 continue;
             }
-            let number = self.seal(&self.pending[index].request.clone(), outbox)?;
+            let number = self.seal(&self.pending[index].request.clone(), outbox);
             let tries = self.pending[index].sent.len() as u64;
-            let pause = Duration::from_nanos(self.repeat.as_nanos() << tries.min(4));
+            let pause = Duration::from_nanos(self.repeat_after.as_nanos() << tries.min(4));
             let pending = &mut self.pending[index];
             if tries > 0 {
                 tracing::debug!("{} has not answered: repeating a request", self.server);
             }
-            pending.sent.push((number, now));
+            pending.sent.extend(number.map(|number| (number, now)));
             pending.due = match pending.insists {
                 true => now + pause.min(MOST_REPEAT),
                 false => Time::MAX,
             };
         }
-        Ok(fell_silent)
+        fell_silent
     }
 
     /// Sends a request once, without waiting for an answer; its number.
-    pub(super) fn seal(
-        &mut self,
-        request: &Request,
-        outbox: &mut Outbox,
-    ) -> Result<u64, Unsealable> {
-        let Some(channel) = &mut self.channel else {
-            return Ok(0);
-        };
-        let mut body = Vec::new();
-        request.encode(&mut body);
-        let mut number = Err(Unsealable);
+    pub(super) fn seal(&mut self, request: &Request, outbox: &mut Outbox) -> Option<u64> {
+        let (channel, mut number) = (self.channel.as_mut()?, None);
         outbox.push(self.server, |bytes| {
-            number = channel.seal_control(&body, bytes);
+            number = channel.seal_control(&request.encode(), bytes);
         });
         number
     }
@@ -251,15 +227,15 @@ impl Session {
     ) {
         if let Some(channel) = &mut self.channel {
             outbox.push(self.server, |bytes| {
-                // Of a session whose 2⁴⁸ numbers are spent nothing leaves any more; the next request reports it.
-                let _ = channel.seal_probe(kind, probe, payload, &self.filler, bytes);
+                channel.seal_probe(kind, probe, payload, &self.filler, bytes);
             });
         }
     }
 
-    pub(super) fn receive(&mut self, now: Time, datagram: &[u8]) -> Incoming {
+    /// Take a datagram that arrived at `at`.
+    pub(super) fn receive(&mut self, at: Time, now: Time, datagram: &[u8]) -> Incoming {
         match Kind::of(datagram) {
-            Ok(kind) if kind.is_sealed() => self.open(now, datagram),
+            Ok(kind) if kind.is_sealed() => self.open(at, now, datagram),
             Ok(_) => self.shake_hands(now, datagram),
             Err(_) => Incoming::Nothing,
         }
@@ -281,10 +257,10 @@ impl Session {
             Progress::Resumed(_) => {
                 self.opening = None;
                 self.note_received(now);
-                self.pending
-                    .iter_mut()
-                    .for_each(|pending| pending.due = now);
-                Incoming::Resumed
+                for pending in &mut self.pending {
+                    pending.due = now;
+                }
+                Incoming::Nothing
             }
             Progress::Rejected(Refusal::NoSuchSession) if self.channel.is_some() => {
                 tracing::info!("{} has lost the session: opening another", self.server);
@@ -296,15 +272,14 @@ impl Session {
         }
     }
 
-    fn open(&mut self, now: Time, datagram: &[u8]) -> Incoming {
+    fn open(&mut self, at: Time, now: Time, datagram: &[u8]) -> Incoming {
         let Some(channel) = &mut self.channel else {
             return Incoming::Nothing;
         };
         let Ok(opened) = channel.open(datagram) else {
             return Incoming::Nothing;
         };
-        let Header { kind, .. } = opened.header;
-        if kind != Kind::Control {
+        if opened.header.kind != Kind::Control {
             let probe = Probe::decode(opened.body);
             self.note_received(now);
             return probe.map_or(Incoming::Nothing, Incoming::Probe);
@@ -319,11 +294,12 @@ impl Session {
                 sent_ns,
                 ..
             }) => match self.answer(now, to, Ok(())) {
-                Incoming::Answered(_, _, round_trip) => Incoming::Clock {
+                Incoming::Answered(_, _, round_trip) => Incoming::Clock(ClockAnswer {
                     requested: now - round_trip,
                     received_ns,
                     sent_ns,
-                },
+                    at,
+                }),
                 _ => Incoming::Nothing,
             },
             Ok(Reply::Refused { to, reason }) => self.answer(now, to, Err(reason)),
@@ -333,14 +309,11 @@ impl Session {
     }
 
     fn answer(&mut self, now: Time, to: u64, result: Result<(), Refusal>) -> Incoming {
-        let found = self
-            .pending
-            .iter()
-            .enumerate()
-            .find_map(|(index, pending)| {
-                let sent = pending.sent.iter().find(|(number, _)| *number == to)?;
-                Some((index, now - sent.1))
-            });
+        let mut pending = self.pending.iter().enumerate();
+        let found = pending.find_map(|(index, pending)| {
+            let sent = pending.sent.iter().find(|(number, _)| *number == to)?;
+            Some((index, now - sent.1))
+        });
         let Some((index, round_trip)) = found else {
             return Incoming::Nothing;
         };
@@ -352,11 +325,10 @@ impl Session {
     /// Takes a round trip into the time before a repetition: twice a smoothed one.
     fn measure(&mut self, round_trip: Duration) {
         let sample = round_trip.as_secs_f64();
-        let smoothed = self
-            .smoothed
-            .map_or(sample, |old| old + (sample - old) / 4.0);
+        let old = self.smoothed.unwrap_or(sample);
+        let smoothed = old + (sample - old) / 4.0;
         self.smoothed = Some(smoothed);
-        self.repeat = Duration::from_secs_f64(2.0 * smoothed)
+        self.repeat_after = Duration::from_secs_f64(2.0 * smoothed)
             .max(LEAST_REPEAT)
             .min(MOST_REPEAT);
     }
@@ -365,15 +337,5 @@ impl Session {
         self.last_received = now;
         self.opening = None;
         self.silent = false;
-    }
-
-    /// Return the time of the last message of the server.
-    pub(super) fn last_received(&self) -> Time {
-        self.last_received
-    }
-
-    /// Return whether the server has been silent for a while.
-    pub(super) fn is_silent(&self) -> bool {
-        self.silent
     }
 }

@@ -30,21 +30,16 @@ const REPLACE: Duration = Duration::from_secs(3);
 /// An order to a path.
 #[derive(Clone, Debug)]
 pub enum Order {
-    /// Begin a run.
     Run(RunRequest),
     /// End the sending of a run.
     Stop(u32),
-    /// Requests of the companion.
-    Ask(Vec<crate::wire::Request>),
-    /// Replies from the companion.
+    /// Messages of the companion.
     Take(Vec<Relayed>),
     /// There is a companion that knows the same token.
     Join {
-        /// Of the group.
         token: [u8; 16],
-        /// Informs the companion.
         companion: Sender<Self>,
-        /// True if the path relies on the companion; see [`Path::rely_on_companion`].
+        /// True if the path [relies](Path::rely_on_companion) on the companion.
         relies: bool,
     },
     /// Say good-bye and end.
@@ -53,7 +48,6 @@ pub enum Order {
 
 /// Message from a path's thread.
 pub enum Message {
-    /// New events.
     Events(Vec<Event>),
     /// Packets that found this machine's receive buffer full, so far.
     Overflows(u64),
@@ -63,7 +57,7 @@ pub enum Message {
 
 /// A path in its thread. It ends when this is dropped.
 pub struct PathThread {
-    orders: Option<Sender<Order>>,
+    orders: Sender<Order>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -85,8 +79,8 @@ impl PathThread {
             local,
             socket,
             path,
-            inbox: Inbox::new(),
-            outbox: Outbox::new(),
+            inbox: Inbox::default(),
+            outbox: Outbox::default(),
             orders: receiver,
             companion: None,
             overflows: 0,
@@ -106,7 +100,7 @@ impl PathThread {
             .spawn(run)
             .trying(|| "start the thread of a path".into())?;
         Ok(Self {
-            orders: Some(orders),
+            orders,
             thread: Some(thread),
         })
     }
@@ -114,28 +108,24 @@ impl PathThread {
     /// Has this path's requests of its runs made by `other`, and both act for each other by the secret `token`.
     pub fn rely_on(&self, other: &Self, token: [u8; 16]) {
         for (path, companion, relies) in [(self, other, true), (other, self, false)] {
-            if let Some(companion) = companion.orders.clone() {
-                path.send(Order::Join {
-                    token,
-                    companion,
-                    relies,
-                });
-            }
+            let companion = companion.orders.clone();
+            path.send(Order::Join {
+                token,
+                companion,
+                relies,
+            });
         }
     }
 
     /// Sends an order to the path. A thread that has ended with an error has reported it.
     pub fn send(&self, order: Order) {
-        if let Some(orders) = &self.orders {
-            let _ = orders.send(order);
-        }
+        let _ = self.orders.send(order);
     }
 }
 
 impl Drop for PathThread {
     fn drop(&mut self) {
         self.send(Order::Leave); // the companion may keep the channel open
-        self.orders = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -164,7 +154,7 @@ impl Loop {
         loop {
             let start = now();
             if !self.take_orders(start) {
-                self.path.leave(&mut self.outbox)?;
+                self.path.leave(&mut self.outbox);
                 let _ = self.socket.send(&mut self.outbox);
                 return Ok(());
             }
@@ -174,7 +164,7 @@ impl Loop {
                 .next_event()
                 .max(start + QUANTUM)
                 .min(start + LOOK);
-            self.socket.wait(Some(deadline))?;
+            self.socket.wait(deadline)?;
             if self.busy {
                 sleep_until((start + PAUSE).min(deadline));
             }
@@ -198,11 +188,6 @@ impl Loop {
             match self.orders.try_recv() {
                 Ok(Order::Run(request)) => self.path.run(request, now),
                 Ok(Order::Stop(number)) => self.path.stop(number, now),
-                Ok(Order::Ask(requests)) => {
-                    for request in requests {
-                        self.path.relay(request, now);
-                    }
-                }
                 Ok(Order::Take(relayed)) => {
                     for relayed in relayed {
                         self.path.take_relayed(relayed, now);
@@ -226,27 +211,22 @@ impl Loop {
     }
 
     fn send_to_companion(&mut self) {
-        let (relay, relayed) = (self.path.relay_requests(), self.path.relayed());
-        if let Some(companion) = &self.companion {
+        let relayed = self.path.outgoing();
+        if let Some(companion) = self.companion.as_ref().filter(|_| !relayed.is_empty()) {
             // A companion that has ended is missed by the path itself.
-            if !relay.is_empty() {
-                let _ = companion.send(Order::Ask(relay));
-            }
-            if !relayed.is_empty() {
-                let _ = companion.send(Order::Take(relayed));
-            }
+            let _ = companion.send(Order::Take(relayed));
         }
     }
 
     fn send(&mut self, start: Time) -> Result<()> {
-        self.path.step(start, &mut self.outbox)?;
+        self.path.step(start, &mut self.outbox);
         if self.outbox.is_empty() {
             return Ok(());
         }
         let departed = now();
-        let sent = self.socket.send(&mut self.outbox)?;
+        let refused = self.socket.send(&mut self.outbox)?;
         self.path.on_departure(departed);
-        match sent.refused {
+        match refused {
             0 => self.refused_since = None,
             _ => self.replace_socket(departed),
         }
@@ -263,7 +243,7 @@ impl Loop {
                 Ok(socket) => {
                     tracing::info!("packets were refused: another socket for {:?}", self.local);
                     self.socket = socket;
-                    self.inbox = Inbox::new();
+                    self.inbox = Inbox::default();
                 }
                 Err(error) => tracing::info!("packets are refused, the socket stays: {error}"),
             }

@@ -3,62 +3,13 @@
 use std::collections::VecDeque;
 
 use cellbed_link::{BitRate, Bytes, Duration, Time};
-use serde::{Deserialize, Serialize};
 
-use crate::calibration::TimedTrain;
-use crate::plan::{Saturation, Train, TrainPlan};
-use crate::wire::Arrival;
+use crate::plan::{Saturation, TimedTrain, Train, Workload};
+use crate::wire::Arrivals;
 use crate::workload::{AdaptiveSaturator, FixedRateSaturator, QueueKeeper, TrainScheduler};
 
 /// Arrivals that are reported later give no information on the queue.
 const REMEMBERED: Duration = Duration::from_secs(15);
-
-/// Traffic of a run.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Workload {
-    /// Trains in rotation.
-    Trains(TrainPlan),
-    /// Each train at its time; a train's number is its place.
-    Timed(Vec<TimedTrain>),
-    /// Saturation of either direction or both.
-    Saturation {
-        /// From the client.
-        uplink: Option<Saturation>,
-        /// From the server.
-        downlink: Option<Saturation>,
-        /// IP length of the packets.
-        bytes: u16,
-    },
-}
-
-impl Workload {
-    /// Return whether the workload sends trains.
-    pub fn is_trains(&self) -> bool {
-        !matches!(self, Self::Saturation { .. })
-    }
-
-    /// Return whether the traffic depends on the length of the queue.
-    pub fn is_adaptive(&self) -> bool {
-        let Self::Saturation {
-            uplink, downlink, ..
-        } = self
-        else {
-            return false;
-        };
-        let mut ways = [uplink, downlink].into_iter().flatten();
-        ways.any(Saturation::is_adaptive)
-    }
-}
-
-/// Workload of a recording, made of runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// Packet trains.
-    Light,
-    /// Saturation.
-    Heavy,
-}
 
 /// The packets of the client that are due together: a train, or some of a saturation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,19 +47,22 @@ impl Traffic {
                 start,
                 next: 0,
             },
-            Workload::Saturation { uplink, bytes, .. } => match uplink {
+            Workload::Saturation { ways, bytes } => match ways.uplink {
                 None => Self::Silence,
                 Some(Saturation::Fixed { rate_bps }) => {
-                    let (rate, bytes) = (BitRate(*rate_bps), Bytes(u64::from(*bytes)));
+                    let (rate, bytes) = (BitRate(rate_bps), Bytes(u64::from(*bytes)));
                     Self::Fixed(FixedRateSaturator::new(rate, bytes, start, end))
                 }
-                Some(adaptive @ Saturation::Adaptive { .. }) => {
-                    keeper(adaptive, *bytes, fastest, start).map_or(Self::Silence, |keeper| {
-                        Self::Adaptive {
-                            saturator: AdaptiveSaturator::new(keeper, *bytes, start, end),
-                            recent: VecDeque::new(),
-                        }
-                    })
+                Some(Saturation::Adaptive {
+                    least_delay_ns,
+                    most_delay_ns,
+                }) => {
+                    let delays = [least_delay_ns, most_delay_ns].map(Duration::from_nanos);
+                    let keeper = QueueKeeper::new(delays[0], delays[1], *bytes, fastest, start);
+                    Self::Adaptive {
+                        saturator: AdaptiveSaturator::new(keeper, *bytes, start, end),
+                        recent: VecDeque::new(),
+                    }
                 }
             },
         }
@@ -130,14 +84,14 @@ impl Traffic {
     }
 
     /// Takes news of packets that have arrived; see [`AdaptiveSaturator::arrived`]. Other traffic does not care.
-    pub(super) fn arrived(&mut self, now: Time, arrivals: &[Arrival]) {
+    pub(super) fn arrived(&mut self, now: Time, arrivals: &Arrivals) {
         let Self::Adaptive { saturator, recent } = self else {
             return;
         };
         let Some(&(first, _)) = recent.front() else {
             return;
         };
-        for arrival in arrivals {
+        for arrival in arrivals.iter() {
             let place = arrival.index.wrapping_sub(first) as usize;
             if let Some((index, sent)) = recent.get(place) {
                 let (sent_ns, arrived_ns) = (sent.as_nanos() as i64, arrival.arrived_ns as i64);
@@ -177,25 +131,4 @@ impl Traffic {
             Self::Silence => None,
         }
     }
-}
-
-/// Return the queue keeper of an adaptive saturation; `None` for a fixed one.
-pub(super) fn keeper(
-    saturation: &Saturation,
-    bytes: u16,
-    fastest: BitRate,
-    now: Time,
-) -> Option<QueueKeeper> {
-    let Saturation::Adaptive {
-        least_delay_ns,
-        most_delay_ns,
-    } = *saturation
-    else {
-        return None;
-    };
-    let (least, most) = (
-        Duration::from_nanos(least_delay_ns),
-        Duration::from_nanos(most_delay_ns),
-    );
-    Some(QueueKeeper::new(least, most, bytes, fastest, now))
 }

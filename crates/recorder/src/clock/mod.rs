@@ -31,19 +31,11 @@ pub struct ClockEstimate {
 
 impl ClockEstimate {
     /// Convert `server_ns` to the client's clock.
-    pub fn to_client(&self, server_ns: i64) -> i64 {
+    pub fn to_client(self, server_ns: i64) -> i64 {
         let since = server_ns.saturating_sub(self.offset_ns);
         // of the span's drift only, so that no precision of the span itself is lost
         let drift = self.drift_ppm * 1e-6;
         since.saturating_sub((since as f64 * (drift / (1.0 + drift))).round() as i64)
-    }
-
-    /// Convert `client_ns` to the server's clock.
-    pub fn to_server(&self, client_ns: i64) -> i64 {
-        let drift = (client_ns as f64 * self.drift_ppm * 1e-6).round() as i64;
-        client_ns
-            .saturating_add(self.offset_ns)
-            .saturating_add(drift)
     }
 }
 
@@ -58,11 +50,6 @@ pub struct ClockEstimator {
 }
 
 impl ClockEstimator {
-    /// One that knows nothing.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// A packet left at `sent_ns` of the client's clock and came at `arrived_ns` of the server's.
     pub fn uplink(&mut self, sent_ns: i64, arrived_ns: i64) {
         let difference = self.difference(arrived_ns, sent_ns);

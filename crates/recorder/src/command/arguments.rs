@@ -1,11 +1,11 @@
-//! Arguments of the commands.
+//! Arguments of the commands, with quantities as users write them.
 
 use std::path::PathBuf;
 
 use cellbed_link::{BitRate, Bytes, Duration};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
-use super::quantity::{bytes, duration, interval_pair, rate, train_lengths};
+use crate::plan::Role;
 use crate::recording::Signal;
 
 const RECORD_EXAMPLES: &str = "Examples:
@@ -92,14 +92,6 @@ pub struct Reach {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Only {
-    /// Packet trains.
-    Light,
-    /// Saturation.
-    Heavy,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SaturationMethod {
     /// At a fixed rate, 25 % above the capacity of the path.
     Fixed,
@@ -139,7 +131,7 @@ pub struct Record {
     pub together: bool,
     /// Run only one of the workloads.
     #[arg(long, value_name = "WORKLOAD", help_heading = "Arrangement")]
-    pub only: Option<Only>,
+    pub only: Option<Role>,
     /// Duration of the turns of light and heavy workload on one interface; shorter in a short recording.
     #[arg(long, value_name = "LIGHT:HEAVY", default_value = "20s:10s", value_parser = interval_pair, help_heading = "Arrangement")]
     pub turns: (Duration, Duration),
@@ -253,4 +245,112 @@ pub struct Serve {
     /// Print one JSON object per line instead of text.
     #[arg(long)]
     pub json: bool,
+}
+
+/// A time: a number and its unit; s if there is none.
+fn duration(text: &str) -> Result<Duration, String> {
+    let units = [
+        ("", 1.0),
+        ("us", 1e-6),
+        ("µs", 1e-6),
+        ("ms", 1e-3),
+        ("s", 1.0),
+        ("min", 60.0),
+        ("h", 3600.0),
+    ];
+    let seconds = quantity(
+        text,
+        &units,
+        "a time, such as \"50 ms\", \"60 s\", \"10 min\"",
+    )?;
+    match Duration::from_secs_f64(seconds) {
+        span if span.is_zero() => Err("it must be above 0".into()),
+        span => Ok(span),
+    }
+}
+
+/// A rate: a number and its unit, Mbit/s if there is none.
+fn rate(text: &str) -> Result<BitRate, String> {
+    let units = [
+        ("", 1e6),
+        ("bit/s", 1.0),
+        ("kbit/s", 1e3),
+        ("Mbit/s", 1e6),
+        ("Gbit/s", 1e9),
+    ];
+    quantity(text, &units, "a rate, such as \"50 Mbit/s\"").map(|rate| BitRate(rate as u64))
+}
+
+/// A size: a number and its unit, bytes if there is none.
+fn bytes(text: &str) -> Result<Bytes, String> {
+    let units = [
+        ("", 1.0),
+        ("B", 1.0),
+        ("kB", 1e3),
+        ("MB", 1e6),
+        ("GB", 1e9),
+        ("TB", 1e12),
+    ];
+    quantity(text, &units, "a size, such as \"1400\" or \"20 GB\"").map(|size| Bytes(size as u64))
+}
+
+/// Lengths of a train and its answer, such as `25:50`.
+fn train_lengths(text: &str) -> Result<(u16, u16), String> {
+    let parts = text
+        .split_once(':')
+        .and_then(|(up, down)| Some((up.trim().parse().ok()?, down.trim().parse().ok()?)));
+    match parts {
+        Some((0, _)) => Err("a train has at least one packet of the client".into()),
+        Some(lengths) => Ok(lengths),
+        None => Err("two numbers of packets, such as 25:50 for 25 answered by 50".into()),
+    }
+}
+
+/// Two times, such as `20s:10s`.
+fn interval_pair(text: &str) -> Result<(Duration, Duration), String> {
+    match text.split_once(':') {
+        Some((first, second)) => Ok((duration(first)?, duration(second)?)),
+        None => Err("two times, such as 20s:10s".into()),
+    }
+}
+
+fn quantity(text: &str, units: &[(&str, f64)], wanted: &str) -> Result<f64, String> {
+    let text = text.trim();
+    let end = text
+        .find(|character: char| !(character.is_ascii_digit() || character == '.'))
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let number: Option<f64> = number.parse().ok();
+    let factor = units
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case(unit.trim()))
+        .map(|(_, factor)| factor);
+    match (number, factor) {
+        (Some(number), Some(factor)) => Ok(number * factor),
+        _ => Err(format!("it must be {wanted}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_are_understood_with_and_without_units() {
+        assert_eq!(duration("50 ms"), Ok(Duration::from_millis(50)));
+        assert_eq!(duration("1.5min"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("7"), Ok(Duration::from_secs(7)));
+        assert_eq!(rate("2.5"), Ok(BitRate(2_500_000)));
+        assert_eq!(rate("1 Gbit/s"), Ok(BitRate(1_000_000_000)));
+        assert_eq!(bytes("20 GB"), Ok(Bytes(20_000_000_000)));
+        assert_eq!(train_lengths("25:50"), Ok((25, 50)));
+        assert_eq!(
+            interval_pair("20s:500ms"),
+            Ok((Duration::from_secs(20), Duration::from_millis(500)))
+        );
+        for wrong in ["", "5 parsecs", "-3 s", "0", "1e999 s x"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+        assert!(train_lengths("0:5").is_err() && train_lengths("5").is_err());
+    }
 }

@@ -2,31 +2,29 @@
 //! first words.
 
 mod arguments;
-mod calibrate;
 mod progress;
-mod quantity;
 mod record;
-mod serve;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
 use clap::{CommandFactory, FromArgMatches};
+use serde_json::json;
 
 use crate::calibration::Calibration;
 use crate::error::{Error, Result};
 use crate::recording::pack;
 use crate::secure::Secret;
-use arguments::{Cellbed, Pack, Reach, Standalone, Verb};
+use crate::server::{Limits, Serving, Statistics};
+use crate::socket::{Interrupts, Local};
+use arguments::{Cellbed, Pack, Reach, Serve, Standalone, Verb};
 
 /// Runs `cellbed-recorder` with these arguments, which do not begin with the program's name; its exit status: 0 done, 1
 /// an error, 2 arguments that are none, 130 interrupted before anything was recorded.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> i32 {
-    match parse::<Standalone>("cellbed-recorder", arguments) {
-        Ok(standalone) => status(dispatch(standalone.verb)),
-        Err(status) => status,
-    }
+    let parsed = parse::<Standalone>("cellbed-recorder", arguments);
+    execute(parsed.map(|parsed| parsed.verb))
 }
 
 /// Runs `cellbed record` with these arguments: a verb of `cellbed-recorder` and its arguments, or the arguments of
@@ -38,16 +36,12 @@ pub fn run_of_cellbed(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     let names_a_verb = arguments
         .first()
         .is_some_and(|first| verbs.find_subcommand(first).is_some());
-    let verb = if names_a_verb {
+    execute(if names_a_verb {
         parse::<Standalone>("cellbed record", arguments).map(|parsed| parsed.verb)
     } else {
         parse::<Cellbed>("cellbed record", arguments)
             .map(|parsed| Verb::Record(Box::new(parsed.record)))
-    };
-    match verb {
-        Ok(verb) => status(dispatch(verb)),
-        Err(status) => status,
-    }
+    })
 }
 
 /// Run `calibrate` and return its result, for callers that present it themselves. It reports its progress on standard
@@ -70,7 +64,7 @@ pub fn measure(
         json: false,
         quiet: false,
     };
-    calibrate::measure(&reach, seed)
+    record::measure(&reach, seed)
 }
 
 fn parse<Arguments: CommandFactory + FromArgMatches>(
@@ -109,8 +103,8 @@ fn dispatch(verb: Verb) -> Result<()> {
     cellbed_netdev::print_diagnostics();
     match verb {
         Verb::Record(arguments) => record::record(&arguments),
-        Verb::Calibrate(arguments) => calibrate::calibrate(&arguments),
-        Verb::Serve(arguments) => serve::serve(&arguments),
+        Verb::Calibrate(arguments) => record::calibrate(&arguments),
+        Verb::Serve(arguments) => serve(&arguments),
         Verb::Pack(Pack { folder, json }) => {
             let packed = pack(&folder)?;
             progress::Output::new(json, false).packed(&folder, &packed);
@@ -127,24 +121,78 @@ fn dispatch(verb: Verb) -> Result<()> {
     }
 }
 
-fn status(result: Result<()>) -> i32 {
-    match result {
-        Ok(()) => 0,
-        Err(Error::Interrupted) => 130,
-        Err(error) => {
-            let red = std::io::stderr().is_terminal();
-            let (on, off) = if red {
-                ("\x1b[31m", "\x1b[0m")
-            } else {
-                ("", "")
-            };
-            eprintln!("{on}error:{off} {error}");
-            match error {
-                Error::Usage(_) => 2,
-                _ => 1,
-            }
-        }
+/// Serves until it is interrupted.
+fn serve(arguments: &Serve) -> Result<()> {
+    let interrupts = Interrupts::catch();
+    let secret = Secret::read(&arguments.secret)?;
+    let local = Local {
+        address: arguments.listen,
+        interface: arguments.interface.clone(),
+    };
+    let mut serving = Serving::bind(&local, &secret, limits(arguments))?;
+    let local = serving.local();
+    if arguments.json {
+        say_event("listening", json!({"address": local.to_string()}));
+    } else {
+        say(&format!("listening on {local} (UDP); stop with Ctrl-C"));
     }
+    let mut printed = None;
+    let last = serving.run(
+        |statistics| {
+            // Who has nothing to do has nothing to say.
+            if printed.replace(statistics.counters) != Some(statistics.counters) {
+                print(statistics, arguments.json);
+            }
+        },
+        || interrupts.count() > 0,
+    )?;
+    print(&last, arguments.json);
+    Ok(())
+}
+
+fn limits(arguments: &Serve) -> Limits {
+    let usual = Limits::default();
+    Limits {
+        rate: arguments.rate.unwrap_or(usual.rate),
+        total_rate: arguments.total_rate.unwrap_or(usual.total_rate),
+        bytes: arguments.bytes.unwrap_or(usual.bytes),
+        duration: arguments.duration.unwrap_or(usual.duration),
+        sessions: arguments.sessions.unwrap_or(usual.sessions),
+        ..usual
+    }
+}
+
+fn print(statistics: &Statistics, as_json: bool) {
+    match as_json {
+        true => say_event("statistics", statistics),
+        false => say(&statistics.to_string()),
+    }
+}
+
+/// Executes a command, or the exit status of arguments that are none; returns the exit status.
+fn execute(verb: Result<Verb, i32>) -> i32 {
+    let error = match verb.map(dispatch) {
+        Err(status) => return status,
+        Ok(Ok(())) => return 0,
+        Ok(Err(Error::Interrupted)) => return 130,
+        Ok(Err(error)) => error,
+    };
+    let (on, off) = match std::io::stderr().is_terminal() {
+        true => ("\x1b[31m", "\x1b[0m"),
+        false => ("", ""),
+    };
+    eprintln!("{on}error:{off} {error}");
+    match error {
+        Error::Usage(_) => 2,
+        _ => 1,
+    }
+}
+
+/// A line of JSON: an event and its properties.
+fn say_event(name: &str, properties: impl serde::Serialize) {
+    let mut event = serde_json::to_value(properties).unwrap_or_default();
+    event["event"] = name.into();
+    say(&event.to_string());
 }
 
 /// A line for the user; one whose reader has gone is not missed.

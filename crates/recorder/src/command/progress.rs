@@ -3,11 +3,12 @@
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::say;
+use super::{say, say_event};
 use crate::record::{Notice, Snapshot};
 use crate::recording::Packed;
+use crate::wire::Offer;
 
 /// In a pipe, a snapshot each so many seconds.
 const PLAIN_EVERY: u32 = 5;
@@ -34,38 +35,37 @@ impl Output {
     }
 
     pub fn notice(&mut self, notice: &Notice<'_>) {
-        match notice {
-            Notice::Snapshot(snapshot) => self.snapshot(snapshot),
-            Notice::Calibrating(purpose, (step, steps)) => {
-                let text = format!("calibrating, step {step} of {steps}: {purpose}");
-                let purpose = purpose.to_string();
-                self.event(json!({"event": "calibrating", "purpose": purpose, "step": step, "steps": steps}), &text);
-            }
-            Notice::Connected(offer) => {
-                let text = format!(
-                    "connected; the server sends up to {} Mbit/s",
-                    offer.rate_bps as f64 / 1e6
-                );
-                self.event(
-                    json!({"event": "connected", "rate_bps": offer.rate_bps}),
-                    &text,
-                );
-            }
-            Notice::Silent => self.event(
-                json!({"event": "silent"}),
-                "no answer from the server; probing continues",
+        let (name, properties, text) = match notice {
+            Notice::Snapshot(snapshot) => return self.snapshot(snapshot),
+            Notice::Calibrating(purpose, (step, steps)) => (
+                "calibrating",
+                json!({"purpose": purpose.to_string(), "step": step, "steps": steps}),
+                format!("calibrating, step {step} of {steps}: {purpose}"),
             ),
-            Notice::Resumed => self.event(json!({"event": "resumed"}), "the server answers again"),
-            Notice::Stopping => self.event(
-                json!({"event": "stopping"}),
-                "stopping; waiting for packets under way (Ctrl-C again: do not wait)",
-            ),
+            Notice::Connected(Offer { rate_bps, .. }) => {
+                let rate = *rate_bps as f64 / 1e6;
+                let text = format!("connected; the server sends up to {rate} Mbit/s");
+                ("connected", json!({"rate_bps": rate_bps}), text)
+            }
+            Notice::Silent => {
+                let text = "no answer from the server; probing continues";
+                ("silent", json!({}), text.into())
+            }
+            Notice::Resumed => ("resumed", json!({}), "the server answers again".into()),
+            Notice::Stopping => {
+                let text = "stopping; waiting for packets under way (Ctrl-C again: do not wait)";
+                ("stopping", json!({}), text.into())
+            }
             Notice::Warning(text) => {
-                self.event(
-                    json!({"event": "warning", "text": text}),
-                    &format!("warning: {text}"),
-                );
+                let properties = json!({"text": text});
+                ("warning", properties, format!("warning: {text}"))
             }
+        };
+        if self.json {
+            say_event(name, properties);
+        } else if !self.quiet {
+            self.close();
+            eprintln!("{text}");
         }
     }
 
@@ -74,12 +74,11 @@ impl Output {
         self.close();
         let seconds = packed.duration.as_secs_f64();
         if self.json {
-            say(&json!({
-                "event": "recorded", "directory": folder, "duration_s": seconds,
-                "counts": packed.counts, "warnings": packed.warnings,
-            })
-            .to_string());
-            return;
+            let (counts, warnings) = (&packed.counts, &packed.warnings);
+            return say_event(
+                "recorded",
+                json!({"directory": folder, "duration_s": seconds, "counts": counts, "warnings": warnings}),
+            );
         }
         say(&format!("{}: {seconds:.1} s", folder.display()));
         for (name, counts) in &packed.counts {
@@ -97,20 +96,9 @@ impl Output {
         }
     }
 
-    fn event(&mut self, value: Value, text: &str) {
-        if self.json {
-            say(&value.to_string());
-        } else if !self.quiet {
-            self.close();
-            eprintln!("{text}");
-        }
-    }
-
     fn snapshot(&mut self, snapshot: &Snapshot) {
         if self.json {
-            let mut value = serde_json::to_value(snapshot).unwrap_or_default();
-            value["event"] = "progress".into();
-            return say(&value.to_string());
+            return say_event("progress", snapshot);
         }
         self.snapshots += 1;
         if self.quiet || (!self.terminal && !self.snapshots.is_multiple_of(PLAIN_EVERY)) {

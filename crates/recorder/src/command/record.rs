@@ -1,22 +1,23 @@
-//! `record`: from options to a recording.
+//! `record` and `calibrate`: from options to a recording, or to the parameters of a network.
 
-use std::fs;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use cellbed_link::{BitRate, Duration, Seed};
 use serde::de::DeserializeOwned;
 
-use super::arguments::{Only, Reach, Record, SaturationMethod};
+use super::arguments::{Calibrate, Reach, Record, SaturationMethod};
 use super::progress::Output;
 use super::say;
 use crate::calibration::{Calibration, Calibrator};
-use crate::client::Workload;
-use crate::error::{Error, Result};
-use crate::plan::{Saturation, Train, TrainPlan};
-use crate::record::{Access, Plan, Recorder};
-use crate::recording::{Arrangement, Head, Heavy, Light, has_journal, rfc3339};
-use crate::secure::{Secret, random_bytes};
+use crate::error::{Error, Result, Trying};
+use crate::plan::{Both, Role, Saturation, Train, TrainPlan, Workload};
+use crate::record::{Access, Notice, Plan, Recorder};
+use crate::recording::{Arrangement, Head, Heavy, Light, check_free, rfc3339};
+use crate::secure::{Secret, hexadecimal, random_bytes};
 use crate::socket::wall_clock;
 use crate::workload::FixedRateSaturator;
 
@@ -37,17 +38,10 @@ pub fn record(arguments: &Record) -> Result<()> {
         .output
         .clone()
         .unwrap_or_else(|| named_by_time(&started));
-    if folder.exists() && has_journal(&folder) {
-        return Err(crate::recording::RecordingError::Unpacked(folder).into());
-    }
-    // A link to nothing is none either; not to be found out after minutes of calibration.
-    let there = fs::symlink_metadata(&folder).is_ok();
-    if there && !fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_none()) {
-        return Err(crate::recording::RecordingError::Occupied(folder).into());
-    }
+    check_free(&folder)?; // not to be found out after minutes of calibration
     let access = access(arguments)?;
     let mut output = Output::new(arguments.reach.json, arguments.reach.quiet);
-    let mut watch = |notice: crate::record::Notice<'_>| output.notice(&notice);
+    let mut watch = |notice: Notice<'_>| output.notice(&notice);
     let mut recorder = Recorder::connect(access)?;
     let calibration = match &arguments.calibration {
         Some(file) => Some(read(file, "calibration")?),
@@ -70,7 +64,7 @@ pub fn record(arguments: &Record) -> Result<()> {
 }
 
 /// The server's address, an IPv4 one where there are both: mobile networks with IPv6 alone translate it.
-pub fn resolve(server: &str) -> Result<SocketAddr> {
+fn resolve(server: &str) -> Result<SocketAddr> {
     let wrong = |problem: String| Error::Usage(format!("the server {server:?} {problem}"));
     if !server.contains(':') {
         return Err(wrong(
@@ -88,7 +82,7 @@ pub fn resolve(server: &str) -> Result<SocketAddr> {
 }
 
 /// One way to a server.
-pub fn single_access(reach: &Reach) -> Result<Access> {
+fn single_access(reach: &Reach) -> Result<Access> {
     Ok(Access {
         server: resolve(&reach.server)?,
         secret: Secret::read(&reach.secret)?,
@@ -99,18 +93,13 @@ pub fn single_access(reach: &Reach) -> Result<Access> {
 
 fn access(arguments: &Record) -> Result<Access> {
     let mut access = single_access(&arguments.reach)?;
-    match arguments.only {
-        Some(Only::Heavy) => {
-            access.first = access.first.or(arguments.heavy_interface.clone());
-        }
-        _ => {
-            access.first = access.first.or(arguments.light_interface.clone());
-        }
-    }
-    access.second = arguments
-        .heavy_interface
-        .clone()
-        .or(arguments.reach.interface.clone());
+    let heavy = arguments.heavy_interface.clone();
+    let first = match arguments.only {
+        Some(Role::Heavy) => heavy.clone(),
+        _ => arguments.light_interface.clone(),
+    };
+    access.first = access.first.or(first);
+    access.second = heavy.or(arguments.reach.interface.clone());
     Ok(access)
 }
 
@@ -119,58 +108,49 @@ const LEAST_IN_TURNS: Duration = Duration::from_secs(3);
 
 /// Errors: options that contradict each other.
 fn check(arguments: &Record) -> Result<()> {
-    let wrong = |text: &str| Err(Error::Usage(text.into()));
-    if !(0.0..1.0).contains(&arguments.jitter) {
-        return wrong("--jitter is a share of the gap: at least 0, and less than 1");
-    }
-    let light = arguments.only != Some(Only::Heavy);
-    let heavy = arguments.only != Some(Only::Light);
-    let two = arguments.light_interface.is_some() || arguments.heavy_interface.is_some();
-    if light
-        && heavy
-        && two
-        && (arguments.light_interface.is_none() || arguments.heavy_interface.is_none())
-    {
-        return wrong(
+    let light = arguments.only != Some(Role::Heavy);
+    let heavy = arguments.only != Some(Role::Light);
+    let interfaces = [&arguments.light_interface, &arguments.heavy_interface];
+    let two = interfaces.iter().any(|interface| interface.is_some());
+    let adaptive = arguments.saturation == SaturationMethod::Adaptive;
+    let alone = arguments.no_calibration;
+    let rates = [arguments.uplink_rate, arguments.downlink_rate];
+    let problems = [
+        (
+            !(0.0..1.0).contains(&arguments.jitter),
+            "--jitter is a share of the gap: at least 0, and less than 1",
+        ),
+        (
+            light && heavy && two && interfaces.iter().any(|interface| interface.is_none()),
             "--light-interface and --heavy-interface go together; with one interface for both it is --interface",
-        );
-    }
-    if light && heavy && !two && !arguments.together && arguments.duration < LEAST_IN_TURNS {
-        return wrong(
+        ),
+        (
+            light && heavy && !two && !arguments.together && arguments.duration < LEAST_IN_TURNS,
             "--duration: two workloads in turn take at least 3 s; or only one of them: --only light",
-        );
-    }
-    if arguments.no_calibration && light && !has_trains(arguments) {
-        return wrong(
+        ),
+        (
+            alone && light && !has_trains(arguments),
             "without calibration the trains must be given: --light-train 25:50, or --trains",
-        );
-    }
-    if arguments.saturation == SaturationMethod::Adaptive {
-        if !(light && heavy && two) {
-            return wrong(
-                "--saturation adaptive needs a second device to measure the queue of the first: give both --light-interface and --heavy-interface, and not --only",
-            );
-        }
-        let rates = [arguments.uplink_rate, arguments.downlink_rate];
-        if rates.iter().flatten().any(|rate| rate.0 > 0) {
-            return wrong(
-                "--saturation adaptive chooses the rates; --uplink-rate and --downlink-rate can only be 0 (no saturation)",
-            );
-        }
-    } else if arguments.no_calibration && heavy && !has_rates(arguments) {
-        return wrong(
+        ),
+        (
+            adaptive && !(light && heavy && two),
+            "--saturation adaptive needs a second device to measure the queue of the first: give both --light-interface and --heavy-interface, and not --only",
+        ),
+        (
+            adaptive && rates.iter().flatten().any(|rate| rate.0 > 0),
+            "--saturation adaptive chooses the rates; --uplink-rate and --downlink-rate can only be 0 (no saturation)",
+        ),
+        (
+            alone && !adaptive && heavy && rates.contains(&None),
             "without calibration the rates must be given: --uplink-rate and --downlink-rate, 25 % above the network's capacity",
-        );
-    }
-    Ok(())
+        ),
+    ];
+    let problem = problems.into_iter().find(|(applies, _)| *applies);
+    problem.map_or(Ok(()), |(_, text)| Err(Error::Usage(text.into())))
 }
 
 fn has_trains(arguments: &Record) -> bool {
     arguments.light_train.is_some() || !arguments.trains.is_empty() || arguments.plan.is_some()
-}
-
-fn has_rates(arguments: &Record) -> bool {
-    arguments.uplink_rate.is_some() && arguments.downlink_rate.is_some()
 }
 
 /// Read and decode a JSON file.
@@ -208,21 +188,13 @@ fn trains(arguments: &Record, calibration: Option<&Calibration>) -> TrainPlan {
         });
         gaps.max().unwrap_or(0)
     });
-    let rotation = lengths
-        .into_iter()
-        .map(|(up, down)| Train {
-            up,
-            down,
-            up_bytes: bytes,
-            down_bytes: bytes,
-            gap_ns: None,
-        })
-        .collect();
+    let trains = lengths.into_iter();
+    let trains = trains.map(|(up, down)| Train::new((up, bytes), (down, bytes)));
     let gap = arguments
         .gap
         .unwrap_or(GAP.max(Duration::from_nanos(least)));
     TrainPlan {
-        rotation,
+        rotation: trains.collect(),
         gap_ns: gap.as_nanos(),
         jitter: arguments.jitter,
         count: None,
@@ -232,29 +204,24 @@ fn trains(arguments: &Record, calibration: Option<&Calibration>) -> TrainPlan {
 
 fn plan(arguments: &Record, trains: TrainPlan, calibration: Option<&Calibration>) -> Plan {
     let bytes = arguments.packet_bytes;
-    let saturation = |given: Option<BitRate>, measured: Option<u64>| {
+    let given = Both {
+        uplink: arguments.uplink_rate,
+        downlink: arguments.downlink_rate,
+    };
+    let ways = Both::from_fn(|way| {
+        let given = *given.of(way);
         if arguments.saturation == SaturationMethod::Adaptive {
             return given.is_none_or(|rate| rate.0 > 0).then_some(ADAPTIVE);
         }
+        let measured = calibration.map(|found| found.directions.of(way).saturated_bps);
         let rate = given.or(measured.map(|bps| FixedRateSaturator::rate_for(BitRate(bps))))?;
         (rate.0 > 0).then_some(Saturation::Fixed { rate_bps: rate.0 })
-    };
-    let measured = |way: fn(&Calibration) -> u64| calibration.map(way);
-    let heavy = Workload::Saturation {
-        uplink: saturation(
-            arguments.uplink_rate,
-            measured(|found| found.directions.uplink.saturated_bps),
-        ),
-        downlink: saturation(
-            arguments.downlink_rate,
-            measured(|found| found.directions.downlink.saturated_bps),
-        ),
-        bytes,
-    };
+    });
+    let heavy = Workload::Saturation { ways, bytes };
     let two = arguments.light_interface.is_some() || arguments.together || arguments.only.is_some();
     Plan {
-        light: (arguments.only != Some(Only::Heavy)).then_some(Workload::Trains(trains)),
-        heavy: (arguments.only != Some(Only::Light)).then_some(heavy),
+        light: (arguments.only != Some(Role::Heavy)).then_some(Workload::Trains(trains)),
+        heavy: (arguments.only != Some(Role::Light)).then_some(heavy),
         arrangement: if two {
             Arrangement::Together
         } else {
@@ -274,7 +241,7 @@ fn head(
     let id: [u8; 8] = random_bytes()?;
     let interface = |own: &Option<String>| own.clone().or(arguments.reach.interface.clone());
     Ok(Head {
-        id: id.iter().map(|byte| format!("{byte:02x}")).collect(),
+        id: hexadecimal(&id),
         started,
         zero_ns: 0,
         packet_bytes: arguments.packet_bytes,
@@ -286,18 +253,9 @@ fn head(
                 _ => None,
             },
         }),
-        heavy: plan.heavy.as_ref().map(|workload| {
-            let (uplink, downlink) = match workload {
-                Workload::Saturation {
-                    uplink, downlink, ..
-                } => (*uplink, *downlink),
-                _ => (None, None),
-            };
-            Heavy {
-                interface: interface(&arguments.heavy_interface),
-                uplink,
-                downlink,
-            }
+        heavy: plan.heavy.as_ref().map(|workload| Heavy {
+            interface: interface(&arguments.heavy_interface),
+            ways: workload.saturation(),
         }),
         calibration,
         signal: arguments.signal.clone(),
@@ -305,11 +263,84 @@ fn head(
 }
 
 /// A calibration for the user.
-pub fn print(calibration: &Calibration, json: bool) {
+fn print(calibration: &Calibration, json: bool) {
     if json {
         return say(&serde_json::to_string(calibration).unwrap_or_default());
     }
     for sentence in &calibration.verdict {
         say(sentence);
+    }
+}
+
+/// Calibrates and reports the progress.
+pub fn measure(reach: &Reach, seed: u64) -> Result<Calibration> {
+    let mut output = Output::new(reach.json, reach.quiet);
+    let mut recorder = Recorder::connect(single_access(reach)?)?;
+    let calibrator = Calibrator::new(Seed(seed));
+    recorder.calibrate(calibrator, &mut |notice| output.notice(&notice))
+}
+
+pub fn calibrate(arguments: &Calibrate) -> Result<()> {
+    let what = |path: &Path| format!("write {}", path.display());
+    if let Some(path) = arguments.output.as_deref().filter(|path| path.is_dir()) {
+        // Before minutes of calibration.
+        return Ok(Err(io::Error::from(io::ErrorKind::IsADirectory)).trying(|| what(path))?);
+    }
+    let calibration = measure(&arguments.reach, arguments.seed)?;
+    if let Some(path) = &arguments.output {
+        let text = serde_json::to_string_pretty(&calibration).unwrap_or_default() + "\n";
+        write_whole(path, text.as_bytes()).trying(|| what(path))?;
+    }
+    print(&calibration, arguments.reach.json);
+    Ok(())
+}
+
+/// Writes a file completely or not at all; a device or a pipe stays one, and a pipe must have a reader.
+fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
+    let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if place.exists() && !place.is_file() {
+        let waiting_for_no_reader = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+        return OpenOptions::new()
+            .write(true)
+            .custom_flags(waiting_for_no_reader)
+            .open(place)?
+            .write_all(content);
+    }
+    let mut partial = place.clone().into_os_string();
+    partial.push(".partial");
+    let written = File::create(&partial)
+        .and_then(|mut file| file.write_all(content))
+        .and_then(|()| fs::rename(&partial, &place));
+    written.inspect_err(|_| drop(fs::remove_file(&partial)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole_and_a_pipe_needs_a_reader() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        std::os::unix::fs::symlink("/dev/full", at("full")).expect("a link");
+        std::os::unix::fs::symlink(at("far"), at("link")).expect("a link");
+        fs::create_dir(at("folder")).expect("a folder");
+        fs::write(at("far"), "old").expect("a file");
+        let pipe = std::process::Command::new("mkfifo")
+            .arg(at("pipe"))
+            .status();
+        assert!(pipe.expect("mkfifo").success());
+        for (name, code) in [("full", 28), ("pipe", 6), ("folder", 21), ("none/x", 2)] {
+            let error = write_whole(&at(name), b"new").expect_err(name);
+            assert_eq!(error.raw_os_error(), Some(code), "{name}: {error}");
+        }
+        write_whole(&at("link"), b"new").expect("written");
+        assert_eq!(fs::read(at("far")).expect("read"), b"new");
+        let mut left: Vec<_> = fs::read_dir(folder.path())
+            .expect("a folder")
+            .map(|it| it.expect("an entry").file_name())
+            .collect();
+        left.sort();
+        assert_eq!(left, ["far", "folder", "full", "link", "pipe"]);
     }
 }

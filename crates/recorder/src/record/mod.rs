@@ -1,6 +1,5 @@
 //! A whole recording: paths, runs in their order, the journal.
 
-mod live;
 mod paths;
 mod schedule;
 mod writing;
@@ -9,18 +8,18 @@ use std::path::Path;
 
 use cellbed_link::{BitRate, Duration, Time};
 
-use crate::calibration::{Calibration, Calibrator, Purpose, Workload as Experimented};
-use crate::client::{Event, Message, Order, Role, RunEnd, RunEvent, RunRequest, Workload};
+use crate::calibration::{Calibration, Calibrator, Purpose};
+use crate::client::{Event, Message, Order, RunEnd, RunEvent, RunRequest};
 use crate::error::{Error, Result};
-use crate::plan::Saturation;
+use crate::plan::{Role, Saturation, Workload};
 use crate::recording::{Arrangement, Collector, Head, Packed, RunPlan, pack, rfc3339};
 use crate::socket::{Interrupts, now, wall_clock};
 use crate::wire::Offer;
 
-pub use live::{Live, Snapshot};
 pub use paths::Access;
 use paths::Paths;
 use schedule::Schedule;
+pub use writing::Snapshot;
 use writing::Writing;
 
 /// After the planned end, how long to try to fetch what the server still has.
@@ -33,15 +32,11 @@ const QUIET_HEAVY: Duration = Duration::from_secs(1);
 /// Plan of a recording.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The light workload.
     pub light: Option<Workload>,
-    /// The heavy one.
     pub heavy: Option<Workload>,
-    /// Both at once, or in turn.
     pub arrangement: Arrangement,
     /// Duration of each workload's turn.
     pub turns: (Duration, Duration),
-    /// All in all.
     pub duration: Duration,
 }
 
@@ -58,13 +53,11 @@ pub enum Notice<'a> {
     Resumed,
     /// State of the recording, each second.
     Snapshot(&'a Snapshot),
-    /// Stopping; what is underway is waited for.
+    /// The recording ends; packets underway may still arrive.
     Stopping,
-    /// A warning for users of the recording.
     Warning(&'a str),
 }
 
-/// Someone who watches.
 pub type Watch<'a> = &'a mut dyn FnMut(Notice<'_>);
 
 /// Calibrates and records over the paths to a server.
@@ -118,61 +111,47 @@ impl Recorder {
                 calibrator.limit(BitRate(offer.rate_bps), offer.answer_packets);
             }
             watch(Notice::Calibrating(experiment.purpose, calibrator.step()));
-            let (workload, span) = match &experiment.workload {
-                Experimented::Trains(trains) => (Workload::Timed(trains.clone()), None),
-                Experimented::Saturation {
-                    uplink,
-                    downlink,
-                    span,
-                } => {
-                    let workload = Workload::Saturation {
-                        uplink: *uplink,
-                        downlink: *downlink,
-                        bytes: crate::calibration::PACKET_BYTES,
-                    };
-                    (workload, Some(*span))
-                }
-            };
             let number = self.take_number();
-            collector.plan(RunPlan::new(number, Role::Light, &workload));
+            collector.plan(RunPlan::new(number, Role::Light, &experiment.workload));
             let request = RunRequest {
                 number,
-                workload,
-                span,
+                workload: experiment.workload,
+                span: experiment.span,
                 quiet: experiment.quiet,
             };
             self.paths.send(Role::Light, Order::Run(request));
             let end = self.wait_for(number, &mut collector, watch)?;
             if let Some(reason) = end.refusal {
-                return Err(Error::Refused { reason });
+                return Error::failed(format!("the server refuses: {reason}"));
             }
             let clock = collector.clock();
             if let Some(records) = collector.finish(number, clock.as_ref())
                 && end.complete
             {
-                calibrator
-                    .take(&records.uplink, &records.downlink)
-                    .map_err(Error::Calibration)?;
+                let taken = calibrator.take(&records.uplink, &records.downlink);
+                taken.map_err(|error| Error::Failed(format!("calibration: {error}")))?;
             } else {
                 tracing::info!("the session of run {number} was lost: repeating the experiment");
             }
         }
-        calibrator.finish().map_err(Error::Calibration)
+        calibrator.finish()
     }
 
-    /// The workload at no higher rate than the server sends.
-    fn limit_to_offer(&self, mut workload: Workload) -> Workload {
-        if let (
-            Some(offer),
-            Workload::Saturation {
-                downlink: Some(Saturation::Fixed { rate_bps }),
-                ..
+    /// Limits the saturation of the downlink to what the server sends; returns whether it was more.
+    fn limit_to_offer(&self, workload: &mut Workload) -> bool {
+        let Some(offer) = self.paths.offer() else {
+            return false;
+        };
+        match workload {
+            Workload::Saturation { ways, .. } => match &mut ways.downlink {
+                Some(Saturation::Fixed { rate_bps }) if *rate_bps > offer.rate_bps => {
+                    *rate_bps = offer.rate_bps;
+                    true
+                }
+                _ => false,
             },
-        ) = (self.paths.offer(), &mut workload)
-        {
-            *rate_bps = offer.rate_bps.min(*rate_bps);
+            _ => false,
         }
-        workload
     }
 
     /// Lets the collector take everything until a run has ended.
@@ -193,7 +172,7 @@ impl Recorder {
                     if let Event::Run(run, RunEvent::Ended(end)) = event
                         && *run == number
                     {
-                        ended = Some(end.clone());
+                        ended = Some(*end);
                     }
                 }
                 if let Some(end) = ended {
@@ -221,12 +200,10 @@ impl Recorder {
         }
         self.wait_for_connection(watch)?;
         let mut plan = plan.clone();
-        let wanted = plan.heavy.take();
-        plan.heavy = wanted.clone().map(|heavy| self.limit_to_offer(heavy));
-        if let (true, Some(Workload::Saturation { downlink, .. }), Some(heavy)) =
-            (plan.heavy != wanted, &plan.heavy, &mut head.heavy)
+        if let (Some(workload), Some(heavy)) = (&mut plan.heavy, &mut head.heavy)
+            && self.limit_to_offer(workload)
         {
-            heavy.downlink = *downlink;
+            heavy.ways = workload.saturation();
             watch(Notice::Warning(
                 "the downlink is saturated at the server's limit, below the requested rate",
             ));
@@ -240,7 +217,7 @@ impl Recorder {
         writing.end()?;
         let packed = pack(folder);
         result?;
-        Ok(packed?)
+        packed
     }
 
     fn follow(

@@ -6,11 +6,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use cellbed_link::{Duration, Time};
 
 use super::{Notice, Watch};
-use crate::client::{Event, Message, Order, PathThread, Role};
+use crate::client::{Event, Message, Order, PathThread};
 use crate::error::{Error, Result};
+use crate::plan::Role;
 use crate::secure::{Secret, random_bytes};
 use crate::socket::now;
-use crate::wire::Offer;
+use crate::wire::{Offer, VERSION};
 
 /// A server that does not answer for so long is not there.
 const CONNECT: Duration = Duration::from_secs(15);
@@ -20,9 +21,7 @@ const LOOK: std::time::Duration = std::time::Duration::from_millis(50);
 /// Interfaces that reach a server, and the secret.
 #[derive(Clone, Debug)]
 pub struct Access {
-    /// The server.
     pub server: SocketAddr,
-    /// Shared with it.
     pub secret: Secret,
     /// Of the light workload, of calibration, and of both workloads in turn; `None`: as the routes have it.
     pub first: Option<String>,
@@ -30,7 +29,6 @@ pub struct Access {
     pub second: Option<String>,
 }
 
-/// Name of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Name {
     First,
@@ -122,13 +120,14 @@ impl Paths {
             Name::First => &self.access.first,
             Name::Second => &self.access.second,
         };
-        Error::NoAnswer {
-            server: self.access.server,
-            way: interface
-                .as_ref()
-                .map_or(String::new(), |interface| format!(" by {interface}")),
-            seconds: CONNECT.as_secs_f64() as u64,
-        }
+        let way = interface.as_ref().map(|name| format!(" by {name}"));
+        Error::Failed(format!(
+            "no answer from {}{} in {:.0} s. Is `cellbed-recorder serve` running there, with the same secret and \
+             version {VERSION} or later of the protocol, and does UDP to that port pass?",
+            self.access.server,
+            way.unwrap_or_default(),
+            CONNECT.as_secs_f64(),
+        ))
     }
 
     fn look_at(&mut self, name: Name, events: &[Event], watch: Watch<'_>) -> Result<()> {
@@ -144,10 +143,8 @@ impl Paths {
                 Event::Rejected(reason)
                     if self.unanswered.iter().any(|(other, _)| *other == name) =>
                 {
-                    return Err(Error::Rejected {
-                        server: self.access.server,
-                        reason: *reason,
-                    });
+                    let server = self.access.server;
+                    return Error::failed(format!("{server} refuses: {reason}"));
                 }
                 _ => {}
             }
@@ -162,11 +159,6 @@ fn start(
     interface: Option<&str>,
     sender: &Sender<(Name, Message)>,
 ) -> Result<PathThread> {
-    PathThread::start(
-        name,
-        access.server,
-        interface,
-        &access.secret,
-        sender.clone(),
-    )
+    let messages = sender.clone();
+    PathThread::start(name, access.server, interface, &access.secret, messages)
 }

@@ -3,7 +3,7 @@
 use cellbed_link::{Duration, Time};
 
 use super::Plan;
-use crate::client::{Role, Workload};
+use crate::plan::{Role, Workload};
 use crate::recording::Arrangement;
 
 /// Between two turns the link becomes idle: what one workload leaves behind is not to meet the other.
@@ -14,19 +14,19 @@ const AGAIN: Duration = Duration::from_millis(500);
 
 /// Decides when a run begins, from the results of the runs before.
 pub(super) struct Schedule {
-    plan: Plan,
     end: Time,
-    light: Slot,
-    heavy: Slot,
-    /// Workload whose turn it is.
-    turn: Role,
-    /// Durations of the turns of the light and of the heavy workload.
-    turns: (Duration, Duration),
+    /// Of the light and of the heavy workload.
+    slots: [Slot; 2],
+    in_turns: bool,
     stopped: bool,
 }
 
 /// State of one workload's runs.
 struct Slot {
+    role: Role,
+    workload: Option<Workload>,
+    /// Duration of its turns.
+    turn: Duration,
     run: Option<u32>,
     /// When it may begin; `None` never.
     due: Option<Time>,
@@ -37,30 +37,29 @@ struct Slot {
 impl Schedule {
     pub(super) fn new(plan: &Plan, zero: Time) -> Self {
         let end = zero + plan.duration;
-        let slot = |workload: &Option<Workload>| Slot {
+        let turns = fitting(plan.turns, plan.duration);
+        let slot = |role, workload: &Option<Workload>, turn| Slot {
+            role,
+            workload: workload.clone(),
+            turn,
             run: None,
             due: workload.as_ref().map(|_| zero),
             until: end,
         };
+        let light = slot(Role::Light, &plan.light, turns.0);
+        let heavy = slot(Role::Heavy, &plan.heavy, turns.1);
+        let both = plan.light.is_some() && plan.heavy.is_some();
         let mut schedule = Self {
             end,
-            light: slot(&plan.light),
-            heavy: slot(&plan.heavy),
-            turn: Role::Light,
-            turns: fitting(plan.turns, plan.duration),
-            plan: plan.clone(),
+            slots: [light, heavy],
+            in_turns: both && plan.arrangement == Arrangement::Alternating,
             stopped: false,
         };
-        if schedule.in_turns() {
-            schedule.heavy.due = None;
-            schedule.light.until = schedule.turn_end(zero);
+        if schedule.in_turns {
+            schedule.slots[1].due = None;
+            schedule.slots[0].until = schedule.turn_end(0, zero);
         }
         schedule
-    }
-
-    fn in_turns(&self) -> bool {
-        let both = self.plan.light.is_some() && self.plan.heavy.is_some();
-        both && self.plan.arrangement == Arrangement::Alternating
     }
 
     /// When the recording is to end.
@@ -71,77 +70,53 @@ impl Schedule {
     /// The runs that should begin, with their spans. Each is returned once; call [`Schedule::began`] for it.
     pub(super) fn due(&mut self, now: Time) -> Vec<(Role, Workload, Duration)> {
         let mut due = Vec::new();
-        for role in [Role::Light, Role::Heavy] {
-            let workload = match role {
-                Role::Light => self.plan.light.clone(),
-                Role::Heavy => self.plan.heavy.clone(),
-            };
-            let slot = self.slot(role);
-            let is_due = slot.run.is_none() && slot.due.is_some_and(|due| due <= now);
+        for slot in &mut self.slots {
+            if slot.run.is_some() || slot.due.is_none_or(|due| due > now) {
+                continue;
+            }
+            slot.due = None;
             let span = slot.until - now;
-            if let Some(workload) = workload.filter(|_| is_due) {
-                slot.due = None;
-                if !span.is_zero() {
-                    due.push((role, workload, span));
-                }
+            if let Some(workload) = slot.workload.clone().filter(|_| !span.is_zero()) {
+                due.push((slot.role, workload, span));
             }
         }
         due
     }
 
     pub(super) fn began(&mut self, role: Role, run: u32) {
-        self.slot(role).run = Some(run);
+        self.slots[role as usize].run = Some(run);
     }
 
     /// A run is over; one that is not complete before its time begins again.
     pub(super) fn ended(&mut self, run: u32, complete: bool, now: Time) {
-        let Some(role) = [Role::Light, Role::Heavy]
-            .into_iter()
-            .find(|role| self.slot(*role).run == Some(run))
-        else {
+        let mut slots = self.slots.iter();
+        let Some(place) = slots.position(|slot| slot.run == Some(run)) else {
             return;
         };
-        let slot = self.slot(role);
+        let slot = &mut self.slots[place];
         slot.run = None;
         if self.stopped {
             return;
         }
-        let slot = self.slot(role);
-        if !complete && now + AGAIN < slot.until {
-            slot.due = Some(now + AGAIN);
-        } else if self.in_turns() {
-            self.pass_turn(now);
+        let (again, start) = (now + AGAIN, now + PAUSE);
+        if !complete && again < slot.until {
+            slot.due = Some(again);
+        } else if self.in_turns && start < self.end {
+            let until = self.turn_end(1 - place, start);
+            let other = &mut self.slots[1 - place];
+            (other.due, other.until) = (Some(start), until);
         }
     }
 
-    fn pass_turn(&mut self, now: Time) {
-        let start = now + PAUSE;
-        if start >= self.end {
-            return;
-        }
-        self.turn = match self.turn {
-            Role::Light => Role::Heavy,
-            Role::Heavy => Role::Light,
-        };
-        let until = self.turn_end(start);
-        let slot = self.slot(self.turn);
-        slot.due = Some(start);
-        slot.until = until;
-    }
-
-    /// When a turn of the workload whose turn it is ends that begins at `start`: it has the rest of the recording where
-    /// too little would be left for a turn of the other one.
-    fn turn_end(&self, start: Time) -> Time {
-        let (own, other) = match self.turn {
-            Role::Light => self.turns,
-            Role::Heavy => (self.turns.1, self.turns.0),
-        };
-        let end = start + own;
+    /// Return the end of a turn that begins at `start`: the end of the recording where too little would be left for a
+    /// turn of the other workload.
+    fn turn_end(&self, place: usize, start: Time) -> Time {
+        let end = start + self.slots[place].turn;
+        let other = self.slots[1 - place].turn;
         let worth = Duration::from_nanos(other.as_nanos() / 2);
-        if end + PAUSE + worth > self.end {
-            self.end
-        } else {
-            end
+        match end + PAUSE + worth > self.end {
+            true => self.end,
+            false => end,
         }
     }
 
@@ -149,26 +124,19 @@ impl Schedule {
     pub(super) fn stop(&mut self, now: Time) -> Vec<(Role, u32)> {
         self.stopped = true;
         self.end = self.end.min(now);
-        self.light.due = None;
-        self.heavy.due = None;
-        [Role::Light, Role::Heavy]
-            .into_iter()
-            .filter_map(|role| Some((role, self.slot(role).run?)))
+        let slots = self.slots.iter_mut();
+        slots
+            .filter_map(|slot| {
+                slot.due = None;
+                Some((slot.role, slot.run?))
+            })
             .collect()
     }
 
     /// Return whether nothing runs and nothing is scheduled.
     pub(super) fn is_done(&self) -> bool {
-        [&self.light, &self.heavy]
-            .iter()
-            .all(|slot| slot.run.is_none() && slot.due.is_none())
-    }
-
-    fn slot(&mut self, role: Role) -> &mut Slot {
-        match role {
-            Role::Light => &mut self.light,
-            Role::Heavy => &mut self.heavy,
-        }
+        let mut slots = self.slots.iter();
+        slots.all(|slot| slot.run.is_none() && slot.due.is_none())
     }
 }
 
@@ -188,11 +156,7 @@ mod tests {
     fn plan(arrangement: Arrangement) -> Plan {
         Plan {
             light: Some(Workload::Timed(Vec::new())),
-            heavy: Some(Workload::Saturation {
-                uplink: None,
-                downlink: None,
-                bytes: 1400,
-            }),
+            heavy: Some(Workload::Timed(Vec::new())),
             arrangement,
             turns: (Duration::from_secs(20), Duration::from_secs(10)),
             duration: Duration::from_secs(60),
@@ -227,30 +191,22 @@ mod tests {
 
     #[test]
     fn the_last_turn_has_what_is_left_of_the_recording() {
-        let plan = Plan {
-            duration: Duration::from_secs(40),
-            ..plan(Arrangement::Alternating)
-        };
-        let mut schedule = Schedule::new(&plan, second(0));
-        assert_eq!(schedule.due(second(0))[0].2, Duration::from_secs(20));
-        schedule.began(Role::Light, 1);
-        schedule.ended(1, true, second(21));
-        // A turn of 10 s would leave 7 s, less than half of one of 20 s.
-        let due = schedule.due(second(22));
-        assert_eq!((due[0].0, due[0].2), (Role::Heavy, Duration::from_secs(18)));
-    }
-
-    #[test]
-    fn both_workloads_have_a_turn_in_a_short_recording() {
-        let short = Plan {
-            duration: Duration::from_secs(8),
-            ..plan(Arrangement::Alternating)
-        };
-        let mut schedule = Schedule::new(&short, second(0));
-        assert_eq!(schedule.due(second(0))[0].2, Duration::from_secs(4));
-        schedule.began(Role::Light, 1);
-        schedule.ended(1, true, second(5));
-        assert_eq!(schedule.due(second(6))[0].0, Role::Heavy);
+        // Of 40 s: a turn of 10 s would leave 7 s, less than half of one of 20 s. Of 8 s: both have a turn.
+        for (duration, light, heavy) in [(40, 20, 18), (8, 4, 2)] {
+            let plan = Plan {
+                duration: Duration::from_secs(duration),
+                ..plan(Arrangement::Alternating)
+            };
+            let mut schedule = Schedule::new(&plan, second(0));
+            assert_eq!(schedule.due(second(0))[0].2, Duration::from_secs(light));
+            schedule.began(Role::Light, 1);
+            schedule.ended(1, true, second(light + 1));
+            let due = schedule.due(second(light + 2));
+            assert_eq!(
+                (due[0].0, due[0].2),
+                (Role::Heavy, Duration::from_secs(heavy))
+            );
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::calibration::Calibration;
 use crate::clock::ClockEstimate;
-use crate::plan::{Saturation, TrainPlan};
+use crate::plan::{Both, Role, Saturation, TrainPlan};
 
 /// Arrangement of the workloads on the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,15 +57,10 @@ pub struct Head {
     pub zero_ns: u64,
     /// IP length of the packets of trains and saturation.
     pub packet_bytes: u16,
-    /// Arrangement of the workloads on the network.
     pub arrangement: Arrangement,
-    /// The light workload, if there is one.
     pub light: Option<Light>,
-    /// The heavy workload, if there is one.
     pub heavy: Option<Heavy>,
-    /// Made before.
     pub calibration: Option<Calibration>,
-    /// Information from the user.
     pub signal: Signal,
 }
 
@@ -74,7 +69,6 @@ pub struct Head {
 pub struct Light {
     /// The interface; `None`: as the routes have it.
     pub interface: Option<String>,
-    /// Plan of the trains.
     pub plan: Option<TrainPlan>,
 }
 
@@ -83,16 +77,14 @@ pub struct Light {
 pub struct Heavy {
     /// The interface; `None`: as the routes have it.
     pub interface: Option<String>,
-    /// From the client.
-    pub uplink: Option<Saturation>,
-    /// From the server.
-    pub downlink: Option<Saturation>,
+    #[serde(flatten)]
+    pub ways: Both<Option<Saturation>>,
 }
 
 /// When a workload ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Span {
-    pub(super) workload: crate::client::Role,
+    pub(super) workload: Role,
     pub(super) start_ns: i64,
     pub(super) end_ns: i64,
 }
@@ -100,9 +92,7 @@ pub(super) struct Span {
 /// Packets of one file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Packets that were sent.
     pub sent: u64,
-    /// Packets without an arrival.
     pub lost: u64,
     /// Packets with more than one arrival.
     pub duplicated: u64,

@@ -1,23 +1,22 @@
 //! The journal: everything as it happens, in blocks that are whole or not at all.
 //!
 //! A block is its length and a hash, four bytes each, and its entries; all numbers are big-endian. What follows the
-//! last whole block was being written when the recorder died, and is ignored. Version 2 is little-endian.
+//! last whole block was being written when the recorder died, and is ignored.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::description::Head;
-use super::entry::Entry;
-use super::error::RecordingError;
-use crate::field::{ByteOrder, Reader};
+use super::run::RunPlan;
+use crate::client::Event;
+use crate::error::{Error, Result, Trying};
+use crate::wire::{Field, Malformed, Reader, variants};
 
 /// The journal's name in the recording's directory.
 const NAME: &str = "journal";
 
-const MAGIC: &[u8; 16] = b"cellbed journal3";
-
-const MAGIC_2: &[u8; 16] = b"cellbed journal2";
+const MAGIC: &[u8; 16] = b"cellbed journal4";
 
 /// A block is written when it has so many bytes.
 const BLOCK: usize = 1 << 18;
@@ -25,13 +24,58 @@ const BLOCK: usize = 1 << 18;
 /// Longer blocks are no blocks.
 const LONGEST: usize = 1 << 24;
 
-/// Return whether a directory has a journal to pack.
-pub fn has_journal(folder: &Path) -> bool {
-    folder.join(NAME).exists()
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Entry {
+    /// A run has been asked for.
+    Run(RunPlan),
+    /// A path has learnt something.
+    Event(Event),
+    /// This machine lost packets that the network had delivered, as many so far.
+    Overflows(u64),
+}
+
+variants! { Entry:
+    1 Run(plan);
+    2 Event(event);
+    3 Overflows(count);
+}
+
+/// As JSON, behind its length.
+impl Field for RunPlan {
+    fn put(&self, out: &mut Vec<u8>) {
+        let json = serde_json::to_vec(self).unwrap_or_default();
+        (json.len() as u32).put(out);
+        out.extend_from_slice(&json);
+    }
+
+    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let length: u32 = reader.take()?;
+        let plan = serde_json::from_slice(reader.slice(length as usize)?);
+        plan.map_err(|_| Malformed("an unknown plan of a run"))
+    }
 }
 
 pub(super) fn path_in(folder: &Path) -> PathBuf {
     folder.join(NAME)
+}
+
+/// Check that a recording can be written to a directory: there is none, or an empty one.
+pub fn check_free(folder: &Path) -> Result<()> {
+    let name = folder.display();
+    if path_in(folder).exists() {
+        return Error::failed(format!(
+            "{name}: contains an interrupted recording; finish it with `cellbed-recorder pack` and choose another name"
+        ));
+    }
+    // A link to nothing is none either.
+    let there = fs::symlink_metadata(folder).is_ok();
+    if there && !fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none()) {
+        return Error::failed(format!(
+            "{name}: already exists; choose another name for the recording"
+        ));
+    }
+    Ok(())
 }
 
 /// A journal that is being written.
@@ -43,21 +87,11 @@ pub struct JournalWriter {
 
 impl JournalWriter {
     /// Makes the directory, if there is none, and begins its journal.
-    pub fn create(folder: &Path, head: &Head) -> Result<Self, RecordingError> {
-        let failed = |what: &'static str, path: &Path| {
-            let path = path.to_owned();
-            move |source| RecordingError::File { what, path, source }
-        };
-        if has_journal(folder) {
-            return Err(RecordingError::Unpacked(folder.to_owned()));
-        }
-        std::fs::create_dir_all(folder).map_err(failed("create", folder))?;
-        let mut entries = std::fs::read_dir(folder).map_err(failed("read", folder))?;
-        if entries.next().is_some() {
-            return Err(RecordingError::Occupied(folder.to_owned()));
-        }
+    pub fn create(folder: &Path, head: &Head) -> Result<Self> {
+        check_free(folder)?;
+        fs::create_dir_all(folder).trying(|| format!("create {}", folder.display()))?;
         let path = path_in(folder);
-        let file = File::create_new(&path).map_err(failed("create", &path))?;
+        let file = File::create_new(&path).trying(|| format!("create {}", path.display()))?;
         is_ours(&file); // where files cannot be locked, nobody is kept from packing
         let mut writer = Self {
             path,
@@ -71,8 +105,8 @@ impl JournalWriter {
         Ok(writer)
     }
 
-    /// Adds an entry. Events without information for a recording are left out.
-    pub fn add(&mut self, entry: &Entry) -> Result<(), RecordingError> {
+    /// Adds an entry.
+    pub fn add(&mut self, entry: &Entry) -> Result<()> {
         entry.put(&mut self.block);
         match self.block.len() {
             BLOCK.. => self.flush(),
@@ -81,38 +115,32 @@ impl JournalWriter {
     }
 
     /// Hands everything to the kernel: a recorder that is killed loses none of it.
-    pub fn flush(&mut self) -> Result<(), RecordingError> {
+    pub fn flush(&mut self) -> Result<()> {
         if self.block.is_empty() {
             return Ok(());
         }
-        let head = [self.block.len() as u32, hash(&self.block)];
-        let mut framed: Vec<u8> = head
-            .iter()
-            .flat_map(|number| number.to_be_bytes())
-            .collect();
+        let mut framed = Vec::with_capacity(self.block.len() + 8);
+        (self.block.len() as u32).put(&mut framed);
+        hash(&self.block).put(&mut framed);
         framed.append(&mut self.block);
         self.block = framed;
         self.write_out()
     }
 
     /// Has the disk keep everything: a machine that crashes loses none of it.
-    pub fn sync(&mut self) -> Result<(), RecordingError> {
+    pub fn sync(&mut self) -> Result<()> {
         let result = self.file.sync_data();
-        self.writing("write", result)
+        self.writing(result)
     }
 
-    fn write_out(&mut self) -> Result<(), RecordingError> {
+    fn write_out(&mut self) -> Result<()> {
         let result = self.file.write_all(&self.block);
         self.block.clear();
-        self.writing("write", result)
+        self.writing(result)
     }
 
-    fn writing(&self, what: &'static str, result: io::Result<()>) -> Result<(), RecordingError> {
-        result.map_err(|source| RecordingError::File {
-            what,
-            path: self.path.clone(),
-            source,
-        })
+    fn writing(&self, result: io::Result<()>) -> Result<()> {
+        Ok(result.trying(|| format!("write {}", self.path.display()))?)
     }
 }
 
@@ -120,42 +148,39 @@ impl JournalWriter {
 pub(super) struct JournalReader {
     pub(super) head: Head,
     input: BufReader<File>,
-    order: ByteOrder,
     block: Vec<u8>,
     /// Position of the next entry in `block`.
     position: usize,
 }
 
 impl JournalReader {
-    pub(super) fn open(folder: &Path) -> Result<Self, RecordingError> {
-        let path = path_in(folder);
-        let foreign = || RecordingError::Foreign(path.clone());
+    pub(super) fn open(folder: &Path) -> Result<Self> {
+        let (path, name) = (path_in(folder), folder.display());
         let file = match File::open(&path) {
-            Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(RecordingError::NoJournal(folder.to_owned()));
+                let problem = match folder.join("recording.json").exists() {
+                    true => "already packed",
+                    false => "not a recording",
+                };
+                return Error::failed(format!("{name}: no journal to pack; {problem}"));
             }
-            Err(source) => {
-                let what = "read";
-                return Err(RecordingError::File { what, path, source });
-            }
+            file => file.trying(|| format!("read {}", path.display()))?,
         };
         if !is_ours(&file) {
-            return Err(RecordingError::BeingWritten(folder.to_owned()));
+            return Error::failed(format!(
+                "{name}: still being recorded; wait until it ends, or stop that recorder with Ctrl-C"
+            ));
         }
         let mut input = BufReader::with_capacity(BLOCK, file);
-        let mut magic = [0; 16];
-        input.read_exact(&mut magic).map_err(|_| foreign())?;
-        let order = match &magic {
-            MAGIC => ByteOrder::Big,
-            MAGIC_2 => ByteOrder::Little,
-            _ => return Err(foreign()),
+        let Some(head) = read_head(&mut input) else {
+            return Error::failed(format!(
+                "{}: not a journal of this version of the recorder",
+                path.display()
+            ));
         };
-        let head = next_block(&mut input, order).ok_or_else(foreign)?;
         Ok(Self {
-            head: serde_json::from_slice(&head).map_err(|_| foreign())?,
+            head,
             input,
-            order,
             block: Vec::new(),
             position: 0,
         })
@@ -167,14 +192,21 @@ impl Iterator for JournalReader {
 
     fn next(&mut self) -> Option<Entry> {
         if self.position == self.block.len() {
-            self.block = next_block(&mut self.input, self.order)?;
+            self.block = next_block(&mut self.input)?;
             self.position = 0;
         }
-        let mut reader = Reader::with_order(&self.block[self.position..], self.order);
-        let entry = Entry::take(&mut reader).ok()?;
-        self.position = self.block.len() - reader.left();
+        let mut reader = Reader::new(&self.block[self.position..]);
+        let entry = reader.take().ok()?;
+        self.position = self.block.len() - reader.rest().len();
         Some(entry)
     }
+}
+
+fn read_head(input: &mut impl Read) -> Option<Head> {
+    let mut magic = [0; 16];
+    input.read_exact(&mut magic).ok()?;
+    let head = (magic == *MAGIC).then(|| next_block(input)).flatten()?;
+    serde_json::from_slice(&head).ok()
 }
 
 /// Locks the journal until it is closed, be it by a crash; `false` if another process has done so.
@@ -183,12 +215,11 @@ fn is_ours(file: &File) -> bool {
     rustix::fs::flock(file, operation) != Err(rustix::io::Errno::WOULDBLOCK)
 }
 
-fn next_block(input: &mut impl Read, order: ByteOrder) -> Option<Vec<u8>> {
+fn next_block(input: &mut impl Read) -> Option<Vec<u8>> {
     let mut head = [0; 8];
     input.read_exact(&mut head).ok()?;
-    let mut reader = Reader::with_order(&head, order);
-    let length: u32 = reader.take().ok()?;
-    let expected: u32 = reader.take().ok()?;
+    let mut reader = Reader::new(&head);
+    let (length, expected): (u32, u32) = (reader.take().ok()?, reader.take().ok()?);
     if length as usize > LONGEST {
         return None;
     }

@@ -3,23 +3,17 @@
 //! The journal is written as things happen, so that a crash loses the last second at most; [`pack`] makes the tables of
 //! it, now or later.
 
-mod collector;
 mod description;
-mod entry;
-mod error;
 mod journal;
 mod pack;
-mod parquet_file;
 mod run;
-mod settling;
 
-pub use collector::Collector;
-pub use description::{Arrangement, Counts, Head, Heavy, Light, Signal, rfc3339};
-pub use entry::Entry;
-pub use error::RecordingError;
-pub use journal::{JournalWriter, has_journal};
+pub use description::{Arrangement, Head, Heavy, Light, Signal, rfc3339};
+pub use journal::{Entry, JournalWriter, check_free};
 pub use pack::{Packed, pack};
-pub use run::{RunPlan, RunRecords};
+#[cfg(test)]
+pub use run::RunRecords;
+pub use run::{Collector, RunPlan};
 
 #[cfg(test)]
 mod tests;

@@ -1,28 +1,31 @@
 //! Converts a journal into recording files.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use cellbed_link::{Duration, Time};
+use parquet::basic::Encoding;
+use parquet::data_type::{DataType, Int32Type, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::schema::parser::parse_message_type;
 
-use super::collector::Collector;
 use super::description::{Arrangement, Clocks, Counts, Description, Span};
-use super::entry::Entry;
-use super::error::RecordingError;
-use super::journal::{self, JournalReader};
-use super::parquet_file;
-use crate::client::Role;
-use crate::packet::PacketRecord;
+use super::journal::{Entry, JournalReader, path_in};
+use super::run::Collector;
+use crate::client::RunEnd;
+use crate::error::{Error, Result, Trying};
+use crate::plan::{PacketRecord, Role};
 
 /// Summary of a packed recording.
 #[derive(Clone, Debug)]
 pub struct Packed {
-    /// Duration of the recording.
     pub duration: Duration,
     /// Packets of each file, by its name without the ending.
     pub counts: BTreeMap<&'static str, Counts>,
-    /// Warnings for users.
     pub warnings: Vec<String>,
 }
 
@@ -42,7 +45,7 @@ fn append(packets: &mut Vec<PacketRecord>, role: Role, first_train: u32, added: 
 /// Makes the files of a recording out of its journal, and removes that. It does no harm to do it again after a crash.
 ///
 /// Errors: there is no journal, or it is none, or nothing was recorded, or the disk refuses.
-pub fn pack(folder: &Path) -> Result<Packed, RecordingError> {
+pub fn pack(folder: &Path) -> Result<Packed> {
     let mut journal = JournalReader::open(folder)?;
     let head = journal.head.clone();
     let zero = Time::from_nanos(head.zero_ns);
@@ -86,24 +89,21 @@ pub fn pack(folder: &Path) -> Result<Packed, RecordingError> {
             end_ns: *end_ns,
         }));
         for (name, packets) in [(up, run.uplink), (down, run.downlink)] {
-            append(
-                tables.entry(name).or_default(),
-                run.role,
-                first_train,
-                packets,
-            );
+            let table = tables.entry(name).or_default();
+            append(table, run.role, first_train, packets);
         }
     }
     spans.sort_by_key(|span| span.start_ns);
     let duration_ns = spans.iter().map(|span| span.end_ns).max().unwrap_or(0);
     if duration_ns <= 0 || tables.values().all(Vec::is_empty) {
-        return Err(RecordingError::Empty(folder.to_owned()));
+        return Error::failed(format!("{}: nothing was recorded", folder.display()));
     }
     let mut files = Vec::new();
     for (name, packets) in &tables {
-        let file = Unfinished::new(folder, &format!("{name}.parquet"));
-        parquet_file::write_packets(&file.partial, packets)
-            .map_err(|source| file.parquet_error(source))?;
+        let file = format!("{name}.parquet");
+        let written = write_packets(&partial(folder, &file), packets);
+        let failed = |error| format!("cannot write {}/{file}: {error}", folder.display());
+        written.map_err(|error| Error::Failed(failed(error)))?;
         files.push(file);
     }
     let counts: BTreeMap<&'static str, Counts> = tables
@@ -133,17 +133,17 @@ pub fn pack(folder: &Path) -> Result<Packed, RecordingError> {
         counts: counts.clone(),
         warnings: warnings.clone(),
     };
-    let file = Unfinished::new(folder, "recording.json");
+    let file = partial(folder, "recording.json");
     let text = serde_json::to_string_pretty(&description).unwrap_or_default() + "\n";
-    fs::write(&file.partial, text).map_err(|source| file.file_error("write", source))?;
-    files.push(file);
+    fs::write(&file, text).trying(|| format!("write {}", file.display()))?;
+    files.push("recording.json".into());
     // recording.json comes last: where it is, all the others are.
-    files.iter().try_for_each(Unfinished::finish)?;
-    let path = journal::path_in(folder);
-    fs::remove_file(&path).map_err(|source| {
-        let what = "remove";
-        RecordingError::File { what, path, source }
-    })?;
+    for file in &files {
+        let path = folder.join(file);
+        fs::rename(partial(folder, file), &path).trying(|| format!("rename {}", path.display()))?;
+    }
+    let journal = path_in(folder);
+    fs::remove_file(&journal).trying(|| format!("remove {}", journal.display()))?;
     Ok(Packed {
         duration: Duration::from_nanos(duration_ns as u64),
         counts,
@@ -151,38 +151,68 @@ pub fn pack(folder: &Path) -> Result<Packed, RecordingError> {
     })
 }
 
-/// A file under a temporary name.
-struct Unfinished {
-    partial: PathBuf,
-    path: PathBuf,
+/// Return the path of an unfinished file.
+fn partial(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!(".{name}.partial"))
 }
 
-impl Unfinished {
-    fn new(folder: &Path, name: &str) -> Self {
-        Self {
-            partial: folder.join(format!(".{name}.partial")),
-            path: folder.join(name),
-        }
-    }
+/// The columns of a file of packets.
+const PACKETS: &str = "message packets {
+    required int32 train (INTEGER(32,false));
+    required int32 index (INTEGER(32,false));
+    required int32 bytes (INTEGER(16,false));
+    optional int64 sent_ns;
+    optional int64 arrived_ns;
+    required int32 copies (INTEGER(8,false));
+}";
 
-    fn finish(&self) -> Result<(), RecordingError> {
-        fs::rename(&self.partial, &self.path).map_err(|source| self.file_error("rename", source))
-    }
+/// Rows of a group: what a reader takes into memory at once.
+const GROUP: usize = 1 << 20;
 
-    fn file_error(&self, what: &'static str, source: std::io::Error) -> RecordingError {
-        RecordingError::File {
-            what,
-            path: self.path.clone(),
-            source,
-        }
-    }
+type Group<'a> = SerializedRowGroupWriter<'a, File>;
 
-    fn parquet_error(&self, source: parquet::errors::ParquetError) -> RecordingError {
-        RecordingError::Parquet {
-            path: self.path.clone(),
-            source,
-        }
+fn write_packets(path: &Path, packets: &[PacketRecord]) -> Result<(), ParquetError> {
+    let schema = Arc::new(parse_message_type(PACKETS)?);
+    // Numbers that grow evenly take a few bits each as differences: nothing is left for a compressor to find.
+    let properties = WriterProperties::builder()
+        .set_dictionary_enabled(false)
+        .set_encoding(Encoding::DELTA_BINARY_PACKED);
+    let file = File::create(path).map_err(|error| ParquetError::General(error.to_string()))?;
+    let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties.build()))?;
+    for rows in packets.chunks(GROUP) {
+        let mut group = writer.next_row_group()?;
+        let whole = |group: &mut Group<'_>, field: fn(&PacketRecord) -> u32| {
+            let values: Vec<i32> = rows.iter().map(|row| field(row) as i32).collect();
+            column::<Int32Type>(group, &values, None)
+        };
+        let time = |group: &mut Group<'_>, field: fn(&PacketRecord) -> Option<i64>| {
+            let levels: Vec<i16> = rows.iter().map(|row| field(row).is_some().into()).collect();
+            let values: Vec<i64> = rows.iter().filter_map(field).collect();
+            column::<Int64Type>(group, &values, Some(&levels))
+        };
+        whole(&mut group, |row| row.train)?;
+        whole(&mut group, |row| row.index)?;
+        whole(&mut group, |row| u32::from(row.bytes))?;
+        time(&mut group, |row| row.sent_ns)?;
+        time(&mut group, |row| row.arrived_ns)?;
+        whole(&mut group, |row| u32::from(row.copies))?;
+        group.close()?;
     }
+    let file = writer.into_inner()?;
+    file.sync_all()
+        .map_err(|error| ParquetError::General(error.to_string()))
+}
+
+fn column<T: DataType>(
+    group: &mut Group<'_>,
+    values: &[T::T],
+    levels: Option<&[i16]>,
+) -> Result<(), ParquetError> {
+    let mut column = group.next_column()?.ok_or_else(|| {
+        ParquetError::General("the table has fewer columns than were written".into())
+    })?;
+    column.typed::<T>().write_batch(values, levels, None)?;
+    column.close()
 }
 
 fn count(packets: &[PacketRecord]) -> Counts {
@@ -221,7 +251,7 @@ struct Notes {
 }
 
 impl Notes {
-    fn add(&mut self, end: Option<&crate::client::RunEnd>) {
+    fn add(&mut self, end: Option<&RunEnd>) {
         match end {
             Some(end) => {
                 self.withheld += u64::from(end.withheld);
@@ -234,13 +264,8 @@ impl Notes {
     }
 
     fn sentences(&self) -> Vec<String> {
-        let Self {
-            overflows,
-            withheld,
-            unrecorded,
-            server_overflows,
-            ..
-        } = *self;
+        let (overflows, server_overflows) = (self.overflows, self.server_overflows);
+        let (withheld, unrecorded) = (self.withheld, self.unrecorded);
         let notes = [
             (overflows > 0, format!("{overflows} downlink packets were lost by this machine and not by the network: its receive buffer was full (raise net.core.rmem_max, or record at a lower rate).")),
             (withheld > 0, format!("{withheld} downlink packets count as lost though the server did not send them, because of its limits.")),

@@ -1,16 +1,13 @@
-//! Converts the events of a run into records of its packets.
+//! Converts the events of runs into records of their packets.
 
 use std::collections::BTreeMap;
 
 use cellbed_link::{Duration, Time};
 use serde::{Deserialize, Serialize};
 
-use super::settling::Settling;
-use crate::calibration::TimedTrain;
-use crate::client::{Departure, Pause, Role, RunEnd, RunEvent, Workload};
+use crate::client::{Departure, Event, Pause, RunEnd, RunEvent};
 use crate::clock::{ClockEstimate, ClockEstimator};
-use crate::packet::PacketRecord;
-use crate::plan::{Saturation, Train, TrainPlan};
+use crate::plan::{Both, PacketRecord, Role, Train, Workload};
 
 /// Of a run that was broken off the last packets are left out: they may have been underway.
 const UNDERWAY: Duration = Duration::from_millis(800);
@@ -18,56 +15,104 @@ const UNDERWAY: Duration = Duration::from_millis(800);
 /// More packets of one saturation are not believed.
 const MOST_PACKETS: u32 = 1 << 29;
 
+/// Gathers the events of all runs.
+pub struct Collector {
+    /// Time zero on the client's clock.
+    zero: Time,
+    /// Stamps of runs that are finished, and of questions for the server's time.
+    past: ClockEstimator,
+    runs: BTreeMap<u32, Run>,
+    /// The last thing that happened.
+    last: Time,
+}
+
+impl Collector {
+    /// One that knows nothing yet. Times will count from `zero` on the client's clock.
+    pub fn new(zero: Time) -> Self {
+        Self {
+            zero,
+            past: ClockEstimator::default(),
+            runs: BTreeMap::new(),
+            last: Time::ZERO,
+        }
+    }
+
+    /// A run has been asked for.
+    pub fn plan(&mut self, plan: RunPlan) {
+        let number = plan.number;
+        self.runs.entry(number).or_insert_with(|| Run::new(plan));
+    }
+
+    /// Something happened. Events of runs that are not known are ignored.
+    pub fn take(&mut self, event: &Event) {
+        match event {
+            Event::Clock(answer) => {
+                let [requested, at] = [answer.requested, answer.at].map(|at| since(self.zero, at));
+                self.past.uplink(requested, answer.received_ns as i64);
+                self.past.downlink(answer.sent_ns as i64, at);
+            }
+            Event::Run(run, event) => {
+                if let Some(at) = event.at() {
+                    self.last = self.last.max(at);
+                }
+                if let Some(run) = self.runs.get_mut(run) {
+                    run.take(event);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The server's clock against the client's, by all packets so far.
+    pub fn clock(&self) -> Option<ClockEstimate> {
+        let mut estimator = self.past.clone();
+        for run in self.runs.values() {
+            run.add_stamps(self.zero, &mut estimator);
+        }
+        estimator.estimate()
+    }
+
+    /// Return and remove the records of a run's packets; `None` if it never began.
+    pub fn finish(&mut self, number: u32, clock: Option<&ClockEstimate>) -> Option<RunRecords> {
+        let run = self.runs.remove(&number)?;
+        let zero = self.zero;
+        run.add_stamps(zero, &mut self.past);
+        run.records(self.last, zero, clock)
+    }
+
+    /// Numbers of all runs.
+    pub fn runs(&self) -> Vec<u32> {
+        self.runs.keys().copied().collect()
+    }
+}
+
 /// The facts of a run needed for its events.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunPlan {
-    /// Its number.
     pub number: u32,
-    /// Workload of the run.
     pub role: Role,
     /// Its trains; none in a saturation.
     pub trains: Vec<Train>,
     /// IP length of the packets of its saturation.
     pub bytes: u16,
     /// For how long packets of its adaptive saturation are to wait at the least, ns.
-    #[serde(default)]
-    pub uplink_wait_ns: Option<u64>,
-    /// The same of the server's.
-    #[serde(default)]
-    pub downlink_wait_ns: Option<u64>,
+    pub least_waits_ns: Both<Option<u64>>,
 }
 
 impl RunPlan {
     /// The plan of a workload. After the last train follows the first one.
     pub fn new(number: u32, role: Role, workload: &Workload) -> Self {
         let (trains, bytes) = match workload {
-            Workload::Trains(TrainPlan { rotation, .. }) => (rotation.clone(), 0),
-            Workload::Timed(trains) => (
-                trains
-                    .iter()
-                    .map(|TimedTrain { train, .. }| *train)
-                    .collect(),
-                0,
-            ),
+            Workload::Trains(plan) => (plan.rotation.clone(), 0),
+            Workload::Timed(trains) => (trains.iter().map(|timed| timed.train).collect(), 0),
             Workload::Saturation { bytes, .. } => (Vec::new(), *bytes),
-        };
-        let (uplink, downlink) = match workload {
-            Workload::Saturation {
-                uplink, downlink, ..
-            } => (*uplink, *downlink),
-            _ => (None, None),
-        };
-        let wait = |saturation| match saturation {
-            Some(Saturation::Adaptive { least_delay_ns, .. }) => Some(least_delay_ns),
-            _ => None,
         };
         Self {
             number,
             role,
             trains,
             bytes,
-            uplink_wait_ns: wait(uplink),
-            downlink_wait_ns: wait(downlink),
+            least_waits_ns: workload.least_waits_ns(),
         }
     }
 
@@ -78,7 +123,7 @@ impl RunPlan {
 }
 
 /// A run, as far as it is known.
-pub(super) struct Run {
+struct Run {
     plan: RunPlan,
     began: Option<Time>,
     paused: Vec<Pause>,
@@ -94,10 +139,7 @@ pub(super) struct Run {
 /// A packet of the client.
 #[derive(Clone, Copy)]
 struct Sent {
-    train: u32,
-    index: u32,
-    bytes: u16,
-    at: Time,
+    departure: Departure,
     /// On the server's clock.
     arrived: Option<u64>,
     copies: u8,
@@ -115,13 +157,10 @@ struct Slot {
 
 /// Records of a run's packets.
 pub struct RunRecords {
-    /// Workload of the run.
     pub role: Role,
     /// Length of its rotation; 1 for a saturation.
     pub rotation: u32,
-    /// From the client.
     pub uplink: Vec<PacketRecord>,
-    /// From the server.
     pub downlink: Vec<PacketRecord>,
     /// When it ran; of an adaptive saturation without the start-up, which had no queue yet.
     pub spans: Vec<(i64, i64)>,
@@ -133,7 +172,7 @@ pub struct RunRecords {
 }
 
 impl Run {
-    pub(super) fn new(plan: RunPlan) -> Self {
+    fn new(plan: RunPlan) -> Self {
         Self {
             plan,
             began: None,
@@ -146,12 +185,7 @@ impl Run {
     }
 
     /// Return the records of its packets, from the events up to `last`; `None` if it never began.
-    pub(super) fn records(
-        self,
-        last: Time,
-        zero: Time,
-        clock: Option<&ClockEstimate>,
-    ) -> Option<RunRecords> {
+    fn records(self, last: Time, zero: Time, clock: Option<&ClockEstimate>) -> Option<RunRecords> {
         let began = self.began?;
         let cut = self.cut(last);
         let ended = match &self.end {
@@ -159,35 +193,29 @@ impl Run {
             _ => cut,
         };
         let to_client = |server: u64| clock.map(|clock| clock.to_client(server as i64));
-        let uplink: Vec<PacketRecord> = self
+        let known = self
             .uplink
             .iter()
-            .take_while(|packet| packet.at <= cut)
+            .take_while(|packet| packet.departure.at <= cut);
+        let uplink: Vec<PacketRecord> = known
             .map(|packet| {
-                let arrived_ns = packet.arrived.and_then(to_client);
+                let (sent, arrived_ns) = (packet.departure, packet.arrived.and_then(to_client));
                 PacketRecord {
-                    train: packet.train,
-                    index: packet.index,
-                    bytes: packet.bytes,
-                    sent_ns: Some(since(zero, packet.at)),
+                    train: sent.train,
+                    index: sent.index,
+                    bytes: sent.bytes,
+                    sent_ns: Some(since(zero, sent.at)),
                     arrived_ns,
-                    copies: if arrived_ns.is_some() {
-                        packet.copies
-                    } else {
-                        0
-                    },
+                    copies: arrived_ns.map_or(0, |_| packet.copies),
                 }
             })
             .collect();
         let downlink = self.downlink_records(cut, zero, to_client);
-        let ways = [
-            (&uplink, self.plan.uplink_wait_ns),
-            (&downlink, self.plan.downlink_wait_ns),
-        ];
-        let settling = Settling::new(ways);
+        let waits = self.plan.least_waits_ns;
+        let ways = [(&uplink[..], waits.uplink), (&downlink[..], waits.downlink)];
         let (mut spans, mut unsettled) = (self.spans(began, ended, zero), false);
         for span in &mut spans {
-            match settling.settling_time(*span) {
+            match settling_time(ways, *span) {
                 Some(start) => span.0 = start,
                 None => unsettled = true,
             }
@@ -204,7 +232,7 @@ impl Run {
     }
 
     /// Something happened in it.
-    pub(super) fn take(&mut self, event: &RunEvent) {
+    fn take(&mut self, event: &RunEvent) {
         match event {
             RunEvent::Began(at) => self.began = Some(*at),
             RunEvent::Sent(departure) => self.sent(departure),
@@ -224,25 +252,16 @@ impl Run {
                 }
             }
             RunEvent::Paused(pause) => self.paused.push(*pause),
-            RunEvent::Ended(end) => self.end = Some(end.clone()),
+            RunEvent::Ended(end) => self.end = Some(*end),
         }
     }
 
     fn sent(&mut self, departure: &Departure) {
-        let Departure {
-            train,
-            index,
-            bytes,
-            at,
-        } = *departure;
-        if index == 0 && self.starts.len() == train as usize {
+        if departure.index == 0 && self.starts.len() == departure.train as usize {
             self.starts.push(self.uplink.len());
         }
         self.uplink.push(Sent {
-            train,
-            index,
-            bytes,
-            at,
+            departure: *departure,
             arrived: None,
             copies: 0,
         });
@@ -251,7 +270,8 @@ impl Run {
     fn find(&mut self, train: u32, index: u32) -> Option<&mut Sent> {
         let start = *self.starts.get(train as usize)?;
         let packet = self.uplink.get_mut(start + index as usize)?;
-        (packet.train == train && packet.index == index).then_some(packet)
+        let sent = packet.departure;
+        (sent.train == train && sent.index == index).then_some(packet)
     }
 
     fn slot(&mut self, train: u32, index: u32) -> Option<&mut Slot> {
@@ -265,10 +285,10 @@ impl Run {
         slots.get_mut(index as usize)
     }
 
-    pub(super) fn add_stamps(&self, zero: Time, estimator: &mut ClockEstimator) {
+    fn add_stamps(&self, zero: Time, estimator: &mut ClockEstimator) {
         for packet in &self.uplink {
             if let Some(arrived) = packet.arrived {
-                estimator.uplink(since(zero, packet.at), arrived as i64);
+                estimator.uplink(since(zero, packet.departure.at), arrived as i64);
             }
         }
         for slot in self.downlink.values().flatten() {
@@ -283,13 +303,9 @@ impl Run {
         if self.end.as_ref().is_some_and(|end| end.complete) {
             return Time::MAX;
         }
-        let known = self
-            .uplink
-            .iter()
-            .rev()
-            .find(|packet| packet.arrived.is_some());
-        let horizon = match known {
-            Some(packet) => packet.at,
+        let mut latest = self.uplink.iter().rev();
+        let horizon = match latest.find(|packet| packet.arrived.is_some()) {
+            Some(packet) => packet.departure.at,
             None if self.uplink.is_empty() => Time::MAX,
             None => Time::ZERO,
         };
@@ -310,15 +326,17 @@ impl Run {
             arrived_ns: slot.arrived.map(|at| since(zero, at)),
             copies: slot.copies,
         };
+        let slot_of = |slots: Option<&Vec<Slot>>, index: usize| {
+            let slot = slots.and_then(|slots| slots.get(index));
+            slot.copied().unwrap_or_default()
+        };
         if self.plan.trains.is_empty() {
-            let nothing = Vec::new();
-            let slots = self.downlink.get(&0).unwrap_or(&nothing);
-            let sent = self.end.as_ref().map_or(0, |end| end.saturation_sent) as usize;
-            let none = Slot::default();
-            return (0..slots.len().max(sent))
-                .map(|index| (index, slots.get(index).unwrap_or(&none)))
+            let slots = self.downlink.get(&0);
+            let sent = self.end.map_or(0, |end| end.saturation_sent) as usize;
+            return (0..slots.map_or(0, Vec::len).max(sent))
+                .map(|index| (index, slot_of(slots, index)))
                 .take_while(|(_, slot)| slot.arrived.is_none_or(|at| at <= cut + UNDERWAY))
-                .map(|(index, slot)| record(0, index, self.plan.bytes, slot))
+                .map(|(index, slot)| record(0, index, self.plan.bytes, &slot))
                 .collect();
         }
         let mut records = Vec::new();
@@ -326,22 +344,19 @@ impl Run {
             let Some(plan) = self.plan.train(number) else {
                 break;
             };
-            if self.uplink[*start].at > cut {
+            if self.uplink[*start].departure.at > cut {
                 break;
             }
             let packets = self.uplink[*start..].iter().take(usize::from(plan.up));
             let reached = packets
-                .take_while(|packet| packet.train == number)
+                .take_while(|packet| packet.departure.train == number)
                 .any(|packet| packet.arrived.is_some());
             let slots = self.downlink.get(&number);
             if !reached && slots.is_none() {
                 continue; // no answer was requested
             }
             for index in 0..usize::from(plan.down) {
-                let slot = slots
-                    .and_then(|slots| slots.get(index))
-                    .copied()
-                    .unwrap_or_default();
+                let slot = slot_of(slots, index);
                 records.push(record(number, index, plan.down_bytes, &slot));
             }
         }
@@ -364,6 +379,63 @@ impl Run {
     }
 }
 
-pub(super) fn since(zero: Time, at: Time) -> i64 {
+fn since(zero: Time, at: Time) -> i64 {
     at.as_nanos() as i64 - zero.as_nanos() as i64
+}
+
+/// Return the time in a span since which the path carried what it could: since the first packet arrived in each
+/// direction that had waited for long enough. `None` if there is none; the span's start if nothing is adaptive.
+///
+/// ways: packets of each direction, and for how long they wait at the least (their delay less the least one), ns.
+fn settling_time(
+    ways: [(&[PacketRecord], Option<u64>); 2],
+    (start, end): (i64, i64),
+) -> Option<i64> {
+    let mut settled = start;
+    for (packets, wait) in ways {
+        let Some(wait) = wait else {
+            continue;
+        };
+        let least = packets.iter().filter_map(PacketRecord::delay_ns).min();
+        let enough = least?.saturating_add_unsigned(wait);
+        let waited = packets
+            .iter()
+            .filter(|packet| packet.delay_ns().is_some_and(|delay| delay >= enough));
+        let arrivals = waited.filter_map(|packet| packet.arrived_ns);
+        let first = arrivals.filter(|at| (start..end).contains(at)).min()?;
+        settled = settled.max(first);
+    }
+    Some(settled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One packet each 100 ms that takes 20 ms, and 1 ms more for each one before it from the `busy`-th on.
+    fn packets(busy: i64) -> Vec<PacketRecord> {
+        let packet = |index: i64| PacketRecord {
+            train: 0,
+            index: index as u32,
+            bytes: 1400,
+            sent_ns: Some(index * 100),
+            arrived_ns: Some(index * 100 + 20 + (index - busy).max(0)),
+            copies: 1,
+        };
+        (0..100).map(packet).collect()
+    }
+
+    #[test]
+    fn a_span_begins_when_both_ways_wait() {
+        let (up, down) = (packets(10), packets(40));
+        let time = |waits: [Option<u64>; 2], span| {
+            settling_time([(&up, waits[0]), (&down, waits[1])], span)
+        };
+        let both = [Some(5), Some(5)];
+        assert_eq!(time(both, (0, 10_000)), Some(45 * 100 + 25));
+        assert_eq!(time(both, (7_000, 10_000)), Some(7_000 + 20 + 60));
+        assert_eq!(time(both, (0, 4_000)), None);
+        assert_eq!(time([Some(5), None], (0, 10_000)), Some(15 * 100 + 25));
+        assert_eq!(time([None, None], (3, 9)), Some(3));
+    }
 }

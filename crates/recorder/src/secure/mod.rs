@@ -4,19 +4,10 @@
 //! `docs/reference/recorder-protocol.md` describes which attacks this withstands.
 
 mod channel;
-mod cookie;
-mod filler;
-mod keys;
-mod noise;
-mod opening;
+mod handshake;
 mod secret;
-mod window;
 
-pub use channel::{Channel, Opened, Rejected, Unsealable};
-pub use cookie::{COOKIE_LIFE, Cookies};
-pub use filler::Filler;
-pub use keys::HandshakeKeys;
-pub use noise::{Handshake, Resumption};
-pub use opening::{Opening, Progress};
-pub use secret::{Secret, SecretError, random_bytes};
-pub use window::{ReplayWindow, Standing};
+pub use channel::{Channel, Filler, Opened, Rejected, ReplayWindow, Standing};
+pub use handshake::{COOKIE_LIFE, Cookies, Handshake, HandshakeKeys, Opening, Progress};
+pub(crate) use secret::hexadecimal;
+pub use secret::{Secret, random_bytes};

@@ -4,10 +4,14 @@ use std::fmt;
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use rustix::io::Errno;
+use hmac::{Hmac, Mac};
 use rustix::rand::GetRandomFlags;
+use sha2::Sha256;
+
+use crate::error::{Error, Result, Trying};
+use crate::wire::CODE_BYTES;
 
 /// 32 random bytes that a server and its clients know, and nobody else.
 #[derive(Clone, PartialEq, Eq)]
@@ -20,50 +24,13 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Why there is no secret.
-#[derive(Debug, thiserror::Error)]
-pub enum SecretError {
-    /// The file cannot be opened, read or written.
-    #[error("{}: the secret file cannot be {doing}: {source}", path.display())]
-    File {
-        /// Of the file.
-        path: PathBuf,
-        /// Attempted operation: "read" or "written".
-        doing: &'static str,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// Others may read or change it.
-    #[error("{}: the secret file is open to other users (mode {mode:03o}); run `chmod 600`, and create a new secret if others may have read it", path.display())]
-    Open {
-        /// Of the file.
-        path: PathBuf,
-        /// Its permissions.
-        mode: u32,
-    },
-    /// It holds something else.
-    #[error("{}: not a secret file, which contains exactly 64 hexadecimal digits; create one with `cellbed-recorder secret FILE`", path.display())]
-    Content {
-        /// Of the file.
-        path: PathBuf,
-    },
-    /// The system gives no random bytes.
-    #[error("cannot get random bytes from the system: {0}")]
-    Random(io::Error),
-}
-
 /// Random bytes of the system, for secrets, seeds and handshakes.
-pub fn random_bytes<const N: usize>() -> Result<[u8; N], SecretError> {
+pub fn random_bytes<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
-    let mut filled = 0;
-    while filled < N {
-        // By the system call itself: it needs no file, which a program alone in its root directory does not have.
-        match rustix::rand::getrandom(&mut bytes[filled..], GetRandomFlags::empty()) {
-            Ok(count) => filled += count,
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(SecretError::Random(error.into())),
-        }
-    }
+    // By the system call itself: it needs no file, which a program alone in its root directory does not have. So few
+    // bytes come at once.
+    rustix::rand::getrandom(&mut bytes, GetRandomFlags::empty())
+        .trying(|| "get random bytes from the system".into())?;
     Ok(bytes)
 }
 
@@ -74,53 +41,60 @@ impl Secret {
     }
 
     /// A new one, from the system's random bytes.
-    pub fn generate() -> Result<Self, SecretError> {
+    pub fn generate() -> Result<Self> {
         random_bytes().map(Self)
     }
 
     /// The one in a file, unless other users may read or change it or its group may change it.
-    pub fn read(path: &Path) -> Result<Self, SecretError> {
-        let failed = |source| SecretError::File {
-            path: path.into(),
-            doing: "read",
-            source,
-        };
+    pub fn read(path: &Path) -> Result<Self> {
+        let name = path.display();
+        let failed = |error| failed(path, "read", error);
         let mode = fs::metadata(path).map_err(failed)?.permissions().mode() & 0o777;
         if mode & 0o027 != 0 {
-            return Err(SecretError::Open {
-                path: path.into(),
-                mode,
-            });
+            return Error::failed(format!(
+                "{name}: the secret file is open to other users (mode {mode:03o}); run `chmod 600`, and create a new \
+                 secret if others may have read it"
+            ));
         }
         let text = fs::read(path).map_err(failed)?;
-        parse(text.trim_ascii())
-            .map(Self)
-            .ok_or_else(|| SecretError::Content { path: path.into() })
+        let Some(secret) = parse(text.trim_ascii()) else {
+            return Error::failed(format!(
+                "{name}: not a secret file, which contains exactly 64 hexadecimal digits; create one with \
+                 `cellbed-recorder secret FILE`"
+            ));
+        };
+        Ok(Self(secret))
     }
 
     /// Writes it to a new file that only its owner can read; an existing file stays as it is, which is an error.
-    pub fn write(&self, path: &Path) -> Result<(), SecretError> {
-        let failed = |source| SecretError::File {
-            path: path.into(),
-            doing: "written",
-            source,
-        };
-        let mut file = fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)
-            .map_err(failed)?;
-        let mut text: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
-        text.push('\n');
-        file.write_all(text.as_bytes())
-            .and_then(|()| file.sync_all())
-            .map_err(failed)
+    pub fn write(&self, path: &Path) -> Result<()> {
+        let mut options = fs::OpenOptions::new();
+        let file = options.write(true).create_new(true).mode(0o600).open(path);
+        let text = hexadecimal(&self.0) + "\n";
+        file.and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        })
+        .map_err(|error| failed(path, "written", error))
     }
 
-    pub(super) fn bytes(&self) -> &[u8; 32] {
-        &self.0
+    /// Bytes that nobody can know without the secret: different ones for each purpose and number.
+    pub(crate) fn derive(&self, purpose: &[u8], number: u64) -> [u8; 32] {
+        let context = b"cellbed-recorder ";
+        CodeKey::new(&self.0).code(&[context, purpose, &number.to_be_bytes()])
     }
+}
+
+fn failed(path: &Path, doing: &str, error: io::Error) -> Error {
+    let name = path.display();
+    Error::Failed(format!(
+        "{name}: the secret file cannot be {doing}: {error}"
+    ))
+}
+
+/// Return bytes as hexadecimal digits.
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn parse(digits: &[u8]) -> Option<[u8; 32]> {
@@ -133,6 +107,32 @@ fn parse(digits: &[u8]) -> Option<[u8; 32]> {
     Some(bytes)
 }
 
+/// A key for codes, by HMAC-SHA-256 (RFC 2104).
+#[derive(Clone)]
+pub(super) struct CodeKey(Hmac<Sha256>);
+
+impl CodeKey {
+    pub(super) fn new(key: &[u8; 32]) -> Self {
+        Self(Mac::new_from_slice(key).expect("HMAC takes keys of any length"))
+    }
+
+    fn mac(&self, parts: &[&[u8]]) -> Hmac<Sha256> {
+        let mut mac = self.0.clone();
+        parts.iter().for_each(|part| mac.update(part));
+        mac
+    }
+
+    /// The code of the concatenated parts, whose lengths must be known from the context.
+    pub(super) fn code(&self, parts: &[&[u8]]) -> [u8; CODE_BYTES] {
+        self.mac(parts).finalize().into_bytes().into()
+    }
+
+    /// Compares in constant time with the code or its first half or more.
+    pub(super) fn verifies(&self, parts: &[&[u8]], code: &[u8]) -> bool {
+        code.len() >= CODE_BYTES / 2 && self.mac(parts).verify_truncated_left(code).is_ok()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,41 +141,24 @@ mod tests {
     fn a_secret_file_is_written_once_and_read_only_while_it_is_private() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("secret");
+        let problem = || Secret::read(&path).unwrap_err().to_string();
+        assert!(problem().contains("cannot be read"));
         let secret = Secret::generate().unwrap();
         secret.write(&path).unwrap();
         assert_eq!(Secret::read(&path).unwrap(), secret);
-        assert!(matches!(
-            Secret::generate().unwrap().write(&path),
-            Err(SecretError::File { .. })
-        ));
+        let again = Secret::generate().unwrap().write(&path).unwrap_err();
+        assert!(again.to_string().contains("cannot be written"), "{again}");
         assert_eq!(Secret::read(&path).unwrap(), secret);
         for (mode, open) in [(0o604, true), (0o620, true), (0o640, false), (0o400, false)] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            assert_eq!(
-                matches!(Secret::read(&path), Err(SecretError::Open { .. })),
-                open,
-                "{mode:o}"
-            );
+            let read = Secret::read(&path).map_err(|error| error.to_string());
+            let refused = read.is_err_and(|error| error.contains("open to other users"));
+            assert_eq!(refused, open, "{mode:o}");
         }
-    }
-
-    #[test]
-    fn something_else_is_no_secret() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("secret");
-        assert!(
-            Secret::read(&path)
-                .unwrap_err()
-                .to_string()
-                .contains("cannot be read")
-        );
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         for content in ["", "ab", &"x".repeat(64), &"a".repeat(65), "\u{e4}"] {
             fs::write(&path, content).unwrap();
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-            assert!(
-                matches!(Secret::read(&path), Err(SecretError::Content { .. })),
-                "{content}"
-            );
+            assert!(problem().contains("not a secret file"), "{content}");
         }
         assert!(!format!("{:?}", Secret::new([0x61; 32])).contains("61"));
     }

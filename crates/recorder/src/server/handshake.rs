@@ -7,7 +7,8 @@ use cellbed_link::Time;
 use crate::secure::{Handshake, Secret};
 use crate::socket::Outbox;
 use crate::wire::{
-    Answer, CODE_BYTES, Claim, Cookie, HELLO_BYTES, Hello, Refusal, SessionId, VERSION, Welcome,
+    Answer, CODE_BYTES, Claim, Cookie, Field, HELLO_BYTES, Hello, Refusal, Resumption, SessionId,
+    VERSION, Welcome,
 };
 
 use super::Server;
@@ -35,8 +36,8 @@ impl Server {
         };
         if !of_this_version {
             self.counters.other_versions += 1;
-            let reason = Refusal::OtherVersion { version: VERSION };
-            return self.answer(from, code, &Answer::Rejection(reason), out);
+            let reason = Refusal::OtherVersion(VERSION.into());
+            return self.answer(from, code, &Answer::Rejection(VERSION, reason), out);
         }
         let Ok(hello) = Hello::decode(message) else {
             return self.counters.malformed += 1;
@@ -46,7 +47,7 @@ impl Server {
         let Some(cookie) = hello.cookie.filter(known) else {
             self.counters.unproved_hellos += 1;
             let cookie = self.cookies.give(now, from);
-            return self.answer(from, code, &Answer::Cookie(cookie), out);
+            return self.answer(from, code, &Answer::Cookie(VERSION, cookie), out);
         };
         let proved = Proved {
             now,
@@ -59,17 +60,15 @@ impl Server {
             Ok(None) => {}
             Err(reason) => {
                 self.counters.refused += 1;
-                self.answer(from, code, &Answer::Rejection(reason), out);
+                self.answer(from, code, &Answer::Rejection(VERSION, reason), out);
             }
         }
     }
 
     fn answer(&self, to: SocketAddr, hello: &[u8; CODE_BYTES], answer: &Answer, out: &mut Outbox) {
-        out.push(to, |bytes| {
-            let start = bytes.len();
-            answer.encode(bytes);
-            self.handshake.sign_answer(bytes, start, hello);
-        });
+        let mut message = answer.encode();
+        self.handshake.sign_answer(&mut message, hello);
+        out.push(to, |bytes| bytes.extend_from_slice(&message));
     }
 
     /// The welcome that answers a hello. A repeated hello gets the same welcome, since that may have been lost.
@@ -101,7 +100,7 @@ impl Server {
     fn begin(&mut self, proved: &Proved, handshake: Handshake) -> Result<Option<Vec<u8>>, Refusal> {
         let most = self.limits.sessions;
         if self.sessions.len() >= most as usize {
-            return Err(Refusal::SessionsFull { most });
+            return Err(Refusal::SessionsFull(most.into()));
         }
         let most = self.limits.sessions_per_address;
         let here = self
@@ -110,18 +109,21 @@ impl Server {
             .filter(|session| network(session.address) == network(proved.from))
             .count();
         if here >= most as usize {
-            return Err(Refusal::AddressFull { most });
+            return Err(Refusal::AddressFull(most.into()));
         }
-        let welcome = Welcome {
+        let resumption = Resumption {
             session: self.fresh_id(),
-            resumption: self.randoms.draw(),
+            key: self.randoms.draw(),
+        };
+        let welcome = Welcome {
+            resumption,
             offer: self.limits.offer(),
         };
         let Some((datagram, channel)) = handshake.welcome(&welcome) else {
             return Ok(None); // no random bytes now; the client repeats its hello
         };
         let session = Session::new(channel, proved, datagram.clone(), &self.limits);
-        self.sessions.insert(welcome.session, session);
+        self.sessions.insert(resumption.session, session);
         self.counters.sessions += 1;
         Ok(Some(datagram))
     }
@@ -143,8 +145,7 @@ impl Server {
             return Ok(None);
         }
         let welcome = Welcome {
-            session: claim.session,
-            resumption: resumption.key,
+            resumption,
             offer: self.limits.offer(),
         };
         let Some((datagram, _)) = handshake.welcome(&welcome) else {

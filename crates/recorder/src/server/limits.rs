@@ -1,11 +1,12 @@
-//! Limits of clients.
+//! Limits of clients, and counters of the server's events.
 
 use cellbed_link::{BitRate, Bytes, Duration};
+use serde::Serialize;
 
 use crate::wire::Offer;
 
 /// No rate is higher, for any configuration: a packet then takes at least some nanoseconds.
-const FASTEST: BitRate = BitRate(100_000_000_000);
+const FASTEST: u64 = 100_000_000_000;
 
 /// The limits of a server for its clients. All lengths are of IP packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,12 +58,11 @@ impl Default for Limits {
 
 impl Limits {
     /// Within what the server can keep to.
-    pub(super) fn clamp(self) -> Self {
-        Self {
-            rate: BitRate(self.rate.0.clamp(1, FASTEST.0)),
-            total_rate: BitRate(self.total_rate.0.clamp(1, FASTEST.0)),
-            ..self
+    pub(super) fn clamp(mut self) -> Self {
+        for rate in [&mut self.rate, &mut self.total_rate] {
+            rate.0 = rate.0.clamp(1, FASTEST);
         }
+        self
     }
 
     /// Limits sent to a client.
@@ -80,4 +80,47 @@ impl Limits {
     pub(super) fn longest_answer(&self) -> Bytes {
         Bytes(u64::from(self.answer_packets) * u64::from(self.packet_bytes))
     }
+}
+
+/// Counts of datagrams, sessions and bytes since the server started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counters {
+    /// Datagrams that arrived.
+    pub received: u64,
+    /// UDP payload that arrived, bytes.
+    pub received_bytes: u64,
+    /// Datagrams to be sent.
+    pub sent: u64,
+    /// UDP payload to be sent, bytes.
+    pub sent_bytes: u64,
+    /// Hellos by who knows the secret.
+    pub hellos: u64,
+    /// Hellos without proof of their address: each was answered by a cookie and nothing else.
+    pub unproved_hellos: u64,
+    /// Hellos of another version of the protocol. They get a rejection if they are authentic and of version 2 or later.
+    pub other_versions: u64,
+    /// Sessions that began.
+    pub sessions: u64,
+    /// Sessions that went on, mostly at another address.
+    pub resumed: u64,
+    /// Probes that were recorded.
+    pub recorded: u64,
+    /// Trains that were answered.
+    pub answered: u64,
+    /// No messages of this version.
+    pub malformed: u64,
+    /// Made or changed by who does not know the secret, or the session's keys.
+    pub forged: u64,
+    /// Authentic, but seen before or too old. Copies of probes that the network made are among them.
+    pub replayed: u64,
+    /// Of sessions that do not exist.
+    pub strangers: u64,
+    /// Authentic messages from an address that is not the one their client has proved. They get no answer.
+    pub unproved: u64,
+    /// Probes of runs that do not exist.
+    pub stray: u64,
+    /// Requests, answers to trains and probes refused because of a limit.
+    pub refused: u64,
+    /// Arrivals that were not recorded for lack of memory.
+    pub unrecorded: u64,
 }

@@ -4,15 +4,10 @@
 //! gets, for a hello of 1200 bytes, one cookie of 58, and leaves no state here. All that a client of a session can
 //! cause is bounded by [`Limits`]. [`Counters`] count everything else.
 
-mod arrivals;
-mod budget;
-mod counters;
 mod handshake;
 mod limits;
-mod probing;
 mod requests;
 mod run;
-mod saturator;
 mod serve;
 mod session;
 
@@ -21,16 +16,14 @@ use std::net::SocketAddr;
 
 use cellbed_link::{Bytes, Time};
 
-use crate::secure::{Cookies, Filler, HandshakeKeys, Rejected, Secret};
+use crate::secure::{Cookies, Filler, HandshakeKeys, Opened, Rejected, Secret};
 use crate::socket::Outbox;
-use crate::wire::{Header, Kind, Probe, Request, SessionId, ip_overhead};
+use crate::wire::{Field, Header, Kind, Probe, Reader, Request, SessionId, ip_overhead};
 
-use budget::Budget;
-pub use counters::Counters;
 use handshake::Randoms;
-pub use limits::Limits;
-pub use serve::{ServeConfig, Serving, Statistics};
-use session::Session;
+pub use limits::{Counters, Limits};
+pub use serve::{Serving, Statistics};
+use session::{Budget, Session};
 
 /// The state of all sessions. Time goes in with every call.
 pub struct Server {
@@ -42,12 +35,6 @@ pub struct Server {
     total: Budget,
     sessions: BTreeMap<SessionId, Session>,
     counters: Counters,
-}
-
-/// The body of an authentic message.
-enum Message {
-    Request(Request),
-    Probe(Probe),
 }
 
 /// An authentic message, with its data from the socket.
@@ -96,12 +83,7 @@ impl Server {
 
     /// Return the memory of arrivals that are not yet fetched.
     pub fn report_memory(&self) -> Bytes {
-        Bytes(
-            self.sessions
-                .values()
-                .map(|session| session.report_memory().0)
-                .sum(),
-        )
+        self.sessions.values().map(Session::report_memory).sum()
     }
 
     /// Counts packets of unknown clients that the full receive buffer lost; all continuing runs report them.
@@ -178,33 +160,21 @@ impl Server {
         datagram: &[u8],
         out: &mut Outbox,
     ) {
-        let length = datagram
-            .len()
-            .saturating_add(usize::from(ip_overhead(from.ip())));
-        let Ok((header, _)) = Header::decode(datagram) else {
-            self.counters.malformed += 1;
-            return;
+        let Ok(header) = Header::take(&mut Reader::new(datagram)) else {
+            return self.counters.malformed += 1;
         };
-        let Some(session) = self
-            .sessions
-            .get_mut(&header.session)
-            .filter(|session| !session.ended)
-        else {
-            self.counters.strangers += 1;
-            return;
+        let session = self.sessions.get_mut(&header.session);
+        let Some(session) = session.filter(|session| !session.ended) else {
+            return self.counters.strangers += 1;
         };
-        let (again, message) = match session.channel.open(datagram) {
-            Ok(opened) if header.kind == Kind::Control => {
-                let request = Request::decode(opened.body);
-                (opened.again, request.map(Message::Request))
-            }
-            Ok(opened) => (opened.again, Probe::decode(opened.body).map(Message::Probe)),
+        let Opened { body, again, .. } = match session.channel.open(datagram) {
+            Ok(opened) => opened,
             Err(Rejected::Forged) => return self.counters.forged += 1,
             Err(Rejected::Replayed) => return self.counters.replayed += 1,
-            Err(Rejected::Malformed | Rejected::OtherSession) => {
-                return self.counters.malformed += 1;
-            }
+            Err(Rejected::Malformed) => return self.counters.malformed += 1,
         };
+        let body = body.to_vec();
+        let length = datagram.len() + usize::from(ip_overhead(from.ip()));
         let length = u16::try_from(length).unwrap_or(u16::MAX);
         if again {
             self.counters.replayed += 1; // and nobody but the client uses up what it may
@@ -226,11 +196,17 @@ impl Server {
             again,
             proved,
         };
-        match message {
-            Ok(Message::Request(request)) if proved => self.request(&received, request, out),
-            Ok(Message::Request(_)) => {}
-            Ok(Message::Probe(probe)) => self.probe(&received, header.kind, &probe, out),
-            Err(_) => self.counters.malformed += 1,
+        if header.kind != Kind::Control {
+            match Probe::decode(&body) {
+                Ok(probe) => self.probe(&received, header.kind, &probe, out),
+                Err(_) => self.counters.malformed += 1,
+            }
+        } else {
+            match Request::decode(&body) {
+                Ok(request) if proved => self.request(&received, request, out),
+                Ok(_) => {}
+                Err(_) => self.counters.malformed += 1,
+            }
         }
     }
 }

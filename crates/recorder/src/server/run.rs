@@ -1,10 +1,18 @@
 //! One run of a session: which trains were answered, what arrived, what is sent.
 
-use crate::secure::{ReplayWindow, Standing};
-use crate::wire::{Arrival, Report, SessionId};
+use std::collections::VecDeque;
 
-use super::arrivals::ArrivalLog;
-use super::saturator::Saturator;
+use cellbed_link::{BitRate, Bytes, Duration, Time};
+
+use crate::secure::{ReplayWindow, Standing};
+use crate::wire::{Arrival, Arrivals, REPORT_BYTES, Report, SessionId};
+use crate::workload::FixedRateSaturator;
+
+/// Overhead of a chunk, bytes.
+const CHUNK_OVERHEAD: usize = 64;
+
+/// Packets that are due within so long leave together: a server that woke up for each would do nothing else.
+const ROUND: Duration = Duration::from_micros(250);
 
 #[derive(Default)]
 pub(super) struct Run {
@@ -20,7 +28,7 @@ pub(super) struct Run {
     pub(super) saturation_sent: u32,
     pub(super) withheld: u32,
     pub(super) unrecorded: u32,
-    /// Packets that found the receive buffer full meanwhile, whosever they were.
+    /// Packets of any client that found the receive buffer full meanwhile.
     pub(super) overflows: u32,
 }
 
@@ -66,7 +74,7 @@ impl Run {
         }
     }
 
-    /// Of a chunk, without its arrivals.
+    /// Return the report of a chunk.
     pub(super) fn report(&self, chunk: u32) -> Report {
         Report {
             run: self.number,
@@ -76,7 +84,143 @@ impl Run {
             withheld: self.withheld,
             unrecorded: self.unrecorded,
             overflows: self.overflows,
-            arrivals: Vec::<Arrival>::new(),
+            arrivals: self.log.chunk(chunk).cloned().unwrap_or_default(),
         }
+    }
+}
+
+/// The arrivals of a run, kept until the client has them, in chunks that are numbered from 0 on. The last one is open
+/// and grows; the others never change.
+#[derive(Default)]
+pub(super) struct ArrivalLog {
+    open: Arrivals,
+    closed: VecDeque<Arrivals>,
+    /// Number of the first chunk that is not acknowledged.
+    pub(super) first: u32,
+    closed_bytes: usize,
+}
+
+impl ArrivalLog {
+    pub(super) fn push(&mut self, arrival: Arrival) {
+        if !self.open.push(arrival) {
+            self.close();
+            self.open.push(arrival);
+        }
+    }
+
+    /// Makes the open chunk one that can be fetched.
+    pub(super) fn close(&mut self) {
+        if !self.open.is_empty() {
+            let chunk = self.open.finish();
+            self.closed_bytes += chunk.memory() + CHUNK_OVERHEAD;
+            self.closed.push_back(chunk);
+        }
+    }
+
+    /// The client has all chunks before this one.
+    pub(super) fn acknowledge(&mut self, before: u32) {
+        while self.first < before {
+            let Some(chunk) = self.closed.pop_front() else {
+                break;
+            };
+            self.closed_bytes -= chunk.memory() + CHUNK_OVERHEAD;
+            self.first += 1;
+        }
+    }
+
+    /// The arrivals of a closed chunk.
+    fn chunk(&self, number: u32) -> Option<&Arrivals> {
+        let position = number.checked_sub(self.first)?;
+        self.closed.get(position as usize)
+    }
+
+    /// Return the number of chunks closed so far.
+    pub(super) fn chunks(&self) -> u32 {
+        self.first + self.closed.len() as u32
+    }
+
+    /// Return whether the client has fetched everything.
+    pub(super) fn is_fetched(&self) -> bool {
+        self.closed.is_empty() && self.open.is_empty()
+    }
+
+    pub(super) fn memory(&self) -> Bytes {
+        let open = match self.open.is_empty() {
+            true => 0,
+            false => REPORT_BYTES,
+        };
+        Bytes((self.closed_bytes + open) as u64)
+    }
+}
+
+/// Saturation of a run by the server: packets of one length at one rate until an end.
+pub(super) struct Saturator {
+    pace: FixedRateSaturator,
+    spacing: Duration,
+    pub(super) bytes: u16,
+}
+
+impl Saturator {
+    /// Of at least 1 bit/s. It takes over from another one without a burst or a pause.
+    pub(super) fn new(
+        rate: BitRate,
+        bytes: u16,
+        now: Time,
+        end: Time,
+        before: Option<&Self>,
+    ) -> Self {
+        let spacing = Duration::from_secs_f64(f64::from(bytes) * 8.0 / rate.0.max(1) as f64);
+        let due = before.and_then(|before| before.pace.next_event());
+        let start = due.unwrap_or(now).min(now + spacing);
+        Self {
+            pace: FixedRateSaturator::new(rate, Bytes(u64::from(bytes)), start, end),
+            spacing,
+            bytes,
+        }
+    }
+
+    /// When the next packets are to leave; `None` when it is over.
+    pub(super) fn next_event(&self) -> Option<Time> {
+        let due = self.pace.next_event()?;
+        let bundles = self.spacing < ROUND;
+        Some(if bundles { due + ROUND } else { due })
+    }
+
+    /// Take a packet from the rate's budget; return whether it must leave now.
+    pub(super) fn emit(&mut self, now: Time) -> bool {
+        self.pace.emit(now).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_stay_the_same_until_they_are_acknowledged() {
+        let mut log = ArrivalLog::default();
+        let arrival = |index| Arrival {
+            train: 1,
+            index,
+            bytes: 1400,
+            arrived_ns: u64::from(index) * 1000,
+        };
+        (0..1000).for_each(|index| log.push(arrival(index)));
+        let chunks = log.chunks();
+        assert!(chunks >= 2);
+        let first = log.chunk(0).cloned();
+        log.close();
+        log.close(); // there is nothing to close any more
+        assert_eq!((log.chunk(0), log.chunks()), (first.as_ref(), chunks + 1));
+        let read = (0..=chunks).flat_map(|number| log.chunk(number).unwrap().iter());
+        assert!(read.eq((0..1000).map(arrival)));
+        log.acknowledge(1);
+        assert_eq!((log.chunk(0), log.chunk(1).is_some()), (None, true));
+        log.acknowledge(u32::MAX);
+        let state = (log.chunks(), log.memory(), log.is_fetched());
+        assert_eq!(state, (chunks + 1, Bytes(0), true));
+        log.push(arrival(0));
+        log.close();
+        assert!(log.chunk(chunks + 1).is_some());
     }
 }

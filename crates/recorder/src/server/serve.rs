@@ -3,10 +3,11 @@
 use std::fmt;
 
 use cellbed_link::{Duration, Time};
+use serde::Serialize;
 
 use super::{Counters, Limits, Server};
 use crate::Result;
-use crate::secure::Secret;
+use crate::secure::{Secret, random_bytes};
 use crate::socket::{Inbox, Local, Outbox, Socket, now, sharpen_timers, sleep_until};
 
 /// Batches that are received before anything else gets its turn.
@@ -19,19 +20,11 @@ const BREATH: Duration = Duration::from_millis(10);
 /// A server that has nothing to do looks as often whether it is to stop.
 const NAP: Duration = Duration::from_millis(500);
 
-/// Address and limits of a server.
-#[derive(Clone, Debug)]
-pub struct ServeConfig {
-    /// Its address; the unspecified IPv6 address hears IPv4, too.
-    pub local: Local,
-    /// Limits of clients.
-    pub limits: Limits,
-    /// Interval of the [`Statistics`].
-    pub statistics_every: Duration,
-}
+/// Interval of the [`Statistics`].
+const STATISTICS: Duration = Duration::from_secs(10);
 
 /// Statistics of a server. As text it is one line.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub struct Statistics {
     /// Sessions at this moment.
     pub sessions: usize,
@@ -79,7 +72,6 @@ pub struct Serving {
     server: Server,
     inbox: Inbox,
     outbox: Outbox,
-    statistics_every: Duration,
     last: (Time, Counters),
     unsendable: u64,
     /// Of receiving, one after the other.
@@ -87,15 +79,15 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Opens the socket: from now on packets of clients arrive, and are answered by [`Serving::run`]. `seed` is fresh
-    /// random bytes.
-    pub fn bind(config: &ServeConfig, secret: &Secret, seed: &[u8; 32]) -> Result<Self> {
+    /// Opens the socket: from now on packets of clients arrive, and are answered by [`Serving::run`].
+    ///
+    /// local: its address; the unspecified IPv6 address hears IPv4, too.
+    pub fn bind(local: &Local, secret: &Secret, limits: Limits) -> Result<Self> {
         Ok(Self {
-            socket: Socket::bind(&config.local)?,
-            server: Server::new(secret, config.limits, seed),
-            inbox: Inbox::new(),
-            outbox: Outbox::new(),
-            statistics_every: config.statistics_every,
+            socket: Socket::bind(local)?,
+            server: Server::new(secret, limits, &random_bytes()?),
+            inbox: Inbox::default(),
+            outbox: Outbox::default(),
             last: (now(), Counters::default()),
             unsendable: 0,
             failures: 0,
@@ -132,13 +124,13 @@ impl Serving {
             }
             self.server.step(now(), &mut self.outbox);
             self.send();
-            let statistics_due = self.last.0 + self.statistics_every;
+            let statistics_due = self.last.0 + STATISTICS;
             if now() >= statistics_due {
                 report(&self.statistics());
             }
             let deadline = (now() + NAP).min(statistics_due);
             let due = self.server.next_event().unwrap_or(Time::MAX);
-            self.socket.wait(Some(deadline.min(due)))?;
+            self.socket.wait(deadline.min(due))?;
         }
         Ok(self.statistics())
     }
@@ -170,7 +162,7 @@ impl Serving {
     /// A packet that the kernel never takes is no reason to stop: its client may have asked for one that is too long.
     fn send(&mut self) {
         self.unsendable += match self.socket.send(&mut self.outbox) {
-            Ok(sent) => sent.refused as u64,
+            Ok(refused) => refused as u64,
             Err(_) => 1,
         };
     }

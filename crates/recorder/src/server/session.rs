@@ -2,14 +2,12 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use cellbed_link::{Bytes, Time};
+use cellbed_link::{BitRate, Bytes, Duration, Time};
 
-use crate::secure::{COOKIE_LIFE, Channel};
-use crate::wire::{CODE_BYTES, Cookie};
-
-use super::budget::Budget;
 use super::limits::Limits;
 use super::run::Run;
+use crate::secure::{COOKIE_LIFE, Channel};
+use crate::wire::{CODE_BYTES, Cookie, ip_overhead};
 
 pub(super) struct Session {
     pub(super) channel: Channel,
@@ -101,8 +99,13 @@ impl Session {
         self.bytes = Bytes(self.bytes.0.saturating_add(bytes.0));
     }
 
+    /// Return the bytes of IP and UDP headers of a packet to the client.
+    pub(super) fn overhead(&self) -> u16 {
+        ip_overhead(self.address.ip())
+    }
+
     pub(super) fn report_memory(&self) -> Bytes {
-        Bytes(self.runs.iter().map(|run| run.log.memory().0).sum())
+        self.runs.iter().map(|run| run.log.memory()).sum()
     }
 
     pub(super) fn run(&mut self, number: u32) -> Option<&mut Run> {
@@ -125,5 +128,95 @@ pub(super) fn network(address: SocketAddr) -> IpAddr {
     match address.ip().to_canonical() {
         IpAddr::V6(six) => Ipv6Addr::from_bits(six.to_bits() >> 64 << 64).into(),
         four => four,
+    }
+}
+
+/// A short train leaves back to back however low the rate.
+const LEAST_BURST: Duration = Duration::from_millis(10);
+
+/// Reports must get through a saturation at the very limit: for them the budget may be overdrawn by so much.
+const OVERDRAFT: Duration = Duration::from_secs(1);
+
+/// A rate that may not be exceeded for longer than a burst: the generic cell rate algorithm (ITU-T I.371, virtual
+/// scheduling).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Budget {
+    rate: BitRate,
+    burst: Duration,
+    /// When all that was sent would have been sent at the rate.
+    paid_until: Time,
+}
+
+impl Budget {
+    /// Of this rate, with a burst of so many bytes at once, and of 10 ms at least.
+    pub(super) fn new(rate: BitRate, burst: Bytes) -> Self {
+        let mut budget = Self {
+            rate,
+            burst: Duration::ZERO,
+            paid_until: Time::ZERO,
+        };
+        budget.burst = budget.cost(burst).max(LEAST_BURST);
+        budget
+    }
+
+    fn cost(&self, bytes: Bytes) -> Duration {
+        let nanos = u128::from(bytes.0) * 8_000_000_000 / u128::from(self.rate.0.max(1));
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// Takes so many bytes from the budget of a session and of all sessions, or from neither.
+    pub(super) fn take(both: [&mut Self; 2], now: Time, bytes: Bytes) -> bool {
+        Self::overdraw(both, now, bytes, Duration::ZERO)
+    }
+
+    /// The same for a reply or a report.
+    pub(super) fn take_for_report(both: [&mut Self; 2], now: Time, bytes: Bytes) -> bool {
+        Self::overdraw(both, now, bytes, OVERDRAFT)
+    }
+
+    fn overdraw(both: [&mut Self; 2], now: Time, bytes: Bytes, overdraft: Duration) -> bool {
+        let paid = |budget: &Self| budget.paid_until.max(now) + budget.cost(bytes);
+        let allows = |budget: &&mut Self| paid(budget) <= now + budget.burst + overdraft;
+        let allowed = both.iter().all(allows);
+        if allowed {
+            both.into_iter()
+                .for_each(|budget| budget.paid_until = paid(budget));
+        }
+        allowed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_is_bounded_and_the_rate_holds_after_it() {
+        let mut session = Budget::new(BitRate(8_000_000), Bytes(20_000)); // 1 byte a µs
+        let mut total = Budget::new(BitRate(80_000_000), Bytes(200_000));
+        let mut take = |micros| {
+            let budgets = [&mut session, &mut total];
+            Budget::take(budgets, Time::from_micros(micros), Bytes(1000))
+        };
+        assert_eq!((0..100).filter(|_| take(0)).count(), 20);
+        assert!(!take(999));
+        assert!(take(1000));
+        let sent = (1000..=1_001_000).filter(|micros| take(*micros)).count();
+        assert_eq!(sent, 1000); // 1 s
+        let budgets = [&mut session, &mut total];
+        let now = Time::from_micros(1_001_000);
+        assert!(Budget::take_for_report(budgets, now, Bytes(1000)));
+    }
+
+    #[test]
+    fn one_session_cannot_use_more_than_all_may() {
+        let mut total = Budget::new(BitRate(8_000_000), Bytes(20_000));
+        let mut sessions = [Budget::new(BitRate(8_000_000), Bytes(20_000)); 3];
+        let mut taken = 0;
+        for session in &mut sessions {
+            let mut take = |_: &i32| Budget::take([session, &mut total], Time::ZERO, Bytes(1000));
+            taken += (0..20).filter(|it| take(it)).count();
+        }
+        assert_eq!(taken, 20);
     }
 }

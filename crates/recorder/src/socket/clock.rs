@@ -19,13 +19,15 @@ pub fn wall_clock() -> Time {
 
 /// Sleeps until `deadline` of the monotonic clock. A signal may end it earlier.
 pub fn sleep_until(deadline: Time) {
-    let nanos = deadline.as_nanos();
-    let until = Timespec {
+    // Interrupted or not, the caller looks at the clock.
+    let _ = clock_nanosleep_absolute(SleepClock::Monotonic, &timespec(deadline.as_nanos()));
+}
+
+pub(super) fn timespec(nanos: u64) -> Timespec {
+    Timespec {
         tv_sec: (nanos / 1_000_000_000) as i64,
         tv_nsec: (nanos % 1_000_000_000) as i64,
-    };
-    // Interrupted or not, the caller looks at the clock.
-    let _ = clock_nanosleep_absolute(SleepClock::Monotonic, &until);
+    }
 }
 
 /// Lets the calling thread wake up as close to its deadlines as the kernel can: by default it may be 50 µs late to save

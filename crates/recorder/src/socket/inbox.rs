@@ -12,7 +12,7 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeSpec;
 
-use super::{Socket, clock};
+use super::{Socket, clock, is_temporary};
 use crate::error::{Result, Trying};
 
 /// Maximum number of packets per system call.
@@ -24,14 +24,11 @@ const LONGEST: usize = 2048;
 /// The packets of one system call.
 pub struct Inbox {
     buffers: Vec<[u8; LONGEST]>,
-    arrived: Vec<Arrived>,
-    overflows: Overflows,
-}
-
-struct Arrived {
-    from: SocketAddr,
-    length: usize,
-    at: Time,
+    /// Sender, time of arrival and length of each packet.
+    arrived: Vec<(SocketAddr, Time, usize)>,
+    overflows: u64,
+    /// The kernel's counter of packets dropped at a full buffer, reported with the next packet (`SO_RXQ_OVFL`).
+    counter: u32,
 }
 
 /// A received packet.
@@ -44,45 +41,32 @@ pub struct Datagram<'a> {
     pub bytes: &'a [u8],
 }
 
-/// The kernel's counter of packets dropped at a full buffer: 32 bits, reported with the next packet (`SO_RXQ_OVFL`).
-#[derive(Default)]
-struct Overflows {
-    last: u32,
-    total: u64,
-}
-
 impl Default for Inbox {
     fn default() -> Self {
-        Self::new()
+        Self {
+            buffers: vec![[0; LONGEST]; BATCH],
+            arrived: Vec::with_capacity(BATCH),
+            overflows: 0,
+            counter: 0,
+        }
     }
 }
 
 impl Inbox {
-    /// Return an empty inbox.
-    pub fn new() -> Self {
-        Self {
-            buffers: vec![[0; LONGEST]; BATCH],
-            arrived: Vec::with_capacity(BATCH),
-            overflows: Overflows::default(),
-        }
-    }
-
     /// Return the packets of the last [`Socket::receive`], in order of arrival.
     pub fn packets(&self) -> impl Iterator<Item = Datagram<'_>> {
-        self.buffers
-            .iter()
-            .zip(&self.arrived)
-            .map(|(buffer, arrived)| Datagram {
-                from: arrived.from,
-                arrived: arrived.at,
-                bytes: &buffer[..arrived.length],
-            })
+        let packets = self.buffers.iter().zip(&self.arrived);
+        packets.map(|(buffer, &(from, arrived, length))| Datagram {
+            from,
+            arrived,
+            bytes: &buffer[..length],
+        })
     }
 
     /// Return the number of packets so far that this machine dropped at a full socket buffer. Use each inbox with one
     /// socket.
     pub fn overflows(&self) -> u64 {
-        self.overflows.total
+        self.overflows
     }
 }
 
@@ -104,6 +88,7 @@ impl Socket {
         ) {
             Ok(messages) => messages,
             // An ICMP error in reply to a packet of ours: the packet's loss is noticed anyway.
+            Err(Errno::EAGAIN | Errno::EINTR) => return Ok(0),
             Err(error) if is_temporary(error) => return Ok(0),
             Err(error) => return Ok(Err(error).trying(|| "receive packets".into())?),
         };
@@ -117,37 +102,19 @@ impl Socket {
                         let stamp = seconds * 1_000_000_000 + stamp.tv_nsec() as u64;
                         at = Some(instant.of_stamp(Time::from_nanos(stamp)));
                     }
-                    ControlMessageOwned::RxqOvfl(count) => inbox.overflows.update(count),
+                    ControlMessageOwned::RxqOvfl(count) => {
+                        inbox.overflows += u64::from(count.wrapping_sub(inbox.counter));
+                        inbox.counter = count;
+                    }
                     _ => {}
                 }
             }
-            inbox.arrived.push(Arrived {
-                from: sender(&message),
-                length: message.bytes.min(LONGEST),
-                at: at.unwrap_or_else(clock::now),
-            });
+            let length = message.bytes.min(LONGEST);
+            let at = at.unwrap_or_else(clock::now);
+            inbox.arrived.push((sender(&message), at, length));
         }
         Ok(inbox.arrived.len())
     }
-}
-
-impl Overflows {
-    fn update(&mut self, count: u32) {
-        self.total += u64::from(count.wrapping_sub(self.last));
-        self.last = count;
-    }
-}
-
-fn is_temporary(error: Errno) -> bool {
-    matches!(
-        error,
-        Errno::EAGAIN
-            | Errno::EINTR
-            | Errno::ECONNREFUSED
-            | Errno::EHOSTUNREACH
-            | Errno::ENETUNREACH
-            | Errno::ENETDOWN
-    )
 }
 
 /// Return the sender of a packet; an IPv4-mapped address as IPv4.

@@ -7,21 +7,24 @@
 mod clock;
 mod inbox;
 mod interrupt;
-mod options;
 mod outbox;
 
+use std::ffi::OsString;
+use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use cellbed_link::Time;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use nix::errno::Errno;
+use nix::sys::socket::{setsockopt, sockopt as more};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 pub use clock::{now, sharpen_timers, sleep_until, wall_clock};
 pub use inbox::{Datagram, Inbox};
 pub use interrupt::Interrupts;
-pub use outbox::{Outbox, Sent};
+pub use outbox::Outbox;
 
 use crate::error::{Result, Trying};
 
@@ -68,16 +71,23 @@ impl Socket {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let descriptor = rustix::net::socket_with(family, SocketType::DGRAM, flags, None)
             .trying(|| "open a UDP socket".into())?;
+        // Without believing what others say of the path's MTU: a packet leaves whole or not at all.
+        let no_fragments = || "forbid fragments".into();
+        sockopt::set_ip_mtu_discover(&descriptor, Ipv4PathMtuDiscovery::PROBE)
+            .trying(no_fragments)?;
         if family == AddressFamily::INET6 {
             sockopt::set_ipv6_v6only(&descriptor, false)
                 .trying(|| "let a socket hear IPv4 and IPv6".into())?;
+            sockopt::set_ipv6_mtu_discover(&descriptor, Ipv6PathMtuDiscovery::PROBE)
+                .trying(no_fragments)?;
         }
-        options::never_fragment(&descriptor, family)?;
-        options::stamp_arrivals(&descriptor)?;
-        options::count_overflows(&descriptor)?;
-        options::enlarge_buffers(&descriptor, BUFFER)?;
+        setsockopt(&descriptor, more::ReceiveTimestampns, &true)
+            .trying(|| "have the kernel stamp packets".into())?;
+        setsockopt(&descriptor, more::RxqOvfl, &1)
+            .trying(|| "have the kernel count what its buffer drops".into())?;
+        enlarge_buffers(&descriptor)?;
         if let Some(interface) = &local.interface {
-            options::bind_to_interface(&descriptor, interface)?;
+            bind_to_interface(&descriptor, interface)?;
         }
         rustix::net::bind(&descriptor, &local.address).trying_or(
             || format!("use the UDP address {}", local.address),
@@ -102,31 +112,22 @@ impl Socket {
         self.local
     }
 
-    /// Sleeps until `deadline`, or until a packet is there, and returns whether one is. `None` waits for a packet only.
-    /// A signal ends the sleep, too.
-    pub fn wait(&self, deadline: Option<Time>) -> Result<bool> {
+    /// Sleeps until `deadline`, or until a packet is there, and returns whether one is. A signal ends the sleep, too.
+    pub fn wait(&self, deadline: Time) -> Result<bool> {
         self.poll(PollFlags::IN, deadline)
     }
 
     /// Sleeps until `deadline`, or until there is room for packets to be sent, and returns whether there is.
     pub fn wait_for_room(&self, deadline: Time) -> Result<bool> {
-        self.poll(PollFlags::OUT, Some(deadline))
+        self.poll(PollFlags::OUT, deadline)
     }
 
-    fn poll(&self, flags: PollFlags, deadline: Option<Time>) -> Result<bool> {
-        let timeout = deadline.map(|deadline| {
-            let nanos = deadline.since(now()).as_nanos();
-            Timespec {
-                tv_sec: (nanos / 1_000_000_000) as i64,
-                tv_nsec: (nanos % 1_000_000_000) as i64,
-            }
-        });
-        match poll(
-            &mut [PollFd::new(&self.descriptor, flags)],
-            timeout.as_ref(),
-        ) {
+    fn poll(&self, flags: PollFlags, deadline: Time) -> Result<bool> {
+        let timeout = clock::timespec(deadline.since(now()).as_nanos());
+        let mut polled = [PollFd::new(&self.descriptor, flags)];
+        match poll(&mut polled, Some(&timeout)) {
             Ok(ready) => Ok(ready > 0),
-            Err(Errno::INTR) => Ok(false),
+            Err(rustix::io::Errno::INTR) => Ok(false),
             Err(error) => Ok(Err(error).trying(|| "wait for packets".into())?),
         }
     }
@@ -142,10 +143,66 @@ impl Socket {
     }
 }
 
-impl AsFd for Socket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.descriptor.as_fd()
-    }
+/// Gives a socket buffers of [`BUFFER`] bytes, beyond the system's limit where that is allowed, else as far as the
+/// limit goes.
+fn enlarge_buffers(socket: &OwnedFd) -> Result<()> {
+    sockopt::set_socket_recv_buffer_size_force(socket, BUFFER)
+        .or_else(|error| {
+            tracing::info!("the receive buffer is limited by net.core.rmem_max: {error}");
+            sockopt::set_socket_recv_buffer_size(socket, BUFFER)
+        })
+        .trying(|| "enlarge a socket's receive buffer".into())?;
+    setsockopt(socket, more::SndBufForce, &BUFFER)
+        .or_else(|error| {
+            tracing::info!("the send buffer is limited by net.core.wmem_max: {error}");
+            setsockopt(socket, more::SndBuf, &BUFFER)
+        })
+        .trying(|| "enlarge a socket's send buffer".into())?;
+    Ok(())
+}
+
+/// Ties the socket to an interface: its packets leave and arrive by that alone, independently of the routes.
+fn bind_to_interface(socket: &OwnedFd, interface: &str) -> Result<()> {
+    let bound = setsockopt(socket, more::BindToDevice, &OsString::from(interface)).trying_or(
+        || format!("bind to the interface {interface:?}"),
+        |error| match error.raw_os_error() {
+            Some(libc::ENODEV | libc::EINVAL) => {
+                format!("There is no such interface; there are: {}", interfaces())
+            }
+            Some(libc::EPERM) => "Linux before 5.7 allows it to root only: run it as root, or \
+                                  `setcap cap_net_raw+ep` the program"
+                .into(),
+            _ => String::new(),
+        },
+    );
+    Ok(bound?)
+}
+
+fn interfaces() -> String {
+    let mut names: Vec<String> = fs::read_dir("/sys/class/net")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .collect();
+    names.sort();
+    names.join(", ")
+}
+
+/// Errors of a path that may be there again in a moment.
+fn is_temporary(error: Errno) -> bool {
+    matches!(
+        error,
+        Errno::ENETUNREACH
+            | Errno::EHOSTUNREACH
+            | Errno::ENETDOWN
+            | Errno::EHOSTDOWN
+            | Errno::ENODEV
+            | Errno::ENXIO
+            | Errno::EADDRNOTAVAIL
+            | Errno::ECONNREFUSED
+            | Errno::EPERM // a packet filter
+            | Errno::EACCES
+    )
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use nix::errno::Errno;
 use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
 
-use super::Socket;
+use super::{Socket, is_temporary};
 use crate::error::{Error, Result, Trying};
 
 /// Packets that the kernel cuts of one buffer (`UDP_MAX_SEGMENTS` of Linux before 6.9).
@@ -28,21 +28,7 @@ struct Packet {
     end: usize,
 }
 
-/// Result of sending the packets of an [`Outbox`], in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Sent {
-    /// Packets that the kernel took.
-    pub taken: usize,
-    /// Packets that it refused, as there is no way to the peer at this moment: they are lost.
-    pub refused: usize,
-}
-
 impl Outbox {
-    /// An empty one.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Adds a packet for `to`, whose UDP payload `write` appends to the bytes it is given. If it appends none there is
     /// no packet.
     pub fn push(&mut self, to: SocketAddr, write: impl FnOnce(&mut Vec<u8>)) {
@@ -121,20 +107,17 @@ impl Socket {
     /// of one length to one peer, are handed to the kernel as one piece (`UDP_SEGMENT`), so that nothing comes between
     /// them.
     ///
-    /// A path that is gone for the moment (no route, interface down) is no error: those packets count as refused. An
-    /// error names the first packet that the kernel never takes; all others are still sent.
-    pub fn send(&self, outbox: &mut Outbox) -> Result<Sent> {
-        let mut sent = Sent::default();
+    /// A path that is gone for the moment (no route, interface down) is no error: those packets are lost, and their
+    /// number is returned. An error names the first packet that the kernel never takes; all others are still sent.
+    pub fn send(&self, outbox: &mut Outbox) -> Result<usize> {
+        let mut refused = 0;
         let mut first = 0;
         let mut joined = true;
         let mut failure = None;
         while first < outbox.len() {
             let count = if joined { outbox.run(first) } else { 1 };
             match self.send_run(outbox, first, count) {
-                Ok(()) => {
-                    sent.taken += count;
-                    first += count;
-                }
+                Ok(()) => first += count,
                 Err(Errno::EAGAIN | Errno::ENOBUFS) => {
                     let soon = super::now() + cellbed_link::Duration::from_millis(1);
                     self.wait_for_room(soon)?;
@@ -147,7 +130,7 @@ impl Socket {
                     joined = false;
                 }
                 Err(error) if is_temporary(error) => {
-                    sent.refused += count;
+                    refused += count;
                     first += count;
                 }
                 Err(error) => {
@@ -157,7 +140,7 @@ impl Socket {
             }
         }
         let outcome = match failure {
-            None => Ok(sent),
+            None => Ok(refused),
             Some((error, packet)) => Err(error).trying_or(
                 || format!("send a packet of {} bytes to {}", outbox.length(packet), outbox.packets[packet].to),
                 |_| match error {
@@ -185,21 +168,4 @@ impl Socket {
         );
         sent.map(drop)
     }
-}
-
-/// Errors of a path that may be there again in a moment.
-fn is_temporary(error: Errno) -> bool {
-    matches!(
-        error,
-        Errno::ENETUNREACH
-            | Errno::EHOSTUNREACH
-            | Errno::ENETDOWN
-            | Errno::EHOSTDOWN
-            | Errno::ENODEV
-            | Errno::ENXIO
-            | Errno::EADDRNOTAVAIL
-            | Errno::ECONNREFUSED
-            | Errno::EPERM // a packet filter
-            | Errno::EACCES
-    )
 }

@@ -18,12 +18,12 @@ fn pair(address: &str) -> (Socket, Socket) {
 
 /// Receives until `count` packets have come: payloads, senders and arrivals.
 fn collect(socket: &Socket, count: usize) -> Vec<(Vec<u8>, SocketAddr, Time)> {
-    let mut inbox = Inbox::new();
+    let mut inbox = Inbox::default();
     let mut packets = Vec::new();
     let deadline = now() + Duration::from_secs(20);
     while packets.len() < count {
         assert!(now() < deadline, "only {} packets came", packets.len());
-        socket.wait(Some(deadline)).unwrap();
+        socket.wait(deadline).unwrap();
         socket.receive(&mut inbox).unwrap();
         packets.extend(
             inbox
@@ -39,7 +39,7 @@ fn collect(socket: &Socket, count: usize) -> Vec<(Vec<u8>, SocketAddr, Time)> {
 fn a_batch_arrives_in_order_with_stamps_between_sending_and_now() {
     for address in ["127.0.0.1:0", "[::1]:0"] {
         let (one, other) = pair(address);
-        let mut outbox = Outbox::new();
+        let mut outbox = Outbox::default();
         // Two runs of equal packets, one odd one between: what the kernel cuts, and what it does not.
         let lengths: Vec<usize> = [vec![1372; 100], vec![40], vec![500; 3]].concat();
         for (index, length) in lengths.iter().enumerate() {
@@ -48,12 +48,7 @@ fn a_batch_arrives_in_order_with_stamps_between_sending_and_now() {
             });
         }
         let before = now();
-        let sent = one.send(&mut outbox).unwrap();
-        let expected = Sent {
-            taken: 104,
-            refused: 0,
-        };
-        assert_eq!(sent, expected);
+        assert_eq!(one.send(&mut outbox).unwrap(), 0);
         assert!(outbox.is_empty());
         let packets = collect(&other, 104);
         let after = now();
@@ -76,7 +71,7 @@ fn a_socket_for_both_families_hears_and_answers_ipv4() {
     .unwrap();
     let (four, _) = pair("127.0.0.1:0");
     let port = both.local().port();
-    let mut outbox = Outbox::new();
+    let mut outbox = Outbox::default();
     outbox.push(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port), |bytes| {
         bytes.extend_from_slice(b"question");
     });
@@ -96,7 +91,7 @@ fn a_socket_for_both_families_hears_and_answers_ipv4() {
 fn waiting_ends_at_its_deadline() {
     let (one, _) = pair("127.0.0.1:0");
     let deadline = now() + Duration::from_millis(3);
-    assert!(!one.wait(Some(deadline)).unwrap());
+    assert!(!one.wait(deadline).unwrap());
     assert!(now() + Duration::from_millis(1) >= deadline);
 }
 
@@ -122,19 +117,18 @@ fn a_peer_without_a_way_to_it_loses_packets_and_stops_nothing() {
     let Ok(bound) = bound else {
         return; // an old kernel and an ordinary user
     };
-    let mut outbox = Outbox::new();
+    let mut outbox = Outbox::default();
     let nowhere = "240.0.0.1:9".parse().unwrap(); // reserved: routed nowhere
     for _ in 0..3 {
         outbox.push(nowhere, |bytes| bytes.extend_from_slice(&[0; 200]));
     }
-    let sent = bound.send(&mut outbox).unwrap();
-    assert_eq!(sent.taken + sent.refused, 3);
+    assert!(bound.send(&mut outbox).unwrap() <= 3);
 }
 
 #[test]
 fn a_packet_that_no_interface_takes_is_named_and_the_others_leave() {
     let (one, other) = pair("127.0.0.1:0");
-    let mut outbox = Outbox::new();
+    let mut outbox = Outbox::default();
     for length in [100, 100, 65_508, 90] {
         outbox.push(other.local(), |bytes| bytes.resize(bytes.len() + length, 0));
     }

@@ -3,19 +3,21 @@
 //! All numbers are big-endian. Decoding any bytes gives a message or [`Malformed`], never a panic, and allocates no
 //! more than a small multiple of the input. `docs/reference/recorder-protocol.md` is the specification.
 
+mod field;
 mod handshake;
-mod header;
-mod probe;
-mod reply;
+mod message;
 mod report;
-mod request;
 
-pub use handshake::{Answer, CODE_BYTES, Claim, Cookie, HELLO_BYTES, Hello, Offer, Welcome};
-pub use header::{HEADER_BYTES, Header, Kind, SEQUENCES, SessionId, TAG_BYTES};
-pub use probe::{PROBE_BYTES, Probe, ip_overhead, least_probe_bytes};
-pub use reply::{Refusal, Reply};
-pub use report::{Arrival, ArrivalsDecoder, ArrivalsEncoder, REPORT_BYTES, Report};
-pub use request::Request;
+pub use field::{Field, Reader};
+pub(crate) use field::{fields, variants};
+pub use handshake::{
+    Answer, CODE_BYTES, Claim, Cookie, HELLO_BYTES, Hello, Offer, Resumption, Welcome,
+};
+pub use message::{
+    HEADER_BYTES, Header, Kind, PROBE_BYTES, Probe, Refusal, Reply, Request, SEQUENCES, SessionId,
+    TAG_BYTES, ip_overhead, least_probe_bytes,
+};
+pub use report::{Arrival, Arrivals, REPORT_BYTES, Report};
 
 /// The version that this code speaks. From version 2 on a hello of another version is rejected if it is authentic: its
 /// first two bytes and its code, and the code and reason of a rejection, are the same in all versions.

@@ -1,10 +1,7 @@
 //! Arrivals of a client's probes at the server, in chunks that fit a datagram.
-//!
-//! An arrival is encoded as its difference from the one expected after the one before: same train, next index, same
-//! length. Such a one takes the byte of flags and two to four bytes of time.
 
-use super::{HEADER_BYTES, Malformed, TAG_BYTES};
-use crate::field::{Field, Reader, put_signed, put_variable};
+use super::field::{put_signed, put_variable};
+use super::{Field, HEADER_BYTES, Malformed, Reader, TAG_BYTES, fields};
 
 /// No datagram with a report has more payload.
 pub const REPORT_BYTES: usize = 1200;
@@ -34,54 +31,40 @@ pub struct Arrival {
     pub arrived_ns: u64,
 }
 
-impl Arrival {
-    /// Return the next arrival if nothing changes.
-    fn expected_next(self) -> Self {
-        Self {
-            index: self.index.wrapping_add(1),
-            ..self
-        }
-    }
-}
-
-/// Collects the arrivals of one chunk.
-#[derive(Clone, Debug, Default)]
-pub struct ArrivalsEncoder {
+/// The arrivals of one chunk, in order, encoded.
+///
+/// An arrival is encoded as its difference from the one expected after the one before: same train, next index, same
+/// length. Such a one takes the byte of flags and two to four bytes of time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Arrivals {
     bytes: Vec<u8>,
     last: Arrival,
 }
 
-impl ArrivalsEncoder {
+impl Arrivals {
     /// Adds an arrival; `false`, and it is not added, if the chunk is full.
     pub fn push(&mut self, arrival: Arrival) -> bool {
         if self.bytes.len() + ARRIVAL_BYTES > ARRIVALS_BYTES {
             return false;
         }
-        let expected = self.last.expected_next();
+        let (last, index) = (self.last, self.last.index.wrapping_add(1));
         let changed = |differs, flag| if differs { flag } else { 0 };
-        let flags = changed(arrival.train != expected.train, NEW_TRAIN)
-            | changed(arrival.index != expected.index, NEW_INDEX)
-            | changed(arrival.bytes != expected.bytes, NEW_BYTES);
-        self.bytes.push(flags);
+        let flags = changed(arrival.train != last.train, NEW_TRAIN)
+            | changed(arrival.index != index, NEW_INDEX)
+            | changed(arrival.bytes != last.bytes, NEW_BYTES);
+        let out = &mut self.bytes;
+        out.push(flags);
         if flags & NEW_TRAIN != 0 {
-            put_signed(
-                &mut self.bytes,
-                i64::from(arrival.train) - i64::from(expected.train),
-            );
+            put_signed(out, i64::from(arrival.train) - i64::from(last.train));
         }
         if flags & NEW_INDEX != 0 {
-            put_signed(
-                &mut self.bytes,
-                i64::from(arrival.index) - i64::from(expected.index),
-            );
+            put_signed(out, i64::from(arrival.index) - i64::from(index));
         }
         if flags & NEW_BYTES != 0 {
-            put_variable(&mut self.bytes, u64::from(arrival.bytes));
+            put_variable(out, u64::from(arrival.bytes));
         }
-        put_signed(
-            &mut self.bytes,
-            arrival.arrived_ns.wrapping_sub(expected.arrived_ns) as i64,
-        );
+        let since = arrival.arrived_ns.wrapping_sub(last.arrived_ns);
+        put_signed(out, since as i64);
         self.last = arrival;
         true
     }
@@ -91,77 +74,72 @@ impl ArrivalsEncoder {
         self.bytes.is_empty()
     }
 
-    /// The encoded arrivals; it is empty afterwards.
-    pub fn finish(&mut self) -> Box<[u8]> {
-        self.last = Arrival::default();
-        std::mem::take(&mut self.bytes).into_boxed_slice()
+    /// Return the memory that the arrivals take, bytes.
+    pub fn memory(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Return the chunk in no more memory than it needs; it is empty afterwards.
+    pub fn finish(&mut self) -> Self {
+        self.bytes.shrink_to_fit();
+        std::mem::take(self)
+    }
+
+    /// Return the arrivals.
+    pub fn iter(&self) -> impl Iterator<Item = Arrival> {
+        let (mut reader, mut last) = (Reader::new(&self.bytes), Arrival::default());
+        std::iter::from_fn(move || {
+            last = read(&mut reader, last).ok()?;
+            Some(last)
+        })
     }
 }
 
-/// Reads the arrivals of one chunk, in order; ends after the first error.
-pub struct ArrivalsDecoder<'a> {
-    reader: Reader<'a>,
-    last: Arrival,
+/// All bytes that are left of a message.
+impl Field for Arrivals {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.bytes);
+    }
+
+    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let (bytes, mut last) = (reader.rest().to_vec(), Arrival::default());
+        while !reader.is_empty() {
+            last = read(reader, last)?;
+        }
+        Ok(Self { bytes, last })
+    }
 }
 
-impl<'a> ArrivalsDecoder<'a> {
-    /// Reads what [`ArrivalsEncoder::finish`] gave.
-    pub fn new(bytes: &'a [u8]) -> Self {
-        Self {
-            reader: Reader::new(bytes),
-            last: Arrival::default(),
-        }
+/// Read the arrival behind `last`.
+fn read(reader: &mut Reader<'_>, last: Arrival) -> Result<Arrival, Malformed> {
+    let flags: u8 = reader.take()?;
+    if flags & !(NEW_TRAIN | NEW_INDEX | NEW_BYTES) != 0 {
+        return Err(Malformed("an arrival with unknown flags"));
     }
-
-    fn read(&mut self) -> Result<Arrival, Malformed> {
-        let flags = self.reader.u8()?;
-        if flags & !(NEW_TRAIN | NEW_INDEX | NEW_BYTES) != 0 {
-            return Err(Malformed("an arrival with unknown flags"));
-        }
-        let mut arrival = self.last.expected_next();
-        if flags & NEW_TRAIN != 0 {
-            arrival.train = offset_number(arrival.train, self.reader.signed()?)?;
-        }
-        if flags & NEW_INDEX != 0 {
-            arrival.index = offset_number(arrival.index, self.reader.signed()?)?;
-        }
-        if flags & NEW_BYTES != 0 {
-            let bytes = self.reader.variable()?;
-            arrival.bytes =
-                u16::try_from(bytes).map_err(|_| Malformed("a packet of more than 65535 bytes"))?;
-        }
-        arrival.arrived_ns = arrival
-            .arrived_ns
-            .wrapping_add(self.reader.signed()? as u64);
-        self.last = arrival;
-        Ok(arrival)
+    let mut arrival = last;
+    arrival.index = last.index.wrapping_add(1);
+    if flags & NEW_TRAIN != 0 {
+        arrival.train = offset_number(arrival.train, reader.signed()?)?;
     }
+    if flags & NEW_INDEX != 0 {
+        arrival.index = offset_number(arrival.index, reader.signed()?)?;
+    }
+    if flags & NEW_BYTES != 0 {
+        let bytes = u16::try_from(reader.variable()?);
+        arrival.bytes = bytes.map_err(|_| Malformed("a packet of more than 65535 bytes"))?;
+    }
+    arrival.arrived_ns = last.arrived_ns.wrapping_add(reader.signed()? as u64);
+    Ok(arrival)
 }
 
 fn offset_number(number: u32, by: i64) -> Result<u32, Malformed> {
-    let sum = i64::from(number)
-        .checked_add(by)
-        .and_then(|sum| u32::try_from(sum).ok());
-    sum.ok_or(Malformed("a number outside its 32 bits"))
-}
-
-impl Iterator for ArrivalsDecoder<'_> {
-    type Item = Result<Arrival, Malformed>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.reader.is_empty() {
-            return None;
-        }
-        let arrival = self.read();
-        if arrival.is_err() {
-            self.reader = Reader::new(&[]);
-        }
-        Some(arrival)
-    }
+    let sum = i64::from(number).checked_add(by);
+    sum.and_then(|sum| u32::try_from(sum).ok())
+        .ok_or(Malformed("a number outside its 32 bits"))
 }
 
 /// One chunk of a run's arrivals, and how the run stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Number of the run.
     pub run: u32,
@@ -178,54 +156,12 @@ pub struct Report {
     /// Number of packets of all clients that found the server's receive buffer full since the run began.
     pub overflows: u32,
     /// In order of arrival.
-    pub arrivals: Vec<Arrival>,
+    pub arrivals: Arrivals,
 }
 
-impl Report {
-    /// Appends a report of arrivals that are already encoded: what a server sends.
-    pub fn encode_with(&self, arrivals: &[u8], out: &mut Vec<u8>) {
-        out.push(4);
-        self.put_fixed(out);
-        out.extend_from_slice(arrivals);
-    }
-
-    fn put_fixed(&self, out: &mut Vec<u8>) {
-        for number in [
-            self.run,
-            self.chunk,
-            self.chunks,
-            self.saturation_sent,
-            self.withheld,
-            self.unrecorded,
-            self.overflows,
-        ] {
-            number.put(out);
-        }
-    }
-
-    pub(super) fn put(&self, out: &mut Vec<u8>) {
-        self.put_fixed(out);
-        let mut encoder = ArrivalsEncoder::default();
-        for arrival in &self.arrivals {
-            encoder.push(*arrival);
-        }
-        out.extend_from_slice(&encoder.finish());
-    }
-
-    pub(super) fn take(mut reader: Reader<'_>) -> Result<Self, Malformed> {
-        let mut report = Self {
-            run: reader.take()?,
-            chunk: reader.take()?,
-            chunks: reader.take()?,
-            saturation_sent: reader.take()?,
-            withheld: reader.take()?,
-            unrecorded: reader.take()?,
-            overflows: reader.take()?,
-            arrivals: Vec::new(),
-        };
-        report.arrivals = ArrivalsDecoder::new(reader.rest()).collect::<Result<_, _>>()?;
-        Ok(report)
-    }
+fields! {
+    Arrival { train, index, bytes, arrived_ns };
+    Report { run, chunk, chunks, saturation_sent, withheld, unrecorded, overflows, arrivals };
 }
 
 #[cfg(test)]
@@ -241,12 +177,11 @@ mod tests {
                 .into_iter()
                 .map(|(train, index, bytes, arrived_ns)| Arrival { train, index, bytes, arrived_ns })
                 .collect();
-            let mut encoder = ArrivalsEncoder::default();
-            let taken = arrivals.iter().take_while(|arrival| encoder.push(**arrival)).count();
-            let bytes = encoder.finish();
-            prop_assert!(taken == arrivals.len() || bytes.len() > ARRIVALS_BYTES - ARRIVAL_BYTES);
-            let read: Result<Vec<_>, _> = ArrivalsDecoder::new(&bytes).collect();
-            prop_assert_eq!(read, Ok(arrivals[..taken].to_vec()));
+            let mut chunk = Arrivals::default();
+            let taken = arrivals.iter().take_while(|arrival| chunk.push(**arrival)).count();
+            prop_assert!(taken == arrivals.len() || chunk.bytes.len() > ARRIVALS_BYTES - ARRIVAL_BYTES);
+            prop_assert_eq!(chunk.iter().collect::<Vec<_>>(), &arrivals[..taken]);
+            prop_assert_eq!(Arrivals::decode(&chunk.encode()), Ok(chunk));
         }
 
         #[test]
@@ -257,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_saturation_takes_five_bytes_an_arrival() {
-        let mut encoder = ArrivalsEncoder::default();
+        let mut arrivals = Arrivals::default();
         let arrival = |index| Arrival {
             train: 0,
             index,
@@ -265,28 +200,18 @@ mod tests {
             arrived_ns: (1 << 60) + u64::from(index) * 224_000,
         };
         let taken = (0..)
-            .take_while(|index| encoder.push(arrival(*index)))
+            .take_while(|index| arrivals.push(arrival(*index)))
             .count();
         assert!(taken >= ARRIVALS_BYTES / 5, "{taken}");
-        let bytes = encoder.finish();
-        assert!(encoder.is_empty());
-        let report = Report {
+        let report = Reply::Report(Report {
             run: 1,
-            chunk: 2,
-            chunks: 3,
-            saturation_sent: 4,
-            withheld: 5,
-            unrecorded: 6,
             overflows: 7,
-            arrivals: Vec::new(),
-        };
-        let mut message = Vec::new();
-        report.encode_with(&bytes, &mut message);
+            arrivals: arrivals.finish(),
+            ..Report::default()
+        });
+        assert!(arrivals.is_empty());
+        let message = report.encode();
         assert!(HEADER_BYTES + message.len() + TAG_BYTES <= REPORT_BYTES);
-        let arrivals = (0..taken as u32).map(arrival).collect();
-        assert_eq!(
-            Reply::decode(&message),
-            Ok(Reply::Report(Report { arrivals, ..report }))
-        );
+        assert_eq!(Reply::decode(&message), Ok(report));
     }
 }

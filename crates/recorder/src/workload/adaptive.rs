@@ -1,8 +1,10 @@
 //! Saturation of as much as keeps a queue long, but not endless.
 
+use std::collections::VecDeque;
+
 use cellbed_link::{BitRate, Bytes, Duration, Time};
 
-use super::{FixedRateSaturator, QueueKeeper};
+use super::FixedRateSaturator;
 
 /// Interval of the choice of a rate.
 const TICK: Duration = Duration::from_millis(50);
@@ -64,30 +66,185 @@ fn pace(rate: BitRate, bytes: u16, start: Time, end: Time) -> FixedRateSaturator
     FixedRateSaturator::new(rate, Bytes(bytes.into()), start, end)
 }
 
+/// Arrivals over this time show what the path delivers.
+const SPAN_NS: i64 = 1_000_000_000;
+
+/// Time for correcting the difference between the packets in flight and the target.
+const CORRECTION: Duration = Duration::from_secs(1);
+
+/// Time constant of the target behind the delays.
+const LEARNING: Duration = Duration::from_secs(10);
+
+/// While so large a share of the packets of [`SPAN_NS`] is lost, the queue overflows: it holds less than the wait aimed
+/// at.
+const OVERFLOWING: f64 = 0.05;
+
+/// Ratio of the rate sent to an overflowing queue to the delivered rate: enough to keep it full where the path becomes
+/// faster within a second, and little enough that most packets are not sent in vain.
+const OVERLOAD: f64 = 2.0;
+
+/// The slowest rate, packets/s, so that there is something to hear of.
+const SLOWEST: f64 = 20.0;
+
+/// After so long without news, packets underway count as lost: a path that was gone must be filled again.
+const SILENCE: Duration = Duration::from_secs(6);
+
+/// Chooses the rate of a saturation such that its packets wait between two times, in the middle if it can be (the
+/// bounds come from Winstein et al., "Stochastic Forecasts Achieve High Throughput and Low Delay over Cellular
+/// Networks", NSDI 2013, §4.1: 0.75 and 3 s).
+///
+/// That paper widens a window by one for each packet that waited too short and narrows it by 20 for each that waited
+/// too long; a change of the path's rate then shows only after the whole queue. Here the window is what the path has
+/// delivered in the last second, times the wait aimed at, and the rate is what is delivered and what the window lacks:
+/// it follows a change within a second, and grows exponentially while there is no queue. A queue that overflows before
+/// packets have waited so long is sent twice what it delivers. News of arrivals must come over another path than the
+/// one that is kept busy.
+#[derive(Clone, Debug, Default)]
+pub struct QueueKeeper {
+    least: Duration,
+    most: Duration,
+    bits: f64,
+    /// Packets/s.
+    fastest: f64,
+    /// Wait that is aimed at, s. It is longer than the middle by as long as packets travel, which it learns.
+    aim: f64,
+    /// Packets that were sent, those that are thought to have been sent since, and those known to have arrived or to
+    /// have been passed.
+    sent: u32,
+    thought: f64,
+    through: u32,
+    /// Stamps of the receiver, of the last [`SPAN_NS`], and the packets' numbers.
+    arrivals: VecDeque<(i64, u32)>,
+    /// Least difference of the stamps of two clocks.
+    least_delay_ns: Option<i64>,
+    /// Queueing delay of the latest packet known to have arrived: its delay less the least one.
+    waited: Option<Duration>,
+    last_report: Time,
+    rate: f64,
+    /// When the rate was chosen.
+    chosen: Time,
+}
+
+impl QueueKeeper {
+    /// For packets of `bytes` (IP length) that are to wait between `least` and `most`, at no more than `fastest`.
+    pub fn new(least: Duration, most: Duration, bytes: u16, fastest: BitRate, now: Time) -> Self {
+        let bits = f64::from(bytes.max(1)) * 8.0;
+        Self {
+            least,
+            most,
+            bits,
+            fastest: fastest.0 as f64 / bits,
+            aim: (least + most).as_secs_f64() / 2.0,
+            last_report: now,
+            rate: SLOWEST.min(fastest.0 as f64 / bits),
+            chosen: now,
+            ..Self::default()
+        }
+    }
+
+    /// So many packets have been sent.
+    pub fn sent(&mut self, count: u32) {
+        if count > self.sent {
+            self.sent = count;
+            self.thought = 0.0;
+        }
+    }
+
+    /// Packet `index` was sent at `sent_ns` of the sender's clock and arrived at `arrived_ns` of the receiver's, which
+    /// need not agree.
+    pub fn arrived(&mut self, now: Time, index: u32, sent_ns: i64, arrived_ns: i64) {
+        self.last_report = self.last_report.max(now);
+        self.through = self.through.max(index.saturating_add(1));
+        self.sent(self.through);
+        let delay = arrived_ns.wrapping_sub(sent_ns);
+        let least = self.least_delay_ns.map_or(delay, |least| least.min(delay));
+        self.least_delay_ns = Some(least);
+        self.waited = Some(Duration::from_nanos(delay.wrapping_sub(least) as u64));
+        self.arrivals.push_back((arrived_ns, index));
+        while let Some((first, _)) = self.arrivals.front()
+            && arrived_ns.wrapping_sub(*first) > SPAN_NS
+        {
+            self.arrivals.pop_front();
+        }
+    }
+
+    /// Packets/s that arrived of late.
+    fn delivered(&self) -> f64 {
+        let (Some((first, _)), Some((last, _))) = (self.arrivals.front(), self.arrivals.back())
+        else {
+            return 0.0;
+        };
+        // What arrived at the first stamp was sent for before it; a span of less than a tenth is too short to judge.
+        let span = (last.wrapping_sub(*first) as f64 * 1e-9).max(0.1);
+        (self.arrivals.len() - 1) as f64 / span
+    }
+
+    /// Return whether the queue overflows.
+    fn overflows(&self) -> bool {
+        let (Some((_, first)), Some((_, last))) = (self.arrivals.front(), self.arrivals.back())
+        else {
+            return false;
+        };
+        let sent = f64::from(last.saturating_sub(*first)) + 1.0;
+        1.0 - self.arrivals.len() as f64 / sent > OVERFLOWING
+    }
+
+    /// Chooses the rate from now on. Call it each 50 or 100 ms; in between the chosen rate holds.
+    pub fn choose(&mut self, now: Time) -> BitRate {
+        let passed = now.since(self.chosen);
+        self.thought += self.rate * passed.as_secs_f64();
+        if now.since(self.last_report) >= SILENCE {
+            self.through = self.sent;
+            self.thought = 0.0;
+            self.arrivals.clear();
+            self.last_report = now;
+        }
+        if let Some(waited) = self.waited {
+            let middle = (self.least + self.most).as_secs_f64() / 2.0;
+            let step = passed.as_secs_f64().min(0.2) / LEARNING.as_secs_f64();
+            self.aim = (self.aim + (middle - waited.as_secs_f64()) * step)
+                .clamp(middle, middle + self.most.as_secs_f64());
+        }
+        let delivered = self.delivered();
+        let underway = f64::from(self.sent - self.through) + self.thought;
+        let lacking = delivered * self.aim - underway;
+        let most = if self.overflows() {
+            OVERLOAD * delivered
+        } else {
+            self.fastest
+        };
+        self.rate = (delivered + lacking / CORRECTION.as_secs_f64())
+            .min(most)
+            .max(SLOWEST)
+            .min(self.fastest);
+        self.chosen = now;
+        BitRate((self.rate * self.bits) as u64)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::collections::VecDeque;
-
     use super::*;
 
     const LEAST: Duration = Duration::from_millis(750);
     const MOST: Duration = Duration::from_millis(3_000);
 
-    /// Waits of packets, with when they arrived, at a bottleneck that takes `spacing` a packet and loses the packets of
-    /// `lost`; packets travel for `travel` beside, and news comes 20 ms later, from a clock that is an hour behind.
-    fn waits(
+    /// Sending times, and waits of packets with when they arrived, at a bottleneck that takes `spacing` a packet, holds
+    /// `room` and loses the packets of `lost`; packets travel for `travel` beside, and news comes 20 ms later, from a
+    /// clock that is an hour behind.
+    fn drive(
         spacing: Duration,
-        seconds: u64,
+        room: Duration,
         travel: Duration,
         lost: impl Fn(Time) -> bool,
-    ) -> Vec<(Time, Duration)> {
-        let end = Time::from_millis(seconds * 1_000);
+    ) -> (Vec<Time>, Vec<(Time, Duration)>) {
+        let end = Time::from_millis(60_000);
         let keeper = QueueKeeper::new(LEAST, MOST, 1400, BitRate(1_000_000_000), Time::ZERO);
         let mut saturator = AdaptiveSaturator::new(keeper, 1400, Time::ZERO, end);
         let mut free = Time::ZERO;
         let mut underway: VecDeque<(Time, u32, Time)> = VecDeque::new();
-        let mut waits = Vec::new();
-        for millisecond in 0..seconds * 1_000 {
+        let (mut departures, mut waits) = (Vec::new(), Vec::new());
+        for millisecond in 0..60_000 {
             let now = Time::from_millis(millisecond);
             while let Some(&(arrival, index, sent)) = underway.front()
                 && arrival + Duration::from_millis(20) <= now
@@ -98,20 +255,22 @@ mod tests {
                 saturator.arrived(now, index, sent.as_nanos() as i64, stamp);
             }
             while let Some(index) = saturator.emit(now) {
-                if !lost(now) {
+                departures.push(now);
+                if !lost(now) && free < now + room {
                     free = free.max(now) + spacing;
                     underway.push_back((free + travel, index, now));
                 }
             }
         }
-        waits
+        (departures, waits)
     }
 
     #[test]
     fn the_queue_grows_into_its_bounds_and_stays() {
         for spacing in [Duration::from_micros(500), Duration::from_millis(10)] {
             for travel in [Duration::from_millis(10), Duration::from_millis(600)] {
-                let settled: Vec<_> = waits(spacing, 60, travel, |_| false)
+                let settled: Vec<_> = drive(spacing, Duration::MAX, travel, |_| false)
+                    .1
                     .into_iter()
                     .filter(|(arrival, _)| *arrival > Time::from_millis(20_000))
                     .map(|(_, wait)| wait)
@@ -125,50 +284,21 @@ mod tests {
     #[test]
     fn a_queue_that_overflows_is_sent_twice_what_it_delivers() {
         // The queue holds 200 ms at 1000 packets/s.
-        let (spacing, room) = (Duration::from_millis(1), Duration::from_millis(200));
-        let end = Time::from_millis(30_000);
-        let keeper = QueueKeeper::new(LEAST, MOST, 1400, BitRate(1_000_000_000), Time::ZERO);
-        let mut saturator = AdaptiveSaturator::new(keeper, 1400, Time::ZERO, end);
-        let (mut free, mut sent) = (Time::ZERO, Vec::new());
-        let mut underway: VecDeque<(Time, u32, Time)> = VecDeque::new();
-        for millisecond in 0..30_000 {
-            let now = Time::from_millis(millisecond);
-            while let Some(&(arrival, index, at)) = underway.front()
-                && arrival <= now
-            {
-                underway.pop_front();
-                let stamps = [at, arrival].map(|time| time.as_nanos() as i64);
-                saturator.arrived(now, index, stamps[0], stamps[1]);
-            }
-            while let Some(index) = saturator.emit(now) {
-                sent.push(now);
-                if free < now + room {
-                    free = free.max(now) + spacing;
-                    underway.push_back((free, index, now));
-                }
-            }
-        }
+        let [spacing, room] = [1, 200].map(Duration::from_millis);
+        let (sent, _) = drive(spacing, room, Duration::ZERO, |_| false);
         let late = sent.iter().filter(|&&at| at >= Time::from_millis(10_000));
-        let share = late.count() as f64 / 20_000.0;
-        assert!(
-            (1.5..2.2).contains(&share),
-            "{share} times what is delivered"
-        );
+        let share = late.count() as f64 / 50_000.0;
+        assert!((1.5..2.2).contains(&share), "{share} times the delivered");
     }
 
     #[test]
     fn a_path_that_was_gone_is_filled_again() {
         // All packets of some seconds are lost: no arrival is ever reported.
-        let waits = waits(
-            Duration::from_millis(5),
-            60,
-            Duration::from_millis(20),
-            |now| (10_000..20_000).contains(&(now.as_nanos() / 1_000_000)),
-        );
-        let after = waits
-            .iter()
-            .filter(|(arrival, _)| *arrival > Time::from_millis(40_000))
-            .count();
+        let [spacing, travel] = [5, 20].map(Duration::from_millis);
+        let gone = |now: Time| (10_000..20_000).contains(&(now.as_nanos() / 1_000_000));
+        let (_, waits) = drive(spacing, Duration::MAX, travel, gone);
+        let late = Time::from_millis(40_000);
+        let after = waits.iter().filter(|(at, _)| *at > late).count();
         assert!(after > 3_900, "{after} of 4000 packets that fit in 20 s");
     }
 }

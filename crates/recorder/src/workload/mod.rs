@@ -5,10 +5,8 @@
 
 mod adaptive;
 mod fixed_rate;
-mod queue_keeper;
 mod trains;
 
-pub use adaptive::AdaptiveSaturator;
+pub use adaptive::{AdaptiveSaturator, QueueKeeper};
 pub use fixed_rate::FixedRateSaturator;
-pub use queue_keeper::QueueKeeper;
 pub use trains::TrainScheduler;

@@ -63,13 +63,7 @@ mod tests {
     use super::*;
 
     fn train(up: u16, down: u16) -> Train {
-        Train {
-            up,
-            down,
-            up_bytes: 1400,
-            down_bytes: 1400,
-            gap_ns: None,
-        }
+        Train::new((up, 1400), (down, 1400))
     }
 
     fn plan(jitter: f64, count: Option<u32>) -> TrainPlan {

@@ -4,21 +4,12 @@ use cellbed_link::Duration;
 use cellbed_recorder::server::Limits;
 use cellbed_recorder::wire::{HEADER_BYTES, PROBE_BYTES, Request, TAG_BYTES};
 
-use crate::world::{ALICE, Client, MALLORY, World};
+use crate::world::{ALICE, Client, MALLORY, World, started};
 
 #[test]
 fn any_changed_bit_and_any_missing_byte_of_a_message_makes_it_nothing() {
-    let mut world = World::new(Limits::default());
-    let mut alice = Client::open(&mut world, ALICE);
-    alice.start(&mut world);
-    let of = alice.id();
-    let request = alice.sealed(&Request::Saturate {
-        of,
-        run: 1,
-        rate_bps: 1_000_000,
-        bytes: 1400,
-        for_ns: u64::MAX,
-    });
+    let (mut world, mut alice) = started(Limits::default());
+    let request = alice.sealed(&alice.saturation(1_000_000));
     let probe = alice.probe(1, 0, 1, 1400);
     for (message, vouched) in [
         (&request, request.len()),
@@ -77,9 +68,7 @@ fn forged_session_numbers_are_silence() {
 
 #[test]
 fn the_servers_own_messages_sent_back_to_it_are_forged() {
-    let mut world = World::new(Limits::default());
-    let mut alice = Client::open(&mut world, ALICE);
-    alice.start(&mut world);
+    let (mut world, mut alice) = started(Limits::default());
     let probe = alice.probe(1, 0, 20, 1400);
     let answers = world.hears(ALICE, &probe);
     assert_eq!(answers.len(), 20);
@@ -99,7 +88,7 @@ fn authentic_messages_that_say_nothing_known_are_malformed() {
                 .map(|at| if at == 0 { code } else { 0 })
                 .collect();
             let mut datagram = Vec::new();
-            alice.channel.seal_control(&body, &mut datagram).unwrap();
+            alice.channel.seal_control(&body, &mut datagram);
             let answers = world.hears(ALICE, &datagram);
             assert!(answers.len() <= 1, "a request may be right by chance");
         }

@@ -4,7 +4,7 @@ use cellbed_link::{BitRate, Bytes, Duration};
 use cellbed_recorder::server::Limits;
 use cellbed_recorder::wire::{Refusal, Reply, Request};
 
-use crate::world::{ALICE, Client, World, bytes_of};
+use crate::world::{ALICE, Client, World, bytes_of, started};
 
 #[test]
 fn a_client_is_told_its_limits_and_refused_what_is_over_them() {
@@ -23,56 +23,31 @@ fn a_client_is_told_its_limits_and_refused_what_is_over_them() {
     alice.start(&mut world);
     let second = Duration::from_secs(1);
     let refused = alice.saturate(&mut world, 50_000_001, 1400, second);
-    assert_eq!(
-        refused,
-        Err(Refusal::RateOverLimit {
-            rate_bps: 50_000_000
-        })
-    );
+    assert_eq!(refused, Err(Refusal::RateOverLimit(50_000_000)));
     for bytes in [0, 78, 1401, u16::MAX] {
         let refused = alice.saturate(&mut world, 1_000_000, bytes, second);
-        assert_eq!(
-            refused,
-            Err(Refusal::PacketOutOfRange {
-                least: 79,
-                most: 1400
-            })
-        );
+        assert_eq!(refused, Err(Refusal::PacketOutOfRange(79, 1400)));
     }
     let of = alice.id();
-    assert_eq!(
-        alice.asks(&mut world, &Request::Start { of, run: 2 }),
-        Ok(())
-    );
-    assert_eq!(
-        alice.asks(&mut world, &Request::Start { of, run: 3 }),
-        Err(Refusal::RunsFull { most: 2 })
-    );
-    assert_eq!(
-        alice.asks(&mut world, &Request::Stop { of, run: 2 }),
-        Ok(())
-    );
-    assert_eq!(
-        alice.asks(&mut world, &Request::Start { of, run: 3 }),
-        Ok(()),
-        "one that is over makes room"
-    );
-    assert_eq!(
-        alice.asks(&mut world, &Request::Stop { of, run: 9 }),
-        Err(Refusal::NoSuchRun)
-    );
+    for (request, reply) in [
+        (Request::Start { of, run: 2 }, Ok(())),
+        (Request::Start { of, run: 3 }, Err(Refusal::RunsFull(2))),
+        (Request::Stop { of, run: 2 }, Ok(())),
+        (Request::Start { of, run: 3 }, Ok(())), // one that is over makes room
+        (Request::Stop { of, run: 9 }, Err(Refusal::NoSuchRun)),
+    ] {
+        assert_eq!(alice.asks(&mut world, &request), reply, "{request:?}");
+    }
     assert!(world.wait(second).is_empty());
 }
 
 #[test]
 fn too_long_an_answer_is_not_given_and_the_client_can_see_it() {
-    let mut world = World::new(Limits {
+    let (mut world, mut alice) = started(Limits {
         answer_packets: 100,
         packet_bytes: 1400,
         ..Limits::default()
     });
-    let mut alice = Client::open(&mut world, ALICE);
-    alice.start(&mut world);
     let wishes = [
         (101, 1400),
         (u16::MAX, 1400),
@@ -86,21 +61,12 @@ fn too_long_an_answer_is_not_given_and_the_client_can_see_it() {
         assert!(world.hears(ALICE, &probe).is_empty(), "{packets} × {bytes}");
     }
     assert_eq!(world.counters().refused, 6);
-    let of = alice.id();
-    let replies = alice.ask(
-        &mut world,
-        &Request::Reports {
-            of,
-            run: 1,
-            from: 0,
-            most: 1,
-        },
-    );
+    let replies = alice.ask(&mut world, &alice.reports(0, 1));
     let [Reply::Report(report)] = &replies[..] else {
         panic!("{replies:?}")
     };
     assert_eq!(
-        (report.withheld, report.arrivals.len()),
+        (report.withheld, report.arrivals.iter().count()),
         (101 + 65_535 + 4, 6)
     );
     let probe = alice.probe(100, 0, 100, 1400);
@@ -137,12 +103,7 @@ fn saturations_and_answers_and_reports_together_keep_to_the_rate() {
     for train in 0..200 {
         let probe = alice.probe(train, 0, 50, 1400);
         bytes += bytes_of(&world.hears(ALICE, &probe));
-        let request = alice.sealed(&Request::Reports {
-            of,
-            run: 1,
-            from: 0,
-            most: u16::MAX,
-        });
+        let request = alice.sealed(&alice.reports(0, u16::MAX));
         bytes += bytes_of(&world.hears(ALICE, &request));
         bytes += bytes_of(&world.wait(Duration::from_millis(50)));
     }
@@ -173,31 +134,27 @@ fn all_sessions_together_keep_to_the_total_rate() {
 
 #[test]
 fn a_session_ends_its_service_when_its_bytes_are_used_up() {
-    let mut world = World::new(Limits {
+    let (mut world, mut alice) = started(Limits {
         bytes: Bytes(1_000_000),
         ..Limits::default()
     });
-    let mut alice = Client::open(&mut world, ALICE);
-    alice.start(&mut world);
     alice
         .saturate(&mut world, 100_000_000, 1400, Duration::from_secs(10))
         .unwrap();
     let bytes = bytes_of(&world.wait(Duration::from_secs(10)));
     assert!((900_000..1_100_000).contains(&bytes), "{bytes}");
     let refused = alice.saturate(&mut world, 1_000_000, 1400, Duration::from_secs(10));
-    assert_eq!(refused, Err(Refusal::BytesSpent { bytes: 1_000_000 }));
+    assert_eq!(refused, Err(Refusal::BytesSpent(1_000_000)));
     let probe = alice.probe(1, 0, 10, 1400);
     assert!(world.hears(ALICE, &probe).is_empty());
 }
 
 #[test]
 fn time_is_limited_however_lively_a_client_is() {
-    let mut world = World::new(Limits {
+    let (mut world, mut alice) = started(Limits {
         duration: Duration::from_secs(100),
         ..Limits::default()
     });
-    let mut alice = Client::open(&mut world, ALICE);
-    alice.start(&mut world);
     alice
         .saturate(&mut world, 1_000_000, 1400, Duration::MAX)
         .unwrap();
@@ -210,12 +167,7 @@ fn time_is_limited_however_lively_a_client_is() {
         assert_eq!(sent.is_empty(), second >= 100, "second {second}");
     }
     let refused = alice.saturate(&mut world, 1_000_000, 1400, Duration::MAX);
-    assert_eq!(
-        refused,
-        Err(Refusal::TimeSpent {
-            duration_ns: 100_000_000_000
-        })
-    );
+    assert_eq!(refused, Err(Refusal::TimeSpent(100_000_000_000)));
     assert_eq!(
         alice.arrivals(&mut world).len(),
         1,
@@ -227,12 +179,10 @@ fn time_is_limited_however_lively_a_client_is() {
 
 #[test]
 fn saturation_pauses_when_its_client_falls_silent() {
-    let mut world = World::new(Limits {
+    let (mut world, mut alice) = started(Limits {
         silence: Duration::from_secs(15),
         ..Limits::default()
     });
-    let mut alice = Client::open(&mut world, ALICE);
-    alice.start(&mut world);
     alice
         .saturate(&mut world, 1_120_000, 1400, Duration::MAX)
         .unwrap(); // 100 packets a second
@@ -264,18 +214,18 @@ fn sessions_are_limited_per_address_and_in_all() {
     }
     assert_eq!(
         open(&mut world, "192.0.2.9:2000".into()),
-        Err(Refusal::AddressFull { most: 3 })
+        Err(Refusal::AddressFull(3))
     );
     assert_eq!(
         open(&mut world, "[2001:db8::ffff:1]:2000".into()),
-        Err(Refusal::AddressFull { most: 3 })
+        Err(Refusal::AddressFull(3))
     );
     for host in 0..4 {
         assert_eq!(open(&mut world, format!("192.0.2.{host}:1000")), Ok(()));
     }
     assert_eq!(
         open(&mut world, "192.0.2.100:1000".into()),
-        Err(Refusal::SessionsFull { most: 10 })
+        Err(Refusal::SessionsFull(10))
     );
     assert_eq!(world.counters().refused, 3);
     world.wait(Duration::from_secs(60));
@@ -313,9 +263,7 @@ fn arrivals_that_nobody_fetches_take_bounded_memory_and_the_loss_is_told() {
         report_bytes: Bytes(8_000),
         ..Limits::default()
     };
-    let mut world = World::new(limits);
-    let mut alice = Client::open(&mut world, ALICE);
-    alice.start(&mut world);
+    let (mut world, mut alice) = started(limits);
     for index in 0..10_000 {
         let probe = alice.probe(1, index, 0, 0);
         world.hears(ALICE, &probe);

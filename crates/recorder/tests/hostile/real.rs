@@ -7,35 +7,28 @@ use std::time::Duration as StdDuration;
 
 use cellbed_link::{Duration, Time};
 use cellbed_recorder::secure::{Channel, Filler, Opening, Progress};
-use cellbed_recorder::server::{Limits, ServeConfig, Serving, Statistics};
+use cellbed_recorder::server::{Limits, Serving, Statistics};
 use cellbed_recorder::socket::{Local, now};
-use cellbed_recorder::wire::{Kind, Probe, Reply, Request};
+use cellbed_recorder::wire::{Field, Kind, Probe, Reply, Request};
 
 use crate::world::secret;
 
 /// Serves while `attack` is under way; how the server did.
 fn serving(local: &str, attack: impl FnOnce(SocketAddr)) -> Statistics {
-    let config = ServeConfig {
-        local: Local {
-            address: local.parse().unwrap(),
-            interface: None,
-        },
-        limits: Limits::default(),
-        statistics_every: Duration::from_millis(100),
+    let local = Local {
+        address: local.parse().unwrap(),
+        interface: None,
     };
-    let mut server = Serving::bind(&config, &secret(), &[3; 32]).unwrap();
+    let mut server = Serving::bind(&local, &secret(), Limits::default()).unwrap();
     let (address, stopped) = (server.local(), AtomicBool::new(false));
     thread::scope(|scope| {
         let stop = || stopped.load(Ordering::Relaxed);
-        let thread = scope.spawn(move || {
-            server
-                .run(|line| assert!(line.to_string().contains("Mbit/s")), stop)
-                .unwrap()
-        });
+        let thread = scope.spawn(move || server.run(|_| (), stop).unwrap());
         // An attack that fails must not leave the server running.
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| attack(address)));
         stopped.store(true, Ordering::Relaxed);
         let statistics = thread.join().unwrap();
+        assert!(statistics.to_string().contains("Mbit/s"));
         result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         statistics
     })
@@ -81,11 +74,9 @@ fn open(socket: &UdpSocket) -> Channel {
 
 /// Asks until it is answered.
 fn ask(socket: &UdpSocket, channel: &mut Channel, request: &Request) -> Reply {
-    let mut body = Vec::new();
-    request.encode(&mut body);
     loop {
         let mut datagram = Vec::new();
-        channel.seal_control(&body, &mut datagram).unwrap();
+        channel.seal_control(&request.encode(), &mut datagram);
         socket.send(&datagram).unwrap();
         while let Some(answer) = heard(socket) {
             if let Ok(opened) = channel.open(&answer)
@@ -144,9 +135,7 @@ fn arrivals_carry_the_kernels_stamps_and_an_answer_follows() {
         // do other things.
         let before = (now() - Duration::from_secs(1)).as_nanos();
         let mut datagram = Vec::new();
-        channel
-            .seal_probe(Kind::Train, &probe, 1372, &filler, &mut datagram)
-            .unwrap();
+        channel.seal_probe(Kind::Train, &probe, 1372, &filler, &mut datagram);
         alice.send(&datagram).unwrap();
         let mut answers = 0;
         while answers < 5 {
@@ -173,7 +162,7 @@ fn arrivals_carry_the_kernels_stamps_and_an_answer_follows() {
         let Reply::Report(report) = reply else {
             panic!("{reply:?}")
         };
-        let arrival = report.arrivals[0];
+        let arrival = report.arrivals.iter().next().unwrap();
         assert_eq!((arrival.train, arrival.index, arrival.bytes), (1, 0, 1400));
         assert!((before..=after).contains(&arrival.arrived_ns));
     });

@@ -3,9 +3,9 @@
 use cellbed_link::Duration;
 use cellbed_recorder::secure::Progress;
 use cellbed_recorder::server::Limits;
-use cellbed_recorder::wire::Request;
+use cellbed_recorder::wire::{Field, Request};
 
-use crate::world::{ALICE, Client, MALLORY, VICTIM, World, at, bytes_of, handshake};
+use crate::world::{ALICE, Client, MALLORY, VICTIM, World, at, bytes_of, handshake, started};
 
 #[test]
 fn replayed_hellos_make_no_second_session_even_after_the_first_said_goodbye() {
@@ -29,10 +29,8 @@ fn replayed_hellos_make_no_second_session_even_after_the_first_said_goodbye() {
     }
     assert_eq!((world.server.sessions(), world.counters().sessions), (1, 1));
 
-    let mut body = Vec::new();
-    Request::Bye.encode(&mut body);
     let (mut channel, mut bye) = (*channel, Vec::new());
-    channel.seal_control(&body, &mut bye).unwrap();
+    channel.seal_control(&Request::Bye.encode(), &mut bye);
     world.hears(ALICE, &bye);
     for _ in 0..40 {
         world.wait(Duration::from_millis(500));
@@ -77,9 +75,7 @@ fn a_replayed_request_is_done_once() {
 
 #[test]
 fn a_replayed_probe_gets_no_answer_and_cannot_fill_the_memory() {
-    let mut world = World::new(Limits::default());
-    let mut alice = Client::open(&mut world, ALICE);
-    alice.start(&mut world);
+    let (mut world, mut alice) = started(Limits::default());
     let probe = alice.probe(1, 0, 1000, 1400);
     assert_eq!(world.hears(ALICE, &probe).len(), 1000);
     for _ in 0..10_000 {
@@ -95,9 +91,7 @@ fn a_replayed_probe_gets_no_answer_and_cannot_fill_the_memory() {
 
 #[test]
 fn copies_by_the_network_are_recorded_as_such() {
-    let mut world = World::new(Limits::default());
-    let mut alice = Client::open(&mut world, ALICE);
-    alice.start(&mut world);
+    let (mut world, mut alice) = started(Limits::default());
     let probes: Vec<_> = (0..10).map(|index| alice.probe(1, index, 1, 100)).collect();
     let mut answers = 0;
     for index in [0, 1, 2, 2, 4, 3, 5, 9, 9, 6] {
@@ -114,9 +108,7 @@ fn copies_by_the_network_are_recorded_as_such() {
 
 #[test]
 fn reordered_messages_are_all_accepted_and_ancient_ones_are_not() {
-    let mut world = World::new(Limits::default());
-    let mut alice = Client::open(&mut world, ALICE);
-    alice.start(&mut world);
+    let (mut world, mut alice) = started(Limits::default());
     let ancient = alice.probe(1, 0, 1, 1400);
     let mut probes: Vec<_> = (0..9000).map(|index| alice.probe(2, index, 0, 0)).collect();
     probes.chunks_mut(100).for_each(<[_]>::reverse);
@@ -136,19 +128,9 @@ fn reordered_messages_are_all_accepted_and_ancient_ones_are_not() {
 
 #[test]
 fn an_overtaken_change_of_rate_does_not_undo_the_later_one() {
-    let mut world = World::new(Limits::default());
-    let mut alice = Client::open(&mut world, ALICE);
-    alice.start(&mut world);
-    let of = alice.id();
-    let request = |rate_bps| Request::Saturate {
-        of,
-        run: 1,
-        rate_bps,
-        bytes: 1400,
-        for_ns: u64::MAX,
-    };
-    let fast = alice.sealed(&request(100_000_000));
-    let silence = alice.sealed(&request(0));
+    let (mut world, mut alice) = started(Limits::default());
+    let fast = alice.sealed(&alice.saturation(100_000_000));
+    let silence = alice.sealed(&alice.saturation(0));
     assert_eq!(world.hears(ALICE, &silence).len(), 1);
     assert_eq!(
         world.hears(ALICE, &fast).len(),

@@ -3,9 +3,9 @@
 use cellbed_link::{Duration, Time};
 use cellbed_recorder::secure::{HandshakeKeys, Opening, Progress, Secret};
 use cellbed_recorder::server::Limits;
-use cellbed_recorder::wire::{Answer, CODE_BYTES, HELLO_BYTES, Refusal, Request, VERSION};
+use cellbed_recorder::wire::{Answer, CODE_BYTES, Field, HELLO_BYTES, Refusal, Request, VERSION};
 
-use crate::world::{ALICE, Client, MALLORY, VICTIM, World, at, bytes_of, handshake, secret};
+use crate::world::{ALICE, Client, MALLORY, VICTIM, World, at, bytes_of, greet, handshake, secret};
 
 #[test]
 fn no_bytes_of_any_length_and_kind_are_answered() {
@@ -49,20 +49,19 @@ fn another_secret_is_not_answered() {
 fn a_client_of_another_version_learns_it_from_who_knows_the_secret_only() {
     let mut world = World::new(Limits::default());
     let mut opening = Opening::new(&secret(), None, world.now);
-    let mut hello = Vec::new();
-    opening.step(world.now, &mut hello);
+    let mut hello = greet(&mut opening, world.now);
     let unsigned = hello.len() - CODE_BYTES;
     hello[1] += 1;
     assert!(world.hears(ALICE, &hello).is_empty(), "its code is wrong");
     hello.truncate(unsigned);
-    HandshakeKeys::new(&secret()).sign_hello(&mut hello, 0);
+    HandshakeKeys::new(&secret()).sign_hello(&mut hello);
     let answers = world.hears(ALICE, &hello);
     assert!(bytes_of(&answers) * 10 < HELLO_BYTES);
     let answer = HandshakeKeys::new(&secret()).of_server(&answers[0].1, &hello);
-    let reason = Refusal::OtherVersion { version: VERSION };
+    let reason = Refusal::OtherVersion(VERSION.into());
     assert_eq!(
         Answer::decode(answer.unwrap()),
-        Ok(Answer::Rejection(reason))
+        Ok(Answer::Rejection(VERSION, reason))
     );
     assert_eq!(
         (world.counters().other_versions, world.server.sessions()),
@@ -73,15 +72,11 @@ fn a_client_of_another_version_learns_it_from_who_knows_the_secret_only() {
 #[test]
 fn a_client_of_a_server_of_another_version_learns_it() {
     let mut opening = Opening::new(&secret(), None, Time::ZERO);
-    let (mut hello, mut answer) = (Vec::new(), Vec::new());
-    opening.step(Time::ZERO, &mut hello);
-    let reason = Refusal::OtherVersion {
-        version: VERSION + 1,
-    };
-    Answer::Rejection(reason).encode(&mut answer);
-    answer[1] = VERSION + 1;
+    let hello = greet(&mut opening, Time::ZERO);
+    let reason = Refusal::OtherVersion(u64::from(VERSION) + 1);
+    let mut answer = Answer::Rejection(VERSION + 1, reason).encode();
     let code = hello.last_chunk().unwrap();
-    HandshakeKeys::new(&secret()).sign_answer(&mut answer, 0, code);
+    HandshakeKeys::new(&secret()).sign_answer(&mut answer, code);
     let Progress::Rejected(refusal) = opening.receive(Time::ZERO, &answer) else {
         panic!("not understood")
     };
@@ -91,8 +86,7 @@ fn a_client_of_a_server_of_another_version_learns_it() {
 #[test]
 fn a_hello_with_any_bit_changed_or_any_byte_missing_is_not_answered() {
     let mut world = World::new(Limits::default());
-    let mut hello = Vec::new();
-    Opening::new(&secret(), None, world.now).step(world.now, &mut hello);
+    let hello = greet(&mut Opening::new(&secret(), None, world.now), world.now);
     for bit in 0..hello.len() * 8 {
         let mut changed = hello.clone();
         changed[bit / 8] ^= 1 << (bit % 8);
@@ -116,8 +110,7 @@ fn a_flood_of_hellos_leaves_no_state_and_makes_less_traffic_than_it_is() {
     let mut world = World::new(Limits::default());
     let (mut came, mut went) = (0, 0);
     for number in 0..5_000u32 {
-        let mut hello = Vec::new();
-        Opening::new(&secret(), None, world.now).step(world.now, &mut hello);
+        let hello = greet(&mut Opening::new(&secret(), None, world.now), world.now);
         let from = format!(
             "10.{}.{}.{}:{}",
             number >> 16,
@@ -146,8 +139,7 @@ fn a_spoofed_address_gets_at_most_a_cookie_however_the_attacker_goes_on() {
     let (mut came, mut went) = (0, 0);
     for _ in 0..100 {
         world.now = opening.next_event();
-        let mut hello = Vec::new();
-        opening.step(world.now, &mut hello);
+        let hello = greet(&mut opening, world.now);
         let answers = world.hears(VICTIM, &hello);
         (came, went) = (came + hello.len(), went + bytes_of(&answers));
     }
@@ -163,22 +155,10 @@ fn a_spoofed_address_gets_at_most_a_cookie_however_the_attacker_goes_on() {
     mallory.start(&mut world);
     let probe = mallory.probe(1, 0, 1000, 1400);
     assert!(world.hears(VICTIM, &probe).is_empty());
-    let of = mallory.id();
     for request in [
         Request::ClockPing { client_ns: 0 },
-        Request::Reports {
-            of,
-            run: 1,
-            from: 0,
-            most: 256,
-        },
-        Request::Saturate {
-            of,
-            run: 1,
-            rate_bps: 1_000_000_000,
-            bytes: 1400,
-            for_ns: 1_000_000_000,
-        },
+        mallory.reports(0, 256),
+        mallory.saturation(1_000_000_000),
         Request::Bye,
     ] {
         let datagram = mallory.sealed(&request);
@@ -197,13 +177,11 @@ fn a_spoofed_address_gets_at_most_a_cookie_however_the_attacker_goes_on() {
 fn a_cookie_of_another_time_is_answered_by_another_cookie_only() {
     let mut world = World::new(Limits::default());
     let mut opening = Opening::new(&secret(), None, world.now);
-    let mut hello = Vec::new();
-    opening.step(world.now, &mut hello);
+    let hello = greet(&mut opening, world.now);
     let answers = world.hears(ALICE, &hello);
     opening.receive(world.now, &answers[0].1);
     world.wait(Duration::from_secs(10));
-    let mut late = Vec::new();
-    opening.step(world.now, &mut late);
+    let late = greet(&mut opening, world.now);
     let answers = world.hears(ALICE, &late);
     assert_eq!(
         (world.server.sessions(), world.counters().unproved_hellos),
@@ -214,8 +192,7 @@ fn a_cookie_of_another_time_is_answered_by_another_cookie_only() {
         opening.receive(world.now, &answers[0].1),
         Progress::Waiting
     ));
-    let mut again = Vec::new();
-    opening.step(world.now, &mut again);
+    let again = greet(&mut opening, world.now);
     let answers = world.hears(ALICE, &again);
     assert!(matches!(
         opening.receive(world.now, &answers[0].1),

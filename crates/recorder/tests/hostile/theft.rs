@@ -1,19 +1,17 @@
 //! Clients that know the secret and want what is another's.
 
 use cellbed_link::Duration;
-use cellbed_recorder::secure::{HandshakeKeys, Progress, Rejected, Resumption};
+use cellbed_recorder::secure::{HandshakeKeys, Progress, Rejected};
 use cellbed_recorder::server::Limits;
-use cellbed_recorder::wire::{Hello, Refusal, Request, Welcome};
+use cellbed_recorder::wire::{Field, Hello, Refusal, Reply, Request, Resumption, Welcome};
 
-use crate::world::{ALICE, Client, MALLORY, VICTIM, World, at, handshake, secret};
+use crate::world::{ALICE, Client, MALLORY, VICTIM, World, at, handshake, secret, started};
 
 const ELSEWHERE: &str = "192.0.2.77:7000";
 
 #[test]
 fn a_session_goes_on_at_another_address_with_its_reports_still_there() {
-    let mut world = World::new(Limits::default());
-    let mut alice = Client::open(&mut world, ALICE);
-    alice.start(&mut world);
+    let (mut world, mut alice) = started(Limits::default());
     alice
         .saturate(&mut world, 1_000_000, 1400, Duration::from_secs(100))
         .unwrap();
@@ -64,7 +62,7 @@ fn who_learns_the_secret_later_cannot_open_what_was_recorded() {
         panic!("no session")
     };
     let mut sealed = Vec::new();
-    alice.seal_control(b"private", &mut sealed).unwrap();
+    alice.seal_control(b"private", &mut sealed);
     // Mallory has the secret and both messages of the handshake, but no private key of either end.
     let keys = HandshakeKeys::new(&secret());
     let (hello, _) = keys.of_client(&recorded.hello_with_cookie).unwrap();
@@ -75,8 +73,7 @@ fn who_learns_the_secret_later_cannot_open_what_was_recorded() {
     let welcome = world.hears(ALICE, &recorded.hello_with_cookie);
     assert!(as_client.read(&welcome[0].1).is_none());
     let welcome = Welcome {
-        session: alice.session(),
-        resumption: [0; 32],
+        resumption: alice.resumption(),
         offer: Client::open(&mut world, MALLORY).offer,
     };
     let (_, mut pretended) = as_server.welcome(&welcome).unwrap();
@@ -113,29 +110,16 @@ fn a_session_that_is_gone_is_told_to_who_proves_its_address_only() {
 
 #[test]
 fn reports_and_steering_of_others_runs_are_refused() {
-    let mut world = World::new(Limits::default());
-    let mut alice = Client::open(&mut world, ALICE);
-    alice.start(&mut world);
+    let (mut world, mut alice) = started(Limits::default());
     let probe = alice.probe(1, 0, 0, 0);
     world.hears(ALICE, &probe);
     let mut mallory = Client::open(&mut world, MALLORY);
     let of = alice.id();
     let attempts = [
-        Request::Reports {
-            of,
-            run: 1,
-            from: 1000,
-            most: 256,
-        },
+        alice.reports(1000, 256),
         Request::Stop { of, run: 1 },
         Request::Start { of, run: 2 },
-        Request::Saturate {
-            of,
-            run: 1,
-            rate_bps: 1_000_000,
-            bytes: 1400,
-            for_ns: u64::MAX,
-        },
+        alice.saturation(1_000_000),
     ];
     for token in [None, Some([0; 16])] {
         if let Some(token) = token {
@@ -165,23 +149,12 @@ fn a_device_of_the_same_client_may_fetch_and_steer_for_another() {
     let mut world = World::new(Limits::default());
     let mut heavy = Client::open(&mut world, ALICE);
     let mut light = Client::open(&mut world, ELSEWHERE);
-    let of = heavy.id();
     let token = [77; 16];
     heavy.asks(&mut world, &Request::Group { token }).unwrap();
     light.asks(&mut world, &Request::Group { token }).unwrap();
     heavy.start(&mut world);
-    let for_ns = Duration::from_secs(10).as_nanos();
     light
-        .asks(
-            &mut world,
-            &Request::Saturate {
-                of,
-                run: 1,
-                rate_bps: 1_000_000,
-                bytes: 1400,
-                for_ns,
-            },
-        )
+        .asks(&mut world, &heavy.saturation(1_000_000))
         .unwrap();
     let sent = world.wait(Duration::from_secs(1));
     assert!(
@@ -190,25 +163,13 @@ fn a_device_of_the_same_client_may_fetch_and_steer_for_another() {
     );
     let probe = heavy.probe(0, 0, 0, 0);
     world.hears(ALICE, &probe);
-    let replies = light.ask(
-        &mut world,
-        &Request::Reports {
-            of,
-            run: 1,
-            from: 0,
-            most: 4,
-        },
-    );
-    assert!(
-        matches!(&replies[..], [cellbed_recorder::wire::Reply::Report(report)] if report.arrivals.len() == 1)
-    );
+    let replies = light.ask(&mut world, &heavy.reports(0, 4));
+    assert!(matches!(&replies[..], [Reply::Report(report)] if report.arrivals.iter().count() == 1));
 }
 
 #[test]
 fn an_end_of_one_session_is_no_end_of_another() {
-    let mut world = World::new(Limits::default());
-    let mut alice = Client::open(&mut world, ALICE);
-    alice.start(&mut world);
+    let (mut world, mut alice) = started(Limits::default());
     let mut mallory = Client::open(&mut world, MALLORY);
     mallory.asks(&mut world, &Request::Bye).unwrap();
     let silent = mallory.sealed(&Request::ClockPing { client_ns: 0 });

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 
 use cellbed_link::{Duration, Time};
-use cellbed_recorder::secure::{Channel, Filler, Opening, Progress, Resumption, Secret};
+use cellbed_recorder::secure::{Channel, Filler, Opening, Progress, Secret};
 use cellbed_recorder::server::{Counters, Limits, Server};
 use cellbed_recorder::socket::Outbox;
 use cellbed_recorder::wire::{
-    Arrival, Kind, Offer, Probe, Refusal, Reply, Request, SessionId, ip_overhead,
+    Arrival, Field, Kind, Offer, Probe, Refusal, Reply, Request, Resumption, SessionId, ip_overhead,
 };
 
 pub const ALICE: &str = "192.0.2.1:4000";
@@ -41,7 +41,7 @@ impl World {
 
     /// Return the datagrams that the server sends when it receives this one from there.
     pub fn hears(&mut self, from: &str, datagram: &[u8]) -> Sent {
-        let mut out = Outbox::new();
+        let mut out = Outbox::default();
         self.server
             .receive(self.now, self.now, at(from), datagram, &mut out);
         sent(&out)
@@ -53,7 +53,7 @@ impl World {
         let mut all = Vec::new();
         while let Some(due) = self.server.next_event().filter(|due| *due <= end) {
             self.now = self.now.max(due);
-            let mut out = Outbox::new();
+            let mut out = Outbox::default();
             self.server.step(self.now, &mut out);
             all.extend(sent(&out));
         }
@@ -87,6 +87,21 @@ pub struct Client {
     filler: Filler,
 }
 
+/// A server with such limits, and Alice, whose run 1 has begun.
+pub fn started(limits: Limits) -> (World, Client) {
+    let mut world = World::new(limits);
+    let mut alice = Client::open(&mut world, ALICE);
+    alice.start(&mut world);
+    (world, alice)
+}
+
+/// The hello that a client sends at `now`.
+pub fn greet(opening: &mut Opening, now: Time) -> Vec<u8> {
+    let mut hello = Vec::new();
+    assert!(opening.step(now, &mut hello));
+    hello
+}
+
 /// The datagrams of a client that opens or resumes a session, and the answers.
 pub struct Handshake {
     pub hello: Vec<u8>,
@@ -97,22 +112,20 @@ pub struct Handshake {
 /// Goes through a handshake from this address, each datagram exactly once.
 pub fn handshake(world: &mut World, from: &str, resumes: Option<Resumption>) -> Handshake {
     let mut opening = Opening::new(&secret(), resumes, world.now);
-    let mut hello = Vec::new();
-    assert!(opening.step(world.now, &mut hello));
-    let answers = world.hears(from, &hello);
+    let first = greet(&mut opening, world.now);
+    let answers = world.hears(from, &first);
     assert_eq!(answers.len(), 1, "a cookie for who knows the secret");
     assert!(matches!(
         opening.receive(world.now, &answers[0].1),
         Progress::Waiting
     ));
-    let mut hello_with_cookie = Vec::new();
-    assert!(opening.step(world.now, &mut hello_with_cookie));
+    let hello_with_cookie = greet(&mut opening, world.now);
     let answers = world.hears(from, &hello_with_cookie);
     let outcome = answers.first().map_or(Progress::Waiting, |(_, answer)| {
         opening.receive(world.now, answer)
     });
     Handshake {
-        hello,
+        hello: first,
         hello_with_cookie,
         outcome,
     }
@@ -141,9 +154,8 @@ impl Client {
     }
 
     pub fn sealed(&mut self, request: &Request) -> Vec<u8> {
-        let (mut body, mut datagram) = (Vec::new(), Vec::new());
-        request.encode(&mut body);
-        self.channel.seal_control(&body, &mut datagram).unwrap();
+        let mut datagram = Vec::new();
+        self.channel.seal_control(&request.encode(), &mut datagram);
         datagram
     }
 
@@ -190,8 +202,7 @@ impl Client {
         let payload = 1400 - usize::from(ip_overhead(at(&self.address).ip()));
         let mut datagram = Vec::new();
         self.channel
-            .seal_probe(Kind::Train, &probe, payload, &self.filler, &mut datagram)
-            .unwrap();
+            .seal_probe(Kind::Train, &probe, payload, &self.filler, &mut datagram);
         datagram
     }
 
@@ -220,20 +231,32 @@ impl Client {
         )
     }
 
+    /// A request to saturate run 1 for as long as it may be, with packets of 1400 bytes.
+    pub fn saturation(&self, rate_bps: u64) -> Request {
+        Request::Saturate {
+            of: self.id(),
+            run: 1,
+            rate_bps,
+            bytes: 1400,
+            for_ns: u64::MAX,
+        }
+    }
+
+    /// A request for the reports of run 1.
+    pub fn reports(&self, from: u32, most: u16) -> Request {
+        Request::Reports {
+            of: self.id(),
+            run: 1,
+            from,
+            most,
+        }
+    }
+
     /// All arrivals of the run that the server still has, in order.
     pub fn arrivals(&mut self, world: &mut World) -> Vec<Arrival> {
-        let (mut all, mut from, of) = (Vec::new(), 0, self.id());
+        let (mut all, mut from) = (Vec::new(), 0);
         loop {
-            let replies = self.ask(
-                world,
-                &Request::Reports {
-                    of,
-                    run: 1,
-                    from,
-                    most: 8,
-                },
-            );
-            for reply in replies {
+            for reply in self.ask(world, &self.reports(from, 8)) {
                 let Reply::Report(report) = reply else {
                     panic!("{reply:?}")
                 };
@@ -241,7 +264,7 @@ impl Client {
                     return all;
                 }
                 from = report.chunk + 1;
-                all.extend(report.arrivals);
+                all.extend(report.arrivals.iter());
             }
         }
     }

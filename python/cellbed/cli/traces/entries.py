@@ -173,14 +173,14 @@ def _to_add(name: str) -> str | None:
 
 
 def _show_recording(folder: Path, as_json: bool) -> None:
-    from cellbed.recordings import read_recording
+    from cellbed.recordings.recording import read_recording
     from cellbed.recordings.summary import show as drawn
     from cellbed.recordings.summary import summarise
     from cellbed.support.console import Console
 
     summary = summarise(read_recording(folder))
     if as_json:
-        print(json.dumps(summary.as_json(), indent=2))
+        print(json.dumps(summary, indent=2))
     else:
         Console(soft_wrap=True).print(drawn(folder.absolute().name, summary))
 
@@ -328,9 +328,9 @@ def export(
     """
     from cellbed.archive import TraceError, open_archive
     from cellbed.archive.catalogue import entry_and_part
-    from cellbed.recordings import read_recording
     from cellbed.recordings.export import export as write
     from cellbed.recordings.export import export_entry
+    from cellbed.recordings.recording import read_recording
 
     archive = open_archive()
     name, part = entry_and_part(archive, recording)

@@ -103,7 +103,7 @@ class Runs(TrialKind):
         return usual_measures(study)
 
     def write_page(self, folder: Path) -> None:
-        from cellbed.measure import collect
+        from cellbed.measure.rows import collect
         from cellbed.report import html
 
         if (folder / "run.json").is_file():

@@ -95,19 +95,23 @@ def convert(
         chosen = _only_direction(log)
     write = _writer(log, to, chosen, note)
     if output == Path("-"):
-        _to_standard_output(write, to)
+        if to == "parquet":
+            raise LogError("parquet cannot be written to a stream; write to a file with -o FILE")
+        write(sys.stdout.buffer)
+        sys.stdout.buffer.flush()
         return None
-    path = output or _default(log, to, chosen)
+    stem = log.path.stem if chosen is None else log.direction_name(chosen).replace("/", "-")
+    path = output or (log.folder or log.path.parent) / f"{stem}.{ENDINGS[to]}"
+
+    def fill(place: Path) -> None:
+        with place.open("wb") as file:
+            write(file)
+
     try:
-        write_whole(path, lambda file: _fill(file, write))
+        write_whole(path, fill)
     except OSError as error:
         raise LogError(f"{path}: cannot be written: {error.strerror or error}; choose another place with -o") from None
     return path
-
-
-def _fill(path: Path, write: Callable[[IO[bytes]], None]) -> None:
-    with path.open("wb") as file:
-        write(file)
 
 
 def _writer(
@@ -133,16 +137,3 @@ def _only_direction(log: PacketLog) -> int:
         return present[0]
     names = ", ".join(log.direction_name(index) for index in present) or "none"
     raise LogError(f"Mahimahi's log is of one direction; choose one with --direction; {log.path} has {names}")
-
-
-def _default(log: PacketLog, to: Format, direction: int | None) -> Path:
-    folder = log.folder or log.path.parent
-    stem = log.path.stem if direction is None else log.direction_name(direction).replace("/", "-")
-    return folder / f"{stem}.{ENDINGS[to]}"
-
-
-def _to_standard_output(write: Callable[[IO[bytes]], None], to: Format) -> None:
-    if to == "parquet":
-        raise LogError("parquet cannot be written to a stream; write to a file with -o FILE")
-    write(sys.stdout.buffer)
-    sys.stdout.buffer.flush()

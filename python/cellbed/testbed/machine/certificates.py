@@ -43,20 +43,9 @@ def issue(folder: Path, servers: Mapping[str, Iterable[str]]) -> None:
                 "authorityKeyIdentifier=keyid",
                 f"subjectAltName={','.join(map(_alternative, names))}",
             ]
+            signer = ["-CA", str(authority), "-CAkey", str(key)]
             files = ["-out", str(place / CERTIFICATE), "-keyout", str(place / KEY)]
-            run(
-                [
-                    *common,
-                    "-subj",
-                    "/CN=server",
-                    "-CA",
-                    str(authority),
-                    "-CAkey",
-                    str(key),
-                    *_options(its),
-                    *files,
-                ]
-            )
+            run([*common, "-subj", "/CN=server", *signer, *_options(its), *files])
         for file in (authority, *folder.glob(f"*/{CERTIFICATE}")):
             file.chmod(0o644)
     finally:

@@ -16,16 +16,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.privilege import user_name
 from cellbed_node.temporary import hold
 
-PERIOD_US = 10_000
-"""Period of the CPU quota. The kernel's default of 100 ms lets a node burst for tens of ms and then stand still as
-long; a slower processor does neither. The kernel accepts 1 ms to 1 s (sched-bwc.rst)."""
+if TYPE_CHECKING:
+    from cellbed_node.agent import Limits
 
 SCOPE_VARIABLE = "CELLBED_SCOPE"
 """Environment variable of a command that already runs in a separate scope."""
@@ -86,65 +86,27 @@ class Group:
 
     def limit(self, cpus: float | None, memory_bytes: int | None) -> None:
         """Set the limits: CPUs (share of one CPU's time, 1.5 = one and a half) and bytes; ``None`` leaves it open."""
-        quota = round(cpus * PERIOD_US) if cpus is not None else None
-        if self.version == 2:
-            folder = self.folders["cpu"]
-            _write(folder / "cpu.max", f"{quota if quota is not None else 'max'} {PERIOD_US}")
-            _write(folder / "memory.max", str(memory_bytes) if memory_bytes is not None else "max")
-            with contextlib.suppress(OSError):  # absent without swap accounting
-                _write(folder / "memory.swap.max", "0")
-            return
-        cpu = self.folders["cpu"]
-        _write(cpu / "cpu.cfs_quota_us", "-1")
-        _write(cpu / "cpu.cfs_period_us", str(PERIOD_US))
-        if quota is not None:
-            _write(cpu / "cpu.cfs_quota_us", str(quota))
-        _write(self.folders["memory"] / "memory.limit_in_bytes", str(memory_bytes if memory_bytes is not None else -1))
+        self._limits.limit(cpus, memory_bytes)
 
     def limits(self) -> tuple[float | None, int | None]:
         """Return the limits as the kernel states them: (CPUs, bytes), ``None`` for no limit."""
-        if self.version == 2:
-            quota, period = _read(self.folders["cpu"] / "cpu.max").split()
-            memory = _read(self.folders["memory"] / "memory.max").strip()
-            return (
-                None if quota == "max" else int(quota) / int(period),
-                None if memory == "max" else int(memory),
-            )
-        cpu = self.folders["cpu"]
-        quota_us, period_us = int(_read(cpu / "cpu.cfs_quota_us")), int(_read(cpu / "cpu.cfs_period_us"))
-        memory_bytes = int(_read(self.folders["memory"] / "memory.limit_in_bytes"))
-        return (
-            None if quota_us < 0 else quota_us / period_us,
-            None if memory_bytes >= 1 << 62 else memory_bytes,
-        )
+        return self._limits.limits()
+
+    @cached_property
+    def _limits(self) -> Limits:
+        from cellbed_node.agent import Limits  # shells have no use for it
+
+        return Limits(self.folders, self.version)
 
     @property
     def refused_processes(self) -> int:
         """Return the number of processes and threads that could not start beyond MOST_PROCESSES."""
-        return _pairs(self.folders.get(PROCESSES, self.folders["cpu"]) / "pids.events").get("max", 0)
+        events = _read(self.folders.get(PROCESSES, self.folders["cpu"]) / "pids.events").splitlines()
+        return next((int(line.split()[1]) for line in events if line.startswith("max ")), 0)
 
     def sample(self) -> Sample:
         """Return the use of the node's processes until now."""
-        if self.version == 2:
-            cpu = _pairs(self.folders["cpu"] / "cpu.stat")
-            events = _pairs(self.folders["memory"] / "memory.events")
-            return Sample(
-                cpu_ns=_multiply(cpu.get("usage_usec"), 1000),
-                memory_bytes=_number(self.folders["memory"] / "memory.current"),
-                periods=cpu.get("nr_periods"),
-                throttled_periods=cpu.get("nr_throttled"),
-                throttled_ns=_multiply(cpu.get("throttled_usec"), 1000),
-                oom_kills=events.get("oom_kill"),
-            )
-        cpu = _pairs(self.folders["cpu"] / "cpu.stat")
-        return Sample(
-            cpu_ns=_number(self.folders["cpuacct"] / "cpuacct.usage"),
-            memory_bytes=_number(self.folders["memory"] / "memory.usage_in_bytes"),
-            periods=cpu.get("nr_periods"),
-            throttled_periods=cpu.get("nr_throttled"),
-            throttled_ns=cpu.get("throttled_time"),
-            oom_kills=_pairs(self.folders["memory"] / "memory.oom_control").get("oom_kill"),
-        )
+        return Sample(**self._limits.sample())
 
     def lift_cpu_limit(self) -> None:
         """Let the node's processes use all processors, so that they end soon even if there are thousands."""
@@ -226,8 +188,7 @@ def locate() -> tuple[int, dict[str, Path]]:
 
     Errors: :class:`LimitsError`.
     """
-    known = (PROCESSES, *CONTROLLERS)
-    mounts = {controller: mount for controller, mount in _version_1_mounts() if controller in known}
+    mounts = {controller: mount for mount, options in _mounts("cgroup") for controller in options}
     if "cpu" in mounts and "memory" in mounts:
         name = "cellbed" if os.geteuid() == 0 else f"cellbed-{os.getuid()}"
         bases = {controller: mounts.get(controller, mounts["cpu"]) / name for controller in CONTROLLERS}
@@ -277,12 +238,8 @@ def divide(folder: Path) -> None:
 
 def is_group(folder: Path) -> bool:
     """Return whether a folder is a control group: whether it lies in a file system of control groups."""
-    mounts = []
-    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-        before, _, after = line.partition(" - ")
-        if after.split(" ", 1)[0] in ("cgroup", "cgroup2"):
-            mounts.append(Path(before.split()[4]))
-    return folder.is_dir() and any(mount in folder.resolve().parents for mount in mounts)
+    parents = folder.resolve().parents
+    return folder.is_dir() and any(mount in parents for mount, _ in (*_mounts("cgroup"), *_mounts("cgroup2")))
 
 
 def remove(folder: Path) -> None:
@@ -323,7 +280,6 @@ def lift_cpu_limits(folder: Path) -> None:
 
 
 def _kill(folder: Path) -> None:
-    """Kill the processes of a control group."""
     for process in map(int, _read(folder / "cgroup.procs").split()):
         if process == 0:  # kill(0) would end this process and its group
             continue
@@ -377,24 +333,22 @@ def _advice(why: str) -> str:
     )
 
 
-def _version_1_mounts() -> Iterator[tuple[str, Path]]:
-    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+def parse_mounts(info: str) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield the file systems that a ``mountinfo`` of the kernel lists: type, mount point, options."""
+    for line in info.splitlines():
         before, _, after = line.partition(" - ")
-        kind, _, options = after.split(" ", 2)
-        if kind == "cgroup":
-            for controller in options.split(","):
-                yield controller, Path(before.split()[4])
+        words = after.split()
+        if len(words) >= 3 and len(before.split()) > 4:
+            yield words[0], before.split()[4], words[2].split(",")
 
 
-def _version_2_mounts() -> Iterator[Path]:
-    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-        before, _, after = line.partition(" - ")
-        if after.split(" ", 1)[0] == "cgroup2":
-            yield Path(before.split()[4])
+def _mounts(wanted: str) -> Iterator[tuple[Path, list[str]]]:
+    info = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
+    yield from ((Path(mount), options) for kind, mount, options in parse_mounts(info) if kind == wanted)
 
 
 def _version_2_mount() -> Path | None:
-    for mount in _version_2_mounts():
+    for mount, _ in _mounts("cgroup2"):
         controllers = mount / "cgroup.controllers"
         if controllers.exists() and {"cpu", "memory"} <= set(_read(controllers).split()):
             return mount
@@ -406,7 +360,7 @@ def program_parent(group: Group | None, run: str) -> Path | None:
     node's group of this version, else a group of the run, yet to be made; None without version 2."""
     if group is not None and group.version == 2:
         return group.folders["cpu"]
-    mount = next(_version_2_mounts(), None)
+    mount, _ = next(_mounts("cgroup2"), (None, None))
     return mount and mount / "cellbed" / run
 
 
@@ -434,22 +388,3 @@ def _read(path: Path) -> str:
         if error.errno == errno.ENODEV:  # the group was removed after the file was opened
             return ""
         raise
-
-
-def _pairs(path: Path) -> dict[str, int]:
-    """Return a flat keyed file: ``name value`` lines."""
-    pairs = {}
-    for line in _read(path).splitlines():
-        name, _, value = line.partition(" ")
-        with contextlib.suppress(ValueError):
-            pairs[name] = int(value)
-    return pairs
-
-
-def _number(path: Path) -> int | None:
-    text = _read(path)
-    return int(text) if text else None
-
-
-def _multiply(value: int | None, factor: int) -> int | None:
-    return None if value is None else value * factor

@@ -30,6 +30,8 @@ NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 ENGINES = ("podman", "docker")
 _INITIAL_NAMESPACE = 0xEFFFFFFC
 """Inode of the PID namespace of the machine (``PROC_PID_INIT_INO``, Linux, include/linux/proc_ns.h)."""
+ENDED = ("Z", "X")
+"""States of processes that have ended."""
 _LARGEST = 1 << 16
 """Bytes of a record; a real one has less than 2,000."""
 
@@ -272,9 +274,14 @@ def boot_identifier() -> str:
 
 def process_start(process: int) -> int | None:
     """Start of a process in clock ticks since boot (proc(5), ``stat`` field 22), or ``None`` if it is gone."""
+    fields = status_of(process)
+    return None if fields[0] in ENDED else int(fields[19])
+
+
+def status_of(process: int) -> list[str]:
+    """Return what proc(5) ``stat`` has of a process from its state on; of one that is gone, the state ``X``."""
     try:
         text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return None
-    after_name = text[text.rindex(")") + 2 :].split()
-    return None if after_name[0] == "Z" else int(after_name[19])
+        return ["X"]
+    return text.rpartition(")")[2].split()

@@ -26,6 +26,7 @@ from cellbed.runformat.events import Journal
 from cellbed.scenario.migrations import Migration
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.process import Place, spawn
+from cellbed.testbed.machine.state import ENDED, status_of
 from cellbed.testbed.migration.account import Account
 from cellbed.testbed.migration.channel import Helper, TcpChannel, wait
 from cellbed.testbed.migration.criu import VARIABLE, CriuError, find_criu, refusal, replace_addresses
@@ -241,7 +242,7 @@ class Checkpoint(Strategy):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(each, signal.SIGKILL)
         deadline = time.monotonic() + _STOP_S
-        while running := [each for each in stopped if _state(each) not in _ENDED]:
+        while running := [each for each in stopped if status_of(each)[0] not in ENDED]:
             if time.monotonic() > deadline:
                 raise MigrationError(f"process {running[0]} has not ended {_STOP_S:g} s after SIGKILL")
             yield
@@ -370,23 +371,11 @@ def stop(root: int, stopped: list[int]) -> Steps:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGSTOP)
         stopped += new
-        while running := [process for process in new if _state(process) not in f"{_ENDED}T"]:
+        while running := [process for process in new if status_of(process)[0] not in (*ENDED, "T")]:
             if time.monotonic() > deadline:
-                state = _state(running[0])
+                state = status_of(running[0])[0]
                 raise MigrationError(f"process {running[0]} does not stop within {_STOP_S:g} s: state {state}")
             yield
-
-
-_ENDED = "ZX"
-
-
-def _state(process: int) -> str:
-    """Return the state of a process, as proc_pid_stat(5) has it."""
-    try:
-        status = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return "X"
-    return status.rpartition(")")[2].split()[0]
 
 
 def external_files(root: int) -> dict[str, int]:

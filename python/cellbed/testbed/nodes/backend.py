@@ -109,27 +109,50 @@ class Backend(ABC):
 
     @staticmethod
     def obstacles(table: Any, *, running: bool) -> Iterable[tuple[str, str]]:
-        """Return the reasons that prevent a node with this table from starting: (key of the table, error with remedy).
+        """Return the reasons that prevent a node with this table from starting.
 
-        Called before anything is started; it changes nothing. running: whether nodes are about to be started; else
-        neither other machines nor the rights of this user are checked.
+        Called before anything is started; it changes nothing.
+
+        Args:
+            table: Of the kind, in the scenario.
+            running: Whether nodes are about to be started; else neither other machines nor the rights of this user are
+                checked.
+
+        Returns:
+            Keys of the table, each with an error that names the remedy.
         """
         return ()
 
     @staticmethod
     def missing(table: Any, command: Sequence[str], environment: Mapping[str, str], folder: str | None) -> str | None:
-        """Return why :meth:`spawn` cannot start a program, with the remedy.
+        """Return why :meth:`spawn` cannot start a program.
 
-        ``None`` where it can, or where that is not known before the node has started. Called for nodes without
-        obstacles; texts may contain names in braces that are filled in later.
+        Called for nodes without obstacles; texts may contain names in braces that are filled in later.
+
+        Args:
+            table: Of the kind, in the scenario.
+            command: As of :meth:`spawn`, as are `environment` and `folder`.
+            environment: Variables beside the node's.
+            folder: Working directory on the node.
+
+        Returns:
+            The reason with the remedy; ``None`` where it can, or where that is not known before the node has started.
         """
         return None
 
     def start(self) -> None:  # noqa: B027
-        """Begin to make the node ready for programs, without waiting. Errors: :class:`CellbedError`."""
+        """Begin to make the node ready for programs, without waiting.
+
+        Raises:
+            CellbedError: That is not possible here.
+        """
 
     def wait_ready(self) -> None:  # noqa: B027
-        """Wait until programs can be started. Errors: :class:`CellbedError` where the node does not become ready."""
+        """Wait until programs can be started.
+
+        Raises:
+            CellbedError: The node does not become ready.
+        """
 
     @abstractmethod
     def spawn(
@@ -150,6 +173,9 @@ class Backend(ABC):
             cgroups: As in :class:`Place`, beside the node's; none where the node has its own kernel.
             streams: Standard streams.
 
+        Returns:
+            The program, or what stands for it on this machine.
+
         Raises:
             OSError: The program cannot be started; also ``subprocess.SubprocessError``.
         """
@@ -167,24 +193,41 @@ class Backend(ABC):
         return (sample.oom_kills or 0) if sample is not None else 0
 
     def describe_end(self, status: int | None, memory_kills: int) -> str:
-        """Return how a program of the node ended, as a clause. memory_kills: count at the start of the program."""
+        """Return how a program of the node ended, as a clause.
+
+        Args:
+            status: Its exit status.
+            memory_kills: What :meth:`memory_kills` was when it started.
+        """
         how = f"was killed by signal {-status}" if status is not None and status < 0 else f"ended with status {status}"
         return f"{how} ({self.name} ran out of memory)" if status and self.memory_kills() > memory_kills else how
 
     def use(self, process: int) -> tuple[int, int]:
-        """Return processor time, ns, and bytes in memory of a program of the node and all that it has started.
+        """Return the use of a program of the node and of all that it has started.
 
-        process: id of its :class:`Running`. Called once a second: it must not wait.
+        Called once a second: it must not wait.
+
+        Args:
+            process: The id of its :class:`Running`.
+
+        Returns:
+            Processor time, ns, and bytes in memory.
         """
         from cellbed_node.agent import use_of  # shells have no use for it
 
         return use_of(process)
 
     def served(self, process: int) -> tuple[list[int], list[int], int]:
-        """Return the TCP and the UDP ports that a program of the node and all that it has started serve, and the number
-        of connections to the former.
+        """Return what a program of the node and all that it has started serve; another machine's answer is awaited.
 
-        process: id of its :class:`Running`. It waits for the answer of another machine. Errors: :class:`CellbedError`.
+        Args:
+            process: The id of its :class:`Running`.
+
+        Returns:
+            The TCP and the UDP ports, and the number of connections to the former.
+
+        Raises:
+            CellbedError: Another machine does not answer.
         """
         from cellbed_node.agent import find_served
 
@@ -193,8 +236,11 @@ class Backend(ABC):
     def proof_command(self, what: Strain, amount: int) -> list[str]:
         """Return a command for :meth:`spawn` that strains the node, to prove its limits.
 
-        The program prints ``ready``, waits for a line, and then occupies `amount` processors or touches `amount` bytes
-        of memory. The default needs a shell and `dd` on the node.
+        The program prints ``ready``, waits for a line, and then strains it. The default needs a shell and `dd` there.
+
+        Args:
+            what: The limit to prove.
+            amount: Processors to occupy, or bytes of memory to touch.
         """
         if what == "cpu":
             # The first shell starts the others: a fork of this process costs more.
@@ -206,31 +252,64 @@ class Backend(ABC):
 
     @abstractmethod
     def copy_in(self, source: Path, target: str) -> None:
-        """Copy a file or folder of this machine to the path `target` of the node. Errors: ``OSError``."""
+        """Copy a file or folder to the node.
+
+        Args:
+            source: Path of this machine.
+            target: Path of the node.
+
+        Raises:
+            OSError: It cannot be copied whole.
+        """
 
     @abstractmethod
     def copy_out(self, source: str, target: Path) -> None:
-        """Copy a file or folder of the node to the path `target` of this machine. Errors: ``OSError``."""
+        """Copy a file or folder of the node.
+
+        Args:
+            source: Path of the node.
+            target: Path of this machine.
+
+        Raises:
+            OSError: It cannot be copied whole.
+        """
 
     @abstractmethod
     def read(self, source: str, most: int) -> bytes:
-        """Return the first `most` bytes of a regular file of the node. Errors: ``OSError``."""
+        """Return the content of a regular file of the node, up to `most` bytes.
+
+        Raises:
+            OSError: It cannot be read.
+        """
 
     def output(self, command: Sequence[str]) -> bytes:
-        """Return what a short command prints that needs no file of the node. Errors: ``OSError``,
-        :class:`CellbedError`."""
+        """Return what a short command prints that needs no file of the node.
+
+        Raises:
+            OSError: It cannot be run; also :class:`CellbedError`.
+        """
         return run(command, place=self.place).encode()
 
     def open_folder(self, path: str, *, make: bool = False) -> int:
-        """Return a descriptor of a folder, as its programs find it. make: with those above it, if it is missing.
+        """Return a descriptor of a folder, as its programs find it.
 
-        Errors: ``OSError``, always where the node is another machine.
+        Args:
+            path: Of the node.
+            make: Whether to make it, with those above it, if it is missing.
+
+        Raises:
+            OSError: It cannot be opened; always where the node is another machine.
         """
         raise OSError(f"{self.name} is another machine")
 
     def open_store(self) -> int:
-        """Return a descriptor of a folder of this machine for files that move to the node, on the node's disk if it has
-        a limited one here. Programs with files of their own cannot reach it. Errors: ``OSError``."""
+        """Return a descriptor of a folder of this machine for files that move to the node.
+
+        It is on the node's disk if that is limited. Programs with files of their own cannot reach it.
+
+        Raises:
+            OSError: It cannot be made or opened.
+        """
         self.setup.folder.mkdir(mode=0o700, exist_ok=True)
         return os.open(self.setup.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
 
@@ -241,12 +320,20 @@ class Backend(ABC):
 
     @abstractmethod
     def signal(self, number: int) -> None:
-        """Send a signal to all programs of the node, and what they have started. Errors: :class:`CellbedError`."""
+        """Send a signal to all programs of the node, and what they have started.
+
+        Raises:
+            CellbedError: The node does not answer.
+        """
 
     def show_socket(self, path: str) -> str:
-        """Return the path at which programs of the node reach the Unix socket at `path` of this machine.
+        """Return the path at which programs of the node reach a Unix socket of this machine.
 
-        path: in the folder for sockets of the testbed. Errors: :class:`CellbedError`.
+        Args:
+            path: In the folder for sockets of the testbed.
+
+        Raises:
+            CellbedError: The node does not answer.
         """
         return path
 
@@ -256,9 +343,13 @@ class Backend(ABC):
         return Admission([self.place.network_namespace] if self.place is not None else [])
 
     def show_file(self, path: str) -> str:
-        """Return the path at which programs of the node find the file at `path` of this machine.
+        """Return the path at which programs of the node find a file of this machine.
 
-        path: in the folder for sockets of the testbed. Errors: ``OSError``, :class:`CellbedError`.
+        Args:
+            path: In the folder for sockets of the testbed.
+
+        Raises:
+            OSError: It cannot be copied there; also :class:`CellbedError`.
         """
         return path
 
@@ -266,7 +357,8 @@ class Backend(ABC):
     def fill_disk(self, full: bool) -> None:
         """Take all free space of the node's file system of limited size, or give it back.
 
-        Errors: ``OSError``, :class:`CellbedError`.
+        Raises:
+            OSError: That is not possible; also :class:`CellbedError`.
         """
 
     def stop(self) -> None:

@@ -26,8 +26,9 @@ from cellbed.archive.unfinished import images_folder, make_unfinished
 from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.process import Place, Streams, signal_inhabitants, spawn
 from cellbed.testbed.machine.state import RUN_VARIABLE, Record
-from cellbed.testbed.nodes.backend import Backend, Setup, Strain
-from cellbed.testbed.nodes.copies import close_after, copy, make_folder, open_folder, read, root_of
+from cellbed.testbed.nodes.backend import Setup, Strain
+from cellbed.testbed.nodes.copies import close_after, make_folder, open_folder, read, root_of
+from cellbed.testbed.nodes.namespace import LocalNode
 from cellbed_node.agent import Disk
 from cellbed_node.processes import find, kill, last_line
 from cellbed_node.temporary import remove_tree
@@ -191,10 +192,9 @@ def _remove_unused(images: Path) -> None:
                 os.close(held)
 
 
-class ContainerNode(Backend):
+class ContainerNode(LocalNode):
     """A container of an image. cellbed's own programs run beside it, in its network namespace and control group."""
 
-    place: Place
     table: ContainerBackend
     own_files = True
 
@@ -309,23 +309,11 @@ class ContainerNode(Backend):
         )
         return Executed(started)
 
-    def copy_in(self, source: Path, target: str) -> None:
-        copy(("/", source.absolute()), self._inside(target))
-
-    def copy_out(self, source: str, target: Path) -> None:
-        copy(self._inside(source), (str(target.parent), PurePosixPath(target.name)))
-
-    def read(self, source: str, most: int) -> bytes:
-        return read(*self._inside(source), most)
-
-    def open_folder(self, path: str, *, make: bool = False) -> int:
-        return open_folder(self._root, self._inside(path)[1], make=make)
-
     def open_store(self) -> int:
         return os.dup(self._store)
 
     def inside(self, path: str) -> str:
-        return str(self._inside(path)[1])
+        return str(self._below(path)[1])
 
     @property
     def first_process(self) -> int:  # type: ignore[override]
@@ -334,9 +322,6 @@ class ContainerNode(Backend):
     def signal(self, number: int) -> None:
         assert self._holder is not None
         signal_inhabitants(self.place.network_namespace, number, [self._holder.pid, self._pid])
-
-    def fill_disk(self, full: bool) -> None:
-        self._disk.fill(full)
 
     def proof_command(self, what: Strain, amount: int) -> list[str]:
         return [INSIDE, what, str(amount)]
@@ -379,9 +364,8 @@ class ContainerNode(Backend):
     def _outer_environment(self) -> dict[str, str]:
         return {**os.environ, RUN_VARIABLE: self.setup.run}
 
-    def _inside(self, path: str) -> tuple[str, PurePosixPath]:
-        """Return a path of the container for :mod:`~cellbed.testbed.nodes.copies`; relative ones lie in its working
-        folder."""
+    def _below(self, path: str) -> tuple[str, PurePosixPath]:
+        # Relative ones lie in its working folder.
         return f"/proc/self/fd/{self._root}", PurePosixPath("/", self._working_folder, path)
 
     def _process(self, command: Sequence[str], environment: Mapping[str, str], folder: str) -> dict[str, Any]:
@@ -512,7 +496,6 @@ def _user(text: str, root: Path) -> tuple[dict[str, Any], str]:
 
 
 def _lines(root: Path, path: str) -> list[str]:
-    """Lines of a file of an image."""
     with contextlib.suppress(OSError):
         return read(str(root), PurePosixPath(path)).decode(errors="replace").splitlines()
     return []

@@ -96,14 +96,8 @@ class HostNode(RemoteNode):
             raise NodeError(f"{self.name}: {self.table.ssh} reports {there} as its address")
         if here == there:
             raise CellbedError(f"{self.name}: {self.table.ssh} is this machine; leave out its backend")
-        run(
-            [
-                "ip",
-                *self._tunnel(self.device, self.near_mac)
-                .format(self.setup.place.network_namespace, here, there)
-                .split(),
-            ]
-        )
+        tunnel = self._tunnel(self.device, self.near_mac)
+        run(["ip", *tunnel.format(self.setup.place.network_namespace, here, there).split()])
         self.facts |= {
             "address": str(there),
             "cpus": hello["cpus"],
@@ -155,11 +149,9 @@ def _reason(line: str | None) -> str:
 def path_mtu(address: str) -> int:
     """Return the largest packet to an address, as far as this machine knows."""
     version = ip_address(address).version
-    family, level, option = (
-        (socket.AF_INET, socket.IPPROTO_IP, IP_MTU)
-        if version == 4
-        else (socket.AF_INET6, socket.IPPROTO_IPV6, IPV6_MTU)
-    )
+    family, level, option = socket.AF_INET, socket.IPPROTO_IP, IP_MTU
+    if version == 6:
+        family, level, option = socket.AF_INET6, socket.IPPROTO_IPV6, IPV6_MTU
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.connect((address, UDP_PORT))
         return probe.getsockopt(level, option)

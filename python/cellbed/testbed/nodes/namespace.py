@@ -6,10 +6,11 @@ import functools
 import os
 import shutil
 import subprocess
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from cellbed.testbed.machine.process import Place, Streams, signal_inhabitants, spawn
 from cellbed.testbed.machine.state import RUN_VARIABLE
@@ -17,11 +18,40 @@ from cellbed.testbed.nodes.backend import Backend, Setup
 from cellbed.testbed.nodes.copies import close_after, copy, open_below, open_folder, read, root_of
 from cellbed_node.processes import Running, kill, search_path
 
+if TYPE_CHECKING:
+    from cellbed_node.agent import Disk
 
-class NamespaceNode(Backend):
-    """A node in the namespaces that the emulator has made and the control group that the testbed has made."""
+
+class LocalNode(Backend):
+    """A node whose files this machine's kernel shows."""
 
     place: Place
+    _disk: Disk
+
+    @abstractmethod
+    def _below(self, path: str) -> tuple[str, PurePath]:
+        """Return a path of the node for :mod:`~cellbed.testbed.nodes.copies`."""
+
+    def copy_in(self, source: Path, target: str) -> None:
+        copy(("/", source.absolute()), self._below(target))
+
+    def copy_out(self, source: str, target: Path) -> None:
+        copy(self._below(source), (str(target.parent), PurePath(target.name)))
+
+    def read(self, source: str, most: int) -> bytes:
+        return read(*self._below(source), most)
+
+    def open_folder(self, path: str, *, make: bool = False) -> int:
+        root, below = self._below(path)
+        with close_after(os.open(root, os.O_PATH)) as descriptor:
+            return open_folder(descriptor, below, make=make)
+
+    def fill_disk(self, full: bool) -> None:
+        self._disk.fill(full)
+
+
+class NamespaceNode(LocalNode):
+    """A node in the namespaces that the emulator has made and the control group that the testbed has made."""
 
     def __init__(self, setup: Setup, table: object = None) -> None:
         super().__init__(setup, table)
@@ -76,20 +106,6 @@ class NamespaceNode(Backend):
             **streams,
         )
 
-    def copy_in(self, source: Path, target: str) -> None:
-        copy(("/", source.absolute()), self._below(target))
-
-    def copy_out(self, source: str, target: Path) -> None:
-        copy(self._below(source), (str(target.parent), PurePath(target.name)))
-
-    def read(self, source: str, most: int) -> bytes:
-        return read(*self._below(source), most)
-
-    def open_folder(self, path: str, *, make: bool = False) -> int:
-        root, below = self._below(path)
-        with close_after(os.open(root, os.O_PATH)) as descriptor:
-            return open_folder(descriptor, below, make=make)
-
     def open_store(self) -> int:
         return os.dup(self._own)
 
@@ -104,7 +120,7 @@ class NamespaceNode(Backend):
         return self._folder / path
 
     def _below(self, path: str) -> tuple[str, Path]:
-        """Return a path for :mod:`~cellbed.testbed.nodes.copies`; relative ones lie below the node's own folder."""
+        # Relative ones lie below the node's own folder.
         if self._folder is None or Path(path).is_absolute():
             return f"/proc/self/fd/{self._root}", Path(path).absolute()
         return f"/proc/self/fd/{self._own}", Path(path)
@@ -124,9 +140,6 @@ class NamespaceNode(Backend):
 
     def signal(self, number: int) -> None:
         signal_inhabitants(self.place.network_namespace, number, [self._holder.pid] if self._holder is not None else [])
-
-    def fill_disk(self, full: bool) -> None:
-        self._disk.fill(full)
 
     def stop(self) -> None:
         if self._holder is not None:

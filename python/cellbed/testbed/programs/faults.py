@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from cellbed.runformat.events import Journal
 from cellbed.scenario.faults import Fault, Lasting, NodeFault, ProgramFault
@@ -20,7 +21,7 @@ class _Due:
     at_ns: int
     number: int
     fault: Fault | Move = field(compare=False)
-    act: Callable[[_Due], None] = field(compare=False)
+    begins: bool = field(compare=False)
 
 
 class Faults:
@@ -38,9 +39,9 @@ class Faults:
     def schedule(self, t0_ns: int) -> None:
         """Plan the faults of a schedule that starts at monotonic time `t0_ns`."""
         for number, fault in enumerate(self._faults):
-            self._due.append(_Due(t0_ns + fault.at, number, fault, self._begin))
+            self._due.append(_Due(t0_ns + fault.at, number, fault, True))
             if isinstance(fault, Lasting | Move):
-                self._due.append(_Due(t0_ns + fault.at + fault.length, number, fault, self._end))
+                self._due.append(_Due(t0_ns + fault.at + fault.length, number, fault, False))
         self._due.sort()
         self._supervisor.alarms["faults"] = self._next_ns
 
@@ -56,40 +57,38 @@ class Faults:
         """Do what is due. Errors: :class:`ProgramError` of a program that does not start."""
         while self._due and self._due[0].at_ns <= time.monotonic_ns():
             due = self._due.pop(0)
-            due.act(due)
+            self._do(due)
             self._supervisor.alarms["faults"] = self._next_ns
 
-    def _begin(self, due: _Due) -> None:
+    def _do(self, due: _Due) -> None:
         fault = due.fault
-        self._note("began", due)
+        if due.begins:
+            self._note("began", due)
         if isinstance(fault, ProgramFault):
             names = self._supervisor.names_of(fault.program)
             self._supervisor.crash(names)
             self._supervisor.recover(names)
-            self._note("ended", due)
         elif isinstance(fault, NodeFault):
-            match fault.kind:
-                case "full-disk":
-                    self._nodes[fault.node].fill_disk(True)
-                case "pause":
-                    self._nodes[fault.node].signal(signal.SIGSTOP)
-                case "crash":
-                    self._down.add(fault.node)
-                    self._supervisor.crash(self._supervisor.names_on(fault.node))
-                    self._nodes[fault.node].signal(signal.SIGKILL)
+            self._do_to_node(fault, due.begins)
+        if not due.begins or isinstance(fault, ProgramFault):
+            self._note("ended", due)
 
-    def _end(self, due: _Due) -> None:
-        fault = due.fault
-        if isinstance(fault, NodeFault):
-            match fault.kind:
-                case "full-disk":
-                    self._nodes[fault.node].fill_disk(False)
-                case "pause":
-                    self._nodes[fault.node].signal(signal.SIGCONT)
-                case "crash":
-                    self._down.remove(fault.node)
-                    self._supervisor.recover(self._supervisor.names_on(fault.node))
-        self._note("ended", due)
+    def _do_to_node(self, fault: NodeFault, begins: bool) -> None:
+        node = self._nodes[fault.node]
+        match fault.kind:
+            case "full-disk":
+                node.fill_disk(begins)
+            case "pause":
+                node.signal(signal.SIGSTOP if begins else signal.SIGCONT)
+            case "crash" if begins:
+                self._down.add(fault.node)
+                self._supervisor.crash(self._supervisor.names_on(fault.node))
+                node.signal(signal.SIGKILL)
+            case "crash":
+                self._down.remove(fault.node)
+                self._supervisor.recover(self._supervisor.names_on(fault.node))
+            case _:
+                assert_never(fault.kind)
 
     def _note(self, event: str, due: _Due) -> None:
         now = time.monotonic_ns() if isinstance(due.fault, NodeFault | ProgramFault) else due.at_ns

@@ -22,7 +22,7 @@ from cellbed.runformat.events import Journal
 from cellbed.support.errors import printable
 from cellbed.testbed.machine.events import EventProcess
 from cellbed.testbed.machine.process import Process, ProgramError, end, spawn
-from cellbed.testbed.machine.state import RUN_VARIABLE
+from cellbed.testbed.machine.state import RUN_VARIABLE, status_of
 from cellbed.testbed.nodes.backend import Backend
 from cellbed.testbed.programs.fork_server import ForkServer
 from cellbed.testbed.programs.pressure import Pressure, Usage
@@ -404,10 +404,8 @@ class Supervisor:
             try:
                 program.process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
-                with contextlib.suppress(OSError):  # it has just ended
-                    state = Path(f"/proc/{program.process.pid}/stat").read_text(encoding="utf-8", errors="replace")
-                    if state.rpartition(")")[2].split()[0] == "T":
-                        self.problems.append(f"{program.name} stood still (SIGSTOP) and was killed")
+                if status_of(program.process.pid)[0] == "T":
+                    self.problems.append(f"{program.name} stood still (SIGSTOP) and was killed")
                 end(program.process)
             else:
                 kill(program.process)

@@ -25,9 +25,9 @@ from cellbed.laws.law import Law
 from cellbed.path import Tcp
 from cellbed.runformat.flows import FILE as FLOWS
 from cellbed.scenario.sites import cell_visits
-from cellbed.testbed.machine.cgroups import PERIOD_US
 from cellbed.testbed.plan import Plan
 from cellbed_node import machine
+from cellbed_node.agent import PERIOD_US
 from cellbed_node.tcp import pack_info
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 mod control;
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 
 use super::fifo::Line;
 use super::timer::Timer;

@@ -1,6 +1,6 @@
 //! Mahimahi's CoDel, which sends the packet that it has decided to drop and drops those behind.
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 
 use super::super::fifo::Line;
 use super::super::{Dropped, Limit, QueueDiscipline, QueueLevel, Refused, Surcharge};

@@ -1,6 +1,6 @@
 //! Mahimahi's PIE: an early draft's, in whole milliseconds, with the delay estimated from the departure rate.
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 
 use super::super::fifo::Line;
 use super::super::{Dropped, Limit, QueueDiscipline, QueueLevel, Refused, Surcharge};

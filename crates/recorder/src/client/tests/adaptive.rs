@@ -6,8 +6,7 @@ use cellbed_link::{BitRate, BottleneckConfig, DelayConfig, Duration, RateSeries,
 
 use super::virtual_world::{Stages, VirtualWorld};
 use crate::client::*;
-use crate::packet::PacketRecord;
-use crate::plan::Saturation;
+use crate::plan::{Both, PacketRecord, Role, Saturation, Workload};
 use crate::recording::{Collector, RunPlan, RunRecords};
 use crate::server::Limits;
 
@@ -55,10 +54,10 @@ impl World {
         let [light, heavy] = &mut self.world.devices[..] else {
             unreachable!("there are two");
         };
-        for request in heavy.path.relay_requests() {
-            light.path.relay(request, now);
+        for relayed in heavy.path.outgoing() {
+            light.path.take_relayed(relayed, now);
         }
-        for relayed in light.path.relayed() {
+        for relayed in light.path.outgoing() {
             heavy.path.take_relayed(relayed, now);
         }
     }
@@ -92,8 +91,7 @@ fn adaptive() -> Workload {
         most_delay_ns: 3_000_000_000,
     });
     Workload::Saturation {
-        uplink: saturation,
-        downlink: saturation,
+        ways: Both::from_fn(|_| saturation),
         bytes: PACKET,
     }
 }

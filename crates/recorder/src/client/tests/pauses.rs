@@ -6,10 +6,9 @@ use std::collections::BTreeMap;
 use cellbed_link::{Duration, Profile, StageConfig, Time, Way};
 
 use super::virtual_world::VirtualWorld;
-use crate::calibration::{Experiment, Purpose, TimedTrain, Workload as Experimented};
+use crate::calibration::{Experiment, Purpose};
 use crate::client::*;
-use crate::packet::PacketRecord;
-use crate::plan::{Train, TrainPlan};
+use crate::plan::{PacketRecord, Role, TimedTrain, Train, TrainPlan, Workload};
 use crate::recording::{Collector, RunPlan, RunRecords};
 use crate::server::Limits;
 use crate::virtual_network::VirtualNetwork;
@@ -23,11 +22,8 @@ const QUIET: Duration = Duration::from_millis(500);
 
 fn train(down: u16, gap_ms: u64) -> Train {
     Train {
-        up: 1,
-        down,
-        up_bytes: 100,
-        down_bytes: 1400,
         gap_ns: Some(gap_ms * 1_000_000),
+        ..Train::new((1, 100), (down, 1400))
     }
 }
 
@@ -115,7 +111,8 @@ fn probed(trains: &[TimedTrain], began: Time) -> (Vec<PacketRecord>, Vec<PacketR
     network.pass(began - Time::ZERO);
     network.run(&Experiment {
         purpose: Purpose::RoundTrips,
-        workload: Experimented::Trains(trains.to_vec()),
+        workload: Workload::Timed(trains.to_vec()),
+        span: None,
         quiet: QUIET,
     })
 }

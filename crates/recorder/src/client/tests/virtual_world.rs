@@ -68,7 +68,7 @@ impl VirtualWorld {
             server: Server::new(&secret, limits, &[9; 32]),
             now: Time::ZERO,
             grain,
-            outbox: Outbox::new(),
+            outbox: Outbox::default(),
         }
     }
 
@@ -92,7 +92,7 @@ impl VirtualWorld {
         self.now = now;
         for number in 0..self.devices.len() {
             let path = &mut self.devices[number].path;
-            path.step(now, &mut self.outbox).unwrap();
+            path.step(now, &mut self.outbox);
             self.post(Some(number));
             self.devices[number].path.on_departure(now);
         }

@@ -1,10 +1,4 @@
-//! The schema of serialised stages, the source of the tables of scenario files and of their reference.
-//!
-//! JSON Schema with further keywords. Of a value, `format` names its type (this module has the list) and `least` and
-//! `most` are its limits as text. Of a kind, `text` describes a stage in one line, with the values of its keys in
-//! braces; `table` is the kind of a scenario's table, if it is another one, or `false` where scenarios have none.
-
-use std::sync::LazyLock;
+//! Makes the schema of the types of stages.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema, schema_for};
 use serde_json::{Value, json};
@@ -20,9 +14,7 @@ use crate::time::Duration;
 use crate::trace::Repeat;
 use crate::units::{BitRate, Bytes, Packets};
 
-/// Schemas of stages by their place in a direction, in the order in which packets meet them, and of the schedules and
-/// queues of a bottleneck. A stage can change into any other of its place.
-pub static STAGES: LazyLock<Value> = LazyLock::new(|| {
+fn make_schemas() -> Value {
     let kind = |kind, text| json!({ "properties": { "kind": { "const": kind } }, "text": text });
     json!([
         ["loss", schema_for!(LossConfig)],
@@ -40,20 +32,6 @@ pub static STAGES: LazyLock<Value> = LazyLock::new(|| {
         ["schedule", schema_for!(ScheduleTable)],
         ["queue", schema_for!(Discipline)],
     ])
-});
-
-/// Kinds of stages, of all or of one place.
-pub(crate) fn kinds(place: Option<&str>) -> impl Iterator<Item = &str> {
-    let places = STAGES.as_array().into_iter().flatten();
-    let stages = places.filter(|stage| stage[0] != "schedule" && stage[0] != "queue");
-    let asked = stages.filter(move |stage| place.is_none_or(|place| stage[0] == place));
-    asked.flat_map(|stage| match stage[1]["oneOf"].as_array() {
-        Some(kinds) => kinds
-            .iter()
-            .filter_map(|it| it["properties"]["kind"]["const"].as_str())
-            .collect(),
-        None => Vec::from_iter(stage[0].as_str()),
-    })
 }
 
 macro_rules! formats {
@@ -85,4 +63,21 @@ formats! {
     LossSeries: "steps of probability",
     DelaySeries: "points of delay",
     Observed: "delays",
+}
+
+#[test]
+fn the_file_has_the_schema_of_the_types() {
+    let made = serde_json::to_string_pretty(&make_schemas()).unwrap() + "\n";
+    if std::env::var_os("WRITE_SCHEMA").is_some() {
+        std::fs::write(
+            concat!(env!("CARGO_MANIFEST_DIR"), "/src/schema/stages.json"),
+            &made,
+        )
+        .unwrap();
+    } else {
+        assert!(
+            made == super::STAGES,
+            "run: WRITE_SCHEMA=1 cargo test -p cellbed-link schema"
+        );
+    }
 }

@@ -2,14 +2,34 @@
 
 use cellbed_link::Time;
 
-use crate::wire::{Malformed, SessionId};
+use super::Malformed;
 
 const SHORT: Malformed = Malformed("it ends too soon");
 
-/// A value of fixed length.
-pub(crate) trait Field: Sized {
+/// A value as bytes.
+pub trait Field: Sized {
+    /// Append the value.
     fn put(&self, out: &mut Vec<u8>);
+
+    /// Take the value off the front of a message.
     fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed>;
+
+    /// Return the bytes of the value.
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.put(&mut bytes);
+        bytes
+    }
+
+    /// Read a value from all of `bytes`.
+    fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes);
+        let value = Self::take(&mut reader)?;
+        match reader.is_empty() {
+            true => Ok(value),
+            false => Err(Malformed("it goes on after its end")),
+        }
+    }
 }
 
 macro_rules! numbers {
@@ -20,11 +40,7 @@ macro_rules! numbers {
             }
 
             fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-                let bytes = reader.bytes()?;
-                Ok(match reader.order {
-                    ByteOrder::Big => Self::from_be_bytes(bytes),
-                    ByteOrder::Little => Self::from_le_bytes(bytes),
-                })
+                reader.bytes().map(Self::from_be_bytes)
             }
         }
     )*};
@@ -48,7 +64,7 @@ impl Field for bool {
     }
 
     fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        Ok(reader.u8()? != 0)
+        Ok(u8::take(reader)? != 0)
     }
 }
 
@@ -62,82 +78,90 @@ impl Field for Time {
     }
 }
 
-impl Field for SessionId {
+/// `None` is the default value: all zero.
+impl<T: Field + Copy + Default + PartialEq> Field for Option<T> {
     fn put(&self, out: &mut Vec<u8>) {
-        self.0.put(out);
+        self.unwrap_or_default().put(out);
     }
 
     fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        Field::take(reader).map(Self)
+        let value = reader.take()?;
+        Ok((value != T::default()).then_some(value))
     }
 }
 
 /// Encode structs as their fields in the order of this list; a field behind `but` is not encoded.
 macro_rules! fields {
-    ($($name:ident { $($field:ident),* } $(but $none:ident)?;)*) => {$(
-        impl Field for $name {
+    ($($name:ident { $($field:tt),* } $(but $none:ident)?;)*) => {$(
+        impl $crate::wire::Field for $name {
             fn put(&self, out: &mut Vec<u8>) {
                 $(self.$field.put(out);)*
             }
 
-            fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-                Ok(Self { $($field: Field::take(reader)?,)* $($none: None)? })
+            fn take(reader: &mut $crate::wire::Reader<'_>) -> Result<Self, $crate::wire::Malformed> {
+                Ok(Self { $($field: reader.take()?,)* $($none: None)? })
             }
         }
     )*};
 }
 pub(crate) use fields;
 
-/// Order of the bytes of a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ByteOrder {
-    Big,
-    /// Journals up to version 2.
-    Little,
+/// Encode the variants of an enum as their codes, each followed by its fields in the order of this list.
+macro_rules! variants {
+    ($name:ident: $($code:literal $variant:ident $(($($place:ident),*))? $({ $($field:ident),* })?;)*) => {
+        impl $crate::wire::Field for $name {
+            fn put(&self, out: &mut Vec<u8>) {
+                match self {$(
+                    Self::$variant $(($($place),*))? $({ $($field),* })? => {
+                        out.push($code);
+                        $($($place.put(out);)*)?
+                        $($($field.put(out);)*)?
+                    }
+                )*}
+            }
+
+            fn take(reader: &mut $crate::wire::Reader<'_>) -> Result<Self, $crate::wire::Malformed> {
+                Ok(match reader.take::<u8>()? {
+                    $($code => {
+                        $($(let $place = reader.take()?;)*)?
+                        Self::$variant $(($($place),*))? $({ $($field: reader.take()?),* })?
+                    })*
+                    _ => return Err($crate::wire::Malformed("its code is unknown")),
+                })
+            }
+        }
+    };
 }
+pub(crate) use variants;
 
 /// Takes fields off the front of a message.
-pub(crate) struct Reader<'a> {
-    rest: &'a [u8],
-    order: ByteOrder,
-}
+#[derive(Clone)]
+pub struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(message: &'a [u8]) -> Self {
-        Self::with_order(message, ByteOrder::Big)
-    }
-
-    pub(crate) fn with_order(rest: &'a [u8], order: ByteOrder) -> Self {
-        Self { rest, order }
-    }
-
-    /// Return the number of bytes left.
-    pub(crate) fn left(&self) -> usize {
-        self.rest.len()
+    /// Start at the front of `message`.
+    pub fn new(message: &'a [u8]) -> Self {
+        Self(message)
     }
 
     /// Take the next `length` bytes.
-    pub(crate) fn slice(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
-        let (slice, rest) = self.rest.split_at_checked(length).ok_or(SHORT)?;
-        self.rest = rest;
+    pub fn slice(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
+        let (slice, rest) = self.0.split_at_checked(length).ok_or(SHORT)?;
+        self.0 = rest;
         Ok(slice)
     }
 
-    pub(crate) fn bytes<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        let (field, rest) = self.rest.split_first_chunk().ok_or(SHORT)?;
-        self.rest = rest;
+    fn bytes<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let (field, rest) = self.0.split_first_chunk().ok_or(SHORT)?;
+        self.0 = rest;
         Ok(*field)
-    }
-
-    pub(crate) fn u8(&mut self) -> Result<u8, Malformed> {
-        Ok(u8::from_be_bytes(self.bytes()?))
     }
 
     /// Read a number in the fewest groups of seven bits, the low ones first (LEB128).
     pub(crate) fn variable(&mut self) -> Result<u64, Malformed> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
-            let group = self.u8()?;
+            let group: u8 = self.take()?;
             let bits = u64::from(group & 0x7f);
             if shift == 63 && bits > 1 {
                 break;
@@ -156,27 +180,19 @@ impl<'a> Reader<'a> {
         Ok((folded >> 1) as i64 ^ -((folded & 1) as i64))
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.rest.is_empty()
-    }
-
     /// Take a field of the inferred type.
-    pub(crate) fn take<T: Field>(&mut self) -> Result<T, Malformed> {
+    pub fn take<T: Field>(&mut self) -> Result<T, Malformed> {
         T::take(self)
     }
 
     /// Return the bytes left.
-    pub(crate) fn rest(self) -> &'a [u8] {
-        self.rest
+    pub fn rest(&self) -> &'a [u8] {
+        self.0
     }
 
-    /// Check that all bytes have been read.
-    pub(crate) fn end(self) -> Result<(), Malformed> {
-        if self.rest.is_empty() {
-            Ok(())
-        } else {
-            Err(Malformed("it goes on after its end"))
-        }
+    /// Return whether all bytes have been read.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 
@@ -208,7 +224,7 @@ mod tests {
             let mut reader = Reader::new(&bytes);
             prop_assert_eq!(reader.variable(), Ok(unsigned));
             prop_assert_eq!(reader.signed(), Ok(signed));
-            prop_assert_eq!(reader.end(), Ok(()));
+            prop_assert!(reader.is_empty());
         }
     }
 
