@@ -120,6 +120,18 @@ def test_an_application_without_a_good_reply_fails_the_run(tmp_path: Path, profi
     }
 
 
+@pytest.mark.needs_tun
+def test_a_run_that_does_not_start_meets_no_expectation(tmp_path: Path) -> None:
+    ends = WEB.replace("python3 -m http.server 8080", "sh -c 'exit 3'")
+    (tmp_path / "shop.toml").write_text(SCENARIO + ends + '[expect]\nrequests = "> 1"\n')
+    done = cellbed("run", "shop.toml", "--no-limits", "--check", "--junit", "shop.xml", cwd=tmp_path)
+    assert done.returncode not in (0, 5)
+    assert "NOT MET: web: requests > 1: " in done.stdout
+    ((key, message),) = messages(tmp_path / "shop.xml").items()
+    assert key == ("shop.web", "requests > 1")
+    assert "web.edge-0.server" in str(message)
+
+
 def test_the_status_of_a_failed_or_disturbed_run_has_precedence() -> None:
     unmet = verdicts_without_run({"web": (Limit("requests", "requests", ">", 1.0, "> 1"),)}, "why")
     outcome = Outcome(None, "complete", verdicts=unmet)

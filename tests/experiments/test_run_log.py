@@ -55,11 +55,6 @@ def test_a_program_that_is_missing_is_explained_by_the_log_which_is_kept_if_aske
         assert any(part in line for line in lines), part
 
 
-def test_a_run_that_fails_early_leaves_no_folder_unless_asked_for(tmp_path: Path) -> None:
-    run("run", scenario(tmp_path, FAILING), "--out", tmp_path / "out", "--no-limits")
-    assert not list((tmp_path / "out").glob("failing*"))
-
-
 def test_an_unknown_level_is_an_error_that_names_the_levels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(log.VARIABLE, "loud")
     with pytest.raises(CellbedError, match="CELLBED_LOG='loud': expected one of debug, info, warning, error"):

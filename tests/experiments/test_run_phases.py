@@ -13,6 +13,7 @@ from cellbed.experiments.run import Outcome, Run
 from cellbed.experiments.servers import Servers
 from cellbed.experiments.virtual import run as prediction
 from cellbed.experiments.virtual.profile import Profile
+from cellbed.runformat import log
 from cellbed.runformat.events import read_events
 from cellbed.scenario import parse
 from cellbed.support.errors import CellbedError
@@ -62,32 +63,35 @@ def test_a_run_without_an_application_is_refused_before_it_has_a_folder(tmp_path
 
 
 @pytest.mark.needs_tun
-def test_nodes_exist_from_bring_up_to_stop(tmp_path: Path) -> None:
+def test_nodes_that_exist_from_bring_up_to_stop_are_proved_and_have_programs(tmp_path: Path) -> None:
     with real_run(tmp_path) as run:
         run.prepare()
         run.bring_up()
         namespace = Path(run.bed.emulator.namespace("edge-0"))
-        assert namespace.exists()
-        assert (run.folder / "live.json").exists()
-        run.stop()
+        try:
+            assert namespace.exists()
+            assert (run.folder / "live.json").exists()
+            run.prove()
+            _check_registry(run)
+        finally:
+            run.stop()
         assert not namespace.exists()
         assert not (run.folder / "live.json").exists()
         assert run.state.emulator is not None
+    proved = {name for proof in run.state.proof for name in proof.what.split() if "link" in name}
+    assert proved >= {"mobile-0.uplink", "mobile-0.downlink"}
 
 
-@pytest.mark.needs_tun
-def test_a_proof_measures_each_direction(tmp_path: Path) -> None:
-    with real_run(tmp_path) as run:
-        run.prepare()
-        run.bring_up()
-        try:
-            run.prove()
-        finally:
-            run.stop()
-    assert {name for proof in run.state.proof for name in proof.what.split() if "link" in name} >= {
-        "mobile-0.uplink",
-        "mobile-0.downlink",
-    }
+def _check_registry(run: RealRun) -> None:
+    """The registry has the programs of a server, also where it has never been."""
+    servers = Servers(run.plan, run.bed, run.record, run.raw, run.names, run.state, is_standing=False)
+    for each in servers.deployed:
+        servers.processes(each, loads=True)
+    (here,), receivers = servers.on("web", "edge-0")
+    assert (here.name, receivers) == ("web.edge-0.server", [])
+    (there,), _ = servers.on("web", "endpoint-0")
+    assert (there.name, there.node) == ("web.endpoint-0.server", "endpoint-0")
+    assert servers.on("web", "endpoint-0")[0] == [there]
 
 
 @pytest.mark.needs_tun
@@ -105,24 +109,6 @@ def test_a_started_run_is_described_and_its_schedule_can_be_watched_to_the_end(t
         assert not (run.folder / "raw" / "state0").exists()
     assert [event["event"] for event in read_events(run.folder)][-1] != "program started"
     assert (run.folder / "raw" / "web.endpoint-0.requests.jsonl").read_text().count("\n") > 0
-
-
-@pytest.mark.needs_tun
-def test_the_registry_has_the_programs_of_a_server_also_where_it_has_never_been(tmp_path: Path) -> None:
-    with real_run(tmp_path) as run:
-        run.prepare()
-        run.bring_up()
-        try:
-            servers = Servers(run.plan, run.bed, run.record, run.raw, run.names, run.state, is_standing=False)
-            for each in servers.deployed:
-                servers.processes(each, loads=True)
-            (here,), receivers = servers.on("web", "edge-0")
-            assert (here.name, receivers) == ("web.edge-0.server", [])
-            (there,), _ = servers.on("web", "endpoint-0")
-            assert (there.name, there.node) == ("web.endpoint-0.server", "endpoint-0")
-            assert servers.on("web", "endpoint-0")[0] == [there]
-        finally:
-            run.stop()
 
 
 def test_each_phase_of_a_prediction_leaves_what_the_next_one_needs(tmp_path: Path) -> None:
@@ -198,6 +184,18 @@ def test_an_error_before_the_schedule_removes_the_folder_and_later_ones_are_desc
         assert run.folder.exists() == (number >= 3)
         if outcome.folder is not None:
             assert json.loads((outcome.folder / "run.json").read_text())["status"] == status
+
+
+def test_a_run_that_fails_early_keeps_its_folder_only_if_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = Failing(tmp_path, "bring_up", CellbedError("it failed"))
+    assert failed.execute().folder is None
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setenv(log.VARIABLE, "info")
+    kept = Failing(tmp_path, "bring_up", CellbedError("it failed"))
+    assert kept.execute().folder is None
+    assert "the run failed: it failed" in (kept.folder / log.FILE).read_text()
 
 
 def test_a_run_without_an_error_is_complete(tmp_path: Path) -> None:

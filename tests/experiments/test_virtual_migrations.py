@@ -14,41 +14,27 @@ from cellbed.experiments.virtual import profile as profiles
 from cellbed.experiments.virtual.migrations import read_parameters
 from distributions import environment, install
 from in_process import cellbed
+from scenario_text import app_table, scenario_head
 
-SCENARIO = """
-name = "moves"
-duration = "12 s"
-seed = 1
-[nodes.endpoint]
-cpus = 1.0
-memory = "512 MiB"
-[nodes.cloud]
-cpus = 1.0
-memory = "512 MiB"
-[nodes.edge]
-cpus = 1.0
-memory = "512 MiB"
-[links.mobile]
-up = "40 Mbit/s"
-down = "40 Mbit/s"
-base_delay = "10 ms"
-[links.core]
-edge = "2 ms"
-cloud = { kind = "delay", delay = "50 ms", rate = "40 Mbit/s" }
-[transport]
-congestion_control = "cubic"
-[apps.shop]
-kind = "http"
-url = "http://{server.address}:8080/"
-rate = "20 /s"
-[apps.shop.server]
-on = "cloud"
-command = "python3 -m http.server 8080"
-[[migrations]]
-app = "shop"
-to = "edge-0"
-at = "3 s"
-"""
+NODE = {"cpus": 1.0, "memory": "512 MiB"}
+SCENARIO = (
+    scenario_head(
+        dict.fromkeys(("endpoint", "cloud", "edge"), NODE),
+        mobile={"up": "40 Mbit/s", "down": "40 Mbit/s", "base_delay": "10 ms"},
+        core={"edge": "2 ms", "cloud": {"kind": "delay", "delay": "50 ms", "rate": "40 Mbit/s"}},
+        name="moves",
+        duration="12 s",
+        transport={"congestion_control": "cubic"},
+    )
+    + app_table(
+        "shop",
+        "http",
+        url="http://{server.address}:8080/",
+        rate="20 /s",
+        server={"on": "cloud", "command": "python3 -m http.server 8080"},
+    )
+    + '[[migrations]]\napp = "shop"\nto = "edge-0"\nat = "3 s"\n'
+)
 MODEL = """[migrations.model]
 size = "10 MB"
 start = "300 ms"

@@ -52,19 +52,15 @@ def test_defaults() -> None:
         if not line.startswith(("seed", "count", "base", "queue", "start", "arrivals"))
     )
     scenario = _parse(short)
-    assert scenario.seed == 1
-    assert scenario.nodes["endpoint"].count == 1
+    assert scenario == _parse(GOOD)
     mobile = scenario.links.mobile
     assert isinstance(mobile, MobileLink)
-    assert mobile.base_delay == Ways(10 * MS, 10 * MS)
-    assert mobile.queue == Ways(DropTail(kind="droptail"), DropTail(kind="droptail"))
-    assert mobile.queue.uplink.limit == QueueLimit(bytes=1_000_000)
     assert (mobile.loss.uplink, mobile.loss.downlink) == (0.0, 0.0)
-    assert (mobile.start, mobile.loop) == (0, True)
+    assert mobile.loop
     assert scenario.transport.congestion_control is None
     workload = scenario.workload
     assert workload is not None
-    assert (workload.arrivals, workload.timeout, workload.drain) == ("periodic", 10_000 * MS, 5_000 * MS)
+    assert (workload.timeout, workload.drain) == (10_000 * MS, 5_000 * MS)
     assert (workload.model, workload.images) == (None, 100)
 
 

@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
@@ -21,239 +22,119 @@ from cellbed.testbed.plan import make_plan
 from cellbed.testbed.testbed import congestion_problem
 from scenario_text import GOOD
 
+MISTAKES = r"""
+mistyped key | queue = | qeue = | 18 links.mobile.qeue | unknown key ; 'queue'
+mistyped required key | cpus = 2.0 | cpu = 2.0 | 11 nodes.edge.cpu | unknown key ; 'cpus'
+mistyped table beside right ones | [nodes.edge] | [node.edge] | 10 node | unknown key ; did you mean 'nodes'?
+mistyped table | [workload] | [worklod] | 24 worklod | unknown key ; 'workload'
+key of another table | seed = 1 | seed = 1\nbase_delay = "5 ms" | 4 base_delay | unknown key here ; [links.mobile]
+unheard-of key | seed = 1 | seed = 1\nxyzzy = 1 | 4 xyzzy | unknown key ; duration ; seed
+key twice by typo | start = "0 s" | start = "0 s"\nstarts = "1 s" | 20 links.mobile.starts | 'start' already exists
+image | "512 MiB" | "512 MiB"\nbackend = { kind = "container", image = "" } | 9 nodes.endpoint.backend.image |
+    cannot be used here ; docker.io/library/redis
+image --help | "512 MiB" | "512 MiB"\nbackend = { kind = "container", image = "--help" } |
+    9 nodes.endpoint.backend.image | cannot be used here ; docker.io/library/redis
+image a\u0000b | "512 MiB" | "512 MiB"\nbackend = { kind = "container", image = "a\u0000b" } |
+    9 nodes.endpoint.backend.image | cannot be used here ; docker.io/library/redis
+image a b | "512 MiB" | "512 MiB"\nbackend = { kind = "container", image = "a b" } | 9 nodes.endpoint.backend.image |
+    cannot be used here ; docker.io/library/redis
+loss in per cent as number | queue = | loss = 5\nqueue = | 18 links.mobile.loss | 0.05 ; '5 %'
+nodes of a program beside it | [workload] |
+    [apps.web]\nkind = "http"\non = "edge"\nurl = "http://{server.address}/"\nrate = "1 /s"\n[workload] |
+    26 apps.web.on | unknown key here ; [apps.web.server]
+duration as number | "60 s" | 60 | 2 duration | 60 has no unit ; '60 s'
+unknown unit | "60 s" | "60 sec" | 2 duration | unknown unit ; '60 s'
+decimal comma | "12 Mbit/s" | "12,5 Mbit/s" | 15 links.mobile.up | comma ; '12.5 Mbit/s'
+negative delay | "10 ms" | "-10 ms" | 17 links.mobile.base_delay | negative ; '10 ms'
+cell without users | [nodes.edge] | [cells.macro]\n[nodes.edge] | 10 cells.macro | no group of nodes
+priority without a cell | cpus = 1.0 | cpus = 1.0\npriority = 1 | 8 nodes.endpoint.priority | only users of a cell
+route without a cell | [nodes.edge] | [[nodes.endpoint.route]]\nat = "1 s"\ncell = "x"\n[nodes.edge] |
+    10 nodes.endpoint.route | begins in a cell
+cell of an edge | cpus = 2.0 | cpus = 2.0\ncell = "macro" | 12 nodes.edge.cell | only endpoints
+zero duration | "60 s" | "0 s" | 2 duration | too small ; '1 ms'
+zero nodes | count = 1 | count = 0 | 6 nodes.endpoint.count | 0 is too small ; at least 1
+half a node | count = 1 | count = 1.5 | 6 nodes.endpoint.count | 1.5 is not a whole number
+group without class | [nodes.edge] | [nodes.near] | 10 nodes.near.class |
+    missing: write class = "endpoint" or "edge" or "cloud"
+two groups of clients | [workload] | [workload]\nclient = ["endpoint", "edge"] | 25 workload.client |
+    one group: write one, and another [apps.NAME]
+unknown class | [nodes.edge] | [nodes.near]\nclass = "egde" | 11 nodes.near.class | 'egde' ; did you mean 'edge'
+mobile link of an edge | cpus = 2.0 | link = { start = "1 s" }\ncpus = 2.0 | 11 nodes.edge.link |
+    not for nodes of class edge ; core
+key in a group's link | cpus = 1.0 | link = { strat = "1 s" }\ncpus = 1.0 | 7 nodes.endpoint.link.strat |
+    did you mean 'start'
+both forms of applications | [workload] |
+    [apps.a]\nkind = "image-classification"\nserver = "edge"\nrate = "1 /s"\n[workload] | 28 workload |
+    both ; [apps.NAME]
+application that begins too late | on = "edge" | on = "edge"\nstart = "60 s" | 27 workload.start | ends after 60 s
+application that ends too early | on = "edge" | on = "edge"\nstart = "9 s"\nstop = "9 s" | 28 workload.stop |
+    not after 'start'
+no CPU | cpus = 1.0 | cpus = 0 | 7 nodes.endpoint.cpus | too small ; at least 0.1
+infinite CPUs | cpus = 1.0 | cpus = inf | 7 nodes.endpoint.cpus | not a number ; cpus = 1.0
+no endpoint | [nodes.endpoint]\ncount = 1\ncpus = 1.0\nmemory = "512 MiB"\n | - | 20 workload.client |
+    missing ; [nodes.endpoint]
+no name | name = "test"\n | - | 1 name | missing ; name = "
+name of a folder | "test" | "../test" | 1 name | '../test' ; letters, digits
+huge seed | seed = 1 | seed = 9223372036854775808 | 3 seed | too large ; 9223372036854775808
+certain loss | start = "0 s" | loss = { uplink = 1.0 } | 19 links.mobile.loss.uplink | too large ; less than 1
+loss in quotes | start = "0 s" | loss = { uplink = "0.02" } | 19 links.mobile.loss.uplink |
+    in quotes ; 0.02, or '2 %'
+loss of all | start = "0 s" | loss = { uplink = "100 %" } | 19 links.mobile.loss.uplink | not from 0 to below 1
+loop in text | start = "0 s" | loop = "yes" | 19 links.mobile.loop | true or false
+unknown queue | "droptail" | "drop-tail" | 18 links.mobile.queue.kind | did you mean 'droptail'
+queue as text | { kind = "droptail", limit = "1 MB" } | "droptail" | 18 links.mobile.queue | not a table ; kind =
+queue for no packet | "1 MB" | "100 B" | 18 links.mobile.queue.limit | one packet ; '1500 B'
+unknown workload | "image-classification" | "image-clasification" | 25 workload.kind |
+    did you mean 'image-classification'
+unknown place | on = "edge" | on = "moon" | 26 workload.on | 'moon' has no nodes ; endpoint, edge
+command of a server of cellbed | on = "edge" | server = { on = "edge", command = "x" } | 26 workload.server.command |
+    the server of this kind is a program of cellbed
+open loop without rate | rate = "2 /s"\n | - | 24 workload.rate | missing ; rate = "8 /s"
+closed loop with rate | "periodic" | "closed" | 27 workload.rate | closed loop ; remove
+arrivals with their own rate | "periodic" | { kind = "bursts", size = 5, interval = "2 s" } | 27 workload.rate |
+    have their own rate ; remove
+ramp without requests | rate = "2 /s"\narrivals = "periodic" |
+    arrivals = { kind = "ramp", from = "0 /s", to = "0 /s" } | 27 workload.arrivals | both rates are 0 ; 'to'
+recorded times in disorder | rate = "2 /s"\narrivals = "periodic" |
+    arrivals = { kind = "recorded", times = ["2 s", "1 s"] } | 27 workload.arrivals | time 2, 1 s, is before ; sort
+recorded times after the load | rate = "2 /s"\narrivals = "periodic" |
+    arrivals = { kind = "recorded", times = ["60 s"] } | 27 workload.arrivals | within the load's 60 s ; earlier
+policy of the rate in a closed loop | rate = "2 /s"\narrivals = "periodic" |
+    arrivals = { kind = "closed" }\npolicy = { kind = "halve" } | 28 workload.policy | closed loop ; other arrivals
+unknown preset | edge = "base-edge" | edge = "us-west-1" | 22 links.core.edge |
+    not a preset ; 'base-edge' ; 'eu-central-1' ; 'eu-west-3' ; 'us-east-1' ; '3 ms'
+remote class without core | edge = "base-edge"\n | - | 21 links.core.edge | missing ; [nodes.edge] ; base-edge
+unknown trace | "12 Mbit/s" | "lte-subrban.up" | 15 links.mobile.up |
+    did you mean 'lte-suburban.up' ; 5g-midband.down
+trace file not there | "12 Mbit/s" | "traces/x.up" | 15 links.mobile.up | there is no file
+trace is a folder | "12 Mbit/s" | "." | 15 links.mobile.up | '.' is a folder, not a trace file
+model not there | on = "edge" | on = "edge"\nmodel = "mine.onnx" | 27 workload.model |
+    there is no file 'mine.onnx' in
+congestion control with spaces | [links.core] | [transport]\ncongestion_control = "my own"\n[links.core] |
+    22 transport.congestion_control | 'my own' ; 'cubic'
+node class is a list | [nodes.edge] | [[nodes.edge]] | 10 nodes.edge | a list is not a table
+host without its address | [nodes.edge] | [nodes.edge]\nbackend = { kind = "host" } | 11 nodes.edge.backend.ssh |
+    missing
+alias is another node | [nodes.edge] | [nodes.edge]\naliases = ["endpoint-0"] | 11 nodes.edge.aliases[0] |
+    another node's name
+table is a value | [nodes.edge]\ncpus = 2.0\nmemory | [nodes]\nedge | 11 nodes.edge | not a table
+no quotes | "60 s" | 60 s | 2 | not TOML ; duration = "60 s"
+quote not closed | "60 s" | "60 s | 2 | not TOML ; close the quotes: duration = "60 s"
+colon for equals | seed = 1 | seed: 1 | 3 | not TOML ; key = value
+bracket not closed | [nodes.edge] | [nodes.edge | 10 | not TOML ; [nodes.edge
+key twice | seed = 1 | seed = 1\nseed = 2 | 4 | not TOML ; once
+table twice | [nodes.edge] | [nodes.endpoint] | 10 | not TOML ; once
+"""
+"""Name, text of the good scenario, its replacement, line and key of the error, and words of it. Long ones continue on
+an indented line."""
 
-@dataclass(frozen=True)
-class Mistake:
-    """One edit of the good scenario, and words that its one error line must have."""
 
-    was: str
-    becomes: str
-    line: int
-    key: str
-    words: tuple[str, ...]
-
-
-MISTAKES = {
-    "mistyped key": Mistake("queue =", "qeue =", 18, "links.mobile.qeue", ("unknown key", "'queue'")),
-    "mistyped required key": Mistake("cpus = 2.0", "cpu = 2.0", 11, "nodes.edge.cpu", ("unknown key", "'cpus'")),
-    "mistyped table beside right ones": Mistake(
-        "[nodes.edge]", "[node.edge]", 10, "node", ("unknown key", "did you mean 'nodes'?")
-    ),
-    "mistyped table": Mistake("[workload]", "[worklod]", 24, "worklod", ("unknown key", "'workload'")),
-    "key of another table": Mistake(
-        "seed = 1", 'seed = 1\nbase_delay = "5 ms"', 4, "base_delay", ("unknown key here", "[links.mobile]")
-    ),
-    "unheard-of key": Mistake("seed = 1", "seed = 1\nxyzzy = 1", 4, "xyzzy", ("unknown key", "duration", "seed")),
-    "key twice by typo": Mistake(
-        'start = "0 s"', 'start = "0 s"\nstarts = "1 s"', 20, "links.mobile.starts", ("'start' already exists",)
-    ),
-    **{
-        f"image {image}": Mistake(
-            '"512 MiB"',
-            f'"512 MiB"\nbackend = {{ kind = "container", image = "{image}" }}',
-            9,
-            "nodes.endpoint.backend.image",
-            ("cannot be used here", "docker.io/library/redis"),
-        )
-        for image in ("", "--help", "a\\u0000b", "a b")
-    },
-    "loss in per cent as number": Mistake("queue =", "loss = 5\nqueue =", 18, "links.mobile.loss", ("0.05", "'5 %'")),
-    "nodes of a program beside it": Mistake(
-        "[workload]",
-        '[apps.web]\nkind = "http"\non = "edge"\nurl = "http://{server.address}/"\nrate = "1 /s"\n[workload]',
-        26,
-        "apps.web.on",
-        ("unknown key here", "[apps.web.server]"),
-    ),
-    "duration as number": Mistake('"60 s"', "60", 2, "duration", ("60 has no unit", "'60 s'")),
-    "unknown unit": Mistake('"60 s"', '"60 sec"', 2, "duration", ("unknown unit", "'60 s'")),
-    "decimal comma": Mistake('"12 Mbit/s"', '"12,5 Mbit/s"', 15, "links.mobile.up", ("comma", "'12.5 Mbit/s'")),
-    "negative delay": Mistake('"10 ms"', '"-10 ms"', 17, "links.mobile.base_delay", ("negative", "'10 ms'")),
-    "cell without users": Mistake(
-        "[nodes.edge]", "[cells.macro]\n[nodes.edge]", 10, "cells.macro", ("no group of nodes",)
-    ),
-    "priority without a cell": Mistake(
-        "cpus = 1.0", "cpus = 1.0\npriority = 1", 8, "nodes.endpoint.priority", ("only users of a cell",)
-    ),
-    "route without a cell": Mistake(
-        "[nodes.edge]",
-        '[[nodes.endpoint.route]]\nat = "1 s"\ncell = "x"\n[nodes.edge]',
-        10,
-        "nodes.endpoint.route",
-        ("begins in a cell",),
-    ),
-    "cell of an edge": Mistake("cpus = 2.0", 'cpus = 2.0\ncell = "macro"', 12, "nodes.edge.cell", ("only endpoints",)),
-    "zero duration": Mistake('"60 s"', '"0 s"', 2, "duration", ("too small", "'1 ms'")),
-    "zero nodes": Mistake("count = 1", "count = 0", 6, "nodes.endpoint.count", ("0 is too small", "at least 1")),
-    "half a node": Mistake("count = 1", "count = 1.5", 6, "nodes.endpoint.count", ("1.5 is not a whole number",)),
-    "group without class": Mistake(
-        "[nodes.edge]",
-        "[nodes.near]",
-        10,
-        "nodes.near.class",
-        ('missing: write class = "endpoint" or "edge" or "cloud"',),
-    ),
-    "two groups of clients": Mistake(
-        "[workload]",
-        '[workload]\nclient = ["endpoint", "edge"]',
-        25,
-        "workload.client",
-        ("one group: write one, and another [apps.NAME]",),
-    ),
-    "unknown class": Mistake(
-        "[nodes.edge]", '[nodes.near]\nclass = "egde"', 11, "nodes.near.class", ("'egde'", "did you mean 'edge'")
-    ),
-    "mobile link of an edge": Mistake(
-        "cpus = 2.0",
-        'link = { start = "1 s" }\ncpus = 2.0',
-        11,
-        "nodes.edge.link",
-        ("not for nodes of class edge", "core"),
-    ),
-    "key in a group's link": Mistake(
-        "cpus = 1.0", 'link = { strat = "1 s" }\ncpus = 1.0', 7, "nodes.endpoint.link.strat", ("did you mean 'start'",)
-    ),
-    "both forms of applications": Mistake(
-        "[workload]",
-        '[apps.a]\nkind = "image-classification"\nserver = "edge"\nrate = "1 /s"\n[workload]',
-        28,
-        "workload",
-        ("both", "[apps.NAME]"),
-    ),
-    "application that begins too late": Mistake(
-        'on = "edge"', 'on = "edge"\nstart = "60 s"', 27, "workload.start", ("ends after 60 s",)
-    ),
-    "application that ends too early": Mistake(
-        'on = "edge"', 'on = "edge"\nstart = "9 s"\nstop = "9 s"', 28, "workload.stop", ("not after 'start'",)
-    ),
-    "no CPU": Mistake("cpus = 1.0", "cpus = 0", 7, "nodes.endpoint.cpus", ("too small", "at least 0.1")),
-    "infinite CPUs": Mistake("cpus = 1.0", "cpus = inf", 7, "nodes.endpoint.cpus", ("not a number", "cpus = 1.0")),
-    "no endpoint": Mistake(
-        '[nodes.endpoint]\ncount = 1\ncpus = 1.0\nmemory = "512 MiB"\n',
-        "",
-        20,
-        "workload.client",
-        ("missing", "[nodes.endpoint]"),
-    ),
-    "no name": Mistake('name = "test"\n', "", 1, "name", ("missing", 'name = "')),
-    "name of a folder": Mistake('"test"', '"../test"', 1, "name", ("'../test'", "letters, digits")),
-    "huge seed": Mistake("seed = 1", "seed = 9223372036854775808", 3, "seed", ("too large", "9223372036854775808")),
-    "certain loss": Mistake(
-        'start = "0 s"', "loss = { uplink = 1.0 }", 19, "links.mobile.loss.uplink", ("too large", "less than 1")
-    ),
-    "loss in quotes": Mistake(
-        'start = "0 s"', 'loss = { uplink = "0.02" }', 19, "links.mobile.loss.uplink", ("in quotes", "0.02, or '2 %'")
-    ),
-    "loss of all": Mistake(
-        'start = "0 s"', 'loss = { uplink = "100 %" }', 19, "links.mobile.loss.uplink", ("not from 0 to below 1",)
-    ),
-    "loop in text": Mistake('start = "0 s"', 'loop = "yes"', 19, "links.mobile.loop", ("true or false",)),
-    "start after the end": Mistake(
-        'up = "12 Mbit/s"\ndown = "unlimited"\nbase_delay = "10 ms"\nqueue = { kind = "droptail", limit = "1 MB" }\n'
-        'start = "0 s"',
-        'up = "5g-midband.up"\ndown = "unlimited"\nloop = false\nstart = "120 s"',
-        18,
-        "links.mobile.start",
-        ("'5g-midband.up' ends after 120 s", "loop = true"),
-    ),
-    "unknown queue": Mistake('"droptail"', '"drop-tail"', 18, "links.mobile.queue.kind", ("did you mean 'droptail'",)),
-    "queue as text": Mistake(
-        '{ kind = "droptail", limit = "1 MB" }', '"droptail"', 18, "links.mobile.queue", ("not a table", "kind =")
-    ),
-    "queue for no packet": Mistake('"1 MB"', '"100 B"', 18, "links.mobile.queue.limit", ("one packet", "'1500 B'")),
-    "unknown workload": Mistake(
-        '"image-classification"', '"image-clasification"', 25, "workload.kind", ("did you mean 'image-classification'",)
-    ),
-    "unknown place": Mistake(
-        'on = "edge"', 'on = "moon"', 26, "workload.on", ("'moon' has no nodes", "endpoint, edge")
-    ),
-    "command of a server of cellbed": Mistake(
-        'on = "edge"',
-        'server = { on = "edge", command = "x" }',
-        26,
-        "workload.server.command",
-        ("the server of this kind is a program of cellbed",),
-    ),
-    "open loop without rate": Mistake('rate = "2 /s"\n', "", 24, "workload.rate", ("missing", 'rate = "8 /s"')),
-    "closed loop with rate": Mistake('"periodic"', '"closed"', 27, "workload.rate", ("closed loop", "remove")),
-    "arrivals with their own rate": Mistake(
-        '"periodic"',
-        '{ kind = "bursts", size = 5, interval = "2 s" }',
-        27,
-        "workload.rate",
-        ("have their own rate", "remove"),
-    ),
-    "ramp without requests": Mistake(
-        'rate = "2 /s"\narrivals = "periodic"',
-        'arrivals = { kind = "ramp", from = "0 /s", to = "0 /s" }',
-        27,
-        "workload.arrivals",
-        ("both rates are 0", "'to'"),
-    ),
-    "recorded times in disorder": Mistake(
-        'rate = "2 /s"\narrivals = "periodic"',
-        'arrivals = { kind = "recorded", times = ["2 s", "1 s"] }',
-        27,
-        "workload.arrivals",
-        ("time 2, 1 s, is before", "sort"),
-    ),
-    "recorded times after the load": Mistake(
-        'rate = "2 /s"\narrivals = "periodic"',
-        'arrivals = { kind = "recorded", times = ["60 s"] }',
-        27,
-        "workload.arrivals",
-        ("within the load's 60 s", "earlier"),
-    ),
-    "policy of the rate in a closed loop": Mistake(
-        'rate = "2 /s"\narrivals = "periodic"',
-        'arrivals = { kind = "closed" }\npolicy = { kind = "halve" }',
-        28,
-        "workload.policy",
-        ("closed loop", "other arrivals"),
-    ),
-    "unknown preset": Mistake(
-        'edge = "base-edge"',
-        'edge = "us-west-1"',
-        22,
-        "links.core.edge",
-        ("not a preset", "'base-edge'", "'eu-central-1'", "'eu-west-3'", "'us-east-1'", "'3 ms'"),
-    ),
-    "remote class without core": Mistake(
-        'edge = "base-edge"\n', "", 21, "links.core.edge", ("missing", "[nodes.edge]", "base-edge")
-    ),
-    "unknown trace": Mistake(
-        '"12 Mbit/s"', '"lte-subrban.up"', 15, "links.mobile.up", ("did you mean 'lte-suburban.up'", "5g-midband.down")
-    ),
-    "trace file not there": Mistake('"12 Mbit/s"', '"traces/x.up"', 15, "links.mobile.up", ("there is no file",)),
-    "trace is a folder": Mistake('"12 Mbit/s"', '"."', 15, "links.mobile.up", ("'.' is a folder, not a trace file",)),
-    "model not there": Mistake(
-        'on = "edge"', 'on = "edge"\nmodel = "mine.onnx"', 27, "workload.model", ("there is no file 'mine.onnx' in",)
-    ),
-    "congestion control with spaces": Mistake(
-        "[links.core]",
-        '[transport]\ncongestion_control = "my own"\n[links.core]',
-        22,
-        "transport.congestion_control",
-        ("'my own'", "'cubic'"),
-    ),
-    "node class is a list": Mistake("[nodes.edge]", "[[nodes.edge]]", 10, "nodes.edge", ("a list is not a table",)),
-    "host without its address": Mistake(
-        "[nodes.edge]", '[nodes.edge]\nbackend = { kind = "host" }', 11, "nodes.edge.backend.ssh", ("missing",)
-    ),
-    "alias is another node": Mistake(
-        "[nodes.edge]", '[nodes.edge]\naliases = ["endpoint-0"]', 11, "nodes.edge.aliases[0]", ("another node's name",)
-    ),
-    "table is a value": Mistake(
-        "[nodes.edge]\ncpus = 2.0\nmemory", "[nodes]\nedge", 11, "nodes.edge", ("not a table",)
-    ),
-    # Not TOML at all:
-    "no quotes": Mistake('"60 s"', "60 s", 2, "", ("not TOML", 'duration = "60 s"')),
-    "quote not closed": Mistake('"60 s"', '"60 s', 2, "", ("not TOML", 'close the quotes: duration = "60 s"')),
-    "colon for equals": Mistake("seed = 1", "seed: 1", 3, "", ("not TOML", "key = value")),
-    "bracket not closed": Mistake("[nodes.edge]", "[nodes.edge", 10, "", ("not TOML", "[nodes.edge")),
-    "key twice": Mistake("seed = 1", "seed = 1\nseed = 2", 4, "", ("not TOML", "once")),
-    "table twice": Mistake("[nodes.edge]", "[nodes.endpoint]", 10, "", ("not TOML", "once")),
-}
+def _mistakes() -> Iterator[Any]:
+    for row in MISTAKES.strip().replace("|\n    ", "| ").splitlines():
+        name, was, becomes, place, words = row.split(" | ")
+        edit = [each.replace("\\n", "\n") for each in (was, "" if becomes == "-" else becomes)]
+        line, _, key = place.partition(" ")
+        yield pytest.param(*edit, int(line), key, words.split(" ; "), id=name)
 
 
 def _error(path: Path) -> str:
@@ -268,14 +149,26 @@ def _write(folder: Path, text: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
-def test_one_mistake_gives_one_line_with_place_and_remedy(mistake: Mistake, tmp_path: Path) -> None:
-    assert GOOD.count(mistake.was) >= 1
-    path = _write(tmp_path, GOOD.replace(mistake.was, mistake.becomes, 1))
+LATE = pytest.param(
+    GOOD[GOOD.index("up =") : GOOD.index("\n\n[links.core]")],
+    'up = "5g-midband.up"\ndown = "unlimited"\nloop = false\nstart = "120 s"',
+    18,
+    "links.mobile.start",
+    ["'5g-midband.up' ends after 120 s", "loop = true"],
+    id="start after the end",
+)
+
+
+@pytest.mark.parametrize(("was", "becomes", "line", "key", "words"), [*_mistakes(), LATE])
+def test_one_mistake_gives_one_line_with_place_and_remedy(
+    was: str, becomes: str, line: int, key: str, words: list[str], tmp_path: Path
+) -> None:
+    assert was in GOOD
+    path = _write(tmp_path, GOOD.replace(was, becomes, 1))
     message = _error(path)
     assert message.count("\n") == 0, message
-    assert message.startswith(f"{path}:{mistake.line}: {mistake.key}: " if mistake.key else f"{path}:{mistake.line}: ")
-    for word in mistake.words:
+    assert message.startswith(f"{path}:{line}: {key}: " if key else f"{path}:{line}: ")
+    for word in words:
         assert word in message
     for jargon in ("Input should", "validation error", "pydantic", "dict", "str_type", "(at line"):
         assert jargon not in message

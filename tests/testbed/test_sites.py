@@ -95,7 +95,7 @@ def test_links_join_the_sites_of_cells() -> None:
         ('edge"\nsite = "south"', 'edge"\nsite = "sout"', ("did you mean 'south'", "nodes.near-south.site")),
         ('[cells.south]\nsite = "south"', '[cells.south]\nsite = "sout"', ("did you mean 'south'", "cells.south.site")),
         ('[cells.south]\nsite = "south"', "[cells.south]", ("'south' is at no site", "apps.nearest.edge_policy")),
-        ("[cells.south]\n", '[cells.south]\nedge = "near-south"\n', ("are now of sites", "x.toml", "cells.south")),
+        ("[cells.south]\n", '[cells.south]\nedge = "near-south"\n', ("unknown key here", "x.toml", "cells.south")),
         ('edge"\nsite = "south"', 'edge"', ("the site 'south' has no instance", "apps.nearest.edge_policy")),
         ('core = "12 ms"', "", ("missing: write core = ", "sites.south.core")),
         ('core = "12 ms"', 'core = { kind = "place", name = "eu-west-3" }', ("varies: write kind = 'delay'",)),

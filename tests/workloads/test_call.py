@@ -13,15 +13,13 @@ import pytest
 
 from cellbed.experiments.description import deployments
 from cellbed.scenario import ScenarioError, parse
-from cellbed.testbed import testbed
 from cellbed.testbed.plan import make_plan
 from cellbed.testbed.programs.unmodified import Command
 from cellbed.workloads.call.kind import BEARABLE, processes
-from cellbed_node.browsing import PROGRAMS
 from cellbed_node.call.readings import measures, strains
-from in_process import cellbed, run_scenario
+from in_process import run_scenario
 from run_commands import apply_marks, command
-from scenario_text import NODES, refusal, tables
+from scenario_text import NODES, tables
 from workload_needs import end_run, needs_browser, needs_relay, wait_for_content
 
 NAMED = f'name = "call"\nduration = "6 s"\nseed = 3\n{NODES.replace("cpus", "count = 2" + chr(10) + "cpus", 1)}\n'
@@ -34,41 +32,10 @@ real = apply_marks(pytest.mark.needs_tun, needs_browser, needs_relay)
 """A test with browsers on nodes."""
 
 
-@pytest.mark.parametrize(
-    ("keys", "problem"),
-    [
-        ("", "write the node group of the relay"),
-        ('server = "endpoint"\n', "an end of the call is there"),
-        ('server = "edge"\narrivals = "closed"\n', "a camera has a frame rate"),
-        ('server = "edge"\nrate = "90 /s"\n', "write at most '60 /s'"),
-        ('server = "edge"\npeer = "edge"\n', "write another group, with as many nodes as 'endpoint', 2"),
-        ('server = "edge"\npeer = "endpont"\n', "did you mean 'endpoint'"),
-        ('server = "edge"\nwidth = 321\n', "write an even number"),
-        ('server = "edge"\nbalance = "connection"\n', "a call keeps its relay"),
-    ],
-)
-def test_keys_that_do_not_fit_are_errors_with_a_remedy(tmp_path: Path, keys: str, problem: str) -> None:
-    assert problem in refusal(f'{NAMED}[apps.call]\nkind = "call"\n{keys}', tmp_path)
-
-
 def test_an_odd_number_of_ends_needs_a_peer(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError) as refused:
         parse(f"{NAMED}{APP}".replace("count = 2", "count = 3"), source="x.toml", folder=tmp_path)
     assert "calls have two ends, and 'endpoint' has 3" in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("missing", "remedy"),
-    [(PROGRAMS, "sudo apt install chromium"), (("turnserver",), "sudo apt install coturn")],
-)
-def test_without_a_program_a_dry_run_names_the_line_and_the_package(
-    tmp_path: Path, missing: tuple[str, ...], remedy: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(testbed, "find", lambda name: None if name in missing else f"/usr/bin/{name}")
-    (tmp_path / "x.toml").write_text(NAMED + APP)
-    done = cellbed("run", tmp_path / "x.toml", "--dry-run", status=2)
-    assert "x.toml:" in done.stderr
-    assert remedy in done.stderr
 
 
 def _sample(at_s: float, **counters: float) -> dict[str, object]:

@@ -1,4 +1,5 @@
-"""The registry of application kinds: what a new kind gets by its line in it, and what the reference shows."""
+"""The kinds of application: what a new one gets by its line in the registry, what the reference shows, and errors of
+their tables."""
 
 import subprocess
 import sys
@@ -16,7 +17,9 @@ from cellbed.scenario.applications import tables
 from cellbed.support.extensions import entries, scan
 from cellbed.testbed import testbed
 from cellbed.workloads.registry import virtual_model, workload
+from cellbed.workloads.video.table import LIBRARIES
 from cellbed.workloads.web import kind as web
+from cellbed_node.browsing import PROGRAMS
 from cellbed_node.call.load import Frame
 from cellbed_node.http.connection import Exchange
 from cellbed_node.ledger import Request
@@ -24,7 +27,8 @@ from cellbed_node.offloading.endpoint import OffloadedRequest
 from cellbed_node.transfers import quic, udp
 from cellbed_node.web.loading import PageLoad, PageObject
 from distributions import environment, install
-from scenario_text import recorded_scenario
+from in_process import cellbed
+from scenario_text import recorded_scenario, refusal, scenario_head
 
 ROOT = Path(__file__).parents[2]
 BACKENDS = get_args(get_args(nodes.AnyBackend)[0])
@@ -97,6 +101,107 @@ def test_a_missing_table_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_each_kind_of_node_has_its_back_end() -> None:
     assert testbed.KINDS.keys() == {get_args(kind.model_fields["kind"].annotation)[0] for kind in BACKENDS}
+
+
+HEAD = scenario_head({"endpoint": {"count": 2, "cpus": 1.0}, "edge": {"cpus": 1.0}}, duration="6 s")
+LOAD = 'server = "edge"\nrate = "3 /s"\n'
+MISFITS = {
+    "call": [
+        ("", "write the node group of the relay"),
+        ('server = "endpoint"', "an end of the call is there"),
+        ('server = "edge"\narrivals = "closed"', "a camera has a frame rate"),
+        ('server = "edge"\nrate = "90 /s"', "write at most '60 /s'"),
+        ('server = "edge"\npeer = "edge"', "write another group, with as many nodes as 'endpoint', 2"),
+        ('server = "edge"\npeer = "endpont"', "did you mean 'endpoint'"),
+        ('server = "edge"\nwidth = 321', "write an even number"),
+        ('server = "edge"\nbalance = "connection"', "a call keeps its relay"),
+    ],
+    "transfers": [
+        ('server = "edge"\nrate = "1 /s"', "write sizes here or in 'upload'"),
+        ('download = ["1 MB"]\nrate = "1 /s"', "write the node group at the other end"),
+        ('server = "edge"\ndownload = ["0 B"]\nrate = "1 /s"', "write at least '1 B'"),
+        ('server = "edge"\ndownload = ["1 GB"]\nrate = "1 /s"', "write at most '256 MiB'"),
+        ('server = "edge"\nupload = ["1 MB"]\nrate = "1 /s"\nprotocol = "udp"', "write bit_rate = "),
+        ('server = "edge"\nupload = ["1 MB"]\nrate = "1 /s"\nbit_rate = "1 Mbit/s"', 'write protocol = "udp"'),
+        ('server = "edge"\nupload = ["1 MB"]', 'write rate = "8 /s"'),
+    ],
+    "video": [
+        ("", "write the node group that serves the video"),
+        ('server = "edge"\nabr = "bolla"', "did you mean 'bola'"),
+        ('server = "edge"\nprotocol = "hls"\nabr = "bola"', "a rule of dash.js"),
+        ('server = "edge"\nrenditions = []', "renditions"),
+        ('server = "edge"\nrenditions = ["720p", "720p"]', "there twice"),
+        ('server = "edge"\nmanifest = "x.mpd"', "write a path relative to the scenario file"),
+        ('server = "edge"\nmanifest = "there.m3u8"', 'protocol = "hls"'),
+        ('server = "edge"\nmanifest = "there.m3u8"\nprotocol = "hls"\nlength = "8 s"', "the manifest has them"),
+        ('server = "edge"\nversion = "3"', 'write software = "caddy"'),
+    ],
+    "web": [
+        (LOAD, "write a page that is generated"),
+        (LOAD + 'page = "amazn"', "did you mean 'amazon'"),
+        ('rate = "1 /s"\npage = "amazon"', "write the node group that serves the page"),
+        (LOAD + 'page = "amazon"\nurl = "https://x/"', "'page' is given, too"),
+        (LOAD + 'page = "amazon"\nversion = "3"', 'write software = "caddy"'),
+        (LOAD + 'url = "http://{server.address}/"', "browsers use it with TLS alone"),
+        (LOAD + 'root = "missing"', "no file or folder 'missing'"),
+        (LOAD + 'root = "."', "no index.html"),
+    ],
+    "plates": [
+        (LOAD + 'model = "own.onnx"', "write the Python file with preprocess and postprocess"),
+        (LOAD + 'code = "own.py"', "write the network that 'code' is for"),
+        (LOAD + 'model = "own.pt"\ncode = "own.py"', "neither a network in ONNX"),
+        (LOAD + 'model = "own.onnx"\ncode = "half.py"', "has no function postprocess"),
+        (LOAD + 'model = "own.onnx"\ncode = "no.py"', "'no.py' is not Python: line 1"),
+        (LOAD + 'model = "own.onnx"\ncode = "missing.py"', "there is no file 'missing.py'"),
+    ],
+}
+FILES = {"there.m3u8": "", "own.onnx": "", "own.pt": "", "half.py": "def preprocess(image): ...", "no.py": "def ("}
+FILES["own.py"] = "def preprocess(image): ...\ndef postprocess(outputs): ...\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "problem"), [(kind, *each) for kind, misfits in MISFITS.items() for each in misfits]
+)
+def test_keys_that_do_not_fit_are_errors_with_a_remedy(tmp_path: Path, kind: str, keys: str, problem: str) -> None:
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    assert problem in refusal(f'{HEAD}[apps.x]\nkind = "{kind}"\n{keys}\n', tmp_path)
+
+
+CHROMIUM = (PROGRAMS, "sudo apt install chromium")
+VISION = ".venv/bin/pip install --no-deps -r requirements/vision.txt"
+WITHOUT = [
+    ("call", "", *CHROMIUM),
+    ("call", "", ("turnserver",), "sudo apt install coturn"),
+    ("web", 'page = "google"\nrate = "1 /s"', *CHROMIUM),
+    ("web", 'page = "google"\nrate = "1 /s"', ("nginx",), "sudo apt install nginx-light"),
+    ("video", "", ("ffmpeg",), "sudo apt install ffmpeg"),
+    ("video", "", ("dash.js",), "scripts/fetch_assets.py players"),
+    ("segmentation", 'rate = "3 /s"', ("ai_edge_litert",), VISION),
+    ("segmentation", 'rate = "3 /s"', ("mediapipe",), VISION),
+    ("plates", 'rate = "3 /s"', ("rapidocr_onnxruntime",), VISION),
+    (
+        "transfers",
+        'protocol = "quic"\nupload = ["1 MB"]\nrate = "1 /s"',
+        ("aioquic",),
+        ".venv/bin/pip install --no-deps -r requirements/quic.txt",
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "keys", "missing", "remedy"), WITHOUT)
+def test_without_a_program_a_dry_run_names_the_line_and_the_remedy(
+    tmp_path: Path, kind: str, keys: str, missing: tuple[str, ...], remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(testbed, "find", lambda name: None if name in missing else f"/usr/bin/{name}")
+    monkeypatch.setattr(testbed, "find_spec", lambda name: None if name in missing else object())
+    if "dash.js" in missing:
+        monkeypatch.setitem(LIBRARIES, "dash", tmp_path / "dash.all.min.js")
+    (tmp_path / "x.toml").write_text(f'{HEAD}[apps.x]\nkind = "{kind}"\nserver = "edge"\n{keys}\n')
+    done = cellbed("run", tmp_path / "x.toml", "--dry-run", status=2)
+    assert "x.toml:" in done.stderr
+    assert "apps.x." in done.stderr
+    assert remedy in " ".join(done.stderr.split())
 
 
 def _heading(kind: str) -> str:

@@ -198,13 +198,7 @@ def test_one_seed_gives_one_schedule(
 
 
 def test_interrupt_keeps_what_was_measured_and_leaves_nothing(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        command("run", write_recorded(tmp_path, duration="60 s"), "--out", tmp_path / "runs"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    identifier = wait_for_phase(process, "running for")
+    process, identifier = run_until(tmp_path, "running for")
     time.sleep(1.5)
     found = only_folder(tmp_path / "runs")
     assert run("exec", "--testbed", found, "edge-0", "--", "sh", "-c", "exit 7").returncode == 7
@@ -286,13 +280,7 @@ def test_a_run_whose_emulator_is_killed_names_it(tmp_path: Path, phase: str) -> 
 
 
 def test_a_broker_that_is_killed_while_the_service_starts_is_named(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        command("run", write_recorded(tmp_path, duration="60 s"), "--out", tmp_path / "runs"),
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-    )
-    identifier = wait_for_phase(process, "starting")
+    process, identifier = run_until(tmp_path, "starting")
     while not (brokers := [pid for pid in processes_of(identifier) if name_of(pid) == "mosquitto"]):
         assert process.poll() is None
         time.sleep(0.01)
@@ -312,14 +300,7 @@ def name_of(process: int) -> str:
 def test_next_run_cleans_up_after_a_killed_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # In the registry of all others, a run of another test may be the next one.
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    scenario = write_recorded(tmp_path, duration="60 s")
-    process = subprocess.Popen(
-        command("run", scenario, "--out", tmp_path / "runs"),
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-    )
-    identifier = wait_for_phase(process, "running for")
+    process, identifier = run_until(tmp_path, "running for")
     process.kill()
     process.wait()
     outcome = run("run", write_recorded(tmp_path, duration="1 s"), "--out", tmp_path / "again", status=0)

@@ -15,7 +15,6 @@ import pytest
 from cellbed.measure.packets import read_packets
 from cellbed.scenario import ScenarioError, parse
 from cellbed.support.flow_files import PUBLISHED, draw, load_published
-from cellbed.testbed import testbed
 from cellbed.testbed.machine import certificates
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.transfers import kind
@@ -23,7 +22,7 @@ from cellbed_node.processes import find
 from cellbed_node.transfers import udp
 from in_process import cellbed, run_scenario
 from run_commands import free_port
-from scenario_text import NODES, refusal
+from scenario_text import NODES
 from workload_program import SECOND, Node, Program
 
 SIZES = {"upload": ["14 kB", "200 kB"], "download": ["14 kB", "500 kB"]}
@@ -46,22 +45,6 @@ def _run(folder: Path, text: str, *options: str) -> Path:
     folder.mkdir(exist_ok=True)
     run = run_scenario(folder, text, *options)
     return run
-
-
-@pytest.mark.parametrize(
-    ("keys", "problem"),
-    [
-        ('server = "edge"\nrate = "1 /s"\n', "write sizes here or in 'upload'"),
-        ('download = ["1 MB"]\nrate = "1 /s"\n', "write the node group at the other end"),
-        ('server = "edge"\ndownload = ["0 B"]\nrate = "1 /s"\n', "write at least '1 B'"),
-        ('server = "edge"\ndownload = ["1 GB"]\nrate = "1 /s"\n', "write at most '256 MiB'"),
-        ('server = "edge"\nupload = ["1 MB"]\nrate = "1 /s"\nprotocol = "udp"\n', "write bit_rate = "),
-        ('server = "edge"\nupload = ["1 MB"]\nrate = "1 /s"\nbit_rate = "1 Mbit/s"\n', 'write protocol = "udp"'),
-        ('server = "edge"\nupload = ["1 MB"]\n', 'write rate = "8 /s"'),
-    ],
-)
-def test_keys_that_do_not_fit_are_errors_with_a_remedy(keys: str, problem: str) -> None:
-    assert problem in refusal(f'{NAMED}[apps.files]\nkind = "transfers"\n{keys}')
 
 
 def test_drawn_sizes_have_the_distribution_and_are_named_by_powers_of_ten(tmp_path: Path) -> None:
@@ -373,13 +356,3 @@ def test_a_real_run_over_quic_has_parts_and_lost_packets(tmp_path: Path) -> None
     assert (requests["part_handshake_uplink"] > 0.013).all()  # two links of 10 and 3 ms
     assert requests["retransmitted"].sum() > 0
     assert (requests["overhead_bytes"] > 3000).all()  # certificates
-
-
-def test_without_aioquic_a_dry_run_names_the_line_and_the_remedy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(testbed, "find_spec", lambda _: None)
-    (tmp_path / "x.toml").write_text(NAMED + APP + KEYS["quic"] + LOAD)
-    done = cellbed("run", tmp_path / "x.toml", "--dry-run", status=2)
-    assert "x.toml:" in done.stderr
-    assert ".venv/bin/pip install --no-deps -r requirements/quic.txt" in done.stderr

@@ -17,17 +17,16 @@ from cellbed.measure.disturbance import overload_reasons
 from cellbed.measure.own import SCHEMA
 from cellbed.scenario import parse
 from cellbed.support.errors import CellbedError
-from cellbed.testbed import testbed
 from cellbed.workloads.cache import silent
 from cellbed.workloads.video import kind, renditions
 from cellbed.workloads.video.player import Player
 from cellbed.workloads.video.renditions import LADDER
-from cellbed.workloads.video.table import LIBRARIES, Video
+from cellbed.workloads.video.table import Video
 from cellbed_node.video.playback import Loaded, Playback, Wanted, qoe
 from descendants import descendants, words
 from in_process import cellbed, run_scenario
 from run_commands import apply_marks
-from scenario_text import NODES, refusal
+from scenario_text import NODES
 from workload_needs import (
     end_run,
     needs_browser,
@@ -126,40 +125,6 @@ def test_a_build_that_is_killed_leaves_no_rendition_and_no_ffmpeg(tmp_path: Path
     while any(words(pid) == line for pid, line in ours.items()):  # the test has a time limit
         time.sleep(0.05)
     assert not (tmp_path / "videos" / "120-1" / "2160p").exists()
-
-
-@pytest.mark.parametrize(
-    ("keys", "problem"),
-    [
-        ("", "write the node group that serves the video"),
-        ('server = "edge"\nabr = "bolla"\n', "did you mean 'bola'"),
-        ('server = "edge"\nprotocol = "hls"\nabr = "bola"\n', "a rule of dash.js"),
-        ('server = "edge"\nrenditions = []\n', "renditions"),
-        ('server = "edge"\nrenditions = ["720p", "720p"]\n', "there twice"),
-        ('server = "edge"\nmanifest = "x.mpd"\n', "write a path relative to the scenario file"),
-        ('server = "edge"\nmanifest = "there.m3u8"\n', 'protocol = "hls"'),
-        ('server = "edge"\nmanifest = "there.m3u8"\nprotocol = "hls"\nlength = "8 s"\n', "the manifest has them"),
-        ('server = "edge"\nversion = "3"\n', 'write software = "caddy"'),
-    ],
-)
-def test_keys_that_do_not_fit_are_errors_with_a_remedy(tmp_path: Path, keys: str, problem: str) -> None:
-    (tmp_path / "there.m3u8").touch()
-    assert problem in refusal(f'{HEAD}{NODES}\n[apps.video]\nkind = "video"\n{keys}', tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("missing", "remedy"), [("ffmpeg", "sudo apt install ffmpeg"), ("dash.js", "scripts/fetch_assets.py players")]
-)
-def test_what_is_missing_is_an_error_of_its_line(
-    tmp_path: Path, missing: str, remedy: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(testbed, "find", lambda name: None if name == missing else f"/usr/bin/{name}")
-    if missing == "dash.js":
-        monkeypatch.setitem(LIBRARIES, "dash", tmp_path / "dash.all.min.js")
-    (tmp_path / "x.toml").write_text(f"{HEAD}{NODES}\n{APP}")
-    done = cellbed("run", tmp_path / "x.toml", "--dry-run", status=2)
-    assert "x.toml:" in done.stderr
-    assert remedy in done.stderr
 
 
 def test_measures_of_a_playback() -> None:

@@ -17,7 +17,6 @@ from PIL import Image
 from cellbed.measure.rows import measure
 from cellbed.measure.summary import Summary
 from cellbed.support.errors import CellbedError
-from cellbed.testbed import testbed
 from cellbed.workloads.image_classification import photographs
 from cellbed.workloads.plates import frames
 from cellbed.workloads.plates import kind as plates
@@ -29,7 +28,7 @@ from cellbed_node.offloading.camera import plate_of
 from cellbed_node.offloading.endpoint import OffloadedRequest
 from cellbed_node.offloading.task import ModelError
 from in_process import cellbed
-from scenario_text import NODES, refusal
+from scenario_text import NODES
 from workload_needs import needs_person, needs_reader
 
 NAMED = f'name = "vision"\nduration = "4 s"\nseed = 3\n{NODES}\n'.replace("20 Mbit/s", "100 Mbit/s")
@@ -151,41 +150,6 @@ def test_what_is_wrong_in_the_users_code_is_named_before_a_run(
     table = SimpleNamespace(model=_own_model(tmp_path / "own.onnx"), code=tmp_path / "own.py", images=1)
     with pytest.raises(CellbedError, match=problem):
         plates.prepare(table, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("kind", "keys", "problem"),
-    [
-        ("plates", 'model = "own.onnx"\n', "write the Python file with preprocess and postprocess"),
-        ("plates", 'code = "own.py"\n', "write the network that 'code' is for"),
-        ("plates", 'model = "own.pt"\ncode = "own.py"\n', "neither a network in ONNX"),
-        ("plates", 'model = "own.onnx"\ncode = "half.py"\n', "has no function postprocess"),
-        ("plates", 'model = "own.onnx"\ncode = "no.py"\n', "'no.py' is not Python: line 1"),
-        ("plates", 'model = "own.onnx"\ncode = "missing.py"\n', "there is no file 'missing.py'"),
-    ],
-)
-def test_keys_that_do_not_fit_are_errors_with_a_remedy(tmp_path: Path, kind: str, keys: str, problem: str) -> None:
-    for name, text in (
-        *(("own.onnx", ""), ("own.pt", ""), ("own.py", CODE)),
-        *(("half.py", "def preprocess(image): ..."), ("no.py", "def (")),
-    ):
-        (tmp_path / name).write_text(text)
-    assert problem in refusal(f'{NAMED}[apps.vision]\nkind = "{kind}"\n{KEYS}{keys}', tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("kind", "missing"),
-    [("segmentation", "ai_edge_litert"), ("segmentation", "mediapipe"), ("plates", "rapidocr_onnxruntime")],
-)
-def test_without_a_package_a_dry_run_names_the_line_and_the_remedy(
-    tmp_path: Path, kind: str, missing: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(testbed, "find_spec", lambda name: None if name == missing else object())
-    (tmp_path / "x.toml").write_text(f'{NAMED}[apps.vision]\nkind = "{kind}"\n{KEYS}')
-    done = cellbed("run", tmp_path / "x.toml", "--dry-run", status=2)
-    assert "apps.vision.kind" in done.stderr
-    assert missing.replace("_", "-") in done.stderr
-    assert ".venv/bin/pip install --no-deps -r requirements/vision.txt" in " ".join(done.stderr.split())
 
 
 @pytest.fixture(scope="module")

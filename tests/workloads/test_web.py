@@ -12,17 +12,15 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from cellbed.testbed import testbed
 from cellbed.workloads.browsing.origins import find_browser
 from cellbed.workloads.web.pages import hosts, pages, write
-from cellbed_node.browsing import PROGRAMS
 from cellbed_node.browsing.browser import Browser
 from cellbed_node.browsing.netlog import NetLog
 from cellbed_node.lifecycle import WorkloadError
 from cellbed_node.processes import find as find_program
 from in_process import cellbed, run_scenario
 from run_commands import apply_marks
-from scenario_text import NODES, refusal
+from scenario_text import NODES
 from workload_needs import end_run, needs_browser, needs_nginx, needs_openssl
 
 STUDY = {"google": 1_500_000, "facebook": 4_300_000, "amazon": 5_000_000, "cnn": 7_200_000, "netflix": 10_300_000}
@@ -73,37 +71,6 @@ def test_generated_pages_have_exactly_the_bytes_of_the_study(tmp_path: Path, nam
     if name == "google":
         write(name, tmp_path / "b")
         assert all(file.read_bytes() == Path(str(file).replace("/a/", "/b/")).read_bytes() for file in found.values())
-
-
-@pytest.mark.parametrize(
-    ("keys", "problem"),
-    [
-        ('server = "edge"\n', "write a page that is generated"),
-        ('server = "edge"\npage = "amazn"\n', "did you mean 'amazon'"),
-        ('page = "amazon"\n', "write the node group that serves the page"),
-        ('server = "edge"\npage = "amazon"\nurl = "https://x/"\n', "'page' is given, too"),
-        ('server = "edge"\npage = "amazon"\nversion = "3"\n', 'write software = "caddy"'),
-        ('url = "http://{server.address}/"\nserver = "edge"\n', "browsers use it with TLS alone"),
-        ('server = "edge"\nroot = "missing"\n', "no file or folder 'missing'"),
-        ('server = "edge"\nroot = "."\n', "no index.html"),
-    ],
-)
-def test_keys_that_do_not_fit_are_errors_with_a_remedy(tmp_path: Path, keys: str, problem: str) -> None:
-    assert problem in refusal(f'{NAMED}[apps.web]\nkind = "web"\nrate = "1 /s"\n{keys}', tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("missing", "remedy"),
-    [(PROGRAMS, "sudo apt install chromium"), (("nginx",), "sudo apt install nginx-light")],
-)
-def test_without_a_program_a_dry_run_names_the_line_and_the_package(
-    tmp_path: Path, missing: tuple[str, ...], remedy: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(testbed, "find", lambda name: None if name in missing else f"/usr/bin/{name}")
-    (tmp_path / "x.toml").write_text(NAMED + APP + 'page = "google"\nrate = "1 /s"\n')
-    done = cellbed("run", tmp_path / "x.toml", "--dry-run", status=2)
-    assert "x.toml:" in done.stderr
-    assert remedy in done.stderr
 
 
 @needs_browser

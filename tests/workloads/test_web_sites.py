@@ -23,7 +23,6 @@ import pytest
 from cellbed.archive import Archive
 from cellbed.scenario import ScenarioError, parse
 from cellbed.workloads.web import mahimahi
-from cellbed_node.browsing import PROGRAMS
 from cellbed_node.processes import find as find_program
 from cellbed_node.web import warc
 from cellbed_node.web.matcher import Matcher
@@ -35,11 +34,10 @@ from scenario_text import NODES
 from shell_world import wait_until
 from site_examples import ADDRESSES, BODIES, PAGE, har
 from site_examples import mahimahi as write_mahimahi
+from workload_needs import needs_browser, needs_nginx
 
 NAMED = f'name = "web"\nduration = "6 s"\nseed = 3\n{NODES}\n'
 APP = '[apps.web]\nkind = "web"\nserver = "edge"\narrivals = "closed"\ntimeout = "5 min"\ndrain = "5 min"\n'
-needs_browser = pytest.mark.skipif(not any(map(find_program, PROGRAMS)), reason="chromium is not installed")
-needs_nginx = pytest.mark.skipif(find_program("nginx") is None, reason="nginx is not installed")
 needs_proxy = pytest.mark.skipif(find_program("mitmdump") is None, reason="mitmproxy is not installed")
 slow_with_proxy = apply_marks(needs_browser, needs_proxy, pytest.mark.slow)
 

@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from ipaddress import IPv4Address
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,15 +27,13 @@ from cellbed_node.offloading.broker import find_mosquitto
 from cellbed_node.offloading.mqtt import request_properties
 from run_commands import free_port, has_ended
 from shell_world import wait_until
-from workload_program import PATIENCE, Program
+from workload_program import PATIENCE, SECOND, Node, Program
 
 pytestmark = pytest.mark.skipif(
     find_mosquitto() is None, reason="Mosquitto is not installed: sudo apt install mosquitto"
 )
 
-LOOPBACK = IPv4Address("127.0.0.1")
 MS = 1_000_000
-SECOND = 1_000_000_000
 STAMPS = (
     "intended_ns",
     "started_ns",
@@ -48,14 +45,6 @@ STAMPS = (
     "reply_sent_ns",
     "reply_ns",
 )
-
-
-@dataclass(frozen=True)
-class Node:
-    name: str
-    node_class: str
-    cpus: float
-    ipv4: IPv4Address = LOOPBACK
 
 
 @dataclass

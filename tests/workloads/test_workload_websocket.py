@@ -98,17 +98,25 @@ def test_a_server_without_websockets_is_named_before_the_load(tmp_path: Path, re
 
 
 @pytest.mark.parametrize(
-    ("keys", "words"),
+    ("url", "keys", "words"),
     [
-        ({"url": "http://x/"}, ("workload.url", "ws://{server.address}:8080/path")),
-        ({"message": "hello"}, ("workload.message", "write it in the message")),
-        ({"message": "{requst}"}, ("workload.message", "unknown name '{requst}'")),
-        ({"headers": {"Sec-WebSocket-Key": "a"}}, ("workload.headers", "set by cellbed")),
+        ("http://x/", {}, ("workload.url", "ws://{server.address}:8080/path")),
+        ("ws://x/", {"message": "hello"}, ("workload.message", "write it in the message")),
+        ("ws://x/", {"message": "{requst}"}, ("workload.message", "unknown name '{requst}'")),
+        ("ws://x/", {"headers": {"Sec-WebSocket-Key": "a"}}, ("workload.headers", "set by cellbed")),
+        ("http://x", {"grpc": "Greeter"}, ("workload.grpc",)),
+        ("http://x", {"grpc": "a/B", "version": "1.1"}, ("workload.version", "HTTP/2")),
+        ("http://x", {"grpc": "a/B", "method": "PUT"}, ("workload.method", "'grpc' determines it")),
+        ("http://x", {"grpc": "a/B", "body_hex": "0g"}, ("workload.body_hex",)),
+        ("http://x", {"messages": 2}, ("workload.messages", "'grpc'")),
     ],
 )
-def test_mistakes_are_errors_of_their_lines(tmp_path: Path, keys: dict[str, Any], words: tuple[str, ...]) -> None:
+def test_mistakes_are_errors_of_their_lines(
+    tmp_path: Path, url: str, keys: dict[str, Any], words: tuple[str, ...]
+) -> None:
+    kind = "http" if url == "http://x" else "websocket"
     with pytest.raises(ScenarioError) as caught:
-        deploy(tmp_path, "websocket", "ws://x/", keys)
+        deploy(tmp_path, kind, url, keys)
     for word in words:
         assert word in str(caught.value)
 
@@ -142,25 +150,6 @@ def test_the_status_of_grpc_decides_the_outcome(tmp_path: Path, greeter: int, me
     requests, _ = load(tmp_path, "http", f"http://127.0.0.1:{greeter}", grpc=method, body="x")
     assert {each["status"] for each in requests} == {"failed"}
     assert all(each["error"].startswith(error) and each["error"].isprintable() for each in requests)
-
-
-@pytest.mark.parametrize(
-    ("keys", "words"),
-    [
-        ({"grpc": "Greeter"}, ("workload.grpc",)),
-        ({"grpc": "a/B", "version": "1.1"}, ("workload.version", "HTTP/2")),
-        ({"grpc": "a/B", "method": "PUT"}, ("workload.method", "'grpc' determines it")),
-        ({"grpc": "a/B", "body_hex": "0g"}, ("workload.body_hex",)),
-        ({"messages": 2}, ("workload.messages", "'grpc'")),
-    ],
-)
-def test_mistakes_of_grpc_are_errors_of_their_lines(
-    tmp_path: Path, keys: dict[str, Any], words: tuple[str, ...]
-) -> None:
-    with pytest.raises(ScenarioError) as caught:
-        deploy(tmp_path, "http", "http://x", keys)
-    for word in words:
-        assert word in str(caught.value)
 
 
 @many

@@ -26,6 +26,7 @@ from cellbed.testbed.machine.cgroups import Enforcement, enforcement, enter_dele
 from cellbed_node.processes import die_with_parent
 
 if TYPE_CHECKING:
+    from cellbed.experiments.run import Outcome
     from cellbed.library import Run, Scenario
 
 
@@ -197,20 +198,30 @@ def main() -> None:
         _print({"folder": None, "status": "interrupted", "disturbed": False, "error": None, "exit_code": 130})
     except (CellbedError, OSError) as error:
         problem = error if isinstance(error, CellbedError) else OperatingSystemError(error)
-        _print(
-            {
-                "folder": None,
-                "status": "failed",
-                "disturbed": False,
-                "error": _text(problem),
-                "exit_code": problem.exit_code,
-            }
-        )
+        _print(failure(_text(problem), problem.exit_code))
+
+
+def failure(error: str, exit_code: int) -> dict[str, Any]:
+    """Return the outcome of a run that has no folder."""
+    return {"folder": None, "status": "failed", "disturbed": False, "error": error, "exit_code": exit_code}
+
+
+def as_json(outcome: Outcome) -> dict[str, Any]:
+    """Return the outcome of a run as the last line of a process has it."""
+    from cellbed.experiments.run import exit_code
+
+    return {
+        "folder": str(outcome.folder.absolute()) if outcome.folder is not None else None,
+        "status": outcome.status,
+        "disturbed": outcome.disturbed,
+        "error": _text(outcome.error) if outcome.error is not None else None,
+        "exit_code": exit_code(outcome),
+    }
 
 
 def _outcome(asked: dict[str, str], limits: Enforcement) -> dict[str, Any]:
     from cellbed.experiments.real_run import Options, run
-    from cellbed.experiments.run import exit_code, finish
+    from cellbed.experiments.run import finish
     from cellbed.scenario import load_text
     from cellbed.testbed.plan import make_plan
     from cellbed.testbed.testbed import check
@@ -227,10 +238,7 @@ def _outcome(asked: dict[str, str], limits: Enforcement) -> dict[str, Any]:
         check(scenario, asked["text"], str(path), running=True, limits=limits)
         outcome = run(asked["text"], plan, Options(Path(asked["out"]), bool(limits)), _Printer())
     finish(outcome, _Printer())
-    found = {"folder": None, "status": outcome.status, "disturbed": outcome.disturbed, "exit_code": exit_code(outcome)}
-    if outcome.folder is not None:
-        found["folder"] = str(outcome.folder.absolute())
-    return {**found, "error": None if outcome.error is None else _text(outcome.error)}
+    return as_json(outcome)
 
 
 def _text(error: CellbedError) -> str:

@@ -21,7 +21,6 @@ from cellbed.runformat import folder
 from cellbed.runformat.events import Journal
 from cellbed.runformat.flows import FILE as FLOWS
 from cellbed.support.errors import CellbedError
-from cellbed.support.user_folders import cache_folder
 from cellbed.testbed.clean import clean, close, kill_marked
 from cellbed.testbed.links.live import control_path
 from cellbed.testbed.machine import cgroups
@@ -50,7 +49,7 @@ from cellbed.testbed.proof.limits import Limited, ProofError, prove_limits
 from cellbed.testbed.proof.links import prove_links
 from cellbed.testbed.testbed import Testbed, describe_overcommitment
 from cellbed.workloads.kind import Deployment
-from cellbed.workloads.registry import workload
+from cellbed.workloads.registry import prepare
 
 if TYPE_CHECKING:
     from cellbed.measure.meter import Meter
@@ -137,7 +136,7 @@ class RealRun(Run):
         if not scenario.applications and options.standing is None:
             raise CellbedError(f"{scenario.name}: the scenario has no application: add [workload] or [apps.NAME]")
         for application in scenario.applications.values():
-            workload(application.kind).prepare(application, cache_folder(), self.listener.note)
+            prepare(application, self.listener.note)
         path = self.create_folder(options.out)
         self.journal = Journal(path)
         self.record = Record.create("run" if options.standing is None else "testbed", path, options.standing)

@@ -178,7 +178,7 @@ class Run(ABC):
         if path is None:
             return Outcome(None, state.status, error)
         if state.t0_ns is None and (state.status == "interrupted" or not state.proof):
-            # No request was sent and no proof failed: the folder would only be in the way, unless it is asked for.
+            # Nothing was measured: the folder would only be in the way, unless it is asked for.
             if error is not None and log.VARIABLE in os.environ:
                 self.listener.note(f"the log of the failed run: {path / log.FILE}")
                 folder.release_reserve(path)

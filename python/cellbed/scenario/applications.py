@@ -181,12 +181,8 @@ def _endpoints(groups: Groups) -> list[str]:
 def group_misfits(key: Key, name: str, groups: Groups) -> Iterator[tuple[Key, str]]:
     """Yield the problem of the name of a node group at `key`."""
     if name not in groups:
-        hint = did_you_mean(name, list(groups))
-        yield (
-            key,
-            f"'{name}' has no nodes: {hint}add [nodes.{name}] with cpus and memory, or write one of "
-            + ", ".join(groups),
-        )
+        text = f"'{name}' has no nodes: {did_you_mean(name, list(groups))}add [nodes.{name}] with cpus and memory"
+        yield key, f"{text}, or write one of {', '.join(groups)}"
 
 
 RATE_IF_NEEDED: dict[str, Any] = {
@@ -217,7 +213,6 @@ class Load(Application):
     drain: Wait = Field(written("5 s"), description="Time to wait for replies after the last request.")
 
     def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[Key, str]]:
-        """As of :class:`Application`."""
         yield from super().misfits(groups, duration)
         if self.arrivals in WITH_RATE and self.rate is None:
             yield "rate", f'missing: {self.arrivals} arrivals need one; write rate = "8 /s"'

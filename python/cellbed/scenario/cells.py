@@ -1,11 +1,11 @@
 """Radio cells: groups of endpoints whose links share the time of one cell."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field
 
-from cellbed.scenario.fields import Unlimited, quantity, refusal
+from cellbed.scenario.fields import Unlimited, quantity
 from cellbed.scenario.load_dependent import Conditional, Replay
 from cellbed.scenario.mobile import MobileLink
 from cellbed.scenario.nodes import AnyMobileLink, Name, NodeGroup
@@ -66,14 +66,6 @@ class Cell(Table):
         examples=["north"],
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _without_keys_of_sites(cls, data: Any) -> Any:
-        if isinstance(data, Mapping) and not data.keys().isdisjoint(("core", "edge")):
-            text = "'core' and 'edge' are now of sites: write 'core' in [sites.NAME], and site = 'NAME' here and in the"
-            raise refusal(f"{text} groups of edge nodes")
-        return data
-
     def __str__(self) -> str:
         """Return the cell in a few words."""
         window = getattr(self.scheduler, "window", None)
@@ -96,15 +88,11 @@ def cell_misfits(
         where: Path = ("nodes", name, "cell")
         if group.cell is None:
             if group.priority:
-                yield (
-                    ("nodes", name, "priority"),
-                    "only users of a cell have a priority: write 'cell', or remove this key",
-                )
+                text = "only users of a cell have a priority: write 'cell', or remove this key"
+                yield ("nodes", name, "priority"), text
             if group.route:
-                yield (
-                    ("nodes", name, "route"),
-                    "a route begins in a cell: write 'cell' in the group, or remove the route",
-                )
+                text = "a route begins in a cell: write 'cell' in the group, or remove the route"
+                yield ("nodes", name, "route"), text
         elif group.node_class != "endpoint":
             yield where, "only endpoints have a mobile link: remove this key"
         elif group.cell not in cells:
@@ -121,10 +109,8 @@ def cell_misfits(
                 yield ("nodes", name, "route", *path), text
     for name in cells:
         if not any(name in (group.cell, *(each.cell for each in group.route)) for group in groups.values()):
-            yield (
-                ("cells", name),
-                f"no group of nodes is in this cell: write cell = '{name}' in one, or remove the cell",
-            )
+            text = f"no group of nodes is in this cell: write cell = '{name}' in one, or remove the cell"
+            yield ("cells", name), text
 
 
 def _route_misfits(

@@ -15,9 +15,8 @@ from pydantic import Field
 
 from cellbed.archive import Archive, find_file, obstacle, open_archive
 from cellbed.scenario.capacities import FLOW_LIMIT, FlowLimit
-from cellbed.scenario.delays import DELAYS, Delay
 from cellbed.scenario.fields import TextField, plainly, quantity
-from cellbed.scenario.impairments import LossEachWay, OutageEachWay, outage_misfits
+from cellbed.scenario.impairments import DELAYS, Delay, LossEachWay, OutageEachWay, outage_misfits
 from cellbed.scenario.places import PLACES, Hours
 from cellbed.scenario.queues import Queue
 from cellbed.scenario.series import Column, Points, read_recording

@@ -1,6 +1,7 @@
 """Faults on schedule: of nodes, links and programs."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -15,15 +16,22 @@ from cellbed.support.units import DURATION
 Length = Annotated[int, quantity(DURATION, "1 ms", "24 h")]
 
 
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The names in a scenario: nodes with their groups, applications, and links."""
+
+    nodes: Mapping[str, NodeGroup]
+    apps: Sequence[str]
+    links: Sequence[str]
+
+
 class _Fault(Table):
     """The base of faults."""
 
     at: Offset = Field(description="When, from the start of the workload.", examples=["20 s"])
 
-    def misfits(
-        self, groups: Mapping[str, NodeGroup], apps: Sequence[str], sites: Sequence[str]
-    ) -> Iterator[tuple[str, str]]:
-        """Return the names that there are not: (key, what to do). sites: core links of sites."""
+    def misfits(self, names: Names) -> Iterator[tuple[str, str]]:
+        """Return the names that there are not: (key, what to do)."""
         raise NotImplementedError
 
 
@@ -42,11 +50,8 @@ class NodeFault(Lasting):
     )
     node: str = Field(description="Name of the node.", examples=["edge-0"])
 
-    def misfits(
-        self, groups: Mapping[str, NodeGroup], apps: Sequence[str], sites: Sequence[str]
-    ) -> Iterator[tuple[str, str]]:
-        """As of the base."""
-        nodes = {f"{name}-{index}": group for name, group in groups.items() for index in range(group.count)}
+    def misfits(self, names: Names) -> Iterator[tuple[str, str]]:
+        nodes = names.nodes
         if self.node not in nodes:
             yield "node", f"no node is called '{self.node}': {did_you_mean(self.node, nodes)}{_list_names(nodes)}"
         elif self.kind == "full-disk" and nodes[self.node].disk is None:
@@ -64,12 +69,8 @@ class LinkFault(Lasting):
     kind: Literal["outage"] = Field(description="Nothing leaves the bottleneck of the link; packets wait in its queue.")
     link: str = Field(description="Name of a link, or of one of its directions.", examples=["mobile-0"])
 
-    def misfits(
-        self, groups: Mapping[str, NodeGroup], apps: Sequence[str], sites: Sequence[str]
-    ) -> Iterator[tuple[str, str]]:
-        """As of the base."""
-        links = [link_name(name, group, index) for name, group in groups.items() for index in range(group.count)]
-        links += sites
+    def misfits(self, names: Names) -> Iterator[tuple[str, str]]:
+        links = names.links
         link, _, way = self.link.rpartition(".") if self.link.endswith(("link",)) else (self.link, "", "")
         if link not in links or way not in ("", "uplink", "downlink"):
             yield "link", f"no link is called '{self.link}': {did_you_mean(self.link, links)}{_list_names(links)}"
@@ -88,16 +89,14 @@ class ProgramFault(_Fault):
         examples=["shop", "shop.edge-0"],
     )
 
-    def misfits(
-        self, groups: Mapping[str, NodeGroup], apps: Sequence[str], sites: Sequence[str]
-    ) -> Iterator[tuple[str, str]]:
-        """As of the base."""
+    def misfits(self, names: Names) -> Iterator[tuple[str, str]]:
         app, _, node = self.program.partition(".")
-        if app not in apps:
-            yield "program", f"no application is called '{app}': {did_you_mean(app, apps)}{_list_names(apps)}"
-        nodes = [f"{name}-{index}" for name, group in groups.items() for index in range(group.count)]
-        if node and (name := node.split(".")[0]) not in nodes:
-            yield "program", f"no node is called '{name}': {did_you_mean(name, nodes)}{_list_names(nodes)}"
+        if app not in names.apps:
+            near = did_you_mean(app, names.apps)
+            yield "program", f"no application is called '{app}': {near}{_list_names(names.apps)}"
+        if node and (name := node.split(".")[0]) not in names.nodes:
+            near = did_you_mean(name, names.nodes)
+            yield "program", f"no node is called '{name}': {near}{_list_names(names.nodes)}"
 
     def __str__(self) -> str:
         """Return the fault in a line."""
@@ -129,8 +128,11 @@ def fault_misfits(
     """Yield problems of the faults of a workload of `duration` ns: (path of the key, what to do). sites: core links
     of sites."""
     ends: dict[str, int] = {}
+    each = [(name, group, index) for name, group in groups.items() for index in range(group.count)]
+    nodes = {f"{name}-{index}": group for name, group, index in each}
+    names = Names(nodes, apps, [*(link_name(*node) for node in each), *sites])
     for index, fault in enumerate(faults):
-        yield from (((index, key), text) for key, text in fault.misfits(groups, apps, sites))
+        yield from (((index, key), text) for key, text in fault.misfits(names))
         if fault.at >= duration:
             yield (index, "at"), f"the workload ends after {DURATION.format(duration)}: write an earlier time"
     for index, fault in sorted(enumerate(faults), key=lambda each: each[1].at):

@@ -1,16 +1,33 @@
-"""Disturbances of the packets of a link, by direction: random impairments, and outages."""
+"""Disturbances of the packets of a link, by direction: losses, delays, other random impairments, and outages."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
-from cellbed.scenario.fields import Probability, plainly, quantity, refusal
-from cellbed.scenario.losses import LOSS_FORM, Loss
+from cellbed.scenario.fields import Chance, Probability, plainly, quantity, refusal
 from cellbed.scenario.series import Pairs, Points
-from cellbed.scenario.table import EachWay, Path, Ways
+from cellbed.scenario.stage_tables import StageTable, stage_tables, union
+from cellbed.scenario.table import EachWay, Path, PlainOr, Ways
 from cellbed.support.units import DURATION
+
+LOSSES = stage_tables("loss")
+DELAYS = stage_tables("delay")
+if TYPE_CHECKING:
+    Loss = float | StageTable
+    Delay = int | StageTable
+else:
+    Loss = union(float, *LOSSES.values())
+    Delay = union(int, *DELAYS.values())
+"""A loss is a probability of independent losses or a table; a delay is fixed, in ns, or a table."""
+
+LOSS_FORM = PlainOr(Probability, tuple(LOSSES.values()))
+LATER_LOSS_FORM = replace(LOSS_FORM, plain=Chance)
+"""For changes of a running link, which may also lose all packets: as `LOSS_FORM`, but the probability may be 1."""
+_DELAY = quantity(DURATION, "0 s", "60 s")
+DELAY_FORM = PlainOr(Annotated[int, _DELAY], tuple(DELAYS.values()), _DELAY.show)
 
 EXAMPLES = [0.01, "1 %"]
 

@@ -91,7 +91,6 @@ class Recorded(Table):
         return list(self.file.values) if self.file is not None else list(self.times or [])
 
     def stage(self) -> dict[str, Any]:
-        """As of :class:`Table`."""
         return {"kind": "recorded", "times_ns": self.moments}
 
     def __str__(self) -> str:

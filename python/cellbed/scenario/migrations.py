@@ -181,10 +181,8 @@ def migration_misfits(
         last[each.app] = each.at
         by_criu = next((it.strategy for it in migrations if it.app == each.app and it.traits.moves_memory), None)
         if each.strategy == "state" and by_criu is not None:
-            yield (
-                (index, "strategy"),
-                f"'{each.app}' also moves by {by_criu}, without `CELLBED_STATE`: write one of both",
-            )
+            text = f"'{each.app}' also moves by {by_criu}, without `CELLBED_STATE`: write one of both"
+            yield (index, "strategy"), text
         for key, text in movable_misfits(each, groups, apps[each.app], places.get(each.app)):
             yield (index, key), text
         places[each.app] = each.to

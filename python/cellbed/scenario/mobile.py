@@ -6,19 +6,21 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field
 
 from cellbed.scenario.capacities import LATER_LINK_CAPACITY, LINK_CAPACITY, LinkCapacity
-from cellbed.scenario.delays import DELAY_FORM, Delay
 from cellbed.scenario.fallback import RULE, Handovers, Rule, Signal, Stays, time_misfits
 from cellbed.scenario.fields import Probability, Unlimited, quantity
 from cellbed.scenario.impairments import (
+    DELAY_FORM,
     EXAMPLES,
+    LATER_LOSS_FORM,
     CorruptionEachWay,
+    Delay,
     DuplicationEachWay,
+    Loss,
     LossEachWay,
     OutageEachWay,
     outage_misfits,
 )
 from cellbed.scenario.load_dependent import Replay
-from cellbed.scenario.losses import LATER_LOSS_FORM, Loss
 from cellbed.scenario.queues import Queue
 from cellbed.scenario.table import EachWay, Path, Table, Ways, written
 from cellbed.support.units import DURATION, SIZE

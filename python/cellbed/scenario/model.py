@@ -375,16 +375,11 @@ class Scenario(Table):
             if group.node_class != "endpoint" and group.stagger:
                 yield ("nodes", name, "stagger"), "only endpoints replay traces: remove this key"
             if getattr(group, right) is None and group.node_class == "endpoint" and self.links.mobile is None:
-                yield (
-                    ("links", "mobile"),
-                    f"missing, but [nodes.{name}] needs it: write [links.mobile] with up and down",
-                )
+                text = f"missing, but [nodes.{name}] needs it: write [links.mobile] with up and down"
+                yield ("links", "mobile"), text
             own = group.core or group.site or getattr(self.links.core, group.node_class, None)
             if right == "core" and own is None:
-                yield (
-                    ("links", "core", group.node_class),
-                    f"missing, but [nodes.{name}] exists: {_CORE_HINT}",
-                )
+                yield ("links", "core", group.node_class), f"missing, but [nodes.{name}] exists: {_CORE_HINT}"
         for node_class in CLASSES:
             total = sum(group.count for group in self.nodes.values() if group.node_class == node_class)
             if total > MOST_NODES:

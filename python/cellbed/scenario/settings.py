@@ -17,11 +17,9 @@ from pydantic import Field, ValidationError
 
 from cellbed.archive import TraceError, TraceSource
 from cellbed.scenario.capacities import LATER_LINK_CAPACITY, LINK_CAPACITY, LinkCapacity
-from cellbed.scenario.delays import DELAY_FORM, Delay
 from cellbed.scenario.fields import Probability
-from cellbed.scenario.impairments import Outages
+from cellbed.scenario.impairments import DELAY_FORM, LATER_LOSS_FORM, LOSS_FORM, Delay, Loss, Outages
 from cellbed.scenario.load_dependent import Conditional, Replay
-from cellbed.scenario.losses import LATER_LOSS_FORM, LOSS_FORM, Loss
 from cellbed.scenario.problems import ScenarioError, problems
 from cellbed.scenario.queues import Queue
 from cellbed.scenario.radio import Radio

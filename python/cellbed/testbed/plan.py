@@ -23,10 +23,10 @@ from cellbed.scenario import Scenario
 from cellbed.scenario.capacities import LinkCapacity
 from cellbed.scenario.cells import Cell
 from cellbed.scenario.core import CoreDelay, CoreLink, Source
-from cellbed.scenario.delays import Delay
 from cellbed.scenario.fallback import Stays
 from cellbed.scenario.faults import Fault, LinkFault, NodeFault, link_name, site_link
 from cellbed.scenario.fields import ConstantRate, Unlimited
+from cellbed.scenario.impairments import Delay
 from cellbed.scenario.load_dependent import Conditional, Replay
 from cellbed.scenario.mobile import AnyProxy, Change, Fallback, MobileLink
 from cellbed.scenario.nodes import CLASSES, AnyBackend, AnyMobileLink, Handover, NodeGroup

@@ -4,9 +4,12 @@ import importlib
 from importlib.util import find_spec
 from typing import Any
 
+from cellbed.scenario.applications import Application
 from cellbed.support.errors import CellbedError
 from cellbed.support.extensions import entries
-from cellbed.workloads.kind import Workload
+from cellbed.support.user_folders import cache_folder
+from cellbed.workloads.cache import Note
+from cellbed.workloads.kind import Prepared, Workload
 from cellbed.workloads.offloading.kind import Kind
 from cellbed.workloads.virtual.model import Model, Sampling
 
@@ -17,6 +20,12 @@ def workload(kind: str) -> Workload:
     if found is None:
         raise CellbedError(f"workload.kind: there is no workload '{kind}'")
     return found
+
+
+def prepare(table: Application, note: Note) -> None:
+    """Build in the user's cache what an application needs, once, and check what the user gave. Raises CellbedError."""
+    if isinstance(module := workload(table.kind), Prepared):
+        module.prepare(table, cache_folder(), note)
 
 
 def virtual_model(kind: str) -> Model | None:

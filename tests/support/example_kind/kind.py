@@ -10,7 +10,6 @@ from cellbed.runformat.description import Description
 from cellbed.runformat.spans import DATAGRAM_DOWNLINK, DATAGRAM_UPLINK, SERVER, Span
 from cellbed.scenario.applications import Load
 from cellbed.testbed.machine.process import Process
-from cellbed.workloads.cache import Note, silent
 from cellbed.workloads.kind import Deployment
 
 PORT = 7
@@ -21,10 +20,6 @@ class Echo(Load):
 
     kind: Literal["echo"]
     size: int = Field(200, ge=8, le=1400, description="Length of a datagram, bytes.")
-
-
-def prepare(table: Any, cache: Path, note: Note = silent) -> None:
-    """Nothing."""
 
 
 def settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[str, Any]:
@@ -41,10 +36,7 @@ def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> l
         )
         for node in deployment.servers
     ]
-    for index, node in enumerate(deployment.clients):
-        config = settings(deployment, raw, index, seed)
-        started.append(deployment.load_generator("load", "example_kind.load", node, raw, config))
-    return started
+    return [*started, *deployment.load_generators("load", "example_kind.load", raw, seed, settings)]
 
 
 def describe(table: Mapping[str, Any]) -> Description:

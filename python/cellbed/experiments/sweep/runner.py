@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from cellbed.experiments.child import ChildRun
+from cellbed.experiments.child import ChildRun, failure
 from cellbed.experiments.sweep.store import Result, Store, verdicts
 from cellbed.experiments.sweep.trials import Plan, Trial
 from cellbed.library import RunError
@@ -46,6 +46,14 @@ class Outcome:
     error: str | None
     exit_code: int
     took_s: float
+
+    @classmethod
+    def of(cls, trial: Trial, began_s: float, found: dict[str, Any]) -> Outcome:
+        """Return the outcome of a trial that began at a monotonic time. found: as of
+        :func:`cellbed.experiments.child.as_json`."""
+        folder = Path(found["folder"]) if found["folder"] else None
+        made = cls(trial, took_s=time.monotonic() - began_s, **found)
+        return replace(made, folder=folder if folder is not None and folder.is_dir() else None)
 
 
 class Executor(Protocol):
@@ -189,17 +197,8 @@ class LocalPool:
         try:
             outcome = child.close()
         except RunError as error:
-            outcome = {"folder": None, "status": "failed", "disturbed": False, "error": str(error), "exit_code": 1}
-        folder = Path(outcome["folder"]) if outcome["folder"] else None
-        made = Outcome(
-            trial=trial,
-            folder=folder if folder is not None and folder.is_dir() else None,
-            status=outcome["status"],
-            disturbed=outcome["disturbed"],
-            error=outcome["error"],
-            exit_code=outcome["exit_code"],
-            took_s=time.monotonic() - began,
-        )
+            outcome = failure(str(error), 1)
+        made = Outcome.of(trial, began, outcome)
         self._width.ended(trial.key, disturbed=is_disturbed(made))
         return made
 

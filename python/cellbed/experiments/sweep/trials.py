@@ -12,17 +12,18 @@ from typing import Any
 
 import tomli_w
 
-from cellbed.experiments.sweep import alone
 from cellbed.experiments.sweep.design import Point, offset_of, place_in_order, points, seed_of
 from cellbed.experiments.sweep.file import SWEEP, SweepFile, parse_sweep
 from cellbed.experiments.sweep.kinds import Content, Input, Lacks
-from cellbed.scenario import ScenarioError, read
+from cellbed.scenario import Scenario, ScenarioError, load, read
 from cellbed.scenario.problems import MOST, Problem
 from cellbed.scenario.reader import TablesError, place, report, tables, with_values
 from cellbed.scenario.table import Path as KeyPath
 from cellbed.support.units import DURATION
 
 KEY_DIGITS = 16
+FACTOR, TOGETHER = "applications", "together"
+"""Of the sweep over the applications of a scenario, together and each alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +74,7 @@ class Plan:
 def plan(file: Path, lacks: Lacks = lambda scenario: [], *, apart: bool = False) -> Plan:
     """Return the plan of a sweep file. apart: of a scenario file, whose applications are compared with each alone.
     Raises ScenarioError with all problems of the file and of the scenarios that it makes."""
-    text = alone.text_of(file) if apart else read(file, SWEEP)
+    text = _compare_alone(file) if apart else read(file, SWEEP)
     sweep = parse_sweep(text, str(file))
     kind = sweep.kind.file
     path = file.parent / Path(sweep.files[kind.name]).expanduser()
@@ -203,3 +204,38 @@ def _key(stated: dict[str, Any], inputs: tuple[Input, ...]) -> str:
     content = {"scenario": masked(stated), "inputs": sorted((each.name, each.sha256) for each in inputs)}
     text = json.dumps(content, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:KEY_DIGITS]
+
+
+def _compare_alone(file: Path) -> str:
+    """Return the text of the sweep over the applications of a scenario file, beside which it is read.
+
+    An application alone has the services with it that its programs need: applications that only serve others.
+    Raises ScenarioError with the problems of the scenario, also where fewer than two applications have a load.
+    """
+    scenario, data = load(file), tables(read(file), str(file))
+    loads = [name for name, application in scenario.applications.items() if application.client is not None]
+    if len(loads) < 2:
+        raise ScenarioError(f"{file}: one application alone: --alone needs two with a client, [apps.NAME]")
+    levels = {TOGETHER: _level(data, set(data["apps"]))}
+    levels |= {f"{name} alone": _level(data, _find_needs(scenario, name)) for name in loads}
+    factor = {"keys": ["apps", "expect"], "levels": levels}
+    return tomli_w.dumps({"name": f"{file.stem}-alone", "scenario": file.name, "factors": {FACTOR: factor}})
+
+
+def _level(data: dict[str, Any], names: set[str]) -> list[dict[str, Any]]:
+    """Return the tables of these applications, and what is expected of them."""
+    return [{key: value for key, value in data.get(table, {}).items() if key in names} for table in ("apps", "expect")]
+
+
+def _find_needs(scenario: Scenario, name: str) -> set[str]:
+    """Return an application with those whose servers it waits for or names, and those that only serve, as clients of
+    the user's own may name these anywhere."""
+    services = {each for each, application in scenario.applications.items() if application.client is None}
+    found, ahead = services, [name]
+    while ahead:
+        found = found | {name := ahead.pop()}
+        application = scenario.applications[name]
+        texts = [text for _, text in application.templates()]
+        named = [each for each in scenario.applications if any(f"{{{each}.address}}" in text for text in texts)]
+        ahead += {*application.after, *named} - found
+    return found

@@ -81,17 +81,7 @@ class VirtualPool:
         return [self._outcome(each) for each in done]
 
     def _outcome(self, ended: Future[dict[str, Any]]) -> Outcome:
-        trial, began = self._running.pop(ended)
-        found = ended.result()
-        return Outcome(
-            trial=trial,
-            folder=Path(found["folder"]) if found["folder"] else None,
-            status=found["status"],
-            disturbed=False,
-            error=found["error"],
-            exit_code=found["exit_code"],
-            took_s=time.monotonic() - began,
-        )
+        return Outcome.of(*self._running.pop(ended), ended.result() | {"disturbed": False})
 
     def interrupt(self) -> None:
         self._stop()
@@ -102,7 +92,8 @@ class VirtualPool:
 
 def simulate(text: str, folder: str, out: str, *, limits: bool, profile: str | None) -> dict[str, Any]:
     """Run a scenario in virtual time in this process, without a page. Return the outcome."""
-    from cellbed.experiments.run import collect, exit_code
+    from cellbed.experiments.child import as_json, failure
+    from cellbed.experiments.run import collect
     from cellbed.experiments.virtual.run import Options, run
     from cellbed.scenario import load_text
     from cellbed.testbed.plan import make_plan
@@ -114,10 +105,5 @@ def simulate(text: str, folder: str, out: str, *, limits: bool, profile: str | N
         if outcome.folder is not None:
             collect(outcome, outcome.folder)
     except CellbedError as error:
-        return {"folder": None, "status": "failed", "error": str(error), "exit_code": error.exit_code}
-    return {
-        "folder": str(outcome.folder) if outcome.folder is not None else None,
-        "status": outcome.status,
-        "error": str(outcome.error) if outcome.error is not None else None,
-        "exit_code": exit_code(outcome),
-    }
+        return failure(str(error), error.exit_code)
+    return as_json(outcome)

@@ -21,7 +21,7 @@ from cellbed.testbed.migration.account import Account
 from cellbed.testbed.migration.strategy import MigrationError, PredictedSteps, Strategy
 from cellbed.testbed.migration.transfer import EMPTY_BYTES, STALL_S
 from cellbed.testbed.plan import Plan
-from cellbed.workloads.virtual.world import SECOND, Host, Program, SendBuffer, Service, Socket, World
+from cellbed.workloads.virtual.world import SECOND, Host, Program, Service, Socket, World
 
 _KINDS = ("http", "websocket")
 _STEP_NS = 2_000_000
@@ -120,7 +120,6 @@ class _Transfers:
         self._open: list[Socket] = []
 
     def accepted(self, connection: Socket) -> Callable[[bytes], None]:
-        """See :class:`~cellbed.workloads.virtual.world.Server`."""
         return lambda _: None
 
     def _connect(self) -> None:
@@ -156,22 +155,22 @@ class _Transfers:
             self._connect()
         connections, self._open = self._open, []
 
-        def write(connection: Socket, buffer: SendBuffer) -> None:
+        def write(connection: Socket) -> None:
             nonlocal left
-            room = 0 if connection.closed else buffer.room()
+            room = 0 if connection.closed else connection.room(_PIECE)
             while room > 0 and left:
                 piece = min(_PACED if self._table.rate else _PIECE, left)
                 connection.pump(piece)
                 left, room = left - piece, room - piece
                 if self._table.rate:
                     pause_ns = 8 * piece * count * SECOND // self._table.rate
-                    world.at(world.now_ns + pause_ns, lambda: write(connection, buffer))
+                    world.at(world.now_ns + pause_ns, lambda: write(connection))
                     return
             if left and not connection.closed:
-                buffer.want_room()
+                connection.want_room()
 
         for each in connections:
-            each.on_event = each.on_room = partial(write, each, SendBuffer(each, _PIECE))
+            each.on_event = each.on_room = partial(write, each)
             if each.connected:
                 each.on_room()
         arrived, since_ns = 0, world.now_ns

@@ -28,7 +28,7 @@ from cellbed.testbed.plan import Move, Plan
 from cellbed.testbed.programs import faults
 from cellbed.testbed.programs.environment import environment, host_congestion_control
 from cellbed.testbed.programs.supervise import CONNECT_EVERY_NS, start_after
-from cellbed.workloads.registry import samplings, virtual_model, workload
+from cellbed.workloads.registry import prepare, samplings, virtual_model
 from cellbed.workloads.virtual.client import Client
 from cellbed.workloads.virtual.model import Load, Setting
 from cellbed.workloads.virtual.world import SECOND, World, window_in
@@ -122,7 +122,7 @@ class VirtualRun(Run):
         measured = samplings()
         for application in scenario.applications.values():
             if application.kind in measured:
-                workload(application.kind).prepare(application, cache_folder(), self.listener.note)
+                prepare(application, self.listener.note)
         if options.profile is not None:
             profile = profiles.check_profile(profiles.read(options.profile), scenario)
         else:
@@ -218,7 +218,6 @@ class VirtualRun(Run):
             for load in self._loads:
                 load.finish()
             self.state.emulator = _account(self.plan, self.world, self._counted[-1])
-            self.state.warnings += [warning for load in self._loads for warning in load.warnings]
 
     def _simulate(self) -> None:
         duration, loads, clients, t0_ns = self.plan.scenario.duration, self._loads, self._clients, self.state.t0_ns
@@ -231,8 +230,6 @@ class VirtualRun(Run):
         step = max(1, round(duration * _PROGRESS))
         for until in itertools.count(t0_ns + step, step):
             self.world.run(until, over)
-            if failed := next((load.failure for load in loads if load.failure is not None), None):
-                raise failed
             total = _total([client.generator.counts() for client in clients])
             self.listener.progress((until - t0_ns) / SECOND, duration / SECOND, total)
             if (until >= end_ns or not clients) and over():

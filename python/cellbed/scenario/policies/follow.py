@@ -22,11 +22,9 @@ class Follow(Policy):
     )
 
     def targets(self) -> list[str]:
-        """As of the base."""
         return self.nodes
 
     def misfits(self, place: Place) -> Iterator[tuple[str, str]]:
-        """As of the base."""
         visited = {site for site in place.sites if site is not None}
         if len(visited) < 2:
             yield "kind", "the endpoints stay at one site: write a 'route' in their group, to cells at several sites"
@@ -37,7 +35,6 @@ class Follow(Policy):
                 yield "nodes", f"at the site '{site}' there must be one of the nodes, there is {listed}"
 
     def decider(self) -> Decide:
-        """As of the base."""
         return _decide
 
     def __str__(self) -> str:

@@ -33,14 +33,12 @@ class Latency(Policy):
     )
 
     def misfits(self, place: Place) -> Iterator[tuple[str, str]]:
-        """As of the base."""
         if self.back_below is not None and self.back_below >= self.above:
             yield "back_below", "the service would move back at once: write a shorter duration than 'above'"
         if not place.is_heard:
             yield "kind", "needs clients on namespaces or containers, whose replies are known while they run"
 
     def decider(self) -> Decide:
-        """As of the base."""
         return self._decide
 
     def _decide(self, state: State) -> Decision | None:

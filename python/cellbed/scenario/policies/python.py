@@ -49,7 +49,6 @@ class Python(Policy):
     nodes: list[str] = Field(min_length=1, description="Possible nodes of the service.", examples=[["edge-0"]])
 
     def targets(self) -> list[str]:
-        """As of the base."""
         return self.nodes
 
     def decider(self) -> Decide:

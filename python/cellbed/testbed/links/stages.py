@@ -13,10 +13,9 @@ from typing import Any, Literal, get_args
 
 from cellbed.archive import TraceSource
 from cellbed.scenario.capacities import FlowLimit, LinkCapacity, PlainCapacity, RateSeries
-from cellbed.scenario.delays import Delay
 from cellbed.scenario.fields import ConstantRate, Unlimited
+from cellbed.scenario.impairments import Delay, Loss
 from cellbed.scenario.load_dependent import Conditional, Replay
-from cellbed.scenario.losses import Loss
 from cellbed.scenario.queues import Queue
 from cellbed.scenario.radio import Radio
 from cellbed.scenario.series import Points

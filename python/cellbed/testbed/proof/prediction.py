@@ -15,8 +15,8 @@ from fractions import Fraction
 from cellbed import _core
 from cellbed.archive import TraceSource
 from cellbed.scenario.capacities import RateSeries
-from cellbed.scenario.delays import Delay
 from cellbed.scenario.fields import ConstantRate, QueueLimit, Unlimited
+from cellbed.scenario.impairments import Delay
 from cellbed.scenario.load_dependent import Conditional, Replay
 from cellbed.scenario.radio import Radio
 from cellbed.scenario.series import Points

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from cellbed.testbed.machine import certificates
 from cellbed.testbed.machine.process import run
+from cellbed.testbed.plan import Node
 from cellbed.testbed.programs.unmodified import Command, Ready
-from cellbed.workloads.kind import Deployment, Node
+from cellbed.workloads.kind import Deployment
 from cellbed_node.browsing import PROGRAMS
 from cellbed_node.processes import find
 
@@ -25,6 +26,12 @@ _MAX_AGE_S = 86_400
 def find_browser() -> str:
     """Return the path of the machine's browser, or the name that is missing."""
     return next(filter(None, map(find, PROGRAMS)), PROGRAMS[0])
+
+
+def browser(deployment: Deployment, index: int) -> dict[str, str]:
+    """Return the program of the browser of client `index`, and the folder of its files: a socket is below, whose path
+    must be short."""
+    return {"program": find_browser(), "folder": str(deployment.scratch / f"b{deployment.number}-{index}")}
 
 
 def ports(deployment: Deployment, hosts: Sequence[str]) -> range:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from cellbed.workloads.virtual.tls import LARGEST, OVERHEAD
-from cellbed.workloads.virtual.world import Program, SendBuffer, Socket, World
+from cellbed.workloads.virtual.world import Program, Socket, World
 from cellbed_node import machine
 from cellbed_node.browsing.objects import Object
 
@@ -77,7 +77,6 @@ class Wire:
         self.up, self.down = _Way(client), _Way(server)
         self._files, self._server = files, server
         self._replies: list[tuple[int, int, Fetch]] = []
-        self._buffer = SendBuffer(server, _LEAST_BUFFERED)
         server.on_room = self._reply
 
     def open(self, ready: Callable[[], None]) -> None:
@@ -115,8 +114,8 @@ class Wire:
     def _reply(self) -> None:
         """Write as many records of replies as the send buffer takes, the most important first."""
         while self._replies:
-            if self._buffer.room() <= 0:
-                self._buffer.want_room()
+            if self._server.room(_LEAST_BUFFERED) <= 0:
+                self._server.want_room()
                 return
             fetch = self._replies[0][-1]
             content = min(fetch.left, LARGEST)
@@ -147,7 +146,6 @@ class Files:
         self._wires: dict[Socket, Wire] = {}
 
     def accepted(self, connection: Socket) -> Callable[[bytes], None]:
-        """See :class:`~cellbed.workloads.virtual.world.Server`."""
         assert connection.peer is not None
         wire = self._wires[connection.peer] = Wire(self, connection.peer, connection)
         return lambda data: wire.up.take(len(data))

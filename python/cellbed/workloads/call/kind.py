@@ -2,20 +2,18 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cellbed.runformat.description import Caution, Description, Measure, ProgramMeasures, Timed
 from cellbed.runformat.spans import DATAGRAM_DOWNLINK, DATAGRAM_UPLINK, Span
 from cellbed.support.limits import Limit
 from cellbed.testbed.machine.process import Process
+from cellbed.testbed.plan import Node
 from cellbed.testbed.programs.unmodified import Command, Ready
 from cellbed.workloads.browsing import origins
-from cellbed.workloads.cache import Note, silent
 from cellbed.workloads.call import RELAY
-from cellbed.workloads.kind import Deployment, Node
-
-if TYPE_CHECKING:
-    from cellbed.workloads.call.table import Call
+from cellbed.workloads.call.table import Call
+from cellbed.workloads.kind import Deployment
 
 PORT = 3478
 """Of the relay of the first application of a run (RFC 8656); the next ones follow."""
@@ -31,17 +29,10 @@ _USER, _PASSWORD, _REALM = "cellbed", "cellbed", "cellbed.test"
 """A browser has no calls without; nobody else is in the testbed."""
 
 
-def prepare(table: "Call", cache: Path, note: Note = silent) -> None:
-    """Nothing: see :class:`cellbed.workloads.kind.Workload`."""
-
-
 def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> list[Process | Command]:
-    """Return the relay and a load generator on each end's node; see :class:`cellbed.workloads.kind.Workload`."""
-    started: list[Process | Command] = [_relay(deployment, node) for node in deployment.servers]
-    for index, node in enumerate(deployment.clients):
-        config = _settings(deployment, raw, index, seed)
-        started.append(deployment.load_generator("load", "cellbed_node.call.load", node, raw, config))
-    return started
+    """Return the relay and a load generator on each end's node."""
+    loads = deployment.load_generators("load", "cellbed_node.call.load", raw, seed, _settings)
+    return [*(_relay(deployment, node) for node in deployment.servers), *loads]
 
 
 def _relay(deployment: Deployment, node: Node) -> Command:
@@ -68,11 +59,9 @@ def _settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[
     half = len(deployment.clients) // 2
     other = (index + half) % len(deployment.clients)
     (relay,) = deployment.servers
-    load = deployment.load(raw, index, seed)
-    return load | {
-        "program": origins.find_browser(),
-        # Both have a socket below them, whose path must be short.
-        "folder": str(deployment.scratch / f"b{deployment.number}-{index}"),
+    return {
+        **deployment.load(raw, index, seed),
+        **origins.browser(deployment, index),
         "socket": str(deployment.scratch / f"call{deployment.number}-{index}.sock"),
         "peer_socket": str(deployment.scratch / f"call{deployment.number}-{other}.sock"),
         "peer": deployment.clients[other].name,

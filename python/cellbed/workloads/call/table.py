@@ -39,16 +39,13 @@ class Call(Load):
 
     @property
     def client_groups(self) -> tuple[str, ...]:
-        """As of :class:`Application`: both ends send frames."""
         return (*super().client_groups, *((self.peer,) if self.peer is not None else ()))
 
     @property
     def tools(self) -> tuple[tuple[str, tuple[str, ...], str], ...]:
-        """As of :class:`Application`."""
         return ("kind", PROGRAMS, PROGRAMS[0]), ("kind", (RELAY,), "coturn")
 
     def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[Key, str]]:
-        """As of :class:`Application`."""
         yield from super().misfits(groups, duration)
         if self.arrivals != "periodic":
             yield "arrivals", "a camera has a frame rate: remove this key, and write rate = '30 /s'"
@@ -78,10 +75,8 @@ class Call(Load):
         count = groups[client].count
         key = "client" if self.peer is None else "peer"
         if self.peer is None and count % 2:
-            yield (
-                key,
-                f"calls have two ends, and '{client}' has {count}: write an even count, or another group as 'peer'",
-            )
+            text = f"calls have two ends, and '{client}' has {count}"
+            yield key, f"{text}: write an even count, or another group as 'peer'"
         elif self.peer is not None and (self.peer == client or groups[self.peer].count != count):
             yield key, f"write another group, with as many nodes as '{client}', {count}"
         if self.server is not None and self.server.on in self.client_groups:

@@ -1,8 +1,8 @@
 """Requests to an HTTP server that is not changed: open loop, over HTTP/1.1 or HTTP/2."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from cellbed.runformat.description import Description, Measure, Timed, Traced
@@ -10,39 +10,21 @@ from cellbed.runformat.records import MESSAGES, ColumnType
 from cellbed.runformat.spans import DOWNLINK, HANDSHAKE, SERVER, UPLINK, Span
 from cellbed.testbed.machine.process import Process
 from cellbed.testbed.programs.unmodified import Command
-from cellbed.workloads.cache import Note, silent
-from cellbed.workloads.kind import Deployment
-from cellbed.workloads.program.kind import commands, port_of
+from cellbed.workloads.http.table import Http
+from cellbed.workloads.kind import Configure, Deployment
+from cellbed.workloads.program.kind import port_of, server_commands
 from cellbed_node.templates import fill
-
-if TYPE_CHECKING:
-    from cellbed.workloads.http.table import Http, WebLoad
-
-
-def prepare(table: "Http", cache: Path, note: Note = silent) -> None:
-    """Nothing: see :class:`cellbed.workloads.kind.Workload`."""
 
 
 def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> list[Process | Command]:
-    """Return the user's servers, if they are given, and the load generators of the clients; see
-    :class:`cellbed.workloads.kind.Workload`."""
+    """Return the user's servers, if they are given, and the load generators of the clients."""
     return loaded(deployment, raw, seed, "cellbed_node.http.load", settings)
 
 
-def loaded(
-    deployment: Deployment, raw: Path, seed: int, module: str, configure: Callable[..., dict[str, Any]]
-) -> list[Process | Command]:
-    """Return the user's servers, if they are given, and a load generator for each client. module: of it; configure:
-    returns its configuration."""
-    table: WebLoad = deployment.table
-    started: list[Process | Command] = []
-    if table.server is not None and table.server.command is not None:
-        started += commands(deployment, "server", raw, seed)
-    for index, node in enumerate(deployment.clients):
-        config = configure(deployment, raw, index, seed)
-        reads = [config[key] for key in ("authorities", "body_file") if config.get(key)]
-        started.append(deployment.load_generator("http-load", module, node, raw, config, reads))
-    return started
+def loaded(deployment: Deployment, raw: Path, seed: int, module: str, configure: Configure) -> list[Process | Command]:
+    """Return the user's servers, if they are given, and a load generator for each client. module: of it."""
+    loads = deployment.load_generators("http-load", module, raw, seed, configure, ("authorities", "body_file"))
+    return [*server_commands(deployment, raw, seed), *loads]
 
 
 def settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[str, Any]:

@@ -125,7 +125,6 @@ class WebLoad(Load):
         headers: dict[str, str]
 
     def templates(self) -> Iterator[tuple[Key, str]]:
-        """As of :class:`Application`."""
         yield from super().templates()
         yield "url", self.url
         for value in self.headers.values():
@@ -133,7 +132,6 @@ class WebLoad(Load):
 
     @property
     def certified(self) -> bool:
-        """As of :class:`Application`."""
         return self.url.startswith(("https:", "wss:")) or super().certified
 
     def _own_misfits(self, key: str, role: Role, groups: Groups) -> Iterator[tuple[Key, str]]:
@@ -209,7 +207,6 @@ class Http(WebLoad):
         return sound_url(url, "http")
 
     def templates(self) -> Iterator[tuple[Key, str]]:
-        """As of :class:`Application`."""
         yield from super().templates()
         yield "body", self.body
         for path, steps in self._paths():
@@ -234,13 +231,11 @@ class Http(WebLoad):
         return self.balance not in ("client", "connection")
 
     def completed(self, groups: Groups) -> Self:
-        """As of :class:`Application`."""
         version = self.version if self.grpc is None else "2"
         connections = self.connections or (6 if version == "1.1" else 1)
         return super().completed(groups).model_copy(update={"version": version, "connections": connections})
 
     def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[Key, str]]:
-        """As of :class:`Application`."""
         yield from super().misfits(groups, duration)
         given = [key for key in _BODIES if getattr(self, key)]
         for key in given[1:]:

@@ -24,9 +24,19 @@ from cellbed.workloads.http import kind
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.virtual import tls
 from cellbed.workloads.virtual.client import Client
-from cellbed.workloads.virtual.model import FEWEST, Draw, Packets, Sample, Sampling, Setting, answered, nanoseconds
+from cellbed.workloads.virtual.model import (
+    FEWEST,
+    Draw,
+    Model,
+    Packets,
+    Sample,
+    Sampling,
+    Setting,
+    answered,
+    nanoseconds,
+)
 from cellbed.workloads.virtual.tls import Handshake
-from cellbed.workloads.virtual.world import SECOND, TURNAROUND_NS, Host, SendBuffer, Socket, World, names
+from cellbed.workloads.virtual.world import SECOND, TURNAROUND_NS, Host, Socket, World, names
 from cellbed_node import lifecycle
 from cellbed_node.arrivals import schedule
 from cellbed_node.http.connection import REQUEST_HEADER, Exchange
@@ -58,7 +68,19 @@ _FRAME, _LEAST_HEADERS = 9, 15
 """Of HTTP/2: bytes of a frame without content, and of a frame with one header, which fills it."""
 _AT_ONCE_NS = 1_000_000
 """From an acknowledgement at a server to the packet that it permits, at most."""
-_KEYS = "generator receive server services code bytes_up bytes_down wire_down head kept input"
+_KEYS = [
+    "generator",
+    "receive",
+    "server",
+    "services",
+    "code",
+    "bytes_up",
+    "bytes_down",
+    "wire_down",
+    "head",
+    "kept",
+    "input",
+]
 _WORK = ("uplink_left_ns", "downlink_ready_ns", "server"), ("downlink_left_ns", "reply_ns", "endpoint")
 """When a node has a request or a reply, when it has processed that, and the node."""
 _FILLED: dict[str, Callable[[int], bytes]] = {
@@ -67,41 +89,6 @@ _FILLED: dict[str, Callable[[int], bytes]] = {
     "grpc": lambda size: b"\0" + max(0, size - PREFIX).to_bytes(PREFIX - 1) + bytes(max(0, size - PREFIX)),
 }
 """Messages of streamed replies, of so many bytes."""
-
-
-class _Http:
-    """See :class:`~cellbed.workloads.virtual.model.Model`."""
-
-    covers = ()
-
-    def __init__(self) -> None:
-        self.sampling = Sampling(
-            _samples,
-            frozenset(_KEYS.split()),
-            rate=f"{_RATE} /s",
-            files=("body_file",),
-            load=("connections",),
-            arrivals=_arrivals,
-        )
-
-    def problems(self, each: Deployment, deployments: Sequence[Deployment], plan: Plan) -> Iterator[str]:
-        """Return the URLs of hosts that are no nodes."""
-        yield from strangers(kind.settings, each, plan)
-
-    def loads(self, each: Deployment, setting: Setting) -> Iterator[Client]:
-        secured = each.table.url.startswith("https:")
-        handshake = Handshake.of(setting.samples[each.name]) if secured else None
-        stream = each.table.stream if each.table.grpc is None else "grpc"
-        granted = setting.samples[each.name][0].get("granted", _GRANTED)
-        replies = Replies(setting.draw(each), each.table.version, stream, handshake, granted)
-        all_settings = [
-            Settings(**kind.settings(each, setting.raw, index, setting.seed)) for index in range(len(each.clients))
-        ]
-        for host, port, record in listening(all_settings, each, setting):
-            setting.world.listen(host, port, Server(setting.world, replies, record), each.name, alone=False)
-        for node, settings in zip(each.clients, all_settings, strict=True):
-            load = replies.loads[node.name] = _Load(settings, handshake)
-            yield Client(setting.world, setting.world.hosts[node.name], load, each, replies.draw)
 
 
 def _arrivals(table: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -194,7 +181,6 @@ class Server:
         self._batch = [0, 0]  # of the last requests: when they came, and when all are processed
 
     def accepted(self, connection: Socket) -> Callable[[bytes], None]:
-        """See :class:`~cellbed.workloads.virtual.world.Server`."""
         layer: Clear = Clear()
         if self.replies.handshake is not None:
             layer = tls.Server(self.replies.handshake, connection, self.world, partial(self._done, connection))
@@ -351,7 +337,7 @@ class _Http2:
         """Streams whose bodies are complete: whether their end is a frame of its own."""
         self._left = self._turn = _TURN
         self._is_grpc = server.replies.stream == "grpc"
-        self._heads, self._frames, self._buffer = bytearray(), bytearray(), SendBuffer(connection, _LEAST_BUFFERED)
+        self._heads, self._frames = bytearray(), bytearray()
         connection.on_room = self._write
 
     def received(self, data: bytes) -> None:
@@ -399,9 +385,9 @@ class _Http2:
         heads, frames = self._heads, self._frames
         heads.extend(self._protocol.data_to_send())
         while heads or frames or self._bodies:
-            room = self._buffer.room()
+            room = self._connection.room(_LEAST_BUFFERED)
             if room <= 0:
-                self._buffer.want_room()
+                self._connection.want_room()
                 return
             if heads and not frames:
                 frames.extend(self._layer.encode(bytes(heads)))
@@ -618,6 +604,30 @@ def _sample(
         work_ns = nanoseconds(row.get("part_connect_remote"))
         request["handshake"] = row["tls_uplink_end"], row["tls_downlink_end"], tickets, work_ns
     return parts | answer | request
+
+
+class _Http(Model):
+    """Servers that answer as measured."""
+
+    sampling = Sampling(
+        _samples, frozenset(_KEYS), f"{_RATE} /s", files=("body_file",), load=("connections",), arrivals=_arrivals
+    )
+
+    def problems(self, each: Deployment, deployments: Sequence[Deployment], plan: Plan) -> Iterator[str]:
+        yield from strangers(kind.settings, each, plan)
+
+    def loads(self, each: Deployment, setting: Setting) -> Iterator[Client]:
+        secured = each.table.url.startswith("https:")
+        handshake = Handshake.of(setting.samples[each.name]) if secured else None
+        stream = each.table.stream if each.table.grpc is None else "grpc"
+        granted = setting.samples[each.name][0].get("granted", _GRANTED)
+        replies = Replies(setting.draw(each), each.table.version, stream, handshake, granted)
+        all_settings = setting.clients(each, kind.settings, Settings)
+        for host, port, record in listening(all_settings, each, setting):
+            setting.world.listen(host, port, Server(setting.world, replies, record), each.name, alone=False)
+        for node, settings in zip(each.clients, all_settings, strict=True):
+            load = replies.loads[node.name] = _Load(settings, handshake)
+            yield Client(setting.world, setting.world.hosts[node.name], load, each, replies.draw)
 
 
 VIRTUAL = _Http()

@@ -37,11 +37,9 @@ class ImageClassification(Offloading):
         return self.server or (Role.of_group(self.on) if self.on is not None else None)
 
     def completed(self, groups: Groups) -> Self:
-        """As of :class:`Application`."""
         return super().completed(groups).model_copy(update={"on": None})
 
     def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[Key, str]]:
-        """As of :class:`Application`."""
         yield from super().misfits(groups, duration)
         if self.on is not None:
             yield from group_misfits("on", self.on, groups)

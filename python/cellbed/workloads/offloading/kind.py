@@ -8,6 +8,7 @@ turn. Without offloading, the servers are the endpoints themselves, each its own
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,7 @@ class Kind:
         self, deployment: Deployment, raw: Path, *, cache: Path, seed: int, port: int = PORT
     ) -> list[Process | Command]:
         """Broker and service for each server, and the clients. Call prepare before."""
-        table, servers, clients = deployment.table, deployment.servers, deployment.clients
+        table, servers = deployment.table, deployment.servers
         model = Path(table.model) if table.model is not None else self.model(table, cache, silent)
         options = {"model": str(model.absolute()), **self.options(table)}
         port += deployment.number  # a node can have brokers of several applications
@@ -135,15 +136,12 @@ class Kind:
             reads = [value for value in options.values() if Path(value).is_absolute()]
             service = deployment.program("service", f"{_PACKAGE}.service", node, raw, settings, reads)
             started.append(replace(service, stage=1, env=_ONE_THREAD))
-        for index, node in enumerate(clients):
-            settings = self.endpoint_settings(deployment, raw, cache, index, seed, port)
-            reads = [settings["inputs"]]
-            load = deployment.load_generator("endpoint", self.client, node, raw, settings, reads)
-            started.append(replace(load, env=_ONE_THREAD))
-        return started
+        configure = partial(self.endpoint_settings, cache=cache, port=port)
+        loads = deployment.load_generators("endpoint", self.client, raw, seed, configure, ["inputs"])
+        return [*started, *(replace(load, env=_ONE_THREAD) for load in loads)]
 
     def endpoint_settings(
-        self, deployment: Deployment, raw: Path, cache: Path, index: int, seed: int, port: int
+        self, deployment: Deployment, raw: Path, index: int, seed: int, *, cache: Path, port: int
     ) -> dict[str, Any]:
         """Return the configuration of client `index` (:class:`.endpoint.Settings`); port: of its broker."""
         servers, clients = deployment.servers, deployment.clients

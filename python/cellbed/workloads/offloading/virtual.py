@@ -11,8 +11,8 @@ import json
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from functools import cache, partial
+from typing import IO, TYPE_CHECKING, Any
 
 from cellbed.runformat.records import SERVICES
 from cellbed.workloads.cache import silent
@@ -27,30 +27,20 @@ from cellbed_node.offloading.endpoint import Displayed, Endpoint, Inputs, Offloa
 if TYPE_CHECKING:
     import polars as pl
 
-    from cellbed.testbed.plan import Plan
-
 _CONNECT, _CONNACK, _PUBLISH, _SUBSCRIBE, _SUBACK = 1, 0x20, 3, 8, 0x90
 _RESPONSE_TOPIC, _CORRELATION_DATA = 0x08, 0x09
 _CONNACK_BODY = bytes((0, 0, 6, 0x22, 0, 10, 0x21, 0xFF, 0xFF))
 """Of Mosquitto 2 with our configuration: accepted, its largest topic alias and number of messages in flight."""
 
 
-class Requests(Protocol):
-    """A receiver of the requests of a broker."""
-
-    def request(self, topic: str, correlation: bytes, payload: bytes, reply: Callable[[bytes], None]) -> None:
-        """A request has arrived. reply: takes the packet of the reply."""
-
-
 class Broker:
     """A server of MQTT 5: it acknowledges connections and subscriptions, hands the messages to a service, and sends the
     replies to the client that asked. QoS 0 only."""
 
-    def __init__(self, service: Requests) -> None:
+    def __init__(self, service: _Service) -> None:
         self._service = service
 
     def accepted(self, connection: Socket) -> Callable[[bytes], None]:
-        """See :class:`~cellbed.workloads.virtual.world.Server`."""
         rest = bytearray()
 
         def received(data: bytes) -> None:
@@ -74,7 +64,7 @@ class Broker:
             def reply(text: bytes) -> None:
                 connection.send(publish(topic, correlation, text))
 
-            self._service.request(topic.decode(), correlation, payload, reply)
+            self._service.request(correlation, payload, reply)
 
 
 def publish(topic: bytes, correlation: bytes, payload: bytes) -> bytes:
@@ -148,8 +138,8 @@ class _Service:
         self._free = list(range(workers))
         self._queue: deque[tuple[int, bytes, Sample, Callable[[bytes], None]]] = deque()
 
-    def request(self, topic: str, correlation: bytes, payload: bytes, reply: Callable[[bytes], None]) -> None:
-        """See :class:`Requests`."""
+    def request(self, correlation: bytes, payload: bytes, reply: Callable[[bytes], None]) -> None:
+        """Take a request. reply: takes the packet of the reply."""
         sample = self._draw.sample(correlation.decode(), self._inputs.get(hash(payload)), len(payload))
         received_ns = self._world.now_ns + sample["remote_stack"]
 
@@ -216,7 +206,6 @@ class _Timed:
         self.program: Program | None = None
 
     def payload(self, name: str, scale: float = 1.0) -> bytes:
-        """As of the inputs."""
         content = self._payload_of(name, scale)
         self._known[hash(content)] = name
         if self.program is not None:
@@ -229,7 +218,6 @@ class _TimedDisplay(_Timed):
     """The same of inputs whose replies are displayed, which takes time, too."""
 
     def show(self, request: OffloadedRequest, reply: bytes) -> None:
-        """As of the inputs: from the sample of the reply."""
         assert self.program is not None
         sample = self._draw.sample(f"{self._endpoint}/{request.request}", request.input, request.bytes_up)
         self.program.spend(sample["display"])
@@ -237,16 +225,11 @@ class _TimedDisplay(_Timed):
 
 
 class Offloading(Model):
-    """See :class:`~cellbed.workloads.virtual.model.Model`."""
-
-    covers = ()
+    """A broker with the service behind it."""
 
     def __init__(self, its: kind.Kind) -> None:
         self.kind = its
         self.sampling = Sampling(_samples, _KEYS, *its.profile, queued=True, files=("model", "code"))
-
-    def problems(self, each: Deployment, deployments: Sequence[Deployment], plan: Plan) -> Iterator[str]:
-        yield from ()
 
     def loads(self, each: Deployment, setting: Setting) -> Iterator[Client]:
         world, draw = setting.world, setting.draw(each)
@@ -261,11 +244,11 @@ class Offloading(Model):
             self.kind.bank(each.table, setting.cache, silent)
         )
         payload_of = cache(inputs.payload)
-        for index, node in enumerate(each.clients):
-            timing = _TimedDisplay if isinstance(inputs, Displayed) else _Timed
+        timing = _TimedDisplay if isinstance(inputs, Displayed) else _Timed
+        configure = partial(self.kind.endpoint_settings, cache=setting.cache, port=port)
+        for node, settings in zip(each.clients, setting.clients(each, configure, Settings), strict=True):
             timed = timing(inputs.names, payload_of, draw, known, node.name)
-            settings = self.kind.endpoint_settings(each, setting.raw, setting.cache, index, setting.seed, port)
-            generator = Endpoint(Settings(**settings), timed)
+            generator = Endpoint(settings, timed)
             client = Client(world, world.hosts[node.name], generator, each, draw)
             timed.program = client.program
             yield client

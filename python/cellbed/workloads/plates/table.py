@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import ConfigDict, Field
 
 from cellbed.scenario.applications import RATE_IF_NEEDED
-from cellbed.workloads.vision.table import Vision
+from cellbed.workloads.offloading.table import Vision
 
 
 class Plates(Vision):
@@ -18,5 +18,4 @@ class Plates(Vision):
 
     @property
     def packages(self) -> dict[str, str]:
-        """As of :class:`Application`."""
         return {"rapidocr-onnxruntime": "vision"} if self.model is None else super().packages

@@ -4,26 +4,18 @@ import re
 import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from cellbed.runformat.description import Description
+from cellbed.scenario import roles
 from cellbed.testbed.programs.unmodified import Command, Ready, Stop
-from cellbed.workloads.cache import Note, silent
 from cellbed.workloads.kind import Deployment
 from cellbed_node.templates import fill
 
-if TYPE_CHECKING:
-    from cellbed.scenario import roles
-    from cellbed.workloads.program.table import Program
-
-
-def prepare(table: "Program", cache: Path, note: Note = silent) -> None:
-    """Nothing: see :class:`cellbed.workloads.kind.Workload`."""
-
 
 def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> list[Command]:
-    """Return the programs of servers and clients; see :class:`cellbed.workloads.kind.Workload`."""
+    """Return the programs of servers and clients."""
     return [*commands(deployment, "server", raw, seed), *commands(deployment, "client", raw, seed)]
 
 
@@ -51,16 +43,18 @@ def commands(deployment: Deployment, key: Literal["client", "server"], raw: Path
             measures=str(role.measured_file) if role.measured_file is not None else None,
             restart=role.restart,
             status=role.statuses,
-            stop=_stop(role.stop),
+            stop=Stop(signal.Signals[role.stop.signal], role.stop.grace) if role.stop is not None else None,
             reached=key == "server" and any(each.name != node.name for each in clients),
         )
 
 
-def _stop(table: "roles.Stop | None") -> Stop | None:
-    return Stop(signal.Signals[table.signal], table.grace) if table is not None else None
+def server_commands(deployment: Deployment, raw: Path, seed: int) -> Iterator[Command]:
+    """Return the user's servers of an application whose clients are cellbed's, if there are any."""
+    role = deployment.table.server
+    return commands(deployment, "server", raw, seed) if role is not None and role.command is not None else iter(())
 
 
-def _ready(table: "roles.Ready | None", values: Mapping[str, str]) -> Ready:
+def _ready(table: roles.Ready | None, values: Mapping[str, str]) -> Ready:
     if table is None:
         return Ready()
     http = fill(table.http, values) if table.http is not None else None

@@ -27,11 +27,10 @@ class Program(Application):
     telemetry: bool = TELEMETRY_KEY
 
     def programs(self) -> Iterator[tuple[Literal["server", "client"], Role]]:
-        """As of :class:`Application`; without a command the image's."""
         return self.roles()
 
     def completed(self, groups: Groups) -> Self:
-        """As of :class:`Application`: a client that is given the duration of its load has time to end after it."""
+        """Give a client that takes the duration of its load time to end after it."""
         timed = self.client is not None and any("{duration_s}" in text for _, text in self.client.texts())
         return self.model_copy(update={"drain": _END}) if timed and "drain" not in self.model_fields_set else self
 

@@ -1,35 +1,30 @@
-"""The model of the kind in virtual time: programs of users that have a model, and how they start and end.
-
-``ping`` and ``iperf3`` with its server have one; they are recognised by their command lines.
-"""
+"""The model of the kind in virtual time: iperf3 with its server, which is recognised by its command lines."""
 
 from __future__ import annotations
 
 import argparse
 import re
 import shlex
-import statistics
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from random import Random
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from cellbed.testbed.machine.process import ProgramError
 from cellbed.testbed.plan import Node, Plan
-from cellbed.testbed.programs.unmodified import FIRST_PAUSE_NS, LAST_PAUSE_NS, Command
+from cellbed.testbed.programs.unmodified import Command
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.program.kind import commands
-from cellbed.workloads.virtual.model import Setting
-from cellbed.workloads.virtual.world import SECOND, Datagrams, Host, Program, SendBuffer, Socket, names
+from cellbed.workloads.virtual.model import Model, Setting
+from cellbed.workloads.virtual.world import SECOND, Program, Socket, names
 
+_PROGRAM = "iperf3"
 _START_NS = 10_000_000
 """From the start of a program to its first packet: from once to twice that."""
 _UNIT = {"": 0, "k": 1, "m": 2, "g": 3}
-_HEADERS, _ICMP = 28, 8
-"""Of IPv4 and ICMP, and of ICMP alone, bytes."""
-_LATE_NS = 500_000, 1_500_000
-"""By how much a request of ping leaves late, from and to: it counts in whole milliseconds."""
+_IGNORED = ("-4", "--version4", "--forceflush")
+"""Flags without effect here."""
 _STATE, _COOKIE, _PARAMETERS = 1, 37, 140
 """Lengths of messages of iperf3 3.12: states, the cookie of a test, and its parameters."""
 _RESULTS, _RESULTS_OF_STREAM = 178, 106
@@ -44,23 +39,8 @@ class UnmodelledError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Echoes:
-    """The command line of ping. target: name or address. count: of requests, ``None`` for no end. size: of the data,
-    bytes. deadline_ns, wait_ns: for replies altogether, and after the last request."""
-
-    target: str
-    count: int | None
-    interval_ns: int
-    size: int
-    deadline_ns: int | None
-    wait_ns: int
-    quiet: bool
-    numeric: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Transfer:
-    """The command line of a client of iperf3. size: bytes to send, instead of for a time. block: bytes of a write."""
+    """The command line of a client. size: bytes to send, instead of for a time. block: bytes of a write."""
 
     target: str
     port: int
@@ -73,41 +53,22 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """The command line of a server of iperf3."""
+    """The command line of a server, whose clients have both sides of a test."""
 
     port: int
 
     def accepted(self, connection: Socket) -> Callable[[bytes], None]:
-        """See :class:`~cellbed.workloads.virtual.world.Server`. Its clients have both sides of a test."""
         return lambda _: None
 
 
-Model = Echoes | Transfer | Listening
-
-
 class _Parser(argparse.ArgumentParser):
-    """The options of a program that are modelled."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(prog=name, add_help=False)
+    """The options that are modelled."""
 
     def error(self, message: str) -> NoReturn:
         raise UnmodelledError(f"{self.prog}: {message}")
 
-    def values(self, words: Sequence[str], ignored: Sequence[str]) -> dict[str, Any]:
-        """Return the options in `words`. ignored: flags without effect here. Raises UnmodelledError with the options
-        that are not modelled."""
-        for flag in ignored:
-            self.add_argument(flag, action="store_true")
-        found, more = self.parse_known_args(list(words))
-        if more:
-            unknown = [word for word in more if word.startswith("-")] or more
-            modelled = ", ".join(each.option_strings[0] for each in self._actions if each.option_strings)
-            raise UnmodelledError(f"{shlex.join(unknown)} of {self.prog} (modelled: {modelled})")
-        return {name: value for name, value in vars(found).items() if f"--{name}" not in ignored and name != "4"}
 
-
-def _number(least: float, most: float = float("inf"), unit: int | None = None) -> Callable[[str], int]:
+def _number(least: float, most: float, unit: int | None = None) -> Callable[[str], int]:
     """Return the type of a whole number, or, with a unit, of one in multiples of it."""
 
     def number(text: str) -> int:
@@ -127,22 +88,9 @@ def _size(text: str) -> int:
     return int(float(found[1]) * 1024 ** _UNIT[found[2]])
 
 
-def _ping(words: Sequence[str]) -> Echoes:
-    parser = _Parser("ping")
-    parser.add_argument("-c", dest="count", type=_number(1))
-    # Less would be fragments on the links, and no round-trip times in the output.
-    parser.add_argument("-s", dest="size", type=_number(16, 1472), default=56)
-    parser.add_argument("-i", dest="interval_ns", type=_number(0.002, unit=SECOND), default=SECOND)
-    parser.add_argument("-w", dest="deadline_ns", type=_number(1, unit=SECOND))
-    parser.add_argument("-W", dest="wait_ns", type=_number(0.001, unit=SECOND), default=10 * SECOND)
-    parser.add_argument("-q", dest="quiet", action="store_true")
-    parser.add_argument("-n", dest="numeric", action="store_true")
-    parser.add_argument("target")
-    return Echoes(**parser.values(words, ["-4"]))
-
-
-def _iperf3(words: Sequence[str]) -> Transfer | Listening:
-    parser = _Parser("iperf3")
+def parse(words: Sequence[str]) -> Transfer | Listening:
+    """Return the options of iperf3. Raises UnmodelledError with those that are not modelled."""
+    parser = _Parser(prog=_PROGRAM, add_help=False)
     side = parser.add_mutually_exclusive_group(required=True)
     side.add_argument("-c", "--client", dest="target")
     side.add_argument("-s", "--server", action="store_true")
@@ -153,22 +101,19 @@ def _iperf3(words: Sequence[str]) -> Transfer | Listening:
     parser.add_argument("-l", "--length", dest="block", type=_size, default=128 << 10)
     parser.add_argument("-P", "--parallel", dest="streams", type=_number(1, 128), default=1)
     parser.add_argument("-R", "--reverse", action="store_true")
-    found = parser.values(words, ["-4", "--version4", "--forceflush"])
-    del found["interval"]
-    if found.pop("server"):
-        return Listening(found["port"])
-    if found["time_ns"] is not None and found["size"] is not None:
+    for flag in _IGNORED:
+        parser.add_argument(flag, action="store_true")
+    found, more = parser.parse_known_args(list(words))
+    if more:
+        unknown = [word for word in more if word.startswith("-")] or more
+        modelled = ", ".join(each.option_strings[0] for each in parser._actions if each.option_strings)
+        raise UnmodelledError(f"{shlex.join(unknown)} of {_PROGRAM} (modelled: {modelled})")
+    if found.server:
+        return Listening(found.port)
+    if found.time_ns is not None and found.size is not None:
         raise UnmodelledError("-n of iperf3 with -t")
-    return Transfer(**found | {"time_ns": found["time_ns"] or 10 * SECOND})
-
-
-_PROGRAMS: dict[str, Callable[[Sequence[str]], Model]] = {"ping": _ping, "iperf3": _iperf3}
-
-
-def model_of(command: Sequence[str]) -> Model | None:
-    """Return the model of a command line; None of another program. Raises UnmodelledError."""
-    name = PurePosixPath(command[0]).name if command else ""
-    return _PROGRAMS[name](command[1:]) if name in _PROGRAMS else None
+    time_ns = found.time_ns or 10 * SECOND
+    return Transfer(found.target, found.port, time_ns, found.size, found.reverse, found.streams, found.block)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +122,7 @@ class Planned:
 
     deployment: Deployment
     command: Command
-    model: Model | None
+    model: Transfer | Listening | None
 
 
 def planned(each: Deployment, raw: Path, seed: int, problems: dict[str, None] | None = None) -> list[Planned]:
@@ -187,12 +132,15 @@ def planned(each: Deployment, raw: Path, seed: int, problems: dict[str, None] | 
         if getattr(each.table, role) is None:
             continue
         for command in commands(each, role, raw, seed):
+            program = PurePosixPath(command.command[0]).name if command.command else ""
             try:
-                model = model_of(command.command)
-                if role == "server" and isinstance(model, Echoes | Transfer):
-                    raise UnmodelledError(f"{PurePosixPath(command.command[0]).name} as a server")
-                if role == "client" and not isinstance(model, Echoes | Transfer):
+                model = parse(command.command[1:]) if program == _PROGRAM else None
+                if role == "server" and isinstance(model, Transfer):
+                    raise UnmodelledError(f"{program} as a server")
+                if role == "client" and not isinstance(model, Transfer):
                     raise UnmodelledError(f"the client '{shlex.join(command.command[:1]) or 'of an image'}'")
+                if role == "client" and (command.restart != "never" or 0 not in command.status):
+                    raise UnmodelledError("restart or status of its client")
             except UnmodelledError as problem:
                 if problems is not None:
                     problems[str(problem)] = None
@@ -201,14 +149,12 @@ def planned(each: Deployment, raw: Path, seed: int, problems: dict[str, None] | 
     return found
 
 
-class _Programs:
-    """See :class:`~cellbed.workloads.virtual.model.Model`."""
+class _Programs(Model):
+    """Transfers of iperf3 over TCP."""
 
-    sampling = None
-    covers = tuple(_PROGRAMS)
+    covers = (_PROGRAM,)
 
     def problems(self, each: Deployment, deployments: Sequence[Deployment], plan: Plan) -> Iterator[str]:
-        """Command lines without a model, and targets that cannot be reached."""
         found: dict[str, None] = {}
         seed = plan.scenario.seed
         others = [
@@ -218,158 +164,54 @@ class _Programs:
             for program in planned(other, Path(), seed)
         ]
         listening = {(other.command.node, other.model.port) for other in others if isinstance(other.model, Listening)}
-        addresses = names(plan)
         nodes = {node.name: node for node in plan.nodes}
-        for client in planned(each, Path(), seed, found):
-            if isinstance(client.model, Echoes | Transfer):
-                why = _unreachable(plan, addresses, listening, nodes[client.command.node], client.model)
+        own = planned(each, Path(), seed, found)
+        for client in own:
+            if isinstance(client.model, Transfer):
+                why = _unreachable(plan, listening, nodes[client.command.node], client.model)
                 found |= {why: None} if why is not None else {}
-        without = [program for program in planned(each, Path(), seed) if program.model is None]
-        if without and each.table.server.tcp:
+        if each.table.server is not None and each.table.server.tcp and any(program.model is None for program in own):
             found[f"{next(iter(each.table.server.tcp))} of its server"] = None
         yield from found
 
     def loads(self, each: Deployment, setting: Setting) -> Iterator[_Load]:
         for program in planned(each, setting.raw, setting.seed):
-            if program.command.load:
-                yield _Load(setting, program)
+            if isinstance(program.model, Transfer):
+                yield _Load(setting, each, program.command, program.model)
             elif isinstance(program.model, Listening):
                 host = setting.world.hosts[program.command.node]
                 setting.world.listen(host, program.model.port, program.model, each.name)
 
 
-def _unreachable(
-    plan: Plan,
-    addresses: dict[str, str],
-    listening: set[tuple[str, int]],
-    client: Node,
-    model: Echoes | Transfer,
-) -> str | None:
-    """Why a client cannot reach its target; None if it can."""
-    address = addresses.get(model.target, model.target)
-    shared = {str(service.address) for service in plan.services.values()}
-    node = client.name if address.startswith("127.") else None
-    node = next((each.name for each in plan.nodes if str(each.ipv4) == address), node)
-    if isinstance(model, Echoes):
-        return None if node is not None or address in shared else f"'{model.target}', which is no node"
-    if address in shared:
+def _unreachable(plan: Plan, listening: set[tuple[str, int]], client: Node, model: Transfer) -> str | None:
+    """Return why a client cannot reach its target; None if it can. listening: nodes and ports of servers."""
+    address = names(plan).get(model.target, model.target)
+    if address in {str(service.address) for service in plan.services.values()}:
         return "iperf3 to the address of several servers"
-    if node == client.name:
+    node = next((each.name for each in plan.nodes if str(each.ipv4) == address), None)
+    if node == client.name or address.startswith("127."):
         return "iperf3 within a node"
     if node is None or (node, model.port) not in listening:
         return f"'{model.target}' port {model.port}, where no iperf3 server listens"
     return None
 
 
-class _Ping:
-    """One start of ping: echo requests, which the addressed node answers. random: by how much each request is late.
-    output: gets the lines that iputils' ping prints. ended: gets the exit status."""
-
-    def __init__(
-        self,
-        program: Program,
-        options: Echoes,
-        random: Random,
-        output: Callable[[str], object],
-        ended: Callable[[int], None],
-    ) -> None:
-        self._world, self._host, self._options, self._output = program.world, program.host, options, output
-        self._random, self._ended = random, ended
-        self._over = False
-        self._sent: list[int] = []
-        self._targets: list[Host | None] = []
-        self._taken: dict[int, int] = {}
-        self._requests = Datagrams(self._world, icmp=True, arrived=self._answer)
-        self._answers = Datagrams(self._world, icmp=True, arrived=self._receive)
-
-    def begin(self) -> None:
-        """Send the first request."""
-        options, address = self._options, self._world.address_of(self._options.target)
-        size = f"{options.size}({options.size + _HEADERS})"
-        self._output(f"PING {options.target} ({address}) {size} bytes of data.")
-        is_named = options.target != address and not options.numeric
-        self._sender = f"{self._world.name_of(address)} ({address})" if is_named else address
-        if options.deadline_ns is not None:
-            self._world.at(self._world.now_ns + options.deadline_ns, self._finish)
-        self._send()
-
-    def terminate(self) -> int:
-        """End it by SIGTERM, which it does not handle; return its exit status."""
-        self._over = True
-        return -15
-
-    def _send(self) -> None:
-        options, now_ns, number = self._options, self._world.now_ns, len(self._sent)
-        if self._over:
-            return
-        self._sent.append(now_ns)
-        address = self._world.address_of(options.target)
-        stays = self._world.is_spread(address) and self._targets
-        target = self._targets[0] if stays else self._world.host_of(address, self._host)
-        self._targets.append(target)
-        if target is not None:
-            self._requests.send((self._host, 0), (target, 0), options.size + _HEADERS, number)
-        if options.count is None or options.deadline_ns is not None or number + 1 < options.count:
-            self._world.at(now_ns + options.interval_ns + self._random.randrange(*_LATE_NS), self._send)
-        else:
-            known_ns = max(2 * max(self._taken.values()), options.interval_ns) if self._taken else options.wait_ns
-            self._world.at(now_ns + known_ns, self._finish)
-
-    def _answer(self, number: int) -> None:
-        """The kernel of the target answers a request."""
-        target = self._targets[number]
-        assert target is not None
-        self._answers.send((target, 0), (self._host, 0), self._options.size + _HEADERS, number)
-
-    def _receive(self, number: int) -> None:
-        if self._over:
-            return
-        taken_ns, again = self._world.now_ns - self._sent[number], " (DUP!)" if number in self._taken else ""
-        self._taken.setdefault(number, taken_ns)
-        if not self._options.quiet:
-            text = f"{self._options.size + _ICMP} bytes from {self._sender}: icmp_seq={number + 1} ttl=64"
-            span = taken_ns / 1e6
-            digits = 0 if span >= 99.95 else 1 if span >= 9.995 else 2 if span >= 1 else 3
-            self._output(f"{text} time={span:.{digits}f} ms{again}")
-        if self._options.count is not None and len(self._taken) >= self._options.count:
-            self._finish()
-
-    def _finish(self) -> None:
-        if self._over:
-            return
-        self._over = True
-        options, sent, received = self._options, len(self._sent), len(self._taken)
-        lost = f"{(sent - received) * 100 / sent:g}% packet loss"
-        took = (self._sent[-1] - self._sent[0]) // 1_000_000
-        self._output(f"\n--- {options.target} ping statistics ---")
-        self._output(f"{sent} packets transmitted, {received} received, {lost}, time {took}ms")
-        spans = [taken_ns / 1e6 for taken_ns in self._taken.values()]
-        if spans:
-            figures = min(spans), statistics.fmean(spans), max(spans), statistics.pstdev(spans)
-            self._output(f"rtt min/avg/max/mdev = {'/'.join(f'{each:.3f}' for each in figures)} ms")
-        else:
-            self._output("")
-        missing = options.deadline_ns is not None and options.count is not None and received < options.count
-        self._ended(1 if not received or missing else 0)
-
-
 class _Iperf3:
-    """One start of a client of iperf3, with its server's side: a control connection and streams over TCP. Messages of
-    the control connection have their lengths alone. ended: gets the exit status. left: bytes that may still be sent."""
+    """A client of iperf3 with its server's side: a control connection and streams over TCP. Messages of the control
+    connection have their lengths alone. ended: gets the exit status. left: bytes that may still be sent."""
 
     def __init__(self, program: Program, options: Transfer, ended: Callable[[int], None]) -> None:
         self._program, self._options, self._ended = program, options, ended
         self._steps = self._run()
         self._until: Callable[[], bool] | None = lambda: True
         self._is_busy = False
-        self._control: Socket | None = None
         self._streams: list[Socket] = []
         """The clients' ends."""
         self._left = _UNLIMITED if options.size is None or options.reverse else options.size
 
     def begin(self) -> None:
-        """Connect to the server."""
-        self._go_on()
+        """Connect to the server, or take the next steps."""
+        self._program.call(self._advance)
 
     def terminate(self) -> int:
         """End it by SIGTERM; return its exit status."""
@@ -377,9 +219,6 @@ class _Iperf3:
         for each in self._streams:
             each.abort()
         return 1
-
-    def _go_on(self) -> None:
-        self._program.call(self._advance)
 
     def _advance(self) -> None:
         """Take all steps whose condition holds."""
@@ -398,7 +237,7 @@ class _Iperf3:
         world = self._program.world
         socket = world.connect(world.address_of(self._options.target), self._options.port)
         assert socket.peer is not None
-        socket.on_event = socket.peer.on_event = self._go_on
+        socket.on_event = socket.peer.on_event = self.begin
         yield lambda: socket.connected
         return socket
 
@@ -454,14 +293,14 @@ class _Iperf3:
         world, options = self._program.world, self._options
         end_ns = world.now_ns + options.time_ns
         if options.size is None:
-            world.at(end_ns, self._go_on)
+            world.at(end_ns, self.begin)
             yield lambda: world.now_ns >= end_ns
         elif not options.reverse:
             yield lambda: self._left <= 0
         else:
             while sum(each.transferred()[1] for each in self._streams) < options.size:
                 due_ns = world.now_ns + _TICK_NS
-                world.at(due_ns, self._go_on)
+                world.at(due_ns, self.begin)
                 yield lambda: world.now_ns >= due_ns  # noqa: B023
 
     def _start(self) -> None:
@@ -469,98 +308,53 @@ class _Iperf3:
         for each in self._streams:
             sender = each.peer if self._options.reverse else each
             assert sender is not None
-            self._write(sender, SendBuffer(sender, self._options.block))
+            self._write(sender)
 
-    def _write(self, sender: Socket, buffer: SendBuffer) -> None:
+    def _write(self, sender: Socket) -> None:
         """Write until the send buffer is full, and again when it has room."""
-        sender.on_room = lambda: self._write(sender, buffer)
-        room = buffer.room() if self._left > 0 else 0
+        sender.on_room, block = partial(self._write, sender), self._options.block
+        room = sender.room(block) if self._left > 0 else 0
         while room > 0 and self._left > 0:
-            sender.pump(self._options.block)
-            room -= self._options.block
-            self._left -= self._options.block
+            sender.pump(block)
+            room, self._left = room - block, self._left - block
         if self._left > 0:
-            buffer.want_room()
+            sender.want_room()
         else:
-            self._go_on()
+            self.begin()
 
 
 class _Load:
-    """See :class:`~cellbed.workloads.virtual.model.Load`. A client's program from the start of its load to the end, as
-    :class:`~cellbed.testbed.programs.unmodified.UnmodifiedProgram` in a real run. failure: why it failed."""
+    """A client's program from the start of its load to the end, as
+    :class:`~cellbed.testbed.programs.unmodified.UnmodifiedProgram` in a real run."""
 
-    def __init__(self, setting: Setting, planned: Planned) -> None:
-        world = setting.world
-        self._world, self._command, self._journal = world, planned.command, setting.journal
-        self._deployment, self._model = planned.deployment, planned.model
-        self._file = setting.raw / f"{planned.command.name}.out"
-        self._printed: list[str] = []
-        self._program = Program(world, world.hosts[planned.command.node], planned.deployment.name)
-        self._process: _Ping | _Iperf3 | None = None
-        self._random = Random(f"{setting.seed}/{planned.command.name}")
-        self._stopping = False
-        self._restarts = 0
+    def __init__(self, setting: Setting, deployment: Deployment, command: Command, model: Transfer) -> None:
+        self._world, self._journal, self._command = setting.world, setting.journal, command
+        self._deployment = deployment
+        program = Program(setting.world, setting.world.hosts[command.node], deployment.name)
+        self._process = _Iperf3(program, model, self._ended)
+        self._start_ns = _START_NS + Random(f"{setting.seed}/{command.name}").randrange(_START_NS)
         self.over = False
-        self.failure: ProgramError | None = None
 
     def start(self, t0_ns: int) -> None:
-        """Set its load."""
-        begin_ns, end_ns = t0_ns + self._deployment.start_ns, t0_ns + self._deployment.stop_ns
-        self._world.at(begin_ns, self._start)
-        self._world.at(end_ns, self._stop)
-
-    @property
-    def warnings(self) -> Sequence[str]:
-        return [f"{self._command.name} ended and was started again, {self._restarts} ×"] if self._restarts else []
+        self._world.at(t0_ns + self._deployment.start_ns, self._start)
+        self._world.at(t0_ns + self._deployment.stop_ns, self._stop)
 
     def finish(self) -> None:
-        """Write what it has printed."""
-        self._file.write_text("".join(f"{line}\n" for line in self._printed), encoding="utf-8")
+        pass
 
     def _note(self, event: str, **more: object) -> None:
         self._journal.note(event, self._command.name, self._world.now_ns, node=self._command.node, **more)
 
     def _start(self) -> None:
-        if self._stopping:
-            return
-        self._note("program started", log=self._file.name)
-        output = self._printed.append
-        if isinstance(self._model, Transfer):
-            self._process = _Iperf3(self._program, self._model, self._ended)
-        else:
-            assert isinstance(self._model, Echoes)
-            self._process = _Ping(self._program, self._model, self._random, output, self._ended)
-        process = self._process
-        start_ns = _START_NS + self._random.randrange(_START_NS)
-        self._world.at(self._world.now_ns + start_ns, lambda: process.begin() if self._process is process else None)
+        self._note("program started")
+        self._world.at(self._world.now_ns + self._start_ns, lambda: None if self.over else self._process.begin())
 
     def _stop(self) -> None:
-        self._stopping = True
-        if self._process is not None:
+        if not self.over:
             self._ended(self._process.terminate())
-        elif not self.over:
-            self._done()
 
     def _ended(self, status: int) -> None:
-        self._process = None
         self._note("program ended", status=status)
-        command = self._command
-        if self._stopping:
-            self._done()
-        elif command.restart == "always" or (command.restart == "on-failure" and status not in command.status):
-            self._restarts += 1
-            pause_ns = min(FIRST_PAUSE_NS << min(self._restarts - 1, 16), LAST_PAUSE_NS)
-            self._world.at(self._world.now_ns + pause_ns, self._start)
-        elif status in command.status:
-            self._done()
-        else:
-            last = next((line for line in reversed(self._printed) if line), "")
-            self.failure = ProgramError(
-                f"{command.name} on {command.node} ended with status {status}: {last}\n  its output: {self._file}"
-            )
-            self.over = True
-
-    def _done(self) -> None:
         self._note("program done")
         self.over = True
 

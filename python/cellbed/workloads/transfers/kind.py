@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cellbed.runformat.description import Caution, Description, Measure, Timed
 from cellbed.runformat.records import SERVICES, ColumnType
@@ -12,19 +12,12 @@ from cellbed.runformat.spans import DATAGRAM_UPLINK, DOWNLINK, SERVER, UPLINK, S
 from cellbed.support.units import SIZE
 from cellbed.testbed.machine import certificates
 from cellbed.testbed.machine.process import Process
-from cellbed.workloads.cache import Note, silent
 from cellbed.workloads.http import kind as http
 from cellbed.workloads.kind import Deployment
-
-if TYPE_CHECKING:
-    from cellbed.workloads.transfers.table import Transfers
+from cellbed.workloads.transfers.table import Transfers
 
 PORT = 5301
 """Of the server of the first application of a run; the next ones follow."""
-
-
-def prepare(table: "Transfers", cache: Path, note: Note = silent) -> None:
-    """Nothing: see :class:`cellbed.workloads.kind.Workload`."""
 
 
 def settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[str, Any]:
@@ -44,14 +37,13 @@ def settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[s
     }
 
 
-def _name(table: "Transfers", way: str, size: int) -> str:
+def _name(table: Transfers, way: str, size: int) -> str:
     """Return the name of a transfer in reports: of a drawn size, the next power of ten."""
     return f"{way} to {SIZE.format(10 ** len(str(size - 1)))}" if table.distributions else f"{way} {SIZE.format(size)}"
 
 
 def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> list[Process]:
-    """Return a server on each server's node and a load generator on each client's; see
-    :class:`cellbed.workloads.kind.Workload`."""
+    """Return a server on each server's node and a load generator on each client's."""
     table: Transfers = deployment.table
     started = []
     for node in deployment.servers:
@@ -61,10 +53,7 @@ def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> l
             folder = Path(str(deployment.authorities)).parent / deployment.name
             config |= {Path(file).stem: str(folder / file) for file in certificates.FILES}
         started.append(deployment.program("server", "cellbed_node.transfers.server", node, raw, config))
-    for index, node in enumerate(deployment.clients):
-        config = settings(deployment, raw, index, seed)
-        started.append(deployment.load_generator("load", "cellbed_node.transfers.load", node, raw, config))
-    return started
+    return [*started, *deployment.load_generators("load", "cellbed_node.transfers.load", raw, seed, settings)]
 
 
 # fmt: off

@@ -74,16 +74,13 @@ class Transfers(Load):
 
     @property
     def certified(self) -> bool:
-        """As of :class:`Application`."""
         return self.protocol == "quic" or super().certified
 
     @property
     def packages(self) -> dict[str, str]:
-        """As of :class:`Application`."""
         return {"aioquic": "quic"} if self.protocol == "quic" else {}
 
     def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[Key, str]]:
-        """As of :class:`Application`."""
         yield from super().misfits(groups, duration)
         if self.server is None:
             yield "server", 'missing: write the node group at the other end of the transfers, server = "edge"'

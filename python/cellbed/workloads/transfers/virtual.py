@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.transfers.kind import settings
 from cellbed.workloads.virtual.client import Client
-from cellbed.workloads.virtual.model import Draw, Setting
+from cellbed.workloads.virtual.model import Draw, Model, Setting
 from cellbed.workloads.virtual.world import Socket
 from cellbed_node.transfers import udp
 from cellbed_node.transfers.flows import Settings
@@ -19,22 +19,17 @@ if TYPE_CHECKING:
     from cellbed.testbed.plan import Plan
 
 
-class _Transfers:
-    """See :class:`~cellbed.workloads.virtual.model.Model`."""
+class _Transfers(Model):
+    """Servers that answer at once."""
 
-    sampling = None
     covers = ("TCP", "UDP")
 
     def problems(self, each: Deployment, deployments: Sequence[Deployment], plan: Plan) -> Iterator[str]:
-        """QUIC."""
         if each.table.protocol == "quic":
             yield 'protocol = "quic"'
 
     def loads(self, each: Deployment, setting: Setting) -> Iterator[Client]:
-        world = setting.world
-        all_settings = [
-            Settings(**settings(each, setting.raw, index, setting.seed)) for index in range(len(each.clients))
-        ]
+        world, all_settings = setting.world, setting.clients(each, settings, Settings)
         for node in each.servers:
             host, port = world.hosts[node.name], all_settings[0].port
             if each.table.protocol == "tcp":
@@ -47,7 +42,6 @@ class _Transfers:
 
 class _Server:
     def accepted(self, connection: Socket) -> Callable[[bytes], None]:
-        """See :class:`~cellbed.workloads.virtual.world.Server`."""
         exchange = Exchange()
 
         def received(data: bytes) -> None:

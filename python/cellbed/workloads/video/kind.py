@@ -1,8 +1,9 @@
 """The servers and players of the kind, and the parts of chunks."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from cellbed.runformat.description import Description, Measure, ProgramMeasures, Timed
@@ -14,42 +15,35 @@ from cellbed.workloads.browsing import origins, parts
 from cellbed.workloads.cache import Note, silent
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.video import renditions
-
-if TYPE_CHECKING:
-    from cellbed.workloads.video.table import Video
+from cellbed.workloads.video.table import LIBRARIES, Video
 
 _PLAYER = Path(__file__).with_name("player.js")
 
 
-def prepare(table: "Video", cache: Path, note: Note = silent) -> None:
-    """Make the video; see :class:`cellbed.workloads.kind.Workload`."""
+def prepare(table: Video, cache: Path, note: Note = silent) -> None:
+    """Make the video."""
     if table.manifest is None:
         renditions.build(cache, table.renditions, table.length_s, table.protocol, note)
 
 
 def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> list[Process | Command]:
-    """Return a server on each server's node and a player on each client's; see
-    :class:`cellbed.workloads.kind.Workload`."""
+    """Return a server on each server's node and a player on each client's."""
     table: Video = deployment.table
     if table.manifest is None:
         file = renditions.folder(cache, table.length_s) / renditions.manifest(table.renditions, table.protocol)
     else:
         file = table.manifest
     sites = [(table.host_names[0], str(file.parent.absolute()))]
-    started: list[Process | Command] = [
+    servers = (
         origins.server(deployment, node, raw, sites, software=table.software, version=table.version)
         for node in deployment.servers
-    ]
-    for index, node in enumerate(deployment.clients):
-        config = _settings(deployment, raw, index, seed, file.name)
-        started.append(deployment.load_generator("load", "cellbed_node.video.load", node, raw, config))
-    return started
+    )
+    configure = partial(_settings, manifest=file.name)
+    return [*servers, *deployment.load_generators("load", "cellbed_node.video.load", raw, seed, configure)]
 
 
-def _settings(deployment: Deployment, raw: Path, index: int, seed: int, manifest: str) -> dict[str, Any]:
+def _settings(deployment: Deployment, raw: Path, index: int, seed: int, *, manifest: str) -> dict[str, Any]:
     """Return the configuration of client `index` (:class:`cellbed_node.video.load.Settings`)."""
-    from cellbed.workloads.video.table import LIBRARIES
-
     table: Video = deployment.table
     node, server = deployment.clients[index], deployment.servers[index % len(deployment.servers)]
     (host,) = table.host_names
@@ -63,10 +57,8 @@ def _settings(deployment: Deployment, raw: Path, index: int, seed: int, manifest
         "duration_ns": deployment.stop_ns - deployment.start_ns,
         "timeout_ns": deployment.stop_ns,
         "seed": seed,
-        "program": origins.find_browser(),
+        **origins.browser(deployment, index),
         "flags": origins.flags(deployment, rules, [f"{host}:443"], table.version),
-        # The browser has a socket below it, whose path must be short.
-        "folder": str(deployment.scratch / f"b{deployment.number}-{index}"),
         "url": f"https://{host}/{quote(manifest)}",
         "protocol": table.protocol,
         "abr": "own" if own else table.abr or "dynamic",

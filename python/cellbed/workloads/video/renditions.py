@@ -2,7 +2,7 @@
 
 import math
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,6 @@ VERSION = 1
 FRAMES_PER_S, CHUNK_S = 30, 4
 _SCENE_S = 20
 """A longer video repeats its scene: encoding it takes as long as this, not as long as the video."""
-_QUARTERS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,44 +121,23 @@ def _encode(rendition: Rendition, length_s: float, place: Path, note: Note) -> N
     rates = ["-b:v", rate, "-minrate", rate, "-maxrate", rate, "-bufsize", str(rendition.rate // 4)]
     codecs = ["-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", *rates, "-x264-params", exact]
 
-    def progress(done_s: float) -> None:
-        note(f"making the video, {rendition.name}: {100 * done_s / scene_s:.0f} %")
-
-    progress(0)
-    _ffmpeg(["-f", "lavfi", "-i", source, *codecs, "scene.mp4"], place, scene_s / _QUARTERS, progress)
+    note(f"making the video, {rendition.name}")
+    _ffmpeg(["-f", "lavfi", "-i", source, *codecs, "scene.mp4"], place)
     names = ["-init_seg_name", "init.mp4", "-media_seg_name", "$Number$.m4s"]
     again = ["-stream_loop", str(math.ceil(length_s / scene_s) - 1), "-i", "scene.mp4", "-c", "copy"]
     out = ["-t", f"{length_s:g}", "-f", "dash", "-seg_duration", str(CHUNK_S), *names, "all.mpd"]
-    _ffmpeg([*again, *out], place, math.inf, progress)
-    for name in ("scene.mp4", "all.mpd", "errors"):
+    _ffmpeg([*again, *out], place)
+    for name in ("scene.mp4", "all.mpd"):
         (place / name).unlink()
     _write(place / "chunks.m3u8", chunks(length_s))
 
 
-def _ffmpeg(arguments: Sequence[str], place: Path, step_s: float, progress: Callable[[float], None]) -> None:
-    """Run ffmpeg in a folder. progress: called with each `step_s` seconds of the video that are done."""
-    command = ["ffmpeg", "-nostdin", "-y", "-loglevel", "error", "-progress", "pipe:1", *arguments]
-    with (place / "errors").open("wb") as errors:
-        process = subprocess.Popen(
-            command,
-            cwd=place,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            preexec_fn=die_with_parent,
-        )
-    due_s = step_s
-    try:
-        assert process.stdout is not None
-        for line in process.stdout:
-            name, _, value = line.decode().strip().partition("=")
-            if name == "out_time_us" and value.isdecimal() and int(value) / 1e6 >= due_s:
-                progress(due_s)
-                due_s += step_s
-        status = process.wait()
-    finally:
-        process.kill()
-        process.wait()
-    if status != 0:
-        reason = inputs.text(place / "errors").strip().splitlines()
-        raise CellbedError(f"ffmpeg cannot make the video: {reason[-1] if reason else f'status {status}'}")
+def _ffmpeg(arguments: Sequence[str], place: Path) -> None:
+    """Run ffmpeg in a folder. Raises CellbedError."""
+    command = ["ffmpeg", "-nostdin", "-y", "-loglevel", "error", *arguments]
+    done = subprocess.run(
+        command, cwd=place, stdin=subprocess.DEVNULL, capture_output=True, preexec_fn=die_with_parent, check=False
+    )
+    if done.returncode != 0:
+        reason = done.stderr.decode(errors="replace").strip().splitlines()
+        raise CellbedError(f"ffmpeg cannot make the video: {reason[-1] if reason else f'status {done.returncode}'}")

@@ -17,8 +17,7 @@ from cellbed.scenario.table import written
 from cellbed.support.bounded import run_bounded
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.units import DURATION, UnitError
-from cellbed.workloads.browsing import PACKAGES
-from cellbed.workloads.browsing.table import server_misfits
+from cellbed.workloads.browsing import PACKAGES, server_misfits
 from cellbed.workloads.video.renditions import LADDER
 from cellbed_node import inputs
 from cellbed_node.browsing import PROGRAMS
@@ -96,28 +95,23 @@ class Video(Application):
 
     @property
     def host_names(self) -> tuple[str, ...]:
-        """As of :class:`Application`."""
         return (HOST,)
 
     @property
     def certified(self) -> bool:
-        """As of :class:`Application`."""
         return True
 
     @property
     def tools(self) -> tuple[tuple[str, tuple[str, ...], str], ...]:
-        """As of :class:`Application`."""
         encoder = ("kind", ("ffmpeg",), "ffmpeg")
         server = ("software", (self.software,), PACKAGES[self.software])
         return ("kind", PROGRAMS, PROGRAMS[0]), server, *((encoder,) if self.manifest is None else ())
 
     @property
     def fetched(self) -> tuple[tuple[str, Path, str], ...]:
-        """As of :class:`Application`."""
         return (("protocol", LIBRARIES[self.protocol], "python scripts/fetch_assets.py players"),)
 
     def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[Key, str]]:
-        """As of :class:`Application`."""
         yield from super().misfits(groups, duration)
         if self.server is None:
             yield "server", 'missing: write the node group that serves the video, server = "edge"'

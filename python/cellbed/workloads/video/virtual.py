@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cellbed.runformat.records import REQUESTS
-from cellbed.support.errors import CellbedError
 from cellbed.workloads.browsing import origins
 from cellbed.workloads.browsing.virtual import Browser, Files
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.video.player import RULES, Player
 from cellbed.workloads.video.renditions import CHUNK_S, LADDER
-from cellbed.workloads.virtual.model import Setting
+from cellbed.workloads.virtual.model import Model, Setting
 from cellbed.workloads.virtual.world import Program, World
 from cellbed.workloads.web.virtual import unmodelled_servers
 from cellbed_node import lifecycle, machine
@@ -32,14 +31,12 @@ _BEGIN_NS, _ASK_NS, _CHUNK_NS = 200_000_000, 4_000_000, 16_000_000
 arrival (dash.js 5 in Chromium 156)."""
 
 
-class _Video:
-    """See :class:`~cellbed.workloads.virtual.model.Model`."""
+class _Video(Model):
+    """Playback of generated videos."""
 
     covers = ("throughput", "bola", "dynamic")
-    sampling = None
 
     def problems(self, each: Deployment, deployments: Sequence[Deployment], plan: Plan) -> Iterator[str]:
-        """Videos and rules of the user, hls.js, and the rest of HTTP."""
         table = each.table
         if table.manifest is not None:
             yield "manifest: only generated videos"
@@ -92,9 +89,6 @@ def play(
 class _Playing:
     """The playback of an endpoint. measures: file of its measures."""
 
-    failure: CellbedError | None = None
-    warnings = ()
-
     def __init__(
         self, each: Deployment, browser: Browser, server: tuple[str, int], write: Callable[[str], object],
         measures: Path, world: World,
@@ -113,7 +107,6 @@ class _Playing:
 
     @property
     def over(self) -> bool:
-        """See :class:`~cellbed.workloads.virtual.model.Load`."""
         now_ns = self._world.now_ns
         patience_ns = self._each.table.drain if self._awaited is not None else 0
         return self._end_ns > 0 and now_ns >= self._end_ns + patience_ns
@@ -168,7 +161,6 @@ class _Playing:
         self._write(json.dumps(made.record(), separators=(",", ":")) + "\n")
 
     def finish(self) -> None:
-        """See :class:`~cellbed.workloads.virtual.model.Load`."""
         if self._awaited is not None:
             self._record(self._awaited)
         player, playback = self._player, self._playback

@@ -17,9 +17,6 @@ _MOST_TURNS = 100_000
 class Client:
     """A load generator on its node in a world."""
 
-    failure = None
-    warnings = ()
-
     def __init__(self, world: World, host: Host, generator: Generator, deployment: Deployment, draw: Draw) -> None:
         self._world, self.generator, self._draw = world, generator, draw
         self.program = Program(world, host, deployment.name)

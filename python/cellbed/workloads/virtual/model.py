@@ -11,18 +11,18 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from cellbed.workloads.kind import Deployment
+from cellbed.workloads.kind import Configure, Deployment
 
 if TYPE_CHECKING:
     import polars as pl
 
     from cellbed.runformat.events import Journal
-    from cellbed.support.errors import CellbedError
     from cellbed.testbed.plan import Plan
     from cellbed.workloads.virtual.world import World
 
+T = TypeVar("T")
 Packets = Callable[[Collection[int]], Any]
 """Returns the packets of a run to or from ports of services (:data:`cellbed.measure.packets.RECORD`)."""
 Sample = Mapping[str, Any]
@@ -123,6 +123,10 @@ class Setting:
         """Return the samples of an application."""
         return Draw(self.samples[each.name], self.seed)
 
+    def clients(self, each: Deployment, configure: Configure, settings: Callable[..., T]) -> list[T]:
+        """Return the settings of the load generators of an application."""
+        return [settings(**configure(each, self.raw, index, self.seed)) for index in range(len(each.clients))]
+
 
 class Load(Protocol):
     """A program with a load on its node. :class:`~cellbed.workloads.virtual.client.Client` is for kinds with a load
@@ -132,14 +136,6 @@ class Load(Protocol):
     def over(self) -> bool:
         """Return whether the load has ended."""
 
-    @property
-    def failure(self) -> CellbedError | None:
-        """Why it failed."""
-
-    @property
-    def warnings(self) -> Sequence[str]:
-        """Sentences about it for the run's warnings."""
-
     def start(self, t0_ns: int) -> None:
         """Schedule its load. t0_ns: start of the schedule."""
 
@@ -147,18 +143,24 @@ class Load(Protocol):
         """Close it and write its files."""
 
 
-class Model(Protocol):
-    """The model of a kind in virtual time. sampling: of its profile, where it needs one. covers: the programs that are
-    modelled, where the kind has several."""
+class Model:
+    """The base of models of kinds in virtual time.
 
-    sampling: Sampling | None
-    covers: Sequence[str]
+    Attributes:
+        sampling: Measurement of its profile, where it needs one.
+        covers: The programs that are modelled, where the kind has several.
+    """
+
+    sampling: Sampling | None = None
+    covers: Sequence[str] = ()
 
     def problems(self, each: Deployment, deployments: Sequence[Deployment], plan: Plan) -> Iterator[str]:
         """Return the names of parts of an application without model. deployments: of all applications."""
+        yield from ()
 
     def loads(self, each: Deployment, setting: Setting) -> Iterator[Load]:
         """Let the servers of an application listen, and make the loads of its clients."""
+        raise NotImplementedError
 
 
 def answered(requests: pl.DataFrame) -> pl.DataFrame:

@@ -193,7 +193,9 @@ class Socket:
         self.last = 0
         """Label of the last message that was sent."""
         self.send_buffer = world.tcp.send_buffer
-        """Its largest size, bytes."""
+        """Largest size of its send buffer, bytes."""
+        self.buffered = 0
+        """Size of its send buffer so far, which grows with the largest congestion window, as Linux sizes it."""
         self.shared: str | None = None
         """Of a client, the address that it has connected to, where several servers share that."""
         self.broken = False
@@ -235,13 +237,17 @@ class Socket:
         """Send a number of bytes without content."""
         self.world.network.write(self._number(), self.at_client, size, 0)
 
-    def want_room(self, least: int) -> None:
-        """Ask for one call of ``on_room`` when a third of the send buffer is free. least: its size now, bytes."""
-        self.world.network.want_room(self._number(), self.at_client, least, self.send_buffer)
+    def room(self, least: int) -> int:
+        """Return how many bytes the send buffer takes now; 0 or less: none. least: what it takes when it is empty."""
+        if self.number is None:
+            return _UNLIMITED
+        known, network = max(self.buffered, least), self.world.network
+        self.buffered = network.send_buffer(self.number, self.at_client, known, self.send_buffer)
+        return self.buffered - self.transferred()[0]
 
-    def grown(self, least: int) -> int:
-        """Return the size of the send buffer. least: its size before, bytes."""
-        return self.world.network.send_buffer(self._number(), self.at_client, least, self.send_buffer)
+    def want_room(self) -> None:
+        """Ask for one call of ``on_room`` when a third of the send buffer is free (``sk_stream_write_space``)."""
+        self.world.network.want_room(self._number(), self.at_client, self.buffered, self.send_buffer)
 
     def transferred(self) -> tuple[int, int]:
         """Bytes from here that are not acknowledged, and that have arrived here."""
@@ -281,32 +287,11 @@ class Socket:
         return pack_info(window, round_trip_ns // 1000, repairs)
 
 
-class SendBuffer:
-    """The send buffer of a socket, as Linux sizes it: it grows with the largest congestion window.
-
-    least: bytes that it takes in any case when it is empty.
-    """
-
-    def __init__(self, socket: Socket, least: int) -> None:
-        self._socket, self._least, self._largest = socket, least, least
-
-    def room(self) -> int:
-        """Return how many bytes it takes now; 0 or less: none."""
-        if self._socket.number is None:
-            return _UNLIMITED
-        self._largest = self._socket.grown(self._largest)
-        return self._largest - self._socket.transferred()[0]
-
-    def want_room(self) -> None:
-        """Ask for one call of the socket's ``on_room`` when a third is free (``sk_stream_write_space``)."""
-        self._socket.want_room(self._largest)
-
-
 class Datagrams:
-    """A datagram socket. arrived: gets the number of each datagram, where it arrives. icmp: an echo, else of UDP."""
+    """A UDP socket. arrived: gets the number of each datagram, where it arrives."""
 
-    def __init__(self, world: World, *, icmp: bool, arrived: Callable[[int], None]) -> None:
-        self._world, self._icmp, self._arrived = world, icmp, arrived
+    def __init__(self, world: World, arrived: Callable[[int], None]) -> None:
+        self._world, self._arrived = world, arrived
         self._first = world.register(arrived)
 
     def send(self, source: tuple[Host, int], target: tuple[Host, int], size: int, number: int) -> None:
@@ -316,7 +301,7 @@ class Datagrams:
             world.at(world.now_ns + _LOOPBACK_NS, lambda: self._arrived(number))
             return
         ends = (sender.vertex, source[1]), (receiver.vertex, target[1])
-        world.network.send(self._icmp, *ends, size, self._first + number)
+        world.network.send(False, *ends, size, self._first + number)
 
 
 DatagramServer = Callable[[bytes, Callable[[bytes], None]], None]
@@ -331,12 +316,12 @@ class DatagramSocket:
     def __init__(self, world: World, host: Host, address: str, port: int) -> None:
         self._world, self._host, self._address, self._port = world, host, address, port
         self._local_port = next(host.ports)
-        self._server = world.host_of(address, host) if world.is_spread(address) else None
+        self._server = world.host_of(address, host) if address in world.spread else None
         self._arrived: deque[bytes] = deque()
         self._requests: list[tuple[Host, bytes]] = []
         self._replies: list[bytes] = []
-        self._to_server = Datagrams(world, icmp=False, arrived=self._serve)
-        self._to_client = Datagrams(world, icmp=False, arrived=self._receive)
+        self._to_server = Datagrams(world, self._serve)
+        self._to_client = Datagrams(world, self._receive)
         self._closed = False
         self.on_event: Callable[[], None] = lambda: None
         self._descriptor = next(world.descriptors)
@@ -362,7 +347,7 @@ class DatagramSocket:
 
     def _serve(self, number: int) -> None:
         host, data = self._requests[number]
-        serve = self._world.datagram_server(host, self._port)
+        serve = self._world.datagram_servers.get((host, self._port))
         if serve is not None:
             serve(data, lambda reply: self._reply(host, reply))
 
@@ -409,7 +394,8 @@ class World:
         self._servers: dict[tuple[Host, int], dict[str, tuple[Server, str]]] = {}
         self._stays: dict[str, Sequence[tuple[int, str]]] = {}
         self._shared: dict[str, dict[str, Host]] = {}
-        self._spread: dict[str, list[Host]] = {}
+        self.spread: dict[str, list[Host]] = {}
+        """Servers of addresses whose connections go to one of several."""
         self._random = Random(f"balance {seed}")
         self.places: dict[Service, Host] = {}
         """The hosts of services that have moved."""
@@ -419,7 +405,7 @@ class World:
         self._zero_ns: int | None = None
         self._sockets: dict[tuple[int, bool], Socket] = {}
         self._by_descriptor: dict[int, Socket | DatagramSocket] = {}
-        self._datagram_servers: dict[tuple[Host, int], DatagramServer] = {}
+        self.datagram_servers: dict[tuple[Host, int], DatagramServer] = {}
         self._data: dict[int, bytes] = {}
         self._datagrams: list[Callable[[int], None]] = []
         self._calls: dict[int, Callable[[], None]] = {}
@@ -457,7 +443,7 @@ class World:
             for service in plan.services.values()
             if not service.spread
         }
-        world._spread = {
+        world.spread = {
             str(service.address): [world.hosts[node.name] for node in service.nodes]
             for service in plan.services.values()
             if service.spread
@@ -510,23 +496,15 @@ class World:
     def hosts_of(self, name: str) -> list[Host]:
         """Return the hosts of this name or address; several servers can share one."""
         address = self._names.get(name, name)
-        if address in self._spread:
-            return self._spread[address]
+        if address in self.spread:
+            return self.spread[address]
         if address in self._shared:
             return list(self._shared[address].values())
         return [self._by_address[address]] if address in self._by_address else []
 
-    def is_spread(self, address: str) -> bool:
-        """Return whether connections to an address are spread over several servers."""
-        return address in self._spread
-
     def address_of(self, name: str) -> str:
         """Return the address of a name; of an address itself."""
         return self._names.get(name, name)
-
-    def name_of(self, address: str) -> str:
-        """Return the first name of an address."""
-        return next((name for name, found in self._names.items() if found == address), address)
 
     def _found(self, host: Host, port: int) -> tuple[Server, str] | None:
         """Return the server at a port of a host for the current program, and the application that it serves."""
@@ -538,8 +516,8 @@ class World:
         """Return the host that a client reaches at an address now; one at random, if connections are spread."""
         if address.startswith("127."):
             return client
-        if address in self._spread:
-            return self._random.choice(self._spread[address])
+        if address in self.spread:
+            return self._random.choice(self.spread[address])
         if address not in self._shared:
             return self._by_address.get(address)
         since_ns = machine.now_ns() - self._zero_ns if self._zero_ns is not None else 0
@@ -583,11 +561,7 @@ class World:
 
     def listen_to_datagrams(self, host: Host, port: int, server: DatagramServer) -> None:
         """Let a server take the datagrams to a port of a host."""
-        self._datagram_servers[host, port] = server
-
-    def datagram_server(self, host: Host, port: int) -> DatagramServer | None:
-        """Return the receiver of the datagrams to a port of a host."""
-        return self._datagram_servers.get((host, port))
+        self.datagram_servers[host, port] = server
 
     def open_datagrams(self, address: str, port: int, _local_port: int = 0) -> DatagramSocket:
         """Open a UDP socket on the host of the current program, for datagrams to and from one address; its own port is

@@ -3,31 +3,30 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from cellbed.runformat.description import Description, Measure, Timed
 from cellbed.runformat.records import REQUESTS, ColumnType
 from cellbed.runformat.spans import Span, on_path
 from cellbed.testbed.machine.process import Process
+from cellbed.testbed.plan import Node
 from cellbed.testbed.programs.unmodified import Command
 from cellbed.workloads.browsing import origins, parts
 from cellbed.workloads.cache import Note, build_folder, silent
-from cellbed.workloads.kind import Deployment, Node
-from cellbed.workloads.program.kind import commands
+from cellbed.workloads.kind import Deployment
+from cellbed.workloads.program.kind import server_commands
 from cellbed.workloads.web import pages, replay
+from cellbed.workloads.web.table import Web
 from cellbed_node.templates import fill
 from cellbed_node.web import warc
-
-if TYPE_CHECKING:
-    from cellbed.workloads.web.table import Web
 
 HARS = "har"
 """Folder of HTTP Archives in a run's folder, with a folder for each application."""
 
 
-def prepare(table: "Web", cache: Path, note: Note = silent) -> None:
-    """Generate the page; see :class:`cellbed.workloads.kind.Workload`."""
+def prepare(table: Web, cache: Path, note: Note = silent) -> None:
+    """Generate the page."""
     if table.page is not None and not (folder := _folder(cache, table.page)).is_dir():
         note(f"generating the page {table.page}")
         page = table.page
@@ -39,8 +38,7 @@ def _folder(cache: Path, page: str) -> Path:
 
 
 def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> list[Process | Command]:
-    """Return a server on each server's node and a load generator on each client's; see
-    :class:`cellbed.workloads.kind.Workload`."""
+    """Return a server on each server's node and a load generator on each client's."""
     table: Web = deployment.table
     started: list[Process | Command] = []
     if table.site is not None:
@@ -53,12 +51,9 @@ def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> l
             origins.server(deployment, node, raw, sites, software=table.software, version=table.version)
             for node in deployment.servers
         ]
-    elif table.server is not None and table.server.command is not None:
-        started += commands(deployment, "server", raw, seed)
-    for index, node in enumerate(deployment.clients):
-        config = _settings(deployment, raw, index, seed)
-        started.append(deployment.load_generator("load", "cellbed_node.web.load", node, raw, config))
-    return started
+    else:
+        started += server_commands(deployment, raw, seed)
+    return [*started, *deployment.load_generators("load", "cellbed_node.web.load", raw, seed, _settings)]
 
 
 def _settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[str, Any]:
@@ -81,11 +76,10 @@ def _settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[
     flags = origins.flags(deployment, rules, names, table.version)
     hars = raw.parent / HARS / deployment.name
     hars.mkdir(parents=True, exist_ok=True)
-    return deployment.load(raw, index, seed) | {
-        "program": origins.find_browser(),
+    return {
+        **deployment.load(raw, index, seed),
+        **origins.browser(deployment, index),
         "flags": flags,
-        # The browser has a socket below it, whose path must be short.
-        "folder": str(deployment.scratch / f"b{deployment.number}-{index}"),
         "page": table.page or (table.site.name if table.site is not None else url),
         "url": url,
         "har": str(hars.absolute() / f"{node.name}."),

@@ -29,7 +29,7 @@ _GROUPS: dict[str, tuple[ObjectKind, str]] = {
 }
 _BYTES_PER_PIXEL = 0.25
 """Of an image: as of photographs in JPEG of medium quality."""
-_WORDS = (
+_WORDS = [
     "page",
     "cell",
     "link",
@@ -43,7 +43,7 @@ _WORDS = (
     "rate",
     "window",
     "trace",
-)
+]
 
 
 @dataclass(frozen=True, slots=True)

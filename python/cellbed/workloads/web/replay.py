@@ -9,9 +9,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from cellbed.testbed.machine.process import Process
+from cellbed.testbed.plan import Node
 from cellbed.testbed.programs.unmodified import Command
 from cellbed.workloads.browsing.origins import Served, serve
-from cellbed.workloads.kind import Deployment, Node
+from cellbed.workloads.kind import Deployment
 from cellbed_node.web import warc
 from cellbed_node.web.matcher import ORIGIN
 from cellbed_node.web.site import MOST_ORIGINS, Origin

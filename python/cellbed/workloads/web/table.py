@@ -13,8 +13,7 @@ from cellbed.scenario.nodes import Name
 from cellbed.scenario.roles import Role
 from cellbed.scenario.table import written
 from cellbed.support.near_names import did_you_mean
-from cellbed.workloads.browsing import PACKAGES
-from cellbed.workloads.browsing.table import server_misfits
+from cellbed.workloads.browsing import PACKAGES, server_misfits
 from cellbed.workloads.web.pages import DOMAIN, hosts, pages
 from cellbed_node.browsing import PROGRAMS
 from cellbed_node.web import warc
@@ -72,12 +71,10 @@ class Web(Load):
 
     @property
     def more_servers(self) -> tuple[str, ...]:
-        """As of :class:`Application`."""
         return tuple(dict.fromkeys(self.origins.values()))
 
     @property
     def host_names(self) -> tuple[str, ...]:
-        """As of :class:`Application`: the hosts of the page's origins."""
         if self.page is not None:
             return tuple(hosts(self.page))
         if self.site is not None:
@@ -86,29 +83,24 @@ class Web(Load):
 
     @property
     def certified(self) -> bool:
-        """As of :class:`Application`."""
         return self.served or str(self.url).startswith("https:") or super().certified
 
     @property
     def tools(self) -> tuple[tuple[str, tuple[str, ...], str], ...]:
-        """As of :class:`Application`."""
         server = ("software", (self.software,), PACKAGES[self.software])
         return ("kind", PROGRAMS, PROGRAMS[0]), *((server,) if self.served else ())
 
     def templates(self) -> Iterator[tuple[Key, str]]:
-        """As of :class:`Application`."""
         yield from super().templates()
         if self.url is not None and not self.served:
             yield "url", self.url
 
     def _own_misfits(self, key: str, role: Role, groups: Groups) -> Iterator[tuple[Key, str]]:
-        """As of :class:`Application`: the server of a URL can be a program of the user."""
         if key == "server" and not self.served and role.model_fields_set != {"on"}:
             return self._program_misfits(key, role, groups)
         return super()._own_misfits(key, role, groups)
 
     def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[Key, str]]:
-        """As of :class:`Application`."""
         yield from super().misfits(groups, duration)
         given = [name for name in _SOURCES if getattr(self, name) is not None]
         if not given:

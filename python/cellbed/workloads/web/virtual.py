@@ -18,7 +18,7 @@ from cellbed.workloads.browsing import origins
 from cellbed.workloads.browsing.virtual import Browser, Files
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.virtual.client import Client
-from cellbed.workloads.virtual.model import Draw, Packets, Sampling, Setting, answered, nanoseconds
+from cellbed.workloads.virtual.model import Draw, Model, Packets, Sampling, Setting, answered, nanoseconds
 from cellbed.workloads.web import kind, pages
 from cellbed_node import lifecycle, machine
 from cellbed_node.generator import Generator, Settings
@@ -33,39 +33,6 @@ if TYPE_CHECKING:
 _RANKS: dict[pages.ObjectKind, int] = {"document": 0, "stylesheet": 0, "font": 1, "script": 2, "image": 3}
 """Order of the server's replies, after Chromium's priorities; the first images are as important as fonts."""
 _FIRST_IMAGES = 5
-
-
-class _Web:
-    """See :class:`~cellbed.workloads.virtual.model.Model`."""
-
-    covers = ("page",)
-
-    def __init__(self) -> None:
-        self.sampling = Sampling(_samples, frozenset(("browser", "generator")), rate="0.25 /s", seconds=60)
-
-    def problems(self, each: Deployment, deployments: Sequence[Deployment], plan: Plan) -> Iterator[str]:
-        """Pages of the user, a warm cache, and the rest of HTTP."""
-        table = each.table
-        yield from (f"{name}: only a generated 'page'" for name in ("root", "site", "url") if getattr(table, name))
-        yield from unmodelled_servers(each)
-        if table.cache == "warm":
-            yield 'cache = "warm"'
-
-    def loads(self, each: Deployment, setting: Setting) -> Iterator[Client]:
-        files = Files(setting.world, each.table.version)
-        hosts = each.table.host_names
-        for node in each.servers:
-            for port in origins.ports(each, hosts):
-                setting.world.listen(setting.world.hosts[node.name], port, files, each.name, alone=False)
-        for index, node in enumerate(each.clients):
-            address = each.address(each.servers[index % len(each.servers)])
-            servers = [(address, port) for port in origins.ports(each, hosts)]
-            record = setting.stack.enter_context(lifecycle.open_record(kind.objects_file(each, setting.raw, node)))
-            settings = Settings(**each.load(setting.raw, index, setting.seed))
-            draw = setting.draw(each)
-            load = _Load(settings, each.table.page, files, servers, draw, record.write)
-            client = load.client = Client(setting.world, setting.world.hosts[node.name], load, each, draw)
-            yield client
 
 
 def unmodelled_servers(each: Deployment) -> Iterator[str]:
@@ -232,6 +199,36 @@ def _samples(
         for row in answered(requests).iter_rows(named=True)
         if row["part_browser"] is not None
     ]
+
+
+class _Web(Model):
+    """A browser that loads generated pages."""
+
+    covers = ("page",)
+    sampling = Sampling(_samples, frozenset(("browser", "generator")), rate="0.25 /s", seconds=60)
+
+    def problems(self, each: Deployment, deployments: Sequence[Deployment], plan: Plan) -> Iterator[str]:
+        table = each.table
+        yield from (f"{name}: only a generated 'page'" for name in ("root", "site", "url") if getattr(table, name))
+        yield from unmodelled_servers(each)
+        if table.cache == "warm":
+            yield 'cache = "warm"'
+
+    def loads(self, each: Deployment, setting: Setting) -> Iterator[Client]:
+        files = Files(setting.world, each.table.version)
+        hosts = each.table.host_names
+        for node in each.servers:
+            for port in origins.ports(each, hosts):
+                setting.world.listen(setting.world.hosts[node.name], port, files, each.name, alone=False)
+        for index, node in enumerate(each.clients):
+            address = each.address(each.servers[index % len(each.servers)])
+            servers = [(address, port) for port in origins.ports(each, hosts)]
+            record = setting.stack.enter_context(lifecycle.open_record(kind.objects_file(each, setting.raw, node)))
+            settings = Settings(**each.load(setting.raw, index, setting.seed))
+            draw = setting.draw(each)
+            load = _Load(settings, each.table.page, files, servers, draw, record.write)
+            client = load.client = Client(setting.world, setting.world.hosts[node.name], load, each, draw)
+            yield client
 
 
 VIRTUAL = _Web()

@@ -2,29 +2,21 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from cellbed.runformat.description import Description, Measure, Timed
 from cellbed.runformat.records import MESSAGES
 from cellbed.testbed.machine.process import Process
 from cellbed.testbed.programs.unmodified import Command
-from cellbed.workloads.cache import Note, silent
 from cellbed.workloads.http import kind as http
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.program.kind import port_of
-
-if TYPE_CHECKING:
-    from cellbed.workloads.websocket.table import Websocket
-
-
-def prepare(table: "Websocket", cache: Path, note: Note = silent) -> None:
-    """Nothing: see :class:`cellbed.workloads.kind.Workload`."""
+from cellbed.workloads.websocket.table import Websocket
 
 
 def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> list[Process | Command]:
-    """Return the user's servers, if they are given, and the load generators of the clients; see
-    :class:`cellbed.workloads.kind.Workload`."""
+    """Return the user's servers, if they are given, and the load generators of the clients."""
     return http.loaded(deployment, raw, seed, "cellbed_node.websocket.load", settings)
 
 

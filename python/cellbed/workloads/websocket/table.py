@@ -47,12 +47,10 @@ class Websocket(WebLoad):
         return sound_url(url, "ws")
 
     def templates(self) -> Iterator[tuple[Key, str]]:
-        """As of :class:`Application`."""
         yield from super().templates()
         yield "message", without(self.message, {_REQUEST})
 
     def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[Key, str]]:
-        """As of :class:`Application`."""
         yield from super().misfits(groups, duration)
         if self.reply == "echo" and f"{{{_REQUEST}}}" not in self.message:
             yield "message", "an echo is known by its {request}: write it in the message, or reply = 'next'"

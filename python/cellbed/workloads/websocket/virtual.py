@@ -13,7 +13,7 @@ from cellbed.support.errors import CellbedError
 from cellbed.workloads.http.virtual import listening, strangers
 from cellbed.workloads.kind import Deployment
 from cellbed.workloads.virtual.client import Client
-from cellbed.workloads.virtual.model import Draw, Packets, Sampling, Setting, answered, nanoseconds
+from cellbed.workloads.virtual.model import Draw, Model, Packets, Sampling, Setting, answered, nanoseconds
 from cellbed.workloads.virtual.world import TURNAROUND_NS, Socket, World
 from cellbed.workloads.websocket import kind
 from cellbed_node.websocket.load import Settings, WebSocketLoad
@@ -22,33 +22,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from cellbed.testbed.plan import Plan
-
-_KEYS = frozenset(("generator", "receive", "server", "message_down"))
-
-
-class _Websocket:
-    """See :class:`~cellbed.workloads.virtual.model.Model`."""
-
-    covers = ()
-
-    def __init__(self) -> None:
-        self.sampling = Sampling(_samples, _KEYS, rate="5 /s", load=("connections",))
-
-    def problems(self, each: Deployment, deployments: Sequence[Deployment], plan: Plan) -> Iterator[str]:
-        """Return the URLs of hosts that are no nodes, and TLS."""
-        yield from strangers(kind.settings, each, plan)
-        if each.table.url.startswith("wss:"):
-            yield "wss: the handshake and records of TLS"
-
-    def loads(self, each: Deployment, setting: Setting) -> Iterator[Client]:
-        draw = setting.draw(each)
-        all_settings = [
-            Settings(**kind.settings(each, setting.raw, index, setting.seed)) for index in range(len(each.clients))
-        ]
-        for host, port, _ in listening(all_settings, each, setting):
-            setting.world.listen(host, port, Server(setting.world, draw), each.name, alone=False)
-        for node, settings in zip(each.clients, all_settings, strict=True):
-            yield Client(setting.world, setting.world.hosts[node.name], WebSocketLoad(settings), each, draw)
 
 
 class Server:
@@ -59,7 +32,6 @@ class Server:
         self._world, self._draw = world, draw
 
     def accepted(self, connection: Socket) -> Callable[[bytes], None]:
-        """See :class:`~cellbed.workloads.virtual.world.Server`."""
         protocol = WSConnection(ConnectionType.SERVER)
         parts: list[str] = []
         number = 0
@@ -114,6 +86,26 @@ def _sample(row: Mapping[str, Any]) -> dict[str, Any] | None:
     parts: dict[str, Any] = {name: nanoseconds(span) for name, span in known.items() if span is not None}
     server = nanoseconds(row["part_server"] + row["part_server_pauses"])
     return parts | {"server": server, "message_down": row["bytes_down"]}
+
+
+class _Websocket(Model):
+    """Servers that reply to each message as measured."""
+
+    sampling = Sampling(
+        _samples, frozenset(("generator", "receive", "server", "message_down")), rate="5 /s", load=("connections",)
+    )
+
+    def problems(self, each: Deployment, deployments: Sequence[Deployment], plan: Plan) -> Iterator[str]:
+        yield from strangers(kind.settings, each, plan)
+        if each.table.url.startswith("wss:"):
+            yield "wss: the handshake and records of TLS"
+
+    def loads(self, each: Deployment, setting: Setting) -> Iterator[Client]:
+        draw, all_settings = setting.draw(each), setting.clients(each, kind.settings, Settings)
+        for host, port, _ in listening(all_settings, each, setting):
+            setting.world.listen(host, port, Server(setting.world, draw), each.name, alone=False)
+        for node, settings in zip(each.clients, all_settings, strict=True):
+            yield Client(setting.world, setting.world.hosts[node.name], WebSocketLoad(settings), each, draw)
 
 
 VIRTUAL = _Websocket()
