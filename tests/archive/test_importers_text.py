@@ -337,6 +337,11 @@ def test_answers_of_many_pings_are_understood(folder: Path, line: str, trip_ns: 
     assert [trip for _, trip in rows(draft, "round-trip")] == [trip_ns, MS]
 
 
+def test_translated_output_of_ping_is_no_table(folder: Path) -> None:
+    lines = [f"64 字节，来自 192.0.2.9: icmp_seq={n} ttl=57 时间=20.5 毫秒\n" for n in range(1, 6)]
+    assert len(rows(imported(folder, None, "".join(lines)), "round-trip")) == 5
+
+
 @pytest.mark.parametrize(
     "line",
     [

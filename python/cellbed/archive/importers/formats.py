@@ -129,10 +129,10 @@ def _read_mahimahi(path: Path, draft: Draft, options: Options, progress: Progres
     read_by_core(path, draft, {"format": "mahimahi", "direction": direction}, progress)
 
 
-def _layout_of_table(_: Path, head: bytes) -> str | None:
-    """Return the layout, if the lines have the same number of cells, more than one."""
+def _layout_of_table(path: Path, head: bytes) -> str | None:
+    """Return the layout, if the lines have the same number of cells, more than one, and are not output of ping."""
     shape = None if head.lstrip()[:1] in (b"{", b"[") else text_table.layout(head)
-    if shape is None:
+    if shape is None or (shape.delimiter == " " and _reply_of_ping(path, head)):
         return None
     return f"its lines have {len(shape.names)} cells between {text_table.DELIMITERS[shape.delimiter]}"
 
