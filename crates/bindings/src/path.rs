@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use cellbed_link::{Bytes, Duration, Time};
+use cellbed_link::{Bytes, DirectionConfig, Duration, Time};
 use cellbed_tcp::{Control, Tcp};
 use cellbed_virtual::{Download, Downloads, End, Network, Trains};
 use numpy::{IntoPyArray, PyArray1};
@@ -49,8 +49,14 @@ impl Path {
         turnaround_ns: u64,
     ) -> PyResult<Self> {
         py.detach(|| {
-            let network = Network::new(parse(&uplink.0)?, parse(&downlink.0)?)
-                .with_changes(parse_changes(uplink.1)?, parse_changes(downlink.1)?)
+            let direction = |(stages, changes): (String, Vec<LaterStage>)| {
+                Ok::<_, PyErr>(DirectionConfig {
+                    stages: parse(&stages)?,
+                    changes: parse_changes(changes)?,
+                    ..DirectionConfig::default()
+                })
+            };
+            let network = Network::pair(direction(uplink)?, direction(downlink)?)
                 .map_err(|error| PyValueError::new_err(error.to_string()))?
                 .with_turnaround(Duration::from_nanos(turnaround_ns));
             let network = Mutex::new(network);

@@ -14,7 +14,7 @@ type Rows = Vec<(u64, u64, Vec<u64>)>;
 pub fn parse_light_rows(py: Python<'_>, path: PathBuf) -> PyResult<Rows> {
     py.detach(|| {
         let light = LightRows::parse(open(&path)?).map_err(|error| refused(&path, &error))?;
-        let row = |row: cellbed_link::LightRow| {
+        let row = |row: &cellbed_link::LightRow| {
             let offsets = row.opportunities.iter().map(|offset| offset.as_nanos());
             (
                 row.time.as_nanos(),
@@ -22,7 +22,7 @@ pub fn parse_light_rows(py: Python<'_>, path: PathBuf) -> PyResult<Rows> {
                 offsets.collect(),
             )
         };
-        Ok(light.rows().map(row).collect())
+        Ok(light.rows().iter().map(row).collect())
     })
 }
 

@@ -137,7 +137,10 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let plain = read_link("");
-        assert_eq!((plain.light.count(), plain.opportunity), (2, Bytes(1400)));
+        assert_eq!(
+            (plain.light.rows().len(), plain.opportunity),
+            (2, Bytes(1400))
+        );
         assert_eq!(plain.idle, Duration::ZERO);
         let more = format!(
             r#","latency_offset":"{offsets}","idle_ns":5,"idle_at":"queue","anchor":"first-packet",

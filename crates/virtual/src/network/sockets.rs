@@ -6,10 +6,9 @@ use cellbed_link::agenda::Agenda;
 use cellbed_link::{Bytes, Time};
 use cellbed_tcp::{Segment, Tcp};
 
-use super::wire::Wire;
+use super::wire::{Content, Wire};
 use crate::connection::Connection;
 use crate::event::{ConnectionId, End, Ends, Event, Room};
-use crate::pool::Content;
 
 /// Length of a reset: headers without options.
 pub(super) const RESET: Bytes = Bytes(40);
