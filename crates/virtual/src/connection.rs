@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use cellbed_link::{Duration, Time};
-use cellbed_tcp::{Counters, Segment, Sending, Socket, Tcp};
+use cellbed_tcp::{Segment, Sending, Socket, Tcp};
 
 use crate::event::{End, Ends, Room};
 
@@ -65,13 +65,13 @@ impl Connection {
     }
 
     pub fn use_nagle(&mut self, at: End) {
-        self.half_mut(at).socket.use_nagle();
+        self.half_mut(at).socket.sender.use_nagle();
     }
 
     pub fn write(&mut self, from: End, now: Time, bytes: u64, label: u64) {
         let half = self.half_mut(from);
-        half.socket.write(now, bytes);
-        let end = half.socket.written();
+        half.socket.sender.write(now, bytes);
+        let end = half.socket.sender.written();
         self.half_mut(from.peer()).expected.push_back((end, label));
     }
 
@@ -81,7 +81,7 @@ impl Connection {
 
     /// Returns the size of a send buffer between a least and a largest one, bytes: it grows with the window.
     pub fn send_buffer(&self, from: End, least: u64, most: u64) -> u64 {
-        let sending = self.half(from).socket.sending();
+        let sending = self.half(from).socket.sender.state();
         least.max(most.min(BUFFERED_WINDOWS * sending.window * sending.segment))
     }
 
@@ -89,7 +89,7 @@ impl Connection {
     pub fn has_room(&self, from: End) -> bool {
         let half = self.half(from);
         let has_room = |Room { least, most }| {
-            half.socket.buffered() < self.send_buffer(from, least, most) * 2 / 3
+            half.socket.sender.buffered() < self.send_buffer(from, least, most) * 2 / 3
         };
         !half.closed && half.room.is_some_and(has_room)
     }
@@ -118,7 +118,7 @@ impl Connection {
         if half.closed || now < half.next_sample || !half.socket.is_established() {
             return;
         }
-        let state = half.socket.sending();
+        let state = half.socket.sender.state();
         if state.outstanding > 0 {
             half.next_sample = begin_of_next_bin(now);
             append_sample(samples, now, number, (ends, at), &state);
@@ -129,7 +129,7 @@ impl Connection {
     pub fn next_message(&mut self, at: End) -> Option<u64> {
         let half = self.half_mut(at);
         let (end, label) = *half.expected.front()?;
-        if end > half.socket.received() {
+        if end > half.socket.receiver.received() {
             return None;
         }
         half.expected.pop_front();
@@ -157,8 +157,8 @@ impl Connection {
         half.socket.transmit(now)
     }
 
-    pub fn counters(&self) -> impl Iterator<Item = Counters> {
-        self.halves.iter().map(|half| half.socket.counters())
+    pub fn senders(&self) -> impl Iterator<Item = Sending> {
+        self.halves.iter().map(|half| half.socket.sender.state())
     }
 }
 

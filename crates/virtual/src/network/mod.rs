@@ -288,19 +288,19 @@ impl Network {
     /// Bytes that have arrived in order at this end.
     pub fn received(&self, connection: ConnectionId, at: End) -> u64 {
         let open = self.sockets.get(connection);
-        open.map_or(0, |open| open.socket(at).received())
+        open.map_or(0, |open| open.socket(at).receiver.received())
     }
 
     /// Bytes that were written at this end and have not been sent.
     pub fn unsent(&self, connection: ConnectionId, from: End) -> u64 {
         let open = self.sockets.get(connection);
-        open.map_or(0, |open| open.socket(from).unsent())
+        open.map_or(0, |open| open.socket(from).sender.unsent())
     }
 
     /// Bytes that were written at this end and are not acknowledged.
     pub fn buffered(&self, connection: ConnectionId, from: End) -> u64 {
         let open = self.sockets.get(connection);
-        open.map_or(0, |open| open.socket(from).buffered())
+        open.map_or(0, |open| open.socket(from).sender.buffered())
     }
 
     /// The size of the send buffer at this end, bytes, between a least and a largest one.
@@ -316,13 +316,13 @@ impl Network {
 
     /// The state of the sender at this end.
     pub fn sending(&self, connection: ConnectionId, from: End) -> Option<Sending> {
-        Some(self.sockets.get(connection)?.socket(from).sending())
+        Some(self.sockets.get(connection)?.socket(from).sender.state())
     }
 
     /// Segments that were sent more than once, and timeouts, at both ends of all connections of the application.
     pub fn repairs(&self) -> (u64, u64) {
-        let counters = self.sockets.all().flat_map(Connection::counters);
-        counters.fold((0, 0), |sum, it| (sum.0 + it.repairs, sum.1 + it.timeouts))
+        let senders = self.sockets.all().flat_map(Connection::senders);
+        senders.fold((0, 0), |sum, it| (sum.0 + it.repairs, sum.1 + it.timeouts))
     }
 
     /// Advances to the next event. False if there is none until `end`.

@@ -140,10 +140,10 @@ impl Sockets {
             return; // Its application is over.
         };
         if open.is_closed(at) {
-            let (ends, socket) = (open.ends, open.socket(at));
+            let (ends, sender) = (open.ends, &open.socket(at).sender);
             let content = Content::Reset {
                 connection: id.0,
-                sequence: (socket.written() - socket.unsent()) as u32 + 1,
+                sequence: (sender.written() - sender.unsent()) as u32 + 1,
                 at: at.peer(),
             };
             return wire.dispatch(ends, at, content, RESET);
