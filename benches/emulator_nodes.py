@@ -13,8 +13,8 @@ from typing import Any
 
 from measuring import Figures, Meter
 
-from cellbed._core import enter
 from cellbed.testbed.links.emulator import Emulator
+from cellbed.testbed.machine.process import Place
 
 Case = Callable[[float], Figures]
 """Takes seconds, and measures once for this time."""
@@ -65,13 +65,8 @@ def bottleneck(bit_rate: int | None, queue_bytes: int = 1_000_000) -> Stages:
 
 def inside(emulator: Emulator, node: str, keep_capabilities: bool = False) -> Callable[[], None]:
     """Return what a child process calls to enter a node."""
-    return lambda: enter(
-        user_namespace=emulator.user_namespace,
-        network_namespace=emulator.namespace(node),
-        binds=[],
-        cgroups=[],
-        keep_capabilities=keep_capabilities,
-    )
+    place = Place(emulator.namespace(node), emulator.user_namespace)
+    return lambda: place.enter(keep_capabilities=keep_capabilities)
 
 
 def connect_by_veth(emulator: Emulator, offload: bool) -> None:

@@ -98,7 +98,7 @@ def flow_over(stages: Stages, bit_rate: int, back: Stages | None = None, **chang
     return measure
 
 
-def trace_cases(folder: File, **changes: Any) -> dict[str, Case]:
+def trace_cases(folder: File) -> dict[str, Case]:
     """Return flows over traces of several rates, without and with a delay."""
     cases: dict[str, Case] = {}
     for delay in (0, 20):
@@ -107,9 +107,7 @@ def trace_cases(folder: File, **changes: Any) -> dict[str, Case]:
             stages = trace_stages(write_trace(folder, rate), max(8_000_000, rate // 40))
             if delay:
                 stages.append(delay_stage(delay))
-            cases[f"trace, {gigabits:g} Gbit/s" + (f", {delay} ms" if delay else "")] = flow_over(
-                stages, rate, **changes
-            )
+            cases[f"trace, {gigabits:g} Gbit/s" + (f", {delay} ms" if delay else "")] = flow_over(stages, rate)
     return cases
 
 
@@ -232,7 +230,6 @@ def groups(folder: File) -> dict[str, dict[str, Case]]:
     """Return all cases by group and name."""
     return {
         "trace": {"veth": veth_case} | trace_cases(folder),
-        "reference": {f"{name}, per segment": case for name, case in trace_cases(folder, offload=False).items()},
         "log": logging_cases(folder),
         "chain": chain_case(),
         "datagrams": {"64-byte datagrams": datagrams(False), "64-byte datagrams, veth": datagrams(True)},
@@ -244,7 +241,7 @@ def groups(folder: File) -> dict[str, dict[str, Case]]:
     }
 
 
-GROUPS = ("trace", "reference", "log", "chain", "datagrams", "idle", "links", "delay", "release", "far")
+GROUPS = ("trace", "log", "chain", "datagrams", "idle", "links", "delay", "release", "far")
 
 
 def main() -> None:

@@ -7,8 +7,6 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from cellbed.path import Tcp
-
 Arrivals = tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.uint64] | None, NDArray[np.uint8] | None]
 Columns = tuple[
     NDArray[np.uint64],
@@ -51,29 +49,11 @@ def emulate() -> None:
     Errors: ``SystemExit(1)`` after an ``error`` event that says what was wrong and what to do.
     """
 
-def enter(
-    *,
-    user_namespace: str | None,
-    network_namespace: str,
-    mount_namespace: str | None = None,
-    disk: tuple[str, int] | None = None,
-    binds: list[tuple[str, str]],
-    cgroups: list[str],
-    host_name: str | None = None,
-    keep_capabilities: bool,
-) -> None:
+def enter(entry: str) -> None:
     """Move this process, which must have one thread, into a node; for the ``preexec_fn`` of :mod:`subprocess`.
 
-    user_namespace: path such as ``/proc/PID/ns/user``; ``None`` stays in the caller's.
-    network_namespace: path such as ``/proc/PID/fd/9``.
-    mount_namespace: path such as ``/proc/PID/ns/mnt``; ``None`` stays in the caller's.
-    disk: a folder, and the bytes of the file system in memory that is mounted over it for the process.
-    binds: pairs (source, target) of files to mount over others, in a mount namespace of the process's own.
-    cgroups: ``cgroup.procs`` or ``tasks`` files of the control groups to join; joined first.
-    host_name: what the process sees as the machine's name, in a UTS namespace of its own.
-    keep_capabilities: whether an ordinary program keeps all capabilities of the user namespace after ``exec``.
-
-    The process is killed when the *thread* that started it ends, so start it from one that stays.
+    entry: ``Entry`` of ``crates/emulator/src/enter.rs`` as JSON; :class:`cellbed.testbed.machine.process.Place` is its
+    face. The process is killed when the *thread* that started it ends, so start it from one that stays.
 
     Errors: :class:`OSError` that says what failed.
     """
@@ -237,7 +217,6 @@ class Direction:
         """Packets and bytes in the queue of the first bottleneck."""
 
 Stages = tuple[str, list[tuple[int, int, str]]]
-TcpSettings = Tcp
 Int64 = NDArray[np.int64]
 
 @final
@@ -245,7 +224,7 @@ class Path:
     """Two hosts and the path between them in virtual time; :class:`cellbed.path.Path` is its face.
 
     uplink, downlink: stages as JSON and changes, as for :class:`Direction`. Settings of TCP are the fields of
-    :class:`cellbed.path.Tcp`; results are the columns of the classes there.
+    :class:`cellbed.path.Tcp` as JSON; results are the columns of the classes there.
 
     Errors: :class:`ValueError` that says which value is wrong.
     """
@@ -271,7 +250,7 @@ class Path:
         thinking_ns: list[int],
         request: int,
         keeps_connection: bool,
-        tcp: Tcp,
+        tcp: str,
         until_ns: int,
     ) -> tuple[Int64, Int64, Int64, Int64]: ...
 
@@ -283,13 +262,13 @@ class VirtualNetwork:
     that cannot be simulated, ``OSError`` for files that cannot be written.
     """
 
-    def __new__(cls, config: str, turnaround_ns: int, tcp: Tcp) -> VirtualNetwork: ...
+    def __new__(cls, config: str, turnaround_ns: int, tcp: str) -> VirtualNetwork: ...
     def connect(
         self,
         client: tuple[int, int],
         server: tuple[int, int],
-        client_tcp: Tcp | None = None,
-        server_tcp: Tcp | None = None,
+        client_tcp: str | None = None,
+        server_tcp: str | None = None,
     ) -> int:
         """Open a connection between two vertices, each with its port; its number. client_tcp, server_tcp: settings of
         an end, if not those of its vertex."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import pathlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -53,6 +53,10 @@ class Tcp:
     segment: int = 1448
     send_buffer: int = 4 * 2**20
     pacing: bool = False
+
+    def to_json(self) -> str:
+        """Return the settings as the network in virtual time takes them."""
+        return json.dumps(asdict(self))
 
 
 def settings(tcp: Tcp) -> Tcp:
@@ -210,7 +214,7 @@ class Path:
         """
         at, until = self._span(at, until)
         numbers, pauses = [int(size) for size in sizes], [int(pause) for pause in thinking]
-        tables = self._model.downloads(at, numbers, pauses, request, keep_connection, settings(tcp), until)
+        tables = self._model.downloads(at, numbers, pauses, request, keep_connection, settings(tcp).to_json(), until)
         return Downloads(*tables)
 
     def _span(self, at: int | None, until: int | None) -> tuple[int, int]:

@@ -16,28 +16,13 @@ import pytest
 
 from cellbed import _core
 from cellbed.testbed.links.emulator import Emulator
-from emulator_process import EDGE, EMULATE, EmulatorProcess, bottleneck, constant, delay, line_of_two, packets, series
+from cellbed.testbed.machine.process import Place
+from emulator_process import EMULATE, EmulatorProcess, bottleneck, constant, delay, line_of_two, packets, series
+from emulator_transfers import transfer
 from run_commands import has_ended
 from shell_world import wait_until
 
-ECHO = """
-import socket, sys
-family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
-with socket.create_server((sys.argv[1], 7000), family=family) as server:
-    print("ready", flush=True)
-    connection, _ = server.accept()
-    while data := connection.recv(65536):
-        connection.sendall(data)
-"""
-ASK = """
-import socket, sys
-question = bytes(range(256)) * 400
-with socket.create_connection((sys.argv[1], 7000), timeout=30) as connection:
-    connection.sendall(question)
-    connection.shutdown(socket.SHUT_WR)
-    answer = b"".join(iter(lambda: connection.recv(65536), b""))
-print(answer == question)
-"""
+SEND_OUTSIDE = "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('192.0.2.1', 9))"
 
 
 @pytest.mark.parametrize("namespaces", ["auto", "user"])
@@ -45,15 +30,7 @@ print(answer == question)
 def test_programs_in_two_nodes_talk(family: int, namespaces: str) -> None:
     with EmulatorProcess(line_of_two([delay(2)], [delay(2)], namespaces=namespaces)) as emulator:
         emulator.ready()
-        server = subprocess.Popen(
-            [sys.executable, "-c", ECHO, EDGE[family]],
-            preexec_fn=emulator.inside("edge"),
-            stdout=subprocess.PIPE,
-        )
-        with server:
-            assert server.stdout is not None
-            assert server.stdout.readline() == b"ready\n"
-            assert emulator.run("endpoint", [sys.executable, "-c", ASK, EDGE[family]]) == "True\n"
+        transfer(emulator, 100_000, family)
 
 
 @pytest.mark.parametrize("family", [4, 6])
@@ -193,10 +170,9 @@ def test_a_restart_repeats_the_losses(tmp_path: Path) -> None:
 
 def test_a_packet_without_a_way_is_counted() -> None:
     config = line_of_two([], [])
-    send = "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('192.0.2.1', 9))"
     with EmulatorProcess(config) as emulator:
         emulator.ready()
-        emulator.run("endpoint", [sys.executable, "-c", send])
+        emulator.run("endpoint", [sys.executable, "-c", SEND_OUTSIDE])
         deadline = time.monotonic() + 10
         while (status := emulator.command(do="status"))["unroutable"] == 0 and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -205,10 +181,9 @@ def test_a_packet_without_a_way_is_counted() -> None:
 
 
 def test_the_default_vertex_gets_what_nobody_owns(tmp_path: Path) -> None:
-    send = "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('192.0.2.1', 9))"
     with EmulatorProcess(line_of_two([], [], tmp_path, default_vertex="edge")) as emulator:
         emulator.ready()
-        emulator.run("endpoint", [sys.executable, "-c", send])
+        emulator.run("endpoint", [sys.executable, "-c", SEND_OUTSIDE])
         deadline = time.monotonic() + 10
         while emulator.status()["core.uplink"]["delivered"] == 0 and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -281,6 +256,7 @@ GOOD = line_of_two([], [])
         (b"{\n", "cannot be read"),
         (b"\xff\xfe\n", "configuration"),
         (GOOD | {"colour": 1}, "unknown field `colour`"),
+        (line_of_two([constant(0)], []), "mobile.uplink): a constant rate of 0 bit/s lets nothing pass"),
         (line_of_two([{"kind": "delay"}], []), 'mobile.uplink): a delay needs either "fixed_ns" or "series"'),
         (
             line_of_two([bottleneck({"kind": "trace", "path": "/no/such.up", "looped": True})], []),
@@ -330,13 +306,7 @@ def test_a_bad_command_is_one_clear_error(command: dict[str, object], says: str)
 
 def test_entering_what_is_gone_says_so() -> None:
     with pytest.raises(FileNotFoundError, match=r"open /proc/self/fd/999999.* has ended"):
-        _core.enter(
-            user_namespace=None,
-            network_namespace="/proc/self/fd/999999",
-            binds=[],
-            cgroups=[],
-            keep_capabilities=False,
-        )
+        Place("/proc/self/fd/999999").enter()
 
 
 def test_files_are_bound_inside_only(tmp_path: Path) -> None:
@@ -345,16 +315,7 @@ def test_files_are_bound_inside_only(tmp_path: Path) -> None:
     target.write_text("outside")
     with EmulatorProcess(line_of_two([], [], namespaces="user")) as emulator:
         emulator.ready()
-
-        def enter() -> None:
-            _core.enter(
-                user_namespace=emulator.user_namespace,
-                network_namespace=emulator.nodes["edge"]["namespace"],
-                binds=[(str(source), str(target))],
-                cgroups=[],
-                keep_capabilities=True,
-            )
-
+        enter = emulator.inside("edge", binds=((str(source), str(target)),), keep_capabilities=True)
         seen = subprocess.run(["cat", str(target)], preexec_fn=enter, stdout=subprocess.PIPE, check=True).stdout
         assert seen == b"inside"
         assert target.read_text() == "outside"

@@ -237,13 +237,6 @@ def test_a_bad_schedule_is_refused_at_once(change: dict[str, Any], says: str) ->
         assert says in event["message"]
 
 
-def test_a_file_is_not_taken_for_a_socket(control: Path) -> None:
-    control.write_text("precious")
-    with EmulatorProcess(line_of_two([], [], control=str(control))) as emulator:
-        assert "The existing file is not a socket" in emulator.event()["message"]
-    assert control.read_text() == "precious"
-
-
 def test_status_tells_delay_and_queue(control: Path) -> None:
     with EmulatorProcess(line_of_two([constant(1_000_000), delay(30)], [], control=str(control))) as emulator:
         emulator.ready()

@@ -77,10 +77,9 @@ def test_the_next_direction_sees_the_mark() -> None:
 
 
 @pytest.mark.parametrize("group", [1, 10], ids=["one by one", "super-packets"])
-@pytest.mark.parametrize("offload", [True, False])
-def test_doubled_packets_come_twice(offload: bool, group: int, tmp_path: Path) -> None:
+def test_doubled_packets_come_twice(group: int, tmp_path: Path) -> None:
     stages = [{"kind": "duplication", "probability": 0.3, "seed": 4}, delay(2)]
-    with EmulatorProcess(line_of_two(stages, [], tmp_path, offload=offload)) as emulator:
+    with EmulatorProcess(line_of_two(stages, [], tmp_path)) as emulator:
         emulator.ready()
         with receiving(emulator) as arrivals:
             status = send(emulator, 200, group=group, interval_ns=100_000)
@@ -97,10 +96,9 @@ def test_doubled_packets_come_twice(offload: bool, group: int, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("group", [1, 10], ids=["one by one", "super-packets"])
-@pytest.mark.parametrize("offload", [True, False])
-def test_the_receiver_notices_damage(offload: bool, group: int, tmp_path: Path) -> None:
+def test_the_receiver_notices_damage(group: int, tmp_path: Path) -> None:
     stages = [{"kind": "corruption", "probability": 0.3, "seed": 4}, delay(2)]
-    with EmulatorProcess(line_of_two(stages, [], tmp_path, offload=offload)) as emulator:
+    with EmulatorProcess(line_of_two(stages, [], tmp_path)) as emulator:
         emulator.ready()
         with receiving(emulator) as arrivals:
             status = send(emulator, 200, size=200, group=group, interval_ns=100_000)
@@ -126,16 +124,15 @@ def snmp(text: str) -> dict[str, dict[str, int]]:
     return tables
 
 
-@pytest.mark.parametrize("offload", [True, False])
 @pytest.mark.parametrize("family", [4, 6])
-def test_data_survives_damage_and_second_copies(family: int, offload: bool) -> None:
+def test_data_survives_damage_and_second_copies(family: int) -> None:
     stages = [
         {"kind": "duplication", "probability": 0.02, "seed": 4},
         *managed(200_000_000, kind="fqcodel"),
         {"kind": "corruption", "probability": 0.005, "seed": 5},
         delay(1),
     ]
-    with EmulatorProcess(line_of_two(stages, stages, offload=offload)) as emulator:
+    with EmulatorProcess(line_of_two(stages, stages)) as emulator:
         emulator.ready()
         transfer(emulator, 2_000_000, family)
         status = emulator.status()["mobile.uplink"]

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cellbed._core import enter
 from emulator_process import EmulatorProcess, Stages, constant, delay, line_of_two, packets
 from emulator_transfers import transfer
 
@@ -38,10 +37,9 @@ def lossy() -> Stages:
     return [{"kind": "loss", "probability": 0.01, "seed": 3}, constant(200_000_000, 200_000), delay(3)]
 
 
-@pytest.mark.parametrize("offload", [True, False])
 @pytest.mark.parametrize("family", [4, 6])
-def test_data_arrives_through_loss_and_queue(family: int, offload: bool, tmp_path: Path) -> None:
-    with EmulatorProcess(line_of_two(lossy(), lossy(), tmp_path, offload=offload)) as emulator:
+def test_data_arrives_through_loss_and_queue(family: int, tmp_path: Path) -> None:
+    with EmulatorProcess(line_of_two(lossy(), lossy(), tmp_path)) as emulator:
         emulator.ready()
         transfer(emulator, 4_000_000, family)
         account = emulator.stop()
@@ -68,41 +66,13 @@ def covered(log: np.ndarray[Any, np.dtype[Any]]) -> int:
     return reached
 
 
-def test_both_modes_cut_the_stream_into_the_same_segments(tmp_path: Path) -> None:
-    """Without loss the two differ in nothing that the path model sees of the data."""
-    sizes = {}
-    for offload in (True, False):
-        folder = tmp_path / str(offload)
-        folder.mkdir()
-        with EmulatorProcess(line_of_two([constant(100_000_000), delay(1)], [], folder, offload=offload)) as emulator:
-            emulator.ready()
-            transfer(emulator, 2_000_000)
-            emulator.stop()
-        log = packets(folder)
-        uplink = log[(log["direction"] == 0) & (log["payload"] > 0)]
-        assert covered(log[log["direction"] == 0]) == 2_000_000
-        assert (np.diff(uplink["departed"]) >= 0).all()
-        sizes[offload] = np.median(uplink["bytes"])
-    assert sizes[True] == sizes[False] == 1500
-
-
 def captured(capture: Path) -> None:
     """Write what the edge's device shows of two transfers as a file of packets."""
     with EmulatorProcess(line_of_two([constant(400_000_000), delay(2)], [delay(2)])) as emulator:
         emulator.ready()
-
-        def inside() -> None:
-            enter(
-                user_namespace=emulator.user_namespace,
-                network_namespace=emulator.nodes["edge"]["namespace"],
-                binds=[],
-                cgroups=[],
-                keep_capabilities=True,
-            )
-
         sniffer = subprocess.Popen(
             [sys.executable, "-c", CAPTURE, str(capture)],
-            preexec_fn=inside,
+            preexec_fn=emulator.inside("edge", keep_capabilities=True),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )

@@ -135,9 +135,9 @@ def serve(emulator: EmulatorProcess, program: str, address: str) -> subprocess.P
 
 
 @pytest.mark.parametrize("kind", ["split", "mmcptp"])
-@pytest.mark.parametrize(("family", "offload"), [(4, True), (6, True), (4, False)])
-def test_data_arrives_unchanged_both_ways(kind: str, family: int, offload: bool, tmp_path: Path) -> None:
-    config = line_of_two(radio(0.01, 0.001), radio(0.01, 0.001), tmp_path, offload=offload, proxies=[proxy(kind)])
+@pytest.mark.parametrize("family", [4, 6])
+def test_data_arrives_unchanged_both_ways(kind: str, family: int, tmp_path: Path) -> None:
+    config = line_of_two(radio(0.01, 0.001), radio(0.01, 0.001), tmp_path, proxies=[proxy(kind)])
     with EmulatorProcess(config) as emulator:
         emulator.ready()
         with serve(emulator, SERVER, EDGE[family]) as server:

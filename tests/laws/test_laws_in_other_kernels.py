@@ -28,12 +28,12 @@ from pathlib import Path
 zipfile.ZipFile(io.BytesIO(content)).extractall("/run/cellbed")
 sys.path.insert(0, "/run/cellbed")
 from cellbed.laws.kernel import load_law
-from cellbed.laws.law import Law, kernel_version, shipped
+from cellbed.laws.law import Law, kernel_version, load_shipped
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 place = 3 if kernel_version() >= (6, 10) else 1
 Law.compiled = lambda law, target: Path(f"/run/cellbed/{{law.name}}-{{place}}.o")
 found = {{}}
-for name, law in shipped().items():
+for name, law in load_shipped().items():
     try:
         with load_law(law) as control, socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as client:
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode())

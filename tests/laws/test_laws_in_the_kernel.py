@@ -1,6 +1,5 @@
 """Laws in the kernel: loaded for a run, and gone with it."""
 
-import contextlib
 import json
 import os
 import signal
@@ -82,27 +81,18 @@ with load_law(read(Path(sys.argv[1]))):
 """
 
 
-def killed_holders(law: Path, count: int) -> None:
-    for _ in range(count):
-        holder = subprocess.Popen([sys.executable, "-c", HOLD, str(law)], stdout=subprocess.PIPE)
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"loaded\n"
-        assert available(f"{law.stem}_")
-        holder.kill()
-        holder.communicate()
-        wait_until_gone(f"{law.stem}_")
-
-
 @pytest.mark.skipif(kernel_version() < (6, 4), reason="Linux before 6.4 keeps a law after kill -9")
-def test_killed_process_leaves_no_law(tmp_path: Path) -> None:
-    killed_holders(fixed(tmp_path / "killed.h"), 5)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.skipif(kernel_version() < (6, 4), reason="Linux before 6.4 keeps a law after kill -9")
-def test_two_hundred_killed_processes_leave_no_law(tmp_path: Path) -> None:
-    killed_holders(fixed(tmp_path / "often.h"), 200)
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
+def test_process_that_ends_leaves_no_law(tmp_path: Path, end: signal.Signals) -> None:
+    law = fixed(tmp_path / "held.h")
+    for _ in range(3):
+        holding = [sys.executable, "-c", HOLD, str(law)]
+        with subprocess.Popen(holding, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as holder:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == b"loaded\n"
+            assert available("held_")
+            holder.send_signal(end)
+        wait_until_gone("held_")
 
 
 def test_refusal_of_the_verifier_is_one_error_with_its_last_lines(tmp_path: Path) -> None:
@@ -207,15 +197,3 @@ def test_shell_has_a_law_until_it_ends(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("shells_")
     wait_until_gone("shells_")
-
-
-def test_interrupted_process_leaves_no_law(tmp_path: Path) -> None:
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(fixed(tmp_path / "ctrl.h"))], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == b"loaded\n"
-    with contextlib.closing(holder.stdout):
-        holder.send_signal(signal.SIGINT)
-        holder.wait()
-    wait_until_gone("ctrl_")

@@ -262,19 +262,6 @@ def test_the_logs_of_mm_link(world: World) -> None:
     assert sum(sign == "+" for _, sign, _ in events(down)) >= int(done.stdout)
 
 
-def test_logs_are_written_while_packets_pass_and_outlive_a_kill(world: World) -> None:
-    log = world.folder / "live.log"
-    process = start(
-        world, "mm-link", "12mbit", "12mbit", f"--uplink-log={log}", "--", "sh", "-c", "echo up; sleep 1000"
-    )
-    next_line(process)
-    wait_until(lambda: log.exists() and log.read_text().count(" # ") > 100)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    assert check(log)["#"] > 100
-    assert world.run(cellbed("clean")).returncode == 0
-
-
 def test_once_ends_with_the_longer_trace(world: World) -> None:
     up, down = world.folder / "once.up.log", world.folder / "once.down.log"
     (world.folder / "once.up").write_text("100\n250\n")

@@ -269,25 +269,15 @@ def test_clean_puts_right_what_a_killed_shell_has_left(world: World, user: int) 
     wait_until(lambda: all(process_start(child) is None for child in children))
 
 
-def test_forwarding_stays_on_until_the_last_shell_has_ended(world: World) -> None:
+def test_shells_side_by_side_do_not_disturb_each_other_and_the_last_switches_forwarding_off(world: World) -> None:
     assert world.setting("ipv4/ip_forward") == "0"
-    first, second = (world.start([*cellbed("shell"), "--", "sh", "-c", "echo up; read line"]) for _ in range(2))
-    next_line(first)
-    next_line(second)
-    for process, left in ((first, "1"), (second, "0")):
-        assert process.stdin is not None
-        process.stdin.close()
-        assert process.wait(30) == 1
-        assert world.setting("ipv4/ip_forward") == left
-
-
-def test_shells_side_by_side_do_not_disturb_each_other(world: World) -> None:
     ask = ["sh", "-c", 'echo "$CELLBED_GATEWAY"; read line; exec "$@"', "sh", *python(ASK, INTERNET, "7")]
     both = [world.start([*cellbed("shell"), "--delay", "1", "--", *ask]) for _ in range(2)]
     assert len({next_line(process) for process in both}) == 2
-    for process in both:
+    for process, left in zip(both, ("1", "0"), strict=True):
         output, errors = process.communicate("\n", timeout=30)
         assert output.strip() == f"::ffff:{HOST}", errors
+        assert world.setting("ipv4/ip_forward") == left
 
 
 def test_an_interactive_shell_shows_where_it_is_and_survives_ctrl_c(world: World) -> None:

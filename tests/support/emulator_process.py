@@ -11,9 +11,9 @@ from typing import Any, Self
 import numpy as np
 import pytest
 
-from cellbed._core import enter
 from cellbed.measure.links import read_series
 from cellbed.measure.packets import RECORD as PACKET
+from cellbed.testbed.machine.process import Place
 
 EMULATE = "from cellbed._core import emulate; emulate()"
 
@@ -141,16 +141,12 @@ class EmulatorProcess:
         assert self.process.wait(10) == 0
         return account
 
-    def inside(self, node: str) -> Callable[[], None]:
+    def inside(
+        self, node: str, *, binds: tuple[tuple[str, str], ...] = (), keep_capabilities: bool = False
+    ) -> Callable[[], None]:
         """A ``preexec_fn`` that brings a program into a node."""
-        namespace = self.nodes[node]["namespace"]
-        return lambda: enter(
-            user_namespace=self.user_namespace,
-            network_namespace=namespace,
-            binds=[],
-            cgroups=[],
-            keep_capabilities=False,
-        )
+        place = Place(self.nodes[node]["namespace"], self.user_namespace, binds)
+        return lambda: place.enter(keep_capabilities=keep_capabilities)
 
     def run(self, node: str, program: list[str]) -> str:
         """Output of a program in a node."""

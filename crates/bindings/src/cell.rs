@@ -1,7 +1,9 @@
 //! Users of a cell in Python, over columns of packets.
 
 use cellbed_link::cell::check_stages;
-use cellbed_link::{Bytes, CellConfig, Direction, Duration, Fate, Graph, Scheduler, Time, Visit};
+use cellbed_link::{
+    Bytes, CellConfig, DirectionConfig, Duration, Fate, Graph, GraphConfig, Scheduler, Time, Visit,
+};
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -37,10 +39,11 @@ pub fn share_cell<'py>(
         for (number, (stages, changes, priority, times)) in links.into_iter().enumerate() {
             let stages = parse(&stages)?;
             check_stages(&stages).map_err(|error| wrong(&error))?;
-            let direction = Direction::new(stages, Time::ZERO)
-                .with_changes(parse_changes(changes)?)
-                .map_err(|error| wrong(&error))?;
-            directions.push(direction);
+            directions.push(DirectionConfig {
+                stages,
+                changes: parse_changes(changes)?,
+                ..DirectionConfig::default()
+            });
             let visit = |(from, until): (u64, Option<u64>)| Visit {
                 priority,
                 from: Duration::from_nanos(from),
@@ -61,9 +64,12 @@ pub fn share_cell<'py>(
             slot: Duration::from_nanos(slot_ns),
             users: users_of_cell,
         };
-        let cells = [(config, link_of_visit.clone())];
-        let mut cell =
-            Graph::of_cells(&cells, directions, Time::ZERO).map_err(|error| wrong(&error))?;
+        let config = GraphConfig {
+            vertices: 1,
+            directions,
+            cells: vec![(config, link_of_visit.clone())],
+        };
+        let mut cell = Graph::new(config, Time::ZERO).map_err(|error| wrong(&error))?;
         let mut columns = Columns::held(arrivals.times, arrivals.sizes);
         let mut place = |cell: &mut Graph<u64>, now: Time| {
             while let Some((_, outcome)) = cell.poll(now) {

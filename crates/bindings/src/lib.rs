@@ -9,7 +9,6 @@ mod imports;
 mod link;
 mod path;
 mod positions;
-mod replay;
 mod trace;
 mod virtual_network;
 
@@ -35,9 +34,10 @@ mod _core {
     #[pymodule_export]
     use super::positions::{toml_longest_key, toml_positions};
     #[pymodule_export]
-    use super::replay::{parse_latency_offsets, parse_light_rows};
     #[pymodule_export]
-    use super::trace::{Trace, TraceFormatError, parse_trace};
+    use super::trace::{
+        Trace, TraceFormatError, parse_latency_offsets, parse_light_rows, parse_trace,
+    };
     #[pymodule_export]
     use super::virtual_network::VirtualNetwork;
     #[pymodule_export]
@@ -72,28 +72,8 @@ fn record(py: Python<'_>, arguments: Vec<OsString>) -> i32 {
 }
 
 #[pyfunction]
-#[pyo3(signature = (*, user_namespace, network_namespace, mount_namespace=None, disk=None, binds, cgroups, host_name=None, keep_capabilities))]
-#[allow(clippy::too_many_arguments)] // Python's keywords
-fn enter(
-    user_namespace: Option<String>,
-    network_namespace: String,
-    mount_namespace: Option<String>,
-    disk: Option<(String, u64)>,
-    binds: Vec<(String, String)>,
-    cgroups: Vec<String>,
-    host_name: Option<String>,
-    keep_capabilities: bool,
-) -> PyResult<()> {
-    let entry = Entry {
-        user_namespace,
-        network_namespace,
-        mount_namespace,
-        disk,
-        binds,
-        cgroups,
-        host_name,
-        keep_capabilities,
-    };
+fn enter(entry: &str) -> PyResult<()> {
+    let entry: Entry = link::from_json("the entry", entry)?;
     cellbed_emulator::enter(&entry).map_err(|error| os_error(&error))
 }
 

@@ -3,33 +3,21 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use cellbed_link::{Bytes, Duration, Time};
+use cellbed_link::{Bytes, DirectionConfig, Duration, Time};
 use cellbed_tcp::{Control, Tcp};
 use cellbed_virtual::{Download, Downloads, End, Network, Trains};
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use serde_json::Value;
 
 use crate::arrivals::refuse;
 use crate::columns::nanos;
-use crate::link::{LaterStage, parse, parse_changes};
+use crate::link::{LaterStage, from_json, parse, parse_changes};
 
 type Column<'py> = Bound<'py, PyArray1<i64>>;
 /// Started, finished, repairs and timeouts.
 type DownloadTable<'py> = (Column<'py>, Column<'py>, Column<'py>, Column<'py>);
-
-/// Settings of TCP: the attributes of `cellbed.path.Tcp`.
-#[derive(Clone, FromPyObject)]
-pub struct TcpSettings {
-    pub control: String,
-    hystart: bool,
-    idle_restart: bool,
-    initial_window: u64,
-    receive_window: u64,
-    segment: u64,
-    send_buffer: u64,
-    pacing: bool,
-}
 
 const NOTHING: i64 = -1;
 
@@ -49,8 +37,14 @@ impl Path {
         turnaround_ns: u64,
     ) -> PyResult<Self> {
         py.detach(|| {
-            let network = Network::new(parse(&uplink.0)?, parse(&downlink.0)?)
-                .with_changes(parse_changes(uplink.1)?, parse_changes(downlink.1)?)
+            let direction = |(stages, changes): (String, Vec<LaterStage>)| {
+                Ok::<_, PyErr>(DirectionConfig {
+                    stages: parse(&stages)?,
+                    changes: parse_changes(changes)?,
+                    ..DirectionConfig::default()
+                })
+            };
+            let network = Network::pair(direction(uplink)?, direction(downlink)?)
                 .map_err(|error| PyValueError::new_err(error.to_string()))?
                 .with_turnaround(Duration::from_nanos(turnaround_ns));
             let network = Mutex::new(network);
@@ -126,10 +120,10 @@ impl Path {
         thinking_ns: Vec<u64>,
         request: u64,
         keeps_connection: bool,
-        tcp: TcpSettings,
+        tcp: &str,
         until_ns: u64,
     ) -> PyResult<DownloadTable<'py>> {
-        let mut downloads = Downloads::new(&sizes, tcp.check()?);
+        let mut downloads = Downloads::new(&sizes, parse_tcp(tcp)?);
         messages("sizes", &sizes)?;
         messages("request", &[request])?;
         downloads.request = request;
@@ -196,33 +190,32 @@ pub fn load_law(name: &str, path: PathBuf) -> PyResult<()> {
     }
 }
 
-impl TcpSettings {
-    pub fn check(&self) -> PyResult<Tcp> {
-        let least = self.receive_window.min(self.send_buffer);
-        if self.initial_window == 0 || self.segment == 0 || least < self.segment {
-            return refuse(
-                "a window or buffer of TCP holds at least one segment, and that a byte".to_owned(),
-            );
-        }
-        let Some(control) = Control::from_name(&self.control).filter(|law| !law.uses_ecn()) else {
+/// Returns the law of a name.
+pub fn parse_control(name: &str) -> PyResult<Control> {
+    match Control::from_name(name) {
+        Some(control) if !control.uses_ecn() => Ok(control),
+        _ => {
             let known = congestion_controls().join(", ");
-            return refuse(format!(
-                "there is no control {:?}: write one of {known}",
-                self.control
-            ));
-        };
-        Ok(Tcp {
-            control,
-            hystart: self.hystart,
-            idle_restart: self.idle_restart,
-            initial_window: self.initial_window,
-            receive_window: self.receive_window,
-            send_buffer: self.send_buffer,
-            segment: self.segment,
-            pacing: self.pacing,
-            ..Tcp::default()
-        })
+            refuse(format!(
+                "there is no control {name:?}: write one of {known}"
+            ))
+        }
     }
+}
+
+/// Reads the settings of TCP: the attributes of `cellbed.path.Tcp`, as JSON.
+pub fn parse_tcp(settings: &str) -> PyResult<Tcp> {
+    let settings: Value = from_json("the settings of TCP", settings)?;
+    parse_control(settings["control"].as_str().unwrap_or_default())?;
+    let tcp: Tcp = serde_json::from_value(settings)
+        .map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let least = tcp.receive_window.min(tcp.send_buffer);
+    if tcp.initial_window == 0 || tcp.segment == 0 || least < tcp.segment {
+        return refuse(
+            "a window or buffer of TCP holds at least one segment, and that a byte".to_owned(),
+        );
+    }
+    Ok(tcp)
 }
 
 fn messages(name: &str, bytes: &[u64]) -> PyResult<()> {

@@ -1,9 +1,9 @@
-//! `cellbed_link::Trace` in Python.
+//! Traces, and the files of a CellReplay recording, in Python.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use cellbed_link::Duration;
+use cellbed_link::{Compensation, Duration, LightRow, LightRows, TraceError};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -22,10 +22,8 @@ pub struct Trace(cellbed_link::Trace);
 #[pyfunction]
 pub fn parse_trace(py: Python<'_>, path: PathBuf) -> PyResult<Trace> {
     py.detach(|| {
-        let file = open(&path)?;
-        let trace = cellbed_link::Trace::parse(file)
-            .map_err(|error| TraceFormatError::new_err(error.in_file(path.display())))?;
-        Ok(Trace(trace))
+        let trace = cellbed_link::Trace::parse(open(&path)?);
+        Ok(Trace(trace.map_err(|error| refused(&path, &error))?))
     })
 }
 
@@ -94,4 +92,38 @@ impl Trace {
             self.duration_ns()
         )
     }
+}
+
+/// Time, base delay and light opportunities of each row, ns.
+type Rows = Vec<(u64, u64, Vec<u64>)>;
+
+#[pyfunction]
+pub fn parse_light_rows(py: Python<'_>, path: PathBuf) -> PyResult<Rows> {
+    py.detach(|| {
+        let light = LightRows::parse(open(&path)?).map_err(|error| refused(&path, &error))?;
+        let row = |row: &LightRow| {
+            let offsets = row.opportunities.iter().map(|offset| offset.as_nanos());
+            (
+                row.time.as_nanos(),
+                row.base_delay.as_nanos(),
+                offsets.collect(),
+            )
+        };
+        Ok(light.rows().iter().map(row).collect())
+    })
+}
+
+#[pyfunction]
+pub fn parse_latency_offsets(py: Python<'_>, path: PathBuf) -> PyResult<Vec<(u64, i64)>> {
+    py.detach(|| {
+        let offsets = Compensation::parse(open(&path)?).map_err(|error| refused(&path, &error))?;
+        let points = offsets.points();
+        Ok(points
+            .map(|(size, shift)| (size.0, shift.as_nanos()))
+            .collect())
+    })
+}
+
+fn refused(path: &Path, error: &TraceError) -> PyErr {
+    TraceFormatError::new_err(error.in_file(path.display()))
 }

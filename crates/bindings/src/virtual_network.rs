@@ -1,22 +1,20 @@
 //! The network of a virtual run: nodes on the graph of an emulator's configuration, with the emulator's files.
 
-use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
-use cellbed_link::graph::table::{CellTable, DirectionTable, GraphTables};
+use cellbed_emulator::Config;
 use cellbed_link::records::{PACKETS_MAGIC, SERIES_MAGIC, Series};
 use cellbed_link::{Bytes, Duration, Time};
 use cellbed_tcp::Tcp;
-use cellbed_tcp::proxy::ProxyTable;
 use cellbed_virtual::{ConnectionId, DatagramKind, End, Ends, Event, FLOWS_MAGIC, Network, Room};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
-use serde::Deserialize;
 
-use crate::path::TcpSettings;
+use crate::path::{parse_control, parse_tcp};
 
 /// The kernel setting of a node that names its congestion control.
 const CONGESTION_CONTROL: &str = "net.ipv4.tcp_congestion_control";
@@ -28,27 +26,6 @@ type Happening = (&'static str, u64, u64, bool, u64);
 /// Of a direction: queue full, congestion, lost, handover, marked, doubled, corrupted.
 type Counted = (u64, u64, u64, u64, u64, u64, u64);
 
-/// The parts of the emulator's configuration that a virtual run has.
-#[derive(Deserialize)]
-struct Config {
-    vertices: Vec<Vertex>,
-    directions: Vec<DirectionTable>,
-    #[serde(default)]
-    cells: Vec<CellTable>,
-    #[serde(default)]
-    proxies: Vec<ProxyTable>,
-    series: Option<PathBuf>,
-    packet_log: Option<PathBuf>,
-    flows: Option<PathBuf>,
-}
-
-#[derive(Deserialize)]
-struct Vertex {
-    name: String,
-    #[serde(default)]
-    sysctls: BTreeMap<String, String>,
-}
-
 /// Nodes that open connections and write messages to them, in virtual time.
 #[pyclass(frozen, module = "cellbed._core")]
 pub struct VirtualNetwork(Mutex<Inner>);
@@ -58,35 +35,56 @@ struct Inner {
     /// The settings of each vertex.
     tcp: Vec<Tcp>,
     packets: Option<Records>,
-    series: Option<(Series, Records)>,
     flows: Option<Records>,
+    series: Option<(Series, Records)>,
     /// The last start: bins before it are not kept.
     zero: Time,
     /// When bins are taken next.
     flush: Time,
-    /// A file could not be written.
-    failed: Option<std::io::Error>,
 }
 
 /// A file of records.
 struct Records {
     path: PathBuf,
     file: BufWriter<File>,
+    /// The first failure to write.
+    failed: Option<io::Error>,
 }
 
 impl Records {
-    fn create(path: &PathBuf, magic: &[u8]) -> PyResult<Self> {
-        let made = File::create(path).and_then(|file| {
-            let mut file = BufWriter::with_capacity(1 << 18, file);
-            file.write_all(magic).map(|()| file)
-        });
-        let file = made.map_err(|error| cannot_write(path, &error))?;
-        let path = path.clone();
-        Ok(Self { path, file })
+    fn create(path: Option<&PathBuf>, magic: &[u8]) -> PyResult<Option<Self>> {
+        let Some(path) = path else { return Ok(None) };
+        let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
+        let mut records = Self {
+            path: path.clone(),
+            file: BufWriter::with_capacity(1 << 18, file),
+            failed: None,
+        };
+        records.write(magic);
+        Ok(Some(records))
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        if let Err(error) = self.file.write_all(bytes) {
+            self.failed.get_or_insert(error);
+        }
+    }
+
+    fn check(&mut self) -> PyResult<()> {
+        match self.failed.take() {
+            Some(error) => Err(cannot_write(&self.path, &error)),
+            None => Ok(()),
+        }
+    }
+
+    fn finish(mut self) -> PyResult<()> {
+        let flushed = self.file.flush();
+        self.failed = self.failed.or(flushed.err());
+        self.check()
     }
 }
 
-fn cannot_write(path: &std::path::Path, error: &std::io::Error) -> PyErr {
+fn cannot_write(path: &Path, error: &io::Error) -> PyErr {
     PyOSError::new_err((
         error.raw_os_error().unwrap_or(0),
         format!("cannot write {}", path.display()),
@@ -96,32 +94,17 @@ fn cannot_write(path: &std::path::Path, error: &std::io::Error) -> PyErr {
 impl Inner {
     /// Writes what has happened since the last call. all: the bins, too.
     fn record(&mut self, all: bool) {
-        let Self {
-            network,
-            packets,
-            series,
-            flows,
-            zero,
-            failed,
-            ..
-        } = self;
-        let mut write = |records: &mut Records, bytes: &[u8]| {
-            if let Err(error) = records.file.write_all(bytes) {
-                failed.get_or_insert(error);
-            }
-        };
-        if let Some(records) = packets {
-            network.drain_packets(|record| write(records, &record));
+        let (network, zero) = (&mut self.network, self.zero);
+        if let Some(records) = &mut self.packets {
+            network.drain_packets(|record| records.write(&record));
         }
-        if let Some(records) = flows {
-            write(records, &network.drain_flows());
+        if let Some(records) = &mut self.flows {
+            records.write(&network.drain_flows());
         }
-        if let Some((series, records)) = series
-            && all
-        {
+        if let Some((series, records)) = self.series.as_mut().filter(|_| all) {
             network.finished_bins(|direction, bin| {
-                if bin.start >= *zero {
-                    series.push(direction, bin, |record| write(records, &record));
+                if bin.start >= zero {
+                    series.push(direction, bin, |record| records.write(&record));
                 }
             });
         }
@@ -131,56 +114,41 @@ impl Inner {
 #[pymethods]
 impl VirtualNetwork {
     #[new]
-    fn new(py: Python<'_>, config: &str, turnaround_ns: u64, tcp: TcpSettings) -> PyResult<Self> {
-        let wrong = |error: &dyn std::fmt::Display| PyValueError::new_err(error.to_string());
+    fn new(py: Python<'_>, config: &str, turnaround_ns: u64, tcp: &str) -> PyResult<Self> {
         py.detach(|| {
-            let config: Config = serde_json::from_str(config).map_err(|error| wrong(&error))?;
-            let of_vertex = |vertex: &Vertex| {
-                let mut tcp = tcp.clone();
-                if let Some(control) = vertex.sysctls.get(CONGESTION_CONTROL) {
-                    tcp.control.clone_from(control);
-                }
-                tcp.check()
-            };
-            let tcp = config
-                .vertices
-                .iter()
-                .map(of_vertex)
-                .collect::<PyResult<_>>()?;
-            let tables = GraphTables {
-                vertices: config.vertices.iter().map(|it| it.name.as_str()).collect(),
-                directions: config.directions.iter().collect(),
-                cells: &config.cells,
-            };
-            let graph = tables.build(|path| File::open(path));
-            let graph = graph.map_err(|error| wrong(&error))?;
-            let network = Network::graph(graph).map_err(|error| wrong(&error))?;
-            let placed = config.proxies.iter().map(|table| {
-                let place = table.place(&tables);
-                Ok((place.map_err(|error| wrong(&error))?, table.clone()))
+            let config = Config::parse(config).map_err(wrong)?;
+            let usual = parse_tcp(tcp)?;
+            let vertices = config.vertices.iter();
+            let controls = vertices.map(|it| it.sysctls.get(CONGESTION_CONTROL));
+            let tcp = controls.map(|control| match control {
+                Some(name) => parse_control(name).map(|control| Tcp { control, ..usual }),
+                None => Ok(usual),
             });
-            let network = network.with_proxies(placed.collect::<PyResult<_>>()?);
-            let create = |path: &Option<PathBuf>, magic: &[u8]| {
-                let create = |path| Records::create(path, magic);
-                path.as_ref().map(create).transpose()
-            };
+            let graph = config.build(|path| File::open(path)).map_err(wrong)?;
+            let places = config.places().map_err(wrong)?.into_iter();
+            let mut network = Network::graph(graph)
+                .map_err(wrong)?
+                .with_proxies(
+                    places
+                        .map(|(place, table)| (place, table.clone()))
+                        .collect(),
+                )
+                .with_turnaround(Duration::from_nanos(turnaround_ns))
+                .with_log();
+            let flows = Records::create(config.flows.as_ref(), FLOWS_MAGIC)?;
+            if flows.is_some() {
+                network = network.with_flows();
+            }
             let bins = Series::new(config.directions.len());
-            let flows = create(&config.flows, FLOWS_MAGIC)?;
-            let network = network.with_turnaround(Duration::from_nanos(turnaround_ns));
-            let network = network.with_log();
+            let series = Records::create(config.series.as_ref(), SERIES_MAGIC)?;
             Ok(Self(Mutex::new(Inner {
-                network: if flows.is_some() {
-                    network.with_flows()
-                } else {
-                    network
-                },
-                tcp,
-                packets: create(&config.packet_log, PACKETS_MAGIC)?,
-                series: create(&config.series, SERIES_MAGIC)?.map(|file| (bins, file)),
+                network,
+                tcp: tcp.collect::<PyResult<_>>()?,
+                packets: Records::create(config.packet_log.as_ref(), PACKETS_MAGIC)?,
                 flows,
+                series: series.map(|file| (bins, file)),
                 zero: Time::ZERO,
                 flush: Time::ZERO + FLUSH,
-                failed: None,
             })))
         })
     }
@@ -193,16 +161,14 @@ impl VirtualNetwork {
         py: Python<'_>,
         client: (u16, u16),
         server: (u16, u16),
-        client_tcp: Option<TcpSettings>,
-        server_tcp: Option<TcpSettings>,
+        client_tcp: Option<&str>,
+        server_tcp: Option<&str>,
     ) -> PyResult<u64> {
-        py.detach(|| {
-            let mut inner = self.inner();
-            let of_end = |vertex: u16, tcp: Option<TcpSettings>| {
-                tcp.map_or_else(|| Ok(inner.tcp[usize::from(vertex)]), |tcp| tcp.check())
+        self.with(py, |inner| {
+            let of_end = |vertex: u16, tcp: Option<&str>| {
+                tcp.map_or_else(|| Ok(inner.tcp[usize::from(vertex)]), parse_tcp)
             };
-            let near = of_end(client.0, client_tcp)?;
-            let far = of_end(server.0, server_tcp)?;
+            let (near, far) = (of_end(client.0, client_tcp)?, of_end(server.0, server_tcp)?);
             let ends = Ends { client, server };
             Ok(inner.network.connect_hosts(ends, near, far).number())
         })
@@ -210,31 +176,22 @@ impl VirtualNetwork {
 
     /// Writes a message at the client's end of a connection or at the other.
     fn write(&self, py: Python<'_>, connection: u64, at_client: bool, bytes: u64, label: u64) {
-        py.detach(|| {
-            let connection = ConnectionId::of(connection);
-            let mut inner = self.inner();
-            inner
-                .network
-                .write(connection, end(at_client), bytes, label);
-        });
+        let (id, end) = end(connection, at_client);
+        self.with(py, |inner| inner.network.write(id, end, bytes, label));
     }
 
     /// Lets an end of a connection hold back short segments.
     fn use_nagle(&self, py: Python<'_>, connection: u64, at_client: bool) {
-        let connection = ConnectionId::of(connection);
-        py.detach(|| self.inner().network.use_nagle(connection, end(at_client)));
+        let (id, end) = end(connection, at_client);
+        self.with(py, |inner| inner.network.use_nagle(id, end));
     }
 
     /// Asks for one event "room" when a third of the send buffer of an end of a connection is free, which has at least
     /// and at most so many bytes.
     fn want_room(&self, py: Python<'_>, connection: u64, at_client: bool, least: u64, most: u64) {
-        py.detach(|| {
-            let connection = ConnectionId::of(connection);
-            let mut inner = self.inner();
-            inner
-                .network
-                .want_room(connection, end(at_client), Room { least, most });
-        });
+        let (id, end) = end(connection, at_client);
+        let room = Room { least, most };
+        self.with(py, |inner| inner.network.want_room(id, end, room));
     }
 
     /// The size of the send buffer at an end of a connection, bytes, between a least and a largest one.
@@ -246,30 +203,23 @@ impl VirtualNetwork {
         least: u64,
         most: u64,
     ) -> u64 {
-        py.detach(|| {
-            let (connection, at) = (ConnectionId::of(connection), end(at_client));
-            self.inner()
-                .network
-                .send_buffer(connection, at, least, most)
-        })
+        let (id, end) = end(connection, at_client);
+        self.with(py, |inner| inner.network.send_buffer(id, end, least, most))
     }
 
     /// Of an end of a connection: bytes that are not acknowledged there, and that have arrived there.
     fn transferred(&self, py: Python<'_>, connection: u64, at_client: bool) -> (u64, u64) {
-        py.detach(|| {
-            let (connection, at) = (ConnectionId::of(connection), end(at_client));
-            let network = &self.inner().network;
-            (
-                network.buffered(connection, at),
-                network.received(connection, at),
-            )
+        let (id, end) = end(connection, at_client);
+        self.with(py, |inner| {
+            let network = &inner.network;
+            (network.buffered(id, end), network.received(id, end))
         })
     }
 
     /// Closes an end of a connection at once, with a reset for what still arrives there.
     fn close(&self, py: Python<'_>, connection: u64, at_client: bool) {
-        let connection = ConnectionId::of(connection);
-        py.detach(|| self.inner().network.close(connection, end(at_client)));
+        let (id, end) = end(connection, at_client);
+        self.with(py, |inner| inner.network.close(id, end));
     }
 
     /// Sends a datagram of ICMP or UDP between two vertices, each with its port; where it arrives is "datagram".
@@ -291,25 +241,23 @@ impl VirtualNetwork {
             client: source,
             server: target,
         };
-        py.detach(|| {
-            let mut inner = self.inner();
-            let (network, bytes) = (&mut inner.network, Bytes(bytes));
-            network.send_ends(kind, ends, End::Client, bytes, label);
+        self.with(py, |inner| {
+            let network = &mut inner.network;
+            network.send_ends(kind, ends, End::Client, Bytes(bytes), label);
         });
     }
 
     /// Asks for an event at a time.
     fn wake(&self, py: Python<'_>, at_ns: u64, label: u64) {
-        py.detach(|| self.inner().network.wake(Time::from_nanos(at_ns), label));
+        let at = Time::from_nanos(at_ns);
+        self.with(py, |inner| inner.network.wake(at, label));
     }
 
     /// Starts all schedules anew at a time.
     fn restart(&self, py: Python<'_>, zero_ns: u64) {
-        py.detach(|| {
-            let mut inner = self.inner();
+        self.with(py, |inner| {
             inner.zero = Time::from_nanos(zero_ns);
-            let zero = inner.zero;
-            inner.network.restart(zero);
+            inner.network.restart(inner.zero);
         });
     }
 
@@ -317,9 +265,8 @@ impl VirtualNetwork {
     /// none.
     fn next_event(&self, py: Python<'_>, until_ns: u64) -> PyResult<Option<Happening>> {
         let until = Time::from_nanos(until_ns);
-        py.detach(|| {
-            let mut inner = self.inner();
-            let found = loop {
+        self.with(py, |inner| {
+            loop {
                 let flush = inner.flush;
                 let event = inner.network.next_event(until.min(flush));
                 let now = inner.network.now();
@@ -327,69 +274,34 @@ impl VirtualNetwork {
                 if now >= flush {
                     inner.flush = now + FLUSH;
                 }
-                let now = now.as_nanos();
-                match event {
-                    Some(Event::Due { label }) => break Some(("due", now, 0, false, label)),
-                    Some(Event::Open { connection, at }) => {
-                        let at_client = at == End::Client;
-                        break Some(("open", now, connection.number(), at_client, 0));
-                    }
-                    Some(Event::Message {
-                        connection,
-                        at,
-                        label,
-                    }) => {
-                        let at_client = at == End::Client;
-                        break Some(("message", now, connection.number(), at_client, label));
-                    }
-                    Some(Event::Room { connection, at }) => {
-                        let at_client = at == End::Client;
-                        break Some(("room", now, connection.number(), at_client, 0));
-                    }
-                    Some(Event::Datagram { label, .. }) => {
-                        break Some(("datagram", now, 0, false, label));
-                    }
-                    None if until <= flush => break None,
-                    None => {}
+                if event.is_some() || until <= flush {
+                    let files = [inner.packets.as_mut(), inner.flows.as_mut()].into_iter();
+                    files.flatten().try_for_each(Records::check)?;
+                    return Ok(event.map(|event| happening(event, now.as_nanos())));
                 }
-            };
-            match (inner.failed.take(), &inner.packets) {
-                (Some(error), Some(records)) => Err(cannot_write(&records.path, &error)),
-                _ => Ok(found),
             }
         })
     }
 
     /// Of the sender at an end: congestion window in segments, smoothed round-trip time in ns, retransmissions.
     fn sending(&self, py: Python<'_>, connection: u64, at_client: bool) -> (u64, u64, u64) {
-        py.detach(|| {
-            let inner = self.inner();
-            let connection = ConnectionId::of(connection);
-            let found = inner.network.sending(connection, end(at_client));
-            found.map_or((0, 0, 0), |it| {
-                let round_trip = it.round_trip.map_or(0, Duration::as_nanos);
-                (it.window, round_trip, it.repairs)
-            })
+        let (id, end) = end(connection, at_client);
+        let found = self.with(py, |inner| inner.network.sending(id, end));
+        found.map_or((0, 0, 0), |it| {
+            let round_trip = it.round_trip.map_or(0, Duration::as_nanos);
+            (it.window, round_trip, it.repairs)
         })
     }
 
     /// Of each direction what it has done to packets so far.
     fn counted(&self, py: Python<'_>) -> Vec<Counted> {
-        py.detach(|| {
-            let inner = self.inner();
+        self.with(py, |inner| {
             let counters = inner.network.tallies().iter().map(|tally| tally.counters());
             let counted = counters.map(|it| {
-                let dropped = (it.queue_full, it.congestion, it.lost, it.handover);
-                let (full, congestion, lost, handover) = dropped;
-                (
-                    full,
-                    congestion,
-                    lost,
-                    handover,
-                    it.marked,
-                    it.doubled,
-                    it.corrupted,
-                )
+                let drops = (it.queue_full, it.congestion, it.lost, it.handover);
+                let (full, congestion, lost, handover) = drops;
+                let (marked, doubled, corrupted) = (it.marked, it.doubled, it.corrupted);
+                (full, congestion, lost, handover, marked, doubled, corrupted)
             });
             counted.collect()
         })
@@ -397,48 +309,53 @@ impl VirtualNetwork {
 
     /// Of each user of a cell for how long it had it, in ns.
     fn served(&self, py: Python<'_>, cell: usize) -> Vec<u64> {
-        let served = py.detach(|| self.inner().network.served(cell));
+        let served = self.with(py, |inner| inner.network.served(cell));
         served.into_iter().map(Duration::as_nanos).collect()
     }
 
     /// Writes everything and closes the files.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| {
-            let mut inner = self.inner();
+        self.with(py, |inner| {
             inner.record(true);
-            let mut last = inner.packets.take();
-            if let Some(mut records) = inner.flows.take() {
-                let written = records.file.flush();
-                written.map_err(|error| cannot_write(&records.path, &error))?;
-            }
-            if let Some((series, mut records)) = inner.series.take() {
-                let mut failed = None;
-                series.finish(|record| {
-                    if let Err(error) = records.file.write_all(&record) {
-                        failed.get_or_insert(error);
-                    }
-                });
-                let written = failed
-                    .map_or(Ok(()), Err)
-                    .and_then(|()| records.file.flush());
-                written.map_err(|error| cannot_write(&records.path, &error))?;
-            }
-            if let Some(records) = &mut last {
-                let written = inner.failed.take().map_or(Ok(()), Err);
-                let written = written.and_then(|()| records.file.flush());
-                written.map_err(|error| cannot_write(&records.path, &error))?;
-            }
-            Ok(())
+            let series = inner.series.take().map(|(series, mut records)| {
+                series.finish(|record| records.write(&record));
+                records
+            });
+            let files = [inner.flows.take(), series, inner.packets.take()];
+            files.into_iter().flatten().try_for_each(Records::finish)
         })
     }
 }
 
 impl VirtualNetwork {
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Does something with the network for this thread alone, without the interpreter.
+    fn with<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut Inner) -> T + Send) -> T {
+        py.detach(|| work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
-fn end(at_client: bool) -> End {
-    if at_client { End::Client } else { End::Server }
+fn wrong(error: impl Display) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+fn end(connection: u64, at_client: bool) -> (ConnectionId, End) {
+    let end = if at_client { End::Client } else { End::Server };
+    (ConnectionId::of(connection), end)
+}
+
+fn happening(event: Event, now_ns: u64) -> Happening {
+    let of = |kind, connection: ConnectionId, at, label| {
+        (kind, now_ns, connection.number(), at == End::Client, label)
+    };
+    match event {
+        Event::Due { label } => ("due", now_ns, 0, false, label),
+        Event::Open { connection, at } => of("open", connection, at, 0),
+        Event::Message {
+            connection,
+            at,
+            label,
+        } => of("message", connection, at, label),
+        Event::Room { connection, at } => of("room", connection, at, 0),
+        Event::Datagram { label, .. } => ("datagram", now_ns, 0, false, label),
+    }
 }

@@ -11,7 +11,6 @@ use serde_json::Value;
 
 use crate::config::Config;
 use crate::control::Command;
-use crate::flow::tag;
 use crate::offload::{Layout, VNET_BYTES, Vnet};
 use crate::packet::Header;
 
@@ -60,7 +59,7 @@ fn no_file(_path: &Path) -> io::Result<io::Empty> {
 pub fn packet(bytes: &[u8]) {
     if let Some(header) = Header::parse(bytes) {
         assert!(header.payload as usize <= bytes.len());
-        let _ = (header.is_link_chatter(), tag(bytes, &header));
+        let _ = (header.is_link_chatter(), header.tag(bytes));
     }
     if let Some((vnet, packet)) = bytes.split_first_chunk::<VNET_BYTES>() {
         let layout = Layout::of(Vnet::parse(vnet), packet);

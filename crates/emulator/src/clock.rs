@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use cellbed_link::time::Time;
+use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
     timerfd_create, timerfd_settime,
@@ -27,6 +28,19 @@ pub fn epoch_millis(at: Time) -> u64 {
     u64::try_from((wall + ahead) / 1_000_000).unwrap_or(0)
 }
 
+/// A number of nanoseconds in the kernel's form.
+pub fn timespec(nanos: u64) -> Timespec {
+    Timespec {
+        tv_sec: (nanos / 1_000_000_000) as i64,
+        tv_nsec: (nanos % 1_000_000_000) as i64,
+    }
+}
+
+/// Sleeps until `deadline`, or until a signal comes.
+pub fn sleep_until(deadline: Time) {
+    let _ = clock_nanosleep_absolute(ClockId::Monotonic, &timespec(deadline.as_nanos()));
+}
+
 /// A descriptor that becomes readable at an absolute time.
 ///
 /// Absolute deadlines do not drift, and a deadline already past fires at once, so none is missed between reading the
@@ -34,7 +48,7 @@ pub fn epoch_millis(at: Time) -> u64 {
 pub struct Alarm {
     descriptor: OwnedFd,
     /// Time of the timer, unless it has fired.
-    armed: Option<Option<Time>>,
+    armed: Option<Time>,
 }
 
 impl Alarm {
@@ -45,28 +59,20 @@ impl Alarm {
             TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC,
         )
         .trying(|| "create a timer".into())?;
-        Ok(Self {
-            descriptor,
-            armed: None,
-        })
+        let armed = None;
+        Ok(Self { descriptor, armed })
     }
 
-    /// Sets the alarm for `deadline`, or switches it off. Setting what is already set costs nothing.
-    pub fn set(&mut self, deadline: Option<Time>) -> Result<()> {
+    /// Sets the alarm for `deadline`. Setting what is already set costs nothing.
+    pub fn set(&mut self, deadline: Time) -> Result<()> {
         if self.armed == Some(deadline) {
             return Ok(());
         }
         // A zero value would switch the timer off: the start of the machine's clock is one nanosecond late.
-        let nanos = deadline.map_or(0, |time| time.as_nanos().max(1));
+        let nanos = deadline.as_nanos().max(1);
         let value = Itimerspec {
-            it_interval: Timespec {
-                tv_sec: 0,
-                tv_nsec: 0,
-            },
-            it_value: Timespec {
-                tv_sec: (nanos / 1_000_000_000) as i64,
-                tv_nsec: (nanos % 1_000_000_000) as i64,
-            },
+            it_interval: timespec(0),
+            it_value: timespec(nanos),
         };
         timerfd_settime(&self.descriptor, TimerfdTimerFlags::ABSTIME, &value)
             .trying(|| format!("set a timer for {nanos} ns"))?;
@@ -96,27 +102,10 @@ mod tests {
         let mut alarm = Alarm::new().unwrap();
         for wait in [0, 1_000, 2_000_000] {
             let deadline = Time::from_nanos(now().as_nanos() + wait);
-            alarm.set(Some(deadline)).unwrap();
+            alarm.set(deadline).unwrap();
             poll(&mut [PollFd::new(&alarm, PollFlags::IN)], None).unwrap();
             assert!(now() >= deadline);
             alarm.acknowledge();
         }
-    }
-
-    #[test]
-    fn alarm_can_be_switched_off() {
-        let mut alarm = Alarm::new().unwrap();
-        alarm.set(Some(now())).unwrap();
-        poll(&mut [PollFd::new(&alarm, PollFlags::IN)], None).unwrap();
-        alarm.acknowledge();
-        alarm.set(None).unwrap();
-        let none = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        assert_eq!(
-            poll(&mut [PollFd::new(&alarm, PollFlags::IN)], Some(&none)),
-            Ok(0)
-        );
     }
 }

@@ -14,13 +14,14 @@ use cellbed_netdev::Prefix;
 use cellbed_tcp::proxy::{Place, ProxyTable};
 use serde::Deserialize;
 
-use crate::error::{Error, Result, one_line};
+use crate::error::{Error, Result};
 
 /// Origin of the network namespaces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Namespaces {
     /// Directly where the process is privileged, else inside a user namespace.
+    #[default]
     Auto,
     /// Always inside a user namespace.
     User,
@@ -54,10 +55,8 @@ pub struct Vertex {
     pub name: String,
     /// Namespace for its device; `None` for an attached device, and for an internal vertex, which has
     /// none.
-    #[serde(default)]
     pub namespace: Option<Placement>,
     /// The device, where another program has created it.
-    #[serde(default)]
     pub device: Option<Attached>,
     /// Addresses of its device. What is sent to one of them goes to this vertex.
     #[serde(default)]
@@ -73,13 +72,11 @@ pub struct Vertex {
     #[serde(default)]
     pub routes: Vec<Prefix>,
     /// The initial window of its TCP, segments, if not the kernel's.
-    #[serde(default)]
     pub initial_window: Option<u32>,
     /// Kernel settings of its namespace, such as `net.ipv4.tcp_congestion_control`.
     #[serde(default)]
     pub sysctls: BTreeMap<String, String>,
     /// The name of its device in a separate namespace, if not `cellbed0`.
-    #[serde(default)]
     pub interface: Option<String>,
 }
 
@@ -104,7 +101,6 @@ pub struct Direction {
     #[serde(flatten)]
     pub table: DirectionTable,
     /// A log in the format of Mahimahi's mm-link.
-    #[serde(default)]
     pub mahimahi_log: Option<MahimahiLog>,
 }
 
@@ -115,7 +111,6 @@ pub struct MahimahiLog {
     /// Its file: a FIFO is opened as soon as it has a reader.
     pub path: PathBuf,
     /// Descriptor that the caller has opened for it, in place of a file at that path.
-    #[serde(default)]
     pub descriptor: Option<RawFd>,
     /// Lines of the header in front of the two time stamps, without `# `.
     pub heading: Vec<String>,
@@ -129,6 +124,7 @@ pub struct MahimahiLog {
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// Origin of the network namespaces.
+    #[serde(default)]
     pub namespaces: Namespaces,
     /// The vertices; records name them by their place in this list.
     pub vertices: Vec<Vertex>,
@@ -147,31 +143,23 @@ pub struct Config {
     /// File for the record of every packet.
     pub packet_log: Option<PathBuf>,
     /// Keep only the latest records of the packet log, in files of at most so many bytes together.
-    #[serde(default)]
     pub packet_log_bytes: Option<u64>,
     /// File for the emulator's own lateness, by the second.
-    #[serde(default)]
     pub lateness: Option<PathBuf>,
     /// File for the changes by command, a line of JSON for each.
-    #[serde(default)]
     pub change_log: Option<PathBuf>,
     /// Socket at which the emulator accepts commands beside its standard input: a path that only its user may use.
-    #[serde(default)]
     pub control: Option<PathBuf>,
-    /// True if the devices exchange super-packets with the emulator. The path model decides for each segment all the
-    /// same.
-    #[serde(default = "yes")]
-    pub offload: bool,
-}
-
-fn yes() -> bool {
-    true
+    /// File for samples of the senders, which a network in virtual time writes.
+    pub flows: Option<PathBuf>,
 }
 
 impl Config {
     /// Reads a configuration line.
     pub fn parse(line: &str) -> Result<Self> {
-        serde_json::from_str(line).map_err(|error| Error::ConfigurationSyntax(one_line(&error)))
+        serde_json::from_str(line).map_err(|error| {
+            Error::input(format!("the configuration line cannot be read: {error}"))
+        })
     }
 
     /// The tables of the graph.
@@ -193,8 +181,8 @@ impl Config {
         let tables = self.graph();
         let placed = self.proxies.iter().map(|table| {
             let place = table.place(&tables);
-            let place = place.map_err(|problem| Error::configuration("proxies", problem))?;
-            Ok((place, table))
+            let wrong = |problem| Error::input(format!("configuration, proxies: {problem}"));
+            Ok((place.map_err(wrong)?, table))
         });
         placed.collect()
     }

@@ -5,28 +5,28 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use cellbed_link::graph::table::{CellTable, UserTable};
-use cellbed_link::{Duration, StageConfig, Time};
+use cellbed_link::language::{LanguageError, Reader};
+use cellbed_link::{Duration, InForce, StageConfig, Time};
 use cellbed_netdev::NetworkNamespace;
 use rustix::event::{EventfdFlags, eventfd};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::config::{Config, Namespaces};
-use crate::description::Description;
-use crate::engine::Engine;
+use crate::engine::{Engine, Request, Summary};
 use crate::error::{Error, Result, Trying};
 use crate::log::Records;
 use crate::node::{Interface, Node};
 use crate::probe::{Flow, probe};
-use crate::requests::{Changed, Request, Status, Summary};
-use crate::socket::{ControlSocket, SocketFile, malformed_command};
+use crate::process;
+use crate::socket::{ControlSocket, SocketFile};
 use crate::writer::{Lost, Pieces};
-use crate::{process, stages};
 
 /// A command.
 #[derive(Debug, Deserialize)]
@@ -94,10 +94,10 @@ fn serve() -> Result<()> {
         .trying(|| "read the configuration from standard input".into())?
         == 0
     {
-        return Err(Error::NoConfiguration);
+        let problem = "no configuration: standard input ended before the first line";
+        return Err(Error::input(problem));
     }
     let config = Config::parse(&line)?;
-    let description = Description::new(&config);
     let graph = config.build(|path| File::open(path))?;
     let control = config.control.as_deref().map(ControlSocket::bind);
     let control = control.transpose()?;
@@ -116,7 +116,7 @@ fn serve() -> Result<()> {
     let nodes: Vec<Option<Node>> = config
         .vertices
         .iter()
-        .map(|vertex| Node::bring_up(vertex, config.offload))
+        .map(Node::bring_up)
         .collect::<Result<_>>()?;
     // After all are up: meanwhile the kernel has had time for most of it.
     for node in nodes.iter().flatten() {
@@ -153,19 +153,23 @@ fn serve() -> Result<()> {
             }
         })
         .trying(|| "start the engine's thread".into())?;
+    let directions = config.directions.iter();
     let mut supervisor = Supervisor {
+        changed: directions
+            .map(|it| vec![Value::Null; it.table.stages.len()])
+            .collect(),
         config,
-        description,
         change_log,
         unrecorded: Lost::default(),
         nodes,
+        inbox,
         requests,
         mailbox,
     };
     let file = control.map(|it| answer_clients(it, &inputs)).transpose()?;
     emit(&supervisor.ready(in_user_namespace))?;
     listen(input, inputs, file.clone())?;
-    supervisor.handle_commands(&inbox)
+    supervisor.handle_commands()
 }
 
 /// Hands the lines of the control socket's clients to the main thread.
@@ -212,165 +216,174 @@ fn emit(event: &Value) -> Result<()> {
 
 struct Supervisor {
     config: Config,
-    description: Description,
+    /// Configuration requested by commands: the last table of each stage, by direction.
+    changed: Vec<Vec<Value>>,
     change_log: Option<Pieces>,
     /// Changes that are missing in the log.
     unrecorded: Lost,
     nodes: Vec<Option<Node>>,
+    inbox: Receiver<Input>,
     requests: Sender<Request>,
     mailbox: Arc<OwnedFd>,
 }
 
 impl Supervisor {
-    fn handle_commands(&mut self, inbox: &Receiver<Input>) -> Result<()> {
+    /// Executes commands until one stops the emulator. A malformed one of a client of the control socket is refused.
+    fn handle_commands(&mut self) -> Result<()> {
         loop {
-            let line = match inbox.recv() {
-                Ok(Input::Line(line)) => line,
-                Ok(Input::Asked(line, answer)) => {
-                    // The client may have gone.
-                    let _ = answer.send(self.answer(&line, inbox)?);
-                    continue;
-                }
+            let (line, client) = match self.inbox.recv() {
+                Ok(Input::Line(line)) => (line, None),
+                Ok(Input::Asked(line, client)) => (line, Some(client)),
                 Ok(Input::EngineFailed(error)) => return Err(error),
                 Err(_) => return Err(Error::thread_ended("command")),
             };
-            tracing::debug!("command: {}", line.trim_end());
-            let command =
-                serde_json::from_str(&line).map_err(|error| malformed_command(&line, error))?;
-            match command {
-                Command::Start { at_ns, offset_ns } => {
-                    let (zero, offset) = (Time::from_nanos(at_ns), Duration::from_nanos(offset_ns));
-                    self.request(inbox, |done| Request::Restart { zero, offset, done })?;
-                    emit(&json!({"event": "started"}))?;
+            let whose = if client.is_some() { " of a client" } else { "" };
+            tracing::debug!("command{whose}: {}", line.trim_end());
+            let command = serde_json::from_str(&line).map_err(|error| Error::command(&line, error));
+            let Some(client) = client else {
+                let command = command?;
+                let ends = matches!(command, Command::Stop);
+                emit(&self.execute(command)?)?;
+                if ends {
+                    return Ok(());
                 }
-                Command::Probe { flows } => {
-                    let namespaces: Vec<Option<&NetworkNamespace>> = self
-                        .nodes
-                        .iter()
-                        .map(|node| node.as_ref()?.namespace.as_ref())
-                        .collect();
-                    let in_flight = || Ok(self.request(inbox, Request::Status)?.in_flight);
-                    let flows = probe(&self.config, &namespaces, &flows, in_flight)?;
-                    emit(&json!({"event": "probed", "flows": flows}))?;
+                continue;
+            };
+            let answer = match command {
+                Ok(Command::Start { .. } | Command::Probe { .. } | Command::Stop) => {
+                    let problem =
+                        "only the process that started the emulator may send this command";
+                    refusal(Error::command(&line, problem))
                 }
-                Command::Stop => {
-                    let mut summary = self.request(inbox, Request::Stop)??;
-                    summary.lost.add(std::mem::take(&mut self.unrecorded));
-                    return emit(&self.stopped_event(&summary));
-                }
-                Command::Status => emit(&self.status(inbox)?)?,
-                Command::Describe => emit(&self.describe(inbox)?)?,
-                Command::Change {
-                    direction,
-                    stage,
-                    to,
-                } => emit(&self.change(&direction, stage, to, inbox)?)?,
-            }
+                Ok(command) => self.execute(command)?,
+                Err(problem) => refusal(problem),
+            };
+            // The client may have gone.
+            let _ = client.send(answer);
         }
     }
 
-    /// Executes the command of a client of the control socket. Errors: those that the engine reports.
-    fn answer(&mut self, line: &str, inbox: &Receiver<Input>) -> Result<Value> {
-        tracing::debug!("command of a client: {}", line.trim_end());
-        match serde_json::from_str(line) {
-            Ok(Command::Status) => self.status(inbox),
-            Ok(Command::Describe) => self.describe(inbox),
-            Ok(Command::Change {
+    /// Executes a command; returns its event.
+    fn execute(&mut self, command: Command) -> Result<Value> {
+        match command {
+            Command::Start { at_ns, offset_ns } => {
+                let (zero, offset) = (Time::from_nanos(at_ns), Duration::from_nanos(offset_ns));
+                self.request(move |engine| engine.restart(zero, offset))?;
+                Ok(json!({"event": "started"}))
+            }
+            Command::Probe { flows } => {
+                let namespaces: Vec<Option<&NetworkNamespace>> = self
+                    .nodes
+                    .iter()
+                    .map(|node| node.as_ref()?.namespace.as_ref())
+                    .collect();
+                let in_flight = || Ok(self.request(Engine::status)?.in_flight);
+                let flows = probe(&self.config, &namespaces, &flows, in_flight)?;
+                Ok(json!({"event": "probed", "flows": flows}))
+            }
+            Command::Status => self.status(),
+            Command::Describe => self.describe(),
+            Command::Change {
                 direction,
                 stage,
                 to,
-            }) => self.change(&direction, stage, to, inbox),
-            Ok(Command::Start { .. } | Command::Probe { .. } | Command::Stop) => {
-                let problem = "only the process that started the emulator may send this command";
-                Ok(refusal(malformed_command(line, problem)))
+            } => self.change(&direction, stage, to),
+            Command::Stop => {
+                let mut summary = self.request(Engine::finish)??;
+                summary.lost.add(std::mem::take(&mut self.unrecorded));
+                Ok(self.stopped_event(&summary))
             }
-            Err(error) => Ok(refusal(malformed_command(line, error))),
         }
     }
 
-    fn describe(&self, inbox: &Receiver<Input>) -> Result<Value> {
-        let in_force = self.request(inbox, Request::Describe)?;
-        Ok(self.description.event(&self.config, &in_force))
+    /// Return the table of a stage whose parameters have that origin.
+    fn stage(&self, direction: usize, stage: usize, from: InForce) -> &Value {
+        let table = &self.config.directions[direction].table;
+        match from {
+            InForce::Start => &table.stages[stage],
+            InForce::Scheduled(change) => &table.changes[change].to,
+            InForce::Called => &self.changed[direction][stage],
+        }
     }
 
-    fn change(
-        &mut self,
-        name: &str,
-        stage: usize,
-        to: Value,
-        inbox: &Receiver<Input>,
-    ) -> Result<Value> {
+    fn describe(&self) -> Result<Value> {
+        let in_force = self.request(Engine::describe)?;
+        let directions = in_force.iter().enumerate().map(|(direction, stages)| {
+            let stages = stages.iter().enumerate();
+            let stages = stages.map(|(stage, from)| self.stage(direction, stage, *from));
+            let stages: Vec<&Value> = stages.collect();
+            let table = &self.config.directions[direction].table;
+            json!({"name": table.name, "from": table.from, "to": table.to, "stages": stages})
+        });
+        Ok(json!({"event": "description", "directions": directions.collect::<Vec<_>>()}))
+    }
+
+    fn change(&mut self, name: &str, stage: usize, to: Value) -> Result<Value> {
         let (direction, config) = match self.resolve_change(name, &to) {
             Ok(change) => change,
             Err(problem) => return Ok(refusal(problem)),
         };
-        let request = |reply| Request::Change {
-            direction,
-            stage,
-            to: Box::new(config),
-            reply,
-        };
-        match self.request(inbox, request)? {
+        match self.request(move |engine| engine.change(direction, stage, config))? {
             Err(problem) => Ok(refusal(format!("the direction {name:?}: {problem}"))),
-            Ok(changed) => Ok(self.note(direction, stage, changed, to)),
-        }
-    }
-
-    /// Appends a change to the log, if there is one; the answer to the command.
-    fn note(&mut self, direction: usize, stage: usize, changed: Changed, to: Value) -> Value {
-        let line = json!({
-            "time_ns": changed.at.as_nanos(),
-            "direction": self.config.directions[direction].table.name,
-            "from": self.description.stage(&self.config, direction, stage, changed.before),
-            "to": to,
-        });
-        self.description.record_change(direction, stage, to);
-        let Some(log) = &mut self.change_log else {
-            return json!({"event": "changed"});
-        };
-        let path = || self.config.change_log.as_deref().unwrap_or("".as_ref());
-        let appended = log.append(format!("{line}\n").as_bytes());
-        match appended.trying(|| format!("write to {}", path().display())) {
-            Ok(()) => json!({"event": "changed"}),
-            Err(problem) => {
-                tracing::warn!("a change is missing in the log: {problem}");
-                let answer = json!({"event": "changed", "unrecorded": problem.to_string()});
-                self.unrecorded.add(Lost {
-                    records: 1,
-                    problem: Some(problem.into()),
+            Ok((at, before)) => {
+                let line = json!({
+                    "time_ns": at.as_nanos(),
+                    "direction": name,
+                    "from": self.stage(direction, stage, before),
+                    "to": to,
                 });
-                answer
+                self.changed[direction][stage] = to;
+                Ok(self.log_change(&line))
             }
         }
     }
 
+    /// Appends a change to the log, if there is one; returns the answer to the command.
+    fn log_change(&mut self, line: &Value) -> Value {
+        let mut answer = json!({"event": "changed"});
+        let (Some(log), Some(path)) = (&mut self.change_log, &self.config.change_log) else {
+            return answer;
+        };
+        let appended = log.append(format!("{line}\n").as_bytes());
+        if let Err(problem) = appended.trying(|| format!("write to {}", path.display())) {
+            tracing::warn!("a change is missing in the log: {problem}");
+            answer["unrecorded"] = problem.to_string().into();
+            self.unrecorded.add(Lost {
+                records: 1,
+                problem: Some(problem.into()),
+            });
+        }
+        answer
+    }
+
     /// The number of the direction called `name`, and what `to` means there.
-    fn resolve_change(&self, name: &str, to: &Value) -> Result<(usize, StageConfig), String> {
-        let mut names = self
-            .config
-            .directions
-            .iter()
-            .map(|it| it.table.name.as_str());
+    fn resolve_change(&self, name: &str, to: &Value) -> Result<(usize, StageConfig)> {
+        let directions = &self.config.directions;
+        let names = directions.iter().map(|it| it.table.name.as_str());
         let direction = names.clone().position(|it| it == name).ok_or_else(|| {
-            let all = names.by_ref().take(20).collect::<Vec<_>>().join(", ");
-            format!("there is no direction {name:?}; there are {all}")
+            let all = names.take(20).collect::<Vec<_>>().join(", ");
+            Error::Input(format!("there is no direction {name:?}; there are {all}"))
         })?;
-        let config = stages::one(to.clone(), name).map_err(|error| error.to_string())?;
+        let config = Reader::new(|path: &Path| File::open(path)).stage(to.clone());
+        let config = config.map_err(|error| match error {
+            LanguageError::Table(fault) => Error::input(format!("configuration, {name}: {fault}")),
+            file => Error::input(file),
+        })?;
         Ok((direction, config))
     }
 
-    /// Send a request to the engine and return its reply, or the engine's own error if it has failed.
-    fn request<T>(
+    /// Let the engine do something and return the result, or the engine's own error if it has failed.
+    fn request<T: Send + 'static>(
         &self,
-        inbox: &Receiver<Input>,
-        request: impl FnOnce(Sender<T>) -> Request,
+        work: impl FnOnce(&mut Engine) -> T + Send + 'static,
     ) -> Result<T> {
         let (reply, replies) = channel();
-        let sent = self.requests.send(request(reply));
+        let request = move |engine: &mut Engine| drop(reply.send(work(engine)));
+        let sent = self.requests.send(Box::new(request));
         rustix::io::write(&*self.mailbox, &1u64.to_ne_bytes())
             .trying(|| "wake the engine".into())?;
         sent.ok().and_then(|()| replies.recv().ok()).ok_or_else(|| {
-            let failure = inbox.iter().find_map(|input| match input {
+            let failure = self.inbox.iter().find_map(|input| match input {
                 Input::EngineFailed(error) => Some(error),
                 Input::Line(_) | Input::Asked(..) => None,
             });
@@ -399,8 +412,8 @@ impl Supervisor {
         json!({"event": "ready", "pid": pid, "user_namespace": user_namespace, "nodes": nodes})
     }
 
-    fn status(&self, inbox: &Receiver<Input>) -> Result<Value> {
-        let status: Status = self.request(inbox, Request::Status)?;
+    fn status(&self) -> Result<Value> {
+        let status = self.request(Engine::status)?;
         let directions = self.config.directions.iter().zip(&status.directions);
         let directions = directions.map(|(config, it)| it.to_json(&config.table.name));
         let directions: Vec<Value> = directions.collect();

@@ -12,12 +12,14 @@ use rustix::thread::{
     CapabilitySets, LinkNameSpaceType, capabilities, configure_capability_in_ambient_set,
     move_into_link_name_space, set_capabilities,
 };
+use serde::Deserialize;
 
-use crate::error::{Error, Result, Trying};
+use crate::error::{Result, Trying};
 use crate::process::die_with_parent;
 
-/// Node and privileges of a program.
-#[derive(Clone, Debug)]
+/// Node and privileges of a program, also as JSON.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Entry {
     /// Path of the user namespace, such as `/proc/PID/ns/user`; `None` to stay in the caller's.
     pub user_namespace: Option<String>,
@@ -48,27 +50,17 @@ pub fn enter(entry: &Entry) -> Result<()> {
         fs::write(path, "0")
             .trying_or(|| format!("join the control group {path}"), cgroup_remedy)?;
     }
-    let user = entry
-        .user_namespace
-        .as_deref()
-        .map(|path| Ok::<_, Error>((path, open_namespace(path)?)))
-        .transpose()?;
-    let network = open_namespace(&entry.network_namespace)?;
-    let mounts = entry
-        .mount_namespace
-        .as_deref()
-        .map(|path| Ok::<_, Error>((path, open_namespace(path)?)))
-        .transpose()?;
-    if let Some((path, user)) = user {
-        move_into_link_name_space(user.as_fd(), Some(LinkNameSpaceType::User))
-            .trying(|| format!("enter the user namespace {path}"))?;
+    let user = entry.user_namespace.as_deref().map(Namespace::open);
+    let network = Namespace::open(&entry.network_namespace)?;
+    let mounts = entry.mount_namespace.as_deref().map(Namespace::open);
+    let (user, mounts) = (user.transpose()?, mounts.transpose()?);
+    if let Some(user) = user {
+        user.enter("user", LinkNameSpaceType::User)?;
     }
-    move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))
-        .trying(|| format!("enter the network namespace {}", entry.network_namespace))?;
-    if let Some((path, mounts)) = mounts {
+    network.enter("network", LinkNameSpaceType::Network)?;
+    if let Some(mounts) = mounts {
         let folder = env::current_dir().trying(|| "find the working folder".into())?;
-        move_into_link_name_space(mounts.as_fd(), Some(LinkNameSpaceType::Mount))
-            .trying(|| format!("enter the mount namespace {path}"))?;
+        mounts.enter("mount", LinkNameSpaceType::Mount)?;
         // The kernel has moved this process to the root folder.
         env::set_current_dir(&folder).trying(|| format!("return to {}", folder.display()))?;
     }
@@ -89,15 +81,25 @@ pub fn enter(entry: &Entry) -> Result<()> {
     die_with_parent()
 }
 
-fn open_namespace(path: &str) -> Result<fs::File> {
-    let opened = fs::File::open(path).trying_or(
-        || format!("open {path}"),
-        |error| match error.kind() {
-            io::ErrorKind::NotFound => "The emulator that held this namespace has ended".into(),
-            _ => String::new(),
-        },
-    );
-    Ok(opened?)
+/// An open namespace and its path.
+struct Namespace<'a>(&'a str, fs::File);
+
+impl<'a> Namespace<'a> {
+    fn open(path: &'a str) -> Result<Self> {
+        let opened = fs::File::open(path).trying_or(
+            || format!("open {path}"),
+            |error| match error.kind() {
+                io::ErrorKind::NotFound => "The emulator that held this namespace has ended".into(),
+                _ => String::new(),
+            },
+        );
+        Ok(Self(path, opened?))
+    }
+
+    fn enter(&self, what: &str, kind: LinkNameSpaceType) -> Result<()> {
+        let entered = move_into_link_name_space(self.1.as_fd(), Some(kind));
+        Ok(entered.trying(|| format!("enter the {what} namespace {}", self.0))?)
+    }
 }
 
 fn cgroup_remedy(error: &io::Error) -> String {

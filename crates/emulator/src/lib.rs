@@ -9,11 +9,9 @@
 mod clock;
 mod config;
 mod control;
-mod description;
 mod engine;
 mod enter;
 mod error;
-mod flow;
 #[cfg(feature = "fuzzing")]
 #[path = "../fuzz/parsers.rs"]
 pub mod fuzzing;
@@ -23,7 +21,6 @@ mod mahimahi_log;
 mod node;
 mod offload;
 mod outbox;
-mod outcome;
 mod owners;
 mod pace;
 mod packet;
@@ -31,13 +28,13 @@ mod pool;
 mod probe;
 mod process;
 mod proxy;
-mod requests;
 mod socket;
 mod stages;
 mod tun;
 mod wake;
 mod writer;
 
+pub use config::Config;
 pub use control::emulate;
 pub use enter::{Entry, enter};
 pub use error::{Error, KernelError, Result};

@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 
 use cellbed_link::records::{PACKETS_MAGIC, PacketRecord, SERIES_MAGIC, Series};
-use cellbed_link::{Bytes, DirectionConfig, DropReason, Duration, Fate, Graph, Outcome, Time};
+use cellbed_link::{DirectionConfig, DropReason, Fate, Graph, Outcome, Time};
 
-use crate::clock;
 use crate::config::Config;
 use crate::error::Result;
 use crate::lateness::{LATENESS_MAGIC, Second};
@@ -22,27 +21,22 @@ pub struct Records {
     /// Lateness of the event loop, by the second.
     pub lateness: Option<RecordFile>,
     /// Logs in the format of Mahimahi's mm-link, by direction.
-    pub mahimahi: Vec<Option<RecordFile>>,
+    pub mahimahi: Vec<Option<RecordFile<Event>>>,
 }
 
 impl Records {
     /// Creates the files.
     pub fn create(config: &Config, directions: &[DirectionConfig]) -> Result<Self> {
-        let create = |path: &Option<PathBuf>, magic| {
-            path.as_deref()
-                .map(|path| RecordFile::create(path, magic, LARGEST_FILE))
-                .transpose()
+        let create = |path: &Option<PathBuf>, magic, latest: Option<u64>| {
+            let most = latest.unwrap_or(LARGEST_FILE);
+            let create = |path: &PathBuf| RecordFile::create(path, magic, most, latest.is_some());
+            path.as_ref().map(create).transpose()
         };
         Ok(Self {
-            packets: match (&config.packet_log, config.packet_log_bytes) {
-                (Some(path), Some(most)) => {
-                    Some(RecordFile::create_latest(path, PACKETS_MAGIC, most)?)
-                }
-                (path, _) => create(path, PACKETS_MAGIC)?,
-            },
-            series: create(&config.series, SERIES_MAGIC)?
+            packets: create(&config.packet_log, PACKETS_MAGIC, config.packet_log_bytes)?,
+            series: create(&config.series, SERIES_MAGIC, None)?
                 .map(|file| (Series::new(config.directions.len()), file)),
-            lateness: create(&config.lateness, LATENESS_MAGIC)?,
+            lateness: create(&config.lateness, LATENESS_MAGIC, None)?,
             mahimahi: config
                 .directions
                 .iter()
@@ -61,10 +55,11 @@ impl Records {
         // Idle bins that others may follow are not written yet.
         let series = self.series.as_mut().map(|(_, file)| file);
         let files = [self.packets.as_mut(), self.lateness.as_mut(), series];
-        let mahimahi = self.mahimahi.iter_mut().map(Option::as_mut);
-        for file in files.into_iter().chain(mahimahi).flatten() {
-            file.flush();
-        }
+        files.into_iter().flatten().for_each(RecordFile::flush);
+        self.mahimahi
+            .iter_mut()
+            .flatten()
+            .for_each(RecordFile::flush);
     }
 
     /// Closes the files. Returns what is missing in them.
@@ -74,125 +69,115 @@ impl Records {
             series.finish(|record| file.push(record));
             lost.add(file.finish()?);
         }
-        let files = [self.packets.take(), self.lateness.take()];
-        for file in files.into_iter().chain(self.mahimahi.drain(..)).flatten() {
+        for file in [self.packets.take(), self.lateness.take()]
+            .into_iter()
+            .flatten()
+        {
+            lost.add(file.finish()?);
+        }
+        for file in self.mahimahi.drain(..).flatten() {
             lost.add(file.finish()?);
         }
         Ok(lost)
     }
-}
 
-/// Notes that a segment left a direction, or was dropped in it, in the packet log if there is one.
-pub fn passage(
-    records: &mut Records,
-    pool: &Pool,
-    direction: u16,
-    outcome: &Outcome<Segment>,
-    observed: Time,
-) {
-    let Some(file) = &mut records.packets else {
-        return;
-    };
-    let Segment { slot, index, .. } = outcome.packet;
-    let packet = pool.packet(slot);
-    let (payload, tcp_sequence) = packet.part(index);
-    let record = PacketRecord {
-        packet: packet.number + u64::from(index),
-        arrived: outcome.arrived,
-        released: outcome.released,
-        departed: outcome.departed,
-        observed,
-        direction,
-        drop: match outcome.fate {
-            Fate::Delivered | Fate::Doubled => 0,
-            Fate::Dropped(reason) => reason as u8,
-        },
-        protocol: packet.protocol,
-        bytes: outcome.size.0 as u32,
-        source_port: packet.source_port,
-        destination_port: packet.destination_port,
-        tcp_sequence,
-        payload,
-        source_vertex: packet.source,
-        destination_vertex: packet.destination,
-    };
-    file.push(record.to_bytes());
-}
-
-/// Notes the bins of all directions that have ended, if there is a file for them.
-pub fn bins(records: &mut Records, graph: &mut Graph<Segment>, now: Time) {
-    let Some((series, file)) = &mut records.series else {
-        return;
-    };
-    for direction in 0..graph.directions().len() {
-        graph.finished_bins(direction, now, |bin| {
-            series.push(direction, &bin, |record| file.push(record));
-        });
-    }
-}
-
-/// Notes how punctual the event loop was within a second, if there is a file for it.
-pub fn second(records: &mut Records, second: Second) {
-    if let Some(file) = &mut records.lateness {
-        file.push(second.to_bytes());
-    }
-}
-
-/// Returns whether a direction has a log in Mahimahi's format, which gets each segment separately.
-pub fn is_by_segment(records: &Records, direction: usize) -> bool {
-    matches!(records.mahimahi.get(direction), Some(Some(_)))
-}
-
-/// Reports to the Mahimahi log of a direction, if there is one, that a packet reached it.
-pub fn arrival(records: &mut Records, direction: usize, at: Time, size: Bytes) {
-    append(records, direction, || Event::Arrival { at, size });
-}
-
-/// Reports to the Mahimahi log of a direction, if there is one, the outcome of a packet.
-pub fn outcome(records: &mut Records, direction: usize, outcome: &Outcome<Segment>) {
-    let size = outcome.size;
-    match outcome.fate {
-        Fate::Delivered => append(records, direction, || Event::Departure {
-            at: outcome.released,
+    /// Notes that a segment left a direction, or was dropped in it, in the packet log if there is one.
+    pub fn passage(
+        &mut self,
+        pool: &Pool,
+        direction: u16,
+        outcome: &Outcome<Segment>,
+        observed: Time,
+    ) {
+        let Some(file) = &mut self.packets else {
+            return;
+        };
+        let Segment { slot, index, .. } = outcome.packet;
+        let packet = pool.packet(slot);
+        let (payload, tcp_sequence) = packet.part(index);
+        let record = PacketRecord {
+            packet: packet.number + u64::from(index),
             arrived: outcome.arrived,
+            released: outcome.released,
+            departed: outcome.departed,
+            observed,
+            direction,
+            drop: match outcome.fate {
+                Fate::Delivered | Fate::Doubled => 0,
+                Fate::Dropped(reason) => reason as u8,
+            },
+            protocol: packet.protocol,
+            bytes: outcome.size.0 as u32,
+            source_port: packet.source_port,
+            destination_port: packet.destination_port,
+            tcp_sequence,
+            payload,
+            source_vertex: packet.source,
+            destination_vertex: packet.destination,
+        };
+        file.push(record.to_bytes());
+    }
+
+    /// Notes the bins of all directions that have ended, if there is a file for them.
+    pub fn bins(&mut self, graph: &mut Graph<Segment>, now: Time) {
+        let Some((series, file)) = &mut self.series else {
+            return;
+        };
+        for direction in 0..graph.directions().len() {
+            graph.finished_bins(direction, now, |bin| {
+                series.push(direction, &bin, |record| file.push(record));
+            });
+        }
+    }
+
+    /// Notes how punctual the event loop was within a second, if there is a file for it.
+    pub fn second(&mut self, second: Second) {
+        if let Some(file) = &mut self.lateness {
+            file.push(second.to_bytes());
+        }
+    }
+
+    /// Returns whether a direction has a log in Mahimahi's format, which gets each segment separately.
+    pub fn is_by_segment(&self, direction: usize) -> bool {
+        matches!(self.mahimahi.get(direction), Some(Some(_)))
+    }
+
+    /// Reports an event to the Mahimahi log of a direction, if there is one.
+    pub fn report(&mut self, direction: usize, event: Event) {
+        if let Some(Some(file)) = self.mahimahi.get_mut(direction) {
+            file.push(event);
+        }
+    }
+
+    /// Reports an event to all Mahimahi logs.
+    pub fn report_all(&mut self, event: Event) {
+        self.mahimahi
+            .iter_mut()
+            .flatten()
+            .for_each(|file| file.push(event));
+    }
+
+    /// Reports the outcome of a packet to the Mahimahi log of a direction, if there is one.
+    pub fn report_outcome(&mut self, direction: usize, outcome: &Outcome<Segment>) {
+        let Outcome {
+            arrived,
+            departed,
             size,
-        }),
-        // The original logs packets that an arrival displaces, and no packets that CoDel drops where packets leave.
-        Fate::Dropped(DropReason::Congestion) if outcome.departed > outcome.arrived => {}
-        Fate::Dropped(_) => append(records, direction, || Event::Drop {
-            at: outcome.departed,
-            size,
-        }),
-        Fate::Doubled => {}
-    }
-}
-
-/// Reports to all Mahimahi logs that schedules start at `zero`.
-pub fn start(records: &mut Records, zero: Time, offset: Duration) {
-    let epoch_ms = clock::epoch_millis(zero);
-    for direction in 0..records.mahimahi.len() {
-        append(records, direction, || Event::Start {
-            zero,
-            offset,
-            epoch_ms,
-        });
-    }
-}
-
-/// Reports to the Mahimahi log of a direction, if there is one, whether an outage closes it from `at` on.
-pub fn gate(records: &mut Records, direction: usize, at: Time, closed: bool) {
-    append(records, direction, || Event::Gate { at, closed });
-}
-
-/// Reports to all Mahimahi logs that no event before `now` will come.
-pub fn idle_until(records: &mut Records, now: Time) {
-    for direction in 0..records.mahimahi.len() {
-        append(records, direction, || Event::Now(now));
-    }
-}
-
-fn append(records: &mut Records, direction: usize, event: impl FnOnce() -> Event) {
-    if let Some(Some(file)) = records.mahimahi.get_mut(direction) {
-        file.push(event().to_bytes());
+            ..
+        } = *outcome;
+        match outcome.fate {
+            Fate::Delivered => self.report(
+                direction,
+                Event::Departure {
+                    at: outcome.released,
+                    arrived,
+                    size,
+                },
+            ),
+            // The original logs packets that an arrival displaces, and no packets that CoDel drops where packets leave.
+            Fate::Dropped(DropReason::Congestion) if departed > arrived => {}
+            Fate::Dropped(_) => self.report(direction, Event::Drop { at: departed, size }),
+            Fate::Doubled => {}
+        }
     }
 }

@@ -10,7 +10,6 @@ use std::os::fd::FromRawFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 
-use cellbed_link::records::RECORD_BYTES;
 use cellbed_link::schedule::Playback;
 use cellbed_link::{BottleneckConfig, Bytes, Duration, Schedule, StageConfig, Time};
 use rustix::fs::{Mode, OFlags};
@@ -28,16 +27,15 @@ const TUN_HEADER: u64 = 4;
 const MILLISECOND: u64 = 1_000_000;
 
 /// Creates the log of a direction with these stages; it has the opportunities of their first trace.
-pub fn create(wanted: &MahimahiLog, stages: &[StageConfig]) -> Result<RecordFile> {
+pub fn create(wanted: &MahimahiLog, stages: &[StageConfig]) -> Result<RecordFile<Event>> {
     let name = wanted.path.display().to_string();
     let mut output = open(wanted)?;
     let mut transcript = Transcript::new(wanted.clone(), stages);
     let mut text = Vec::new();
     RecordFile::create_with(name, move |block| {
         text.clear();
-        let (events, _) = block.as_chunks::<RECORD_BYTES>();
-        for event in events {
-            transcript.append(Event::from_bytes(event), &mut text);
+        for event in block {
+            transcript.append(*event, &mut text);
         }
         output.append(&text)
     })
@@ -122,54 +120,6 @@ pub enum Event {
     Now(Time),
 }
 
-impl Event {
-    /// The event as a record for the writer thread.
-    pub fn to_bytes(self) -> [u8; RECORD_BYTES] {
-        let (kind, at, second, third) = match self {
-            Self::Start {
-                zero,
-                offset,
-                epoch_ms,
-            } => (0, zero, offset.as_nanos(), epoch_ms),
-            Self::Arrival { at, size } => (1, at, size.0, 0),
-            Self::Departure { at, arrived, size } => (2, at, size.0, arrived.as_nanos()),
-            Self::Drop { at, size } => (3, at, size.0, 0),
-            Self::Now(at) => (4, at, 0, 0),
-            Self::Gate { at, closed } => (5, at, closed.into(), 0),
-        };
-        let mut bytes = [0; RECORD_BYTES];
-        for (place, value) in [kind, at.as_nanos(), second, third].into_iter().enumerate() {
-            bytes[8 * place..8 * place + 8].copy_from_slice(&value.to_ne_bytes());
-        }
-        bytes
-    }
-
-    fn from_bytes(bytes: &[u8; RECORD_BYTES]) -> Self {
-        let (words, _) = bytes.as_chunks::<8>();
-        let word = |place: usize| u64::from_ne_bytes(words[place]);
-        let (at, size) = (Time::from_nanos(word(1)), Bytes(word(2)));
-        match word(0) {
-            0 => Self::Start {
-                zero: at,
-                offset: Duration::from_nanos(word(2)),
-                epoch_ms: word(3),
-            },
-            1 => Self::Arrival { at, size },
-            2 => Self::Departure {
-                at,
-                arrived: Time::from_nanos(word(3)),
-                size,
-            },
-            3 => Self::Drop { at, size },
-            5 => Self::Gate {
-                at,
-                closed: word(2) != 0,
-            },
-            _ => Self::Now(at),
-        }
-    }
-}
-
 /// The opportunities of a recording that have no line yet.
 struct Opportunities {
     playback: Playback,
@@ -247,24 +197,25 @@ impl Transcript {
         }
         let Some(init) = self.init else { return };
         let millis = |at: Time| at.since(init).as_nanos() / MILLISECOND;
-        if let Event::Drop { at, size } = event {
-            let at = millis(at);
-            let size = size.0 + TUN_HEADER;
-            match &mut self.dropped {
-                Some((when, packets, bytes)) if *when == at => {
-                    *packets += 1;
-                    *bytes += size;
-                }
-                _ => {
-                    self.append_drops(text);
-                    self.offer_until(at, text);
-                    self.dropped = Some((at, 1, size));
+        if !matches!(event, Event::Drop { .. }) {
+            self.append_drops(text);
+        }
+        match event {
+            Event::Start { .. } => {}
+            Event::Drop { at, size } => {
+                let (at, size) = (millis(at), size.0 + TUN_HEADER);
+                match &mut self.dropped {
+                    Some((when, packets, bytes)) if *when == at => {
+                        *packets += 1;
+                        *bytes += size;
+                    }
+                    _ => {
+                        self.append_drops(text);
+                        self.offer_until(at, text);
+                        self.dropped = Some((at, 1, size));
+                    }
                 }
             }
-            return;
-        }
-        self.append_drops(text);
-        match event {
             Event::Arrival { at, size } => {
                 self.offer_until(millis(at), text);
                 let (at, size) = (millis(at), size.0 + TUN_HEADER);
@@ -283,7 +234,6 @@ impl Transcript {
                     opportunities.closed = closed;
                 }
             }
-            Event::Start { .. } | Event::Drop { .. } => {}
         }
     }
 
@@ -383,8 +333,7 @@ mod tests {
             epoch_ms: 1_700_000_000_000,
         };
         for event in std::iter::once(&start).chain(events) {
-            // The way that events take to the other thread.
-            transcript.append(Event::from_bytes(&event.to_bytes()), &mut text);
+            transcript.append(*event, &mut text);
         }
         let text = String::from_utf8(text).unwrap();
         text.lines().map(str::to_owned).collect()

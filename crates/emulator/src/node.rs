@@ -36,14 +36,14 @@ pub struct Interface {
 }
 
 impl Node {
-    /// Brings up the node of a vertex, with segmentation offload if asked; `None` for an internal one.
-    pub fn bring_up(vertex: &Vertex, offload: bool) -> Result<Option<Self>> {
+    /// Brings up the node of a vertex; `None` for an internal one.
+    pub fn bring_up(vertex: &Vertex) -> Result<Option<Self>> {
         let (namespace, (tun, netlink, index)) = match &vertex.device {
             Some(device) => (None, attach(device)?),
             None if vertex.namespace.is_none() => return Ok(None),
             None => {
                 let namespace = NetworkNamespace::create()?;
-                let furnished = namespace.run(|| furnish(vertex, offload))?;
+                let furnished = namespace.run(|| furnish(vertex))?;
                 furnished.0.end_with_namespace()?;
                 (Some(namespace), furnished)
             }
@@ -84,10 +84,10 @@ fn attach(device: &Attached) -> Result<(Tun, Netlink, u32)> {
 }
 
 /// Creates and configures the device in the calling thread's namespace.
-fn furnish(vertex: &Vertex, offload: bool) -> Result<(Tun, Netlink, u32)> {
+fn furnish(vertex: &Vertex) -> Result<(Tun, Netlink, u32)> {
     let mut netlink = Netlink::open()?;
     let name = vertex.interface.as_deref().unwrap_or(INTERFACE);
-    let tun = Tun::create(name, offload)?;
+    let tun = Tun::create(name)?;
     let index = netlink.index(tun.name())?;
     for (key, value) in &vertex.sysctls {
         set_kernel(&vertex.name, key, value)?;

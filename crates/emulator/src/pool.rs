@@ -1,8 +1,9 @@
 //! Storage of packets between their arrival and their departure.
 
-use cellbed_link::Tag;
+use cellbed_link::{Ecn, Fate, Outcome, Tag};
 
-use crate::offload::{Layout, VNET_BYTES, View};
+use crate::offload::{Layout, VNET_BYTES, View, Vnet, single};
+use crate::packet::{Header, TCP};
 
 /// Sizes of the slots, each with room for the device's header. The first holds what is not a super-packet, the last
 /// the largest one. Those between keep a short super-packet that waits for long from holding 64 KiB.
@@ -32,6 +33,15 @@ pub struct Segment {
 }
 
 impl Segment {
+    /// The first segment of a packet.
+    pub fn first(slot: u32) -> Self {
+        Self {
+            slot,
+            index: 0,
+            marked: false,
+        }
+    }
+
     /// Return whether the two are neighbours in one packet, this one before `next`.
     pub fn precedes(&self, next: &Segment) -> bool {
         self.slot == next.slot && self.index + 1 == next.index
@@ -67,6 +77,30 @@ pub struct Packet {
 }
 
 impl Packet {
+    /// Reads a packet that comes from a vertex, behind the device's header; also returns its IP header, if it has a
+    /// destination. Without the device's header nothing is known of it.
+    pub fn parse(bytes: &[u8], number: u64, source: u16) -> (Self, Option<Header>) {
+        let Some((vnet, packet)) = bytes.split_first_chunk::<VNET_BYTES>() else {
+            return (Self::default(), None);
+        };
+        let header = Header::parse(packet);
+        let mut known = Self {
+            number,
+            source,
+            layout: Layout::of(Vnet::parse(vnet), packet),
+            ..Self::default()
+        };
+        if let Some(header) = &header {
+            known.protocol = header.protocol;
+            known.source_port = header.source_port;
+            known.destination_port = header.destination_port;
+            known.tcp_sequence = header.tcp_sequence;
+            known.payload = header.payload;
+            known.tag = header.tag(packet);
+        }
+        (known, header)
+    }
+
     /// Payload bytes and TCP sequence number of the segment at `index`.
     pub fn part(&self, index: u16) -> (u32, u32) {
         if self.layout.segments() == 1 {
@@ -74,7 +108,7 @@ impl Packet {
         }
         let before = self.layout.start(index) - self.layout.start(0);
         let sequence = match self.protocol {
-            6 => self.tcp_sequence.wrapping_add(before as u32),
+            TCP => self.tcp_sequence.wrapping_add(before as u32),
             _ => 0,
         };
         (self.layout.payload(index) as u32, sequence)
@@ -239,12 +273,17 @@ impl Pool {
         };
         self.shelves[size].space(index)[..bytes.len()].copy_from_slice(bytes);
         let slot = slot_of(size, index);
+        self.describe(slot, packet);
+        self.held += 1;
+        Some(slot)
+    }
+
+    /// Notes what is known of the packet in `slot`, which has one reference.
+    pub fn describe(&mut self, slot: u32, packet: Packet) {
         *self.packet_mut(slot) = Packet {
             references: 1,
             ..packet
         };
-        self.held += 1;
-        Some(slot)
     }
 
     /// Adds references to a slot.
@@ -276,8 +315,7 @@ impl Pool {
         &shelf.chunks[index as usize / shelf.per_chunk].packets[index as usize % shelf.per_chunk]
     }
 
-    /// The account of the packet in `slot`, to fill in.
-    pub fn packet_mut(&mut self, slot: u32) -> &mut Packet {
+    fn packet_mut(&mut self, slot: u32) -> &mut Packet {
         let (size, index) = parts(slot);
         self.shelves[size].packet(index)
     }
@@ -303,6 +341,59 @@ impl Pool {
             index: segment.index,
             marked: segment.marked,
         }
+    }
+
+    /// Applies the marks and the damage of a direction to the segment and updates the references; returns the segment,
+    /// unless it ended here.
+    pub fn apply(&mut self, outcome: &Outcome<Segment>) -> Option<Segment> {
+        let segment = outcome.packet;
+        match (outcome.fate, outcome.corrupt_bit) {
+            (Fate::Delivered, bit) => {
+                let marked = segment.marked || outcome.marked;
+                let segment = Segment { marked, ..segment };
+                Some(bit.map_or(segment, |bit| self.damage(segment, bit)))
+            }
+            (Fate::Dropped(_), _) => {
+                self.release(segment.slot, 1);
+                None
+            }
+            (Fate::Doubled, _) => {
+                self.refer(segment.slot, 1);
+                None
+            }
+        }
+    }
+
+    /// Return the tag of a segment that queues use now.
+    pub fn tag(&self, segment: Segment) -> Tag {
+        let tag = self.packet(segment.slot).tag;
+        let ecn = if segment.marked { Ecn::Ce } else { tag.ecn };
+        Tag { ecn, ..tag }
+    }
+
+    /// Makes a segment a separate packet with complete checksums, and flips one of its bits (counted from the first of
+    /// the IP header). Joined with no other, it has its receiver look at the checksums.
+    fn damage(&mut self, segment: Segment, bit: u32) -> Segment {
+        let packet = *self.packet(segment.slot);
+        let mut vnet = [0; VNET_BYTES];
+        vnet.copy_from_slice(&self.space(segment.slot)[..VNET_BYTES]);
+        let mut bytes = single(&vnet, self.view(segment));
+        if let Some(byte) = bytes.get_mut(VNET_BYTES + bit as usize / 8) {
+            *byte ^= 0x80 >> (bit % 8);
+        }
+        let mut damaged = packet;
+        damaged.number += u64::from(segment.index);
+        damaged.layout = Layout {
+            length: (bytes.len() - VNET_BYTES) as u32,
+            ..Layout::default()
+        };
+        (damaged.payload, damaged.tcp_sequence) = packet.part(segment.index);
+        damaged.tag = self.tag(segment);
+        let Some(slot) = self.insert(&bytes, damaged) else {
+            return segment; // longer than anything that was read
+        };
+        self.release(segment.slot, 1);
+        Segment::first(slot)
     }
 }
 

@@ -1,18 +1,17 @@
 //! Real datagrams between nodes: how a link is measured before it is trusted.
 
-use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Barrier, OnceLock};
 use std::thread;
 
 use cellbed_link::{Duration, Time};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::time::Timespec;
+use rustix::io::Errno;
+use rustix::net::sockopt;
 use serde::{Deserialize, Serialize};
 
-use crate::clock::{Alarm, now};
+use crate::clock::{now, sleep_until, timespec};
 use crate::config::Config;
 use crate::error::{Error, Result, Trying};
 use crate::process::sleep_precisely;
@@ -29,7 +28,7 @@ const LOOK: std::time::Duration = std::time::Duration::from_millis(5);
 const QUIET_LOOKS: u32 = 4;
 
 /// Bytes of receive buffer asked for, so that a burst is not lost in the receiver itself.
-static RECEIVE_BUFFER: libc::c_int = 8 << 20;
+const RECEIVE_BUFFER: usize = 8 << 20;
 
 /// A stream of equal datagrams at equal intervals.
 #[derive(Clone, Debug, Deserialize)]
@@ -139,8 +138,10 @@ fn plan<'a>(
     flow: &Flow,
 ) -> Result<FlowPlan<'a>> {
     let wrong = |problem| {
-        let place = format!("probe from {:?} to {:?}", flow.from, flow.to);
-        Err(Error::configuration(place, problem))
+        let (from, to) = (&flow.from, &flow.to);
+        Err(Error::input(format!(
+            "configuration, probe from {from:?} to {to:?}: {problem}"
+        )))
     };
     let end = |name: &str| {
         let index = config.vertex(name)?;
@@ -158,44 +159,41 @@ fn plan<'a>(
     };
     let interval = (u64::from(flow.bytes) * 8_000_000_000 / flow.bit_rate).max(1);
     let count = (flow.duration_ns / interval).max(1) as usize;
-    let (interval, duration) = (
-        Duration::from_nanos(interval),
-        Duration::from_nanos(flow.duration_ns),
-    );
     Ok(FlowPlan {
         from,
         to,
         source,
         destination,
         payload,
-        interval,
+        interval: Duration::from_nanos(interval),
         phase: Duration::ZERO,
         count,
-        duration,
+        duration: Duration::from_nanos(flow.duration_ns),
     })
 }
 
-/// The sockets of a flow's sender and receiver.
-fn open_pair(flow: &FlowPlan<'_>) -> Result<(UdpSocket, UdpSocket)> {
+/// Opens the sockets of a flow's sender and receiver, and returns the address of the latter, too.
+fn open_pair(flow: &FlowPlan<'_>) -> Result<(UdpSocket, UdpSocket, SocketAddr)> {
     let receiver = flow.to.run(|| open(flow.destination))?;
-    enlarge(&receiver);
-    Ok((flow.from.run(|| open(flow.source))?, receiver))
+    let prepared = receiver.set_nonblocking(true);
+    let target = prepared.and_then(|()| receiver.local_addr());
+    let target = target.trying(|| "prepare a probe's socket".into())?;
+    // Past the machine's limit where this user may. A refusal leaves the default.
+    let _ = sockopt::set_socket_recv_buffer_size(&receiver, RECEIVE_BUFFER);
+    let _ = sockopt::set_socket_recv_buffer_size_force(&receiver, RECEIVE_BUFFER);
+    Ok((flow.from.run(|| open(flow.source))?, receiver, target))
 }
 
 fn run(
     flow: &FlowPlan<'_>,
-    (sender, receiver): &(UdpSocket, UdpSocket),
+    (sender, receiver, target): &(UdpSocket, UdpSocket, SocketAddr),
     progress: &Progress,
 ) -> Result<Observation> {
     let last_sent = OnceLock::new();
     thread::scope(|scope| {
         let sending = scope.spawn(|| {
             progress.start.wait();
-            let sent = receiver
-                .local_addr()
-                .trying(|| "read a probe's address".into())
-                .map_err(Error::from)
-                .and_then(|target| send(flow, sender, target));
+            let sent = send(flow, sender, *target);
             let _ = last_sent.set(now());
             progress.sending.fetch_sub(1, Ordering::Release);
             sent
@@ -217,35 +215,15 @@ fn open(address: IpAddr) -> Result<UdpSocket> {
     Ok(bound.trying(|| format!("open a probe's socket at {address}"))?)
 }
 
-/// Asks for a large receive buffer, past the machine's limit where this user may.
-fn enlarge(socket: &UdpSocket) {
-    for option in [libc::SO_RCVBUF, libc::SO_RCVBUFFORCE] {
-        // SAFETY: the option's value is one `c_int`, which outlives the call. A refusal leaves the default.
-        unsafe {
-            libc::setsockopt(
-                socket.as_raw_fd(),
-                libc::SOL_SOCKET,
-                option,
-                (&raw const RECEIVE_BUFFER).cast(),
-                size_of_val(&RECEIVE_BUFFER) as libc::socklen_t,
-            )
-        };
-    }
-}
-
 fn send(flow: &FlowPlan<'_>, socket: &UdpSocket, target: SocketAddr) -> Result<Vec<u64>> {
     sleep_precisely();
-    let mut alarm = Alarm::new()?;
     let mut datagram = vec![0; flow.payload];
     let begin = now() + flow.phase;
     let mut sent = Vec::with_capacity(flow.count);
     for number in 0..flow.count {
         let due = begin + Duration::from_nanos(flow.interval.as_nanos() * number as u64);
-        if now() < due {
-            alarm.set(Some(due))?;
-            wait(&mut [PollFd::new(&alarm, PollFlags::IN)], None)
-                .trying(|| "wait for a probe's time".into())?;
-            alarm.acknowledge();
+        while now() < due {
+            sleep_until(due);
         }
         datagram[..4].copy_from_slice(&(number as u32).to_le_bytes());
         sent.push(now().as_nanos());
@@ -266,9 +244,6 @@ fn receive(
     over: &AtomicBool,
 ) -> Result<Vec<Option<u64>>> {
     sleep_precisely();
-    socket
-        .set_nonblocking(true)
-        .trying(|| "prepare a probe's socket".into())?;
     let mut received = vec![None; flow.count];
     let mut missing = flow.count;
     let mut datagram = [0; 2048];
@@ -279,16 +254,15 @@ fn receive(
     {
         // What arrived before the end is still read.
         ended = over.load(Ordering::Acquire);
-        let timeout = Timespec {
-            tv_sec: 0,
-            tv_nsec: if last_sent().is_some() {
-                5_000_000
-            } else {
-                20_000_000
-            },
-        };
-        wait(&mut [PollFd::new(socket, PollFlags::IN)], Some(&timeout))
-            .trying(|| "wait for a probe".into())?;
+        let timeout = timespec(if last_sent().is_some() {
+            5_000_000
+        } else {
+            20_000_000
+        });
+        match poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => Err(error).trying(|| "wait for a probe".into())?,
+        }
         while let Ok(length) = socket.recv(&mut datagram) {
             let stamp = now().as_nanos();
             let number = datagram[..length]
@@ -301,11 +275,4 @@ fn receive(
         }
     }
     Ok(received)
-}
-
-fn wait(descriptors: &mut [PollFd<'_>], timeout: Option<&Timespec>) -> io::Result<()> {
-    match poll(descriptors, timeout) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
 }

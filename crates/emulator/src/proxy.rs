@@ -10,18 +10,12 @@ use cellbed_link::{Graph, Time};
 use cellbed_tcp::proxy::{Output, Place, Proxy, ProxyTable, Side, What};
 use cellbed_tcp::{Acknowledgement, BLOCKS, Segment, SegmentKind, Tcp};
 
-use crate::flow::tag;
-use crate::offload::{Layout, Transport, VNET_BYTES, View, Vnet, fold, seal, sum};
-use crate::packet::Header;
-use crate::pool::{Packet, Pool, Segment as Held};
+use crate::offload::{
+    ACK, CWR, ECE, FIN, PSH, RST, SYN, Transport, VNET_BYTES, View, get, is_intact, seal, word,
+};
+use crate::packet::TCP;
+use crate::pool::{Pool, Segment as Held};
 
-const FIN: u8 = 0x01;
-const SYN: u8 = 0x02;
-const RST: u8 = 0x04;
-const PSH: u8 = 0x08;
-const ACK: u8 = 0x10;
-/// ECE and CWR: a SYN asks for ECN (RFC 3168 §6.1.1).
-const ECN: u8 = 0xc0;
 /// Kinds of options (RFC 9293 §3.1, RFC 7323, RFC 2018).
 const END: u8 = 0;
 const PADDING: u8 = 1;
@@ -264,15 +258,12 @@ impl Port {
             self.proxy.forget(key);
             let mut ends = [None, None];
             ends[from as usize] = Some(origin);
-            let (opener, asked) = (from, now);
-            self.flows.insert(
-                key,
-                Flow {
-                    opener,
-                    asked,
-                    ends,
-                },
-            );
+            let flow = Flow {
+                opener: from,
+                asked: now,
+                ends,
+            };
+            self.flows.insert(key, flow);
         }
         Verdict::Replace(parsed.plain_syn())
     }
@@ -349,11 +340,8 @@ impl Port {
         for (kind, value) in options(parsed.options()) {
             if kind == SELECTIVE {
                 let edges = value.chunks_exact(8).map(|block| {
-                    let edge = |at: usize| {
-                        u32::from_be_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]])
-                    };
-                    let offset = |at: usize| target.offset(edge(at), acknowledged).max(0) as u64;
-                    (offset(0), offset(4))
+                    let edge = |at| target.offset(word(block, at), acknowledged).max(0) as u64;
+                    (edge(0), edge(4))
                 });
                 let (old, new): (Vec<_>, Vec<_>) = edges.partition(|&(_, end)| end <= upto);
                 duplicate = !old.is_empty();
@@ -408,25 +396,20 @@ impl Port {
             match what {
                 What::Segment(segment, packet) => {
                     let selective = segment.acknowledgement.blocks[0].1 > 0;
-                    let mut make = |segment: &Segment, number: Option<u64>| {
-                        let number = number.unwrap_or_else(|| {
-                            self.made += 1;
-                            self.made
-                        });
-                        leaving.push_back(make_packet(at, to, source, target, segment, 0, number));
+                    let mut make = |segment: Segment, number: Option<u64>| {
+                        self.made += u64::from(number.is_none());
+                        let number = number.unwrap_or(self.made);
+                        leaving.push_back(make_packet(at, to, source, target, &segment, 0, number));
                     };
-                    make(&segment, packet);
+                    make(segment, packet);
                     if selective && segment.length > 0 {
                         // Full packets have no room for the blocks.
-                        let (start, length) = (segment.end(), 0);
-                        make(
-                            &Segment {
-                                start,
-                                length,
-                                ..segment
-                            },
-                            None,
-                        );
+                        let rest = Segment {
+                            start: segment.end(),
+                            length: 0,
+                            ..segment
+                        };
+                        make(rest, None);
                     }
                 }
                 What::Reset(start, upto) => {
@@ -506,8 +489,7 @@ fn make_packet(
     let window = (heard.window >> source.scale.unwrap_or(0)).min(u64::from(u16::MAX)) as u16;
     tcp[14..16].copy_from_slice(&window.to_be_bytes());
     tcp[18..20].copy_from_slice(&[0, 0]);
-    let vnet = seal(&mut bytes[VNET_BYTES..], network);
-    bytes[..VNET_BYTES].copy_from_slice(&vnet.to_bytes());
+    seal(&mut bytes, network);
     Made {
         at,
         to,
@@ -515,26 +497,6 @@ fn make_packet(
         number,
         source: source.vertex,
     }
-}
-
-/// Returns what is known of a packet behind the device's header.
-pub fn describe(bytes: &[u8], number: u64, source: u16, destination: u16) -> Packet {
-    let Some((before, packet)) = bytes.split_first_chunk::<VNET_BYTES>() else {
-        return Packet::default();
-    };
-    let mut known = Packet::default();
-    known.number = number;
-    known.layout = Layout::of(Vnet::parse(before), packet);
-    (known.source, known.destination) = (source, destination);
-    if let Some(header) = Header::parse(packet) {
-        known.protocol = header.protocol;
-        known.source_port = header.source_port;
-        known.destination_port = header.destination_port;
-        known.tcp_sequence = header.tcp_sequence;
-        known.payload = header.payload;
-        known.tag = tag(packet, &header);
-    }
-    known
 }
 
 /// A plain TCP packet: no IPv4 options, no IPv6 extension headers, no fragment.
@@ -555,18 +517,14 @@ impl<'a> Parsed<'a> {
         let (packet, layout) = (view.packet, view.layout);
         let (network, length, protocol) = match packet.first()? >> 4 {
             4 if packet[0] & 0x0f == 5 && packet.len() >= 40 => {
-                let fragment = u16::from_be_bytes([packet[6], packet[7]]) & 0x3fff != 0;
-                let length = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
-                (20, if fragment { 0 } else { length }, packet[9])
+                let is_fragment = get(packet, 6) & 0x3fff != 0;
+                let length = if is_fragment { 0 } else { get(packet, 2) };
+                (20, usize::from(length), packet[9])
             }
-            6 if packet.len() >= 60 => (
-                40,
-                40 + usize::from(u16::from_be_bytes([packet[4], packet[5]])),
-                packet[6],
-            ),
+            6 if packet.len() >= 60 => (40, 40 + usize::from(get(packet, 4)), packet[6]),
             _ => return None,
         };
-        if protocol != 6 || length != packet.len() {
+        if protocol != TCP || length != packet.len() {
             return None;
         }
         let tcp = &packet[network..];
@@ -574,7 +532,6 @@ impl<'a> Parsed<'a> {
         if header < network + TCP_HEADER || header > packet.len() {
             return None;
         }
-        let word = |at: usize| u32::from_be_bytes([tcp[at], tcp[at + 1], tcp[at + 2], tcp[at + 3]]);
         let mut flags = tcp[13];
         let (payload, before) = match layout.transport {
             Transport::Tcp => {
@@ -593,10 +550,10 @@ impl<'a> Parsed<'a> {
         Some(Self {
             headers: &packet[..header],
             network,
-            sequence: word(4).wrapping_add(before as u32),
-            acknowledgement: word(8),
+            sequence: word(tcp, 4).wrapping_add(before as u32),
+            acknowledgement: word(tcp, 8),
             flags,
-            window: u16::from_be_bytes([tcp[14], tcp[15]]),
+            window: get(tcp, 14),
             payload,
         })
     }
@@ -608,24 +565,14 @@ impl<'a> Parsed<'a> {
     /// Returns the connection of a packet that comes from a side.
     fn key(&self, from: Side) -> Key {
         let (ip, tcp) = self.headers.split_at(self.network);
-        let address = |which: usize| -> IpAddr {
-            if self.network == 20 {
-                let at = 12 + 4 * which;
-                <[u8; 4]>::try_from(&ip[at..at + 4])
-                    .unwrap_or_default()
-                    .into()
-            } else {
-                let at = 8 + 16 * which;
-                <[u8; 16]>::try_from(&ip[at..at + 16])
-                    .unwrap_or_default()
-                    .into()
-            }
-        };
+        let size = if self.network == 20 { 4 } else { 16 };
         let end = |which: usize| {
-            (
-                address(which),
-                u16::from_be_bytes([tcp[2 * which], tcp[2 * which + 1]]),
-            )
+            let address = &ip[self.network - (2 - which) * size..][..size];
+            let address = match <[u8; 4]>::try_from(address) {
+                Ok(v4) => IpAddr::from(v4),
+                Err(_) => <[u8; 16]>::try_from(address).unwrap_or_default().into(),
+            };
+            (address, get(tcp, 2 * which))
         };
         match from {
             Side::Radio => Key([end(0), end(1)]),
@@ -638,7 +585,7 @@ impl<'a> Parsed<'a> {
         let mut bytes = vec![0; VNET_BYTES];
         bytes.extend_from_slice(self.headers);
         let packet = &mut bytes[VNET_BYTES..];
-        packet[self.network + 13] &= !ECN;
+        packet[self.network + 13] &= !(ECE | CWR); // No request for ECN (RFC 3168 §6.1.1).
         let mut at = self.network + TCP_HEADER;
         while at < packet.len() {
             let length = match packet[at] {
@@ -652,27 +599,9 @@ impl<'a> Parsed<'a> {
             }
             at = end;
         }
-        let vnet = seal(packet, self.network).to_bytes();
-        bytes[..VNET_BYTES].copy_from_slice(&vnet);
+        seal(&mut bytes, self.network);
         bytes
     }
-}
-
-/// Returns whether the checksum of a TCP packet is right.
-fn is_intact(packet: &[u8], network: usize) -> bool {
-    let addresses = if network == 20 {
-        &packet[12..20]
-    } else {
-        &packet[8..40]
-    };
-    let tcp = &packet[network..];
-    let odd = if tcp.len() % 2 == 1 {
-        u32::from(tcp[tcp.len() - 1]) << 8
-    } else {
-        0
-    };
-    let total = u32::from(sum(addresses)) + u32::from(sum(tcp)) + odd + 6 + tcp.len() as u32;
-    fold(total) == 0xffff
 }
 
 /// Returns the options of a TCP header, as kinds and values.

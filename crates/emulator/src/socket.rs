@@ -1,6 +1,5 @@
 //! The control socket: commands from other processes of the same user, JSON lines in and out.
 
-use std::fmt::Display;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileTypeExt;
@@ -11,7 +10,7 @@ use std::thread;
 use rustix::fs::{Mode, fchmod};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-use crate::error::{Error, Result, Trying, one_line};
+use crate::error::{Result, Trying};
 
 /// The longest command in bytes: room for a delay of 100 000 steps.
 const LONGEST: u64 = 4 << 20;
@@ -136,51 +135,9 @@ fn converse(mut client: &UnixStream, answer: impl Fn(String) -> Option<String>) 
     }
 }
 
-/// The error of a line that is no command.
-pub fn malformed_command(line: &str, problem: impl Display) -> Error {
-    Error::Command {
-        line: line.trim().chars().take(80).collect(),
-        problem: one_line(&problem),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
-
-    fn echo(line: String) -> Option<String> {
-        (line != "end\n").then_some(line)
-    }
-
-    #[test]
-    fn clients_are_answered_at_the_same_time() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("control.sock");
-        let file = ControlSocket::bind(&path).unwrap().serve(echo).unwrap();
-        let mode = fs::metadata(&path).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
-        let mut clients: Vec<_> = (0..3)
-            .map(|_| UnixStream::connect(&path).unwrap())
-            .collect();
-        for round in 0..3 {
-            for client in &mut clients {
-                writeln!(client, "{round}").unwrap();
-            }
-            for client in &clients {
-                let mut line = String::new();
-                BufReader::new(client).read_line(&mut line).unwrap();
-                assert_eq!(line, format!("{round}\n"));
-            }
-        }
-        let mut rest = String::new();
-        clients[0].write_all(b"end\n").unwrap();
-        clients[0].read_to_string(&mut rest).unwrap();
-        assert_eq!(rest, "");
-        drop(file);
-        assert!(!path.exists());
-    }
-
     #[test]
     fn only_a_dead_socket_is_replaced() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,13 +1,6 @@
 //! Adaptation of the stages of directions to the emulator: infinite queues get as much room as there is memory.
 
-use std::fs::File;
-use std::path::Path;
-
-use cellbed_link::language::Reader;
 use cellbed_link::{DirectionConfig, Discipline, Limit, Packets, StageConfig};
-use serde_json::Value;
-
-use crate::error::{Error, Result};
 
 /// All stages that a direction has at any time.
 fn stages(direction: &mut DirectionConfig) -> impl Iterator<Item = &mut StageConfig> {
@@ -51,17 +44,14 @@ pub fn bound(stage: &mut StageConfig, room: Packets) {
     }
 }
 
-/// One stage that a direction gets; `place` names the direction.
-pub fn one(stage: Value, place: &str) -> Result<StageConfig> {
-    let stage = Reader::new(|path: &Path| File::open(path)).stage(stage);
-    stage.map_err(|error| Error::stage(place, error))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::io;
+    use std::path::Path;
     use std::sync::Arc;
 
+    use cellbed_link::language::{LanguageError, Reader};
     use cellbed_link::{BottleneckConfig, Bytes, Duration, Schedule, Seed};
 
     use super::*;
@@ -106,13 +96,8 @@ mod tests {
         assert!(Arc::ptr_eq(traces[0], traces[1]));
     }
 
-    fn read(stage: &str) -> Result<StageConfig> {
-        let config = Config::parse(&format!(
-            r#"{{"namespaces":"auto","vertices":[{{"name":"a","namespace":null}},{{"name":"b","namespace":null}}],
-               "default_vertex":null,"directions":[{{"name":"up","from":"a","to":"b","stages":[{stage}]}}],
-               "series":null,"packet_log":null}}"#
-        ))?;
-        Ok(config.build(open)?.directions[0].stages[0].clone())
+    fn read(stage: &str) -> Result<StageConfig, LanguageError> {
+        Reader::new(open).stage(serde_json::from_str(stage).unwrap())
     }
 
     #[test]
@@ -137,7 +122,10 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let plain = read_link("");
-        assert_eq!((plain.light.count(), plain.opportunity), (2, Bytes(1400)));
+        assert_eq!(
+            (plain.light.rows().len(), plain.opportunity),
+            (2, Bytes(1400))
+        );
         assert_eq!(plain.idle, Duration::ZERO);
         let more = format!(
             r#","latency_offset":"{offsets}","idle_ns":5,"idle_at":"queue","anchor":"first-packet",
@@ -189,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_stage_is_refused_with_its_place() {
+    fn a_malformed_stage_is_refused() {
         for (stage, part) in [
             (
                 r#"{"kind":"loss","probability":1.5,"seed":1}"#,
@@ -201,10 +189,6 @@ mod tests {
             ),
             (r#"{"fixed_ns":1}"#, "missing field `kind`"),
             (r#"{"kind":"delay","fixed":1}"#, "unknown field `fixed`"),
-            (
-                r#"{"kind":"bottleneck","schedule":{"kind":"constant","bit_rate":0},"queue":{"kind":"infinite"}}"#,
-                "lets nothing pass",
-            ),
             (
                 r#"{"kind":"bottleneck","schedule":{"kind":"unlimited"},"queue":{"kind":"codel","limit":5}}"#,
                 "unknown field `limit`",
@@ -219,10 +203,7 @@ mod tests {
             ),
         ] {
             let message = read(stage).unwrap_err().to_string();
-            assert!(
-                message.contains(part) && message.contains("up"),
-                "{message}"
-            );
+            assert!(message.contains(part), "{message}");
         }
     }
 }

@@ -6,16 +6,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 
 use crate::error::{Result, Trying};
-use crate::offload::{VNET_BYTES, Vnet};
 
 /// One TUN device, one IP packet per read and per write. It goes away when the value is dropped, or with its namespace
 /// after [`Tun::end_with_namespace`].
 ///
-/// Packets have a [`Vnet`] header before them on this side, whether the device has super-packets or not.
+/// It exchanges super-packets, each with a [`Vnet`](crate::offload::Vnet) header before it.
 pub struct Tun {
     descriptor: OwnedFd,
     name: String,
-    offload: bool,
 }
 
 /// Result of a read.
@@ -31,14 +29,9 @@ pub enum Received {
 
 impl Tun {
     /// Creates a device called `name` in the network namespace of the calling thread; `%d` in it becomes a free number.
-    /// With `offload` it hands over and takes super-packets, else the kernel cuts them.
-    pub fn create(name: &str, offload: bool) -> Result<Self> {
-        let (descriptor, name) = cellbed_netdev::create_tun(name, offload)?;
-        Ok(Self {
-            descriptor,
-            name,
-            offload,
-        })
+    pub fn create(name: &str) -> Result<Self> {
+        let (descriptor, name) = cellbed_netdev::create_tun(name, true)?;
+        Ok(Self { descriptor, name })
     }
 
     /// Leaves the removal of the device to the end of its namespace: faster for many devices.
@@ -48,11 +41,8 @@ impl Tun {
 
     /// A device that another program has created, with super-packets.
     pub fn attach(descriptor: OwnedFd, name: &str) -> Self {
-        Self {
-            descriptor,
-            name: name.into(),
-            offload: true,
-        }
+        let name = name.into();
+        Self { descriptor, name }
     }
 
     /// The interface's name.
@@ -61,15 +51,10 @@ impl Tun {
     }
 
     /// Reads the next packet into the consecutive parts of `space`.
-    pub fn receive(&self, [head, rest]: [&mut [u8]; 2]) -> Result<Received> {
-        let mut before = 0;
-        if !self.offload {
-            head[..VNET_BYTES].copy_from_slice(&Vnet::default().to_bytes());
-            before = VNET_BYTES;
-        }
-        let mut space = [IoSliceMut::new(&mut head[before..]), IoSliceMut::new(rest)];
+    pub fn receive(&self, space: [&mut [u8]; 2]) -> Result<Received> {
+        let mut space = space.map(IoSliceMut::new);
         match rustix::io::readv(&self.descriptor, &mut space) {
-            Ok(length) => Ok(Received::Packet(before + length)),
+            Ok(length) => Ok(Received::Packet(length)),
             Err(Errno::AGAIN | Errno::INTR) => Ok(Received::Nothing),
             Err(Errno::BADFD | Errno::FAULT | Errno::IO) => Ok(Received::Gone),
             Err(error) => Ok(Err(error).trying(|| format!("read from interface {}", self.name))?),
@@ -80,7 +65,6 @@ impl Tun {
     /// when the kernel does not take it.
     pub fn send(&self, parts: &[IoSlice<'_>]) -> bool {
         match parts {
-            [whole] if !self.offload => rustix::io::write(&self.descriptor, &whole[VNET_BYTES..]),
             [whole] => rustix::io::write(&self.descriptor, whole),
             _ => rustix::io::writev(&self.descriptor, parts),
         }

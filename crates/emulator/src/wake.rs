@@ -6,9 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use cellbed_link::Time;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;
-use rustix::thread::{ClockId, clock_nanosleep_absolute};
 
-use crate::clock::{Alarm, now};
+use crate::clock::{Alarm, now, timespec};
 use crate::error::{Result, Trying};
 use crate::process::Scheduling;
 
@@ -64,30 +63,15 @@ impl Wake {
         called.clear();
         let span = deadline.since(now()).as_nanos();
         if span > 0 && !self.exact {
-            self.alarm.set(Some(deadline))?;
+            self.alarm.set(deadline)?;
             return self.look(None, called);
         }
-        let timeout = Timespec {
-            tv_sec: (span / 1_000_000_000) as i64,
-            tv_nsec: (span % 1_000_000_000) as i64,
-        };
-        self.look(Some(&timeout), called)
-    }
-
-    /// Sleeps until `deadline`, in any case.
-    pub fn pause(&self, deadline: Time) {
-        let nanos = deadline.as_nanos();
-        let until = Timespec {
-            tv_sec: (nanos / 1_000_000_000) as i64,
-            tv_nsec: (nanos % 1_000_000_000) as i64,
-        };
-        // Interrupted or not, what follows looks at the clock.
-        let _ = clock_nanosleep_absolute(ClockId::Monotonic, &until);
+        self.look(Some(&timespec(span)), called)
     }
 
     /// Sleeps until `deadline` or until `also` is readable, ignoring the watched descriptors.
     pub fn nap(&mut self, deadline: Time, also: &impl AsFd) -> Result<()> {
-        self.alarm.set(Some(deadline))?;
+        self.alarm.set(deadline)?;
         let mut watched = [
             PollFd::new(&self.alarm, PollFlags::IN),
             PollFd::new(also, PollFlags::IN),

@@ -23,17 +23,15 @@ pub const LARGEST_FILE: u64 = 8 << 30;
 /// Blocks at most (1 GiB), should the disk fall behind. Records beyond are counted and lost.
 const MOST_BLOCKS: usize = 4096;
 
-type Block = Vec<u8>;
-
-/// A file that grows by records of 64 bytes.
+/// A file that grows by records, as a rule of 64 bytes.
 ///
 /// Filled blocks go to the writer thread, empty ones come back: [`RecordFile::push`] neither waits nor, unless the disk
 /// falls behind, allocates.
-pub struct RecordFile {
-    block: Block,
+pub struct RecordFile<R = [u8; RECORD_BYTES]> {
+    block: Vec<R>,
     blocks: usize,
-    full: SyncSender<Block>,
-    empty: Receiver<Block>,
+    full: SyncSender<Vec<R>>,
+    empty: Receiver<Vec<R>>,
     writer: JoinHandle<Lost>,
     lost: u64,
 }
@@ -84,31 +82,24 @@ impl Pieces {
 }
 
 impl RecordFile {
-    /// Creates the file, which begins with `magic` and takes no block that would make it larger than `most` bytes.
-    pub fn create(path: &Path, magic: &'static [u8], most: u64) -> Result<Self> {
-        let mut file = Pieces::create(path)?;
-        file.append(magic)
-            .trying(|| format!("write to {}", path.display()))?;
-        Self::create_with(path.display().to_string(), move |block| {
-            if file.length + block.len() as u64 > most {
-                let problem = format!("it has its largest size of {most} bytes");
-                return Err(io::Error::other(problem));
-            }
-            file.append(block)
-        })
-    }
-
-    /// As [`create`](Self::create), but with the latest records: when the file has half of `most` bytes, it becomes the
-    /// [`earlier`] part, in place of the one before, and another begins.
-    pub fn create_latest(path: &Path, magic: &'static [u8], most: u64) -> Result<Self> {
+    /// Creates the file, which begins with `magic` and has at most `most` bytes: either it takes no block that would
+    /// make it larger, or it keeps the `latest` records. Then, when it has half of `most`, it becomes the [`earlier`]
+    /// part, in place of the one before, and another begins.
+    pub fn create(path: &Path, magic: &'static [u8], most: u64, latest: bool) -> Result<Self> {
         let mut file = Pieces::create(path)?;
         file.append(magic)
             .trying(|| format!("write to {}", path.display()))?;
         let path = path.to_owned();
         let (mut first, mut oldest) = (0, None::<PathBuf>);
         Self::create_with(path.display().to_string(), move |block| {
+            let block = block.as_flattened();
             let records = (file.length.saturating_sub(magic.len() as u64)) / RECORD_BYTES as u64;
-            if records > 0 && file.length + block.len() as u64 > most / 2 {
+            let length = file.length + block.len() as u64;
+            if !latest && length > most {
+                let problem = format!("it has its largest size of {most} bytes");
+                return Err(io::Error::other(problem));
+            }
+            if latest && records > 0 && length > most / 2 {
                 let old = earlier(&path, first);
                 fs::rename(&path, &old)?;
                 if let Some(oldest) = oldest.replace(old) {
@@ -126,15 +117,17 @@ impl RecordFile {
             file.append(block)
         })
     }
+}
 
+impl<R: Send + 'static> RecordFile<R> {
     /// A file called `name`; `write` appends to it, in a separate thread. What it cannot write is lost and counted;
     /// the next is tried all the same, since a full disk may have room again.
     pub fn create_with(
         name: String,
-        mut write: impl FnMut(&[u8]) -> io::Result<()> + Send + 'static,
+        mut write: impl FnMut(&[R]) -> io::Result<()> + Send + 'static,
     ) -> Result<Self> {
-        let (full, to_write) = sync_channel::<Block>(MOST_BLOCKS);
-        let (give_back, empty) = sync_channel::<Block>(MOST_BLOCKS);
+        let (full, to_write) = sync_channel::<Vec<R>>(MOST_BLOCKS);
+        let (give_back, empty) = sync_channel::<Vec<R>>(MOST_BLOCKS);
         for _ in 1..BLOCKS {
             give_back
                 .try_send(new_block())
@@ -155,7 +148,7 @@ impl RecordFile {
                     fails = written.is_err();
                     if let Err(problem) = written {
                         lost.add(Lost {
-                            records: (block.len() / RECORD_BYTES) as u64,
+                            records: block.len() as u64,
                             problem: Some(problem.into()),
                         });
                     }
@@ -177,12 +170,12 @@ impl RecordFile {
     }
 
     /// Appends a record.
-    pub fn push(&mut self, record: [u8; RECORD_BYTES]) {
-        if self.block.len() == BLOCK_RECORDS * RECORD_BYTES && !self.hand_over() {
+    pub fn push(&mut self, record: R) {
+        if self.block.len() == BLOCK_RECORDS && !self.hand_over() {
             self.lost += 1;
             return;
         }
-        self.block.extend_from_slice(&record);
+        self.block.push(record);
     }
 
     /// Hands what was appended so far to the writer thread.
@@ -230,35 +223,43 @@ fn earlier(path: &Path, first: u64) -> PathBuf {
     name.into()
 }
 
-fn new_block() -> Block {
-    Vec::with_capacity(BLOCK_RECORDS * RECORD_BYTES)
+fn new_block<R>() -> Vec<R> {
+    Vec::with_capacity(BLOCK_RECORDS)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn record(number: u64) -> [u8; RECORD_BYTES] {
+        let mut record = [0; RECORD_BYTES];
+        record[..8].copy_from_slice(&number.to_le_bytes());
+        record
+    }
+
+    fn numbers(path: &PathBuf) -> Vec<u64> {
+        let bytes = fs::read(path).unwrap();
+        assert!(bytes.starts_with(b"magic"));
+        let (records, _) = bytes[5..].as_chunks::<RECORD_BYTES>();
+        let number =
+            |record: &[u8; RECORD_BYTES]| u64::from_le_bytes(record[..8].try_into().unwrap());
+        records.iter().map(number).collect()
+    }
+
     #[test]
     fn records_arrive_in_order() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("records.bin");
-        let mut file = RecordFile::create(&path, b"magic", LARGEST_FILE).unwrap();
+        let mut file = RecordFile::create(&path, b"magic", LARGEST_FILE, false).unwrap();
         let count = 3 * BLOCK_RECORDS + 5;
         for number in 0..count {
-            let mut record = [0; RECORD_BYTES];
-            record[..8].copy_from_slice(&(number as u64).to_le_bytes());
-            file.push(record);
+            file.push(record(number as u64));
             if number % 1000 == 0 {
                 file.flush();
             }
         }
         assert_eq!(file.finish().unwrap().records, 0);
-        let bytes = std::fs::read(&path).unwrap();
-        assert!(bytes.starts_with(b"magic"));
-        let numbers = bytes[5..]
-            .chunks(RECORD_BYTES)
-            .map(|record| u64::from_le_bytes(record[..8].try_into().unwrap()));
-        assert!(numbers.eq(0..count as u64));
+        assert!(numbers(&path).into_iter().eq(0..count as u64));
     }
 
     #[test]
@@ -266,7 +267,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("records.bin");
         let block = BLOCK_RECORDS * RECORD_BYTES;
-        let mut file = RecordFile::create(&path, b"magic", 2 * block as u64 + 5).unwrap();
+        let mut file = RecordFile::create(&path, b"magic", 2 * block as u64 + 5, false).unwrap();
         for _ in 0..3 * BLOCK_RECORDS {
             file.push([0; RECORD_BYTES]);
         }
@@ -289,13 +290,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("records.bin");
         let most = 4 * (BLOCK_RECORDS * RECORD_BYTES) as u64;
-        let mut file = RecordFile::create_latest(&path, b"magic", most).unwrap();
+        let mut file = RecordFile::create(&path, b"magic", most, true).unwrap();
         let count = 9 * BLOCK_RECORDS as u64;
-        for number in 0..count {
-            let mut record = [0; RECORD_BYTES];
-            record[..8].copy_from_slice(&number.to_le_bytes());
-            file.push(record);
-        }
+        (0..count).for_each(|number| file.push(record(number)));
         assert_eq!(file.finish().unwrap().records, 0);
         let mut parts: Vec<_> = fs::read_dir(&folder)
             .unwrap()
@@ -305,28 +302,11 @@ mod tests {
         let first = 7 * BLOCK_RECORDS as u64;
         assert_eq!(parts, [path.clone(), earlier(&path, first)]);
         parts.reverse();
-        let numbers = parts.iter().flat_map(|part| {
-            let bytes = fs::read(part).unwrap();
-            assert!(bytes.starts_with(b"magic") && bytes.len() as u64 <= most / 2);
-            let numbers = bytes[5..]
-                .chunks(RECORD_BYTES)
-                .map(|record| u64::from_le_bytes(record[..8].try_into().unwrap()));
-            numbers.collect::<Vec<_>>()
-        });
-        assert!(numbers.eq(first..count));
-    }
-
-    #[test]
-    fn what_a_full_disk_did_not_take_is_counted_and_told() {
-        let Ok(mut file) = RecordFile::create(Path::new("/dev/full"), b"", LARGEST_FILE) else {
-            return;
-        };
-        let count = 3 * BLOCK_RECORDS + 5;
-        for _ in 0..count {
-            file.push([0; RECORD_BYTES]);
-        }
-        let lost = file.finish().unwrap();
-        assert_eq!(lost.records, count as u64);
-        assert!(lost.problem.unwrap().to_string().contains("/dev/full"));
+        assert!(
+            parts
+                .iter()
+                .all(|it| it.metadata().unwrap().len() <= most / 2)
+        );
+        assert!(parts.iter().flat_map(numbers).eq(first..count));
     }
 }

@@ -36,7 +36,7 @@ fn main() {
     );
     let wanted = std::env::args().nth(1).unwrap_or_default();
     let mut trains = Vec::new();
-    for profile in Profile::ALL {
+    for profile in Profile::all() {
         if !profile.name().contains(&wanted) {
             continue;
         }

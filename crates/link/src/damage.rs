@@ -10,16 +10,6 @@ use crate::units::Bytes;
 
 /// Each packet is doubled with the same probability. Both continue through the stages behind, the second one after the
 /// first.
-///
-/// ```
-/// use cellbed_link::{Bytes, Direction, DuplicationConfig, Fate, Probability, Seed, Time};
-///
-/// let doubled = DuplicationConfig { probability: Probability::new(1.0).unwrap(), seed: Seed(1) };
-/// let mut link = Direction::new(vec![doubled.into()], Time::ZERO);
-/// link.accept(Time::ZERO, "hello", Bytes(100));
-/// let fates: Vec<_> = std::iter::from_fn(|| link.poll(Time::ZERO)).map(|outcome| outcome.fate).collect();
-/// assert_eq!(fates, [Fate::Doubled, Fate::Delivered, Fate::Delivered]);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("text" = "duplication {probability}", "idle" = "probability"))]
@@ -34,15 +24,6 @@ pub struct DuplicationConfig {
 ///
 /// The stage reports [which](crate::Outcome::corrupt_bit); the caller flips it. Of several such stages in a direction
 /// the last one to strike counts.
-///
-/// ```
-/// use cellbed_link::{Bytes, CorruptionConfig, Direction, Probability, Seed, Time};
-///
-/// let noisy = CorruptionConfig { probability: Probability::new(1.0).unwrap(), seed: Seed(1) };
-/// let mut link = Direction::new(vec![noisy.into()], Time::ZERO);
-/// link.accept(Time::ZERO, "hello", Bytes(100));
-/// assert!(link.poll(Time::ZERO).unwrap().corrupt_bit.unwrap() < 800);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("text" = "corruption {probability}", "idle" = "probability"))]

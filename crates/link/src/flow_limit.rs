@@ -7,26 +7,13 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 
 use crate::bottleneck::Admission;
 use crate::delay::DelayLine;
-use crate::outcome::DropReason;
+use crate::packet::DropReason;
 use crate::packet::{Item, Step};
 use crate::stage::{Behaviour, Configured};
 use crate::time::{Duration, NANOS_PER_SEC, Time};
 use crate::units::{BitRate, Bytes, saturate};
 
 /// A token bucket for each flow. Packets whose flow has no tokens wait; packets of other flows pass them.
-///
-/// ```
-/// use cellbed_link::{BitRate, Bytes, Direction, Ecn, FlowLimitConfig, Tag, Time};
-///
-/// let limit = FlowLimitConfig { rate: BitRate(12_000_000), burst: Bytes(1500), queue: Bytes(3000) };
-/// let mut link = Direction::new(vec![limit.into()], Time::ZERO);
-/// for (packet, flow) in [("first", 1), ("second", 1), ("other", 2)] {
-///     link.accept_tagged(Time::ZERO, packet, Bytes(1500), Tag { flow, ecn: Ecn::NotEct });
-/// }
-/// let left: Vec<_> = std::iter::from_fn(|| link.poll(Time::from_millis(9))).collect();
-/// assert_eq!(left.iter().map(|it| it.packet).collect::<Vec<_>>(), ["first", "other", "second"]);
-/// assert_eq!(left[2].departed, Time::from_millis(1));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("text" = "at most {bit_rate} of each flow"))]
@@ -152,7 +139,7 @@ impl<P> Behaviour<P> for FlowLimit<P> {
 mod tests {
     use super::*;
     use crate::direction::{Change, Direction};
-    use crate::outcome::Fate;
+    use crate::packet::Fate;
     use crate::packet::{Ecn, Tag};
 
     fn limit(mbit_s: u64, burst: u64, queue: u64) -> FlowLimitConfig {

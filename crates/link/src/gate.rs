@@ -1,7 +1,7 @@
 //! Outages: times without departures from the stage where packets queue.
 
 use crate::stage::{Behaviour, Configured};
-use crate::time::{Duration, Time};
+use crate::time::{Duration, Time, earlier};
 
 /// When a direction is closed: during its outages, and as long as it is `down`.
 ///
@@ -9,25 +9,13 @@ use crate::time::{Duration, Time};
 /// queue, within the queue's limits, as they do without coverage. Schedules and recordings continue meanwhile: what
 /// they offer is lost, except that a token bucket fills. Packets that were sent before arrive. Where a direction has no
 /// such stage, packets that meet a closed gate are lost.
-///
-/// ```
-/// use cellbed_link::{BitRate, BottleneckConfig, Bytes, Direction, Duration, GateConfig, Schedule, Time};
-///
-/// let outage = (Duration::from_millis(1), Duration::from_millis(30));
-/// let gate = GateConfig::new(vec![outage]).unwrap();
-/// let bottleneck = BottleneckConfig::new(Schedule::Constant(BitRate(12_000_000)));
-/// let mut link = Direction::new(vec![gate.into(), bottleneck.into()], Time::ZERO);
-/// link.accept(Time::ZERO, "before", Bytes(1500)); // takes 1 ms
-/// link.accept(Time::ZERO, "behind", Bytes(1500));
-/// let end = Time::from_millis(50);
-/// assert_eq!(link.poll(end).unwrap().departed, Time::from_millis(31));
-/// assert_eq!(link.poll(end).unwrap().departed, Time::from_millis(32));
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
-#[serde(try_from = "Table")]
+#[serde(default, deny_unknown_fields)]
 pub struct GateConfig {
+    #[serde(rename = "outages_ns")]
     outages: Vec<(Duration, Duration)>,
     /// Begins of the outages that empty the queue.
+    #[serde(rename = "flushes_ns")]
     flushes: Vec<Duration>,
     /// True if packets on their way are dropped with the queue.
     in_flight: bool,
@@ -39,27 +27,36 @@ impl GateConfig {
     /// A gate with outages: (begin after the start, length). `None` if a length is zero, or if one does not begin after
     /// the end of the one before.
     pub fn new(outages: Vec<(Duration, Duration)>) -> Option<Self> {
-        let in_order = outages
-            .windows(2)
-            .all(|pair| pair[0].0 + pair[0].1 < pair[1].0);
-        let sound = in_order && outages.iter().all(|(_, length)| !length.is_zero());
-        sound.then_some(Self {
+        let gate = Self {
             outages,
-            flushes: Vec::new(),
-            in_flight: false,
-            down: false,
-        })
+            ..Self::default()
+        };
+        gate.check().ok()
     }
 
     /// The same gate; what waits at these instants after the start, or is sent in part, is
     /// [dropped](crate::DropReason::Handover). `None` if one of them is not in an outage.
     pub fn with_flushes(self, flushes: Vec<Duration>) -> Option<Self> {
-        let within = |at: &Duration| {
-            let mut outages = self.outages.iter();
+        Self { flushes, ..self }.check().ok()
+    }
+
+    /// The gate, or what is wrong with its times.
+    pub(crate) fn check(self) -> Result<Self, &'static str> {
+        let outages = &self.outages;
+        let in_order = |pair: &[(Duration, Duration)]| pair[0].0 + pair[0].1 < pair[1].0;
+        if !outages.windows(2).all(in_order) || outages.iter().any(|(_, length)| length.is_zero()) {
+            return Err(
+                "outages must be longer than 0 and in order, each after the end of the last",
+            );
+        }
+        let is_outage = |at: &Duration| {
+            let mut outages = outages.iter();
             outages.any(|&(begin, length)| begin <= *at && *at < begin + length)
         };
-        let sound = flushes.iter().all(within);
-        sound.then_some(Self { flushes, ..self })
+        match self.flushes.iter().all(is_outage) {
+            true => Ok(self),
+            false => Err("the queue can be emptied during outages only"),
+        }
     }
 
     /// The same gate; with the queue, packets on their way are dropped: those in the [delays](crate::DelayConfig)
@@ -107,7 +104,7 @@ impl GateConfig {
         let flushes = self.flushes.iter().map(|&at| zero + at);
         let flush = flushes.filter(|&at| at > now).min();
         let edge = end.filter(|end| *end > now).or(begin);
-        [edge, flush].into_iter().flatten().min()
+        earlier(edge, flush)
     }
 
     /// Return the number of outages that begin by `now`.
@@ -134,32 +131,6 @@ impl Configured<Self> for GateConfig {
 
 /// The direction plans the instants of its gates.
 impl<P> Behaviour<P> for GateConfig {}
-
-#[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Table {
-    #[serde(default)]
-    outages_ns: Vec<(Duration, Duration)>,
-    #[serde(default)]
-    flushes_ns: Vec<Duration>,
-    #[serde(default)]
-    in_flight: bool,
-    #[serde(default)]
-    down: bool,
-}
-
-impl TryFrom<Table> for GateConfig {
-    type Error = &'static str;
-
-    fn try_from(table: Table) -> Result<Self, Self::Error> {
-        let gate = Self::new(table.outages_ns)
-            .ok_or("outages must be longer than 0 and in order, each after the end of the last")?;
-        let gate = gate
-            .with_flushes(table.flushes_ns)
-            .ok_or("the queue can be emptied during outages only")?;
-        Ok(gate.with_in_flight(table.in_flight).with_down(table.down))
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -40,17 +40,7 @@ pub enum LanguageError {
     /// The table is malformed.
     #[error("{0}")]
     Table(#[from] Fault),
-    /// A file that the table names cannot be opened.
-    #[error("cannot open the {what} {path}: {source}")]
-    Open {
-        /// Its content.
-        what: &'static str,
-        /// Its path.
-        path: String,
-        /// Why not.
-        source: io::Error,
-    },
-    /// A file that the table names is malformed: `FILE:LINE: reason`.
+    /// A file that the table names is malformed, `FILE:LINE: reason`, or cannot be opened.
     #[error("{0}")]
     File(String),
 }
@@ -101,7 +91,10 @@ where
         }
         Ok(match &*kind {
             "flow-limit" => from_value::<FlowLimitConfig>(table)?.into(),
-            "gate" => from_value::<GateConfig>(table)?.into(),
+            "gate" => from_value::<GateConfig>(table)?
+                .check()
+                .map_err(Fault::custom)?
+                .into(),
             "duplication" => from_value::<DuplicationConfig>(table)?.into(),
             "corruption" => from_value::<CorruptionConfig>(table)?.into(),
             "delay" => from_value::<DelayTable>(table)?.build()?.into(),
@@ -133,20 +126,10 @@ where
         table: WorkloadDependentTable,
     ) -> Result<WorkloadDependentConfig, LanguageError> {
         let compensation = match &table.latency_offset {
-            Some(path) => self.file(
-                "latency offsets",
-                path,
-                Compensation::parse,
-                TraceError::in_file,
-            )?,
+            Some(path) => self.file("latency offsets", path, Compensation::parse)?,
             None => Compensation::default(),
         };
-        let light = self.file(
-            "light rows",
-            &table.light,
-            LightRows::parse,
-            TraceError::in_file,
-        )?;
+        let light = self.file("light rows", &table.light, LightRows::parse)?;
         Ok(WorkloadDependentConfig {
             repeat: table.looped,
             offset: table.offset,
@@ -164,12 +147,7 @@ where
     }
 
     fn conditional(&mut self, table: ConditionalTable) -> Result<ConditionalConfig, LanguageError> {
-        let model = self.file(
-            "model",
-            &table.model,
-            ConditionalModel::parse,
-            |reason, path| format!("{path}: {reason}"),
-        )?;
+        let model = self.file("model", &table.model, ConditionalModel::parse)?;
         Ok(ConditionalConfig {
             repeat: table.looped,
             offset: table.offset,
@@ -183,26 +161,23 @@ where
         if let Some(trace) = self.traces.get(&path) {
             return Ok(Arc::clone(trace));
         }
-        let trace = Arc::new(self.file("trace", &path, Trace::parse, TraceError::in_file)?);
+        let trace = Arc::new(self.file("trace", &path, Trace::parse)?);
         self.traces.insert(path, Arc::clone(&trace));
         Ok(trace)
     }
 
-    /// The content of a file. placed: the fault with the file's name before it.
-    fn file<T, E>(
+    /// The content of a file.
+    fn file<T>(
         &mut self,
         what: &'static str,
         path: &Path,
-        parse: impl FnOnce(File) -> Result<T, E>,
-        placed: impl FnOnce(&E, String) -> String,
+        parse: impl FnOnce(File) -> Result<T, TraceError>,
     ) -> Result<T, LanguageError> {
-        let shown = || path.display().to_string();
-        let file = (self.open)(path).map_err(|source| LanguageError::Open {
-            what,
-            path: shown(),
-            source,
+        let shown = path.display().to_string();
+        let file = (self.open)(path).map_err(|source| {
+            LanguageError::File(format!("cannot open the {what} {shown}: {source}"))
         })?;
-        parse(file).map_err(|error| LanguageError::File(placed(&error, shown())))
+        parse(file).map_err(|error| LanguageError::File(error.in_file(shown)))
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use crate::outcome::DropReason;
+use crate::packet::DropReason;
 use crate::queue::QueueLevel;
-use crate::stage::Offer;
+use crate::schedule::Offer;
 use crate::time::{Duration, Time};
 use crate::units::{Bytes, Packets};
 
@@ -16,17 +16,6 @@ pub const BIN_WIDTH: Duration = Duration::from_millis(10);
 /// Bins follow each other without a gap and are [`BIN_WIDTH`] wide, but for the two beside a restart, which is where
 /// the grid is laid anew. Capacity, use and queue belong to the direction's first bottleneck; arrivals and drops
 /// to the whole direction.
-///
-/// ```
-/// use cellbed_link::{BitRate, BottleneckConfig, Bytes, Direction, Schedule, Time};
-///
-/// let bottleneck = BottleneckConfig::new(Schedule::Constant(BitRate(12_000_000)));
-/// let mut link = Direction::new(vec![bottleneck.into()], Time::ZERO).with_meter();
-/// link.accept(Time::ZERO, "hello", Bytes(1500));
-/// let bins: Vec<_> = link.finished_bins(Time::from_millis(20)).collect();
-/// assert_eq!(bins[0].capacity, Some(Bytes(15_000))); // one packet used a tenth
-/// assert_eq!(bins.len(), 2);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bin {
     /// First instant of the bin.
@@ -261,10 +250,7 @@ mod tests {
     /// One opportunity every 5 ms, a queue of three packets.
     fn direction(zero: Time) -> Direction<()> {
         let trace = Arc::new(Trace::from_millis([5]).unwrap());
-        let queue = Discipline::DropTail(Limit {
-            packets: Some(Packets(3)),
-            bytes: None,
-        });
+        let queue = Discipline::DropTail(Limit::packets(3));
         let bottleneck = BottleneckConfig::new(Schedule::looped(trace)).with_queue(queue);
         Direction::new(vec![bottleneck.into()], zero).with_meter()
     }

@@ -7,15 +7,6 @@ use crate::units::Bytes;
 
 /// The fields of a packet's header that stages use. The default is a packet of the one nameless flow whose
 /// transport does not know ECN.
-///
-/// ```
-/// use cellbed_link::{Bytes, DelayConfig, Direction, Duration, Ecn, Tag, Time};
-///
-/// let mut link = Direction::new(vec![DelayConfig::Fixed(Duration::from_millis(1)).into()], Time::ZERO);
-/// let tag = Tag { flow: 7, ecn: Ecn::of_traffic_class(0b10) };
-/// link.accept_tagged(Time::ZERO, "hello", Bytes(100), tag);
-/// assert!(tag.ecn.is_capable() && !tag.ecn.is_low_latency());
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Tag {
     /// Key of the packet's flow, such as a hash of addresses, protocol and ports: equal for the packets of a flow.
@@ -130,4 +121,54 @@ pub(crate) enum Step<P> {
     Left(Item<P>),
     /// Something happened within.
     Within,
+}
+
+/// A packet that has come out of a direction, or was dropped in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome<P> {
+    /// The caller's packet.
+    pub packet: P,
+    /// Its IP length.
+    pub size: Bytes,
+    /// When it reached the direction.
+    pub arrived: Time,
+    /// When its last byte left the last bottleneck that it passed; `arrived` if it passed none. A link that depends on
+    /// its load delays packets before they queue: there it is as much earlier as that delay, as if the delay came after
+    /// the queue, so that `released` − `arrived` is queueing and service for every link.
+    pub released: Time,
+    /// When it left the direction, was dropped or doubled.
+    pub departed: Time,
+    /// Fate of the packet.
+    pub fate: Fate,
+    /// True if a queue has marked it: the caller sets the ECN field of the header to CE and updates the checksum.
+    pub marked: bool,
+    /// The bit that the line has turned round, counted from the first of the IP header; less than 8 · size.
+    pub corrupt_bit: Option<u32>,
+}
+
+/// Fate of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fate {
+    /// It reached the far end.
+    Delivered,
+    /// It did not.
+    Dropped(DropReason),
+    /// It has not ended: a second one like it is on its way from here on. The caller will see its packet once more than
+    /// it would have. Comes before the outcomes of either.
+    Doubled,
+}
+
+/// Why a packet was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum DropReason {
+    /// The bottleneck queue had no room.
+    QueueFull = 1,
+    /// A loss stage took it.
+    Loss = 2,
+    /// The queue's active management dropped it, to signal congestion to the sender.
+    Congestion = 3,
+    /// It was waiting when an outage began that [empties](crate::GateConfig::with_flushes) the queue, as at a handover;
+    /// or it was [in flight](crate::GateConfig::with_in_flight).
+    Handover = 4,
 }

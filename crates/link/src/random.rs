@@ -6,14 +6,6 @@ use rand_core::Rng;
 use rand_pcg::Pcg64;
 
 /// A probability: a number from 0 to 1.
-///
-/// ```
-/// use cellbed_link::Probability;
-///
-/// assert_eq!(Probability::new(0.25).unwrap().get(), 0.25);
-/// assert!(Probability::new(1.5).is_none());
-/// assert!(Probability::new(f64::NAN).is_none());
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Default, Deserialize, Serialize)]
 #[serde(try_from = "f64")]
 pub struct Probability(f64);
@@ -44,19 +36,6 @@ impl TryFrom<f64> for Probability {
 }
 
 /// The seed of one stage. The same seed gives the same numbers in every version of cellbed.
-///
-/// ```
-/// use cellbed_link::{Bytes, Direction, LossConfig, Probability, Seed, Time};
-///
-/// let fates = |seed| -> Vec<_> {
-///     let half = LossConfig::Independent { probability: Probability::new(0.5).unwrap(), seed: Seed(seed) };
-///     let mut link = Direction::new(vec![half.into()], Time::ZERO);
-///     (0..64).for_each(|packet| link.accept(Time::ZERO, packet, Bytes(100)));
-///     std::iter::from_fn(|| link.poll(Time::ZERO)).map(|outcome| outcome.fate).collect()
-/// };
-/// assert_eq!(fates(1), fates(1));
-/// assert_ne!(fates(1), fates(2));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Deserialize, Serialize)]
 pub struct Seed(pub u64);
 

@@ -6,17 +6,13 @@ use crate::delay::{Delay, DelayConfig};
 use crate::flow_limit::{FlowLimit, FlowLimitConfig};
 use crate::gate::GateConfig;
 use crate::loss::{Loss, LossConfig};
-use crate::outcome::DropReason;
 use crate::packet::{Item, Step};
-use crate::queue::{Discipline, QueueLevel};
-use crate::radio::{Potential, Radio, RadioConfig};
-use crate::replay::{
-    Conditional, ConditionalConfig, SaturatedPlayback, WorkloadDependent, WorkloadDependentConfig,
-};
-use crate::schedule;
-use crate::share::Share;
+use crate::queue::{Discipline, Dropped, QueueLevel};
+use crate::radio::{Radio, RadioConfig};
+use crate::replay::{Conditional, ConditionalConfig, WorkloadDependent, WorkloadDependentConfig};
+use crate::schedule::Offer;
 use crate::time::{Duration, Time};
-use crate::units::{BitRate, Bytes};
+use crate::units::Share;
 
 /// A stage made of a configuration of type `C`.
 pub(crate) trait Configured<C> {
@@ -91,13 +87,8 @@ pub(crate) trait Behaviour<P> {
         None
     }
 
-    /// Return whether a queue has dropped packets that were not taken yet.
-    fn has_dropped(&self) -> bool {
-        false
-    }
-
-    /// Takes a packet that a queue has dropped.
-    fn next_dropped(&mut self) -> Option<(Item<P>, DropReason)> {
+    /// Return the packets that a queue has dropped and that were not taken yet.
+    fn dropped(&mut self) -> Option<&mut Dropped<P>> {
         None
     }
 
@@ -149,7 +140,29 @@ macro_rules! stages {
             }
         }
 
-        /// Calls a method of the stage's state.
+        impl<P> Stage<P> {
+            /// Returns the state, for calls that are seldom.
+            pub(crate) fn behaviour(&self) -> &(dyn Behaviour<P> + '_) {
+                match self {
+                    $(Self::$stage(stage) => {
+                        let stage: &$state = stage;
+                        stage
+                    })*
+                }
+            }
+
+            /// Returns the same, to change it.
+            pub(crate) fn behaviour_mut(&mut self) -> &mut (dyn Behaviour<P> + '_) {
+                match self {
+                    $(Self::$stage(stage) => {
+                        let stage: &mut $state = stage;
+                        stage
+                    })*
+                }
+            }
+        }
+
+        /// Calls a method of the stage's state, on the packet path.
         macro_rules! call {
             ($d self:ident.$d method:ident($d($d argument:ident),*)) => {
                 match $d self {
@@ -216,92 +229,31 @@ impl StageConfig {
     }
 }
 
-impl<P> Behaviour<P> for Stage<P> {
-    fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
-        call!(self.restart(zero, now, offset));
-    }
-
-    fn set_closed(&mut self, closed: bool, barred: bool, share: Share, now: Time) {
-        call!(self.set_closed(closed, barred, share, now));
-    }
-
-    fn flush(&mut self) {
-        call!(self.flush());
-    }
-
-    fn is_steady(&self) -> bool {
-        call!(self.is_steady())
-    }
-
-    fn ready(&self) -> Time {
-        call!(self.ready())
-    }
-
-    fn queue_event(&self) -> Option<Time> {
-        call!(self.queue_event())
-    }
-
-    fn left(&self, now: Time) -> Share {
-        call!(self.left(now))
-    }
-
-    fn potential(&self, from: Time, to: Time) -> f64 {
-        call!(self.potential(from, to))
-    }
-
+impl<P> Stage<P> {
     #[inline]
-    fn next_event(&self) -> Option<Time> {
+    pub(crate) fn next_event(&self) -> Option<Time> {
         // Called for every stage at every event: a few comparisons are faster than a jump.
         try_each!(self.next_event());
         None
     }
 
-    fn next_delivery(&self) -> Option<Time> {
+    #[inline]
+    pub(crate) fn next_delivery(&self) -> Option<Time> {
         call!(self.next_delivery())
     }
 
     #[inline]
-    fn level(&self) -> Option<QueueLevel> {
+    pub(crate) fn level(&self) -> Option<QueueLevel> {
         call!(self.level())
     }
 
-    fn offer(&self) -> Option<Offer> {
-        call!(self.offer())
+    #[inline]
+    pub(crate) fn dropped(&mut self) -> Option<&mut Dropped<P>> {
+        call!(self.dropped())
     }
 
     #[inline]
-    fn has_dropped(&self) -> bool {
-        call!(self.has_dropped())
-    }
-
-    fn next_dropped(&mut self) -> Option<(Item<P>, DropReason)> {
-        call!(self.next_dropped())
-    }
-
-    #[inline]
-    fn step(&mut self, now: Time) -> Option<Step<P>> {
+    pub(crate) fn step(&mut self, now: Time) -> Option<Step<P>> {
         call!(self.step(now))
-    }
-}
-
-/// Capacity of a stage with a queue, on the clock.
-#[derive(Clone, Debug)]
-pub(crate) enum Offer {
-    Schedule(schedule::Offer),
-    Radio(Box<Potential>),
-    Saturated(Box<SaturatedPlayback>),
-}
-
-impl Offer {
-    /// During an outage.
-    pub(crate) const NOTHING: Self = Self::Schedule(schedule::Offer::Constant(BitRate(0)));
-
-    /// Bytes offered from `from` up to but excluding `to`; `None` without limit.
-    pub(crate) fn capacity(&self, from: Time, to: Time) -> Option<Bytes> {
-        match self {
-            Self::Schedule(schedule) => schedule.capacity(from, to),
-            Self::Radio(potential) => Some(potential.capacity(from, to)),
-            Self::Saturated(clock) => Some(clock.capacity(from, to)),
-        }
     }
 }

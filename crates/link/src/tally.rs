@@ -1,6 +1,6 @@
 //! Counters of a direction's events so far.
 
-use crate::outcome::{DropReason, Fate, Outcome};
+use crate::packet::{DropReason, Fate, Outcome};
 use crate::time::{Duration, Time};
 
 /// Over how long the delay is averaged.

@@ -12,14 +12,6 @@ const NANOS_PER_MILLI: u64 = 1_000_000;
 pub(crate) const NANOS_PER_SEC: u64 = 1_000_000_000;
 
 /// An instant: nanoseconds since an origin that the caller chooses, such as the start of `CLOCK_MONOTONIC`.
-///
-/// ```
-/// use cellbed_link::{Duration, Time};
-///
-/// let now = Time::from_millis(5) + Duration::from_micros(250);
-/// assert_eq!(now.since(Time::from_millis(2)).as_nanos(), 3_250_000);
-/// assert_eq!(now.to_string(), "5.25 ms");
-/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(u64);
 
@@ -111,12 +103,24 @@ impl Duration {
     }
 }
 
-impl Add<Duration> for Time {
-    type Output = Time;
+/// Implements operators by arithmetic that saturates: operator, its method and the number's method, then the types.
+macro_rules! saturating {
+    ($($operator:ident $method:ident $of_number:ident: $left:ident, $right:ident => $output:ident;)*) => {$(
+        impl $operator<$right> for $left {
+            type Output = $output;
 
-    fn add(self, span: Duration) -> Time {
-        Time(self.0.saturating_add(span.0))
-    }
+            fn $method(self, other: $right) -> $output {
+                $output(self.0.$of_number(other.0))
+            }
+        }
+    )*};
+}
+
+saturating! {
+    Add add saturating_add: Time, Duration => Time;
+    Add add saturating_add: Duration, Duration => Duration;
+    Sub sub saturating_sub: Time, Duration => Time;
+    Sub sub saturating_sub: Time, Time => Duration;
 }
 
 impl AddAssign<Duration> for Time {
@@ -125,33 +129,18 @@ impl AddAssign<Duration> for Time {
     }
 }
 
-impl Sub<Duration> for Time {
-    type Output = Time;
-
-    fn sub(self, span: Duration) -> Time {
-        Time(self.0.saturating_sub(span.0))
-    }
-}
-
-impl Sub for Time {
-    type Output = Duration;
-
-    fn sub(self, earlier: Time) -> Duration {
-        self.since(earlier)
-    }
-}
-
-impl Add for Duration {
-    type Output = Duration;
-
-    fn add(self, other: Duration) -> Duration {
-        Duration(self.0.saturating_add(other.0))
-    }
-}
-
 impl AddAssign for Duration {
     fn add_assign(&mut self, other: Duration) {
         *self = *self + other;
+    }
+}
+
+/// Returns the earlier of two instants, if there is one.
+#[inline]
+pub(crate) fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
     }
 }
 
@@ -165,29 +154,23 @@ fn write_millis(f: &mut fmt::Formatter<'_>, nanos: u64) -> fmt::Result {
     write!(f, "{whole}.{} ms", digits.trim_end_matches('0'))
 }
 
-impl fmt::Display for Time {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_millis(f, self.0)
-    }
+macro_rules! display_in_millis {
+    ($($of:ident)*) => {$(
+        impl fmt::Display for $of {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write_millis(f, self.0)
+            }
+        }
+
+        impl fmt::Debug for $of {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write_millis(f, self.0)
+            }
+        }
+    )*};
 }
 
-impl fmt::Debug for Time {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl fmt::Display for Duration {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_millis(f, self.0)
-    }
-}
-
-impl fmt::Debug for Duration {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+display_in_millis! { Time Duration }
 
 #[cfg(test)]
 mod tests {

@@ -27,14 +27,6 @@ pub struct Packets(pub u64);
 pub struct Opportunities(pub u64);
 
 /// A rate in bit/s.
-///
-/// ```
-/// use cellbed_link::{BitRate, Bytes, Duration};
-///
-/// let rate = BitRate(12_000_000);
-/// assert_eq!(rate.time_for(Bytes(1500)), Some(Duration::from_millis(1)));
-/// assert_eq!(rate.bytes_in(Duration::from_millis(10)), Bytes(15_000));
-/// ```
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Deserialize, Serialize,
 )]
@@ -106,6 +98,35 @@ impl fmt::Display for Bytes {
 impl fmt::Display for BitRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} Mbit/s", self.0 as f64 / 1e6)
+    }
+}
+
+/// A part of the capacity at an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Share {
+    part: u64,
+    whole: u64,
+}
+
+impl Share {
+    pub(crate) const WHOLE: Self = Self { part: 1, whole: 1 };
+
+    /// `part` of `whole`; all of nothing.
+    pub(crate) fn new(part: u64, whole: u64) -> Self {
+        if part >= whole {
+            Self::WHOLE
+        } else {
+            Self { part, whole }
+        }
+    }
+
+    /// This share of an amount, rounded down.
+    pub(crate) fn of(self, amount: u64) -> u64 {
+        saturate(u128::from(amount) * u128::from(self.part) / u128::from(self.whole))
+    }
+
+    pub(crate) fn as_fraction(self) -> f64 {
+        self.part as f64 / self.whole as f64
     }
 }
 

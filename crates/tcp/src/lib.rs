@@ -21,14 +21,15 @@ use cellbed_link::{Duration, Time};
 
 pub use cellbed_laws::UNLIMITED;
 pub use congestion::Control;
-use receiver::Receiver;
+pub use receiver::Receiver;
 use round_trip::{INITIAL_TIMEOUT, LEAST_VARIATION};
 pub use segment::{Acknowledgement, BLOCKS, Burst, Segment, SegmentKind};
-use sender::Sender;
-pub use sender::{Counters, Sending};
+pub use sender::{Sender, Sending};
+use serde::Deserialize;
 
 /// Settings of both ends of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Tcp {
     /// The congestion control.
     pub control: Control,
@@ -47,8 +48,10 @@ pub struct Tcp {
     /// Bytes of data in a full segment: the link's 1500 less 52 of headers over IPv4.
     pub segment: u64,
     /// The least variable part of the retransmission timeout (Linux: `tcp_rto_min_us`).
+    #[serde(skip)]
     pub least_timeout: Duration,
     /// The tick of the kernel's clock; [`Tcp::expiry`] rounds its timers to it. Zero: they are exact.
+    #[serde(skip)]
     pub tick: Duration,
 }
 
@@ -104,11 +107,13 @@ enum Phase {
 /// One end of a connection.
 #[derive(Clone, Debug)]
 pub struct Socket {
+    /// The half that sends.
+    pub sender: Sender,
+    /// The half that receives.
+    pub receiver: Receiver,
     phase: Phase,
     /// A SYN or the answer to one is to leave.
     opening: bool,
-    sender: Sender,
-    receiver: Receiver,
 }
 
 impl Socket {
@@ -137,32 +142,6 @@ impl Socket {
         }
     }
 
-    /// Takes in the round trip of the handshake.
-    pub fn opened(&mut self, now: Time, span: Duration) {
-        self.sender.opened(now, span);
-    }
-
-    /// Offers a receive window of `room` bytes from now on, which must not withdraw what was offered.
-    pub fn offer(&mut self, room: u64) {
-        self.receiver.offer(room);
-    }
-
-    /// Appends to the stream and lets a segment end there.
-    pub fn write_apart(&mut self, now: Time, bytes: u64) {
-        self.sender.write(now, bytes);
-        self.sender.cut();
-    }
-
-    /// Sends all that is written at once, and repeats losses without sending less for them.
-    pub fn release_all(&mut self) {
-        self.sender.release_all();
-    }
-
-    /// Returns whether its data are ECN-capable.
-    pub fn uses_ecn(&self) -> bool {
-        self.sender.uses_ecn()
-    }
-
     fn open(&mut self, now: Time, kind: SegmentKind, tries: u32) {
         self.opening = true;
         let due = now + Duration::from_nanos(INITIAL_TIMEOUT.as_nanos() << tries.min(6));
@@ -177,56 +156,6 @@ impl Socket {
     /// Returns whether both ends have exchanged their SYNs, as far as this end knows.
     pub fn is_established(&self) -> bool {
         self.phase == Phase::Established
-    }
-
-    /// Appends to the stream.
-    pub fn write(&mut self, now: Time, bytes: u64) {
-        self.sender.write(now, bytes);
-    }
-
-    /// Bytes that were written since the beginning.
-    pub fn written(&self) -> u64 {
-        self.sender.written()
-    }
-
-    /// Bytes that were written and have not been sent.
-    pub fn unsent(&self) -> u64 {
-        self.sender.unsent()
-    }
-
-    /// Bytes in the send buffer: written and not acknowledged.
-    pub fn buffered(&self) -> u64 {
-        self.sender.written() - self.sender.acknowledged_bytes()
-    }
-
-    /// Bytes that have arrived in order.
-    pub fn received(&self) -> u64 {
-        self.receiver.received()
-    }
-
-    /// Acknowledges at once, as the end of a connection.
-    pub fn acknowledge(&mut self) {
-        self.receiver.acknowledge();
-    }
-
-    /// Counts what its sender has repeated.
-    pub fn counters(&self) -> Counters {
-        self.sender.counters()
-    }
-
-    /// Holds back short segments, as a program does that leaves Nagle's algorithm on (RFC 896).
-    pub fn use_nagle(&mut self) {
-        self.sender.use_nagle();
-    }
-
-    /// The state of its sender.
-    pub fn sending(&self) -> Sending {
-        self.sender.state()
-    }
-
-    /// Bytes that the other end has acknowledged.
-    pub fn acknowledged(&self) -> u64 {
-        self.sender.acknowledged_bytes()
     }
 
     /// Takes in a segment from the other end. marked: it met congestion (ECN).
@@ -281,7 +210,8 @@ impl Socket {
             }
         }
         if segment.kind != SegmentKind::Syn {
-            self.sender.acknowledged(now, &segment.acknowledgement);
+            self.sender
+                .on_acknowledgement(now, &segment.acknowledgement);
         }
     }
 

@@ -188,18 +188,19 @@ impl Relay {
     /// Bytes of a stream that have arrived in order and have not been written to the other side.
     fn has_backlog(&self, from: Side) -> bool {
         let first = self.waiting[from as usize].first_key_value();
-        first.is_some_and(|(&end, _)| end <= self.sockets[from as usize].received())
+        first.is_some_and(|(&end, _)| end <= self.sockets[from as usize].receiver.received())
     }
 
     /// Writes the next packet of a stream to the other side; returns its bytes.
     fn write_next(&mut self, from: Side, now: Time) -> Option<u64> {
-        let received = self.socket(from).received();
+        let received = self.socket(from).receiver.received();
         let first = self.waiting[from as usize].first_entry();
         let (end, packet) = first.filter(|it| *it.key() <= received)?.remove_entry();
-        let socket = self.socket(from.other());
-        let bytes = end.saturating_sub(socket.written());
+        let sender = &mut self.socket(from.other()).sender;
+        let bytes = end.saturating_sub(sender.written());
         if bytes > 0 {
-            socket.write_apart(now, bytes);
+            sender.write(now, bytes);
+            sender.cut();
             self.written[from as usize].push_back((end, packet));
         }
         Some(bytes)
@@ -207,10 +208,10 @@ impl Relay {
 
     /// Opens the window of a side as far as the buffer has room.
     fn offer(&mut self, from: Side, buffer: u64) {
-        let gone = self.sockets[from.other() as usize].acknowledged();
-        let socket = self.socket(from);
-        let held = socket.received() - gone.min(socket.received());
-        socket.offer(buffer.saturating_sub(held));
+        let gone = self.sockets[from.other() as usize].sender.acknowledged();
+        let receiver = &mut self.socket(from).receiver;
+        let held = receiver.received().saturating_sub(gone);
+        receiver.offer(buffer.saturating_sub(held));
     }
 
     /// Returns the packet that brought a segment's bytes, if they leave for the first time and with the same bounds.
@@ -235,11 +236,11 @@ impl Relay {
             &self.sockets[from as usize],
             &self.sockets[from.other() as usize],
         );
-        target.acknowledged() >= source.received()
+        target.sender.acknowledged() >= source.receiver.received()
     }
 
     fn is_finished(&self, from: Side) -> bool {
-        let acknowledged = self.sockets[from.other() as usize].acknowledged();
+        let acknowledged = self.sockets[from.other() as usize].sender.acknowledged();
         self.finished[from as usize].is_some_and(|end| acknowledged >= end)
     }
 
@@ -340,11 +341,11 @@ impl<K: Copy + Eq + Hash> Proxy<K> {
         self.forget(key);
         let mut sockets = [Socket::joining(tcp), Socket::joining(tcp)];
         if self.kind == Kind::Mmcptp {
-            sockets[Side::Radio as usize].release_all();
+            sockets[Side::Radio as usize].sender.release_all();
         }
         let far = &mut sockets[by.other() as usize];
-        far.opened(now, now - asked);
-        far.offer(self.buffer);
+        far.sender.opened(now, now - asked);
+        far.receiver.offer(self.buffer);
         far.receive(now, answer, false);
         let relay = Relay {
             sockets,
@@ -392,8 +393,8 @@ impl<K: Copy + Eq + Hash> Proxy<K> {
         self.relay(key).map_or((0, 0), |relay| {
             let (source, target) = (from as usize, from.other() as usize);
             (
-                relay.sockets[source].received(),
-                relay.sockets[target].acknowledged(),
+                relay.sockets[source].receiver.received(),
+                relay.sockets[target].sender.acknowledged(),
             )
         })
     }
@@ -415,12 +416,12 @@ impl<K: Copy + Eq + Hash> Proxy<K> {
         };
         if let Some((_, since)) = relay.opening.take_if(|it| it.0 == from) {
             let socket = relay.socket(from);
-            socket.opened(now, now - since);
+            socket.sender.opened(now, now - since);
         }
         let end = segment.end();
-        let before = relay.socket(from).received();
+        let before = relay.socket(from).receiver.received();
         if segment.length == 0 && segment.start < before {
-            relay.socket(from).acknowledge(); // A probe of a live connection or of a window.
+            relay.socket(from).receiver.acknowledge(); // A probe of a live connection or of a window.
         }
         if segment.length > 0 && segment.kind == SegmentKind::Data && end > before {
             let waiting = &mut relay.waiting[from as usize];
@@ -482,7 +483,7 @@ impl<K: Copy + Eq + Hash> Proxy<K> {
             .iter()
             .filter_map(|&place| self.relays[place].as_ref());
         let unsent: u64 = held_back
-            .map(|(_, relay)| relay.sockets[Side::Radio as usize].unsent())
+            .map(|(_, relay)| relay.sockets[Side::Radio as usize].sender.unsent())
             .sum();
         let mut room = radio.offered.max(1).saturating_sub(radio.queued + unsent);
         let mut touched = BTreeMap::new();
@@ -547,7 +548,7 @@ impl<K: Copy + Eq + Hash> Proxy<K> {
         let last = match relay.reset {
             Some(from) if relay.is_drained(from) => {
                 let socket = &relay.sockets[from.other() as usize];
-                let what = What::Reset(socket.acknowledged(), socket.received());
+                let what = What::Reset(socket.sender.acknowledged(), socket.receiver.received());
                 Some(Output {
                     key,
                     to: from.other(),
@@ -571,7 +572,7 @@ impl<K: Copy + Eq + Hash> Proxy<K> {
         let timer = relay.timer();
         if relay.reset == Some(Side::Radio) {
             self.backlog.remove(&place);
-        } else if relay.socket(Side::Radio).unsent() > 0 {
+        } else if relay.socket(Side::Radio).sender.unsent() > 0 {
             self.held_back.insert(place);
         } else {
             self.held_back.remove(&place);

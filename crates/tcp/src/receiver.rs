@@ -29,7 +29,7 @@ const FIRST_ROUND: u64 = 10;
 /// interactive connection also delays the first short one. Out-of-order segments are acknowledged at once (RFC 5681
 /// §4.2).
 #[derive(Clone, Debug, Default)]
-pub(super) struct Receiver {
+pub struct Receiver {
     tcp: Tcp,
     /// Bytes of a full segment as far as is known, and whether a shorter one is not acknowledged (Linux: `rcv_mss`,
     /// `ICSK_ACK_PUSHED`).
@@ -64,7 +64,7 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    pub fn new(tcp: Tcp) -> Self {
+    pub(crate) fn new(tcp: Tcp) -> Self {
         Self {
             tcp,
             full: FULL.min(tcp.segment),
@@ -77,7 +77,7 @@ impl Receiver {
 
     /// A segment with data comes with a mark of congestion or without: a change is acknowledged at once (RFC 8257
     /// §3.2).
-    pub fn note_mark(&mut self, marked: bool) {
+    pub(crate) fn note_mark(&mut self, marked: bool) {
         self.marked += u64::from(marked);
         self.at_once |= marked != self.is_marked;
         self.is_marked = marked;
@@ -102,14 +102,14 @@ impl Receiver {
     }
 
     /// Records a stamp for the next acknowledgement to echo (RFC 7323 §4.3).
-    pub fn stamped(&mut self, start: u64, stamp: Time) {
+    pub(crate) fn stamped(&mut self, start: u64, stamp: Time) {
         if start <= self.acknowledged && stamp >= self.echo {
             self.echo = stamp;
         }
     }
 
     /// Processes a segment with data. round_trip: measured by this end's sender.
-    pub fn receive(&mut self, now: Time, segment: &Segment, round_trip: &RoundTrip) {
+    pub(crate) fn receive(&mut self, now: Time, segment: &Segment, round_trip: &RoundTrip) {
         self.stamped(segment.start, segment.stamp);
         self.timeout = round_trip.timeout(0);
         let half = Duration::from_nanos(self.delay.as_nanos() / 2);
@@ -161,11 +161,11 @@ impl Receiver {
     }
 
     /// When an acknowledgement has been delayed for long enough.
-    pub fn timer(&self) -> Option<Time> {
+    pub(crate) fn timer(&self) -> Option<Time> {
         self.delayed
     }
 
-    pub fn tick(&mut self, now: Time) {
+    pub(crate) fn tick(&mut self, now: Time) {
         if self.delayed.is_some_and(|due| due <= now) {
             self.delayed = None;
             self.at_once = true;
@@ -178,17 +178,17 @@ impl Receiver {
     }
 
     /// Return whether an acknowledgement must leave even without data.
-    pub fn is_due(&self) -> bool {
+    pub(crate) fn is_due(&self) -> bool {
         self.at_once
     }
 
     /// Data leaves in the other direction.
-    pub fn answered(&mut self, now: Time) {
+    pub(crate) fn answered(&mut self, now: Time) {
         self.interactive |= self.last.is_some_and(|last| now - last < self.delay);
     }
 
     /// The acknowledgement for a segment that leaves now.
-    pub fn acknowledgement(&mut self) -> Acknowledgement {
+    pub(crate) fn acknowledgement(&mut self) -> Acknowledgement {
         if self.at_once || self.delayed.is_some() {
             self.quick = self.quick.saturating_sub(1);
         }

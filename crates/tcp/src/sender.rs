@@ -7,7 +7,7 @@ use cellbed_link::{Duration, Time};
 
 use super::Tcp;
 use super::congestion::{
-    AckSample, AnyController, Control, Delivery, Pacing, Reduction, Repair, Timeout, Usage,
+    AckSample, AnyController, Control, Pacing, Reduction, Repair, Usage, Window,
 };
 use super::flight::{Flight, NewlyAcked};
 use super::pacing::{self, Pacer};
@@ -25,9 +25,10 @@ const LEAST_BURST: u64 = 2;
 /// A sender with proportional rate reduction (RFC 6937), RACK and tail loss probes (RFC 8985), timeouts (RFC 6298) and
 /// their undoing when an old stamp comes back (Eifel, RFC 3522), which together are what Linux does.
 #[derive(Clone, Debug)]
-pub(super) struct Sender {
+pub struct Sender {
     tcp: Tcp,
     law: AnyController,
+    window: Window,
     round_trip: RoundTrip,
     flight: Flight,
     /// Ends of the bytes that were written, that were sent, and that have arrived.
@@ -56,20 +57,13 @@ pub(super) struct Sender {
     /// Segments that were found lost, and segments that arrived with a mark.
     lost: u64,
     marked: u64,
-    counters: Counters,
+    /// Retransmitted segments, and timeouts without the handshake's.
+    repairs: u64,
+    timeouts: u64,
     /// Ends of writes at which segments end, too, of those that have not been sent.
     cuts: VecDeque<u64>,
     /// True if the caller decides how much may leave.
     released: bool,
-}
-
-/// Counts of a sender's loss recovery.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Retransmitted segments.
-    pub repairs: u64,
-    /// Timeouts, without the handshake's.
-    pub timeouts: u64,
 }
 
 /// State of a sender and its path, with the fields of Linux's `tcp_info`.
@@ -103,6 +97,8 @@ pub struct Sending {
     pub lost: u64,
     /// Retransmitted segments.
     pub repairs: u64,
+    /// Timeouts, without the handshake's.
+    pub timeouts: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -135,11 +131,13 @@ enum Alarm {
 }
 
 impl Sender {
-    pub fn new(mut tcp: Tcp) -> Self {
+    pub(crate) fn new(mut tcp: Tcp) -> Self {
         // Linux computes no rate for a law that sets its window at each acknowledgement.
         tcp.pacing &= !matches!(tcp.control, Control::Header(law) if law.owns_window());
+        let mut window = Window::new(&tcp);
         Self {
-            law: AnyController::new(&tcp),
+            law: AnyController::new(&tcp, &mut window),
+            window,
             round_trip: RoundTrip::new(tcp.least_timeout),
             flight: Flight::default(),
             written: 0,
@@ -161,7 +159,8 @@ impl Sender {
             paced: None,
             lost: 0,
             marked: 0,
-            counters: Counters::default(),
+            repairs: 0,
+            timeouts: 0,
             cuts: VecDeque::new(),
             released: false,
             tcp,
@@ -180,7 +179,7 @@ impl Sender {
 
     /// Returns whether the window is full.
     fn is_full(&self) -> bool {
-        !self.released && self.flight.in_flight() >= self.law.window().segments()
+        !self.released && self.flight.in_flight() >= self.window.segments()
     }
 
     /// Returns whether the send buffer holds the bytes up to `end` beside those that are not acknowledged.
@@ -194,11 +193,12 @@ impl Sender {
         self.cuts.front().map_or(end, |&cut| end.min(cut))
     }
 
+    /// Appends to the stream.
     pub fn write(&mut self, now: Time, bytes: u64) {
         self.rest(now);
         let in_flight = self.flight.in_flight();
         if self.unsent() < self.tcp.segment
-            && in_flight < self.law.window().segments()
+            && in_flight < self.window.segments()
             && !self.flight.has_lost()
         {
             self.deliveries.idle(in_flight);
@@ -216,30 +216,33 @@ impl Sender {
         self.written - self.next
     }
 
-    /// Bytes that have arrived in order.
-    pub fn acknowledged_bytes(&self) -> u64 {
+    /// Bytes in the send buffer: written and not acknowledged.
+    pub fn buffered(&self) -> u64 {
+        self.written - self.missing
+    }
+
+    /// Bytes that the other end has acknowledged.
+    pub fn acknowledged(&self) -> u64 {
         self.missing
     }
 
+    /// Returns whether its data are ECN-capable.
     pub fn uses_ecn(&self) -> bool {
         self.law.uses_ecn()
     }
 
+    /// Bytes that were written since the beginning.
     pub fn written(&self) -> u64 {
         self.written
     }
 
-    pub fn counters(&self) -> Counters {
-        self.counters
-    }
-
+    /// Returns the state of the sender and of its path.
     pub fn state(&self) -> Sending {
-        let window = self.law.window();
         Sending {
             control: self.tcp.control,
             shown: self.law.shown(),
-            window: window.segments(),
-            threshold: window.threshold,
+            window: self.window.segments(),
+            threshold: self.window.threshold,
             pacing: self.pacing().map(|pacing| pacing.rate),
             round_trip: self.round_trip.smoothed(),
             latest: self.round_trip.latest(),
@@ -249,17 +252,18 @@ impl Sender {
             acknowledged: self.missing,
             room: self.room.saturating_sub(self.missing),
             lost: self.lost,
-            repairs: self.counters.repairs,
+            repairs: self.repairs,
+            timeouts: self.timeouts,
         }
     }
 
     /// The handshake took `span`.
     pub fn opened(&mut self, now: Time, span: Duration) {
         self.round_trip.on_sample(span, self.missing, self.next);
-        self.law.on_established(now, span);
+        self.law.on_established(&self.window, now, span);
     }
 
-    pub fn round_trip(&self) -> &RoundTrip {
+    pub(crate) fn round_trip(&self) -> &RoundTrip {
         &self.round_trip
     }
 
@@ -273,13 +277,13 @@ impl Sender {
         };
         let (idle, timeout) = (now - last, self.round_trip.timeout(0));
         if self.tcp.idle_restart && idle > timeout {
-            self.law.on_idle(idle, timeout);
+            self.law.on_idle(&mut self.window, idle, timeout);
         }
         self.law.on_write(now, idle);
     }
 
     /// The next segment that may leave, as start and end.
-    pub fn send(&mut self, now: Time) -> Option<(u64, u64)> {
+    pub(crate) fn send(&mut self, now: Time) -> Option<(u64, u64)> {
         let span = if std::mem::take(&mut self.probe_due) {
             self.send_probe(now)
         } else if self.is_full() {
@@ -288,7 +292,7 @@ impl Sender {
         } else if self.is_held_back(now) {
             return None;
         } else if self.flight.has_lost() {
-            self.counters.repairs += 1;
+            self.repairs += 1;
             let departure = self.depart(now);
             self.flight.retransmit_lost(now, departure)
         } else {
@@ -317,7 +321,7 @@ impl Sender {
     }
 
     /// The place of the last segment in its super-packet.
-    pub fn burst(&self) -> Burst {
+    pub(crate) fn burst(&self) -> Burst {
         self.burst.0
     }
 
@@ -355,12 +359,12 @@ impl Sender {
     /// Returns Linux's rate under laws that do not pace (`tcp_update_pacing_rate`), once there is a round trip: 200 %
     /// of the window in a smoothed round trip in slow start, then 120 % (`tcp_pacing_ss_ratio`, `tcp_pacing_ca_ratio`).
     fn assumed_pacing(&self) -> Option<Pacing> {
-        let (window, segment) = (self.law.window().segments(), self.tcp.segment);
+        let (window, segment) = (self.window.segments(), self.tcp.segment);
         let (Some(smoothed), Some(least)) = (self.round_trip.smoothed(), self.round_trip.least())
         else {
             return None;
         };
-        let gain = if (window as f64) < self.law.window().threshold / 2.0 {
+        let gain = if (window as f64) < self.window.threshold / 2.0 {
             2.0
         } else {
             1.2
@@ -418,7 +422,7 @@ impl Sender {
             self.cuts.pop_front();
         }
         if self.flight.in_flight() == 0 && self.deliveries.is_idle() {
-            self.law.on_restart(now);
+            self.law.on_restart(&mut self.window, now);
         }
         let departure = self.depart(now);
         self.flight.send(now, start, end, departure);
@@ -434,7 +438,7 @@ impl Sender {
         let repeated = new.is_none();
         let departure = self.depart(now);
         let span = new.or_else(|| self.flight.retransmit_last(now, departure));
-        self.counters.repairs += u64::from(repeated && span.is_some());
+        self.repairs += u64::from(repeated && span.is_some());
         self.probe = span.map(|_| (self.next, repeated));
         // What is next is the timeout, all the more if the last segment has arrived and there is nothing to probe with.
         let timeout = self.round_trip.timeout(self.doubled);
@@ -456,7 +460,7 @@ impl Sender {
             .note(held_back, under_way, self.missing, self.next);
     }
 
-    pub fn acknowledged(&mut self, now: Time, ack: &Acknowledgement) {
+    pub(crate) fn on_acknowledgement(&mut self, now: Time, ack: &Acknowledgement) {
         self.room = self.room.max(ack.upto + ack.window);
         let before = self.flight.in_flight();
         let answers = !self.flight.is_empty();
@@ -474,21 +478,24 @@ impl Sender {
             round_trip: acked.round_trips.map(|(_, last)| last),
             missing: self.missing,
             next: self.next,
-            limited: self.usage.is_limited(self.law.window()),
+            limited: self.usage.is_limited(&self.window),
+            before,
+            ..AckSample::default()
         };
         if let Some(span) = progress.round_trip {
-            self.law.on_round_trip(&progress, span);
+            self.law.on_round_trip(&mut self.window, &progress, span);
         }
         self.on_probe_answer(ack);
         let (lost, next) = self.flight.detect_losses(now, self.reordering_window());
         let marked = ack.marked.saturating_sub(self.marked);
         self.marked += marked;
         let repairing = lost > 0 || self.state != State::Open;
-        self.law.on_ecn(&progress, marked, repairing);
+        self.law
+            .on_ecn(&mut self.window, &progress, marked, repairing);
         self.judge(&progress, &acked, lost, ack);
         // What comes while nothing waits for an answer is no acknowledgement to the law (Linux: tcp_ack).
         if answers {
-            self.delivered(&progress, &acked, lost, before);
+            self.delivered(progress, &acked, lost);
         }
         match next {
             Some(at) if self.state == State::Open => self.timer = Some((at, Alarm::Reordering)),
@@ -497,27 +504,22 @@ impl Sender {
         }
     }
 
-    /// Samples the rate of delivery. before: segments that were in flight.
-    fn delivered(&mut self, progress: &AckSample, acked: &NewlyAcked, lost: u64, before: u64) {
+    /// Samples the rate of delivery.
+    fn delivered(&mut self, progress: AckSample, acked: &NewlyAcked, lost: u64) {
         self.lost += lost;
         let now = progress.now;
         let least = self.round_trip.least();
         let sample = self
             .deliveries
             .arrived(now, acked.segments, acked.latest, least);
-        self.law.on_delivery(&Delivery {
-            now,
+        let ack = AckSample {
             sample,
             delivered: self.deliveries.count(),
             delivered_at: self.deliveries.at(),
-            segments: acked.segments,
             lost,
             all_lost: self.lost,
-            before,
             in_flight: self.flight.in_flight(),
-            round_trip: progress.round_trip,
             smoothed: self.round_trip.smoothed(),
-            limited: progress.limited,
             // Linux: FLAG_ACK_MAYBE_DELAYED.
             is_delayed: acked.bytes < self.tcp.segment
                 && sample.is_some_and(|sample| sample.before + 1 == self.deliveries.count()),
@@ -527,7 +529,9 @@ impl Sender {
                 State::Loss { .. } => Repair::Timeout,
             },
             ahead: self.pacer.ahead(now),
-        });
+            ..progress
+        };
+        self.law.on_delivery(&mut self.window, &ack);
         if self.law.is_draining() {
             self.deliveries.idle(self.flight.in_flight());
         }
@@ -556,13 +560,12 @@ impl Sender {
             State::Open if lost > 0 => self.enter_recovery(acked),
             State::Open => {
                 if acked.advanced {
-                    self.law.on_ack(progress);
+                    self.law.on_ack(&mut self.window, progress);
                 }
             }
             State::Recovery { end, .. } if ack.upto >= *end => {
                 self.state = State::Open;
-                let threshold = self.law.window().threshold;
-                self.law.repair(threshold);
+                self.repair(self.window.threshold);
             }
             State::Recovery { reduction, .. } => {
                 reduction.delivered(acked);
@@ -573,10 +576,10 @@ impl Sender {
                 let (end, since, before) = (*end, *since, *before);
                 if acked.advanced && ack.echo < since {
                     self.flight.undo_losses();
-                    self.law.undo(before.0, before.1);
+                    self.law.undo(&mut self.window, before.0, before.1);
                     self.state = State::Open;
                 } else {
-                    self.law.on_ack(progress);
+                    self.law.on_ack(&mut self.window, progress);
                     if ack.upto >= end {
                         self.state = State::Open;
                     }
@@ -587,14 +590,17 @@ impl Sender {
 
     /// Window and threshold to restore if losses turn out to be none (Linux: `tcp_current_ssthresh`).
     fn undoable(&self) -> (f64, f64) {
-        let window = self.law.window();
-        let size = window.segments() as f64;
-        (size, window.threshold.max((0.75 * size).floor()))
+        let size = self.window.segments() as f64;
+        (size, self.window.threshold.max((0.75 * size).floor()))
+    }
+
+    fn repair(&mut self, window: f64) {
+        self.law.repair(&mut self.window, window);
     }
 
     fn enter_recovery(&mut self, acked: &NewlyAcked) {
         let before = self.undoable();
-        self.law.on_loss();
+        self.law.on_loss(&mut self.window);
         self.probe = None;
         let reduction = Reduction::new(before.0 as u64, acked);
         self.state = State::Recovery {
@@ -607,9 +613,8 @@ impl Sender {
 
     /// Sets the window to the bytes that may be sent now.
     fn reduce(&mut self, reduction: Reduction, acked: &NewlyAcked, lost: u64) {
-        let (in_flight, threshold) = (self.flight.in_flight(), self.law.window().threshold);
-        let window = reduction.window(in_flight, threshold, acked, lost);
-        self.law.repair(window);
+        let (in_flight, threshold) = (self.flight.in_flight(), self.window.threshold);
+        self.repair(reduction.window(in_flight, threshold, acked, lost));
     }
 
     /// RFC 8985 §7.4.
@@ -622,19 +627,18 @@ impl Sender {
         } else if ack.upto > end {
             // The tail was lost, and only the probe detected it.
             self.probe = None;
-            self.law.on_loss();
-            let threshold = self.law.window().threshold;
-            self.law.repair(threshold);
+            self.law.on_loss(&mut self.window);
+            self.repair(self.window.threshold);
         }
     }
 
-    pub fn timer(&self) -> Option<Time> {
+    pub(crate) fn timer(&self) -> Option<Time> {
         let timer = self.timer.map(|(at, _)| at);
         self.paced
             .map_or(timer, |paced| Some(timer.map_or(paced, |at| at.min(paced))))
     }
 
-    pub fn tick(&mut self, now: Time) {
+    pub(crate) fn tick(&mut self, now: Time) {
         self.paced.take_if(|paced| *paced <= now);
         let Some((_, alarm)) = self.timer.filter(|&(at, _)| at <= now) else {
             return;
@@ -658,13 +662,13 @@ impl Sender {
     }
 
     fn time_out(&mut self, now: Time) {
-        self.counters.timeouts += 1;
+        self.timeouts += 1;
         let before = match self.state {
             State::Recovery { before, .. } => before,
             State::Loss { before, .. } if self.doubled > 0 => before,
             _ => {
                 let before = self.undoable();
-                self.law.on_loss();
+                self.law.on_loss(&mut self.window);
                 before
             }
         };
@@ -679,13 +683,15 @@ impl Sender {
         // it.
         let since = if self.released { Time::ZERO } else { now };
         self.lost += self.flight.time_out(since);
-        let in_flight = self.flight.in_flight();
-        self.law.on_timeout(&Timeout {
-            in_flight,
+        let timeout = AckSample {
+            now,
+            in_flight: self.flight.in_flight(),
             all_lost: self.lost,
             delivered: self.deliveries.count(),
             delivered_at: self.deliveries.at(),
-        });
+            ..AckSample::default()
+        };
+        self.law.on_timeout(&mut self.window, &timeout);
         self.arm(now);
     }
 

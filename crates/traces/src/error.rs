@@ -13,35 +13,12 @@ pub type Result<T> = std::result::Result<T, ImportError>;
 /// Maximum length of quoted text in an error.
 const EXCERPT: usize = 40;
 
-/// The place of an error in a file; all count from 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// In the file as a whole.
-    Whole,
-    /// In a packet of a capture, or a block beside it.
-    Packet(u64),
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Whole => write!(f, "the file"),
-            Self::Packet(number) => write!(f, "packet {number}"),
-        }
-    }
-}
-
 /// Why a recording was refused. [`ImportError::in_file`] has the whole sentence.
 #[derive(Debug, Error)]
 pub enum ImportError {
     /// It is not of the expected format, or has invalid values.
-    #[error("{reason}")]
-    Malformed {
-        /// Place of the error.
-        place: Place,
-        /// The problem and the expected form.
-        reason: String,
-    },
+    #[error("{0}")]
+    Malformed(String),
     /// It is not a trace of delivery opportunities.
     #[error(transparent)]
     Trace(#[from] TraceError),
@@ -54,25 +31,20 @@ pub enum ImportError {
 }
 
 impl ImportError {
-    /// The problem at a place.
-    pub fn at(place: Place, reason: impl Into<String>) -> Self {
-        let reason = reason.into();
-        Self::Malformed { place, reason }
-    }
-
-    /// The error like a compiler's: `FILE:LINE: reason`, or `FILE: reason` for one of the whole file.
+    /// The error like a compiler's: `FILE:LINE: reason`, or `FILE: reason` for one of another place.
     pub fn in_file(&self, file: &Path) -> String {
         let file = file.display();
         match self {
             Self::Trace(error) => error.in_file(file),
-            Self::Malformed { place, reason } => match place {
-                Place::Whole => format!("{file}: {reason}"),
-                place => format!("{file}: {place}: {reason}"),
-            },
-            Self::Read(_) => format!("{file}: {self}"),
+            Self::Malformed(_) | Self::Read(_) => format!("{file}: {self}"),
             Self::Write(_) => self.to_string(),
         }
     }
+}
+
+/// An error with the problem and the expected form.
+pub(crate) fn refuse<T>(reason: impl Into<String>) -> Result<T> {
+    Err(ImportError::Malformed(reason.into()))
 }
 
 /// The start of a piece of text, in quotes and escaped.
@@ -105,6 +77,10 @@ impl LeftOut {
             self.first = format!("{place}: {reason}");
         }
         self.count += 1;
+    }
+
+    pub(crate) fn add_packet(&mut self, number: u64, reason: &str) {
+        self.add(format_args!("packet {number}"), reason);
     }
 
     /// Returns a sentence for users; one, many: the noun and its verb.

@@ -21,18 +21,18 @@ pub fn mahimahi(source: impl Read, part: Part, folder: &Path) -> Result<Imported
         let millis = match found {
             Ok(millis) => millis,
             Err(reason) => {
-                left_out.add(format!("line {number}"), &reason);
+                left_out.add(format_args!("line {number}"), &reason);
                 return Ok(());
             }
         };
         match pending.replace((number, millis)) {
             Some((line, before)) if (last..before).contains(&millis) => {
                 let reason = format!("{before} ms comes before {millis} ms");
-                left_out.add(format!("line {line}"), &reason);
+                left_out.add(format_args!("line {line}"), &reason);
             }
             Some(kept) if millis < kept.1 => {
                 let reason = format!("{millis} ms comes after {} ms", kept.1);
-                left_out.add(format!("line {number}"), &reason);
+                left_out.add(format_args!("line {number}"), &reason);
                 pending = Some(kept);
             }
             Some((_, before)) => {

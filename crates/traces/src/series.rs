@@ -12,7 +12,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{ImportError, Place, Result, Seconds};
+use crate::error::{Result, Seconds, refuse};
 
 /// Rows of a group: the unit of writing and reading in memory.
 const GROUP: usize = 1 << 18;
@@ -31,6 +31,9 @@ pub enum Part {
 }
 
 impl Part {
+    /// Both.
+    pub(crate) const BOTH: [Self; 2] = [Self::Uplink, Self::Downlink];
+
     /// Its name, also of its file.
     pub fn name(self) -> &'static str {
         match self {
@@ -117,16 +120,14 @@ impl Opportunities {
     pub(crate) fn finish(mut self, duration_ns: i64) -> Result<Written> {
         let name = self.part.name();
         if self.written == 0 && self.rows.is_empty() {
-            let reason = format!("contains nothing of the {name}");
-            return Err(ImportError::at(Place::Whole, reason));
+            return refuse(format!("contains nothing of the {name}"));
         }
         if !(1..=LONGEST_NS).contains(&duration_ns) {
-            let reason = format!(
+            return refuse(format!(
                 "its {name} lasts {}: a series lasts longer than nothing and at most {}",
                 Seconds(duration_ns),
                 Seconds(LONGEST_NS)
-            );
-            return Err(ImportError::at(Place::Whole, reason));
+            ));
         }
         if !self.rows.is_empty() {
             self.flush()?;

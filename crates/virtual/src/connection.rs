@@ -2,11 +2,10 @@
 
 use std::collections::VecDeque;
 
-use cellbed_link::Time;
+use cellbed_link::{Duration, Time};
+use cellbed_tcp::{Segment, Sending, Socket, Tcp};
 
 use crate::event::{End, Ends, Room};
-use crate::flows;
-use cellbed_tcp::{Counters, Segment, Socket, Tcp};
 
 /// Congestion windows of data that a send buffer takes, about: twice the window with the overhead of packets
 /// (`tcp_sndbuf_expand`).
@@ -17,8 +16,8 @@ const BUFFERED_WINDOWS: u64 = 3;
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
     pub ends: Ends,
-    client: Half,
-    server: Half,
+    /// The client's, and the server's.
+    halves: [Half; 2],
 }
 
 #[derive(Clone, Debug)]
@@ -46,25 +45,19 @@ impl Half {
 
 impl Connection {
     pub fn open(ends: Ends, client: Tcp, server: Tcp, now: Time) -> Self {
+        let sockets = [Socket::connecting(client, now), Socket::listening(server)];
         Self {
             ends,
-            client: Half::new(Socket::connecting(client, now)),
-            server: Half::new(Socket::listening(server)),
+            halves: sockets.map(Half::new),
         }
     }
 
     fn half(&self, end: End) -> &Half {
-        match end {
-            End::Client => &self.client,
-            End::Server => &self.server,
-        }
+        &self.halves[end as usize]
     }
 
     fn half_mut(&mut self, end: End) -> &mut Half {
-        match end {
-            End::Client => &mut self.client,
-            End::Server => &mut self.server,
-        }
+        &mut self.halves[end as usize]
     }
 
     pub fn socket(&self, end: End) -> &Socket {
@@ -72,13 +65,13 @@ impl Connection {
     }
 
     pub fn use_nagle(&mut self, at: End) {
-        self.half_mut(at).socket.use_nagle();
+        self.half_mut(at).socket.sender.use_nagle();
     }
 
     pub fn write(&mut self, from: End, now: Time, bytes: u64, label: u64) {
         let half = self.half_mut(from);
-        half.socket.write(now, bytes);
-        let end = half.socket.written();
+        half.socket.sender.write(now, bytes);
+        let end = half.socket.sender.written();
         self.half_mut(from.peer()).expected.push_back((end, label));
     }
 
@@ -88,7 +81,7 @@ impl Connection {
 
     /// Returns the size of a send buffer between a least and a largest one, bytes: it grows with the window.
     pub fn send_buffer(&self, from: End, least: u64, most: u64) -> u64 {
-        let sending = self.half(from).socket.sending();
+        let sending = self.half(from).socket.sender.state();
         least.max(most.min(BUFFERED_WINDOWS * sending.window * sending.segment))
     }
 
@@ -96,7 +89,7 @@ impl Connection {
     pub fn has_room(&self, from: End) -> bool {
         let half = self.half(from);
         let has_room = |Room { least, most }| {
-            half.socket.buffered() < self.send_buffer(from, least, most) * 2 / 3
+            half.socket.sender.buffered() < self.send_buffer(from, least, most) * 2 / 3
         };
         !half.closed && half.room.is_some_and(has_room)
     }
@@ -125,10 +118,10 @@ impl Connection {
         if half.closed || now < half.next_sample || !half.socket.is_established() {
             return;
         }
-        let state = half.socket.sending();
+        let state = half.socket.sender.state();
         if state.outstanding > 0 {
-            half.next_sample = flows::next(now);
-            flows::append(samples, now, number, (ends, at), &state);
+            half.next_sample = begin_of_next_bin(now);
+            append_sample(samples, now, number, (ends, at), &state);
         }
     }
 
@@ -136,7 +129,7 @@ impl Connection {
     pub fn next_message(&mut self, at: End) -> Option<u64> {
         let half = self.half_mut(at);
         let (end, label) = *half.expected.front()?;
-        if end > half.socket.received() {
+        if end > half.socket.receiver.received() {
             return None;
         }
         half.expected.pop_front();
@@ -144,13 +137,12 @@ impl Connection {
     }
 
     pub fn timer(&self) -> Option<Time> {
-        let open = [&self.client, &self.server].into_iter();
-        let open = open.filter(|half| !half.closed);
+        let open = self.halves.iter().filter(|half| !half.closed);
         open.filter_map(|half| half.socket.timer()).min()
     }
 
     pub fn tick(&mut self, now: Time) {
-        for half in [&mut self.client, &mut self.server] {
+        for half in &mut self.halves {
             if !half.closed {
                 half.socket.tick(now);
             }
@@ -165,7 +157,72 @@ impl Connection {
         half.socket.transmit(now)
     }
 
-    pub fn counters(&self) -> impl Iterator<Item = Counters> {
-        [self.client.socket.counters(), self.server.socket.counters()].into_iter()
+    pub fn senders(&self) -> impl Iterator<Item = Sending> {
+        self.halves.iter().map(|half| half.socket.sender.state())
     }
+}
+
+/// Beginning of a file of samples.
+pub const FLOWS_MAGIC: &[u8; 16] = b"cellbed flows  1";
+/// Bytes of a sample.
+const FLOW_BYTES: usize = 128;
+/// A sender is sampled at most once in each bin.
+const BIN_NS: u64 = 10_000_000;
+/// Bytes of a name without its final zero.
+const NAME: usize = 15;
+
+/// The begin of the next bin.
+fn begin_of_next_bin(now: Time) -> Time {
+    Time::from_nanos((now.as_nanos() / BIN_NS + 1) * BIN_NS)
+}
+
+/// Appends a sample. number: of the connection; at: which of its ends sends.
+fn append_sample(
+    samples: &mut Vec<u8>,
+    now: Time,
+    number: u64,
+    (ends, at): (Ends, End),
+    state: &Sending,
+) {
+    let begin = samples.len();
+    let (near, far) = (ends.of(at), ends.of(at.peer()));
+    let micros = |span: Option<Duration>| span.map_or(0, |span| span.as_nanos() / 1000);
+    let flow = 2 * number + u64::from(at == End::Server);
+    let longs = [
+        now.as_nanos(),
+        flow,
+        state.acknowledged,
+        state.pacing.map_or(0, |rate| rate as u64),
+    ];
+    let words = [
+        micros(state.latest),
+        micros(state.round_trip),
+        state.window,
+        (state.threshold as u64).min(cellbed_tcp::UNLIMITED.into()),
+        state.in_flight,
+        state.segment,
+        state.room,
+        state.lost,
+        state.repairs,
+    ];
+    let name = state.control.name();
+    let name = &name.as_bytes()[name.len().saturating_sub(NAME)..];
+    samples.extend(
+        longs
+            .iter()
+            .chain(&state.shown)
+            .flat_map(|it| it.to_le_bytes()),
+    );
+    samples.extend(
+        words
+            .iter()
+            .flat_map(|&it| u32::try_from(it).unwrap_or(u32::MAX).to_le_bytes()),
+    );
+    samples.extend(
+        [near.0, far.0, near.1, far.1]
+            .iter()
+            .flat_map(|it| it.to_le_bytes()),
+    );
+    samples.extend(name);
+    samples.resize(begin + FLOW_BYTES, 0);
 }

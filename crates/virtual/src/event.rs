@@ -39,11 +39,13 @@ pub struct Ends {
 }
 
 impl Ends {
+    /// The ends of a client and a server, each a vertex and a port.
+    pub const fn new(client: (u16, u16), server: (u16, u16)) -> Self {
+        Self { client, server }
+    }
+
     pub(crate) fn of(self, end: End) -> (u16, u16) {
-        match end {
-            End::Client => self.client,
-            End::Server => self.server,
-        }
+        [self.client, self.server][end as usize]
     }
 }
 

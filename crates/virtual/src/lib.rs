@@ -5,16 +5,12 @@
 //! [TCP](cellbed_tcp). Equal runs have equal results.
 #![forbid(unsafe_code)]
 
+mod applications;
 mod connection;
-mod downloads;
 mod event;
-mod flows;
 mod network;
-mod pool;
-mod trains;
 
-pub use downloads::{Download, Downloads};
+pub use applications::{Download, Downloads, Train, Trains};
+pub use connection::FLOWS_MAGIC;
 pub use event::{ConnectionId, DatagramKind, End, Ends, Event, Room};
-pub use flows::FLOWS_MAGIC;
 pub use network::{Application, Network};
-pub use trains::{Train, Trains};

@@ -13,10 +13,7 @@ fn ms(millis: u64) -> Duration {
 /// A drop-tail bottleneck and 20 ms one way.
 fn stages(rate: u64, queue: u64) -> Vec<StageConfig> {
     let bottleneck = BottleneckConfig::new(Schedule::Constant(BitRate(rate)));
-    let queue = Discipline::DropTail(Limit {
-        packets: None,
-        bytes: Some(Bytes(queue)),
-    });
+    let queue = Discipline::DropTail(Limit::bytes(queue));
     vec![
         bottleneck.with_queue(queue).into(),
         DelayConfig::Fixed(ms(20)).into(),
@@ -116,9 +113,11 @@ fn with_outage(from_ms: u64, to_ms: u64) -> Network {
         stage: 0,
         config: loss(share).into(),
     });
-    Network::new(stages(20_000_000, 1 << 30), downlink)
-        .with_changes(Vec::new(), changes.into())
-        .unwrap()
+    let downlink = DirectionConfig {
+        changes: changes.into(),
+        ..downlink.into()
+    };
+    Network::pair(stages(20_000_000, 1 << 30).into(), downlink).unwrap()
 }
 
 #[test]
@@ -158,10 +157,11 @@ fn a_timeout_that_was_wrong_is_undone() {
                 DelayConfig::Fixed(ms(20)).into(),
             ]
         };
-        let changes = if still { changes.to_vec() } else { Vec::new() };
-        Network::new(stages(), stages())
-            .with_changes(Vec::new(), changes)
-            .unwrap()
+        let downlink = DirectionConfig {
+            changes: changes.into_iter().filter(|_| still).collect(),
+            ..stages().into()
+        };
+        Network::pair(stages().into(), downlink).unwrap()
     };
     // A window that keeps the link busy before and after.
     let tcp = Tcp {

@@ -38,11 +38,8 @@ fn network(rate: u64, cells: &[(CellConfig, Vec<usize>)]) -> Network {
 /// Uploads of both endpoints to the edge: when the last byte of each had arrived.
 fn upload(network: &mut Network, bytes: u64) -> Vec<Time> {
     for client in [0, 1] {
-        let ends = Ends {
-            client: (client, 40_000),
-            server: (2, 80),
-        };
-        network.connect_ends(ends, Tcp::default());
+        let ends = Ends::new((client, 40_000), (2, 80));
+        network.connect_hosts(ends, Tcp::default(), Tcp::default());
     }
     let mut arrived = vec![Time::ZERO; 2];
     while let Some(event) = network.next_event(Time::from_millis(60_000)) {
@@ -141,11 +138,8 @@ fn a_link_that_moves_carries_what_was_sent_to_its_new_end() {
         cells: Vec::new(),
     })
     .unwrap();
-    let ends = Ends {
-        client: (0, 40_000),
-        server: (2, 80),
-    };
-    network.connect_ends(ends, Tcp::default());
+    let ends = Ends::new((0, 40_000), (2, 80));
+    network.connect_hosts(ends, Tcp::default(), Tcp::default());
     let mut arrived = None;
     while let Some(event) = network.next_event(Time::from_millis(10_000)) {
         match event {
@@ -166,11 +160,8 @@ fn a_link_that_moves_carries_what_was_sent_to_its_new_end() {
 fn nagle_s_algorithm_holds_a_short_end_back_behind_a_short_beginning() {
     let taken = |nagle: bool| {
         let mut network = network(1_000_000_000, &[]);
-        let ends = Ends {
-            client: (0, 40_000),
-            server: (2, 80),
-        };
-        let id = network.connect_ends(ends, Tcp::default());
+        let ends = Ends::new((0, 40_000), (2, 80));
+        let id = network.connect_hosts(ends, Tcp::default(), Tcp::default());
         if nagle {
             network.use_nagle(id, End::Client);
         }
@@ -200,11 +191,8 @@ fn nagle_s_algorithm_holds_a_short_end_back_behind_a_short_beginning() {
 fn what_is_written_to_several_connections_at_once_leaves_in_this_order() {
     let mut network = network(1_000_000, &[]);
     let ids = [40_000, 40_001, 40_002].map(|port| {
-        let ends = Ends {
-            client: (0, port),
-            server: (2, 80),
-        };
-        network.connect_ends(ends, Tcp::default())
+        let ends = Ends::new((0, port), (2, 80));
+        network.connect_hosts(ends, Tcp::default(), Tcp::default())
     });
     network.wake(Time::from_millis(1000), 9);
     let mut arrived = Vec::new();
@@ -251,10 +239,7 @@ fn logged(network: &mut Network) -> Vec<(u8, u32, u32)> {
 fn an_echo_is_answered_over_both_links() {
     let mut network = network(12_000_000, &[]);
     let (request, answer) = (1, 2);
-    let ends = Ends {
-        client: (0, 0),
-        server: (2, 0),
-    };
+    let ends = Ends::new((0, 0), (2, 0));
     let size = Bytes(84);
     network.send_ends(DatagramKind::Icmp, ends, End::Client, size, request);
     let end = Time::from_millis(1000);
@@ -273,11 +258,8 @@ fn an_echo_is_answered_over_both_links() {
 #[test]
 fn an_end_that_has_closed_resets_the_other_one() {
     let mut network = network(12_000_000, &[]);
-    let ends = Ends {
-        client: (0, 40_000),
-        server: (2, 80),
-    };
-    let connection = network.connect_ends(ends, Tcp::default());
+    let ends = Ends::new((0, 40_000), (2, 80));
+    let connection = network.connect_hosts(ends, Tcp::default(), Tcp::default());
     network.write(connection, End::Client, 1 << 40, 0);
     network.wake(Time::from_millis(1000), 7);
     while network.next_event(Time::from_millis(1000)) != Some(Event::Due { label: 7 }) {}

@@ -12,10 +12,7 @@ const TOWER: u16 = 2;
 const SECONDS: u64 = 6;
 
 fn bottleneck(rate: u64) -> StageConfig {
-    let limit = Limit {
-        packets: None,
-        bytes: Some(Bytes(16_000_000)),
-    };
+    let limit = Limit::bytes(16_000_000);
     let bottleneck = BottleneckConfig::new(Schedule::Constant(BitRate(rate)));
     bottleneck.with_queue(Discipline::DropTail(limit)).into()
 }
@@ -79,16 +76,13 @@ fn network(loss: f64, kind: Option<Kind>) -> Network {
 /// bytes.
 fn download(mut network: Network, control: Control, connections: u16) -> (f64, f64) {
     for port in 0..connections {
-        let ends = Ends {
-            client: (ENDPOINT, 40_000 + port),
-            server: (SERVER, 80),
-        };
+        let ends = Ends::new((ENDPOINT, 40_000 + port), (SERVER, 80));
         let tcp = Tcp {
             control,
             receive_window: 64 << 20,
             ..Tcp::default()
         };
-        network.connect_ends(ends, tcp);
+        network.connect_hosts(ends, tcp, tcp);
     }
     let (mut used, mut offered, mut queues, mut bins) = (0, 0, 0, 0);
     while let Some(event) = network.next_event(Time::from_millis(1000 * SECONDS)) {
@@ -143,11 +137,8 @@ fn losses_on_the_radio_link_do_not_slow_mmcptp_down() {
 #[test]
 fn the_server_is_slowed_down_by_the_window_of_the_proxy() {
     let mut network = network(0.0, Some(Kind::Mmcptp));
-    let ends = Ends {
-        client: (ENDPOINT, 40_000),
-        server: (SERVER, 80),
-    };
-    let connection = network.connect_ends(ends, Tcp::default());
+    let ends = Ends::new((ENDPOINT, 40_000), (SERVER, 80));
+    let connection = network.connect_hosts(ends, Tcp::default(), Tcp::default());
     while network
         .next_event(Time::from_millis(5000))
         .is_some_and(|event| {
@@ -207,15 +198,12 @@ fn shares(users: u16, scheduler: Scheduler, proxied: u16) -> Vec<(f64, f64)> {
     let proxies = (0..proxied).map(|user| (place(user), table(Kind::Mmcptp)));
     let mut network = cell(users, scheduler).with_proxies(proxies.collect());
     for user in 0..users {
-        let ends = Ends {
-            client: (user, 40_000),
-            server: (users, 80),
-        };
+        let ends = Ends::new((user, 40_000), (users, 80));
         let tcp = Tcp {
             receive_window: 64 << 20,
             ..Tcp::default()
         };
-        network.connect_ends(ends, tcp);
+        network.connect_hosts(ends, tcp, tcp);
     }
     while let Some(event) = network.next_event(Time::from_millis(1000 * SECONDS)) {
         if let Event::Open {
@@ -367,8 +355,8 @@ proptest! {
         let proxies = [1, 0].map(|user| (place(user), table(kind)));
         let mut network = towers(loss, &times, drops).with_proxies(proxies.into());
         for (port, (client, server)) in [(0, 2), (1, 2), (0, 1), (1, 0)].into_iter().enumerate() {
-            let ends = Ends { client: (client, 40_000 + port as u16), server: (server, 80) };
-            network.connect_ends(ends, Tcp::default());
+            let ends = Ends::new((client, 40_000 + port as u16), (server, 80));
+            network.connect_hosts(ends, Tcp::default(), Tcp::default());
         }
         let mut messages = 0;
         while let Some(event) = network.next_event(Time::from_millis(120_000)) {

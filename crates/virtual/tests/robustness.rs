@@ -8,10 +8,7 @@ use proptest::prelude::*;
 fn stages(rate: u64, queue: u64, loss: f64, seed: u64) -> Vec<StageConfig> {
     let chance = |probability| Probability::new(probability).expect("from 0 to 1");
     let bottleneck = BottleneckConfig::new(Schedule::Constant(BitRate(rate)));
-    let queue = Discipline::DropTail(Limit {
-        packets: None,
-        bytes: Some(Bytes(queue)),
-    });
+    let queue = Discipline::DropTail(Limit::bytes(queue));
     vec![
         LossConfig::Independent {
             probability: chance(loss),

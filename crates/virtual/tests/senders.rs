@@ -24,9 +24,11 @@ fn network(changes: &[(u64, u64)]) -> Network {
         stage: 0,
         config: bottleneck(rate),
     });
-    let network = Network::new(stages(), stages());
-    let network = network.with_changes(Vec::new(), changes.collect());
-    network.unwrap().with_log()
+    let downlink = DirectionConfig {
+        changes: changes.collect(),
+        ..stages().into()
+    };
+    Network::pair(stages().into(), downlink).unwrap().with_log()
 }
 
 /// Opens a connection whose server writes messages of so many bytes at so many milliseconds, with Nagle's algorithm.

@@ -15,18 +15,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.process import Place
 
 _PATIENCE_S = 10.0
 _LEAVE_S = 2.0
 
 
-def start(
-    module: str, task: dict[str, Any], *, stderr: int = subprocess.DEVNULL
-) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
-    """Start an agent and wait for its first report: (process, event). The event is empty without a report.
+class AgentError(CellbedError):
+    """An agent that is not ready. event: its first report, empty without one."""
 
-    An agent whose event is not ``ready`` has been ended. A ready one ends with this process.
+    exit_code = 1
+
+    def __init__(self, what: str, event: Mapping[str, Any]) -> None:
+        super().__init__(f"{what} did not start: {event.get('message', 'no answer')}")
+        self.event = event
+
+
+def start(
+    module: str, what: str, task: dict[str, Any], *, stderr: int = subprocess.DEVNULL
+) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
+    """Start an agent and wait for its first report: (process, event). The agent ends with this process.
+
+    what: its function, for messages. Errors: :class:`AgentError`; the agent has been ended.
     """
     process = subprocess.Popen(
         [sys.executable, "-P", "-c", f"from {module} import main; main()"],
@@ -50,6 +61,8 @@ def start(
         if event.get("event") != "ready":
             process.kill()
             process.wait()
+    if event.get("event") != "ready":
+        raise AgentError(what, event)
     return process, event
 
 
@@ -66,16 +79,16 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def start_forwarder(
-    ports: Sequence[Mapping[str, Any]], *, listen: Place | None = None, connect: Place | None = None
+    what: str, ports: Sequence[Mapping[str, Any]], *, listen: Place | None = None, connect: Place | None = None
 ) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
     """Start the agent that holds `ports` in the namespaces `listen` and joins what comes in with connections from those
     of `connect`; ``None``: the current ones.
 
     ports: of each ``protocol``, ``address`` and ``port`` (0: a free one, the same for all), and its destination: the
-    first of the addresses ``hosts`` that serves, and the port ``target``.
+    first of the addresses ``hosts`` that serves, and the port ``target``. what, errors: as of :func:`start`.
     """
     places = {"listen": listen and asdict(listen), "connect": connect and asdict(connect)}
-    return start("cellbed.shell.forwarder", {"ports": ports, **places})
+    return start("cellbed.shell.forwarder", what, {"ports": ports, **places})
 
 
 def read_task() -> dict[str, Any]:

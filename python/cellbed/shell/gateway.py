@@ -126,11 +126,8 @@ class Gateway:
     @property
     def devices(self) -> list[dict[str, Any]]:
         """The devices inside and outside, in the emulator's terms."""
-        names = (self.inner_device, self.device)
-        return [
-            {"name": name, "descriptor": tun, "netlink": netlink}
-            for name, tun, netlink in zip(names, self._tuns, self._netlinks, strict=True)
-        ]
+        devices = zip((self.inner_device, self.device), self._tuns, self._netlinks, strict=True)
+        return [{"name": name, "descriptor": tun, "netlink": netlink} for name, tun, netlink in devices]
 
     @property
     def descriptors(self) -> tuple[int, ...]:
@@ -204,9 +201,8 @@ class Gateway:
 
     def close(self) -> None:
         """Have the helper remove the network, and wait until it has."""
-        for descriptor in (*self.descriptors, self._namespace):
-            os.close(descriptor)
-        self._tuns = self._netlinks = ()
+        self.hand_over()
+        os.close(self._namespace)
         self._socket.close()
         _reap(self.pid)
 

@@ -8,13 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cellbed.runformat.changes import changes_beside
-from cellbed.shell.wayout import Pair
+from cellbed.shell.wayout import INSIDE, OUTSIDE, Pair
 
 if TYPE_CHECKING:
     from cellbed.archive import TraceSource
-
-INSIDE = "inside"
-OUTSIDE = "outside"
 
 Stage = Mapping[str, Any]
 """A stage in the emulator's terms, such as ``{"kind": "delay", "fixed_ns": 20_000_000}``."""
@@ -84,43 +81,32 @@ class ShellLink:
         devices: inside and outside, as of :class:`cellbed.shell.gateway.Gateway`. packet_log: file for the record of
         every packet. control: socket at which the emulator listens.
         """
-        inside, outside = devices
         return {
-            "namespaces": "auto",
             "vertices": [
-                {
-                    "name": INSIDE,
-                    "device": inside,
-                    "addresses": [f"{pair.inside}/32", f"{pair.inside_ipv6}/128"],
-                },
-                {
-                    "name": OUTSIDE,
-                    "device": outside,
-                    "addresses": [f"{pair.gateway}/32", f"{pair.gateway_ipv6}/128"],
-                },
+                {"name": name, "device": device, "addresses": [f"{ipv4}/32", f"{ipv6}/128"]}
+                for (name, ipv4, ipv6), device in zip(pair.ends, devices, strict=True)
             ],
             "default_vertex": OUTSIDE,
-            "directions": [
-                self.uplink.config("uplink", INSIDE, OUTSIDE),
-                self.downlink.config("downlink", OUTSIDE, INSIDE),
-            ],
-            "series": None,
+            "directions": [direction.config(*ends) for *ends, direction in self._directions],
             "packet_log": str(packet_log.absolute()) if packet_log else None,
             "change_log": str(changes_beside(packet_log.absolute())) if packet_log else None,
             "control": str(control) if control else None,
         }
+
+    @property
+    def _directions(self) -> tuple[tuple[str, str, str, ShellDirection], ...]:
+        """Name, source, target and content of both directions."""
+        return ("uplink", INSIDE, OUTSIDE, self.uplink), ("downlink", OUTSIDE, INSIDE, self.downlink)
 
     def account(self, pair: Pair, started_ns: int) -> dict[str, Any]:
         """Return the keys of a run's ``run.json`` that a reader of the packet log needs beside it.
 
         started_ns: monotonic time of the start of the schedules.
         """
-        ways = (("uplink", INSIDE, OUTSIDE, self.uplink), ("downlink", OUTSIDE, INSIDE, self.downlink))
-        ends = ((INSIDE, (pair.inside, pair.inside_ipv6)), (OUTSIDE, (pair.gateway, pair.gateway_ipv6)))
         return {
             "format": 1,
             "t0_ns": started_ns,
-            "nodes": [{"name": name, "addresses": [str(address) for address in both]} for name, both in ends],
+            "nodes": [{"name": name, "addresses": [str(ipv4), str(ipv6)]} for name, ipv4, ipv6 in pair.ends],
             "directions": [
                 {
                     "index": index,
@@ -132,6 +118,6 @@ class ShellLink:
                     "description": direction.description,
                     "trace": direction.replayed,
                 }
-                for index, (way, source, target, direction) in enumerate(ways)
+                for index, (way, source, target, direction) in enumerate(self._directions)
             ],
         }

@@ -57,7 +57,7 @@ def find_terminal(descriptor: int) -> str | None:
 def start_meter(meter: ShellMeter, control: Path) -> subprocess.Popen[bytes]:
     """Show the status of the emulator that listens at `control`. The process ends with this one.
 
-    Errors: :class:`MeterError`.
+    Errors: :class:`MeterError`, :class:`cellbed.shell.agent.AgentError`.
     """
     terminal = find_terminal(meter.descriptor)
     if terminal is not None and os.environ.get(VARIABLE) == terminal:
@@ -66,9 +66,7 @@ def start_meter(meter: ShellMeter, control: Path) -> subprocess.Popen[bytes]:
             "with: cellbed meter"
         )
     task = {"control": str(control), "directions": meter.directions, "below": terminal is not None}
-    process, event = agent.start("cellbed.shell.meter", task, stderr=meter.descriptor)
-    if event.get("event") != "ready":
-        raise MeterError(f"the meter did not start: {event.get('message', 'no answer')}")
+    process, _ = agent.start("cellbed.shell.meter", "the meter", task, stderr=meter.descriptor)
     return process
 
 

@@ -13,7 +13,8 @@ from cellbed.scenario.fields import CONGESTION_CONTROL, Unlimited
 from cellbed.scenario.queues import DropTail
 from cellbed.scenario.radio import PROFILES, Radio
 from cellbed.scenario.settings import Settings, read_texts
-from cellbed.shell.link import INSIDE, OUTSIDE, ShellDirection, ShellLink
+from cellbed.shell.link import ShellDirection, ShellLink
+from cellbed.shell.wayout import INSIDE, OUTSIDE
 from cellbed.support.errors import CellbedError
 from cellbed.support.near_names import did_you_mean
 from cellbed.support.units import DURATION, UnitError

@@ -113,24 +113,26 @@ def start_forwarder(published: Sequence[Published], pair: Pair, place: Place | N
     """Hold the ports in the current network namespace and forward to the inner end, from the namespaces of `place`.
 
     place: where the outer end of the link is; ``None``: here. The process ends with this one.
-    Errors: :class:`PublishError`, with the port and the reason.
+    Errors: :class:`PublishError`, with the port and the reason; :class:`cellbed.shell.agent.AgentError`.
     """
     hosts = [str(pair.inside), str(pair.inside_ipv6)]
     ports = [{**asdict(one), "address": str(one.address) if one.address else None, "hosts": hosts} for one in published]
-    process, event = agent.start_forwarder(ports, connect=place)
-    if event.get("event") == "ready":
-        return process
-    port = event.get("port")
-    if port is None:
-        raise PublishError(f"--publish: the forwarder did not start: {event.get('message', 'no answer')}")
-    refused = published[port]
-    why, remedy = {
-        "taken": ("is taken on this machine", "choose another"),
-        "privileged": ("may not be opened by an ordinary user", "choose one from 1024 on"),
-        "no address": ("cannot be used: this machine does not have the address", "choose an address of this machine"),
-    }.get(event["event"], (f"cannot be opened: {event['message']}", "choose another"))
-    free = refused.port + 8000 if refused.port < 1024 else refused.port + 1
-    raise PublishError(f"--publish: port {refused} {why}: {remedy}, as in --publish {free}:{refused.target}")
+    try:
+        process, _ = agent.start_forwarder("--publish: the forwarder", ports, connect=place)
+    except agent.AgentError as error:
+        event = error.event
+        if "port" not in event:
+            raise
+        refused = published[event["port"]]
+        why, remedy = {
+            "taken": ("is taken on this machine", "choose another"),
+            "privileged": ("may not be opened by an ordinary user", "choose one from 1024 on"),
+            "no address": ("cannot be used: this machine does not have the address", "choose one of this machine"),
+        }.get(event["event"], (f"cannot be opened: {event['message']}", "choose another"))
+        free = refused.port + 8000 if refused.port < 1024 else refused.port + 1
+        example = f"--publish {free}:{refused.target}"
+        raise PublishError(f"--publish: port {refused} {why}: {remedy}, as in {example}") from None
+    return process
 
 
 _EXAMPLES = "'8080:80', '80', '127.0.0.1:8080:80' or '[::1]:5353:53/udp'"

@@ -12,18 +12,11 @@ from ipaddress import IPv4Address, ip_address
 from pathlib import Path
 
 from cellbed.shell import agent
-from cellbed.support.errors import CellbedError
 from cellbed.testbed.machine.process import Place
 
 RESOLV_CONF = Path("/etc/resolv.conf")
 _SHORTCUTS = ("/run/systemd/resolve/io.systemd.Resolve", "/run/nscd/socket", "/var/run/nscd/socket")
 """Sockets over which the C library asks a service of the host instead, past the link (nss-resolve(8), nscd(8))."""
-
-
-class ResolverError(CellbedError):
-    """The shell's name server did not start."""
-
-    exit_code = 1
 
 
 def name_servers(resolv_conf: str) -> list[str]:
@@ -63,10 +56,9 @@ def start_forwarder(
     """Answer at `gateway` in the namespaces of `place` (``None``: the current ones); ask `servers` from here.
 
     Returns the process, which ends with this one, and its port.
-    Errors: :class:`ResolverError`.
+    Errors: :class:`cellbed.shell.agent.AgentError`.
     """
     port = {"address": str(gateway), "port": 0, "hosts": servers, "target": 53}
-    process, event = agent.start_forwarder([port | {"protocol": each} for each in ("tcp", "udp")], listen=place)
-    if event.get("event") == "ready":
-        return process, event["port"]
-    raise ResolverError(f"the shell's name server did not start: {event.get('message', 'no answer')}")
+    ports = [port | {"protocol": each} for each in ("tcp", "udp")]
+    process, event = agent.start_forwarder("the shell's name server", ports, listen=place)
+    return process, event["port"]

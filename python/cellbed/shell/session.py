@@ -21,7 +21,7 @@ from cellbed.shell.foreground import Foreground, Interrupted, end_inhabitants, h
 from cellbed.shell.gateway import Gateway
 from cellbed.shell.link import ShellLink
 from cellbed.shell.meter import VARIABLE as METER_VARIABLE
-from cellbed.shell.meter import MeterError, ShellMeter, find_terminal, start_meter
+from cellbed.shell.meter import ShellMeter, find_terminal, start_meter
 from cellbed.shell.publish import Published, start_forwarder, translate
 from cellbed.shell.wayout import has_ipv6_way_out
 from cellbed.support.errors import CellbedError
@@ -257,7 +257,7 @@ def _run_meter(around: _Surroundings, meter: ShellMeter | None) -> Iterator[None
         return
     try:
         process = start_meter(meter, around.control)
-    except MeterError as error:
+    except CellbedError as error:
         _say(str(error))
         yield
         return

@@ -12,6 +12,7 @@ from cellbed.shell import helper
 from cellbed.testbed.machine.privilege import is_granted, may_configure_network
 from cellbed_node.processes import find
 
+INSIDE, OUTSIDE = "inside", "outside"
 GRANT = "sudo cellbed grant USER --network"
 
 
@@ -69,6 +70,11 @@ class Pair:
     inside: IPv4Address
     gateway_ipv6: IPv6Address
     inside_ipv6: IPv6Address
+
+    @property
+    def ends(self) -> tuple[tuple[str, IPv4Address, IPv6Address], ...]:
+        """Names and addresses of both ends."""
+        return (INSIDE, self.inside, self.inside_ipv6), (OUTSIDE, self.gateway, self.gateway_ipv6)
 
 
 def has_ipv6_way_out(proc: Path = Path("/proc")) -> bool:

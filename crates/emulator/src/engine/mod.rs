@@ -4,7 +4,7 @@
 //! that instant, even if the loop polls later. Only at the ends the clock decides: a packet arrives
 //! when it was read, and is written when the clock has reached its departure, never before.
 
-mod handle;
+mod requests;
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -15,25 +15,25 @@ use std::sync::mpsc::Receiver;
 use cellbed_link::{Bytes, Duration, Fate, Graph, GraphConfig, Onward, Outcome, Packets, Time};
 use cellbed_tcp::proxy::{Place, Side};
 
-use crate::clock::now;
+use crate::clock::{now, sleep_until};
 use crate::config::Config;
 use crate::error::Result;
-use crate::flow::tag;
 use crate::lateness::{Lateness, Seconds};
-use crate::log;
 use crate::log::Records;
-use crate::offload::{Layout, VNET_BYTES, Vnet, complete};
+use crate::mahimahi_log::Event;
+use crate::offload::VNET_BYTES;
 use crate::outbox::Outbox;
 use crate::owners::Owners;
 use crate::pace::{self, Pace};
 use crate::packet::Header;
 use crate::pool::{Packet, Pool, Segment};
 use crate::process::{Scheduling, request_real_time, sleep_precisely, total_memory};
-use crate::proxy::{Made, Port, Verdict, describe};
-use crate::requests::Request;
+use crate::proxy::{Made, Port, Verdict};
 use crate::stages::bound_all;
 use crate::tun::{Received, Tun};
 use crate::wake::Wake;
+
+pub use requests::{Request, Summary};
 
 /// Packets read from one device before the others have their turn.
 const BATCH: usize = 64;
@@ -64,6 +64,8 @@ pub struct Engine {
     records: Records,
     requests: Receiver<Request>,
     mailbox: Arc<OwnedFd>,
+    /// A request has ended it.
+    finished: bool,
     wake: Wake,
     lateness: Lateness,
     seconds: Seconds,
@@ -81,7 +83,6 @@ pub struct Engine {
     proxies: Vec<Port>,
     /// Packets that proxies have made and that have not left.
     made: VecDeque<Made>,
-    offload: bool,
 }
 
 impl Engine {
@@ -139,7 +140,7 @@ impl Engine {
                 .map(|(place, table)| Port::new(place, table))
                 .collect(),
             made: VecDeque::new(),
-            offload: config.offload,
+            finished: false,
             devices: tuns.into_iter().map(device).collect(),
             requests,
             mailbox,
@@ -165,7 +166,7 @@ impl Engine {
                 self.wake.nap(deadline, &*self.mailbox)?;
             }
             if drained && let Some(until) = self.pace.pause(deadline) {
-                self.wake.pause(until);
+                sleep_until(until);
             }
             self.wake.wait(deadline, &mut called)?;
             drained = true;
@@ -243,11 +244,9 @@ impl Engine {
         length: usize,
         now: Time,
     ) -> Option<(usize, u16)> {
-        let (vnet, packet) = self.pool.space(slot)[..length].split_first_chunk::<VNET_BYTES>()?;
-        let header = Header::parse(packet);
-        let layout = Layout::of(Vnet::parse(vnet), packet);
-        let number = self.read + 1;
-        let segments = layout.segments();
+        let bytes = &self.pool.space(slot)[..length];
+        let (mut packet, header) = Packet::parse(bytes, self.read + 1, vertex as u16);
+        let segments = packet.layout.segments();
         self.read += u64::from(segments);
         let header = header.filter(|header| !header.is_link_chatter())?;
         let paths = self.graph.paths(now);
@@ -257,18 +256,8 @@ impl Engine {
             self.unroutable += u64::from(segments);
             return None;
         };
-        let tag = tag(packet, &header);
-        let packet = self.pool.packet_mut(slot);
-        packet.number = number;
-        packet.layout = layout;
-        packet.source = vertex as u16;
         packet.destination = to as u16;
-        packet.protocol = header.protocol;
-        packet.source_port = header.source_port;
-        packet.destination_port = header.destination_port;
-        packet.tcp_sequence = header.tcp_sequence;
-        packet.payload = header.payload;
-        packet.tag = tag;
+        self.pool.describe(slot, packet);
         Some((direction, segments))
     }
 
@@ -276,18 +265,17 @@ impl Engine {
     fn enter(&mut self, slot: u32, segments: u16, direction: usize, at: Time) {
         self.pool.refer(slot, u32::from(segments) - 1);
         let Packet { layout, tag, .. } = *self.pool.packet(slot);
-        let by_segment = log::is_by_segment(&self.records, direction);
+        let by_segment = self.records.is_by_segment(direction);
         for index in 0..segments {
             let segment = Segment {
-                slot,
                 index,
-                marked: false,
+                ..Segment::first(slot)
             };
             let size = Bytes(layout.size(index) as u64);
             self.graph
                 .accept_tagged(at, direction, segment, size, tag, None);
             if by_segment {
-                log::arrival(&mut self.records, direction, at, size);
+                self.records.report(direction, Event::Arrival { at, size });
                 self.deliver_all(at, at);
             }
         }
@@ -336,7 +324,7 @@ impl Engine {
                 Verdict::Pass => {}
                 Verdict::Replace(bytes) => {
                     self.pool.release(segment.slot, 1);
-                    segment = self.insert(bytes, number, source, destination)?;
+                    segment = self.insert(&bytes, number, source, destination)?;
                 }
                 Verdict::Taken => {
                     self.pool.release(segment.slot, 1);
@@ -349,23 +337,10 @@ impl Engine {
     }
 
     /// Puts a packet that a proxy has made into the pool.
-    fn insert(
-        &mut self,
-        mut bytes: Vec<u8>,
-        number: u64,
-        source: u16,
-        destination: u16,
-    ) -> Option<Segment> {
-        if !self.offload {
-            complete(&mut bytes);
-        }
-        let packet = describe(&bytes, number, source, destination);
-        let slot = self.pool.insert(&bytes, packet)?;
-        Some(Segment {
-            slot,
-            index: 0,
-            marked: false,
-        })
+    fn insert(&mut self, bytes: &[u8], number: u64, source: u16, to: u16) -> Option<Segment> {
+        let (mut packet, _) = Packet::parse(bytes, number, source);
+        packet.destination = to;
+        self.pool.insert(bytes, packet).map(Segment::first)
     }
 
     /// Takes the packets that leave a proxy, where its endpoint's tower is.
@@ -385,7 +360,7 @@ impl Engine {
             let Some((to, next)) = owner.and_then(|to| Some((to, paths.next(vertex, to)?))) else {
                 continue;
             };
-            let mut segment = self.insert(it.bytes, it.number, it.source, to as u16);
+            let mut segment = self.insert(&it.bytes, it.number, it.source, to as u16);
             if it.to == Side::Core {
                 segment = segment.and_then(|it| self.divide(None, vertex as u16, at, it));
             }
@@ -394,7 +369,7 @@ impl Engine {
             };
             let Packet { layout, tag, .. } = *self.pool.packet(segment.slot);
             let size = Bytes(layout.size(0) as u64);
-            log::arrival(&mut self.records, next, at, size);
+            self.records.report(next, Event::Arrival { at, size });
             self.graph.accept_tagged(at, next, segment, size, tag, None);
         }
     }
@@ -408,15 +383,10 @@ impl Engine {
 
     /// A segment came out of a direction, or was dropped in it, as is observed at `now`.
     fn deliver(&mut self, direction: usize, mut outcome: Outcome<Segment>, now: Time) {
-        log::outcome(&mut self.records, direction, &outcome);
+        self.records.report_outcome(direction, &outcome);
         if let Fate::Dropped(_) = outcome.fate {
-            log::passage(
-                &mut self.records,
-                &self.pool,
-                direction as u16,
-                &outcome,
-                now,
-            );
+            self.records
+                .passage(&self.pool, direction as u16, &outcome, now);
         }
         let Some(segment) = self.pool.apply(&outcome) else {
             return;
@@ -433,13 +403,8 @@ impl Engine {
             device.leaving.push((direction as u16, outcome));
             return;
         }
-        log::passage(
-            &mut self.records,
-            &self.pool,
-            direction as u16,
-            &outcome,
-            now,
-        );
+        self.records
+            .passage(&self.pool, direction as u16, &outcome, now);
         let (at, mut segment, mut size) = (outcome.departed, segment, outcome.size);
         if let Onward::Next(_) = onward
             && !self.proxies.is_empty()
@@ -455,7 +420,7 @@ impl Engine {
             }
         }
         if let Onward::Next(next) = onward {
-            log::arrival(&mut self.records, next, at, size);
+            self.records.report(next, Event::Arrival { at, size });
             let tag = self.pool.tag(segment);
             self.graph.accept_tagged(at, next, segment, size, tag, None);
         } else {
@@ -475,7 +440,7 @@ impl Engine {
             let about_to = |pool: &Pool, segments: u16| {
                 let observed = now();
                 for (direction, outcome) in leaving.by_ref().take(usize::from(segments)) {
-                    log::passage(&mut self.records, pool, direction, &outcome, observed);
+                    self.records.passage(pool, direction, &outcome, observed);
                     let late = observed.since(outcome.departed);
                     self.lateness.record(late);
                     self.seconds.record(late);
@@ -490,11 +455,11 @@ impl Engine {
 
     /// Sends finished bins and records to their files.
     fn flush(&mut self, now: Time) {
-        log::bins(&mut self.records, &mut self.graph, now);
+        self.records.bins(&mut self.graph, now);
         if let Some(second) = self.seconds.next(now) {
-            log::second(&mut self.records, second);
+            self.records.second(second);
         }
-        log::idle_until(&mut self.records, now);
+        self.records.report_all(Event::Now(now));
         self.records.flush();
     }
 }

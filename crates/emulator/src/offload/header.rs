@@ -1,14 +1,18 @@
 //! The header of one segment, or of a run of them, made from the header of the whole packet.
 
-use super::layout::{Layout, MOST_HEADER, Transport};
-use super::vnet::{Cut, Vnet};
+use super::layout::{CHECKSUM_OF_TCP, CHECKSUM_OF_UDP, Layout, MOST_HEADER, Transport};
+use super::vnet::{Cut, VNET_BYTES, Vnet};
+use crate::packet::TCP;
 
-pub(super) const FIN: u8 = 0x01;
-pub(super) const SYN: u8 = 0x02;
-pub(super) const RST: u8 = 0x04;
-pub(super) const PSH: u8 = 0x08;
-pub(super) const URG: u8 = 0x20;
-pub(super) const CWR: u8 = 0x80;
+/// Flags of TCP (RFC 9293 §3.1, RFC 3168 §6.1).
+pub const FIN: u8 = 0x01;
+pub const SYN: u8 = 0x02;
+pub const RST: u8 = 0x04;
+pub const PSH: u8 = 0x08;
+pub const ACK: u8 = 0x10;
+pub const URG: u8 = 0x20;
+pub const ECE: u8 = 0x40;
+pub const CWR: u8 = 0x80;
 
 /// Common properties of a run of segments, beside the header it is made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,17 +61,10 @@ pub fn write_header(
 
     let before = layout.length - u32::from(layout.network);
     let after = transport.len() + shape.payload;
-    let mut vnet = Vnet {
-        partial_checksum: true,
-        cut: None,
-        header: 0,
-        segment: 0,
-        checksum_start: layout.network,
-        checksum_offset: 6,
-    };
+    let mut vnet = Vnet::unfinished(layout.network, CHECKSUM_OF_UDP);
     let mut cut = Cut::Udp;
     if layout.transport == Transport::Tcp {
-        let sequence = u32::from_be_bytes([transport[4], transport[5], transport[6], transport[7]]);
+        let sequence = word(transport, 4);
         let skipped = u32::from(shape.first) * u32::from(layout.segment);
         transport[4..8].copy_from_slice(&sequence.wrapping_add(skipped).to_be_bytes());
         let flags = &mut transport[13];
@@ -76,7 +73,7 @@ pub fn write_header(
             *flags &= !CWR;
         }
         let cwr = *flags & CWR != 0;
-        vnet.checksum_offset = 16;
+        vnet.checksum_offset = CHECKSUM_OF_TCP;
         cut = match layout.v6 {
             false => Cut::Tcp4 { cwr },
             true => Cut::Tcp6 { cwr },
@@ -109,56 +106,60 @@ pub fn mark(header: &mut [u8]) {
     put(header, 10, !fold(sum));
 }
 
-/// Completes the header of a TCP packet that was made here: the IP length, the checksum of IPv4, and the sum over the
-/// pseudo header, so that the device finishes the checksum. network: bytes of the IP header, which has no options.
-pub fn seal(packet: &mut [u8], network: usize) -> Vnet {
-    const TCP: u32 = 6;
+/// Completes the headers of a TCP packet that was made here, the device's header before it: the IP length, the checksum
+/// of IPv4, and the sum over the pseudo header, so that the device finishes the checksum. network: bytes of the IP
+/// header, which has no options.
+pub fn seal(bytes: &mut [u8], network: usize) {
+    let (vnet, packet) = bytes.split_at_mut(VNET_BYTES);
     let length = packet.len();
-    let after = (length - network) as u32;
-    let addresses = if network == 40 {
-        put(packet, 4, after as u16);
-        sum(&packet[8..40])
+    if network == 40 {
+        put(packet, 4, (length - network) as u16);
     } else {
         put(packet, 2, length as u16);
         put(packet, 10, 0);
         put(packet, 10, !sum(&packet[..network]));
-        sum(&packet[12..20])
-    };
-    put(
-        packet,
-        network + 16,
-        fold(u32::from(addresses) + TCP + after),
-    );
-    Vnet {
-        partial_checksum: true,
-        cut: None,
-        header: 0,
-        segment: 0,
-        checksum_start: network as u16,
-        checksum_offset: 16,
     }
+    let pseudo = fold(pseudo_sum(packet, network));
+    put(packet, network + usize::from(CHECKSUM_OF_TCP), pseudo);
+    vnet.copy_from_slice(&Vnet::unfinished(network as u16, CHECKSUM_OF_TCP).to_bytes());
 }
 
-pub(super) fn get(bytes: &[u8], at: usize) -> u16 {
+/// Return whether the checksum of a TCP packet is right. network: bytes of the IP header, which has no options.
+pub fn is_intact(packet: &[u8], network: usize) -> bool {
+    fold(pseudo_sum(packet, network) + u32::from(sum(&packet[network..]))) == 0xffff
+}
+
+/// The sum over the pseudo header of a TCP packet (RFC 9293 §3.1).
+fn pseudo_sum(packet: &[u8], network: usize) -> u32 {
+    let addresses = if network == 40 { 8..40 } else { 12..20 };
+    let after = (packet.len() - network) as u32;
+    u32::from(sum(&packet[addresses])) + u32::from(TCP) + after
+}
+
+/// Read 16 bits.
+pub fn get(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+/// Read 32 bits.
+pub fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from(get(bytes, at)) << 16 | u32::from(get(bytes, at + 2))
 }
 
 pub(super) fn put(bytes: &mut [u8], at: usize, value: u16) {
     bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }
 
-/// The ones' complement sum of RFC 1071 over an even number of bytes.
-pub fn sum(bytes: &[u8]) -> u16 {
-    fold(
-        bytes
-            .chunks_exact(2)
-            .map(|pair| u32::from(get(pair, 0)))
-            .sum(),
-    )
+/// The ones' complement sum of RFC 1071.
+pub(super) fn sum(bytes: &[u8]) -> u16 {
+    let (pairs, odd) = bytes.as_chunks::<2>();
+    let words = pairs.iter().map(|pair| u32::from(get(pair, 0)));
+    let last = odd.first().map_or(0, |byte| u32::from(*byte) << 8);
+    fold(words.sum::<u32>() + last)
 }
 
 /// Folds a sum into 16 bits.
-pub fn fold(mut sum: u32) -> u16 {
+pub(super) fn fold(mut sum: u32) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }

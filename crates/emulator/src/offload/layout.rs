@@ -1,16 +1,14 @@
 //! Layout of a packet: headers that each of its segments repeats, and payload.
 
 use super::vnet::{Cut, Vnet};
+use crate::packet::{TCP, UDP, u16_at};
 
 /// The longest headers, network and transport together, that are taken apart.
 pub const MOST_HEADER: usize = 192;
 
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-
 /// Offset of the checksum in the headers of TCP and of UDP.
-const CHECKSUM_OF_TCP: u16 = 16;
-const CHECKSUM_OF_UDP: u16 = 6;
+pub(super) const CHECKSUM_OF_TCP: u16 = 16;
+pub(super) const CHECKSUM_OF_UDP: u16 = 6;
 
 /// Transport protocol of a packet, as far as it can be segmented.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -144,8 +142,4 @@ impl Layout {
             Transport::Tcp | Transport::Udp => usize::from(self.header) + self.payload(index),
         }
     }
-}
-
-pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }

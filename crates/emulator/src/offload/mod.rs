@@ -8,14 +8,14 @@
 mod header;
 mod layout;
 mod run;
-mod single;
 mod vnet;
 
 #[cfg(test)]
 mod tests;
 
-pub use header::{fold, mark, seal, sum, write_header};
+pub use header::{
+    ACK, CWR, ECE, FIN, PSH, RST, SYN, get, is_intact, mark, seal, word, write_header,
+};
 pub use layout::{Layout, MOST_HEADER, Transport};
-pub use run::{Run, View};
-pub use single::{complete, single};
+pub use run::{Run, View, single};
 pub use vnet::{VNET_BYTES, Vnet};

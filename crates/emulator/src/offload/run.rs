@@ -1,7 +1,8 @@
 //! Segments that leave together and can be written as one super-packet.
 
-use super::header::{CWR, FIN, PSH, RST, SYN, Shape, URG, get};
-use super::layout::{Layout, Transport};
+use super::header::{CWR, FIN, PSH, RST, SYN, Shape, URG, get, mark, put, sum, word, write_header};
+use super::layout::{Layout, MOST_HEADER, Transport};
+use super::vnet::{VNET_BYTES, Vnet};
 
 /// The largest IP packet in bytes.
 const LARGEST: usize = 65_535;
@@ -127,9 +128,8 @@ fn continues(last: &View<'_>, next: &View<'_>) -> bool {
 
 fn same_tcp(last: &View<'_>, a: &[u8], next: &View<'_>, b: &[u8]) -> bool {
     let sequence = |header: &[u8], view: &View<'_>, behind: usize| {
-        let start = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
         let before = usize::from(view.index) * usize::from(view.layout.segment) + behind;
-        start.wrapping_add(before as u32)
+        word(header, 4).wrapping_add(before as u32)
     };
     let cwr = if next.index == 0 { b[13] & CWR } else { 0 };
     let own = FIN | PSH | CWR;
@@ -153,4 +153,53 @@ fn ending(view: &View<'_>) -> u8 {
         }
         _ => 0,
     }
+}
+
+/// The packet that a segment is on the wire, with the device's header before it: all checksums are finished, so that
+/// whoever gets it looks at them.
+///
+/// `before` is the device's header of the packet that the segment belongs to.
+pub fn single(before: &[u8; VNET_BYTES], view: View<'_>) -> Vec<u8> {
+    let layout = view.layout;
+    let mut vnet = Vnet::parse(before);
+    let mut bytes = vec![0; VNET_BYTES];
+    if layout.transport == Transport::Opaque {
+        bytes.extend_from_slice(view.packet);
+        if view.marked {
+            mark(&mut bytes[VNET_BYTES..]);
+        }
+    } else {
+        let shape = Run::new(view).shape(view);
+        let mut header = [0; MOST_HEADER];
+        let (length, single) = write_header(&mut header, view.packet, layout, &shape);
+        vnet = single;
+        bytes.extend_from_slice(&header[..length]);
+        let start = layout.start(view.index);
+        bytes.extend_from_slice(&view.packet[start..start + layout.payload(view.index)]);
+    }
+    if vnet.cut.is_none() && finish(&mut bytes[VNET_BYTES..], vnet) {
+        vnet = Vnet::default();
+    }
+    bytes[..VNET_BYTES].copy_from_slice(&vnet.to_bytes());
+    bytes
+}
+
+/// Finishes an open checksum (virtio 1.2, section 5.1.6.2); `false` if the header points at nothing.
+fn finish(packet: &mut [u8], vnet: Vnet) -> bool {
+    if !vnet.partial_checksum {
+        return true;
+    }
+    let at = usize::from(vnet.checksum_offset);
+    let Some(transport) = packet.get_mut(usize::from(vnet.checksum_start)..) else {
+        return false;
+    };
+    if transport.len() < at + 2 {
+        return false;
+    }
+    let checksum = match !sum(transport) {
+        0 => 0xffff, // none, to UDP; the same number to all others
+        sum => sum,
+    };
+    put(transport, at, checksum);
+    true
 }

@@ -48,6 +48,16 @@ pub enum Cut {
 }
 
 impl Vnet {
+    /// The header of a packet whose transport header begins at `start`, with an incomplete checksum at `offset` in it.
+    pub fn unfinished(start: u16, offset: u16) -> Self {
+        Self {
+            partial_checksum: true,
+            checksum_start: start,
+            checksum_offset: offset,
+            ..Self::default()
+        }
+    }
+
     /// Reads the header.
     pub fn parse(bytes: &[u8; VNET_BYTES]) -> Self {
         let field = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);

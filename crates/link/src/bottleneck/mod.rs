@@ -1,12 +1,12 @@
 //! The bottleneck: a queue served by a schedule.
 
-use crate::outcome::DropReason;
+use crate::packet::DropReason;
 use crate::packet::{Item, Step};
 use crate::queue::{Discipline, Dropped, Queue, QueueLevel, Surcharge};
-use crate::schedule::{Head, Schedule, Service};
-use crate::share::Share;
-use crate::stage::{Behaviour, Configured, Offer};
+use crate::schedule::{Head, Offer, Schedule, Service};
+use crate::stage::{Behaviour, Configured};
 use crate::time::{Duration, Time};
+use crate::units::Share;
 use crate::units::{Bytes, MTU, Packets};
 
 /// A bottleneck: its schedule, its queue and how bytes are charged.
@@ -19,7 +19,7 @@ use crate::units::{Bytes, MTU, Packets};
 /// use cellbed_link::{BitRate, BottleneckConfig, Bytes, Direction, Discipline, DropReason, Fate, Limit, Packets,
 /// Schedule, Time};
 ///
-/// let queue = Discipline::DropTail(Limit { packets: Some(Packets(2)), bytes: None });
+/// let queue = Discipline::DropTail(Limit::packets(2));
 /// let bottleneck = BottleneckConfig::new(Schedule::Constant(BitRate(12_000_000))).with_queue(queue);
 /// let mut link = Direction::new(vec![bottleneck.into()], Time::ZERO);
 /// for packet in ["first", "second", "third"] {
@@ -109,7 +109,7 @@ pub(crate) struct Bottleneck<P> {
     /// While nothing is served: what of the packet in service has not left, in parts of a byte.
     closed: Option<u128>,
     /// Packets that the queue has dropped.
-    dropped: Dropped<P>,
+    pub(crate) dropped: Dropped<P>,
 }
 
 /// Result of a packet's arrival at a bottleneck.
@@ -144,11 +144,8 @@ impl<P> Configured<BottleneckConfig> for Bottleneck<P> {
             self.service.change(config, self.zero, now, offset);
         }
         if before.queue != config.queue {
-            let mut old = std::mem::replace(&mut self.queue, config.new_queue(self.zero));
-            while let Some(item) = old.remove() {
-                let surcharge = self.surcharge();
-                self.queue.adopt(item, surcharge, &mut self.dropped);
-            }
+            let (next, surcharge) = (config.new_queue(self.zero), self.surcharge());
+            self.queue.replace(next, surcharge, &mut self.dropped);
         }
         match self.serving {
             None => self.turn_to_next(now),
@@ -230,12 +227,8 @@ impl<P> Behaviour<P> for Bottleneck<P> {
     }
 
     #[inline]
-    fn has_dropped(&self) -> bool {
-        !self.dropped.is_empty()
-    }
-
-    fn next_dropped(&mut self) -> Option<(Item<P>, DropReason)> {
-        self.dropped.pop_front()
+    fn dropped(&mut self) -> Option<&mut Dropped<P>> {
+        Some(&mut self.dropped)
     }
 
     #[inline]
@@ -244,7 +237,7 @@ impl<P> Behaviour<P> for Bottleneck<P> {
     }
 
     fn offer(&self) -> Option<Offer> {
-        Some(Offer::Schedule(self.service.offer()))
+        Some(self.service.offer())
     }
 }
 
@@ -265,6 +258,7 @@ impl<P> Bottleneck<P> {
         let idle = self.is_empty();
         let open = self.closed.is_none();
         if idle && open && matches!(self.service, Service::Unlimited(_)) {
+            item.released = now;
             return Admission::Passed(item);
         }
         item.entered = self.stamp(now);
@@ -274,11 +268,9 @@ impl<P> Bottleneck<P> {
             self.serve(item);
             return Admission::Queued;
         }
-        let surcharge = self.surcharge();
-        if let Err((item, reason)) =
-            self.queue
-                .push(item.entered, item, surcharge, &mut self.dropped)
-        {
+        let (entered, surcharge) = (item.entered, self.surcharge());
+        let pushed = self.queue.push(entered, item, surcharge, &mut self.dropped);
+        if let Err((item, reason)) = pushed {
             return Admission::Refused(item, reason);
         }
         if idle {
@@ -318,11 +310,6 @@ impl<P> Bottleneck<P> {
             service.finish(free);
         }
         Some((service, free))
-    }
-
-    /// Adds a refused packet to those that the queue has dropped.
-    pub(crate) fn add_dropped(&mut self, item: Item<P>, reason: DropReason) {
-        self.dropped.push_back((item, reason));
     }
 
     /// The server is free.
@@ -369,15 +356,11 @@ impl<P> Bottleneck<P> {
 
     #[inline]
     fn surcharge(&self) -> Surcharge {
-        match (self.config.clock, &self.serving) {
-            (Clock::Exact, Some(item)) => Surcharge {
-                serving: QueueLevel::default().plus(item.size),
-                overhead: Bytes(0),
-            },
-            (Clock::Exact, None) => Surcharge::default(),
-            (Clock::Milliseconds, _) => Surcharge {
-                serving: QueueLevel::default(),
+        match self.config.clock {
+            Clock::Exact => Surcharge::of_serving(self.serving.as_ref()),
+            Clock::Milliseconds => Surcharge {
                 overhead: self.config.overhead,
+                ..Surcharge::default()
             },
         }
     }

@@ -34,9 +34,9 @@ use thiserror::Error;
 
 use crate::direction::Direction;
 use crate::schedule::Schedule;
-use crate::share::Share;
 use crate::stage::StageConfig;
-use crate::time::{Duration, Time};
+use crate::time::{Duration, Time, earlier};
+use crate::units::Share;
 use crate::units::{Bytes, Packets};
 pub use scheduler::{Average, Begin, Candidate, Scheduler};
 
@@ -53,13 +53,16 @@ pub struct CellConfig {
 
 /// The time that a user spends in a cell. A direction that comes back is another user; it may be in one cell at a time,
 /// and must have left one before it enters the next.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Visit {
     /// For [`Scheduler::Priority`], 0 the highest.
     pub priority: u32,
     /// After the start.
+    #[serde(rename = "from_ns")]
     pub from: Duration,
     /// After the start, longer than `from`; `None` without an end.
+    #[serde(rename = "until_ns")]
     pub until: Option<Duration>,
 }
 
@@ -81,57 +84,37 @@ impl Visit {
 pub const LEAST_SLOT: Duration = Duration::from_micros(10);
 
 /// Why directions cannot share a cell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum CellError {
-    /// The slot is too short.
-    #[error("a slot of {0} is too short: it takes at least {LEAST_SLOT}")]
-    Slot(Duration),
-    /// The averaging window of the scheduler is empty.
-    #[error("the averaging window must be longer than 0")]
-    Window,
-    /// There are no users.
-    #[error("a cell needs at least one user")]
-    Empty,
-    /// A user leaves before it comes.
-    #[error("a user must leave the cell after it enters it: from {from} until {until}")]
-    Visit {
-        /// When it comes.
-        from: Duration,
-        /// When it leaves.
-        until: Duration,
-    },
-    /// Packets do not queue.
-    #[error("a direction in a cell needs a bottleneck with a limited rate, or a radio link")]
-    NoQueue,
-    /// A recording of two workloads contains the scheduling of its own cell.
-    #[error(
-        "a recording of two workloads cannot share a cell: its delays contain the scheduling of the recorded cell; use a \
-         trace, a rate or a radio link"
-    )]
-    Recording,
-    /// Packets are delayed before they reach the queue.
-    #[error("in a cell the bottleneck must come before delays and limits of flows")]
-    DelayFirst,
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct CellError(String);
+
+fn refuse<T>(reason: impl Into<String>) -> Result<T, CellError> {
+    Err(CellError(reason.into()))
 }
 
 impl CellConfig {
     /// Refuses what cannot work.
     pub fn check(&self) -> Result<(), CellError> {
         if self.slot < LEAST_SLOT {
-            Err(CellError::Slot(self.slot))
-        } else if self.scheduler.window().is_some_and(Duration::is_zero) {
-            Err(CellError::Window)
-        } else if self.users.is_empty() {
-            Err(CellError::Empty)
-        } else {
-            self.users.iter().try_for_each(|visit| match visit.until {
-                Some(until) if until <= visit.from => Err(CellError::Visit {
-                    from: visit.from,
-                    until,
-                }),
-                _ => Ok(()),
-            })
+            let slot = self.slot;
+            return refuse(format!(
+                "a slot of {slot} is too short: it takes at least {LEAST_SLOT}"
+            ));
         }
+        if self.scheduler.window().is_some_and(Duration::is_zero) {
+            return refuse("the averaging window must be longer than 0");
+        }
+        if self.users.is_empty() {
+            return refuse("a cell needs at least one user");
+        }
+        for &Visit { from, until, .. } in &self.users {
+            if let Some(until) = until.filter(|&until| until <= from) {
+                return refuse(format!(
+                    "a user must leave the cell after it enters it: from {from} until {until}"
+                ));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -140,20 +123,23 @@ impl CellConfig {
 pub fn check_stages(stages: &[StageConfig]) -> Result<(), CellError> {
     for stage in stages {
         match stage {
-            StageConfig::Bottleneck(config) if config.schedule == Schedule::Unlimited => {
-                return Err(CellError::NoQueue);
-            }
+            StageConfig::Bottleneck(config) if config.schedule == Schedule::Unlimited => break,
             StageConfig::Bottleneck(_) | StageConfig::Radio(_) => return Ok(()),
             StageConfig::WorkloadDependent(_) | StageConfig::Conditional(_) => {
-                return Err(CellError::Recording);
+                return refuse(
+                    "a recording of two workloads cannot share a cell: its delays contain the scheduling of the \
+                     recorded cell; use a trace, a rate or a radio link",
+                );
             }
             StageConfig::Delay(_) | StageConfig::FlowLimit(_) => {
-                return Err(CellError::DelayFirst);
+                return refuse(
+                    "in a cell the bottleneck must come before delays and limits of flows",
+                );
             }
             _ => {}
         }
     }
-    Err(CellError::NoQueue)
+    refuse("a direction in a cell needs a bottleneck with a limited rate, or a radio link")
 }
 
 /// The directions of the users of a cell, wherever the caller has them.
@@ -572,7 +558,6 @@ impl Cell {
                 .and_then(|it| members.direction(it).queue_event());
             event.map_or(self.end, |event| event.min(self.end))
         });
-        let next = [contended, self.next_move].into_iter().flatten().min();
-        self.next = next.filter(|&next| next < Time::MAX);
+        self.next = earlier(contended, self.next_move).filter(|&next| next < Time::MAX);
     }
 }

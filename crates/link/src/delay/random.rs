@@ -9,21 +9,6 @@ use crate::random::{Probability, Random, Seed};
 use crate::time::Duration;
 
 /// A delay drawn anew for every packet.
-///
-/// ```
-/// use cellbed_link::{Bytes, Direction, Distribution, Duration, Probability, RandomDelay, Seed, Time};
-///
-/// let jitter = RandomDelay {
-///     distribution: Distribution::Uniform { mean: Duration::from_millis(20), spread: Duration::from_millis(5) },
-///     correlation: Probability::new(0.0).unwrap(),
-///     reorder: false,
-///     seed: Seed(1),
-/// };
-/// let mut link = Direction::new(vec![cellbed_link::DelayConfig::Random(jitter).into()], Time::ZERO);
-/// link.accept(Time::ZERO, "hello", Bytes(100));
-/// let departed = link.poll(Time::from_millis(25)).unwrap().departed;
-/// assert!(departed >= Time::from_millis(15));
-/// ```
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandomDelay {
@@ -44,14 +29,6 @@ pub struct RandomDelay {
 }
 
 /// Distributions of a delay. What would be less than nothing is nothing.
-///
-/// ```
-/// use cellbed_link::{Distribution, Duration};
-///
-/// let measured = Distribution::empirical([12, 9, 30].map(Duration::from_millis).to_vec());
-/// assert!(measured.is_some());
-/// assert!(Distribution::empirical(vec![]).is_none());
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Distribution {

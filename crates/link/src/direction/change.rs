@@ -3,27 +3,12 @@
 use thiserror::Error;
 
 use super::Direction;
-use crate::outcome::{DropReason, Fate};
-use crate::share::Share;
-use crate::stage::{Behaviour, Configured, Stage, StageConfig};
-use crate::time::{Duration, Time};
+use crate::packet::{DropReason, Fate};
+use crate::stage::{Configured, Stage, StageConfig};
+use crate::time::{Duration, Time, earlier};
+use crate::units::Share;
 
 /// A change that follows every start of a direction.
-///
-/// ```
-/// use cellbed_link::{Bytes, Change, DelayConfig, Direction, Duration, Time};
-///
-/// let delay = |millis| DelayConfig::Fixed(Duration::from_millis(millis)).into();
-/// let longer = Change { at: Duration::from_secs(30), stage: 0, config: delay(40) };
-/// let mut link = Direction::new(vec![delay(20)], Time::ZERO).with_changes(vec![longer])?;
-/// for now in [29_000, 30_000].map(Time::from_millis) {
-///     link.accept(now, now, Bytes(100));
-/// }
-/// let late = Time::from_millis(31_000);
-/// assert_eq!(link.poll(late).unwrap().departed, Time::from_millis(29_020));
-/// assert_eq!(link.poll(late).unwrap().departed, Time::from_millis(30_040));
-/// # Ok::<(), cellbed_link::ChangeError>(())
-/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// When, after the start.
@@ -46,23 +31,9 @@ pub enum InForce {
 }
 
 /// Why a change is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum ChangeError {
-    /// There is no such stage.
-    #[error("there is no stage {stage}: the direction has {stages}")]
-    NoSuchStage {
-        /// The number asked for.
-        stage: usize,
-        /// Number of stages.
-        stages: usize,
-    },
-    /// The stage is of another kind.
-    #[error("stage {stage} is of another kind: only the parameters of a stage can change")]
-    OtherKind {
-        /// The stage's number.
-        stage: usize,
-    },
-}
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct ChangeError(String);
 
 /// Something that happens to the stages at an instant to come.
 #[derive(Clone, Debug)]
@@ -142,14 +113,17 @@ impl<P: Clone> Direction<P> {
     }
 
     fn check(&self, stage: usize, config: &StageConfig) -> Result<(), ChangeError> {
-        let now = self.configs.get(stage).ok_or(ChangeError::NoSuchStage {
-            stage,
-            stages: self.configs.len(),
-        })?;
-        if std::mem::discriminant(now) != std::mem::discriminant(config) {
-            return Err(ChangeError::OtherKind { stage });
-        }
-        Ok(())
+        let problem = match self.configs.get(stage) {
+            None => {
+                let stages = self.configs.len();
+                format!("there is no stage {stage}: the direction has {stages}")
+            }
+            Some(now) if std::mem::discriminant(now) != std::mem::discriminant(config) => format!(
+                "stage {stage} is of another kind: only the parameters of a stage can change"
+            ),
+            Some(_) => return Ok(()),
+        };
+        Err(ChangeError(problem))
     }
 
     /// Puts it behind all that happens at or before its time.
@@ -201,7 +175,7 @@ impl<P: Clone> Direction<P> {
             self.schedule_changes();
         }
         for stage in &mut self.stages {
-            stage.restart(zero, at, offset);
+            stage.behaviour_mut().restart(zero, at, offset);
         }
         self.set_gate(at);
         self.lay_bins(at);
@@ -235,8 +209,7 @@ impl<P: Clone> Direction<P> {
             flushes |= gate.flushes(zero, at);
             cuts |= gate.drops_in_flight();
             closed |= gate.is_closed(zero, at);
-            let edge = gate.next_edge(zero, at);
-            next = [next, edge].into_iter().flatten().min();
+            next = earlier(next, gate.next_edge(zero, at));
         }
         self.cuts = cuts;
         self.pending
@@ -251,12 +224,13 @@ impl<P: Clone> Direction<P> {
             return;
         };
         self.closed = closed;
-        self.stages[index].set_closed(closed, self.barred, Share::WHOLE, at);
+        let stage = self.stages[index].behaviour_mut();
+        stage.set_closed(closed, self.barred, Share::WHOLE, at);
         if flushes {
             if cuts {
                 self.drop_in_flight(index, at);
             }
-            self.stages[index].flush();
+            self.stages[index].behaviour_mut().flush();
             self.note_emptied(index, at);
         }
         self.report_dropped(index, at);

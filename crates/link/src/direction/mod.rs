@@ -1,21 +1,23 @@
 //! One direction of a link: packets go in at one end and come out, or are dropped, in order of time.
 
 mod change;
-mod metering;
 mod sharing;
+
+pub use change::{Change, ChangeError, InForce};
 
 use std::collections::VecDeque;
 
+use change::{Pending, What};
+
 use crate::bottleneck::Admission;
-use crate::meter::Meter;
-use crate::outcome::{DropReason, Fate, Outcome};
+use crate::meter::{Bin, Meter};
+use crate::packet::{DropReason, Fate, Outcome};
 use crate::packet::{Item, Step, Tag};
 use crate::queue::QueueLevel;
+use crate::schedule::Offer;
 use crate::stage::{Behaviour, Configured, Stage, StageConfig};
 use crate::time::{Duration, Time};
 use crate::units::{Bytes, Packets};
-pub use change::{Change, ChangeError, InForce};
-use change::{Pending, What};
 
 /// One direction of a link: [stages](StageConfig) in order, driven by the caller's clock.
 ///
@@ -276,82 +278,70 @@ impl<P: Clone> Direction<P> {
     #[inline]
     fn pass(&mut self, first: usize, now: Time, mut item: Item<P>) {
         for index in first..self.stages.len() {
-            match &mut self.stages[index] {
+            let admission = match &mut self.stages[index] {
                 Stage::Loss(loss) => {
                     if loss.strikes(now) {
                         return self.finish(now, item, Fate::Dropped(DropReason::Loss));
                     }
+                    continue;
                 }
                 Stage::Gate(gate) => {
                     if self.metered.is_none() && gate.is_closed(self.zero, now) {
                         return self.finish(now, item, Fate::Dropped(DropReason::Loss));
                     }
-                }
-                Stage::Bottleneck(bottleneck) => match bottleneck.accept(now, item) {
-                    Admission::Queued => {
-                        self.report_dropped(index, now);
-                        return self.queue_changed(index, now);
-                    }
-                    Admission::Refused(item, reason) => {
-                        return self.finish(now, item, Fate::Dropped(reason));
-                    }
-                    Admission::Passed(passed) => {
-                        item = Item {
-                            released: now,
-                            ..passed
-                        };
-                        self.left(index, now, item.size);
-                    }
-                },
-                Stage::Radio(radio) => {
-                    if let Admission::Refused(item, reason) = radio.accept(now, item) {
-                        return self.finish(now, item, Fate::Dropped(reason));
-                    }
-                    self.report_dropped(index, now);
-                    return self.queue_changed(index, now);
-                }
-                Stage::Delay(delay) => return delay.accept(now, item),
-                Stage::FlowLimit(limit) => match limit.accept(now, item) {
-                    Admission::Queued => return,
-                    Admission::Refused(item, reason) => {
-                        return self.finish(now, item, Fate::Dropped(reason));
-                    }
-                    Admission::Passed(passed) => item = passed,
-                },
-                Stage::WorkloadDependent(link) => return link.accept(now, item),
-                Stage::Conditional(link) => {
-                    if let Admission::Refused(item, reason) = link.accept(now, item) {
-                        return self.finish(now, item, Fate::Dropped(reason));
-                    }
-                    self.report_dropped(index, now);
-                    return self.queue_changed(index, now);
+                    continue;
                 }
                 Stage::Duplication(damage) => {
                     if damage.strikes() {
                         self.double(index + 1, now, item.clone());
                     }
+                    continue;
                 }
                 Stage::Corruption(damage) => {
                     if let Some(bit) = damage.bit(item.size) {
                         item.corrupt(bit);
                     }
+                    continue;
+                }
+                Stage::Delay(delay) => return delay.accept(now, item),
+                Stage::WorkloadDependent(link) => return link.accept(now, item),
+                Stage::Bottleneck(bottleneck) => bottleneck.accept(now, item),
+                Stage::Radio(radio) => radio.accept(now, item),
+                Stage::FlowLimit(limit) => limit.accept(now, item),
+                Stage::Conditional(link) => link.accept(now, item),
+            };
+            match admission {
+                Admission::Queued => {
+                    self.report_dropped(index, now);
+                    return self.queue_changed(index, now);
+                }
+                Admission::Refused(item, reason) => {
+                    return self.finish(now, item, Fate::Dropped(reason));
+                }
+                Admission::Passed(passed) => {
+                    item = passed;
+                    self.left(index, now, item.size);
                 }
             }
         }
         self.finish(now, item, Fate::Delivered);
     }
 
-    /// Reports the packets that a queue has dropped.
+    /// Reports the packets that a queue has dropped. Returns whether there were any.
     #[inline]
-    fn report_dropped(&mut self, index: usize, now: Time) {
-        if self.stages[index].has_dropped() {
+    fn report_dropped(&mut self, index: usize, now: Time) -> bool {
+        let dropped = self.stages[index].dropped();
+        let has_dropped = dropped.is_some_and(|dropped| !dropped.is_empty());
+        if has_dropped {
             self.report_all_dropped(index, now);
         }
+        has_dropped
     }
 
     #[cold]
     fn report_all_dropped(&mut self, index: usize, now: Time) {
-        while let Some((item, reason)) = self.stages[index].next_dropped() {
+        while let Some((item, reason)) = self.stages[index].dropped().and_then(VecDeque::pop_front)
+        {
             self.finish(now, item, Fate::Dropped(reason));
         }
     }
@@ -391,6 +381,81 @@ impl<P: Clone> Direction<P> {
             None if altered => Some(pending.at),
             _ => event,
         }
+    }
+}
+
+impl<P: Clone> Direction<P> {
+    /// The same direction with a meter. Its [bins](Self::finished_bins) pile up until they are taken.
+    pub fn with_meter(mut self) -> Self {
+        self.meter = Some(Meter::new(self.zero, self.offer()));
+        self
+    }
+
+    /// The bins of the meter that had ended by `now` and were not taken before, in order of time, without a gap.
+    ///
+    /// The first one holds `zero`, or the first packet if that came earlier. Nothing without a
+    /// [meter](Self::with_meter).
+    pub fn finished_bins(&mut self, now: Time) -> impl Iterator<Item = Bin> + '_ {
+        let now = self.settle(now);
+        let mut meter = self.meter.as_mut();
+        std::iter::from_fn(move || meter.as_mut()?.next_bin(now))
+    }
+
+    /// A packet has been delivered or dropped.
+    #[inline]
+    fn ended(&mut self, now: Time, size: Bytes, fate: Fate) {
+        let Some(meter) = &mut self.meter else {
+            return;
+        };
+        match fate {
+            Fate::Dropped(reason) => meter.dropped(now, reason),
+            Fate::Delivered if self.metered.is_none() => {
+                meter.left(now, size, QueueLevel::default());
+            }
+            Fate::Delivered | Fate::Doubled => {}
+        }
+    }
+
+    #[inline]
+    fn queue_changed(&mut self, index: usize, now: Time) {
+        if self.meter.is_some() && self.metered == Some(index) {
+            let level = self.queue();
+            if let Some(meter) = &mut self.meter {
+                meter.queue(now, level);
+            }
+        }
+    }
+
+    /// Reports another schedule to the meter.
+    fn offer_changed(&mut self, index: usize) {
+        if let Stage::WorkloadDependent(link) = &mut self.stages[index]
+            && let Some(from) = link.take_spliced()
+            && self.metered == Some(index)
+            && !self.closed
+            && let Some(meter) = &mut self.meter
+            && let Some(offer) = link.offer()
+        {
+            meter.offered(from, offer);
+        }
+    }
+
+    #[inline]
+    fn left(&mut self, index: usize, now: Time, size: Bytes) {
+        if self.meter.is_some() && self.metered == Some(index) {
+            let level = self.queue();
+            if let Some(meter) = &mut self.meter {
+                meter.left(now, size, level);
+            }
+        }
+    }
+
+    fn offer(&self) -> Offer {
+        if self.closed {
+            return Offer::NOTHING;
+        }
+        self.metered
+            .and_then(|index| self.stages[index].behaviour().offer())
+            .unwrap_or(Offer::Unlimited)
     }
 }
 

@@ -1,15 +1,20 @@
 //! Operations of a [cell](crate::cell) on the directions of its users.
 
 use super::Direction;
-use crate::share::Share;
 use crate::stage::Behaviour;
-use crate::time::{Duration, Time};
+use crate::time::{Duration, Time, earlier};
 use crate::units::Packets;
+use crate::units::Share;
 
 impl<P: Clone> Direction<P> {
     /// Makes the direction a user of a cell.
     pub(crate) fn join_cell(&mut self) {
         self.in_cell = true;
+    }
+
+    /// The stage where packets queue.
+    fn metered_stage(&self) -> Option<&(dyn Behaviour<P> + '_)> {
+        self.metered.map(|index| self.stages[index].behaviour())
     }
 
     /// Serves nothing from `at` on.
@@ -21,8 +26,8 @@ impl<P: Clone> Direction<P> {
     /// A slot ends at `at`: opportunities at `at` belong to the next one, what a steady flow has sent by then has left.
     /// Returns when the queue became empty, if it is.
     pub(crate) fn end_slot(&mut self, at: Time) -> Option<Time> {
-        let stage = self.metered.map(|index| &self.stages[index]);
-        if stage.is_some_and(Behaviour::is_steady) {
+        let stage = self.metered_stage();
+        if stage.is_some_and(|stage| stage.is_steady()) {
             self.settle(at);
         } else if at > self.clock {
             self.settle(Time::from_nanos(at.as_nanos() - 1));
@@ -42,9 +47,9 @@ impl<P: Clone> Direction<P> {
             return;
         };
         self.barred = barred;
-        self.stages[index].set_closed(self.closed, barred, share, self.clock);
-        if self.stages[index].has_dropped() {
-            self.report_dropped(index, self.clock);
+        let stage = self.stages[index].behaviour_mut();
+        stage.set_closed(self.closed, barred, share, self.clock);
+        if self.report_dropped(index, self.clock) {
             self.queue_changed(index, self.clock);
         }
         self.next = self.next_internal();
@@ -62,27 +67,27 @@ impl<P: Clone> Direction<P> {
 
     /// When the queue may become shorter or be served otherwise, if nothing else arrives.
     pub(crate) fn queue_event(&self) -> Option<Time> {
-        let event = self.metered.and_then(|it| self.stages[it].queue_event());
+        let event = self.metered_stage().and_then(|stage| stage.queue_event());
         let change = self.pending.front().map(|pending| pending.at);
-        [event, change].into_iter().flatten().min()
+        earlier(event, change)
     }
 
     /// The unused share of the bottleneck's capacity at `at`.
     pub(crate) fn share_left(&self, at: Time) -> Share {
-        let stage = self.metered.map(|index| &self.stages[index]);
+        let stage = self.metered_stage();
         stage.map_or(Share::WHOLE, |stage| stage.left(at))
     }
 
     /// Bytes that the bottleneck offers from `from` up to but excluding `to`, used or not.
     pub fn offered(&self, from: Time, to: Time) -> f64 {
-        let stage = self.metered.map(|index| &self.stages[index]);
+        let stage = self.metered_stage();
         stage.map_or(0.0, |stage| stage.potential(from, to))
     }
 
     /// Waiting bytes that the bottleneck can carry from `from` up to but excluding `to`; the capacity at `from` counts
     /// by its share. Nothing during an outage.
     pub(crate) fn potential(&self, from: Time, to: Time, share: Share) -> f64 {
-        let Some(stage) = self.metered.map(|index| &self.stages[index]) else {
+        let Some(stage) = self.metered_stage() else {
             return 0.0;
         };
         let ready = stage.ready();

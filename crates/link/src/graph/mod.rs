@@ -4,7 +4,6 @@
 //! graph; each keeps its own packets, and takes what comes out of a direction to the [next one](Graph::onward) at the
 //! instant of its departure.
 
-mod routes;
 pub mod table;
 mod topology;
 
@@ -16,7 +15,7 @@ use crate::agenda::Agenda;
 use crate::cell::{Cell, CellConfig, CellError, Members};
 use crate::direction::{Change, ChangeError, Direction};
 use crate::meter::Bin;
-use crate::outcome::Outcome;
+use crate::packet::Outcome;
 use crate::packet::Tag;
 use crate::stage::StageConfig;
 use crate::tally::Tally;
@@ -38,6 +37,16 @@ pub struct DirectionConfig {
     /// When it joins other vertices, in order of time. A packet arrives at the end of the time at which it left the
     /// bottleneck.
     pub moves: Vec<Move>,
+}
+
+impl From<Vec<StageConfig>> for DirectionConfig {
+    /// Returns a direction of these stages that stays at vertex 0.
+    fn from(stages: Vec<StageConfig>) -> Self {
+        Self {
+            stages,
+            ..Self::default()
+        }
+    }
 }
 
 /// A direction that joins other vertices.
@@ -63,7 +72,7 @@ pub struct GraphConfig {
 }
 
 /// Why a graph cannot be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum GraphError {
     /// A change of a direction is refused.
     #[error("direction {direction}: {problem}")]
@@ -93,15 +102,20 @@ pub enum Onward {
 /// [`Direction`].
 ///
 /// ```
-/// use cellbed_link::{BitRate, BottleneckConfig, Bytes, CellConfig, Direction, Duration, Graph, Schedule, Scheduler,
-/// Time, Visit};
+/// use cellbed_link::{
+///     BitRate, BottleneckConfig, Bytes, CellConfig, Duration, Graph, GraphConfig, Schedule, Scheduler, Time, Visit,
+/// };
 ///
 /// // Two users of 12 Mbit/s alone, with five packets of a slot each.
 /// let rate = || vec![BottleneckConfig::new(Schedule::Constant(BitRate(12_000_000))).into()];
 /// let slot = Duration::from_millis(1);
 /// let config = CellConfig { scheduler: Scheduler::RoundRobin {}, slot, users: vec![Visit::always(0); 2] };
-/// let directions = vec![Direction::new(rate(), Time::ZERO), Direction::new(rate(), Time::ZERO)];
-/// let mut cell = Graph::of_cells(&[(config, vec![0, 1])], directions, Time::ZERO)?;
+/// let config = GraphConfig {
+///     vertices: 1,
+///     directions: vec![rate().into(), rate().into()],
+///     cells: vec![(config, vec![0, 1])],
+/// };
+/// let mut cell = Graph::new(config, Time::ZERO)?;
 /// for packet in 0..5 {
 ///     cell.accept(Time::ZERO, 0, packet, Bytes(1500));
 ///     cell.accept(Time::ZERO, 1, packet, Bytes(1500));
@@ -109,7 +123,7 @@ pub enum Onward {
 /// let turns: Vec<_> = std::iter::from_fn(|| cell.poll(Time::from_millis(4))).collect();
 /// assert_eq!(turns.iter().map(|(user, _)| *user).collect::<Vec<_>>(), [0, 1, 0, 1]);
 /// assert_eq!(turns[3].1.departed, Time::from_millis(4));
-/// # Ok::<(), cellbed_link::CellError>(())
+/// # Ok::<(), cellbed_link::GraphError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Graph<P> {
@@ -158,55 +172,19 @@ impl<P: Clone> Graph<P> {
             let made = Direction::new(it.stages, zero).with_changes(it.changes);
             made.map_err(|problem| GraphError::Change { direction, problem })
         });
-        let directions = directions.collect::<Result<_, _>>()?;
-        Ok(Self::made(topology, &config.cells, directions, zero)?)
-    }
-
-    /// Returns a path at rest from vertex 0 to vertex 1 and back: directions 0 and 1.
-    pub fn pair(uplink: Vec<StageConfig>, downlink: Vec<StageConfig>, zero: Time) -> Self {
-        let direction = |from, to, stages| DirectionConfig {
-            from,
-            to,
-            stages,
-            ..DirectionConfig::default()
-        };
-        let config = GraphConfig {
-            vertices: 2,
-            directions: vec![direction(0, 1, uplink), direction(1, 0, downlink)],
-            cells: Vec::new(),
-        };
-        Self::new(config, zero).expect("no change and no cell")
-    }
-
-    /// Returns directions that join no vertices and share cells, each with the direction of each user.
-    ///
-    /// Errors if the configuration of a cell is [wrong](CellConfig::check).
-    pub fn of_cells(
-        cells: &[(CellConfig, Vec<usize>)],
-        directions: Vec<Direction<P>>,
-        zero: Time,
-    ) -> Result<Self, CellError> {
-        Self::made(Topology::new(0, &[], zero), cells, directions, zero)
-    }
-
-    fn made(
-        topology: Topology,
-        cells: &[(CellConfig, Vec<usize>)],
-        mut directions: Vec<Direction<P>>,
-        zero: Time,
-    ) -> Result<Self, CellError> {
-        let shared = |(config, users): &(CellConfig, Vec<usize>)| {
-            let directions = &mut directions;
-            let cell = Cell::new(config, zero, &mut Users { directions, users })?;
-            let users = users.clone();
-            Ok(SharedCell { cell, users })
-        };
-        let cells: Vec<SharedCell> = cells.iter().map(shared).collect::<Result<_, _>>()?;
+        let mut directions: Vec<_> = directions.collect::<Result<_, _>>()?;
         let mut visits = vec![Vec::new(); directions.len()];
-        for (number, cell) in cells.iter().enumerate() {
-            for (user, &direction) in cell.users.iter().enumerate() {
-                visits[direction].push((number, user));
+        let mut cells = Vec::new();
+        for (config, users) in config.cells {
+            for (user, &direction) in users.iter().enumerate() {
+                visits[direction].push((cells.len(), user));
             }
+            let mut members = Users {
+                directions: &mut directions,
+                users: &users,
+            };
+            let cell = Cell::new(&config, zero, &mut members)?;
+            cells.push(SharedCell { cell, users });
         }
         let mut graph = Self {
             topology,
@@ -220,18 +198,6 @@ impl<P: Clone> Graph<P> {
         };
         graph.plan_all();
         Ok(graph)
-    }
-
-    /// Returns the same graph with changed directions, before anything has happened.
-    pub fn try_map<E>(
-        mut self,
-        mut change: impl FnMut(usize, Direction<P>) -> Result<Direction<P>, E>,
-    ) -> Result<Self, E> {
-        let directions = self.directions.into_iter().enumerate();
-        let changed = directions.map(|(number, direction)| change(number, direction));
-        self.directions = changed.collect::<Result<_, _>>()?;
-        self.plan_all();
-        Ok(self)
     }
 
     /// Returns the same graph with a [meter](Direction::with_meter) for each direction.

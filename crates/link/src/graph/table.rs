@@ -37,14 +37,12 @@ pub struct DirectionTable {
     pub moves: Vec<MoveTable>,
 }
 
-/// A change of a stage, known beforehand.
+/// A change of a stage, known beforehand; `to` is its new configuration.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChangeTable {
-    /// When, ns after time zero.
-    pub at_ns: u64,
-    /// Number of the stage, from 0.
-    pub stage: usize,
+    at_ns: Duration,
+    stage: usize,
     /// New configuration of the stage, of the same kind.
     pub to: Value,
 }
@@ -53,12 +51,9 @@ pub struct ChangeTable {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MoveTable {
-    /// When, ns after time zero.
-    pub at_ns: u64,
-    /// Name of the vertex it leaves from then on.
-    pub from: String,
-    /// Name of the vertex it reaches from then on.
-    pub to: String,
+    at_ns: Duration,
+    from: String,
+    to: String,
 }
 
 /// Directions that share the time of a radio cell.
@@ -69,9 +64,9 @@ pub struct CellTable {
     pub name: String,
     /// Scheduler that assigns the slots.
     pub scheduler: Scheduler,
-    /// Duration of a slot, ns.
-    #[serde(default = "slot")]
-    pub slot_ns: u64,
+    /// Duration of a slot.
+    #[serde(rename = "slot_ns", default = "slot")]
+    pub slot: Duration,
     /// Its users.
     pub users: Vec<UserTable>,
 }
@@ -82,19 +77,13 @@ pub struct CellTable {
 pub struct UserTable {
     /// Its name.
     pub direction: String,
-    /// 0 is the highest.
-    #[serde(default)]
-    pub priority: u32,
-    /// When it enters the cell, ns after time zero.
-    #[serde(default)]
-    pub from_ns: u64,
-    /// When it leaves, if it does; it enters another cell, or this one again, later only.
-    #[serde(default)]
-    pub until_ns: Option<u64>,
+    /// When it is in the cell.
+    #[serde(flatten)]
+    pub visit: Visit,
 }
 
-fn slot() -> u64 {
-    1_000_000
+fn slot() -> Duration {
+    Duration::from_millis(1)
 }
 
 /// Why tables describe no graph.
@@ -165,7 +154,12 @@ impl GraphTables<'_> {
         let cells = self.cells.iter().map(|cell| {
             let users = cell.users.iter();
             let users = users.map(|user| self.direction(&user.direction));
-            Ok((cell.config(), users.collect::<Result<_, _>>()?))
+            let config = CellConfig {
+                scheduler: cell.scheduler,
+                slot: cell.slot,
+                users: cell.users.iter().map(|user| user.visit).collect(),
+            };
+            Ok((config, users.collect::<Result<_, _>>()?))
         });
         Ok(GraphConfig {
             vertices: self.vertices.len(),
@@ -193,13 +187,17 @@ impl GraphTables<'_> {
         let stages = table.stages.iter().map(&mut stage);
         let stages: Vec<StageConfig> = stages.collect::<Result<_, _>>()?;
         // Once packets have passed, a rate of 0 is an outage.
+        let passes_nothing = |stage: &StageConfig| {
+            matches!(stage, StageConfig::Bottleneck(BottleneckConfig { schedule, .. })
+                if *schedule == Schedule::Constant(BitRate(0)))
+        };
         if stages.iter().any(passes_nothing) {
             let problem = "a constant rate of 0 bit/s lets nothing pass; use a rate above 0";
             return wrong(place(), problem);
         }
         let changes = table.changes.iter().map(|change| {
             Ok(Change {
-                at: Duration::from_nanos(change.at_ns),
+                at: change.at_ns,
                 stage: change.stage,
                 config: stage(&change.to)?,
             })
@@ -220,7 +218,7 @@ impl GraphTables<'_> {
         }
         let moves = table.moves.iter().map(|it| {
             Ok(Move {
-                at: Duration::from_nanos(it.at_ns),
+                at: it.at_ns,
                 from: self.vertex(&it.from)?,
                 to: self.vertex(&it.to)?,
             })
@@ -232,28 +230,5 @@ impl GraphTables<'_> {
             changes,
             moves: moves.collect::<Result<_, TableError>>()?,
         })
-    }
-}
-
-fn passes_nothing(stage: &StageConfig) -> bool {
-    let StageConfig::Bottleneck(BottleneckConfig { schedule, .. }) = stage else {
-        return false;
-    };
-    *schedule == Schedule::Constant(BitRate(0))
-}
-
-impl CellTable {
-    /// Returns the cell without the directions of its users.
-    pub fn config(&self) -> CellConfig {
-        let visit = |user: &UserTable| Visit {
-            priority: user.priority,
-            from: Duration::from_nanos(user.from_ns),
-            until: user.until_ns.map(Duration::from_nanos),
-        };
-        CellConfig {
-            scheduler: self.scheduler,
-            slot: Duration::from_nanos(self.slot_ns),
-            users: self.users.iter().map(visit).collect(),
-        }
     }
 }

@@ -3,8 +3,8 @@
 use crate::schema::JsonSchema;
 
 use super::fifo::Line;
-use super::{Dropped, Limit, QueueDiscipline, QueueLevel, Refused, Surcharge};
-use crate::outcome::DropReason;
+use super::{Dropped, Limit};
+use crate::packet::DropReason;
 use crate::packet::Item;
 use crate::time::{Duration, Time};
 use crate::units::{Bytes, MTU};
@@ -170,49 +170,25 @@ impl<P> Source<'_, P> {
     }
 }
 
-/// One line under control.
-#[derive(Clone, Debug)]
-pub(crate) struct CoDel<P> {
-    config: CoDelConfig,
-    line: Line<P>,
-    control: Control,
-}
-
-impl<P> QueueDiscipline<P> for CoDel<P> {
+impl super::fifo::Control for Control {
     type Config = CoDelConfig;
 
-    fn new(config: CoDelConfig, _packet: Option<Duration>, _zero: Time) -> Self {
-        Self {
-            config,
-            line: Line::new(),
-            control: Control::default(),
-        }
+    fn new(_: &CoDelConfig, _: Option<Duration>, _: Time) -> Self {
+        Self::default()
     }
 
-    fn adopt(
+    fn limit(config: &CoDelConfig) -> &Limit {
+        &config.limit
+    }
+
+    fn pop<P>(
         &mut self,
-        item: Item<P>,
-        surcharge: Surcharge,
-        _dropped: &mut Dropped<P>,
-    ) -> Result<(), Refused<P>> {
-        self.line.push_within(&self.config.limit, item, surcharge)
-    }
-
-    fn pop(&mut self, now: Time, dropped: &mut Dropped<P>) -> Option<Item<P>> {
-        self.control
-            .dequeue(now, &self.config, &mut self.line, Bytes(0), dropped)
-    }
-
-    fn remove(&mut self) -> Option<Item<P>> {
-        self.line.pop()
-    }
-
-    fn level(&self) -> QueueLevel {
-        self.line.level()
-    }
-
-    fn restart(&mut self, _zero: Time) {
-        self.control = Control::default();
+        config: &CoDelConfig,
+        line: &mut Line<P>,
+        now: Time,
+        dropped: &mut Dropped<P>,
+    ) -> Option<Item<P>> {
+        self.dequeue(now, config, line, Bytes(0), dropped)
     }
 }
 
@@ -220,6 +196,8 @@ impl<P> QueueDiscipline<P> for CoDel<P> {
 mod tests {
     use super::*;
     use crate::packet::{Ecn, Tag};
+    use crate::queue::fifo::Managed;
+    use crate::queue::{QueueDiscipline, Surcharge};
 
     fn ms(millis: u64) -> Time {
         Time::from_millis(millis)
@@ -228,7 +206,7 @@ mod tests {
     /// Every millisecond a packet is taken that has waited 20 ms, from a backlog that never shrinks. Returns when
     /// packets were dropped, and when marked, in ns.
     fn overload(config: CoDelConfig, ecn: Ecn, millis: u64) -> (Vec<u64>, Vec<u64>) {
-        let mut queue = CoDel::new(config, None, Time::ZERO);
+        let mut queue = Managed::<_, Control>::new(config, None, Time::ZERO);
         let (mut drops, mut marks, mut dropped) = (Vec::new(), Vec::new(), Dropped::new());
         for now in (20..millis).map(ms) {
             while queue.level().packets.0 < 40 {
@@ -301,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_burst_shorter_than_an_interval_and_a_last_packet_pass() {
-        let mut queue = CoDel::new(CoDelConfig::default(), None, Time::ZERO);
+        let mut queue = Managed::<_, Control>::new(CoDelConfig::default(), None, Time::ZERO);
         let mut dropped = Dropped::new();
         for _ in 0..90 {
             queue

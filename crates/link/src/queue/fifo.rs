@@ -1,10 +1,9 @@
-//! First in, first out, with limits and without any other control.
+//! A line of packets, and the disciplines that have one: drop-tail and drop-head here, the managed ones in their files.
 
 use std::collections::VecDeque;
 
 use super::{Dropped, Limit, QueueDiscipline, QueueLevel, Refused, Surcharge};
-use crate::outcome::DropReason;
-use crate::packet::Item;
+use crate::packet::{DropReason, Item};
 use crate::time::{Duration, Time};
 use crate::units::{Bytes, Packets};
 
@@ -55,53 +54,110 @@ impl<P> Line<P> {
         }
     }
 
-    /// Takes the packet in if the limit allows.
+    /// Returns whether the limit allows another packet.
     #[inline]
-    pub(crate) fn push_within(
-        &mut self,
-        limit: &Limit,
-        item: Item<P>,
-        surcharge: Surcharge,
-    ) -> Result<(), Refused<P>> {
-        if !limit.holds(surcharge.on(self.level().plus(item.size))) {
-            return Err((item, DropReason::QueueFull));
-        }
-        self.push(item);
+    pub(crate) fn has_room(&self, limit: &Limit, item: &Item<P>, surcharge: Surcharge) -> bool {
+        limit.holds(surcharge.on(self.level().plus(item.size)))
+    }
+}
+
+/// The control of one line of packets: which enter, and which leave it.
+pub(crate) trait Control: Sized {
+    /// Its parameters.
+    type Config: Clone;
+
+    /// Returns whether the packet that is served next can still change while the server waits for the schedule.
+    const DECIDES_LATE: bool = true;
+
+    /// See [`QueueDiscipline::check`].
+    fn check(_: &Self::Config) -> Result<(), String> {
         Ok(())
     }
+
+    /// Returns a control whose generators and timers start at `zero`. packet: time that one takes at the link's mean
+    /// rate, where it has one.
+    fn new(config: &Self::Config, packet: Option<Duration>, zero: Time) -> Self;
+
+    /// Returns the limits of the line.
+    fn limit(config: &Self::Config) -> &Limit;
+
+    /// Returns what counts against the limits beside the packets that wait.
+    #[inline]
+    fn surcharge(surcharge: Surcharge) -> Surcharge {
+        surcharge
+    }
+
+    /// See [`QueueDiscipline::adopt`].
+    #[inline]
+    fn adopt<P>(
+        &mut self,
+        config: &Self::Config,
+        line: &mut Line<P>,
+        item: Item<P>,
+        surcharge: Surcharge,
+        _: &mut Dropped<P>,
+    ) -> Result<(), Refused<P>> {
+        if !line.has_room(Self::limit(config), &item, surcharge) {
+            return Err((item, DropReason::QueueFull));
+        }
+        line.push(item);
+        Ok(())
+    }
+
+    /// See [`QueueDiscipline::push`].
+    #[inline]
+    fn push<P>(
+        &mut self,
+        config: &Self::Config,
+        line: &mut Line<P>,
+        _: Time,
+        item: Item<P>,
+        surcharge: Surcharge,
+        dropped: &mut Dropped<P>,
+    ) -> Result<(), Refused<P>> {
+        self.adopt(config, line, item, surcharge, dropped)
+    }
+
+    /// See [`QueueDiscipline::pop`].
+    #[inline]
+    fn pop<P>(
+        &mut self,
+        _: &Self::Config,
+        line: &mut Line<P>,
+        _: Time,
+        _: &mut Dropped<P>,
+    ) -> Option<Item<P>> {
+        line.pop()
+    }
 }
 
-/// A queue that drops the arriving packet when it is full.
+/// One line under control.
 #[derive(Clone, Debug)]
-pub(crate) struct DropTail<P> {
-    line: Line<P>,
-    limit: Limit,
+pub(crate) struct Managed<P, C: Control> {
+    config: C::Config,
+    packet: Option<Duration>,
+    pub(super) line: Line<P>,
+    pub(super) control: C,
 }
 
-impl<P> QueueDiscipline<P> for DropTail<P> {
-    type Config = Limit;
+impl<P, C: Control> QueueDiscipline<P> for Managed<P, C> {
+    type Config = C::Config;
 
-    fn check(limit: &Limit) -> Result<(), String> {
-        match *limit == Limit::default() {
-            true => Err("a drop-tail queue needs a limit in \"packets\" or \"bytes\"".to_owned()),
-            false => Ok(()),
+    fn check(config: &C::Config) -> Result<(), String> {
+        C::check(config)
+    }
+
+    fn new(config: C::Config, packet: Option<Duration>, zero: Time) -> Self {
+        Self {
+            control: C::new(&config, packet, zero),
+            line: Line::new(),
+            packet,
+            config,
         }
     }
 
-    #[inline]
-    fn new(limit: Limit, _packet: Option<Duration>, _zero: Time) -> Self {
-        let line = Line::new();
-        Self { line, limit }
-    }
-
-    #[inline]
-    fn decides_late(&self) -> bool {
-        false
-    }
-
-    #[inline]
-    fn admits(&self, size: Bytes) -> bool {
-        self.limit.holds(QueueLevel::default().plus(size))
+    fn restart(&mut self, zero: Time) {
+        self.control = C::new(&self.config, self.packet, zero);
     }
 
     #[inline]
@@ -109,14 +165,30 @@ impl<P> QueueDiscipline<P> for DropTail<P> {
         &mut self,
         item: Item<P>,
         surcharge: Surcharge,
-        _dropped: &mut Dropped<P>,
+        dropped: &mut Dropped<P>,
     ) -> Result<(), Refused<P>> {
-        self.line.push_within(&self.limit, item, surcharge)
+        let Self { config, line, .. } = self;
+        self.control
+            .adopt(config, line, item, C::surcharge(surcharge), dropped)
     }
 
     #[inline]
-    fn pop(&mut self, _now: Time, _dropped: &mut Dropped<P>) -> Option<Item<P>> {
-        self.line.pop()
+    fn push(
+        &mut self,
+        now: Time,
+        item: Item<P>,
+        surcharge: Surcharge,
+        dropped: &mut Dropped<P>,
+    ) -> Result<(), Refused<P>> {
+        let Self { config, line, .. } = self;
+        self.control
+            .push(config, line, now, item, C::surcharge(surcharge), dropped)
+    }
+
+    #[inline]
+    fn pop(&mut self, now: Time, dropped: &mut Dropped<P>) -> Option<Item<P>> {
+        let Self { config, line, .. } = self;
+        self.control.pop(config, line, now, dropped)
     }
 
     fn remove(&mut self) -> Option<Item<P>> {
@@ -133,49 +205,72 @@ impl<P> QueueDiscipline<P> for DropTail<P> {
         self.line.is_empty()
     }
 
-    fn restart(&mut self, _zero: Time) {}
-}
-
-/// A queue that drops its oldest packets when it is full.
-#[derive(Clone, Debug)]
-pub(crate) struct DropHead<P> {
-    line: Line<P>,
-    limit: Limit,
-}
-
-impl<P> QueueDiscipline<P> for DropHead<P> {
-    type Config = Limit;
-
-    fn new(limit: Limit, _packet: Option<Duration>, _zero: Time) -> Self {
-        let line = Line::new();
-        Self { line, limit }
+    #[inline]
+    fn decides_late(&self) -> bool {
+        C::DECIDES_LATE
     }
 
-    fn adopt(
+    #[inline]
+    fn admits(&self, size: Bytes) -> bool {
+        !C::DECIDES_LATE && C::limit(&self.config).holds(QueueLevel::default().plus(size))
+    }
+}
+
+/// Drops the arriving packet when the queue is full.
+#[derive(Clone, Debug)]
+pub(crate) struct DropTail;
+
+impl Control for DropTail {
+    type Config = Limit;
+
+    const DECIDES_LATE: bool = false;
+
+    fn check(limit: &Limit) -> Result<(), String> {
+        match *limit == Limit::default() {
+            true => Err("a drop-tail queue needs a limit in \"packets\" or \"bytes\"".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    fn new(_: &Limit, _: Option<Duration>, _: Time) -> Self {
+        Self
+    }
+
+    #[inline]
+    fn limit(limit: &Limit) -> &Limit {
+        limit
+    }
+}
+
+/// Drops the oldest packets when the queue is full.
+#[derive(Clone, Debug)]
+pub(crate) struct DropHead;
+
+impl Control for DropHead {
+    type Config = Limit;
+
+    fn new(_: &Limit, _: Option<Duration>, _: Time) -> Self {
+        Self
+    }
+
+    fn limit(limit: &Limit) -> &Limit {
+        limit
+    }
+
+    fn adopt<P>(
         &mut self,
+        limit: &Limit,
+        line: &mut Line<P>,
         item: Item<P>,
         surcharge: Surcharge,
         dropped: &mut Dropped<P>,
     ) -> Result<(), Refused<P>> {
-        self.line.push(item);
-        while !self.limit.holds(surcharge.on(self.line.level())) {
-            let Some(oldest) = self.line.pop() else { break };
+        line.push(item);
+        while !limit.holds(surcharge.on(line.level()))
+            && let Some(oldest) = line.pop()
+        {
             dropped.push_back((oldest, DropReason::QueueFull));
         }
         Ok(())
     }
-
-    fn pop(&mut self, _now: Time, _dropped: &mut Dropped<P>) -> Option<Item<P>> {
-        self.line.pop()
-    }
-
-    fn remove(&mut self) -> Option<Item<P>> {
-        self.line.pop()
-    }
-
-    fn level(&self) -> QueueLevel {
-        self.line.level()
-    }
-
-    fn restart(&mut self, _zero: Time) {}
 }

@@ -7,7 +7,7 @@ use crate::schema::JsonSchema;
 use super::codel::{CoDelConfig, Control};
 use super::fifo::Line;
 use super::{Dropped, Limit, QueueDiscipline, QueueLevel, Refused, Surcharge};
-use crate::outcome::DropReason;
+use crate::packet::DropReason;
 use crate::packet::Item;
 use crate::random::Seed;
 use crate::time::{Duration, Time};
@@ -17,21 +17,6 @@ use crate::units::{Bytes, Packets};
 const DROP_BATCH: u32 = 64;
 
 /// FQ-CoDel's parameters. The default follows RFC 8290 §5.2, ECN switched on.
-///
-/// ```
-/// use cellbed_link::{
-///     BitRate, BottleneckConfig, Bytes, Direction, Discipline, Ecn, FqCoDelConfig, Schedule, Tag, Time,
-/// };
-///
-/// let queue = Discipline::FqCoDel(FqCoDelConfig::default());
-/// let bottleneck = BottleneckConfig::new(Schedule::Constant(BitRate(12_000_000))).with_queue(queue);
-/// let mut link = Direction::new(vec![bottleneck.into()], Time::ZERO);
-/// for (packet, flow) in [("bulk 1", 1), ("bulk 2", 1), ("bulk 3", 1), ("sparse", 2)] {
-///     link.accept_tagged(Time::ZERO, packet, Bytes(1500), Tag { flow, ecn: Ecn::NotEct });
-/// }
-/// let left: Vec<_> = std::iter::from_fn(|| link.poll(Time::from_millis(9))).map(|it| it.packet).collect();
-/// assert_eq!(left, ["bulk 1", "bulk 2", "sparse", "bulk 3"]); // a quantum is 1514 bytes
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FqCoDelConfig {
@@ -342,10 +327,7 @@ mod tests {
     fn half_of_the_longest_queue_is_dropped_over_the_limit() {
         let mut queue = FqCoDel::new(
             FqCoDelConfig {
-                limit: Limit {
-                    packets: Some(Packets(100)),
-                    bytes: None,
-                },
+                limit: Limit::packets(100),
                 ..FqCoDelConfig::default()
             },
             None,

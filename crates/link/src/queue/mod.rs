@@ -1,6 +1,7 @@
 //! The bottleneck queue: which packets may wait, their order, and which are dropped or marked.
 //!
-//! A discipline is a file here with a [`QueueDiscipline`] and its configuration, and a line in the list `disciplines!`.
+//! A discipline is a file here with its configuration and a [`Control`](fifo::Control) of one line of packets, or a
+//! [`QueueDiscipline`] where there are more, and a line in the list `disciplines!`.
 
 mod codel;
 mod dualpi2;
@@ -9,7 +10,6 @@ mod fq_codel;
 mod mahimahi;
 mod pie;
 mod red;
-mod timer;
 
 use std::collections::VecDeque;
 
@@ -23,8 +23,9 @@ pub use red::RedConfig;
 use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::outcome::DropReason;
-use crate::packet::Item;
+use fifo::Managed;
+
+use crate::packet::{DropReason, Item};
 use crate::time::{Duration, Time};
 use crate::units::{Bytes, Packets};
 
@@ -33,21 +34,6 @@ use crate::units::{Bytes, Packets};
 macro_rules! disciplines {
     ($($(#[$doc:meta])* $kind:literal $name:ident($config:ty) => $queue:ty,)*) => {
         /// The discipline of a queue: what it does when packets arrive faster than they leave.
-        ///
-        /// ```
-        /// use cellbed_link::{BitRate, BottleneckConfig, Bytes, CoDelConfig, Direction, Discipline, DropReason, Fate,
-        /// Schedule, Time};
-        ///
-        /// let queue = Discipline::CoDel(CoDelConfig::default());
-        /// let bottleneck = BottleneckConfig::new(Schedule::Constant(BitRate(12_000_000))).with_queue(queue);
-        /// let mut link = Direction::new(vec![bottleneck.into()], Time::ZERO);
-        /// for packet in 0..1000 {
-        ///     link.accept(Time::from_micros(500 * packet), packet, Bytes(1500)); // twice what the link carries
-        /// }
-        /// let congestion = Fate::Dropped(DropReason::Congestion);
-        /// let dropped = std::iter::from_fn(|| link.poll(Time::from_millis(1000))).filter(|it| it.fate ==
-        /// congestion).count(); assert!(dropped > 0);
-        /// ```
         #[derive(Clone, Debug, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
         #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
         pub enum Discipline {
@@ -103,34 +89,34 @@ disciplines! {
     /// A packet that would exceed a limit is dropped on arrival. The limits count every packet that has not left the
     /// bottleneck, the one in service included (but see [`Clock::Milliseconds`](crate::bottleneck::Clock)).
     #[schemars(title = "drop-tail")]
-    "droptail" DropTail(Limit) => fifo::DropTail<P>,
+    "droptail" DropTail(Limit) => Managed<P, fifo::DropTail>,
     /// A queue that drops its oldest packets when it is full.
     ///
     /// Every packet enters, and those that have waited longest are dropped until the limits hold. The packet in service
     /// counts, but is not dropped.
     #[schemars(title = "drop-head")]
-    "drophead" DropHead(Limit) => fifo::DropHead<P>,
+    "drophead" DropHead(Limit) => Managed<P, fifo::DropHead>,
     /// Controlled delay (RFC 8289): drops packets that leave after too long a wait, until the queue is short.
     #[schemars(title = "CoDel")]
-    "codel" CoDel(CoDelConfig) => codel::CoDel<P>,
+    "codel" CoDel(CoDelConfig) => Managed<P, codel::Control>,
     /// FQ-CoDel (RFC 8290): one queue per flow, served in turn, each under CoDel.
     #[schemars(title = "FQ-CoDel", extend("limit" = "10240 packets"))]
     "fqcodel" FqCoDel(FqCoDelConfig) => fq_codel::FqCoDel<P>,
     /// PIE (RFC 8033): drops arriving packets with a probability that follows the queueing delay.
     #[schemars(title = "PIE")]
-    "pie" Pie(PieConfig) => pie::Pie<P>,
+    "pie" Pie(PieConfig) => Managed<P, pie::Pie>,
     /// RED (Floyd and Jacobson, 1993) or Adaptive RED (Floyd, Gummadi and Shenker, 2001): drops by the mean queue.
     #[schemars(title = "RED")]
-    "red" Red(RedConfig) => red::Red<P>,
+    "red" Red(RedConfig) => Managed<P, red::Red>,
     /// DualPI2 (RFC 9332): a queue of low latency for L4S beside a classic one, under one controller.
     #[schemars(title = "DualPI2")]
     "dualpi2" DualPi2(DualPi2Config) => dualpi2::DualPi2<P>,
     /// CoDel as in Mahimahi.
     #[schemars(title = "CoDel (Mahimahi's)", extend("table" = false))]
-    "mahimahi-codel" MahimahiCoDel(MahimahiCoDelConfig) => mahimahi::CoDel<P>,
+    "mahimahi-codel" MahimahiCoDel(MahimahiCoDelConfig) => Managed<P, mahimahi::CoDel>,
     /// PIE as in Mahimahi.
     #[schemars(title = "PIE (Mahimahi's)", extend("table" = false))]
-    "mahimahi-pie" MahimahiPie(MahimahiPieConfig) => mahimahi::Pie<P>,
+    "mahimahi-pie" MahimahiPie(MahimahiPieConfig) => Managed<P, mahimahi::Pie>,
 }
 
 /// Reads a queue whose parameters fit each other.
@@ -262,20 +248,17 @@ impl<P> Queue<P> {
         dispatch!(self, queue => queue.remove())
     }
 
-    /// Takes over a packet that waited in another queue.
-    pub(crate) fn adopt(&mut self, item: Item<P>, surcharge: Surcharge, dropped: &mut Dropped<P>) {
-        let refused = dispatch!(self, queue => queue.adopt(item, surcharge, dropped));
-        dropped.extend(refused.err());
+    /// Hands the packets over to another queue, which drops those without room.
+    pub(crate) fn replace(&mut self, next: Self, surcharge: Surcharge, dropped: &mut Dropped<P>) {
+        let mut before = std::mem::replace(self, next);
+        while let Some(item) = before.remove() {
+            let refused = dispatch!(self, queue => queue.adopt(item, surcharge, dropped));
+            dropped.extend(refused.err());
+        }
     }
 }
 
 /// Maximum length of a queue. The packet in service counts as with [`Discipline::DropTail`]; `None` does not limit.
-///
-/// ```
-/// use cellbed_link::{Bytes, Limit, PieConfig};
-///
-/// let short = PieConfig { limit: Limit { packets: None, bytes: Some(Bytes(64_000)) }, ..PieConfig::default() };
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limit {
@@ -286,6 +269,22 @@ pub struct Limit {
 }
 
 impl Limit {
+    /// A limit of packets alone.
+    pub const fn packets(most: u64) -> Self {
+        Self {
+            packets: Some(Packets(most)),
+            bytes: None,
+        }
+    }
+
+    /// A limit of bytes alone.
+    pub const fn bytes(most: u64) -> Self {
+        Self {
+            packets: None,
+            bytes: Some(Bytes(most)),
+        }
+    }
+
     pub(crate) fn holds(&self, level: QueueLevel) -> bool {
         self.packets.is_none_or(|limit| level.packets <= limit)
             && self.bytes.is_none_or(|limit| level.bytes <= limit)
@@ -340,10 +339,61 @@ pub(crate) struct Surcharge {
 }
 
 impl Surcharge {
+    /// Returns the surcharge of the packet in service.
+    pub(crate) fn of_serving<P>(serving: Option<&Item<P>>) -> Self {
+        Self {
+            serving: QueueLevel::default().and_serving(serving),
+            ..Self::default()
+        }
+    }
+
     /// The level that the limits apply to.
     pub(crate) fn on(&self, waiting: QueueLevel) -> QueueLevel {
         let mut level = waiting.and(self.serving);
         level.bytes += Bytes(self.overhead.0.saturating_mul(waiting.packets.0));
         level
+    }
+}
+
+/// The instants of a periodic update: zero + period, zero + 2 periods, …
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timer {
+    next: Time,
+    period: Duration,
+}
+
+impl Timer {
+    /// A period of less than a microsecond counts as one.
+    pub(crate) fn new(zero: Time, period: Duration) -> Self {
+        let period = period.max(Duration::from_nanos(1000));
+        Self {
+            next: zero + period,
+            period,
+        }
+    }
+
+    /// The next instant, if it lies before `now`. An update at the very instant of a packet comes after it.
+    ///
+    /// Of very many that were missed only the last ten thousand count: by then any controller has settled.
+    pub(crate) fn due(&mut self, now: Time) -> Option<Time> {
+        let backlog = Duration::from_nanos(self.period.as_nanos().saturating_mul(10_000));
+        self.skip_to(now - backlog);
+        let due = self.next;
+        if due >= now {
+            return None;
+        }
+        self.next += self.period;
+        Some(due)
+    }
+
+    /// Leaves out all instants before `now`.
+    pub(crate) fn skip_to(&mut self, now: Time) {
+        if self.next < now {
+            let missed = now
+                .since(self.next)
+                .as_nanos()
+                .div_ceil(self.period.as_nanos());
+            self.next += Duration::from_nanos(missed.saturating_mul(self.period.as_nanos()));
+        }
     }
 }

@@ -3,10 +3,9 @@
 
 use crate::schema::JsonSchema;
 
-use super::fifo::Line;
-use super::timer::Timer;
-use super::{Dropped, Limit, QueueDiscipline, QueueLevel, Refused, Surcharge};
-use crate::outcome::DropReason;
+use super::fifo::{Control, Line};
+use super::{Dropped, Limit, Refused, Surcharge, Timer};
+use crate::packet::DropReason;
 use crate::packet::Item;
 use crate::random::{Random, Seed};
 use crate::time::{Duration, Time};
@@ -70,7 +69,7 @@ const MARK_BELOW: f64 = 0.1;
 
 /// The control loop, names as in the RFC's Appendix A.
 #[derive(Clone, Debug)]
-struct Control {
+pub(crate) struct Pie {
     drop_prob: f64,
     accu_prob: f64,
     /// Delay of the packet that left last, s.
@@ -79,19 +78,11 @@ struct Control {
     qdelay_old: f64,
     /// Remaining burst allowance, s.
     burst_allowance: f64,
+    random: Random,
+    timer: Timer,
 }
 
-impl Control {
-    fn new(config: &PieConfig) -> Self {
-        Self {
-            drop_prob: 0.0,
-            accu_prob: 0.0,
-            current_qdelay: 0.0,
-            qdelay_old: 0.0,
-            burst_allowance: config.burst.as_secs_f64(),
-        }
-    }
-
+impl Pie {
     /// `calculate_drop_prob` of RFC 8033 Appendix A, the step capped as in §5.5.
     fn update(&mut self, config: &PieConfig) {
         let (qdelay, target) = (self.current_qdelay, config.target.as_secs_f64());
@@ -110,17 +101,17 @@ impl Control {
     }
 
     /// Return whether `enque` of RFC 8033 Appendix A drops a packet that finds `backlog`.
-    fn drops(&mut self, config: &PieConfig, backlog: Bytes, random: &mut Random) -> bool {
+    fn drops(&mut self, config: &PieConfig, backlog: Bytes) -> bool {
         let half = config.target.as_secs_f64() / 2.0;
         if self.drop_prob == 0.0 && self.current_qdelay < half && self.qdelay_old < half {
             self.burst_allowance = config.burst.as_secs_f64();
         }
-        self.burst_allowance <= 0.0 && self.drops_early(config, backlog, random)
+        self.burst_allowance <= 0.0 && self.drops_early(config, backlog)
     }
 
     /// `drop_early` of RFC 8033 Appendix B, with the derandomisation of §5.4. What draws a mark resets it as a drop
     /// does.
-    fn drops_early(&mut self, config: &PieConfig, backlog: Bytes, random: &mut Random) -> bool {
+    fn drops_early(&mut self, config: &PieConfig, backlog: Bytes) -> bool {
         let low = self.qdelay_old < config.target.as_secs_f64() / 2.0 && self.drop_prob < 0.2;
         let few = backlog.0 <= 2 * MTU.0; // `MEAN_PKTSIZE`, §4.1
         if low || few {
@@ -133,11 +124,22 @@ impl Control {
         if self.accu_prob < 0.85 {
             return false;
         }
-        let drops = self.accu_prob >= 8.5 || random.unit() < self.drop_prob;
+        let drops = self.accu_prob >= 8.5 || self.random.unit() < self.drop_prob;
         if drops {
             self.accu_prob = 0.0;
         }
         drops
+    }
+
+    /// Makes up for the updates before `now`: nothing has entered or left since the last one made.
+    fn catch_up<P>(&mut self, config: &PieConfig, line: &Line<P>, now: Time) {
+        while self.timer.due(now).is_some() {
+            self.update(config);
+            // With nothing waiting and nothing learnt, further updates change nothing that an arrival would not undo.
+            if line.is_empty() && self.drop_prob == 0.0 && self.qdelay_old == 0.0 {
+                self.timer.skip_to(now);
+            }
+        }
     }
 }
 
@@ -157,98 +159,63 @@ fn auto_tuning(drop_prob: f64) -> f64 {
         .map_or(1.0, |&(_, divisor)| 1.0 / divisor)
 }
 
-/// One line under control.
-#[derive(Clone, Debug)]
-pub(crate) struct Pie<P> {
-    config: PieConfig,
-    line: Line<P>,
-    control: Control,
-    random: Random,
-    timer: Timer,
-}
-
-impl<P> QueueDiscipline<P> for Pie<P> {
+impl Control for Pie {
     type Config = PieConfig;
 
-    fn new(config: PieConfig, _packet: Option<Duration>, zero: Time) -> Self {
+    fn new(config: &PieConfig, _: Option<Duration>, zero: Time) -> Self {
         Self {
-            line: Line::new(),
-            control: Control::new(&config),
+            drop_prob: 0.0,
+            accu_prob: 0.0,
+            current_qdelay: 0.0,
+            qdelay_old: 0.0,
+            burst_allowance: config.burst.as_secs_f64(),
             random: Random::new(config.seed),
             timer: Timer::new(zero, config.update),
-            config,
         }
     }
 
-    fn restart(&mut self, zero: Time) {
-        self.control = Control::new(&self.config);
-        self.random = Random::new(self.config.seed);
-        self.timer = Timer::new(zero, self.config.update);
+    fn limit(config: &PieConfig) -> &Limit {
+        &config.limit
     }
 
-    fn push(
+    fn push<P>(
         &mut self,
+        config: &PieConfig,
+        line: &mut Line<P>,
         now: Time,
         mut item: Item<P>,
         surcharge: Surcharge,
-        _dropped: &mut Dropped<P>,
+        _: &mut Dropped<P>,
     ) -> Result<(), Refused<P>> {
-        self.update(now);
-        let fits = surcharge.on(self.line.level().plus(item.size));
-        if !self.config.limit.holds(fits) {
-            self.control.accu_prob = 0.0;
+        self.catch_up(config, line, now);
+        if !line.has_room(&config.limit, &item, surcharge) {
+            self.accu_prob = 0.0;
             return Err((item, DropReason::QueueFull));
         }
-        let backlog = self.line.level().bytes;
-        if self.control.drops(&self.config, backlog, &mut self.random) {
-            let may_mark = self.config.ecn && self.control.drop_prob < MARK_BELOW;
+        if self.drops(config, line.level().bytes) {
+            let may_mark = config.ecn && self.drop_prob < MARK_BELOW;
             if !(may_mark && item.mark()) {
                 return Err((item, DropReason::Congestion));
             }
         }
-        self.line.push(item);
+        line.push(item);
         Ok(())
     }
 
-    fn pop(&mut self, now: Time, _dropped: &mut Dropped<P>) -> Option<Item<P>> {
-        self.update(now);
-        let item = self.line.pop()?;
-        self.control.current_qdelay = match self.line.is_empty() {
+    fn pop<P>(
+        &mut self,
+        config: &PieConfig,
+        line: &mut Line<P>,
+        now: Time,
+        _: &mut Dropped<P>,
+    ) -> Option<Item<P>> {
+        self.catch_up(config, line, now);
+        let item = line.pop()?;
+        self.current_qdelay = match line.is_empty() {
             true => 0.0,
             false => now.since(item.entered).as_secs_f64(),
         };
         Some(item)
-    }
-
-    fn adopt(
-        &mut self,
-        item: Item<P>,
-        surcharge: Surcharge,
-        _dropped: &mut Dropped<P>,
-    ) -> Result<(), Refused<P>> {
-        self.line.push_within(&self.config.limit, item, surcharge)
-    }
-
-    fn remove(&mut self) -> Option<Item<P>> {
-        self.line.pop()
-    }
-
-    fn level(&self) -> QueueLevel {
-        self.line.level()
-    }
-}
-
-impl<P> Pie<P> {
-    /// Makes up for the updates before `now`: nothing has entered or left since the last one made.
-    fn update(&mut self, now: Time) {
-        while self.timer.due(now).is_some() {
-            self.control.update(&self.config);
-            // With nothing waiting and nothing learnt, further updates change nothing that an arrival would not undo.
-            let control = &self.control;
-            if self.line.is_empty() && control.drop_prob == 0.0 && control.qdelay_old == 0.0 {
-                self.timer.skip_to(now);
-            }
-        }
     }
 }
 
@@ -259,8 +226,8 @@ mod tests {
     #[test]
     fn steps_are_those_of_the_rfc() {
         let config = PieConfig::default();
-        let mut control = Control::new(&config);
-        let update = |control: &mut Control, qdelay: f64| {
+        let mut control = Pie::new(&config, None, Time::ZERO);
+        let update = |control: &mut Pie, qdelay: f64| {
             control.current_qdelay = qdelay;
             control.update(&config);
         };
@@ -286,27 +253,26 @@ mod tests {
     #[test]
     fn an_idle_queue_forgets() {
         let config = PieConfig::default();
-        let mut control = Control::new(&config);
+        let mut control = Pie::new(&config, None, Time::ZERO);
         control.drop_prob = 0.5;
         control.update(&config);
         // (0.5 − 0.125 · 0.015) · 0.98
         assert!((control.drop_prob - 0.488_162_5).abs() < 1e-12);
         (0..1000).for_each(|_| control.update(&config));
         assert_eq!((control.drop_prob, control.burst_allowance), (0.0, 0.0));
-        control.drops(&config, Bytes(0), &mut Random::new(Seed(1)));
+        control.drops(&config, Bytes(0));
         assert_eq!(control.burst_allowance, 0.15, "ready for the next burst");
     }
 
     /// Verdicts on packets that find a long queue, with the probability held.
     fn verdicts(drop_prob: f64, packets: usize) -> Vec<bool> {
         let config = PieConfig::default();
-        let mut random = Random::new(Seed(1));
-        let mut control = Control::new(&config);
+        let mut control = Pie::new(&config, None, Time::ZERO);
         control.burst_allowance = 0.0;
         control.qdelay_old = 0.015;
         control.drop_prob = drop_prob;
         (0..packets)
-            .map(|_| control.drops(&config, Bytes(100_000), &mut random))
+            .map(|_| control.drops(&config, Bytes(100_000)))
             .collect()
     }
 
@@ -328,13 +294,12 @@ mod tests {
     #[test]
     fn nothing_is_dropped_in_a_burst_at_low_delay_or_from_a_short_queue() {
         let config = PieConfig::default();
-        let mut random = Random::new(Seed(1));
-        let mut drops = |burst: f64, qdelay: f64, prob: f64, backlog: u64| {
-            let mut control = Control::new(&config);
+        let drops = |burst: f64, qdelay: f64, prob: f64, backlog: u64| {
+            let mut control = Pie::new(&config, None, Time::ZERO);
             control.burst_allowance = burst;
             control.qdelay_old = qdelay;
             control.drop_prob = prob;
-            (0..100).any(|_| control.drops(&config, Bytes(backlog), &mut random))
+            (0..100).any(|_| control.drops(&config, Bytes(backlog)))
         };
         assert!(drops(0.0, 0.015, 0.19, 3001));
         assert!(!drops(0.001, 0.015, 0.19, 3001));

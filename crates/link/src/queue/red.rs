@@ -4,23 +4,15 @@
 
 use crate::schema::JsonSchema;
 
-use super::fifo::Line;
-use super::timer::Timer;
-use super::{Dropped, Limit, QueueDiscipline, QueueLevel, Refused, Surcharge};
-use crate::outcome::DropReason;
+use super::fifo::{Control, Line};
+use super::{Dropped, Limit, Refused, Surcharge, Timer};
+use crate::packet::DropReason;
 use crate::packet::Item;
 use crate::random::{Random, Seed};
 use crate::time::{Duration, Time};
 use crate::units::Bytes;
 
 /// RED's parameters. The average queue is measured in bytes, and the probability does not depend on the packet's size.
-///
-/// ```
-/// use cellbed_link::{Bytes, Discipline, RedConfig};
-///
-/// let red = RedConfig { ecn: true, ..RedConfig::new(Bytes(7_500), Bytes(22_500)) };
-/// let queue = Discipline::Red(red);
-/// ```
 #[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RedConfig {
@@ -40,11 +32,6 @@ pub struct RedConfig {
     /// There 1 − e^(−1 / rate) at the link's mean rate in packets per second (Adaptive RED §4.3).
     #[schemars(example = 0.002, extend("exclusiveMinimum" = 0, "maximum" = 1))]
     pub weight: Option<f64>,
-    /// Transmission time of a typical packet (`s`): the average falls by one step per such span of an idle queue.
-    /// `None` for the time of one [`MTU`](crate::MTU) at the link's mean rate, or 1 µs where it has none.
-    #[serde(rename = "service_ns")]
-    #[schemars(skip)]
-    pub service: Option<Duration>,
     /// Raise the probability to 1 between once and twice the maximum.
     ///
     /// If not, at once (Adaptive RED §2; "Recommendation on using the gentle_ variant of RED", Floyd 2000).
@@ -71,7 +58,7 @@ const INTERVAL: Duration = Duration::from_millis(500);
 const INCREMENT: f64 = 0.01;
 /// Factor where the average is below the target (β).
 const FACTOR: f64 = 0.9;
-/// `s` of a link without a mean rate.
+/// Transmission time of a typical packet (`s`) of a link without a mean rate; else the time of one MTU.
 const LEAST_SERVICE: Duration = Duration::from_micros(1);
 
 impl Default for RedConfig {
@@ -82,7 +69,6 @@ impl Default for RedConfig {
             maximum: Bytes(22_500),
             probability: 0.1,
             weight: None,
-            service: None,
             gentle: true,
             adaptive: false,
             ecn: false,
@@ -101,20 +87,6 @@ impl RedConfig {
             ..Self::default()
         }
     }
-
-    /// The same with all that follows from the link. packet: time that one takes at its mean rate.
-    fn completed(self, packet: Option<Duration>) -> Self {
-        let service = self.service.or(packet).unwrap_or(LEAST_SERVICE);
-        let weight = match self.adaptive {
-            true => 1.0 - (-service.as_secs_f64()).exp(),
-            false => 0.002,
-        };
-        Self {
-            weight: self.weight.or(Some(weight)),
-            service: Some(service.max(Duration::from_nanos(1))),
-            ..self
-        }
-    }
 }
 
 /// Decision about an arriving packet.
@@ -127,7 +99,7 @@ enum Verdict {
 
 /// The control loop, names as in the paper.
 #[derive(Clone, Debug)]
-struct Control {
+pub(crate) struct Red {
     /// Average queue, bytes.
     avg: f64,
     /// Packets since the last drop; `None` while the average is below the lower threshold.
@@ -138,20 +110,11 @@ struct Control {
     service: f64,
     /// Since when the queue has been empty.
     q_time: Option<Time>,
+    random: Random,
+    timer: Timer,
 }
 
-impl Control {
-    fn new(config: &RedConfig, zero: Time) -> Self {
-        Self {
-            avg: 0.0,
-            count: None,
-            max_p: config.probability,
-            weight: config.weight.unwrap_or_default(),
-            service: config.service.unwrap_or_default().as_secs_f64(),
-            q_time: Some(zero),
-        }
-    }
-
+impl Red {
     /// The average on arrival of a packet that finds `backlog`.
     fn average(&mut self, backlog: Bytes, now: Time) {
         match self.q_time.take() {
@@ -178,7 +141,7 @@ impl Control {
         }
     }
 
-    fn judge(&mut self, config: &RedConfig, random: &mut Random) -> Verdict {
+    fn judge(&mut self, config: &RedConfig) -> Verdict {
         let base = self.base_probability(config);
         if self.avg < config.minimum.0 as f64 {
             self.count = None;
@@ -192,11 +155,22 @@ impl Control {
         self.count = Some(count);
         // p_a = p_b / (1 − count · p_b): the gaps between drops are uniform up to 1 / p_b (§7)
         let spread = 1.0 - f64::from(count) * base;
-        if spread <= 0.0 || random.unit() < base / spread {
+        if spread <= 0.0 || self.random.unit() < base / spread {
             self.count = Some(0);
             return Verdict::Signal;
         }
         Verdict::Enter
+    }
+
+    /// Makes up for the adaptations before `now`: the average has not changed since the last one made.
+    fn catch_up(&mut self, config: &RedConfig, now: Time) {
+        while config.adaptive && self.timer.due(now).is_some() {
+            let before = self.max_p;
+            self.adapt(config);
+            if self.max_p == before {
+                self.timer.skip_to(now);
+            }
+        }
     }
 
     fn adapt(&mut self, config: &RedConfig) {
@@ -210,17 +184,7 @@ impl Control {
     }
 }
 
-/// One line under control.
-#[derive(Clone, Debug)]
-pub(crate) struct Red<P> {
-    config: RedConfig,
-    line: Line<P>,
-    control: Control,
-    random: Random,
-    timer: Timer,
-}
-
-impl<P> QueueDiscipline<P> for Red<P> {
+impl Control for Red {
     type Config = RedConfig;
 
     fn check(config: &RedConfig) -> Result<(), String> {
@@ -233,90 +197,64 @@ impl<P> QueueDiscipline<P> for Red<P> {
         Ok(())
     }
 
-    fn new(config: RedConfig, packet: Option<Duration>, zero: Time) -> Self {
-        let config = config.completed(packet);
+    fn new(config: &RedConfig, packet: Option<Duration>, zero: Time) -> Self {
+        let service = packet.unwrap_or(LEAST_SERVICE);
+        let weight = match config.adaptive {
+            true => 1.0 - (-service.as_secs_f64()).exp(),
+            false => 0.002,
+        };
         Self {
-            line: Line::new(),
-            control: Control::new(&config, zero),
+            avg: 0.0,
+            count: None,
+            max_p: config.probability,
+            weight: config.weight.unwrap_or(weight),
+            service: service.max(Duration::from_nanos(1)).as_secs_f64(),
+            q_time: Some(zero),
             random: Random::new(config.seed),
             timer: Timer::new(zero, INTERVAL),
-            config,
         }
     }
 
-    fn restart(&mut self, zero: Time) {
-        self.control = Control::new(&self.config, zero);
-        if !self.line.is_empty() {
-            self.control.q_time = None;
-        }
-        self.random = Random::new(self.config.seed);
-        self.timer = Timer::new(zero, INTERVAL);
+    fn limit(config: &RedConfig) -> &Limit {
+        &config.limit
     }
 
-    fn push(
+    fn push<P>(
         &mut self,
+        config: &RedConfig,
+        line: &mut Line<P>,
         now: Time,
         mut item: Item<P>,
         surcharge: Surcharge,
-        _dropped: &mut Dropped<P>,
+        _: &mut Dropped<P>,
     ) -> Result<(), Refused<P>> {
-        self.adapt(now);
-        let backlog = self.line.level().bytes;
-        self.control.average(backlog, now);
-        if !self
-            .config
-            .limit
-            .holds(surcharge.on(self.line.level().plus(item.size)))
-        {
+        self.catch_up(config, now);
+        self.average(line.level().bytes, now);
+        if !line.has_room(&config.limit, &item, surcharge) {
             return Err((item, DropReason::QueueFull));
         }
-        match self.control.judge(&self.config, &mut self.random) {
+        match self.judge(config) {
             Verdict::Enter => {}
-            Verdict::Signal if self.config.ecn && item.mark() => {}
+            Verdict::Signal if config.ecn && item.mark() => {}
             Verdict::Signal | Verdict::Drop => return Err((item, DropReason::Congestion)),
         }
-        self.control.q_time = None;
-        self.line.push(item);
+        self.q_time = None;
+        line.push(item);
         Ok(())
     }
 
-    fn pop(&mut self, now: Time, _dropped: &mut Dropped<P>) -> Option<Item<P>> {
-        let item = self.line.pop();
-        if self.line.is_empty() {
-            self.control.q_time = Some(now);
+    fn pop<P>(
+        &mut self,
+        _: &RedConfig,
+        line: &mut Line<P>,
+        now: Time,
+        _: &mut Dropped<P>,
+    ) -> Option<Item<P>> {
+        let item = line.pop();
+        if line.is_empty() {
+            self.q_time = Some(now);
         }
         item
-    }
-
-    fn adopt(
-        &mut self,
-        item: Item<P>,
-        surcharge: Surcharge,
-        _dropped: &mut Dropped<P>,
-    ) -> Result<(), Refused<P>> {
-        self.control.q_time = None;
-        self.line.push_within(&self.config.limit, item, surcharge)
-    }
-
-    fn remove(&mut self) -> Option<Item<P>> {
-        self.line.pop()
-    }
-
-    fn level(&self) -> QueueLevel {
-        self.line.level()
-    }
-}
-
-impl<P> Red<P> {
-    /// Makes up for the adaptations before `now`: the average has not changed since the last one made.
-    fn adapt(&mut self, now: Time) {
-        while self.config.adaptive && self.timer.due(now).is_some() {
-            let before = self.control.max_p;
-            self.control.adapt(&self.config);
-            if self.control.max_p == before {
-                self.timer.skip_to(now);
-            }
-        }
     }
 }
 
@@ -324,14 +262,13 @@ impl<P> Red<P> {
 mod tests {
     use super::*;
 
-    fn config() -> RedConfig {
-        RedConfig::new(Bytes(5_000), Bytes(15_000)).completed(Some(Duration::from_millis(1)))
+    fn red(config: &RedConfig) -> Red {
+        Red::new(config, Some(Duration::from_millis(1)), Time::ZERO)
     }
 
     #[test]
     fn the_average_is_that_of_the_paper() {
-        let config = config();
-        let mut control = Control::new(&config, Time::ZERO);
+        let mut control = red(&RedConfig::new(Bytes(5_000), Bytes(15_000)));
         control.q_time = None;
         for _ in 0..1000 {
             control.average(Bytes(10_000), Time::ZERO);
@@ -346,12 +283,11 @@ mod tests {
 
     #[test]
     fn max_p_adapts_as_the_paper_says() {
-        let adaptive = RedConfig {
+        let config = RedConfig {
             adaptive: true,
             ..RedConfig::new(Bytes(5_000), Bytes(15_000))
         };
-        let config = adaptive.completed(Some(Duration::from_millis(1)));
-        let mut control = Control::new(&config, Time::ZERO);
+        let mut control = red(&config);
         let mut after = |avg: f64, times: usize| {
             control.avg = avg;
             (0..times).for_each(|_| control.adapt(&config));

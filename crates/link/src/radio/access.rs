@@ -1,30 +1,24 @@
-//! Before the first bytes: the device asks for slots or wakes.
+//! The device and the scheduler: before the first bytes the device asks for slots or wakes, then the scheduler warms
+//! up to it; blocks that fail are sent again.
 
-use super::config::{Grant, RadioConfig, Sleep};
-use crate::time::Duration;
+use super::channel::purpose;
+use super::config::{Harq, RadioConfig, Ramp, Sleep};
+use super::noise::Noise;
+use crate::time::{Duration, Time};
 
 /// Access state of the device at the base station. Positions refer to the surroundings.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Access {
     /// When bytes were last sent.
     last: Option<Duration>,
-    /// Purpose of the next slot.
-    next: Next,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Next {
-    /// As much as fits.
-    #[default]
-    Everything,
-    /// The first grant.
-    First,
+    /// True if the next slot is the first grant.
+    is_first: bool,
 }
 
 impl Access {
     /// From when on slots can be had for a packet that comes at `position` and finds nothing waiting.
     pub(super) fn ready(&mut self, config: &RadioConfig, position: Duration) -> Duration {
-        self.next = Next::Everything;
+        self.is_first = false;
         let mut ready = position;
         if let Some(sleep) = &config.sleep {
             ready = sleep.listens(self.last, position);
@@ -32,7 +26,7 @@ impl Access {
         if let Some(grant) = &config.grant
             && self.last.is_none_or(|last| last + grant.tail < position)
         {
-            self.next = Next::First;
+            self.is_first = true;
             ready = round_up(ready, grant.period) + grant.delay;
         }
         ready
@@ -40,8 +34,8 @@ impl Access {
 
     /// Return the maximum of bytes in a slot that the access state permits.
     pub(super) fn limit(&self, config: &RadioConfig) -> u64 {
-        match (self.next, &config.grant) {
-            (Next::First, Some(grant)) => grant.first.max(1),
+        match &config.grant {
+            Some(grant) if self.is_first => grant.first.max(1),
             _ => u64::MAX,
         }
     }
@@ -49,9 +43,8 @@ impl Access {
     /// Bytes were sent in the slot at `position`. Returns from when on the next slot can be had.
     pub(super) fn sent(&mut self, config: &RadioConfig, position: Duration) -> Duration {
         self.last = Some(position);
-        let first = std::mem::take(&mut self.next) == Next::First;
         match &config.grant {
-            Some(Grant { delay, .. }) if first => position + *delay,
+            Some(grant) if std::mem::take(&mut self.is_first) => position + grant.delay,
             _ => position,
         }
     }
@@ -79,10 +72,144 @@ fn round_up(position: Duration, period: Duration) -> Duration {
     }
 }
 
+/// Warmth of the scheduler.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Warmth {
+    /// From 0, cold, to 1.
+    level: f64,
+    /// The most bytes that have waited since it was cold.
+    peak: f64,
+    /// When it last had something to do.
+    last: Time,
+    busy: bool,
+}
+
+impl Warmth {
+    pub(super) const COLD: Self = Self {
+        level: 0.0,
+        peak: 0.0,
+        last: Time::ZERO,
+        busy: false,
+    };
+
+    /// The share of its resources that the device gets in a slot that begins `now`, with `waiting` bytes before it.
+    pub(super) fn share(&mut self, ramp: &Ramp, now: Time, waiting: u64) -> f64 {
+        if ramp.cold >= 1.0 {
+            return 1.0;
+        }
+        let since = now.since(self.last);
+        if self.busy {
+            let aim = ramp.aim(self.peak);
+            if aim > self.level {
+                self.level = aim - (aim - self.level) * decay(since, ramp.rise);
+            }
+        } else {
+            let kept = decay(since, ramp.memory);
+            self.level *= kept;
+            self.peak *= kept;
+        }
+        self.peak = self.peak.max(waiting as f64);
+        self.last = now;
+        self.busy = true;
+        ramp.cold + (1.0 - ramp.cold) * self.level
+    }
+
+    /// Nothing is left to be sent after a slot that begins `now`.
+    pub(super) fn rest(&mut self, now: Time) {
+        self.busy = false;
+        self.last = now;
+    }
+}
+
+impl Ramp {
+    fn aim(&self, peak: f64) -> f64 {
+        if self.full == 0 {
+            return 1.0;
+        }
+        (peak / self.full as f64).min(1.0).powf(self.bend)
+    }
+}
+
+fn decay(span: Duration, constant: Duration) -> f64 {
+    if constant.is_zero() {
+        return 0.0;
+    }
+    (-span.as_secs_f64() / constant.as_secs_f64()).exp()
+}
+
+/// Retransmissions to come.
+#[derive(Clone, Debug)]
+pub(super) struct Retransmissions {
+    chance: Noise,
+    /// Slot and bytes, in order of slots.
+    due: Vec<(u64, u64)>,
+}
+
+impl Retransmissions {
+    pub(super) fn new(config: &RadioConfig) -> Self {
+        let own = purpose::own(config.way) + purpose::of_device(config.device);
+        Self {
+            chance: Noise::new(config.seed, purpose::HARQ + own),
+            due: Vec::new(),
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.due.clear();
+    }
+
+    /// Bytes that blocks sent again take from a slot. What was due in slots before `from` has been sent; in those from
+    /// there on a cell has served others.
+    pub(super) fn taken(&mut self, from: u64, slot: u64) -> u64 {
+        let through = self.due.partition_point(|&(due, _)| due <= slot);
+        self.due
+            .drain(..through)
+            .filter(|&(due, _)| due >= from)
+            .map(|(_, bytes)| bytes)
+            .sum()
+    }
+
+    /// Sends a block of `bytes` in `slot`. Returns how much later than without failure it is there.
+    ///
+    /// slot_at: the first slot for this direction at or after a span behind the start of `slot`, and that span rounded
+    /// up to its start.
+    pub(super) fn send(
+        &mut self,
+        harq: &Harq,
+        slot: u64,
+        bytes: u64,
+        slot_at: impl Fn(Duration) -> Option<(u64, Duration)>,
+    ) -> Duration {
+        let mut late = Duration::ZERO;
+        for attempt in 0..ATTEMPTS {
+            let chance = if attempt == 0 { harq.first } else { harq.again };
+            // Attempts of one slot lie far from the attempts of the next ones.
+            if self.chance.unit(slot ^ (attempt << 48)) >= chance.get() {
+                break;
+            }
+            let lost = attempt + 1 >= u64::from(harq.attempts.max(1));
+            let wait = if lost { harq.recovery } else { harq.round_trip };
+            let Some((next, start)) = slot_at(late + wait) else {
+                break;
+            };
+            late = start;
+            let place = self.due.partition_point(|&(due, _)| due <= next);
+            self.due.insert(place, (next, bytes));
+            if lost {
+                break; // what the layer above sends again is taken to arrive
+            }
+        }
+        late
+    }
+}
+
+/// More attempts than anybody configures.
+const ATTEMPTS: u64 = 16;
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::radio::{Profile, Way};
+    use crate::radio::{Grant, Profile, Way};
 
     fn ms(millis: u64) -> Duration {
         Duration::from_millis(millis)
@@ -123,5 +250,135 @@ mod tests {
         assert_eq!(access.sent(&config, ms(28)), ms(28));
         assert_eq!(access.ready(&config, ms(33)), ms(33)); // grants continue for a while
         assert_eq!(access.ready(&config, ms(34)), ms(44));
+    }
+}
+
+#[cfg(test)]
+mod ramp_tests {
+    use super::*;
+
+    fn ms(millis: u64) -> Time {
+        Time::from_millis(millis)
+    }
+
+    const RAMP: Ramp = Ramp {
+        cold: 0.2,
+        rise: Duration::from_millis(10),
+        full: 100_000,
+        bend: 1.0,
+        memory: Duration::from_millis(10),
+    };
+
+    #[test]
+    fn the_share_rises_with_time_to_what_the_load_calls_for() {
+        let mut warmth = Warmth::COLD;
+        assert_eq!(warmth.share(&RAMP, ms(1000), 50_000), 0.2);
+        let after = warmth.share(&RAMP, ms(1010), 40_000);
+        assert!((after - (0.2 + 0.8 * 0.5 * (1.0 - (-1f64).exp()))).abs() < 1e-9);
+        let late = warmth.share(&RAMP, ms(2000), 1000);
+        assert!((late - 0.6).abs() < 1e-9); // the most that waited counts
+    }
+
+    #[test]
+    fn warmth_is_lost_while_nothing_is_to_be_sent() {
+        let mut warmth = Warmth::COLD;
+        warmth.share(&RAMP, ms(0), 200_000);
+        warmth.share(&RAMP, ms(1000), 200_000);
+        warmth.rest(ms(1000));
+        let soon = warmth.share(&RAMP, ms(1001), 1500);
+        assert!(soon > 0.9, "{soon}");
+        warmth.rest(ms(1001));
+        let late = warmth.share(&RAMP, ms(1200), 1500);
+        assert!(late < 0.2001, "{late}");
+    }
+
+    #[test]
+    fn without_a_ramp_the_share_is_everything() {
+        let mut warmth = Warmth::COLD;
+        assert_eq!(warmth.share(&Ramp::NONE, ms(0), 1), 1.0);
+    }
+}
+
+#[cfg(test)]
+mod harq_tests {
+    use super::*;
+    use crate::radio::{Profile, Way};
+    use crate::random::Probability;
+
+    fn config(first: f64, again: f64) -> RadioConfig {
+        let mut config = Profile::LOWBAND_GOOD.config(Way::Downlink);
+        config.harq = Harq {
+            first: Probability::new(first).unwrap(),
+            again: Probability::new(again).unwrap(),
+            round_trip: Duration::from_millis(8),
+            attempts: 3,
+            recovery: Duration::from_millis(40),
+            decode: Duration::ZERO,
+        };
+        config
+    }
+
+    fn grid(slot: u64) -> impl Fn(Duration) -> Option<(u64, Duration)> {
+        move |span| {
+            let slots = span.as_nanos().div_ceil(1_000_000);
+            Some((slot + slots, Duration::from_millis(slots)))
+        }
+    }
+
+    #[test]
+    fn a_block_that_fails_comes_a_round_trip_later_in_place_of_new_bytes() {
+        let config = config(1.0, 0.0);
+        let mut retransmissions = Retransmissions::new(&config);
+        let late = retransmissions.send(&config.harq, 5, 700, grid(5));
+        assert_eq!(late, Duration::from_millis(8));
+        assert_eq!(retransmissions.taken(12, 12), 0);
+        assert_eq!(retransmissions.taken(13, 13), 700);
+        assert_eq!(retransmissions.taken(13, 13), 0);
+    }
+
+    #[test]
+    fn after_the_last_attempt_the_layer_above_takes_over() {
+        let config = config(1.0, 1.0);
+        let mut retransmissions = Retransmissions::new(&config);
+        let late = retransmissions.send(&config.harq, 0, 1, grid(0));
+        assert_eq!(late, Duration::from_millis(8 + 8 + 40));
+    }
+
+    #[test]
+    fn blocks_of_two_devices_fail_independently() {
+        let fails = |device| {
+            let config = RadioConfig {
+                device,
+                ..config(0.5, 0.0)
+            };
+            let mut retransmissions = Retransmissions::new(&config);
+            (0..1000)
+                .map(|slot| {
+                    !retransmissions
+                        .send(&config.harq, slot, 1, grid(slot))
+                        .is_zero()
+                })
+                .collect::<Vec<_>>()
+        };
+        let alike = fails(1)
+            .iter()
+            .zip(&fails(2))
+            .filter(|(a, b)| a == b)
+            .count();
+        assert!((400..600).contains(&alike), "{alike}");
+    }
+
+    #[test]
+    fn blocks_fail_as_often_as_asked() {
+        let config = config(0.1, 0.0);
+        let mut retransmissions = Retransmissions::new(&config);
+        let late = (0..100_000)
+            .filter(|&slot| {
+                !retransmissions
+                    .send(&config.harq, slot, 1, grid(slot))
+                    .is_zero()
+            })
+            .count();
+        assert!((9_700..10_300).contains(&late), "{late}");
     }
 }

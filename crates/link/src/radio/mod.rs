@@ -8,12 +8,8 @@
 mod access;
 mod channel;
 mod config;
-mod harq;
 mod noise;
 mod profile;
-mod ramp;
-mod route;
-mod table;
 
 pub use config::{
     Carrier, Cell, Channel, Grant, Handover, Harq, Path, RadioConfig, Ramp, Sleep, Slots, Way,
@@ -22,20 +18,17 @@ pub use profile::{Band, Condition, Profile};
 
 use crate::bottleneck::Admission;
 use crate::delay::DelayLine;
-use crate::outcome::DropReason;
+use crate::packet::DropReason;
 use crate::packet::{Item, Step};
 use crate::queue::{Dropped, Queue, QueueLevel, Surcharge};
-use crate::share::Share;
-use crate::stage::{Behaviour, Configured, Offer};
-use crate::time::{Duration, Time};
-use crate::units::Bytes;
-use access::Access;
+use crate::schedule::Offer;
+use crate::stage::{Behaviour, Configured};
+use crate::time::{Duration, Time, earlier};
+use crate::units::Share;
+use access::{Access, Retransmissions, Warmth};
 pub(crate) use channel::Potential;
-use channel::{Cache, Surroundings};
-use harq::Retransmissions;
-use ramp::Warmth;
-use route::Route;
-pub(crate) use table::RadioTable;
+use channel::{Cache, Route, Surroundings};
+pub(crate) use config::RadioTable;
 
 /// The stage. It looks only at slots that carry data: with nothing waiting there are no events, and the next
 /// slot after any pause is found without a walk through it.
@@ -109,12 +102,9 @@ impl<P> Configured<RadioConfig> for Radio<P> {
         self.route = Route::new(config);
         self.retransmissions = Retransmissions::new(config);
         if before.queue != config.queue {
-            let mut old =
-                std::mem::replace(&mut self.queue, Queue::new(&config.queue, None, self.zero));
-            while let Some(item) = old.remove() {
-                let surcharge = self.surcharge();
-                self.queue.adopt(item, surcharge, &mut self.dropped);
-            }
+            let next = Queue::new(&config.queue, None, self.zero);
+            let surcharge = self.surcharge();
+            self.queue.replace(next, surcharge, &mut self.dropped);
         }
         self.look_ahead(now);
     }
@@ -188,12 +178,8 @@ impl<P> Behaviour<P> for Radio<P> {
     }
 
     #[inline]
-    fn has_dropped(&self) -> bool {
-        !self.dropped.is_empty()
-    }
-
-    fn next_dropped(&mut self) -> Option<(Item<P>, DropReason)> {
-        self.dropped.pop_front()
+    fn dropped(&mut self) -> Option<&mut Dropped<P>> {
+        Some(&mut self.dropped)
     }
 
     fn level(&self) -> Option<QueueLevel> {
@@ -376,22 +362,7 @@ impl<P> Radio<P> {
     }
 
     fn surcharge(&self) -> Surcharge {
-        Surcharge {
-            serving: self
-                .serving
-                .as_ref()
-                .map_or_else(QueueLevel::default, |(item, _)| {
-                    QueueLevel::default().plus(item.size)
-                }),
-            overhead: Bytes(0),
-        }
-    }
-}
-
-fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
+        Surcharge::of_serving(self.serving.as_ref().map(|(item, _)| item))
     }
 }
 

@@ -11,7 +11,6 @@ use super::config::{
 use crate::queue::{Discipline, Limit};
 use crate::random::{Probability, Seed};
 use crate::time::Duration;
-use crate::units::Bytes;
 
 /// The operator's carrier and scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,63 +48,35 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// All of them.
-    pub const ALL: [Self; 10] = [
-        Self::MIDBAND_GOOD,
-        Self::MIDBAND_WEAK,
-        Self::MIDBAND_CROWDED,
-        Self::MIDBAND_WALKING,
-        Self::MIDBAND_DRIVING,
-        Self::LOWBAND_GOOD,
-        Self::LOWBAND_WEAK,
-        Self::LOWBAND_CROWDED,
-        Self::LOWBAND_WALKING,
-        Self::LOWBAND_DRIVING,
-    ];
     /// `midband-good`
-    pub const MIDBAND_GOOD: Self = Self::of(Band::Midband, Condition::Good);
-    /// `midband-weak`
-    pub const MIDBAND_WEAK: Self = Self::of(Band::Midband, Condition::Weak);
-    /// `midband-crowded`
-    pub const MIDBAND_CROWDED: Self = Self::of(Band::Midband, Condition::Crowded);
-    /// `midband-walking`
-    pub const MIDBAND_WALKING: Self = Self::of(Band::Midband, Condition::Walking);
+    pub const MIDBAND_GOOD: Self = Self::new(Band::Midband, Condition::Good);
     /// `midband-driving`
-    pub const MIDBAND_DRIVING: Self = Self::of(Band::Midband, Condition::Driving);
+    pub const MIDBAND_DRIVING: Self = Self::new(Band::Midband, Condition::Driving);
     /// `lowband-good`
-    pub const LOWBAND_GOOD: Self = Self::of(Band::Lowband, Condition::Good);
-    /// `lowband-weak`
-    pub const LOWBAND_WEAK: Self = Self::of(Band::Lowband, Condition::Weak);
-    /// `lowband-crowded`
-    pub const LOWBAND_CROWDED: Self = Self::of(Band::Lowband, Condition::Crowded);
-    /// `lowband-walking`
-    pub const LOWBAND_WALKING: Self = Self::of(Band::Lowband, Condition::Walking);
+    pub const LOWBAND_GOOD: Self = Self::new(Band::Lowband, Condition::Good);
     /// `lowband-driving`
-    pub const LOWBAND_DRIVING: Self = Self::of(Band::Lowband, Condition::Driving);
+    pub const LOWBAND_DRIVING: Self = Self::new(Band::Lowband, Condition::Driving);
 
-    const fn of(band: Band, condition: Condition) -> Self {
+    const fn new(band: Band, condition: Condition) -> Self {
         Self { band, condition }
+    }
+
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        use Condition::{Crowded, Driving, Good, Walking, Weak};
+        [Band::Midband, Band::Lowband].into_iter().flat_map(|band| {
+            [Good, Weak, Crowded, Walking, Driving].map(|condition| Self::new(band, condition))
+        })
     }
 
     /// The profile called `name`.
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|profile| profile.name() == name)
+        Self::all().find(|profile| profile.name() == name)
     }
 
     /// Its name, such as `lowband-driving`.
-    pub const fn name(self) -> &'static str {
-        match (self.band, self.condition) {
-            (Band::Midband, Condition::Good) => "midband-good",
-            (Band::Midband, Condition::Weak) => "midband-weak",
-            (Band::Midband, Condition::Crowded) => "midband-crowded",
-            (Band::Midband, Condition::Walking) => "midband-walking",
-            (Band::Midband, Condition::Driving) => "midband-driving",
-            (Band::Lowband, Condition::Good) => "lowband-good",
-            (Band::Lowband, Condition::Weak) => "lowband-weak",
-            (Band::Lowband, Condition::Crowded) => "lowband-crowded",
-            (Band::Lowband, Condition::Walking) => "lowband-walking",
-            (Band::Lowband, Condition::Driving) => "lowband-driving",
-        }
+    pub fn name(self) -> String {
+        format!("{:?}-{:?}", self.band, self.condition).to_lowercase()
     }
 
     /// One direction of it, with the seed 0. Give both directions of a link the same [seed](RadioConfig::seed).
@@ -200,10 +171,7 @@ fn midband(way: Way) -> RadioConfig {
             step: ms(1),
             per_byte_ps: 500_000,
         },
-        queue: Discipline::DropTail(Limit {
-            packets: None,
-            bytes: Some(Bytes(if down { 4_000_000 } else { 1_000_000 })),
-        }),
+        queue: Discipline::DropTail(Limit::bytes(if down { 4_000_000 } else { 1_000_000 })),
         seed: Seed(0),
         device: 0,
         offset: Duration::ZERO,
@@ -213,8 +181,8 @@ fn midband(way: Way) -> RadioConfig {
 /// Verizon's low-band of the paper, about 60 Mbit/s (§3.2).
 fn lowband(way: Way) -> RadioConfig {
     let down = way == Way::Downlink;
+    let midband = midband(way);
     RadioConfig {
-        way,
         slots: Slots {
             length: ms(1),
             symbols: vec![14],
@@ -222,19 +190,16 @@ fn lowband(way: Way) -> RadioConfig {
         carrier: Carrier {
             blocks: 52,
             layers: if down { 2 } else { 1 },
-            overhead: if down { 0.14 } else { 0.08 },
+            ..midband.carrier
         },
         channel: Channel {
             mean_db: if down { 21.0 } else { 11.0 },
-            deviation_db: 2.0,
-            memory: ms(500),
-            report: ms(10),
+            ..midband.channel
         },
         cell: Cell {
             share: 0.9,
             deviation: 0.05,
-            memory: ms(1000),
-            turn: Probability::ALWAYS,
+            ..midband.cell
         },
         ramp: if down {
             Ramp {
@@ -242,42 +207,29 @@ fn lowband(way: Way) -> RadioConfig {
                 rise: us(5_400),
                 full: 520_000,
                 bend: 0.5,
-                memory: ms(10),
+                ..midband.ramp
             }
         } else {
             Ramp::NONE
         },
         harq: Harq {
-            first: chance(0.1),
-            again: chance(0.05),
             round_trip: ms(8),
-            attempts: 4,
-            recovery: ms(40),
             decode: ms(1),
+            ..midband.harq
         },
-        grant: (!down).then_some(Grant {
-            period: ms(8),
+        grant: midband.grant.map(|grant| Grant {
             delay: ms(4),
             first: 300,
-            tail: ms(5),
+            ..grant
         }),
-        sleep: down.then_some(SLEEP),
-        handover: None,
         path: Path {
             delay: us(7_000),
             deviation: us(1_050),
-            memory: ms(2000),
-            every: ms(20_000),
-            step: ms(1),
             per_byte_ps: 1_830_000,
+            ..midband.path
         },
-        queue: Discipline::DropTail(Limit {
-            packets: None,
-            bytes: Some(Bytes(if down { 2_000_000 } else { 500_000 })),
-        }),
-        seed: Seed(0),
-        device: 0,
-        offset: Duration::ZERO,
+        queue: Discipline::DropTail(Limit::bytes(if down { 2_000_000 } else { 500_000 })),
+        ..midband
     }
 }
 
@@ -348,9 +300,10 @@ mod tests {
 
     #[test]
     fn every_profile_is_found_by_its_name() {
-        for profile in Profile::ALL {
-            assert_eq!(Profile::named(profile.name()), Some(profile));
+        for profile in Profile::all() {
+            assert_eq!(Profile::named(&profile.name()), Some(profile));
         }
         assert_eq!(Profile::named("lowband"), None);
+        assert_eq!(Profile::LOWBAND_DRIVING.name(), "lowband-driving");
     }
 }

@@ -1,9 +1,10 @@
 use super::*;
 use crate::direction::Direction;
-use crate::outcome::Outcome;
+use crate::packet::Outcome;
 use crate::queue::Discipline;
 use crate::random::Probability;
 use crate::stage::StageConfig;
+use crate::units::Bytes;
 
 fn ms(millis: u64) -> Time {
     Time::from_millis(millis)

@@ -1,11 +1,10 @@
-//! Reading and writing the files of the CellReplay tool, one line at a time.
+//! The parsers of the files of the CellReplay tool, one line at a time.
 
-use std::fmt::Write as _;
 use std::io::Read;
 
 use super::{Compensation, Shift};
 use crate::lines::{TraceError, each_line, excerpt};
-use crate::schedule::LightRows;
+use crate::schedule::{LightRow, LightRows};
 use crate::time::Duration;
 use crate::units::Bytes;
 
@@ -25,8 +24,7 @@ impl LightRows {
     /// between numbers. Times never decrease; opportunities may stand in any order. Anything else is an error that
     /// names the line.
     pub fn parse(reader: impl Read) -> Result<Self, TraceError> {
-        let mut light = Self::empty();
-        let mut opportunities = Vec::new();
+        let mut rows: Vec<LightRow> = Vec::new();
         each_line(reader, LONGEST_LINE, |number, line| {
             let wrong = |reason: String| TraceError::at(number, reason);
             let mut fields = fields(line);
@@ -48,38 +46,22 @@ impl LightRows {
                 )));
             };
             let base_delay = span(delay, "base delay")?;
-            opportunities.clear();
-            for field in fields {
-                opportunities.push(span(field, "delivery opportunity")?);
-            }
-            if light.last_time().is_some_and(|last| time < last) {
+            let opportunities = fields.map(|field| span(field, "delivery opportunity"));
+            let opportunities = opportunities.collect::<Result<_, _>>()?;
+            if rows.last().is_some_and(|last| time < last.time) {
                 return Err(wrong(format!(
                     "`{}` comes before the row above it; the times of rows never decrease",
                     excerpt(first)
                 )));
             }
-            light.push(time, base_delay, opportunities.iter().copied());
+            rows.push(LightRow {
+                time,
+                base_delay,
+                opportunities,
+            });
             Ok(())
         })?;
-        if light.count() == 0 {
-            return Err(empty("0 20 0 1 1 3"));
-        }
-        Ok(light)
-    }
-
-    /// The rows as [`parse`](Self::parse) reads them; whole milliseconds are written without decimals, as the public
-    /// tool needs them.
-    pub fn to_text(&self) -> String {
-        let mut text = String::new();
-        for row in self.rows() {
-            let spans = [row.time, row.base_delay].into_iter();
-            for (index, span) in spans.chain(row.opportunities).enumerate() {
-                text.push_str(if index == 0 { "" } else { " " });
-                write_millis(&mut text, span.as_nanos());
-            }
-            text.push('\n');
-        }
-        text
+        Self::new(rows).ok_or_else(|| empty("0 20 0 1 1 3"))
     }
 }
 
@@ -125,18 +107,6 @@ impl Compensation {
             Some(compensation) if compensation.points().next().is_some() => Ok(compensation),
             _ => Err(empty("100 -6.8")),
         }
-    }
-
-    /// The points as [`parse`](Self::parse) reads them.
-    pub fn to_text(&self) -> String {
-        let mut text = String::new();
-        for (size, shift) in self.points() {
-            let sign = if shift.as_nanos() < 0 { "-" } else { "" };
-            let _ = write!(text, "{} {sign}", size.0); // a string takes what is written
-            write_millis(&mut text, shift.as_nanos().unsigned_abs());
-            text.push('\n');
-        }
-        text
     }
 }
 
@@ -190,16 +160,6 @@ fn digits(text: &[u8]) -> Option<u64> {
     })
 }
 
-fn write_millis(text: &mut String, nanos: u64) {
-    let (whole, fraction) = (nanos / NANOS_PER_MILLI, nanos % NANOS_PER_MILLI);
-    let _ = write!(text, "{whole}"); // a string takes what is written
-    if fraction > 0 {
-        let decimals = format!("{fraction:06}");
-        text.push('.');
-        text.push_str(decimals.trim_end_matches('0'));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,16 +172,14 @@ mod tests {
     fn light_rows_of_the_tool_are_read() {
         let light = LightRows::parse(&b"0 20 0 1 1 3\n50 22 0\r\n\n# end\n100 21.5  0\t0.25"[..]);
         let light = light.unwrap();
-        assert_eq!(light.count(), 3);
+        assert_eq!(light.rows().len(), 3);
         assert_eq!(
             light.base_delay(Duration::from_millis(100)),
             Duration::from_micros(21_500)
         );
-        assert_eq!(
-            light.opportunities(Duration::from_millis(100)),
-            [0, 250].map(Duration::from_micros)
-        );
-        assert_eq!(light.to_text(), "0 20 0 1 1 3\n50 22 0\n100 21.5 0 0.25\n");
+        let opportunities = |row: usize| &light.rows()[row].opportunities;
+        assert_eq!(*opportunities(2), [0, 250].map(Duration::from_micros));
+        assert_eq!(*opportunities(0), [0, 1, 1, 3].map(Duration::from_millis));
     }
 
     #[test]
@@ -267,11 +225,11 @@ mod tests {
     }
 
     #[test]
-    fn latency_offsets_are_read_and_written() {
+    fn latency_offsets_are_read() {
         let text = "100 -6.8\n200 -6\n1400 0\n";
         let compensation = Compensation::parse(text.as_bytes()).unwrap();
         assert_eq!(compensation.of(Bytes(100)), Shift::from_nanos(-6_800_000));
-        assert_eq!(compensation.to_text(), text);
+        assert_eq!(compensation.points().count(), 3);
         for (text, part) in [
             ("100 x\n", "x:1: `x` is not a latency offset"),
             ("100\n", "x:1: `100` is malformed"),

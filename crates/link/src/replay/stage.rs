@@ -5,13 +5,12 @@ use std::collections::VecDeque;
 use super::{Anchor, IdleAt, Shift, WorkloadDependentConfig};
 use crate::bottleneck::{Admission, Bottleneck};
 use crate::delay::DelayLine;
-use crate::outcome::DropReason;
 use crate::packet::{Item, Step};
-use crate::queue::QueueLevel;
-use crate::schedule::Head;
-use crate::share::Share;
-use crate::stage::{Behaviour, Configured, Offer};
-use crate::time::{Duration, Time};
+use crate::queue::{Dropped, QueueLevel};
+use crate::schedule::{Head, Offer};
+use crate::stage::{Behaviour, Configured};
+use crate::time::{Duration, Time, earlier};
+use crate::units::Share;
 
 /// The public tool compares strictly (`cellular_queue.cc`: idle for *more* than F) and its clock has whole
 /// milliseconds: the link must have been idle for one of them more than F. Otherwise, with F = 0, each packet of a
@@ -31,17 +30,12 @@ pub(crate) struct WorkloadDependent<P> {
     /// Activations on the way to the queue, each with the number of its packet. There are few, so that they wait apart.
     activations: VecDeque<(u64, Head)>,
     bottleneck: Bottleneck<P>,
-    state: State,
+    /// The base delay of the link while it is active.
+    active: Option<Duration>,
     /// When the last packet left, if there is none.
     empty_since: Time,
     /// When the schedule on offer has become another one.
     spliced: Option<Time>,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum State {
-    Inactive,
-    Active { delay: Duration },
 }
 
 impl<P> Configured<WorkloadDependentConfig> for WorkloadDependent<P> {
@@ -53,7 +47,7 @@ impl<P> Configured<WorkloadDependentConfig> for WorkloadDependent<P> {
             entered: 0,
             come: 0,
             activations: VecDeque::new(),
-            state: State::Inactive,
+            active: None,
             empty_since: Time::ZERO,
             spliced: None,
         }
@@ -80,7 +74,7 @@ impl<P> Behaviour<P> for WorkloadDependent<P> {
     fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
         self.bottleneck.restart(zero, now, offset);
         if self.is_empty() {
-            self.state = State::Inactive;
+            self.active = None;
         }
     }
 
@@ -89,19 +83,13 @@ impl<P> Behaviour<P> for WorkloadDependent<P> {
     }
 
     fn next_event(&self) -> Option<Time> {
-        match (self.bottleneck.next_event(), self.line.next()) {
-            (Some(departure), Some(entry)) => Some(departure.min(entry)),
-            (departure, entry) => departure.or(entry),
-        }
+        earlier(self.bottleneck.next_event(), self.line.next())
     }
 
     /// Processes the [event](Self::next_event) due at `now`: departures before arrivals.
     fn step(&mut self, now: Time) -> Option<Step<P>> {
-        let departs = self
-            .bottleneck
-            .next_event()
-            .is_some_and(|event| event <= now);
-        let step = if departs {
+        let departure = self.bottleneck.next_event();
+        let step = if departure.is_some_and(|event| event <= now) {
             self.bottleneck.step(now).map(delay_behind_queue)
         } else {
             let item = self.line.pop()?;
@@ -113,12 +101,8 @@ impl<P> Behaviour<P> for WorkloadDependent<P> {
         step
     }
 
-    fn next_dropped(&mut self) -> Option<(Item<P>, DropReason)> {
-        self.bottleneck.next_dropped()
-    }
-
-    fn has_dropped(&self) -> bool {
-        self.bottleneck.has_dropped()
+    fn dropped(&mut self) -> Option<&mut Dropped<P>> {
+        self.bottleneck.dropped()
     }
 
     fn level(&self) -> Option<QueueLevel> {
@@ -133,8 +117,8 @@ impl<P> Behaviour<P> for WorkloadDependent<P> {
 impl<P> WorkloadDependent<P> {
     pub(crate) fn accept(&mut self, now: Time, item: Item<P>) {
         let shift = self.config.compensation.of(item.size);
-        let delay = match self.state {
-            State::Active { delay } if !self.is_cold(now, shift, delay) => delay,
+        let delay = match self.active {
+            Some(delay) if !self.is_cold(now, shift, delay) => delay,
             _ => {
                 let (position, delay) = self.base_delay(now);
                 let base = match self.config.anchor {
@@ -143,7 +127,7 @@ impl<P> WorkloadDependent<P> {
                 };
                 let head = Head::new(&self.config.light, position, base);
                 self.activations.push_back((self.come, head));
-                self.state = State::Active { delay };
+                self.active = Some(delay);
                 delay
             }
         };
@@ -166,7 +150,7 @@ impl<P> WorkloadDependent<P> {
         match self.bottleneck.accept(now, item) {
             Admission::Queued => Step::Within,
             Admission::Refused(item, reason) => {
-                self.bottleneck.add_dropped(item, reason);
+                self.bottleneck.dropped.push_back((item, reason));
                 Step::Within
             }
             Admission::Passed(item) => Step::Left(item),

@@ -1,7 +1,11 @@
 //! The light workload: how packet trains fared at regular instants.
 
+use std::sync::Arc;
+
+use super::Playback;
 use crate::delay::interpolate;
-use crate::time::Duration;
+use crate::time::{Duration, Time};
+use crate::units::Opportunities;
 
 /// Delivery opportunities of one packet train.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,104 +22,164 @@ pub struct LightRow {
 /// light delivery opportunities over time.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LightRows {
-    /// (time, base delay), never decreasing in time, never empty.
-    samples: Vec<(Duration, Duration)>,
-    /// End in the table of each row's opportunities.
-    ends: Vec<usize>,
-    /// Opportunities of all rows, sorted within each.
-    opportunities: Vec<Duration>,
+    /// Never decreasing in time, never empty; the opportunities of each are sorted.
+    rows: Vec<LightRow>,
 }
 
 impl LightRows {
     /// The recording of these rows; `None` if there are none or their times decrease.
     pub fn new(rows: impl IntoIterator<Item = LightRow>) -> Option<Self> {
-        let mut light = Self {
-            samples: Vec::new(),
-            ends: Vec::new(),
-            opportunities: Vec::new(),
-        };
-        for row in rows {
-            if light.last_time().is_some_and(|last| row.time < last) {
-                return None;
-            }
-            light.push(row.time, row.base_delay, row.opportunities);
+        let mut rows: Vec<_> = rows.into_iter().collect();
+        for row in &mut rows {
+            row.opportunities.sort_unstable();
         }
-        (!light.samples.is_empty()).then_some(light)
-    }
-
-    /// Return the number of rows.
-    pub fn count(&self) -> usize {
-        self.samples.len()
+        (!rows.is_empty() && rows.is_sorted_by_key(|row| row.time)).then_some(Self { rows })
     }
 
     /// The rows in order.
-    pub fn rows(&self) -> impl Iterator<Item = LightRow> + '_ {
-        (0..self.count()).map(|row| LightRow {
-            time: self.samples[row].0,
-            base_delay: self.samples[row].1,
-            opportunities: self.of_row(row).to_vec(),
-        })
+    pub fn rows(&self) -> &[LightRow] {
+        &self.rows
     }
 
     /// The base delay at a position of the recording: linear between rows, constant before the first and after the last
     /// (§4.3); rounded to the nanosecond below.
     pub fn base_delay(&self, position: Duration) -> Duration {
         let row = self.row_at(position);
-        match self.samples.get(row + 1) {
-            Some(&after) if self.samples[row].0 <= position => {
-                interpolate(self.samples[row], after, position)
+        let point = |row: &LightRow| (row.time, row.base_delay);
+        let before = &self.rows[row];
+        match self.rows.get(row + 1) {
+            Some(after) if before.time <= position => {
+                interpolate(point(before), point(after), position)
             }
-            _ => self.samples[row].1,
+            _ => before.base_delay,
         }
-    }
-
-    /// The light opportunities of the row at or before a position, or of the first row, sorted.
-    pub fn opportunities(&self, position: Duration) -> &[Duration] {
-        self.of_row(self.row_at(position))
     }
 
     /// Number of the row at or before a position, or of the first row.
-    pub(crate) fn row_at(&self, position: Duration) -> usize {
-        let after = self.samples.partition_point(|&(time, _)| time <= position);
+    fn row_at(&self, position: Duration) -> usize {
+        let after = self.rows.partition_point(|row| row.time <= position);
         after.saturating_sub(1)
-    }
-
-    pub(crate) fn of_row(&self, row: usize) -> &[Duration] {
-        let begin = row.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.opportunities[begin..self.ends[row]]
-    }
-
-    pub(crate) fn empty() -> Self {
-        Self {
-            samples: Vec::new(),
-            ends: Vec::new(),
-            opportunities: Vec::new(),
-        }
-    }
-
-    pub(crate) fn last_time(&self) -> Option<Duration> {
-        self.samples.last().map(|&(time, _)| time)
-    }
-
-    /// Adds a row whose time is not before the last one.
-    pub(crate) fn push(
-        &mut self,
-        time: Duration,
-        base_delay: Duration,
-        opportunities: impl IntoIterator<Item = Duration>,
-    ) {
-        let begin = self.opportunities.len();
-        self.opportunities.extend(opportunities);
-        self.opportunities[begin..].sort_unstable();
-        self.ends.push(self.opportunities.len());
-        self.samples.push((time, base_delay));
     }
 }
 
 impl std::fmt::Debug for LightRows {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let last = self.last_time().unwrap_or_default();
-        write!(f, "LightRows({} rows until {last})", self.count())
+        let last = self.rows[self.rows.len() - 1].time;
+        write!(f, "LightRows({} rows until {last})", self.rows.len())
+    }
+}
+
+/// Opportunities that an activation puts before the recording (TempPDO in Sentosa et al., "CellReplay", NSDI 2025,
+/// §4.3): the light opportunities of a row from `base` on, then the recorded ones from `splice` on. There is
+/// nothing before `base`.
+#[derive(Clone, Debug)]
+pub(crate) struct Head {
+    rows: Arc<LightRows>,
+    row: usize,
+    base: Time,
+    splice: Time,
+}
+
+impl Head {
+    /// The row in force at a position of the recording; its opportunities count from `base`.
+    pub(crate) fn new(rows: &Arc<LightRows>, position: Duration, base: Time) -> Self {
+        let row = rows.row_at(position);
+        let splice = match rows.rows[row].opportunities.last() {
+            Some(&last) => base + last + BREATH,
+            None => base,
+        };
+        Self {
+            rows: Arc::clone(rows),
+            row,
+            base,
+            splice,
+        }
+    }
+
+    /// When it begins to offer.
+    pub(crate) fn base(&self) -> Time {
+        self.base
+    }
+
+    fn offsets(&self) -> &[Duration] {
+        &self.rows.rows[self.row].opportunities
+    }
+
+    fn count(&self) -> u64 {
+        self.offsets().len() as u64
+    }
+}
+
+/// Between the last light opportunity and the first that the recording may offer.
+const BREATH: Duration = Duration::from_millis(1);
+
+/// A recording, from time to time with a [`Head`] in front. Opportunities are numbered from the first of the head, or
+/// from the start of the recording without one.
+#[derive(Clone, Debug)]
+pub(crate) struct Spliced {
+    recording: Playback,
+    head: Option<Head>,
+    /// Opportunities of the recording before the splice.
+    skipped: u64,
+}
+
+impl Spliced {
+    pub(crate) fn new(recording: Playback) -> Self {
+        Self {
+            recording,
+            head: None,
+            skipped: 0,
+        }
+    }
+
+    /// The position in the recording at an instant; in a looped one below its period.
+    pub(crate) fn position(&self, at: Time) -> Duration {
+        self.recording.position(at)
+    }
+
+    /// Replaces what is in front. Numbers change.
+    pub(crate) fn splice(&mut self, head: Head) {
+        self.skipped = self.recording.first_at(head.splice);
+        self.head = Some(head);
+    }
+
+    pub(crate) fn restart(&mut self, zero: Time, further: Duration) {
+        self.recording.restart(zero, further);
+        if let Some(head) = &self.head {
+            self.skipped = self.recording.first_at(head.splice);
+        }
+    }
+
+    /// Number of the first opportunity at or after `at`.
+    pub(crate) fn first_at(&self, at: Time) -> u64 {
+        let Some(head) = &self.head else {
+            return self.recording.first_at(at);
+        };
+        let since = at.since(head.base);
+        let light = head.offsets().partition_point(|&offset| offset < since) as u64;
+        if light < head.count() {
+            return light;
+        }
+        let heavy = self.recording.first_at(at.max(head.splice));
+        light.saturating_add(heavy.saturating_sub(self.skipped))
+    }
+
+    /// The instant of an opportunity; `None` past the end of a recording that is played once.
+    #[inline]
+    pub(crate) fn time_of(&mut self, index: u64) -> Option<Time> {
+        let Some(head) = &self.head else {
+            return self.recording.time_of(index);
+        };
+        let heavy = match index.checked_sub(head.count()) {
+            Some(heavy) => heavy,
+            None => return Some(head.base + head.offsets()[index as usize]),
+        };
+        self.recording.time_of(heavy.saturating_add(self.skipped))
+    }
+
+    /// Opportunities from `from` up to but excluding `to`.
+    pub(crate) fn opportunities(&self, from: Time, to: Time) -> Opportunities {
+        Opportunities(self.first_at(to).saturating_sub(self.first_at(from)))
     }
 }
 

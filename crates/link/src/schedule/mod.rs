@@ -3,7 +3,6 @@
 mod light;
 mod series;
 mod service;
-mod spliced;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,30 +13,18 @@ use serde::de::Error as _;
 use serde_json::Error as Fault;
 
 use crate::language::LanguageError;
+use crate::radio::Potential;
+use crate::replay::SaturatedPlayback;
 use crate::time::{Duration, Time};
 use crate::trace::{Repeat, Trace};
 use crate::units::{BitRate, Bytes, MTU};
+pub(crate) use light::{Head, Spliced};
 pub use light::{LightRow, LightRows};
 pub use series::RateSeries;
 pub(crate) use series::{RatePlayback, UNITS_PER_BYTE};
 pub(crate) use service::Service;
-pub(crate) use spliced::{Head, Spliced};
 
 /// When bytes may leave.
-///
-/// ```
-/// use std::sync::Arc;
-/// use cellbed_link::{BitRate, Bytes, Schedule, Trace};
-///
-/// let recorded = Arc::new(Trace::parse(&b"2\n5\n"[..])?);
-/// let schedules = [
-///     Schedule::looped(recorded),
-///     Schedule::Constant(BitRate(12_000_000)),
-///     Schedule::TokenBucket { rate: BitRate(8_000_000), burst: Bytes(15_000) },
-///     Schedule::Unlimited,
-/// ];
-/// # Ok::<(), cellbed_link::TraceError>(())
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Schedule {
     /// The packet delivery opportunities of a recording.
@@ -274,16 +261,21 @@ impl Playback {
     }
 }
 
-/// A schedule on the clock, with the bytes that it offers.
+/// Capacity of a stage with a queue, used or not, on the clock.
 #[derive(Clone, Debug)]
 pub(crate) enum Offer {
     Opportunities { playback: Spliced, each: Bytes },
     Series(RatePlayback),
     Constant(BitRate),
     Unlimited,
+    Radio(Box<Potential>),
+    Saturated(Box<SaturatedPlayback>),
 }
 
 impl Offer {
+    /// During an outage.
+    pub(crate) const NOTHING: Self = Self::Constant(BitRate(0));
+
     /// Bytes offered from `from` up to but excluding `to`; `None` without limit.
     pub(crate) fn capacity(&self, from: Time, to: Time) -> Option<Bytes> {
         match self {
@@ -297,6 +289,8 @@ impl Offer {
                 Some(Bytes(until(to).saturating_sub(until(from))))
             }
             Self::Unlimited => None,
+            Self::Radio(potential) => Some(potential.capacity(from, to)),
+            Self::Saturated(playback) => Some(playback.capacity(from, to)),
         }
     }
 
@@ -304,12 +298,12 @@ impl Offer {
     pub(crate) fn potential(&self, from: Time, to: Time) -> f64 {
         const PER_BYTE: f64 = UNITS_PER_BYTE as f64;
         match self {
-            Self::Opportunities { .. } => self.capacity(from, to).map_or(0.0, |it| it.0 as f64),
             Self::Series(playback) => {
                 playback.area(to).saturating_sub(playback.area(from)) as f64 / PER_BYTE
             }
             Self::Constant(rate) => rate.0 as f64 * to.since(from).as_nanos() as f64 / PER_BYTE,
             Self::Unlimited => to.since(from).as_nanos() as f64 * 1e9,
+            _ => self.capacity(from, to).map_or(0.0, |it| it.0 as f64),
         }
     }
 }

@@ -9,22 +9,6 @@ use crate::units::{BitRate, Bytes, saturate};
 pub(crate) const UNITS_PER_BYTE: u128 = 8 * NANOS_PER_SEC as u128;
 
 /// A rate that holds until the next step, looped or with the last step for ever.
-///
-/// ```
-/// use std::sync::Arc;
-/// use cellbed_link::{BitRate, BottleneckConfig, Bytes, Direction, Duration, RateSeries, Schedule, Time};
-///
-/// // 12 Mbit/s for 2 ms, then nothing for 3 ms, and so on.
-/// let steps = vec![(Duration::ZERO, BitRate(12_000_000)), (Duration::from_millis(2), BitRate(0))];
-/// let series = RateSeries::new(steps, Some(Duration::from_millis(5))).unwrap();
-/// let schedule = Schedule::Series { series: Arc::new(series), offset: Duration::ZERO };
-/// let mut link = Direction::new(vec![BottleneckConfig::new(schedule).into()], Time::ZERO);
-/// for packet in 0..4 {
-///     link.accept(Time::ZERO, packet, Bytes(1500));
-/// }
-/// let departures: Vec<_> = std::iter::from_fn(|| link.poll(Time::from_millis(10))).map(|it| it.departed).collect();
-/// assert_eq!(departures, [1, 2, 6, 7].map(Time::from_millis));
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateSeries {
     /// (start, rate, area before it), the first at 0, strictly increasing in time.

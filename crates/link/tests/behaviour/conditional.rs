@@ -130,7 +130,7 @@ proptest! {
         limit in 2_000u64..50_000,
         seed in 0u64..8,
     ) {
-        let queue = Discipline::DropTail(Limit { packets: None, bytes: Some(Bytes(limit)) });
+        let queue = Discipline::DropTail(Limit::bytes(limit));
         let mut link = link(queue, seed);
         let mut now = Time::ZERO;
         for (number, &(gap, size)) in packets.iter().enumerate() {
@@ -151,7 +151,7 @@ proptest! {
 
     #[test]
     fn the_queue_is_bounded(count in 1usize..200) {
-        let queue = Discipline::DropTail(Limit { packets: None, bytes: Some(Bytes(14_000)) });
+        let queue = Discipline::DropTail(Limit::bytes(14_000));
         let mut link = link(queue, 1);
         (0..count).for_each(|number| link.accept(at(5), number, Bytes(1400)));
         let full = drain(&mut link).iter().filter(|it| it.fate != Fate::Delivered).count();

@@ -114,7 +114,6 @@ fn quick(
             minimum: Bytes(3000),
             maximum: Bytes(12_000),
             weight: Some(0.2),
-            service: Some(span(MS)),
             gentle: first,
             adaptive: second,
             ecn: third,

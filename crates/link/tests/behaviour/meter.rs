@@ -52,7 +52,7 @@ proptest! {
     #[test]
     fn bins_equal_what_the_packets_say(run in run()) {
         let trace = Arc::new(Trace::from_millis(run.millis.iter().copied()).unwrap());
-        let queue = Discipline::DropTail(Limit { packets: None, bytes: Some(Bytes(6000)) });
+        let queue = Discipline::DropTail(Limit::bytes(6000));
         let loss = LossConfig::Independent { probability: Probability::new(0.1).unwrap(), seed: Seed(1) };
         let stages = vec![
             loss.into(),

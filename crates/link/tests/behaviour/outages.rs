@@ -107,7 +107,7 @@ proptest! {
             Schedule::Unlimited,
         ][schedule].clone();
         let queue = [
-            Discipline::DropTail(Limit { packets: Some(Packets(5)), bytes: None }),
+            Discipline::DropTail(Limit::packets(5)),
             Discipline::CoDel(CoDelConfig::default()),
             Discipline::Infinite,
         ][queue].clone();

@@ -8,6 +8,10 @@ fn nanos() -> impl Strategy<Value = u64> {
     prop_oneof![3 => (0..1000u64).prop_map(|millis| millis * 1_000_000), 2 => 0..100_000_000u64, 1 => 0..=largest]
 }
 
+fn millis(nanos: u64) -> String {
+    format!("{}.{:06}", nanos / 1_000_000, nanos % 1_000_000)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -23,7 +27,12 @@ proptest! {
             opportunities: offsets.into_iter().map(Duration::from_nanos).collect(),
         };
         let light = LightRows::new(rows.into_iter().zip(times).map(row)).unwrap();
-        prop_assert_eq!(LightRows::parse(light.to_text().as_bytes()).unwrap(), light);
+        let text: String = light.rows().iter().map(|row| {
+            let spans = [row.time, row.base_delay].into_iter().chain(row.opportunities.iter().copied());
+            let spans: Vec<_> = spans.map(|span| millis(span.as_nanos())).collect();
+            spans.join(" ") + "\n"
+        }).collect();
+        prop_assert_eq!(LightRows::parse(text.as_bytes()).unwrap(), light);
     }
 
     #[test]
@@ -32,7 +41,11 @@ proptest! {
     ) {
         let point = |(index, nanos): (u64, i64)| (Bytes(100 * index), Shift::from_nanos(nanos));
         let compensation = Compensation::new((1..).zip(shifts).map(point)).unwrap();
-        let again = Compensation::parse(compensation.to_text().as_bytes()).unwrap();
+        let text: String = compensation.points().map(|(size, shift)| {
+            let sign = if shift.as_nanos() < 0 { "-" } else { "" };
+            format!("{} {sign}{}\n", size.0, millis(shift.as_nanos().unsigned_abs()))
+        }).collect();
+        let again = Compensation::parse(text.as_bytes()).unwrap();
         prop_assert_eq!(again, compensation);
     }
 }

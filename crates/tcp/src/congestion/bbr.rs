@@ -8,8 +8,7 @@
 use cellbed_link::{Duration, Time};
 
 use super::super::{Tcp, pacing};
-use super::maximum::Maximum;
-use super::{AckSample, Controller, Delivery, Pacing, Repair, Timeout, Window};
+use super::{AckSample, Controller, Pacing, Repair, Window};
 
 /// Doubles the rate of delivery in each round trip: 2/ln 2 (§4.3.2.1), in 256ths as in Linux; and its reciprocal.
 const HIGH: f64 = 739.0 / 256.0;
@@ -52,7 +51,6 @@ enum Mode {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bbr {
-    window: Window,
     /// Bytes of data in a full segment.
     segment: u64,
     mode: Mode,
@@ -90,7 +88,6 @@ pub(crate) struct Bbr {
 impl Bbr {
     pub fn new(tcp: &Tcp) -> Self {
         let mut bbr = Self {
-            window: Window::new(tcp),
             segment: tcp.segment,
             round_end: 1,
             pacing_gain: HIGH,
@@ -102,7 +99,7 @@ impl Bbr {
     }
 
     /// Returns the window after an acknowledgement.
-    fn acknowledged(&mut self, mut window: u64, news: &Delivery) -> u64 {
+    fn acknowledged(&mut self, mut window: u64, news: &AckSample) -> u64 {
         self.measure_bandwidth(news);
         self.note_aggregation(window, news);
         if self.mode == Mode::ProbeBandwidth && self.phase_is_over(news) {
@@ -140,7 +137,7 @@ impl Bbr {
     }
 
     /// §4.1.1: the largest rate of the last rounds.
-    fn measure_bandwidth(&mut self, news: &Delivery) {
+    fn measure_bandwidth(&mut self, news: &AckSample) {
         self.is_round_start = false;
         let Some(sample) = news.sample else {
             return;
@@ -155,21 +152,13 @@ impl Bbr {
             let probes = self.mode == Mode::ProbeBandwidth && self.is_round_start;
             if probes && self.policer.is_old() {
                 self.policer = Policer::default();
-                self.policer
-                    .begin(news.delivered, news.delivered_at, news.all_lost);
+                self.policer.begin(news);
                 self.probe_bandwidth(news.now, news.delivered_at);
             }
         } else if sample.idle {
             self.policer = Policer::default();
         } else {
-            let (lost, start) = (news.lost > 0, self.is_round_start);
-            self.policer.note(
-                lost,
-                start,
-                news.delivered,
-                news.delivered_at,
-                news.all_lost,
-            );
+            self.policer.note(news.lost > 0, self.is_round_start, news);
         }
         // A sample that the application limits counts only if it is larger (§4.1.1.4): the estimate does not expire
         // meanwhile.
@@ -182,7 +171,7 @@ impl Bbr {
         self.policer.rate().unwrap_or_else(|| self.largest.value())
     }
 
-    fn note_aggregation(&mut self, window: u64, news: &Delivery) {
+    fn note_aggregation(&mut self, window: u64, news: &AckSample) {
         if news.segments > 0 && news.sample.is_some() {
             let bandwidth = self.bandwidth();
             self.aggregation
@@ -191,7 +180,7 @@ impl Bbr {
     }
 
     /// §4.3.4.3.
-    fn phase_is_over(&self, news: &Delivery) -> bool {
+    fn phase_is_over(&self, news: &AckSample) -> bool {
         let least = self.least.unwrap_or(Duration::MAX);
         let is_long = news.delivered_at - self.phase_began > least;
         let before = || self.in_flight_at_departure(news.before, news);
@@ -218,7 +207,7 @@ impl Bbr {
     }
 
     /// §4.3.2.2.
-    fn note_full_pipe(&mut self, news: &Delivery) {
+    fn note_full_pipe(&mut self, news: &AckSample) {
         let idle = news.sample.is_some_and(|sample| sample.idle);
         if self.is_full || !self.is_round_start || idle {
             return;
@@ -233,7 +222,7 @@ impl Bbr {
     }
 
     /// §4.1.2 and §4.3.5.
-    fn measure_round_trip(&mut self, window: &mut u64, news: &Delivery) {
+    fn measure_round_trip(&mut self, window: &mut u64, news: &AckSample) {
         let is_old = news.now - self.least_at > BELIEVED;
         if let Some(span) = news.round_trip
             && (is_old && !news.is_delayed || self.least.is_none_or(|least| span < least))
@@ -289,7 +278,7 @@ impl Bbr {
         }
     }
 
-    fn pace(&mut self, news: &Delivery, window: u64) {
+    fn pace(&mut self, news: &AckSample, window: u64) {
         if let Some(span) = news.round_trip.filter(|_| !self.has_round_trip) {
             self.has_round_trip = true;
             self.pacing_rate = self.rate_of(window as f64 / span.as_secs_f64(), HIGH);
@@ -297,19 +286,15 @@ impl Bbr {
         self.set_pacing_rate(self.pacing_gain);
     }
 
-    fn least_burst(&self) -> u64 {
-        if self.pacing_rate < SINGLE { 1 } else { 2 }
+    /// Bytes that leave at once over a path with a shortest round trip.
+    fn burst(&self, least: Duration) -> u64 {
+        let at_least = if self.pacing_rate < SINGLE { 1 } else { 2 };
+        pacing::quantum(self.pacing_rate, self.segment, at_least, least)
     }
 
     /// The segments that a bandwidth and a round trip hold, with room for bursts (§4.2.3.2).
     fn with_bursts(&self, segments: f64) -> u64 {
-        let burst = pacing::quantum(
-            self.pacing_rate,
-            self.segment,
-            self.least_burst(),
-            Duration::MAX,
-        );
-        let held = segments as u64 + 3 * burst / self.segment;
+        let held = segments as u64 + 3 * self.burst(Duration::MAX) / self.segment;
         let even = held + held % 2;
         let probes = self.mode == Mode::ProbeBandwidth && self.phase == 0;
         even + if probes { 2 } else { 0 }
@@ -325,24 +310,15 @@ impl Bbr {
     }
 
     /// Of so many segments, those that are in flight when pacing allows the next one.
-    fn in_flight_at_departure(&self, segments: u64, news: &Delivery) -> u64 {
-        let burst = pacing::quantum(
-            self.pacing_rate,
-            self.segment,
-            self.least_burst(),
-            Duration::MAX,
-        );
-        let more = if self.pacing_gain > 1.0 {
-            burst / self.segment
-        } else {
-            0
-        };
+    fn in_flight_at_departure(&self, segments: u64, news: &AckSample) -> u64 {
+        let probes = self.pacing_gain > 1.0;
+        let more = u64::from(probes) * (self.burst(Duration::MAX) / self.segment);
         let delivered = self.bandwidth() * news.ahead.as_secs_f64();
         (segments + more).saturating_sub(delivered as u64)
     }
 
     /// §4.2.3.
-    fn resize(&mut self, window: u64, news: &Delivery) -> u64 {
+    fn resize(&mut self, window: u64, news: &AckSample) -> u64 {
         let mut size = window;
         if news.segments > 0 {
             if news.lost > 0 {
@@ -385,64 +361,54 @@ impl Bbr {
 
 /// BBR alone decides on its window, also while losses are repaired.
 impl Controller for Bbr {
-    fn window(&self) -> &Window {
-        &self.window
-    }
-
-    fn window_mut(&mut self) -> &mut Window {
-        &mut self.window
-    }
-
     /// §4.2.1.
-    fn on_established(&mut self, now: Time, round_trip: Duration) {
+    fn on_established(&mut self, window: &Window, now: Time, round_trip: Duration) {
         self.least = Some(round_trip);
         self.least_at = now;
         self.has_round_trip = true;
-        let window = self.window.size as u64;
+        let window = window.size as u64;
         self.pacing_rate = self.rate_of(window as f64 / round_trip.as_secs_f64(), HIGH);
     }
 
-    fn on_ack(&mut self, _ack: &AckSample) {}
+    fn on_ack(&mut self, _window: &mut Window, _ack: &AckSample) {}
 
-    fn on_delivery(&mut self, delivery: &Delivery) {
-        self.window.size = self.acknowledged(self.window.size as u64, delivery) as f64;
+    fn on_delivery(&mut self, window: &mut Window, ack: &AckSample) {
+        window.size = self.acknowledged(window.size as u64, ack) as f64;
     }
 
-    fn on_loss(&mut self) {
-        self.save(self.window.size as u64);
+    fn on_loss(&mut self, window: &mut Window) {
+        self.save(window.size as u64);
     }
 
     /// Reset the estimate of a full pipe, whose state is unknown after a timeout.
-    fn on_timeout(&mut self, timeout: &Timeout) {
+    fn on_timeout(&mut self, window: &mut Window, timeout: &AckSample) {
         self.repair = Repair::Timeout;
         self.full_rate = 0.0;
         self.is_round_start = true;
-        let (delivered, at) = (timeout.delivered, timeout.delivered_at);
-        self.policer
-            .note(true, true, delivered, at, timeout.all_lost);
-        self.window.size = (timeout.in_flight + 1) as f64;
+        self.policer.note(true, true, timeout);
+        window.size = (timeout.in_flight + 1) as f64;
     }
 
     /// A pipe that was full stays so.
-    fn undo(&mut self, _size: f64, _threshold: f64) {
+    fn undo(&mut self, _window: &mut Window, _size: f64, _threshold: f64) {
         (self.full_rate, self.full_rounds) = (0.0, 0);
         self.policer = Policer::default();
     }
 
-    fn repair(&mut self, _segments: f64) {}
+    fn repair(&mut self, _window: &mut Window, _segments: f64) {}
 
-    fn on_idle(&mut self, _idle: Duration, _timeout: Duration) {}
+    fn on_idle(&mut self, _window: &mut Window, _idle: Duration, _timeout: Duration) {}
 
     /// §4.3.4.4.
-    fn on_restart(&mut self, now: Time) {
+    fn on_restart(&mut self, window: &mut Window, now: Time) {
         self.restarted = true;
         self.aggregation.begin(now);
         match self.mode {
             Mode::ProbeBandwidth => self.set_pacing_rate(1.0),
             Mode::ProbeRoundTrip => {
-                let mut window = self.window.size as u64;
-                self.end_probe(now, &mut window, now);
-                self.window.size = window as f64;
+                let mut size = window.size as u64;
+                self.end_probe(now, &mut size, now);
+                window.size = size as f64;
             }
             _ => {}
         }
@@ -450,11 +416,9 @@ impl Controller for Bbr {
 
     /// §4.2.2.
     fn pacing(&self) -> Option<Pacing> {
-        let least = self.least.unwrap_or(Duration::MAX);
-        let quantum = pacing::quantum(self.pacing_rate, self.segment, self.least_burst(), least);
         Some(Pacing {
             rate: self.pacing_rate,
-            quantum,
+            quantum: self.burst(self.least.unwrap_or(Duration::MAX)),
         })
     }
 
@@ -482,7 +446,7 @@ impl Aggregation {
         self.most[0].max(self.most[1]) as f64
     }
 
-    fn note(&mut self, is_round_start: bool, bandwidth: f64, window: u64, news: &Delivery) {
+    fn note(&mut self, is_round_start: bool, bandwidth: f64, window: u64, news: &AckSample) {
         if is_round_start {
             self.rounds += 1;
             if self.rounds >= AGGREGATION_ROUNDS {
@@ -538,12 +502,13 @@ impl Policer {
         self.rounds >= Self::USED
     }
 
-    fn begin(&mut self, delivered: u64, at: Time, lost: u64) {
-        (self.since, self.delivered, self.lost, self.rounds) = (at, delivered, lost, 0);
+    fn begin(&mut self, news: &AckSample) {
+        (self.since, self.rounds) = (news.delivered_at, 0);
+        (self.delivered, self.lost) = (news.delivered, news.all_lost);
     }
 
-    /// has_lost: this acknowledgement shows losses. lost: all so far.
-    fn note(&mut self, has_lost: bool, is_round_start: bool, delivered: u64, at: Time, lost: u64) {
+    /// has_lost: this acknowledgement shows losses.
+    fn note(&mut self, has_lost: bool, is_round_start: bool, news: &AckSample) {
         if self.is_used {
             return;
         }
@@ -551,7 +516,7 @@ impl Policer {
             if !has_lost {
                 return;
             }
-            self.begin(delivered, at, lost);
+            self.begin(news);
             self.sampling = true;
         }
         self.rounds += u32::from(is_round_start);
@@ -561,12 +526,10 @@ impl Policer {
         if self.rounds < Self::SHORTEST || !has_lost {
             return;
         }
-        let (lost_here, here) = (
-            (lost - self.lost) as f64,
-            (delivered - self.delivered) as f64,
-        );
-        let span = (at - self.since).as_secs_f64();
-        if here == 0.0 || lost_here < Self::LOSS * here || span < 1e-3 {
+        let lost = (news.all_lost - self.lost) as f64;
+        let here = (news.delivered - self.delivered) as f64;
+        let span = (news.delivered_at - self.since).as_secs_f64();
+        if here == 0.0 || lost < Self::LOSS * here || span < 1e-3 {
             return;
         }
         let rate = here / span;
@@ -578,8 +541,47 @@ impl Policer {
             }
             _ => {
                 self.last = Some(rate);
-                self.begin(delivered, at, lost);
+                self.begin(news);
             }
+        }
+    }
+}
+
+/// The largest value of a sliding window, from three of its samples (Kathleen Nichols' algorithm, which Linux has): the
+/// best sample of the window, the best one since that, and the best one since the second, each with its time.
+///
+/// Only a new sample moves the window: without one, the largest value stands however long ago it was taken.
+#[derive(Clone, Copy, Debug, Default)]
+struct Maximum([(u64, f64); 3]);
+
+impl Maximum {
+    fn value(&self) -> f64 {
+        self.0[0].1
+    }
+
+    /// Takes in a sample. A value is at most `window` older than the sample that is taken in.
+    fn note(&mut self, window: u64, at: u64, value: f64) {
+        let Self(best) = self;
+        let new = (at, value);
+        if value >= best[0].1 || at - best[2].0 > window {
+            *best = [new; 3];
+            return;
+        }
+        if value >= best[1].1 {
+            (best[1], best[2]) = (new, new);
+        } else if value >= best[2].1 {
+            best[2] = new;
+        }
+        if at - best[0].0 > window {
+            *best = [best[1], best[2], new];
+            if at - best[0].0 > window {
+                *best = [best[1], best[2], new];
+            }
+        } else if best[1].0 == best[0].0 && at - best[0].0 > window / 4 {
+            // Later choices come from later parts of the window, so that they outlive the first.
+            (best[1], best[2]) = (new, new);
+        } else if best[2].0 == best[1].0 && at - best[0].0 > window / 2 {
+            best[2] = new;
         }
     }
 }
@@ -595,29 +597,18 @@ mod tests {
     struct Pipe {
         bbr: Bbr,
         window: u64,
-        news: Delivery,
+        news: AckSample,
     }
 
     impl Pipe {
         fn new() -> Self {
-            let mut bbr = Bbr::new(&Tcp::default());
-            bbr.on_established(Time::ZERO, SPAN);
-            let news = Delivery {
-                now: Time::ZERO,
-                sample: None,
+            let tcp = Tcp::default();
+            let mut bbr = Bbr::new(&tcp);
+            bbr.on_established(&Window::new(&tcp), Time::ZERO, SPAN);
+            let news = AckSample {
                 delivered: 1,
-                delivered_at: Time::ZERO,
-                segments: 0,
-                lost: 0,
-                all_lost: 0,
-                before: 0,
-                in_flight: 0,
                 limited: true,
-                round_trip: None,
-                smoothed: None,
-                is_delayed: false,
-                repair: Repair::None,
-                ahead: Duration::ZERO,
+                ..AckSample::default()
             };
             let window = 10;
             Self { bbr, window, news }
@@ -769,7 +760,7 @@ mod tests {
     #[test]
     fn a_pipe_that_was_full_stays_so_after_a_wrong_timeout() {
         let mut pipe = Pipe::steady();
-        pipe.bbr.undo(0.0, 0.0);
+        pipe.bbr.undo(&mut Window::default(), 0.0, 0.0);
         pipe.window = 200;
         pipe.round(1000.0, 40);
         assert!(pipe.window < 200); // the product of bandwidth and round trip
@@ -780,9 +771,29 @@ mod tests {
         let mut policer = Policer::default();
         for round in 0..9 {
             // 100 delivered and 30 lost in each 100 ms.
-            let at = Time::from_millis(100 * round);
-            policer.note(true, true, 100 * round, at, 30 * round);
+            let news = AckSample {
+                delivered: 100 * round,
+                delivered_at: Time::from_millis(100 * round),
+                all_lost: 30 * round,
+                ..AckSample::default()
+            };
+            policer.note(true, true, &news);
         }
         assert!((policer.rate().unwrap() - 1000.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_maximum_expires_with_a_new_sample_only() {
+        let mut maximum = Maximum::default();
+        let mut after = |at, value| {
+            maximum.note(10, at, value);
+            maximum.value()
+        };
+        assert_eq!([after(0, 9.0), after(3, 7.0), after(6, 5.0)], [9.0; 3]);
+        assert_eq!(
+            [after(10, 1.0), after(11, 1.0), after(14, 1.0)],
+            [9.0, 7.0, 5.0]
+        );
+        assert_eq!(after(1000, 2.0), 2.0);
     }
 }

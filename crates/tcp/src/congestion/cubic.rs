@@ -1,10 +1,10 @@
-//! CUBIC (RFC 9438), with the constants and the details of Linux.
+//! CUBIC (RFC 9438) and the end of its slow start before a loss, HyStart (Ha & Rhee, Computer Networks 55, 2011, §4),
+//! with the constants and the details of Linux.
 
 use cellbed_link::{Duration, Time};
 
 use super::super::Tcp;
-use super::hystart::HyStart;
-use super::{AckSample, Controller, Timeout, Window};
+use super::{AckSample, Controller, Window};
 
 /// Segments per cubic second (RFC 9438 §5).
 const C: f64 = 0.4;
@@ -19,10 +19,17 @@ const BEFORE_LOSS: f64 = 0.05;
 /// Linux's growth where the cubic would have it shrink or stand.
 const SLOWEST: f64 = 0.01;
 const YOUNG: Duration = Duration::from_secs(1);
+/// Below this window HyStart never ends slow start.
+const LEAST_WINDOW: f64 = 16.0;
+/// Acknowledgements that follow each other sooner are one train.
+const TRAIN: Duration = Duration::from_millis(2);
+/// Linux's maximum allowance for aggregated acknowledgements (more below 2 Gbit/s).
+const HELD_BACK: Duration = Duration::from_millis(1);
+/// Round trips of a round that are enough to judge it.
+const SAMPLES: u32 = 8;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Cubic {
-    window: Window,
     curve: Curve,
     start: Option<HyStart>,
     /// The shortest round trip.
@@ -33,7 +40,6 @@ impl Cubic {
     /// Slow start may end before a loss where the settings allow it.
     pub fn new(tcp: &Tcp) -> Self {
         Self {
-            window: Window::new(tcp),
             curve: Curve::default(),
             start: tcp.hystart.then(HyStart::default),
             least: None,
@@ -42,22 +48,13 @@ impl Cubic {
 }
 
 impl Controller for Cubic {
-    fn window(&self) -> &Window {
-        &self.window
-    }
-
-    fn window_mut(&mut self) -> &mut Window {
-        &mut self.window
-    }
-
     /// Ends slow start where round trips show a queue.
-    fn on_round_trip(&mut self, ack: &AckSample, round_trip: Duration) {
+    fn on_round_trip(&mut self, window: &mut Window, ack: &AckSample, round_trip: Duration) {
         if self.curve.is_young(ack.now) {
             return; // The queue of before may still stand.
         }
         let least = self.least.map_or(round_trip, |least| least.min(round_trip));
         self.least = Some(least);
-        let window = &mut self.window;
         if window.is_slow_start()
             && let Some(start) = &mut self.start
             && start.shall_end(ack, round_trip, least, window.size)
@@ -66,21 +63,20 @@ impl Controller for Cubic {
         }
     }
 
-    fn increase(&mut self, ack: &AckSample, segments: f64) -> f64 {
+    fn increase(&mut self, window: f64, ack: &AckSample, segments: f64) -> f64 {
         let least = self.least.unwrap_or(Duration::ZERO);
-        self.curve
-            .increase(ack.now, self.window.size, segments, least)
+        self.curve.increase(ack.now, window, segments, least)
     }
 
-    fn decrease(&mut self) -> f64 {
-        self.curve.reduced(self.window.size)
+    fn decrease(&mut self, window: f64) -> f64 {
+        self.curve.reduced(window)
     }
 
-    fn on_timeout(&mut self, _timeout: &Timeout) {
+    fn on_timeout(&mut self, window: &mut Window, _timeout: &AckSample) {
         self.curve = Curve::default();
         self.start = self.start.take().map(|_| HyStart::default());
         self.least = None;
-        self.window.size = 1.0;
+        window.size = 1.0;
     }
 
     /// The curve does not count the pause.
@@ -148,6 +144,68 @@ impl Curve {
         if let Some(epoch) = &mut self.epoch {
             epoch.since = (epoch.since + idle).min(now);
         }
+    }
+}
+
+/// The rule that ends slow start.
+#[derive(Clone, Debug, Default)]
+struct HyStart {
+    found: bool,
+    round: Option<Round>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    began: Time,
+    /// It ends when this byte has arrived.
+    end: u64,
+    /// The last acknowledgement of the train.
+    last: Time,
+    least: Duration,
+    samples: u32,
+}
+
+impl HyStart {
+    /// Returns whether a train of acknowledgements is as long as half a round trip, or a round's round trips are longer
+    /// than the shortest by an eighth of it. least: the shortest.
+    pub fn shall_end(
+        &mut self,
+        at: &AckSample,
+        round_trip: Duration,
+        least: Duration,
+        window: f64,
+    ) -> bool {
+        if self.found {
+            return false;
+        }
+        let begun = Round {
+            began: at.now,
+            end: at.next,
+            last: at.now,
+            least: Duration::MAX,
+            samples: 0,
+        };
+        let round = self.round.get_or_insert(begun);
+        if at.missing > round.end {
+            *round = begun;
+        }
+        if window < LEAST_WINDOW {
+            return false;
+        }
+        if at.now - round.last <= TRAIN {
+            round.last = at.now;
+            let half = Duration::from_nanos((least + HELD_BACK).as_nanos() / 2);
+            self.found = at.now - round.began > half;
+        }
+        round.least = round.least.min(round_trip);
+        if round.samples < SAMPLES {
+            round.samples += 1;
+        } else {
+            let eighth = Duration::from_nanos(least.as_nanos() / 8);
+            let margin = eighth.clamp(Duration::from_millis(4), Duration::from_millis(16));
+            self.found |= round.least > least + margin;
+        }
+        self.found
     }
 }
 

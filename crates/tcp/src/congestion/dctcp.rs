@@ -6,53 +6,9 @@ use super::{AckSample, Controller, Window, grow};
 /// Weight of the latest window in the estimate (RFC 8257 §4.2).
 const G: f64 = 1.0 / 16.0;
 
+/// The share of segments that are marked, over windows.
 #[derive(Clone, Debug)]
 pub(crate) struct Dctcp {
-    window: Window,
-    marks: Marks,
-}
-
-impl Dctcp {
-    pub fn new(tcp: &Tcp) -> Self {
-        Self {
-            window: Window::new(tcp),
-            marks: Marks::default(),
-        }
-    }
-}
-
-impl Controller for Dctcp {
-    fn window(&self) -> &Window {
-        &self.window
-    }
-
-    fn window_mut(&mut self) -> &mut Window {
-        &mut self.window
-    }
-
-    fn on_ecn(&mut self, ack: &AckSample, marked: u64, repairing: bool) {
-        let (upto, next) = (ack.missing, ack.next);
-        self.marks.count(ack.segments, marked, upto, next);
-        if marked > 0 && !repairing && !self.marks.is_reduced(upto) {
-            self.window.size = self.marks.reduced(self.window.size, next).max(2.0);
-            self.window.threshold = self.window.size;
-        }
-    }
-
-    fn on_ack(&mut self, ack: &AckSample) {
-        if !self.marks.is_reduced(ack.missing) {
-            grow(self, ack);
-        }
-    }
-
-    fn uses_ecn(&self) -> bool {
-        true
-    }
-}
-
-/// The share of segments that are marked, over windows.
-#[derive(Clone, Copy, Debug)]
-struct Marks {
     alpha: f64,
     acknowledged: u64,
     marked: u64,
@@ -61,8 +17,29 @@ struct Marks {
     reduced_until: u64,
 }
 
-impl Default for Marks {
-    fn default() -> Self {
+impl Controller for Dctcp {
+    fn on_ecn(&mut self, window: &mut Window, ack: &AckSample, marked: u64, repairing: bool) {
+        let (upto, next) = (ack.missing, ack.next);
+        self.count(ack.segments, marked, upto, next);
+        if marked > 0 && !repairing && !self.is_reduced(upto) {
+            window.size = self.reduced(window.size, next).max(2.0);
+            window.threshold = window.size;
+        }
+    }
+
+    fn on_ack(&mut self, window: &mut Window, ack: &AckSample) {
+        if !self.is_reduced(ack.missing) {
+            grow(self, window, ack);
+        }
+    }
+
+    fn uses_ecn(&self) -> bool {
+        true
+    }
+}
+
+impl Dctcp {
+    pub fn new(_tcp: &Tcp) -> Self {
         Self {
             alpha: 1.0, // §3.3: the first mark halves the window
             acknowledged: 0,
@@ -71,9 +48,7 @@ impl Default for Marks {
             reduced_until: 0,
         }
     }
-}
 
-impl Marks {
     /// Counts acknowledged segments, some of them marked; updates the estimate once per window (§3.3). upto: all before
     /// has arrived. next: the first byte that was not sent.
     pub fn count(&mut self, segments: u64, marked: u64, upto: u64, next: u64) {
@@ -105,7 +80,7 @@ mod tests {
 
     #[test]
     fn alpha_is_the_moving_average_of_the_marked_share() {
-        let mut law = Marks::default();
+        let mut law = Dctcp::new(&Tcp::default());
         law.count(4, 1, 1, 10); // (15 · 1 + 1/4) / 16
         assert_eq!(law.alpha, 0.953_125);
         law.count(5, 5, 6, 20);
@@ -122,7 +97,7 @@ mod tests {
         // marked, then falls by α/2. α²(1 − α/4) = (2 W + 1)/(W + 1)², and the amplitude is (W + 1) α/2. W is so small
         // that α is nearly constant over a cycle (g < 1.386 / sqrt(2 W)).
         let critical = 60.0;
-        let (mut law, mut window, mut upto) = (Marks::default(), critical, 0);
+        let (mut law, mut window, mut upto) = (Dctcp::new(&Tcp::default()), critical, 0);
         let (mut least, mut most, mut alpha) = (f64::INFINITY, 0.0f64, 0.0);
         for round in 0..2000 {
             let is_marked = window > critical;

@@ -7,11 +7,10 @@ use cellbed_laws::{
 use cellbed_link::{Duration, Time};
 
 use super::super::{Tcp, pacing};
-use super::{AckSample, Controller, Delivery, Pacing, Repair, Timeout, Window};
+use super::{AckSample, Controller, Pacing, Repair, Window};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Header {
-    window: Window,
     law: Connection,
     /// Bytes of data in a full segment.
     segment: u64,
@@ -25,22 +24,21 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    pub fn new(tcp: &Tcp, law: &'static Law) -> Self {
-        let mut window = cellbed_laws::Window {
+    pub fn new(tcp: &Tcp, law: &'static Law, window: &mut Window) -> Self {
+        let mut initial = cellbed_laws::Window {
             cwnd: tcp.initial_window.min(LARGEST.into()) as u32,
             ssthresh: UNLIMITED,
             pacing_rate: 0,
         };
         let mut header = Self {
-            law: Connection::new(law, &mut window),
-            window: Window::new(tcp),
+            law: Connection::new(law, &mut initial),
             segment: tcp.segment,
             pacing_rate: 0,
             least: None,
             lost: 0,
             grows: false,
         };
-        header.apply(window);
+        header.apply(initial, window);
         header
     }
 
@@ -49,102 +47,96 @@ impl Header {
     }
 
     /// Calls the law with the window, and sets the window that it returns.
-    fn call(&mut self, call: impl FnOnce(&mut Connection, &mut cellbed_laws::Window)) {
-        let threshold = self.window.threshold;
-        let mut window = cellbed_laws::Window {
-            cwnd: self.window.segments() as u32,
-            ssthresh: threshold.min(UNLIMITED.into()) as u32,
+    fn call(
+        &mut self,
+        window: &mut Window,
+        call: impl FnOnce(&mut Connection, &mut cellbed_laws::Window),
+    ) {
+        let mut its = cellbed_laws::Window {
+            cwnd: window.segments() as u32,
+            ssthresh: window.threshold.min(UNLIMITED.into()) as u32,
             pacing_rate: self.pacing_rate,
         };
-        call(&mut self.law, &mut window);
-        self.apply(window);
+        call(&mut self.law, &mut its);
+        self.apply(its, window);
     }
 
-    fn apply(&mut self, window: cellbed_laws::Window) {
-        self.window.size = window.cwnd.clamp(1, LARGEST).into();
-        self.window.threshold = if window.ssthresh >= UNLIMITED {
+    fn apply(&mut self, its: cellbed_laws::Window, window: &mut Window) {
+        window.size = its.cwnd.clamp(1, LARGEST).into();
+        window.threshold = if its.ssthresh >= UNLIMITED {
             f64::INFINITY
         } else {
-            window.ssthresh.into()
+            its.ssthresh.into()
         };
         if self.owns_window() {
-            self.pacing_rate = window.pacing_rate;
+            self.pacing_rate = its.pacing_rate;
         }
     }
 }
 
 impl Controller for Header {
-    fn window(&self) -> &Window {
-        &self.window
-    }
-
-    fn window_mut(&mut self) -> &mut Window {
-        &mut self.window
-    }
-
-    fn on_round_trip(&mut self, _ack: &AckSample, round_trip: Duration) {
+    fn on_round_trip(&mut self, _window: &mut Window, _ack: &AckSample, round_trip: Duration) {
         self.least = Some(self.least.map_or(round_trip, |least| least.min(round_trip)));
     }
 
-    fn on_ack(&mut self, _ack: &AckSample) {
+    fn on_ack(&mut self, _window: &mut Window, _ack: &AckSample) {
         self.grows = true;
     }
 
-    fn on_delivery(&mut self, delivery: &Delivery) {
+    fn on_delivery(&mut self, window: &mut Window, ack: &AckSample) {
         let grows = std::mem::take(&mut self.grows);
         if !grows && !self.owns_window() {
             return;
         }
         let mut sample = Sample {
-            now_us: micros(delivery.now - Time::ZERO),
-            acked: delivery.segments as u32,
-            in_flight: delivery.in_flight as u32,
-            prior_in_flight: delivery.before as u32,
-            rtt_us: delivery.round_trip.map_or(0, |span| micros(span) as u32),
-            srtt_us: delivery.smoothed.map_or(0, |span| micros(span) as u32),
-            delivered: delivery.delivered as u32,
+            now_us: micros(ack.now - Time::ZERO),
+            acked: ack.segments as u32,
+            in_flight: ack.in_flight as u32,
+            prior_in_flight: ack.before as u32,
+            rtt_us: ack.round_trip.map_or(0, |span| micros(span) as u32),
+            srtt_us: ack.smoothed.map_or(0, |span| micros(span) as u32),
+            delivered: ack.delivered as u32,
             mss: self.segment as u32,
-            flags: if delivery.limited { WINDOW_LIMITED } else { 0 },
+            flags: if ack.limited { WINDOW_LIMITED } else { 0 },
             ..Sample::default()
         };
         if self.owns_window() {
             // With those that a timer found.
-            sample.lost =
-                (delivery.all_lost - std::mem::replace(&mut self.lost, delivery.all_lost)) as u32;
-            if delivery.repair != Repair::None {
+            sample.lost = (ack.all_lost - std::mem::replace(&mut self.lost, ack.all_lost)) as u32;
+            if ack.repair != Repair::None {
                 sample.flags |= REPAIR;
             }
-            if let Some(rate) = delivery.sample {
-                let segments = delivery.delivered - rate.before;
+            if let Some(rate) = ack.sample {
+                let segments = ack.delivered - rate.before;
                 sample.rate_delivered = segments as u32;
                 sample.rate_interval_us = (segments as f64 / rate.rate * 1e6) as u32;
                 sample.flags |= if rate.idle { APP_LIMITED } else { 0 };
             }
         }
-        self.call(|law, window| law.ack(window, &sample));
+        self.call(window, |law, its| law.ack(its, &sample));
     }
 
-    fn on_loss(&mut self) {
-        let size = self.window.size;
-        self.call(|law, window| law.event(window, Event::Loss));
-        self.window.size = size; // the sender reduces it, or the law at the next acknowledgement, as in the kernel
+    fn on_loss(&mut self, window: &mut Window) {
+        let size = window.size;
+        self.call(window, |law, its| law.event(its, Event::Loss));
+        window.size = size; // the sender reduces it, or the law at the next acknowledgement, as in the kernel
     }
 
-    fn on_timeout(&mut self, timeout: &Timeout) {
+    fn on_timeout(&mut self, window: &mut Window, timeout: &AckSample) {
         // Linux: tcp_enter_loss.
-        self.window.size = (timeout.in_flight + 1) as f64;
-        self.call(|law, window| law.event(window, Event::Timeout));
+        window.size = (timeout.in_flight + 1) as f64;
+        self.call(window, |law, its| law.event(its, Event::Timeout));
     }
 
-    fn repair(&mut self, segments: f64) {
+    fn repair(&mut self, window: &mut Window, segments: f64) {
         if !self.owns_window() {
-            self.window.size = segments.max(1.0);
+            window.size = segments.max(1.0);
         }
     }
 
-    fn on_idle(&mut self, idle: Duration, timeout: Duration) {
+    fn on_idle(&mut self, window: &mut Window, idle: Duration, timeout: Duration) {
         if !self.owns_window() {
-            self.window.decay(idle, timeout);
+            window.decay(idle, timeout);
         }
     }
 

@@ -7,10 +7,6 @@ mod bbr;
 mod cubic;
 mod dctcp;
 mod header;
-mod hystart;
-mod maximum;
-mod newreno;
-mod reduction;
 mod window;
 
 use std::ops::{Deref, DerefMut};
@@ -18,8 +14,7 @@ use std::ops::{Deref, DerefMut};
 use cellbed_laws::{Law, MOST_SHOWN};
 use cellbed_link::{Duration, Time};
 
-pub(super) use reduction::Reduction;
-pub(super) use window::{Usage, Window};
+pub(super) use window::{Reduction, Usage, Window};
 
 use super::Tcp;
 use super::rate::RateSample;
@@ -47,10 +42,11 @@ macro_rules! controllers {
         pub(super) enum AnyController { $($name(Box<$law>),)* Header(Box<header::Header>) }
 
         impl AnyController {
-            pub fn new(tcp: &Tcp) -> Self {
+            /// Returns the controller, which may change the initial window.
+            pub fn new(tcp: &Tcp, window: &mut Window) -> Self {
                 match tcp.control {
                     $(Control::$name => Self::$name(Box::new(<$law>::new(tcp))),)*
-                    Control::Header(law) => Self::Header(Box::new(header::Header::new(tcp, law))),
+                    Control::Header(law) => Self::Header(Box::new(header::Header::new(tcp, law, window))),
                 }
             }
         }
@@ -75,7 +71,7 @@ controllers! {
     /// CUBIC (RFC 9438) as in Linux.
     Cubic => cubic::Cubic,
     /// NewReno (RFC 5681, RFC 6582).
-    NewReno => newreno::NewReno,
+    NewReno => NewReno,
     /// BBR version 1 (Cardwell et al., 2016) as in Linux.
     Bbr => bbr::Bbr,
     /// DCTCP (RFC 8257): NewReno, but a mark reduces the window by the share of marked segments.
@@ -103,7 +99,7 @@ impl Control {
             control: self,
             ..Tcp::default()
         };
-        AnyController::new(&tcp).uses_ecn()
+        AnyController::new(&tcp, &mut Window::new(&tcp)).uses_ecn()
     }
 }
 
@@ -126,72 +122,66 @@ impl From<Control> for String {
 ///
 /// The provided methods implement NewReno. The sender repairs losses alone (RFC 6937) and sets the window meanwhile.
 pub(super) trait Controller {
-    /// Returns the congestion window and the threshold of slow start.
-    fn window(&self) -> &Window;
-
-    fn window_mut(&mut self) -> &mut Window;
-
     /// Takes in the handshake's round trip.
-    fn on_established(&mut self, _now: Time, _round_trip: Duration) {}
+    fn on_established(&mut self, _window: &Window, _now: Time, _round_trip: Duration) {}
 
     /// Takes in a round-trip sample (`pkts_acked`).
-    fn on_round_trip(&mut self, _ack: &AckSample, _round_trip: Duration) {}
+    fn on_round_trip(&mut self, _window: &mut Window, _ack: &AckSample, _round_trip: Duration) {}
 
     /// Takes in the marks among newly acknowledged segments, also if there are none (`in_ack_event`). repairing: losses
     /// have reduced the window.
-    fn on_ecn(&mut self, _ack: &AckSample, _marked: u64, _repairing: bool) {}
+    fn on_ecn(&mut self, _window: &mut Window, _ack: &AckSample, _marked: u64, _repairing: bool) {}
 
     /// Grows the window by newly acknowledged segments (`cong_avoid`). Not called while losses are repaired.
-    fn on_ack(&mut self, ack: &AckSample) {
-        grow(self, ack);
+    fn on_ack(&mut self, window: &mut Window, ack: &AckSample) {
+        grow(self, window, ack);
     }
 
     /// Returns the growth of the window per acknowledged segment behind slow start: NewReno's is a segment in a round
     /// trip (RFC 5681 §3.1).
-    fn increase(&mut self, _ack: &AckSample, _segments: f64) -> f64 {
-        1.0 / self.window().size
+    fn increase(&mut self, window: f64, _ack: &AckSample, _segments: f64) -> f64 {
+        1.0 / window
     }
 
     /// Takes in each acknowledgement, once the losses in it are known (`cong_control`).
-    fn on_delivery(&mut self, _delivery: &Delivery) {}
+    fn on_delivery(&mut self, _window: &mut Window, _ack: &AckSample) {}
 
     /// Reduces the threshold after losses. The sender reduces the window.
-    fn on_loss(&mut self) {
-        self.window_mut().threshold = self.decrease().floor().max(2.0);
+    fn on_loss(&mut self, window: &mut Window) {
+        window.threshold = self.decrease(window.size).floor().max(2.0);
     }
 
     /// Returns the window after losses (`ssthresh`): NewReno's is half of it (RFC 5681 §3.1).
-    fn decrease(&mut self) -> f64 {
-        self.window().size / 2.0
+    fn decrease(&mut self, window: f64) -> f64 {
+        window / 2.0
     }
 
     /// Takes in a timeout, after [`on_loss`](Self::on_loss).
-    fn on_timeout(&mut self, _timeout: &Timeout) {
-        self.window_mut().size = 1.0;
+    fn on_timeout(&mut self, window: &mut Window, _timeout: &AckSample) {
+        window.size = 1.0;
     }
 
     /// Restores the window, and the threshold, of before losses that were none (`undo_cwnd`).
-    fn undo(&mut self, size: f64, threshold: f64) {
-        let window = self.window_mut();
+    fn undo(&mut self, window: &mut Window, size: f64, threshold: f64) {
         window.size = window.size.max(size);
         window.threshold = window.threshold.max(threshold);
     }
 
     /// Sets the window while losses are repaired.
-    fn repair(&mut self, segments: f64) {
-        self.window_mut().size = segments.max(1.0);
+    fn repair(&mut self, window: &mut Window, segments: f64) {
+        window.size = segments.max(1.0);
     }
 
     /// Reduces the window after a time without sending, longer than the timeout (`tcp_cwnd_restart`).
-    fn on_idle(&mut self, idle: Duration, timeout: Duration) {
-        self.window_mut().decay(idle, timeout);
+    fn on_idle(&mut self, window: &mut Window, idle: Duration, timeout: Duration) {
+        window.decay(idle, timeout);
     }
 
     /// The application writes after no packet was in flight for `idle`.
     fn on_write(&mut self, _now: Time, _idle: Duration) {}
 
     /// A segment leaves, and none was in flight for want of data (`CA_EVENT_TX_START`).
-    fn on_restart(&mut self, _now: Time) {}
+    fn on_restart(&mut self, _window: &mut Window, _now: Time) {}
 
     /// Returns the rate at which segments leave, if the law paces them (`sk_pacing_rate`).
     fn pacing(&self) -> Option<Pacing> {
@@ -215,14 +205,25 @@ pub(super) trait Controller {
 }
 
 /// Grows the window in slow start by each segment, behind it by [`Controller::increase`], if it limited the sender.
-fn grow<C: Controller + ?Sized>(law: &mut C, ack: &AckSample) {
+fn grow<C: Controller + ?Sized>(law: &mut C, window: &mut Window, ack: &AckSample) {
     if ack.limited
-        && let Some(segments) = law.window_mut().slow_start(ack.segments as f64)
+        && let Some(segments) = window.slow_start(ack.segments as f64)
     {
-        let increase = law.increase(ack, segments);
-        law.window_mut().size += segments * increase;
+        window.size += segments * law.increase(window.size, ack, segments);
     }
 }
+
+/// NewReno (RFC 5681, RFC 6582): what [`Controller`] provides.
+#[derive(Clone, Debug)]
+pub(super) struct NewReno;
+
+impl NewReno {
+    fn new(_tcp: &Tcp) -> Self {
+        Self
+    }
+}
+
+impl Controller for NewReno {}
 
 /// Pacing of a law.
 #[derive(Clone, Copy, Debug)]
@@ -231,31 +232,6 @@ pub(super) struct Pacing {
     pub rate: f64,
     /// Bytes that leave at once.
     pub quantum: u64,
-}
-
-/// The state of a sender when an acknowledgement arrives.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct AckSample {
-    pub now: Time,
-    /// Segments that are newly known to have arrived.
-    pub segments: u64,
-    pub round_trip: Option<Duration>,
-    /// The first byte that is missing, and the first that has not been sent.
-    pub missing: u64,
-    pub next: u64,
-    /// True if the window limited the sender.
-    pub limited: bool,
-}
-
-/// The state of a sender at a timeout.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Timeout {
-    /// Segments in flight, and segments that were found lost so far.
-    pub in_flight: u64,
-    pub all_lost: u64,
-    /// All deliveries, and when the last was acknowledged.
-    pub delivered: u64,
-    pub delivered_at: Time,
 }
 
 /// State of the repair of losses.
@@ -269,26 +245,32 @@ pub(super) enum Repair {
     Timeout,
 }
 
-/// The state of a sender after an acknowledgement, once the losses in it are known. In segments.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Delivery {
+/// The state of a sender when an acknowledgement arrives. In segments.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct AckSample {
     pub now: Time,
+    /// Newly known to have arrived.
+    pub segments: u64,
+    pub round_trip: Option<Duration>,
+    /// The first byte that is missing, and the first that has not been sent.
+    pub missing: u64,
+    pub next: u64,
+    /// True if the window limited the sender.
+    pub limited: bool,
+    /// In flight before the acknowledgement.
+    pub before: u64,
+
+    /// Known once the losses in the acknowledgement are: in flight now.
+    pub in_flight: u64,
+    /// Newly found lost, and all so far.
+    pub lost: u64,
+    pub all_lost: u64,
     pub sample: Option<RateSample>,
     /// All deliveries, and when the last was acknowledged.
     pub delivered: u64,
     pub delivered_at: Time,
-    /// Newly delivered and newly lost.
-    pub segments: u64,
-    pub lost: u64,
-    pub all_lost: u64,
-    /// In flight before the acknowledgement, and now.
-    pub before: u64,
-    pub in_flight: u64,
-    pub round_trip: Option<Duration>,
     /// The smoothed round trip of the connection (RFC 6298).
     pub smoothed: Option<Duration>,
-    /// As of [`AckSample`].
-    pub limited: bool,
     /// Set where a short segment was alone on its way: the receiver may have delayed its acknowledgement.
     pub is_delayed: bool,
     pub repair: Repair,

@@ -5,8 +5,8 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use super::Request;
-use super::packets::Packet;
-use crate::error::{ImportError, Place, Result, format_count, quote};
+use super::link_layer::Header;
+use crate::error::{Result, format_count, quote, refuse};
 
 /// Maximum number of flows that an error names.
 const NAMED: usize = 3;
@@ -44,20 +44,15 @@ struct Key {
 
 impl Key {
     /// The flow of a packet, and whether the packet is from its lower end.
-    fn of(packet: &Packet) -> (Self, bool) {
+    fn of(packet: &Header) -> (Self, bool) {
         let from = (packet.from, packet.from_port);
         let to = (packet.to, packet.to_port);
-        let up = from <= to;
-        let (low, high) = if up { (from, to) } else { (to, from) };
-        let protocol = packet.protocol;
-        (
-            Self {
-                protocol,
-                low,
-                high,
-            },
-            up,
-        )
+        let key = Self {
+            protocol: packet.protocol,
+            low: from.min(to),
+            high: from.max(to),
+        };
+        (key, from <= to)
     }
 }
 
@@ -105,22 +100,15 @@ impl Flow {
 
 impl fmt::Display for Flow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (first, second) = if self.low_began {
-            (self.key.low, self.key.high)
-        } else {
-            (self.key.high, self.key.low)
-        };
         let end = |(address, port): (IpAddr, u16)| match port {
             0 => address.to_string(),
             port => SocketAddr::new(address, port).to_string(),
         };
-        write!(
-            f,
-            "{} {} {}",
-            protocol(self.key.protocol),
-            end(first),
-            end(second)
-        )
+        let mut ends = [self.key.low, self.key.high].map(end);
+        if !self.low_began {
+            ends.reverse();
+        }
+        write!(f, "{} {}", protocol(self.key.protocol), ends.join(" "))
     }
 }
 
@@ -147,7 +135,7 @@ pub struct Flows {
 }
 
 impl Flows {
-    pub(super) fn add(&mut self, packet: &Packet) {
+    pub(super) fn add(&mut self, packet: &Header) {
         let (key, up) = Key::of(packet);
         self.bytes += u64::from(packet.bytes);
         let number = self.seen;
@@ -182,7 +170,7 @@ impl Flows {
             .max_by_key(|flow| (flow.bytes(), std::cmp::Reverse(flow.number)))
     }
 
-    pub(super) fn has(&self, packet: &Packet) -> bool {
+    pub(super) fn has(&self, packet: &Header) -> bool {
         self.flows.contains_key(&Key::of(packet).0)
     }
 
@@ -207,19 +195,15 @@ impl Flows {
     /// The matching ones; at least one.
     pub(super) fn choose(&self, request: &Request) -> Result<Self> {
         let fits = |flow: &&Flow| request.flow.iter().all(|word| flow.fits(word));
-        let mut found: Vec<Flow> = self.each().filter(fits).copied().collect();
-        found.sort_by_key(|flow| (std::cmp::Reverse(flow.bytes()), flow.number));
+        let mut all: Vec<Flow> = self.each().copied().collect();
+        all.sort_by_key(|flow| (std::cmp::Reverse(flow.bytes()), flow.number));
+        let mut found: Vec<Flow> = all.iter().filter(fits).copied().collect();
         if found.is_empty() {
-            let mut all: Vec<&Flow> = self.each().collect();
-            all.sort_by_key(|flow| (std::cmp::Reverse(flow.bytes()), flow.number));
             let named: Vec<String> = all.iter().take(NAMED).map(ToString::to_string).collect();
-            return Err(ImportError::at(
-                Place::Whole,
-                format!(
-                    "no flow matches {}: the largest are {}",
-                    quote(request.flow.join(" ")),
-                    named.join("; ")
-                ),
+            return refuse(format!(
+                "no flow matches {}: the largest are {}",
+                quote(request.flow.join(" ")),
+                named.join("; ")
             ));
         }
         if !request.all_flows {

@@ -2,7 +2,6 @@
 //!
 //! A capture is read twice: once for its flows, which are kept in memory, once for the packets of the chosen ones.
 
-mod claims;
 mod flows;
 mod link_layer;
 mod packets;
@@ -14,8 +13,8 @@ use std::path::Path;
 pub use flows::{Flow, Flows, Way};
 use serde::Deserialize;
 
-use crate::error::{ImportError, LeftOut, Place, Result, Seconds, format_count};
-use crate::series::{Imported, Opportunities, Part, Written};
+use crate::error::{LeftOut, Result, Seconds, format_count, refuse};
+use crate::series::{Imported, Opportunities, Part};
 use packets::{Packet, Survey, each_packet};
 
 /// Bytes of IP that an opportunity carries.
@@ -50,7 +49,7 @@ pub fn capture(mut source: impl Read + Seek, request: &Request, folder: &Path) -
     source.seek(SeekFrom::Start(0))?;
     let mut flows = Flows::default();
     let survey = each_packet(&mut source, length, |_, packet| {
-        flows.add(&packet);
+        flows.add(&packet.header);
         Ok(())
     })?;
     survey.check()?;
@@ -65,14 +64,14 @@ pub fn capture(mut source: impl Read + Seek, request: &Request, folder: &Path) -
         .collect::<Result<_>>()?;
     let mut clock = Clock::default();
     let mut add = |at_ns: i64, packet: Packet| {
-        let part = part_of(device == packet.from);
+        let part = Part::BOTH[usize::from(device != packet.header.from)];
         match series.iter_mut().find(|arrivals| arrivals.part == part) {
-            Some(arrivals) => arrivals.add(at_ns, packet.bytes),
+            Some(arrivals) => arrivals.add(at_ns, packet.header.bytes),
             None => Ok(()),
         }
     };
     each_packet(&mut source, length, |number, packet| {
-        if !chosen.has(&packet) {
+        if !chosen.has(&packet.header) {
             return Ok(());
         }
         match clock.next(Some((number, packet)))? {
@@ -96,7 +95,7 @@ pub fn capture(mut source: impl Read + Seek, request: &Request, folder: &Path) -
         ..Imported::default()
     };
     for arrivals in series {
-        done.parts.push(arrivals.finish(clock.now_ns)?);
+        done.parts.push(arrivals.series.finish(clock.now_ns)?);
     }
     Ok(done)
 }
@@ -114,44 +113,25 @@ fn device(chosen: &Flows, told: Option<IpAddr>) -> Result<IpAddr> {
         .iter()
         .flat_map(|flow| flow.ends().map(|end| end.to_string()))
         .collect();
-    Err(ImportError::at(
-        Place::Whole,
-        format!(
-            "the device {device} is not an endpoint of the chosen flow, which is between {}",
-            ends.join(" and ")
-        ),
+    refuse(format!(
+        "the device {device} is not an endpoint of the chosen flow, which is between {}",
+        ends.join(" and ")
     ))
-}
-
-fn part_of(from_device: bool) -> Part {
-    if from_device {
-        Part::Uplink
-    } else {
-        Part::Downlink
-    }
 }
 
 /// The directions to make series of.
 fn parts(chosen: &Flows, device: IpAddr, request: &Request) -> Result<Vec<Part>> {
     let there = |part: &Part| chosen.way(device, *part == Part::Uplink);
-    let both = [Part::Uplink, Part::Downlink];
     if let Some(asked) = &request.directions {
         for part in asked {
-            if there(part).packets == 0 {
-                return Err(ImportError::at(
-                    Place::Whole,
-                    format!("the chosen flow has no packet of the {}", part.name()),
-                ));
+            let (name, Way { packets, bytes, .. }) = (part.name(), there(part));
+            if packets == 0 {
+                return refuse(format!("the chosen flow has no packet of the {name}"));
             }
-            let bytes = there(part).bytes;
             if bytes < OPPORTUNITY_BYTES && !request.each_packet {
-                return Err(ImportError::at(
-                    Place::Whole,
-                    format!(
-                        "the {} of the chosen flow has {bytes} bytes in all, and an opportunity carries {OPPORTUNITY_BYTES}: \
-                         leave it out, or have one of each packet by --each-packet",
-                        part.name()
-                    ),
+                return refuse(format!(
+                    "the {name} of the chosen flow has {bytes} bytes in all, and an opportunity carries {OPPORTUNITY_BYTES}: \
+                     leave it out, or have one of each packet by --each-packet"
                 ));
             }
         }
@@ -162,15 +142,14 @@ fn parts(chosen: &Flows, device: IpAddr, request: &Request) -> Result<Vec<Part>>
             let way = there(part);
             way.packets > 0 && way.bytes >= least * way.packets && way.bytes >= OPPORTUNITY_BYTES
         };
-        both.into_iter().filter(fits).collect()
+        Part::BOTH.into_iter().filter(fits).collect()
     };
     let telling = with(TELLING_BYTES);
     let kept = if telling.is_empty() { with(0) } else { telling };
     if kept.is_empty() {
-        return Err(ImportError::at(
-            Place::Whole,
+        return refuse(
             "the chosen flow has less than 1500 bytes in each direction: too little for one opportunity",
-        ));
+        );
     }
     Ok(kept)
 }
@@ -187,7 +166,7 @@ fn told_of_device(
             "{device} was taken for the device, as it began; if it is the other end: --device"
         ));
     }
-    for part in [Part::Uplink, Part::Downlink] {
+    for part in Part::BOTH {
         let way = chosen.way(device, part == Part::Uplink);
         if way.packets == 0 {
             continue;
@@ -257,10 +236,6 @@ impl Arrivals {
         }
         Ok(())
     }
-
-    fn finish(self, end_ns: i64) -> Result<Written> {
-        self.series.finish(end_ns)
-    }
 }
 
 /// Stamps of packets as times since the first of them that never run backwards. A packet is passed on with the next
@@ -301,11 +276,11 @@ impl Clock {
             Seconds(step.saturating_abs())
         );
         if between && !without {
-            let reason =
-                format!("{reason}: the clock was set, or another capture begins: split the file");
-            return Err(ImportError::at(Place::Packet(number), reason));
+            return refuse(format!(
+                "packet {number}: {reason}: the clock was set, or another capture begins: split the file"
+            ));
         }
-        self.left_out.add(Place::Packet(number), &reason);
+        self.left_out.add_packet(number, &reason);
         Ok(None)
     }
 
@@ -350,7 +325,7 @@ impl Survey {
             ),
             None => "capture without packets".into(),
         };
-        Err(ImportError::at(Place::Whole, reason))
+        refuse(reason)
     }
 
     fn describe(&self) -> Vec<String> {

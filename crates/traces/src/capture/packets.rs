@@ -1,15 +1,13 @@
 //! The packets of a capture, pcap or pcapng, one after the other.
 
 use std::io::{self, Read};
-use std::net::IpAddr;
 
 use pcap_parser::pcapng::Block;
 use pcap_parser::traits::{PcapNGPacketBlock, PcapReaderIterator};
 use pcap_parser::{LegacyPcapReader, PcapBlockOwned, PcapError, PcapNGReader};
 
-use super::claims::{LARGEST_PACKET, Layout};
-use super::link_layer::LinkType;
-use crate::error::{ImportError, LeftOut, Place, Result};
+use super::link_layer::{Header, LinkType};
+use crate::error::{LeftOut, Result, refuse};
 
 /// Bytes of a capture in memory; more where a block is larger.
 const BUFFER: usize = 1 << 20;
@@ -28,14 +26,7 @@ const NANOS: i128 = 1_000_000_000;
 pub(super) struct Packet {
     /// ns since 1970.
     pub stamp_ns: i64,
-    pub from: IpAddr,
-    pub to: IpAddr,
-    pub from_port: u16,
-    pub to_port: u16,
-    pub protocol: u8,
-    pub bytes: u32,
-    pub hop_limit: u8,
-    pub opens: bool,
+    pub header: Header,
 }
 
 /// Facts about a capture beside its packets.
@@ -66,42 +57,36 @@ struct Interface {
 
 /// Passes each IP packet to `take`, with its number in the capture of this size.
 pub(super) fn each_packet(
-    source: impl Read,
+    mut source: impl Read,
     length: u64,
     mut take: impl FnMut(u64, Packet) -> Result<()>,
 ) -> Result<Survey> {
+    let mut magic = Vec::new();
+    (&mut source).take(4).read_to_end(&mut magic)?;
+    let layout = Layout {
+        newer: magic == [0x0a, 0x0d, 0x0d, 0x0a],
+        big_endian: magic.first() == Some(&0xa1),
+    };
     let mut failure = None;
-    let kept = Kept {
-        source,
+    let source = Filled {
+        source: io::Cursor::new(magic).chain(source),
         failure: &mut failure,
     };
     // The buffer is zeroed first, which takes longer than a small capture.
     let buffer = usize::try_from(length).map_or(BUFFER, |it| BUFFER.min(it.saturating_add(SPARE)));
-    let done = read(kept, buffer, &mut take);
+    let done = if layout.newer {
+        each_block(PcapNGReader::new(buffer, source), buffer, layout, &mut take)
+    } else {
+        each_block(
+            LegacyPcapReader::new(buffer, source),
+            buffer,
+            layout,
+            &mut take,
+        )
+    };
     match failure {
         Some(error) => Err(error.into()),
         None => done,
-    }
-}
-
-fn read(
-    mut source: impl Read,
-    buffer: usize,
-    take: &mut impl FnMut(u64, Packet) -> Result<()>,
-) -> Result<Survey> {
-    let mut magic = Vec::new();
-    (&mut source).take(4).read_to_end(&mut magic)?;
-    let whole = io::Cursor::new(magic.clone()).chain(source);
-    let newer = magic == [0x0a, 0x0d, 0x0d, 0x0a];
-    let filled = Filled(whole);
-    let layout = Layout {
-        newer,
-        big_endian: magic.first() == Some(&0xa1),
-    };
-    if newer {
-        each_block(PcapNGReader::new(buffer, filled), buffer, layout, take)
-    } else {
-        each_block(LegacyPcapReader::new(buffer, filled), buffer, layout, take)
     }
 }
 
@@ -111,15 +96,11 @@ fn each_block<R: PcapReaderIterator>(
     mut layout: Layout,
     take: &mut impl FnMut(u64, Packet) -> Result<()>,
 ) -> Result<Survey> {
-    let mut reader = reader.map_err(|error| match error {
-        PcapError::Incomplete(_) | PcapError::Eof => {
-            ImportError::at(Place::Whole, "capture truncated in its header")
-        }
-        _ => ImportError::at(
-            Place::Whole,
-            "its header is not one of a pcap or pcapng capture",
-        ),
-    })?;
+    let reader = reader.map_err(|error| match error {
+        PcapError::Incomplete(_) | PcapError::Eof => "capture truncated in its header",
+        _ => "its header is not one of a pcap or pcapng capture",
+    });
+    let mut reader = reader.or_else(refuse)?;
     let mut survey = Survey::default();
     let mut interfaces: Vec<Option<Interface>> = Vec::new();
     loop {
@@ -171,12 +152,14 @@ fn refill<R: PcapReaderIterator>(reader: &mut R) -> Result<()> {
 impl Survey {
     /// Ends before damaged data. Errors if no packet was before it.
     fn end(mut self, how: &str) -> Result<Self> {
-        let place = Place::Packet(self.packets + 1);
-        let reason = format!("the data there {how}: the capture cannot be read beyond this point");
+        let number = self.packets + 1;
+        let reason = format!(
+            "packet {number}: the data there {how}: the capture cannot be read beyond this point"
+        );
         if self.flows == 0 {
-            return Err(ImportError::at(place, reason));
+            return refuse(reason);
         }
-        self.damage = Some(format!("{place}: {reason}"));
+        self.damage = Some(reason);
         Ok(self)
     }
 }
@@ -242,7 +225,7 @@ fn block_read(
                     "it is of interface {}, which the capture does not describe with a possible unit of time",
                     packet.if_id
                 );
-                survey.left_out.add(Place::Packet(survey.packets), &reason);
+                survey.left_out.add_packet(survey.packets, &reason);
                 return Ok(None);
             };
             let ticks = (u128::from(packet.ts_high) << 32) | u128::from(packet.ts_low);
@@ -276,7 +259,7 @@ fn frame(
 ) -> Result<()> {
     let number = survey.packets;
     let mut leave_out = |reason: String| {
-        survey.left_out.add(Place::Packet(number), &reason);
+        survey.left_out.add_packet(number, &reason);
         Ok(())
     };
     let Some(kind) = LinkType::of(link) else {
@@ -306,52 +289,95 @@ fn frame(
     survey.short += u64::from(header.bytes > header.room);
     survey.flows += 1;
     survey.fragments += u64::from(header.fragment);
-    take(
-        survey.packets,
-        Packet {
-            stamp_ns,
-            from: header.from,
-            to: header.to,
-            from_port: header.from_port,
-            to_port: header.to_port,
-            protocol: header.protocol,
-            bytes: header.bytes,
-            hop_limit: header.hop_limit,
-            opens: header.opens,
-        },
-    )
+    take(survey.packets, Packet { stamp_ns, header })
 }
 
-/// A source that keeps its error, since `pcap_parser` reports only that there was one.
-struct Kept<'a, R> {
+/// A source that fills each read until its end, since `pcap_parser` expects the header in the first one, and keeps its
+/// error, since `pcap_parser` reports only that there was one.
+struct Filled<'a, R> {
     source: R,
     failure: &'a mut Option<io::Error>,
 }
 
-impl<R: Read> Read for Kept<'_, R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.source.read(buffer).map_err(|error| {
-            let kind = error.kind();
-            *self.failure = Some(error);
-            kind.into()
-        })
-    }
-}
-
-/// A source that fills each read until its end: `pcap_parser` expects the header in the first read.
-struct Filled<R>(R);
-
-impl<R: Read> Read for Filled<R> {
+impl<R: Read> Read for Filled<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut count = 0;
         while count < buffer.len() {
-            match self.0.read(&mut buffer[count..]) {
+            match self.source.read(&mut buffer[count..]) {
                 Ok(0) => break,
                 Ok(more) => count += more,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+                Err(error) => {
+                    let kind = error.kind();
+                    *self.failure = Some(error);
+                    return Err(kind.into());
+                }
             }
         }
         Ok(count)
+    }
+}
+
+/// The longest packet that any tool captures, bytes (`MAXIMUM_SNAPLEN` of libpcap).
+pub(super) const LARGEST_PACKET: u32 = 1 << 18;
+/// More than all options of a packet in pcapng together, bytes.
+const LARGEST_OPTIONS: u32 = 1 << 16;
+/// The beginning and end of every pcapng block: its type, and its length twice.
+const BLOCK_BYTES: u32 = 12;
+/// The enhanced packet block of pcapng: its type, and its bytes beside data and options.
+const ENHANCED_PACKET: u32 = 6;
+const ENHANCED_BYTES: u32 = 32;
+
+/// Layout of a capture's packets.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    /// pcapng.
+    pub newer: bool,
+    pub big_endian: bool,
+}
+
+impl Layout {
+    /// Return whether the data begins with a block of pcapng shorter than the minimum, where the arithmetic of
+    /// `pcap_parser` fails.
+    pub(super) fn too_short(self, data: &[u8]) -> bool {
+        self.newer
+            && self
+                .number(data, 4)
+                .is_some_and(|length| length < BLOCK_BYTES)
+    }
+
+    /// Why a block with this beginning cannot be a packet, even an incomplete one.
+    pub(super) fn impossible(self, data: &[u8]) -> Option<&'static str> {
+        let (captured, whole) = if self.newer {
+            if self.number(data, 0)? != ENHANCED_PACKET {
+                return None;
+            }
+            let block = self.number(data, 4)?;
+            let captured = self.number(data, 20)?;
+            let room = block.checked_sub(ENHANCED_BYTES);
+            let fits = room.and_then(|room| room.checked_sub(captured));
+            if captured <= LARGEST_PACKET && fits.is_none_or(|rest| rest > LARGEST_OPTIONS) {
+                return Some("has a length that does not fit its packet's");
+            }
+            (captured, self.number(data, 24)?)
+        } else {
+            (self.number(data, 8)?, self.number(data, 12)?)
+        };
+        if captured > LARGEST_PACKET {
+            Some("claims to be larger than any packet")
+        } else if captured > whole {
+            Some("claims to hold more than its packet had")
+        } else {
+            None
+        }
+    }
+
+    fn number(self, data: &[u8], at: usize) -> Option<u32> {
+        let bytes = *data.get(at..)?.first_chunk()?;
+        Some(if self.big_endian {
+            u32::from_be_bytes(bytes)
+        } else {
+            u32::from_le_bytes(bytes)
+        })
     }
 }

@@ -1,7 +1,6 @@
 //! Hosts on a graph of directions in virtual time, and the loop that moves packets.
 
 mod proxies;
-mod records;
 mod sockets;
 mod wire;
 
@@ -11,18 +10,17 @@ use std::collections::{BinaryHeap, VecDeque};
 use cellbed_link::records::RECORD_BYTES;
 use cellbed_link::tally::Tally;
 use cellbed_link::{
-    Bin, Bytes, Change, ChangeError, Duration, Fate, Graph, GraphConfig, GraphError, Onward,
-    Outcome, StageConfig, Time,
+    Bin, Bytes, DirectionConfig, Duration, Fate, Graph, GraphConfig, GraphError, Onward, Outcome,
+    StageConfig, Time,
 };
 
 use crate::connection::Connection;
 use crate::event::{ConnectionId, DatagramKind, End, Ends, Event, Room};
-use crate::pool::Content;
 use cellbed_tcp::proxy::{Place, ProxyTable};
 use cellbed_tcp::{Sending, Tcp};
 use proxies::Proxies;
 use sockets::Sockets;
-use wire::Wire;
+use wire::{Content, Wire, record};
 
 /// A program on all hosts, driven by events.
 pub trait Application {
@@ -34,10 +32,7 @@ pub trait Application {
 }
 
 /// The first two hosts.
-const PAIR: Ends = Ends {
-    client: (0, 0),
-    server: (1, 0),
-};
+const PAIR: Ends = Ends::new((0, 0), (1, 0));
 
 /// Hosts on a graph of directions, in virtual time; [`new`](Self::new) makes two and the path between them.
 ///
@@ -78,19 +73,34 @@ pub struct Network {
 impl Network {
     /// A path at rest whose time begins at zero, from the client (vertex 0) to the server (vertex 1) and back.
     pub fn new(uplink: Vec<StageConfig>, downlink: Vec<StageConfig>) -> Self {
-        Self::on(Graph::pair(uplink, downlink, Time::ZERO))
+        Self::pair(uplink.into(), downlink.into()).expect("no change and no cell")
+    }
+
+    /// The same of two directions that may change.
+    ///
+    /// Errors: a change to a missing stage, or to another kind of stage.
+    pub fn pair(uplink: DirectionConfig, downlink: DirectionConfig) -> Result<Self, GraphError> {
+        let (from, to) = (PAIR.client.0, PAIR.server.0);
+        let uplink = DirectionConfig { from, to, ..uplink };
+        let (from, to) = (to, from);
+        let downlink = DirectionConfig {
+            from,
+            to,
+            ..downlink
+        };
+        Self::graph(GraphConfig {
+            vertices: 2,
+            directions: vec![uplink, downlink],
+            cells: Vec::new(),
+        })
     }
 
     /// A graph at rest whose time begins at zero.
     ///
     /// Errors: a change or a cell that does not fit.
     pub fn graph(config: GraphConfig) -> Result<Self, GraphError> {
-        Graph::new(config, Time::ZERO).map(Self::on)
-    }
-
-    fn on(graph: Graph<u32>) -> Self {
-        Self {
-            wire: Wire::new(graph),
+        Ok(Self {
+            wire: Wire::new(Graph::new(config, Time::ZERO)?),
             sockets: Sockets::default(),
             proxies: Proxies::default(),
             run: 0,
@@ -98,7 +108,7 @@ impl Network {
             asked: 0,
             events: VecDeque::new(),
             log: None,
-        }
+        })
     }
 
     /// Set the time, zero by default, from a host's sending until a packet is on the path.
@@ -108,21 +118,6 @@ impl Network {
     pub fn with_turnaround(mut self, turnaround: Duration) -> Self {
         self.wire.turnaround = turnaround;
         self
-    }
-
-    /// The same path with changes of its directions over time.
-    ///
-    /// Errors: a change to a missing stage, or to another kind of stage.
-    pub fn with_changes(
-        mut self,
-        uplink: Vec<Change>,
-        downlink: Vec<Change>,
-    ) -> Result<Self, ChangeError> {
-        let mut changes = [uplink, downlink].into_iter();
-        let graph = self.wire.graph;
-        self.wire.graph = graph
-            .try_map(|_, direction| direction.with_changes(changes.next().unwrap_or_default()))?;
-        Ok(self)
     }
 
     /// The same network with a meter and a tally for each direction, and a packet log.
@@ -263,12 +258,7 @@ impl Network {
 
     /// Opens a connection between the first two hosts, from the client to the server.
     pub fn connect(&mut self, tcp: Tcp) -> ConnectionId {
-        self.connect_ends(PAIR, tcp)
-    }
-
-    /// Opens a connection between two hosts with the same settings.
-    pub fn connect_ends(&mut self, ends: Ends, tcp: Tcp) -> ConnectionId {
-        self.connect_hosts(ends, tcp, tcp)
+        self.connect_hosts(PAIR, tcp, tcp)
     }
 
     /// Opens a connection between two hosts with these settings.
@@ -298,19 +288,19 @@ impl Network {
     /// Bytes that have arrived in order at this end.
     pub fn received(&self, connection: ConnectionId, at: End) -> u64 {
         let open = self.sockets.get(connection);
-        open.map_or(0, |open| open.socket(at).received())
+        open.map_or(0, |open| open.socket(at).receiver.received())
     }
 
     /// Bytes that were written at this end and have not been sent.
     pub fn unsent(&self, connection: ConnectionId, from: End) -> u64 {
         let open = self.sockets.get(connection);
-        open.map_or(0, |open| open.socket(from).unsent())
+        open.map_or(0, |open| open.socket(from).sender.unsent())
     }
 
     /// Bytes that were written at this end and are not acknowledged.
     pub fn buffered(&self, connection: ConnectionId, from: End) -> u64 {
         let open = self.sockets.get(connection);
-        open.map_or(0, |open| open.socket(from).buffered())
+        open.map_or(0, |open| open.socket(from).sender.buffered())
     }
 
     /// The size of the send buffer at this end, bytes, between a least and a largest one.
@@ -326,13 +316,13 @@ impl Network {
 
     /// The state of the sender at this end.
     pub fn sending(&self, connection: ConnectionId, from: End) -> Option<Sending> {
-        Some(self.sockets.get(connection)?.socket(from).sending())
+        Some(self.sockets.get(connection)?.socket(from).sender.state())
     }
 
     /// Segments that were sent more than once, and timeouts, at both ends of all connections of the application.
     pub fn repairs(&self) -> (u64, u64) {
-        let counters = self.sockets.all().flat_map(Connection::counters);
-        counters.fold((0, 0), |sum, it| (sum.0 + it.repairs, sum.1 + it.timeouts))
+        let senders = self.sockets.all().flat_map(Connection::senders);
+        senders.fold((0, 0), |sum, it| (sum.0 + it.repairs, sum.1 + it.timeouts))
     }
 
     /// Advances to the next event. False if there is none until `end`.
@@ -369,7 +359,7 @@ impl Network {
         if let Some(log) = &mut self.log
             && outcome.fate != Fate::Doubled
         {
-            log.push(records::record(wire.pool.get(slot), direction, outcome).to_bytes());
+            log.push(record(wire.pool.get(slot), direction, outcome).to_bytes());
         }
         match outcome.fate {
             Fate::Doubled => return wire.pool.double(slot),

@@ -7,9 +7,8 @@ use cellbed_tcp::proxy::{Place, Proxy, ProxyTable, Side, What};
 use cellbed_tcp::{SegmentKind, Tcp};
 
 use super::sockets::{RESET, Sockets};
-use super::wire::Wire;
+use super::wire::{Content, Wire};
 use crate::event::{ConnectionId, End};
-use crate::pool::Content;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Proxies {

@@ -6,10 +6,9 @@ use cellbed_link::agenda::Agenda;
 use cellbed_link::{Bytes, Time};
 use cellbed_tcp::{Segment, Tcp};
 
-use super::wire::Wire;
+use super::wire::{Content, Wire};
 use crate::connection::Connection;
 use crate::event::{ConnectionId, End, Ends, Event, Room};
-use crate::pool::Content;
 
 /// Length of a reset: headers without options.
 pub(super) const RESET: Bytes = Bytes(40);
@@ -141,10 +140,10 @@ impl Sockets {
             return; // Its application is over.
         };
         if open.is_closed(at) {
-            let (ends, socket) = (open.ends, open.socket(at));
+            let (ends, sender) = (open.ends, &open.socket(at).sender);
             let content = Content::Reset {
                 connection: id.0,
-                sequence: (socket.written() - socket.unsent()) as u32 + 1,
+                sequence: (sender.written() - sender.unsent()) as u32 + 1,
                 at: at.peer(),
             };
             return wire.dispatch(ends, at, content, RESET);

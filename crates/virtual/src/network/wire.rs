@@ -2,10 +2,12 @@
 
 use std::collections::VecDeque;
 
-use cellbed_link::{Bytes, Duration, Graph, Tag, Time};
+use cellbed_link::records::PacketRecord;
+use cellbed_link::{Bytes, Duration, Fate, Graph, Outcome, Tag, Time};
+use cellbed_tcp::slab::Slab;
+use cellbed_tcp::{Segment, SegmentKind};
 
-use crate::event::{End, Ends};
-use crate::pool::{Content, Packet, Pool};
+use crate::event::{DatagramKind, End, Ends};
 
 /// The first number of packets that come from no host.
 const FIRST_MADE: u64 = 1 << 63;
@@ -124,5 +126,121 @@ impl Wire {
         };
         self.graph
             .accept_tagged(at, direction, slot, size, tag, None);
+    }
+}
+
+/// Content of a packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Content {
+    Datagram {
+        run: u64,
+        kind: DatagramKind,
+        label: u64,
+        at: End,
+    },
+    Segment {
+        connection: u64,
+        segment: Segment,
+        at: End,
+    },
+    /// The answer of an end that has closed to a segment.
+    Reset {
+        connection: u64,
+        sequence: u32,
+        at: End,
+    },
+}
+
+/// A packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packet {
+    /// Its number in the network.
+    pub number: u64,
+    pub from: u16,
+    pub to: u16,
+    /// Source and destination.
+    pub ports: (u16, u16),
+    /// A checksum will detect that a bit has changed.
+    pub corrupt: bool,
+    pub content: Content,
+}
+
+/// Packets. One that a link has doubled stays until both have ended.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pool {
+    slots: Slab<(Packet, u32)>,
+}
+
+impl Pool {
+    pub fn insert(&mut self, packet: Packet) -> u32 {
+        self.slots.insert((packet, 1))
+    }
+
+    pub fn get(&self, slot: u32) -> &Packet {
+        &self.slots[slot].0
+    }
+
+    pub fn get_mut(&mut self, slot: u32) -> &mut Packet {
+        &mut self.slots[slot].0
+    }
+
+    pub fn double(&mut self, slot: u32) {
+        self.slots[slot].1 += 1;
+    }
+
+    pub fn release(&mut self, slot: u32) {
+        let references = &mut self.slots[slot].1;
+        *references -= 1;
+        if *references == 0 {
+            self.slots.remove(slot);
+        }
+    }
+}
+
+/// Transport protocols (IANA numbers).
+const ICMP: u8 = 1;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+/// Length of the headers of IPv4 and of UDP or an ICMP echo.
+const DATAGRAM_HEADERS: u32 = 28;
+
+/// Returns the record of a packet that came out of a direction, or was dropped in it.
+pub(crate) fn record(packet: &Packet, direction: usize, outcome: &Outcome<u32>) -> PacketRecord {
+    let (protocol, tcp_sequence, payload) = match packet.content {
+        Content::Segment { segment, .. } => {
+            let opening = segment.kind != SegmentKind::Data;
+            // A SYN takes the number before the first byte.
+            let sequence = segment.start as u32 + u32::from(!opening);
+            (TCP, sequence, segment.length as u32)
+        }
+        Content::Reset { sequence, .. } => (TCP, sequence, 0),
+        Content::Datagram { kind, .. } => {
+            let protocol = match kind {
+                DatagramKind::Icmp => ICMP,
+                DatagramKind::Udp => UDP,
+            };
+            let payload = (outcome.size.0 as u32).saturating_sub(DATAGRAM_HEADERS);
+            (protocol, 0, payload)
+        }
+    };
+    PacketRecord {
+        packet: packet.number,
+        arrived: outcome.arrived,
+        released: outcome.released,
+        departed: outcome.departed,
+        observed: outcome.departed,
+        direction: direction as u16,
+        drop: match outcome.fate {
+            Fate::Delivered | Fate::Doubled => 0,
+            Fate::Dropped(reason) => reason as u8,
+        },
+        protocol,
+        bytes: outcome.size.0 as u32,
+        source_port: packet.ports.0,
+        destination_port: packet.ports.1,
+        tcp_sequence,
+        payload,
+        source_vertex: packet.from,
+        destination_vertex: packet.to,
     }
 }

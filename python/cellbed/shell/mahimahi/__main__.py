@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -16,20 +17,20 @@ from cellbed.shell.mahimahi.arguments import UsageError
 from cellbed.support.errors import CellbedError
 from cellbed.support.standard_streams import open_standard_streams
 
-COMMANDS = (
-    "mm-link",
-    "mm-delay",
-    "mm-loss",
-    "mm-onoff",
-    "mm-intermittent",
-    "mm-meter",
-    "mm-cellular",
-    "mm-webrecord",
-    "mm-webreplay",
-    "mm-throughput-graph",
-    "mm-delay-graph",
-)
-"""Names of all commands."""
+COMMANDS = {
+    "mm-link": "shells.link",
+    "mm-delay": "shells.delay",
+    "mm-loss": "shells.loss",
+    "mm-onoff": "shells.onoff",
+    "mm-intermittent": "shells.intermittent",
+    "mm-meter": "shells.meter",
+    "mm-cellular": "cellular.cellular",
+    "mm-webrecord": "sites.webrecord",
+    "mm-webreplay": "sites.webreplay",
+    "mm-throughput-graph": "graphs.throughput_graph",
+    "mm-delay-graph": "graphs.delay_graph",
+}
+"""Module and function of each command: shells must start quickly, and import the module of theirs alone."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -40,29 +41,9 @@ def main(arguments: Sequence[str]) -> int:
         print(f"error: unknown command '{name}'; write one of {', '.join(COMMANDS)}", file=sys.stderr)
         return 1
     try:
-        # Shells must start quickly and do not need the modules of the graphs.
-        if name.endswith("-graph"):
-            from cellbed.shell.mahimahi import graphs
-
-            return graphs.delay_graph(rest) if name == "mm-delay-graph" else graphs.throughput_graph(rest)
-        if name == "mm-cellular":
-            from cellbed.shell.mahimahi.cellular import cellular
-
-            return cellular(rest)
-        if name.startswith("mm-web"):
-            from cellbed.shell.mahimahi import sites
-
-            return sites.webrecord(rest) if name == "mm-webrecord" else sites.webreplay(rest)
-        from cellbed.shell.mahimahi import shells
-
-        return {
-            "mm-link": shells.link,
-            "mm-delay": shells.delay,
-            "mm-loss": shells.loss,
-            "mm-onoff": shells.onoff,
-            "mm-intermittent": shells.intermittent,
-            "mm-meter": shells.meter,
-        }[name](rest)
+        module, _, function = COMMANDS[name].partition(".")
+        status: int = getattr(import_module(f"cellbed.shell.mahimahi.{module}"), function)(rest)
+        return status
     except UsageError as error:
         if not str(error):
             print(error.usage, file=sys.stdout if "--help" in rest else sys.stderr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import shlex
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import IO, Any, TypedDict, Unpack
@@ -62,16 +63,7 @@ class Place:
         """
         from cellbed import _core
 
-        _core.enter(
-            user_namespace=self.user_namespace,
-            network_namespace=self.network_namespace,
-            mount_namespace=self.mount_namespace,
-            disk=self.disk,
-            binds=[(source, target) for source, target in self.binds],
-            cgroups=list(self.cgroups),
-            host_name=self.host_name,
-            keep_capabilities=keep_capabilities,
-        )
+        _core.enter(json.dumps({**asdict(self), "keep_capabilities": keep_capabilities}))
 
 
 @dataclass(frozen=True, slots=True)

@@ -385,7 +385,7 @@ class World:
         tcp: settings of the network. seed: of the choice among servers. Errors: ``ValueError`` for links that cannot be
         simulated.
         """
-        self.network = VirtualNetwork(json.dumps(config), TURNAROUND_NS, tcp)
+        self.network = VirtualNetwork(json.dumps(config), TURNAROUND_NS, tcp.to_json())
         self.tcp = tcp
         self.hosts = {host.name: host for host in hosts}
         self._tcp: dict[tuple[str, str], Tcp] = {}
@@ -697,7 +697,8 @@ class World:
     def _connected(self, client: Socket, place: Host) -> int:
         """Open the connection of a client in the network; return its number."""
         ends = (client.host.vertex, client.getsockname()[1]), (place.vertex, client.service[1])
-        number = self.network.connect(*ends, *client.settings)
+        settings = [each.to_json() if each else None for each in client.settings]
+        number = self.network.connect(*ends, *settings)
         assert client.peer is not None
         self._sockets[number, True], self._sockets[number, False] = client, client.peer
         return number

@@ -1,10 +1,10 @@
 //! Packets as a device gives them, made up for tests.
 
 use super::reference::{ones_complement, pseudo_header};
+use crate::offload::Vnet;
 use crate::offload::vnet::Cut;
-use crate::offload::{Layout, VNET_BYTES, Vnet};
 use crate::outbox::Outbox;
-use crate::pool::{Pool, Segment};
+use crate::pool::{Packet, Pool, Segment};
 
 /// Variable fields of a flow's packet; all others are the same for all packets.
 #[derive(Clone, Debug)]
@@ -128,11 +128,11 @@ fn read(pool: &mut Pool, bytes: &[u8]) -> (u32, u16) {
     head[..split].copy_from_slice(&bytes[..split]);
     rest[..bytes.len() - split].copy_from_slice(&bytes[split..]);
     let slot = pool.keep(bytes.len()).unwrap();
-    let vnet = Vnet::parse(bytes[..VNET_BYTES].try_into().unwrap());
-    let layout = Layout::of(vnet, &bytes[VNET_BYTES..]);
-    pool.packet_mut(slot).layout = layout;
-    pool.refer(slot, u32::from(layout.segments()) - 1);
-    (slot, layout.segments())
+    let (packet, _) = Packet::parse(bytes, 0, 0);
+    let segments = packet.layout.segments();
+    pool.describe(slot, packet);
+    pool.refer(slot, u32::from(segments) - 1);
+    (slot, segments)
 }
 
 /// Return the packets that an outbox writes.
@@ -155,9 +155,8 @@ pub fn read_all(pool: &mut Pool, packets: &[Vec<u8>]) -> Vec<Segment> {
     for bytes in packets {
         let (slot, count) = read(pool, bytes);
         segments.extend((0..count).map(|index| Segment {
-            slot,
             index,
-            marked: false,
+            ..Segment::first(slot)
         }));
     }
     segments

@@ -13,8 +13,7 @@ use proptest::prelude::*;
 use super::drafts::{build_all, mark, read_all, written};
 use super::reference::{check, wire};
 use super::{drafts, flows};
-use crate::flow::tag;
-use crate::offload::{VNET_BYTES, Vnet};
+use crate::offload::Vnet;
 use crate::outbox::Outbox;
 use crate::packet::Header;
 use crate::pool::{Pool, Segment};
@@ -153,10 +152,8 @@ fn emulate(
     let (mut pool, mut outbox) = (Pool::new(1 << 26), Outbox::default());
     let mut arrivals = Vec::new();
     for (at, bytes) in packets {
-        let packet = &bytes[VNET_BYTES..];
-        let tag = tag(packet, &Header::parse(packet).unwrap());
         for segment in read_all(&mut pool, std::slice::from_ref(bytes)) {
-            pool.packet_mut(segment.slot).tag = tag;
+            let tag = pool.tag(segment);
             let size = pool.packet(segment.slot).layout.size(segment.index);
             arrivals.push((*at, segment, Bytes(size as u64), tag));
         }
@@ -187,7 +184,7 @@ fn reference(
     let mut arrivals = Vec::new();
     for (at, bytes) in packets {
         for packet in wire(bytes) {
-            let tag = tag(&packet, &Header::parse(&packet).unwrap());
+            let tag = Header::parse(&packet).unwrap().tag(&packet);
             let size = Bytes(packet.len() as u64);
             arrivals.push((*at, (packet, tag), size, tag));
         }

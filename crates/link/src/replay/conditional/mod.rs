@@ -1,27 +1,28 @@
 //! Replay conditional on the state that a packet meets: how long the link was idle, how much waits, and when it comes.
 
-mod file;
 mod opportunities;
 mod saturated;
 mod stage;
 mod states;
-mod trains;
 mod warmup;
-
-use std::sync::Arc;
 
 pub use saturated::Saturated;
 pub(crate) use saturated::SaturatedPlayback;
 pub(crate) use stage::Conditional;
-pub use states::{DelayState, Delays, SizeSamples};
-pub use trains::TrainSet;
+pub use states::{DelayState, Delays, SizeSamples, TrainSet};
 pub use warmup::{WarmUp, WarmUpCurve};
+
+use std::io::{BufReader, Read};
+use std::sync::Arc;
+
+use serde::Deserialize;
 
 use crate::queue::{Discipline, Queue};
 use crate::random::Seed;
+use crate::replay::Compensation;
 use crate::time::{Duration, Time};
-use crate::trace::Repeat;
-use crate::units::{BitRate, MTU, Opportunities};
+use crate::trace::{Repeat, TraceError};
+use crate::units::{BitRate, Bytes, MTU, Opportunities};
 
 /// A link that treats each packet as the recorded network treated packets in the same situation.
 ///
@@ -78,5 +79,89 @@ impl ConditionalConfig {
         let carried = Opportunities(saturated.count() as u64).carrying(saturated.size());
         let packet = BitRate::of(carried, saturated.period()).time_for(MTU);
         Queue::new(&self.queue, packet, zero)
+    }
+}
+
+const FORMAT: &str = "cellbed-conditional-model";
+const VERSION: u32 = 1;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Model {
+    format: String,
+    version: u32,
+    duration_ns: Duration,
+    opportunity_bytes: Bytes,
+    /// From each opportunity to the next one, the first from the start.
+    opportunity_gaps_us: Vec<u32>,
+    /// Time and delay.
+    trend_ns: Vec<(Duration, Duration)>,
+    floor: Compensation,
+    neighbours: usize,
+    reach: f64,
+    states: Vec<DelayState>,
+    trains: Vec<Trains>,
+    warm_up: WarmUp,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Trains {
+    packet_bytes: Bytes,
+    /// When each was sent, and the arrivals of its packets.
+    sent_ns: Vec<Duration>,
+    arrivals_us: Vec<Vec<u64>>,
+}
+
+impl ConditionalModel {
+    /// Reads the file of a model.
+    pub fn parse(file: impl Read) -> Result<Self, TraceError> {
+        Self::read(file).map_err(TraceError::whole)
+    }
+
+    fn read(file: impl Read) -> Result<Self, String> {
+        let model: Model = serde_json::from_reader(BufReader::new(file))
+            .map_err(|error| format!("not a model of a recording: {error}"))?;
+        if model.format != FORMAT || model.version != VERSION {
+            let (format, version) = (model.format, model.version);
+            return Err(format!(
+                "this is {format:?} in version {version}; it must be {FORMAT:?} in version {VERSION}, derive it anew"
+            ));
+        }
+        let mut at = 0;
+        let arrivals = model.opportunity_gaps_us.iter().map(|&gap| {
+            at += u64::from(gap);
+            Duration::from_micros(at)
+        });
+        let saturated = Saturated::new(arrivals, model.duration_ns, model.opportunity_bytes).ok_or(
+            "opportunity_gaps_us: there must be opportunities, before duration_ns, that carry bytes",
+        )?;
+        let delays = Delays::new(model.trend_ns, model.floor, model.states, model.neighbours).ok_or(
+            "trend_ns, states: both need entries, in order, and states begin with an idleness of 0",
+        )?;
+        if !model.warm_up.is_sound() {
+            return Err("warm_up: edges begin at 0 and increase, and so do the bytes of the curves, each with a share \
+                        for every edge"
+                .into());
+        }
+        let trains = model.trains.into_iter().map(|set| {
+            let micros = |arrivals: Vec<u64>| arrivals.into_iter().map(Duration::from_micros).collect();
+            let arrivals = set.arrivals_us.into_iter().map(micros);
+            TrainSet::new(set.packet_bytes, set.sent_ns.into_iter().zip(arrivals).collect())
+                .ok_or("trains: a set needs trains of one length, in order of time, each with its arrivals in order")
+        });
+        let trains: Vec<TrainSet> = trains.collect::<Result<_, _>>()?;
+        if !trains.is_sorted_by(|a, b| (a.packet(), a.bytes()) < (b.packet(), b.bytes())) {
+            return Err(
+                "trains: the sets must be in order of the size of their packets, and then of their length".into(),
+            );
+        }
+        Ok(Self {
+            delays,
+            trains,
+            reach: model.reach,
+            saturated,
+            warm_up: model.warm_up,
+        })
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::saturated::{Opportunity, SaturatedPlayback};
-use super::trains::Families;
+use super::states::Families;
 use super::warmup::{Share, Warmth};
 use super::{ConditionalConfig, ConditionalModel};
 use crate::random::Random;

@@ -5,14 +5,14 @@ use super::ConditionalConfig;
 use super::opportunities::Opportunities;
 use crate::bottleneck::Admission;
 use crate::delay::DelayLine;
-use crate::outcome::DropReason;
 use crate::packet::{Item, Step};
 use crate::queue::{Dropped, Queue, QueueLevel, Surcharge};
 use crate::replay::Shift;
-use crate::share::Share;
-use crate::stage::{Behaviour, Configured, Offer};
-use crate::time::{Duration, Time};
+use crate::schedule::Offer;
+use crate::stage::{Behaviour, Configured};
+use crate::time::{Duration, Time, earlier};
 use crate::units::Bytes;
+use crate::units::Share;
 
 /// The stage. A packet leaves the queue when it was sent, which is the least delay of its size before it was there.
 #[derive(Clone, Debug)]
@@ -71,11 +71,8 @@ impl<P> Configured<ConditionalConfig> for Conditional<P> {
     fn change(&mut self, config: &ConditionalConfig, zero: Time, now: Time, offset: Duration) {
         let before = std::mem::replace(&mut self.config, config.clone());
         if before.queue != config.queue {
-            let mut old = std::mem::replace(&mut self.queue, config.new_queue(zero));
-            while let Some(item) = old.remove() {
-                let surcharge = self.surcharge();
-                self.queue.adopt(item, surcharge, &mut self.dropped);
-            }
+            let (next, surcharge) = (config.new_queue(zero), self.surcharge());
+            self.queue.replace(next, surcharge, &mut self.dropped);
         }
         self.opportunities.change(config, zero, offset);
         self.floor = (Bytes(0), config.model.delays.floor(Bytes(0)));
@@ -139,12 +136,8 @@ impl<P> Behaviour<P> for Conditional<P> {
     }
 
     #[inline]
-    fn has_dropped(&self) -> bool {
-        !self.dropped.is_empty()
-    }
-
-    fn next_dropped(&mut self) -> Option<(Item<P>, DropReason)> {
-        self.dropped.pop_front()
+    fn dropped(&mut self) -> Option<&mut Dropped<P>> {
+        Some(&mut self.dropped)
     }
 }
 
@@ -260,19 +253,6 @@ impl<P> Conditional<P> {
     }
 
     fn surcharge(&self) -> Surcharge {
-        let serving = self.serving.as_ref();
-        Surcharge {
-            serving: serving.map_or_else(QueueLevel::default, |item| {
-                QueueLevel::default().plus(item.size)
-            }),
-            overhead: Bytes(0),
-        }
-    }
-}
-
-fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
+        Surcharge::of_serving(self.serving.as_ref())
     }
 }

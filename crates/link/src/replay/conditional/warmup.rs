@@ -10,16 +10,19 @@ pub struct WarmUpCurve {
     /// Bytes of a train, which wait together at first.
     #[serde(rename = "waiting_bytes")]
     pub waiting: Bytes,
-    /// The share from each of the [edges](WarmUp::edges) on.
+    /// The share from each of the edges of the [`WarmUp`] on.
     pub shares: Vec<f64>,
 }
 
 /// The share of the saturated opportunities that a link gets, by the time for which it has been busy and by the most
 /// bytes that have waited.
-#[derive(Clone, Debug, PartialEq, Default)]
+#[derive(Clone, Debug, PartialEq, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct WarmUp {
+    #[serde(rename = "edges_ns")]
     edges: Vec<Duration>,
     curves: Vec<WarmUpCurve>,
+    #[serde(rename = "memory_ns")]
     memory: Duration,
 }
 
@@ -51,26 +54,26 @@ impl WarmUp {
     ///
     /// Without curves all links get everything.
     pub fn new(edges: Vec<Duration>, curves: Vec<WarmUpCurve>, memory: Duration) -> Option<Self> {
-        let shares = |curve: &WarmUpCurve| {
+        let warm_up = Self {
+            edges,
+            curves,
+            memory,
+        };
+        warm_up.is_sound().then_some(warm_up)
+    }
+
+    pub(super) fn is_sound(&self) -> bool {
+        let Self { edges, curves, .. } = self;
+        let sound = |curve: &WarmUpCurve| {
             let possible = |share: &f64| share.is_finite() && *share >= 0.0;
             curve.shares.len() == edges.len() && curve.shares.iter().all(possible)
         };
-        let right = curves.is_empty()
+        curves.is_empty()
             || (edges.first().is_some_and(|edge| edge.is_zero())
                 && edges.is_sorted_by(|a, b| a < b)
                 && curves.is_sorted_by(|a, b| a.waiting < b.waiting)
                 && curves[0].waiting.0 > 0
-                && curves.iter().all(shares));
-        right.then_some(Self {
-            edges,
-            curves,
-            memory,
-        })
-    }
-
-    /// The edges of the curves.
-    pub fn edges(&self) -> &[Duration] {
-        &self.edges
+                && curves.iter().all(sound))
     }
 
     /// The share of an opportunity that comes now. `last` is the one before, where it still holds.

@@ -11,7 +11,7 @@ use crate::arrivals::in_order;
 use crate::driving::{call, visit};
 
 fn profile() -> impl Strategy<Value = Profile> {
-    prop::sample::select(Profile::ALL.to_vec())
+    prop::sample::select(Profile::all().collect::<Vec<_>>())
 }
 
 fn way() -> impl Strategy<Value = Way> {

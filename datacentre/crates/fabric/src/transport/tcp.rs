@@ -138,7 +138,7 @@ impl TcpHosts {
         Some(Packet {
             value: u64::from(place),
             rank: state.bytes - segment.start.min(state.bytes),
-            ecn_capable: state.sockets[end].uses_ecn() && segment.length > 0,
+            ecn_capable: state.sockets[end].sender.uses_ecn() && segment.length > 0,
             ..packet
         })
     }
@@ -162,7 +162,7 @@ impl Transport for TcpHosts {
     fn start(&mut self, net: &mut Fabric, id: FlowId) {
         let (flow, now) = (*net.flow(id), time(net));
         let mut source = Socket::connecting(self.tcp, now);
-        source.write(now, flow.bytes);
+        source.sender.write(now, flow.bytes);
         let state = State {
             sockets: Box::new([source, Socket::listening(self.tcp)]),
             hosts: [flow.source, flow.destination],
@@ -183,15 +183,15 @@ impl Transport for TcpHosts {
         };
         let end = usize::from(at == state.hosts[1]);
         let socket = &mut state.sockets[end];
-        let before = socket.received();
+        let before = socket.receiver.received();
         socket.receive(time(net), &segment, packet.ecn);
-        if end == 1 && socket.received() >= state.bytes {
+        if end == 1 && socket.receiver.received() >= state.bytes {
             if before < state.bytes {
                 net.finish(id);
             }
-            socket.acknowledge(); // of the end of the connection, at once
+            socket.receiver.acknowledge(); // of the end of the connection, at once
         }
-        if end == 0 && socket.acknowledged() >= state.bytes {
+        if end == 0 && socket.sender.acknowledged() >= state.bytes {
             self.flows.remove(&id);
             return net.close(id);
         }

@@ -1,10 +1,122 @@
-//! The 10 ms series of directions as records; consecutive bins of an idle direction share one.
+//! The binary files of a run: a magic number of 16 bytes, then little-endian records of 64 bytes.
 
-use super::{CAPACITIES, RECORD_BYTES, SeriesRecord, idle_record};
 use crate::meter::{BIN_WIDTH, Bin};
 use crate::queue::QueueLevel;
 use crate::time::{Duration, Time};
 use crate::units::{Bytes, Packets};
+
+/// Bytes of a record in any of the files.
+pub const RECORD_BYTES: usize = 64;
+
+/// Capacities in a record of idle bins; the last of them holds for the bins that follow, too.
+const CAPACITIES: usize = 12;
+
+/// Beginning of the packet log.
+pub const PACKETS_MAGIC: &[u8; 16] = b"cellbed packets1";
+
+/// Beginning of the series file.
+pub const SERIES_MAGIC: &[u8; 16] = b"cellbed series 2";
+
+/// One packet in one direction, written when it leaves the direction or is dropped in it.
+#[derive(Debug)]
+pub struct PacketRecord {
+    /// Running number, the same in all directions that the packet crosses.
+    pub packet: u64,
+    /// Modelled arrival at the direction.
+    pub arrived: Time,
+    /// Modelled time at which its last byte left the bottleneck.
+    pub released: Time,
+    /// Modelled departure; time of the drop for a packet that was dropped.
+    pub departed: Time,
+    /// Time at which the emulator passed it on.
+    pub observed: Time,
+    /// Index of the direction.
+    pub direction: u16,
+    /// 0: delivered, 1: the queue was full, 2: lost, 3: dropped to signal congestion.
+    pub drop: u8,
+    /// Transport protocol (IANA number).
+    pub protocol: u8,
+    /// IP length.
+    pub bytes: u32,
+    /// Source port, or 0.
+    pub source_port: u16,
+    /// Destination port, or 0.
+    pub destination_port: u16,
+    /// TCP sequence number, or 0.
+    pub tcp_sequence: u32,
+    /// Bytes of payload.
+    pub payload: u32,
+    /// Index of the vertex that sent it.
+    pub source_vertex: u16,
+    /// Index of the vertex that it goes to.
+    pub destination_vertex: u16,
+}
+
+/// Set in the direction of a record that stands for several idle bins.
+const IDLE: u32 = 1 << 31;
+
+/// The fields of a record, one after the other.
+#[derive(Debug)]
+pub struct Layout {
+    bytes: [u8; RECORD_BYTES],
+    at: usize,
+}
+
+impl Default for Layout {
+    fn default() -> Self {
+        Self {
+            bytes: [0; RECORD_BYTES],
+            at: 0,
+        }
+    }
+}
+
+impl Layout {
+    /// Appends the bytes of a field.
+    pub fn field<const N: usize>(mut self, value: [u8; N]) -> Self {
+        self.bytes[self.at..self.at + N].copy_from_slice(&value);
+        self.at += N;
+        self
+    }
+
+    /// Appends a time, signed.
+    pub fn time(self, time: Time) -> Self {
+        self.field(
+            i64::try_from(time.as_nanos())
+                .unwrap_or(i64::MAX)
+                .to_le_bytes(),
+        )
+    }
+
+    /// The complete record.
+    pub fn done(self) -> [u8; RECORD_BYTES] {
+        debug_assert_eq!(self.at, RECORD_BYTES);
+        self.bytes
+    }
+}
+
+impl PacketRecord {
+    /// The record as it stands in the file.
+    pub fn to_bytes(&self) -> [u8; RECORD_BYTES] {
+        Layout::default()
+            .field(self.packet.to_le_bytes())
+            .time(self.arrived)
+            .time(self.released)
+            .time(self.departed)
+            .time(self.observed)
+            .field(self.direction.to_le_bytes())
+            .field([self.drop])
+            .field([self.protocol])
+            .field(self.bytes.to_le_bytes())
+            .field(self.source_port.to_le_bytes())
+            .field(self.destination_port.to_le_bytes())
+            .field(self.tcp_sequence.to_le_bytes())
+            .field(self.payload.to_le_bytes())
+            .field(self.source_vertex.to_le_bytes())
+            .field(self.destination_vertex.to_le_bytes())
+            .done()
+    }
+}
 
 /// Idle bins of a record at most: one second, which a killed emulator loses.
 const MOST_BINS: u32 = 100;
@@ -50,20 +162,22 @@ impl Series {
     }
 }
 
+/// A bin of a direction: its start, the direction, the queue at its end and its peak, the capacity (the largest number
+/// for no limit), bytes that left the bottleneck and that arrived, and packets dropped by the queue and lost.
 fn record(direction: usize, bin: &Bin) -> [u8; RECORD_BYTES] {
-    let record = SeriesRecord {
-        start: bin.start,
-        direction: direction as u32,
-        queue_packets: bin.queue.packets.0 as u32,
-        queue_bytes: bin.queue.bytes.0,
-        queue_peak_bytes: bin.peak.0,
-        capacity: bin.capacity.map(|bytes| bytes.0),
-        used: bin.used.0,
-        arrived: bin.arrived.0,
-        dropped_queue: bin.queue_full.0 as u32,
-        dropped_loss: bin.lost.0 as u32,
-    };
-    record.to_bytes()
+    let capacity = bin.capacity.map_or(u64::MAX, |bytes| bytes.0);
+    Layout::default()
+        .time(bin.start)
+        .field((direction as u32).to_le_bytes())
+        .field((bin.queue.packets.0 as u32).to_le_bytes())
+        .field(bin.queue.bytes.0.to_le_bytes())
+        .field(bin.peak.0.to_le_bytes())
+        .field(capacity.to_le_bytes())
+        .field(bin.used.0.to_le_bytes())
+        .field(bin.arrived.0.to_le_bytes())
+        .field((bin.queue_full.0 as u32).to_le_bytes())
+        .field((bin.lost.0 as u32).to_le_bytes())
+        .done()
 }
 
 /// Capacity of a whole bin without any packet; `None` for any other.
@@ -112,8 +226,15 @@ impl Idle {
         true
     }
 
+    /// When the bins begin, how many they are, and the bytes that the schedule offered in each: the last holds for
+    /// the rest, and the largest number is for no limit.
     fn record(&self, direction: usize) -> [u8; RECORD_BYTES] {
-        idle_record(self.start, direction as u32, self.bins, &self.capacities)
+        let head = Layout::default()
+            .time(self.start)
+            .field((direction as u32 | IDLE).to_le_bytes())
+            .field(self.bins.to_le_bytes());
+        let fields = self.capacities.iter().map(|it| it.to_le_bytes());
+        fields.fold(head, Layout::field).done()
     }
 }
 

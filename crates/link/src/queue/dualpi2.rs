@@ -1,17 +1,13 @@
 //! The coupled dual queue of L4S, with the PI2 controller (RFC 9332, Appendix A).
 
-mod control;
-
 use crate::schema::JsonSchema;
 
 use super::fifo::Line;
-use super::timer::Timer;
-use super::{Dropped, Limit, QueueDiscipline, QueueLevel, Refused, Surcharge};
-use crate::outcome::DropReason;
+use super::{Dropped, Limit, QueueDiscipline, QueueLevel, Refused, Surcharge, Timer};
+use crate::packet::DropReason;
 use crate::packet::Item;
 use crate::time::{Duration, Time};
 use crate::units::MTU;
-use control::{Control, ramp, recur};
 
 /// DualPI2's parameters. The default follows RFC 9332 Appendix A.1 (Figure 2) with the scheduler's weights of Linux
 /// and no limit.
@@ -19,22 +15,6 @@ use control::{Control, ramp, recur};
 /// Packets marked ECT(1) or CE wait in the low-latency queue L, all others in the classic queue C. Both
 /// additions of the reference implementation (Appendix A.1) are here: the scheduler's credit changes
 /// only while both queues have packets, and the controller's signals spare what leaves a backlog below two packets.
-///
-/// ```
-/// use cellbed_link::{
-///     BitRate, BottleneckConfig, Bytes, Direction, Discipline, DualPi2Config, Ecn, Schedule, Tag, Time,
-/// };
-///
-/// let queue = Discipline::DualPi2(DualPi2Config::default());
-/// let bottleneck = BottleneckConfig::new(Schedule::Constant(BitRate(12_000_000))).with_queue(queue);
-/// let mut link = Direction::new(vec![bottleneck.into()], Time::ZERO);
-/// for packet in 0..100 {
-///     // 1.2 times what the link carries: the L4S queue builds up, and marks
-///     link.accept_tagged(Time::from_micros(833 * packet), packet, Bytes(1500), Tag { flow: 1, ecn: Ecn::Ect1 });
-/// }
-/// let marked = std::iter::from_fn(|| link.poll(Time::from_millis(200))).filter(|it| it.marked).count();
-/// assert!(marked > 50);
-/// ```
 #[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DualPi2Config {
@@ -290,6 +270,67 @@ fn first_credit(config: &DualPi2Config) -> i64 {
     MTU.0 as i64 * (2 * share - 100)
 }
 
+/// The controller, names as in the RFC.
+#[derive(Clone, Copy, Debug, Default)]
+struct Control {
+    /// p′
+    base: f64,
+    /// Delay at the last update, s.
+    previous: f64,
+    /// Accumulated likelihood of each queue, see [`recur`].
+    low_count: f64,
+    classic_count: f64,
+}
+
+impl Control {
+    fn update(&mut self, config: &DualPi2Config, delay: f64) {
+        let integral = config.alpha * (delay - config.target.as_secs_f64());
+        let proportional = config.beta * (delay - self.previous);
+        self.base = (self.base + integral + proportional).clamp(0.0, 1.0);
+        self.previous = delay;
+    }
+
+    /// p_CL = k · p′ (Figure 8, line 4)
+    fn coupled(&self, config: &DualPi2Config) -> f64 {
+        (config.coupling * self.base).min(1.0)
+    }
+
+    /// p_C = p′² (Figure 8, line 5)
+    fn classic(&self) -> f64 {
+        self.base * self.base
+    }
+
+    /// Return whether L has reached p_Lmax = 1 (Figure 7, line 4b), so that packets are dropped there, too.
+    fn saturates_low(&self, config: &DualPi2Config) -> bool {
+        self.coupled(config) >= 1.0
+    }
+
+    /// Return whether C has reached p_Cmax = min(1 / k², 1), so that marks give way to drops (Figure 7, line 12b).
+    fn saturates_classic(&self, config: &DualPi2Config) -> bool {
+        self.classic() >= (1.0 / (config.coupling * config.coupling)).min(1.0)
+    }
+}
+
+/// Return whether it is this packet's turn: on average one in 1 / `likelihood`, evenly spaced (`recur`, RFC 9332 Figure
+/// 4).
+fn recur(count: &mut f64, likelihood: f64) -> bool {
+    *count += likelihood;
+    let turn = *count > 1.0;
+    if turn {
+        *count -= 1.0;
+    }
+    turn
+}
+
+/// p′_L, the low-latency queue's own marking (`laqm`, RFC 9332 Figure 5).
+fn ramp(config: &DualPi2Config, sojourn: Duration) -> f64 {
+    if sojourn >= config.threshold + config.range {
+        return 1.0;
+    }
+    let above = sojourn.saturating_sub(config.threshold).as_nanos();
+    above as f64 / config.range.as_nanos().max(1) as f64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -399,6 +440,43 @@ mod tests {
         assert!(
             (98..=101).contains(&classic),
             "{classic} of 1000 at a share of 10 %"
+        );
+    }
+}
+
+#[cfg(test)]
+mod control_tests {
+    use super::*;
+
+    #[test]
+    fn the_controller_steps_as_the_rfc_says() {
+        let config = DualPi2Config::default();
+        let mut control = Control::default();
+        control.update(&config, 0.025);
+        // 0.16 · 0.010 + 3.2 · 0.025
+        assert!((control.base - 0.0816).abs() < 1e-12);
+        control.update(&config, 0.020);
+        // + 0.16 · 0.005 − 3.2 · 0.005
+        assert!((control.base - 0.0664).abs() < 1e-12);
+        (0..100).for_each(|_| control.update(&config, 0.0));
+        assert_eq!(control.base, 0.0);
+    }
+
+    #[test]
+    fn the_ramp_rises_between_its_thresholds() {
+        let config = DualPi2Config::default();
+        let after = |micros| ramp(&config, Duration::from_micros(micros));
+        assert_eq!(
+            [800, 900, 1000, 1200, 5000].map(after),
+            [0.0, 0.25, 0.5, 1.0, 1.0]
+        );
+        let step = DualPi2Config {
+            range: Duration::ZERO,
+            ..config.clone()
+        };
+        assert_eq!(
+            [799, 800, 801].map(|micros| ramp(&step, Duration::from_micros(micros))),
+            [0.0, 1.0, 1.0]
         );
     }
 }

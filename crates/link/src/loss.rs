@@ -1,7 +1,5 @@
 //! Loss of packets.
 
-mod series;
-
 use std::sync::Arc;
 
 use crate::schema::JsonSchema;
@@ -10,18 +8,8 @@ use serde::Deserialize;
 use crate::random::{Probability, Random, Seed};
 use crate::stage::{Behaviour, Configured};
 use crate::time::{Duration, Time};
-pub use series::LossSeries;
 
 /// Model of the loss of packets.
-///
-/// ```
-/// use cellbed_link::{Bytes, Direction, DropReason, Fate, LossConfig, Probability, Seed, Time};
-///
-/// let all = LossConfig::Independent { probability: Probability::new(1.0).unwrap(), seed: Seed(1) };
-/// let mut link = Direction::new(vec![all.into()], Time::ZERO);
-/// link.accept(Time::ZERO, "hello", Bytes(100));
-/// assert_eq!(link.poll(Time::ZERO).unwrap().fate, Fate::Dropped(DropReason::Loss));
-/// ```
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum LossConfig {
@@ -236,6 +224,38 @@ impl Loss {
             self.bad = !self.bad;
             self.begin_spell(self.until);
         }
+    }
+}
+
+/// A loss probability that holds until the next step; the last one for ever.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(try_from = "Vec<(Duration, Probability)>")]
+pub struct LossSeries {
+    /// (time since the start, probability), strictly increasing in time, never empty.
+    steps: Vec<(Duration, Probability)>,
+}
+
+impl LossSeries {
+    /// The series of `steps`, each (time since the start, probability from there on); before the first nothing is lost.
+    /// `None` if there are none or their times do not increase.
+    pub fn new(steps: Vec<(Duration, Probability)>) -> Option<Self> {
+        let increasing = steps.windows(2).all(|pair| pair[0].0 < pair[1].0);
+        (increasing && !steps.is_empty()).then_some(Self { steps })
+    }
+
+    /// The probability at a position of the series.
+    pub fn at(&self, position: Duration) -> Probability {
+        let next = self.steps.partition_point(|&(time, _)| time <= position);
+        next.checked_sub(1)
+            .map_or(Probability::NEVER, |index| self.steps[index].1)
+    }
+}
+
+impl TryFrom<Vec<(Duration, Probability)>> for LossSeries {
+    type Error = &'static str;
+
+    fn try_from(steps: Vec<(Duration, Probability)>) -> Result<Self, Self::Error> {
+        Self::new(steps).ok_or("the times of a recorded loss must rise")
     }
 }
 

@@ -1,17 +1,12 @@
 //! Service of the packet at the head of a queue: when its last byte leaves.
 
-mod bucket;
-mod stepped;
-
 use std::sync::Arc;
 
 use super::{Head, Offer, Playback, RatePlayback, Schedule, Spliced, UNITS_PER_BYTE};
 use crate::bottleneck::BottleneckConfig;
-use crate::share::Share;
 use crate::time::{Duration, Time};
+use crate::units::Share;
 use crate::units::{BitRate, Bytes, saturate};
-use bucket::Bucket;
-use stepped::Stepped;
 
 /// A server in front of a queue. It holds one packet at a time, the head; without stepping through time, so that a gap
 /// of any length costs one search.
@@ -47,7 +42,12 @@ impl Service {
             }
             Schedule::Series { series, offset } => {
                 let playback = RatePlayback::new(Arc::clone(series), *offset, zero);
-                Self::Stepped(Stepped::new(playback))
+                Self::Stepped(Stepped {
+                    playback,
+                    base: 0,
+                    owed: 0,
+                    instant: Time::ZERO,
+                })
             }
             Schedule::Constant(rate) => Self::Constant(Fluid {
                 rate: *rate,
@@ -120,9 +120,9 @@ impl Service {
     pub(crate) fn start(&mut self) -> Option<Time> {
         match self {
             Self::Opportunities(service) => service.start(),
-            Self::Stepped(service) => service.start(),
+            Self::Stepped(service) => Some(service.instant),
             Self::Constant(service) => service.start(),
-            Self::Bucket(service) => service.start(),
+            Self::Bucket(service) => Some(service.instant),
             Self::Unlimited(instant) => Some(*instant),
         }
     }
@@ -181,7 +181,7 @@ impl Service {
             }
             Self::Stepped(service) => service.owed(now),
             Self::Constant(service) => service.owed.saturating_sub(service.sent(now)),
-            Self::Bucket(service) => service.owed(),
+            Self::Bucket(service) => service.owed as u128, // never negative
             Self::Unlimited(_) => 0,
         }
     }
@@ -192,7 +192,7 @@ impl Service {
             Self::Opportunities(service) => {
                 service.owed = saturate(units.div_ceil(UNITS_PER_BYTE));
             }
-            Self::Stepped(service) => service.begin(units),
+            Self::Stepped(service) => service.owed = units,
             Self::Constant(service) => service.owed = units,
             Self::Bucket(service) => service.begin(units),
             Self::Unlimited(_) => {}
@@ -364,5 +364,158 @@ impl Fluid {
     fn at(&self, units: u128) -> Option<Time> {
         let rate = u128::from(self.rate.0);
         (rate > 0).then(|| self.busy_since + Duration::from_nanos(saturate(units.div_ceil(rate))))
+    }
+}
+
+/// The bucket's level is in bit/s · ns, exactly.
+#[derive(Clone, Debug)]
+pub(crate) struct Bucket {
+    rate: BitRate,
+    burst: i128,
+    /// The filling at `since`; below zero after a packet larger than the bucket.
+    tokens: i128,
+    since: Time,
+    /// The last departure, or when the head reached the idle server.
+    instant: Time,
+    owed: i128,
+}
+
+impl Bucket {
+    fn new(rate: BitRate, burst: Bytes) -> Self {
+        Self {
+            rate,
+            burst: units(burst.0),
+            tokens: units(burst.0),
+            since: Time::ZERO,
+            instant: Time::ZERO,
+            owed: 0,
+        }
+    }
+
+    fn refill(&mut self, now: Time) {
+        self.tokens = self.burst;
+        self.since = now;
+        self.instant = now;
+    }
+
+    fn wake(&mut self, now: Time) {
+        self.instant = self.instant.max(now);
+    }
+
+    fn begin(&mut self, units: u128) {
+        self.owed = i128::try_from(units).unwrap_or(i128::MAX / 2);
+    }
+
+    fn departure(&self) -> Option<Time> {
+        let missing = self.owed.min(self.burst) - self.tokens;
+        if missing <= 0 {
+            return Some(self.instant);
+        }
+        let wait = (missing as u128).checked_next_multiple_of(u128::from(self.rate.0))?; // none at a rate of zero
+        let wait = Duration::from_nanos(saturate(wait / u128::from(self.rate.0)));
+        Some((self.since + wait).max(self.instant))
+    }
+
+    fn finish(&mut self, departure: Time) {
+        let span = i128::from(departure.since(self.since).as_nanos());
+        let filled = self
+            .tokens
+            .saturating_add(span.saturating_mul(i128::from(self.rate.0)));
+        self.tokens = filled.min(self.burst).saturating_sub(self.owed);
+        self.since = departure;
+        self.instant = departure;
+    }
+}
+
+fn units(bytes: u64) -> i128 {
+    (u128::from(bytes) * UNITS_PER_BYTE) as i128 // below 2⁶⁴ · 2³³
+}
+
+/// The head leaves once the area under the rate has grown by its bits since its service began. Areas are exact, so that
+/// no rounding adds up.
+#[derive(Clone, Debug)]
+pub(crate) struct Stepped {
+    playback: RatePlayback,
+    /// Area at which the service of the head begins, or began.
+    base: u128,
+    /// Area that the head takes.
+    owed: u128,
+    /// The last departure, or when the head reached the idle server.
+    instant: Time,
+}
+
+impl Stepped {
+    fn wake(&mut self, now: Time) {
+        self.base = self.playback.area(now);
+        self.instant = now;
+    }
+
+    fn departure(&self) -> Option<Time> {
+        let end = self.playback.reaches(self.base.saturating_add(self.owed))?;
+        Some(end.max(self.instant))
+    }
+
+    fn finish(&mut self, departure: Time) {
+        self.base = self.base.saturating_add(self.owed);
+        self.instant = departure;
+    }
+
+    fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
+        self.owed = self.owed(now);
+        self.playback.restart(zero, offset);
+        self.wake(now);
+    }
+
+    /// Return the part of the head that has not left by `now`.
+    fn owed(&self, now: Time) -> u128 {
+        let end = self.base.saturating_add(self.owed);
+        end.saturating_sub(self.playback.area(now).max(self.base))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_passes_and_the_rest_follows_at_the_rate() {
+        let mut bucket = Bucket::new(BitRate(8_000_000), Bytes(3000)); // a byte a µs
+        let mut departures = Vec::new();
+        bucket.wake(Time::from_millis(1));
+        for _ in 0..4 {
+            bucket.begin(units(1500) as u128);
+            let departure = bucket.departure().unwrap();
+            bucket.finish(departure);
+            departures.push(departure.as_nanos() / 1000);
+        }
+        assert_eq!(departures, [1000, 1000, 2500, 4000]);
+        bucket.wake(Time::from_micros(5000)); // 1000 bytes since
+        bucket.begin(units(1000) as u128);
+        assert_eq!(bucket.departure(), Some(Time::from_micros(5000)));
+        bucket.finish(Time::from_micros(5000));
+        bucket.wake(Time::from_millis(100)); // full again, no fuller
+        bucket.begin(units(4000) as u128);
+        assert_eq!(
+            bucket.departure(),
+            Some(Time::from_millis(100)),
+            "larger than the bucket"
+        );
+        bucket.finish(Time::from_millis(100));
+        bucket.begin(units(1500) as u128);
+        assert_eq!(
+            bucket.departure(),
+            Some(Time::from_micros(102_500)),
+            "1000 bytes of debt"
+        );
+    }
+
+    #[test]
+    fn a_bucket_that_does_not_fill_holds_what_is_missing() {
+        let mut bucket = Bucket::new(BitRate(0), Bytes(1000));
+        bucket.begin(units(1000) as u128);
+        assert_eq!(bucket.departure(), Some(Time::ZERO));
+        bucket.finish(Time::ZERO);
+        bucket.begin(units(1) as u128);
+        assert_eq!(bucket.departure(), None);
     }
 }
