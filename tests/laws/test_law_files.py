@@ -84,7 +84,7 @@ def test_error_of_the_compiler_has_file_and_line(tmp_path: Path) -> None:
     assert len(str(refused.value).splitlines()) == 1
 
 
-def test_error_of_the_compiler_has_no_folder_but_the_one_of_the_law(tmp_path: Path) -> None:
+def test_compiler_error_names_only_the_folder_of_the_law(tmp_path: Path) -> None:
     law = read(fixed(tmp_path / "mine.h", ack='\n#include "law.h"\nlaw_min(1);'))
     with pytest.raises(LawError) as refused:
         law.compiled("host")

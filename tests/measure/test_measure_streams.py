@@ -66,7 +66,7 @@ def entered(streams: Streams, rows: np.ndarray[Any, Any]) -> list[int | None]:
 
 
 def look(log: Log, starts: list[int], ends: list[int], connection: int = 0) -> tuple[list[Any], list[Any]]:
-    """When the byte at each start entered first, and when the packet that completed each prefix entered."""
+    """Return when each start byte first entered, and when the packet completing each prefix entered."""
     log.down(0, 77, 0)
     streams = log.streams()
     found = streams.connections("endpoint-0", 40_000, 1883)[connection]
@@ -95,7 +95,7 @@ def test_queue_and_delay_are_summed_over_the_hops() -> None:
     assert found.delivered[row]
 
 
-def test_a_packet_that_was_doubled_counts_once_and_by_the_copy_that_got_on() -> None:
+def test_a_duplicated_packet_counts_once_by_its_delivered_copy() -> None:
     log = Log()
     log.up(1, 1000, 0)
     log.up(10, 1001, 100, queue=7)
@@ -106,7 +106,7 @@ def test_a_packet_that_was_doubled_counts_once_and_by_the_copy_that_got_on() -> 
     log.up(30, 1101, 100, queue=1)
     lost = list(log.records[-2])
     lost[3:7] = [lost[2], lost[2], 0, 2]
-    log.records.append(tuple(lost))  # of this one a copy is lost
+    log.records.append(tuple(lost))  # a copy of this one is lost
     log.down(0, 77, 0)
     found = log.streams().crossings
     rows = np.flatnonzero(found.payload)
@@ -116,18 +116,18 @@ def test_a_packet_that_was_doubled_counts_once_and_by_the_copy_that_got_on() -> 
     assert found.delivered[rows].all()
 
 
-def test_a_retransmission_completes_what_its_loss_left_open() -> None:
+def test_a_retransmission_completes_the_stream_after_a_loss() -> None:
     log = Log()
     log.up(1, 1000, 0)
     log.up(10, 1001, 100)
     log.up(11, 1101, 100, drop=1)
     log.up(12, 1201, 100)
     log.up(50, 1101, 100)  # again
-    # Bytes 200 to 300 came early, but the stream was not complete up to them before the retransmission.
+    # Bytes 200 to 300 came early, but bytes before them were missing until the retransmission.
     assert look(log, [100, 200], [100, 200, 300]) == ([11, 12], [10, 50, 50])
 
 
-def test_what_never_arrived_has_no_completing_packet() -> None:
+def test_lost_bytes_have_no_completing_packet() -> None:
     log = Log()
     log.up(1, 1000, 0)
     log.up(10, 1001, 100)
@@ -181,14 +181,14 @@ def test_a_new_connection_from_the_same_port_counts_from_zero(again: int) -> Non
     assert look(log, [0, 100], [200], connection=1) == ([102, 103], [103])
 
 
-def test_a_connection_of_which_the_beginning_is_missing_is_left_out() -> None:
+def test_a_connection_without_its_beginning_is_left_out() -> None:
     log = Log()
     log.up(10, 1001, 100)
     log.up(11, 1101, 100)
     assert log.uplink() == []
 
 
-def test_connections_are_told_apart_by_port_and_node() -> None:
+def test_connections_differ_by_port_and_node() -> None:
     log = Log()
     for port in (40_000, 40_001):
         log.up(1, 1000, 0, port=port)
@@ -202,7 +202,7 @@ def test_connections_are_told_apart_by_port_and_node() -> None:
     assert streams.connections("endpoint-1", 40_000, 1883) == []
 
 
-def test_a_byte_waits_since_its_sender_has_had_unsent_bytes() -> None:
+def test_a_byte_waits_while_its_sender_has_unsent_bytes() -> None:
     log = Log()
     log.up(0, 77, 0)
     log.down(1, 1000, 0)
@@ -215,7 +215,7 @@ def test_a_byte_waits_since_its_sender_has_had_unsent_bytes() -> None:
     (connection,) = log.streams().connections("endpoint-0", 40_000, 1883, arriving=True)
     starts = np.cumsum([0, *(payload for _, payload in sent[:-1])])
     since = [int(time) // MS for time in connection.busy_since(starts + 10)]
-    # The packets of 500, 100 and 300 bytes are the last that there was to send.
+    # The packets of 500, 100 and 300 bytes leave no unsent bytes.
     assert since == [10, 10, 20, 20, 20, 20, 200, 200, 200]
 
 
@@ -224,7 +224,7 @@ def test_a_sender_that_has_sent_its_last_packet_pauses_until_it_sends_the_next()
     log.up(0, 77, 0)
     log.down(1, 1000, 0)
     at = 1001
-    # The packet of 1000 bytes of the second message is lost, and repeated when the third has been sent.
+    # The 1000-byte packet of the second message is lost, and retransmitted after the third message.
     for time, payload, drop in ((10, 1448, 0), (11, 500, 0), (60, 1448, 0), (62, 1000, 1), (90, 300, 0)):
         log.down(time, at, payload, drop=drop)
         at += payload
@@ -237,7 +237,7 @@ def test_a_sender_that_has_sent_its_last_packet_pauses_until_it_sends_the_next()
 
     assert [pauses(*each) for each in (first, second, third)] == [0, 0, 0]
     assert pauses(0, second[1]) == 49
-    # What completes the third message is the repetition: from the loss on it is waited for that.
+    # The retransmission completes the third message: the wait for it begins at the loss.
     assert pauses(0, third[1]) == 49
     assert pauses(0, 10_000) == 0  # never sent
 

@@ -1,4 +1,4 @@
-"""Malformed texts for parsers, which give a value or an error with the reason."""
+"""Malformed texts for parsers, which return a value or raise CellbedError."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -20,7 +20,7 @@ UNITS = (" ms", "s", " Mbit/s", "bit/s", " kB", " MB", " packets", "%", "h")
 
 
 def words(*choices: str) -> st.SearchStrategy[str]:
-    """Texts that look much like what is understood, and some that do not."""
+    """Texts close to valid input, and some that are not."""
     near = st.lists(
         st.sampled_from(choices) | st.from_regex(r"-?[0-9]{1,25}(\.[0-9]{0,4})?(e[0-9]{1,3})?", fullmatch=True)
     )
@@ -28,7 +28,7 @@ def words(*choices: str) -> st.SearchStrategy[str]:
 
 
 def value_or_sentence(parse: Callable[[], T]) -> T | None:
-    """What `parse` gives, or `None` where it says why it does not; any other exception is a bug."""
+    """Return the value of `parse`, or `None` after a CellbedError; any other exception is a bug."""
     try:
         return parse()
     except CellbedError as error:
@@ -38,7 +38,7 @@ def value_or_sentence(parse: Callable[[], T]) -> T | None:
 
 
 def value_or_line(parse: Callable[[], T]) -> T | None:
-    """The same, of what says it in one line."""
+    """Return the same, for one-line errors."""
     try:
         return parse()
     except CellbedError as error:

@@ -1,4 +1,4 @@
-"""Files of other programs, made up for tests: captures, reports, what ping prints."""
+"""Synthetic files of other programs: captures, reports, output of ping."""
 
 import json
 import struct
@@ -24,7 +24,7 @@ LIGHT_DOWN = b"0 22 0 1\n100 20 0 1\n200 25 0 0\n"
 
 
 def half(start: float, rate: float, sender: bool) -> dict[str, object]:
-    """What iperf3 says of a second."""
+    """A second in iperf3's report."""
     return {
         "start": start,
         "end": start + 1,
@@ -63,7 +63,7 @@ class Packet:
     kept: int = 96
 
     def frame(self, head: bytes) -> bytes:
-        """Its bytes behind the link's header."""
+        """Its frame: `head`, then its bytes."""
         addresses = b"".join(bytes(map(int, address.split("."))) for address, _ in (self.source, self.target))
         ip = struct.pack(">BBHHHBBH", 0x45, 0, self.bytes, 0, 0, self.hop_limit, self.protocol, 0) + addresses
         ports = struct.pack(">HH", self.source[1], self.target[1])

@@ -56,7 +56,7 @@ def test_sentences_have_their_size_and_differ(tmp_path: Path) -> None:
     assert len(notes) == 1
 
 
-def test_seeded_weights_answer_in_the_length_of_the_sentence(tiny: Path) -> None:
+def test_seeded_replies_have_the_length_of_the_sentence(tiny: Path) -> None:
     task = translator.load(str(tiny))
     replies = set()
     for number in range(20):
@@ -86,7 +86,7 @@ def test_a_model_of_the_users_own_needs_no_sentencepiece(tiny: Path, tmp_path: P
     assert check("cellbed_node.offloading.translator", model=str(tmp_path)) is None
 
 
-def test_what_is_no_model_is_a_clear_error(tiny: Path, tmp_path: Path) -> None:
+def test_malformed_model_is_a_clear_error(tiny: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"no model\.bin"):
         translator.load(str(tmp_path))
     (tmp_path / "model.bin").write_bytes(b"no model")

@@ -15,7 +15,7 @@ SHAKE = tls.Handshake(hello=517, flight=1300, tickets=510, work_ns=5)
 
 
 def pair() -> tuple[tls.Client, tls.Server, bytearray]:
-    """Both ends, and what the server has sent on its own."""
+    """Both ends, and the server's handshake messages."""
     sent = bytearray()
     world = SimpleNamespace(at=lambda _, call: call())
     connection = SimpleNamespace(send=sent.extend)

@@ -1,4 +1,4 @@
-//! Users of a cell in Python, over columns of packets.
+//! The cell simulation for Python, on packet columns.
 
 use cellbed_link::cell::check_stages;
 use cellbed_link::{
@@ -15,9 +15,9 @@ use crate::link::{LaterStage, from_json, parse, parse_changes};
 /// A user of a cell: its stages, their changes, its priority, and when it is in the cell (from, until, in ns).
 type User = (String, Vec<LaterStage>, u32, Vec<(u64, Option<u64>)>);
 
-/// Sends packets through a cell at rest, until the last one is out. The number of its user comes with each packet, and
-/// the bytes that the user will send beyond those in its queue where they are known. Also returns how long each user
-/// had the cell, in ns.
+/// Sends packets through a cell at rest until the last one has left. `users` has the user of each packet; `to_come`,
+/// where known, the bytes that the user will send beyond those in its queue. Also returns the service time of each
+/// user, in ns.
 #[pyfunction]
 pub fn share_cell<'py>(
     py: Python<'py>,

@@ -52,7 +52,7 @@ fn emulate(py: Python<'_>) -> PyResult<()> {
     }
 }
 
-/// The exit status of one call of the network helper.
+/// Return whether a network helper call succeeds.
 #[pyfunction]
 fn network_helper(py: Python<'_>, arguments: Vec<OsString>) -> bool {
     py.detach(|| cellbed_nethelper::run(&arguments)) == std::process::ExitCode::SUCCESS
@@ -77,7 +77,7 @@ fn enter(entry: &str) -> PyResult<()> {
     cellbed_emulator::enter(&entry).map_err(|error| os_error(&error))
 }
 
-/// An `OSError` with the kernel's number, so that Python makes it the fitting subclass, and our sentence.
+/// Return an `OSError` with our message and the kernel's number, by which Python selects the subclass.
 fn os_error(error: &Error) -> PyErr {
     match error {
         Error::Kernel(KernelError::System { source, .. }) => {

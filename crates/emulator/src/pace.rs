@@ -2,41 +2,38 @@
 
 use cellbed_link::{Duration, Time};
 
-/// Looks at the devices in quick succession are not further apart.
+/// Maximum time between looks at the devices in quick succession.
 const QUICK: Duration = Duration::from_micros(200);
 
-/// A pause between two looks at the devices, once packets have come in quick succession all the time.
+/// Pause between two looks at the devices, after more than [`HURRIED`] looks in quick succession.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// The longest pause, when it ends with a departure: one wake-up does for both.
+/// Maximum pause that ends with a departure: one wake-up serves both.
 const LONGEST_PAUSE: Duration = Duration::from_micros(100);
 
-/// So many looks at the devices without a pause between are "all the time".
+/// Number of looks in quick succession after which pauses begin.
 const HURRIED: u32 = 32;
 
-/// So many departures in a row are written at their time before the others wait.
+/// Maximum number of successive departures written on time; later ones wait.
 const BURST: u64 = 8;
 
-/// In the long run departures wake the loop once in such a span at most.
+/// Minimum mean time between wake-ups for departures.
 const SPAN: Duration = Duration::from_micros(100);
 
-/// Maximum time of reading packets while others that are due wait to be written.
+/// Maximum time of reading packets while due packets wait to be written.
 pub const READING: Duration = Duration::from_micros(40);
 
-/// When to wake up for departures and for arrivals.
+/// Wake-up times for departures and for arrivals.
 ///
-/// **Departures** wake the loop at their time as long as there are few. In the long run they do so once in 100 µs
-/// at most, the generic cell rate algorithm (ITU-T I.371, Annex A) with room for eight at once: a fast
-/// link does not wake the loop for each packet. Whenever the loop is awake, what has departed leaves. So a departure is
-/// late by that span at most, and not at all when few came before.
+/// **Departures** wake the loop on time while they are few. The generic cell rate algorithm (ITU-T I.371, Annex A)
+/// limits them to one wake-up per 100 µs on average, with bursts of eight: a fast link does not wake the loop for each
+/// packet. A woken loop writes all due packets. So a departure is late by at most 100 µs, and on time if few preceded.
 ///
-/// **Arrivals** that come one by one in quick succession are left in the kernel until a departure within 100 µs, or
-/// else for 50 µs, so that more come at a time: to wake up for each of some hundred thousand packets a second would
-/// cost a processor, and as much at the sender. A pause that brought only one packet ends this mode: it cost a wake-up
-/// instead of saving one.
+/// **Arrivals** in quick succession wait in the kernel until a departure within 100 µs, or else for 50 µs, so that one
+/// wake-up reads several: a wake-up for each of some hundred thousand packets a second would occupy a processor, and
+/// another one at the sender. A pause that brings only one packet ends this mode: the pause saves no wake-up.
 pub struct Pace {
-    /// When all wake-ups for departures so far would have happened at one in 100 µs: the theoretical arrival time of
-    /// the algorithm.
+    /// Theoretical arrival time of the algorithm: the end of all wake-ups for departures so far, at one per 100 µs.
     used_until: Time,
     looked: Time,
     hurried: u32,
@@ -62,7 +59,7 @@ impl Pace {
         departure.max(Time::from_nanos(gate))
     }
 
-    /// Until when to leave the devices alone, if so, when the next thing to do besides is at `deadline`.
+    /// Return until when to leave the devices unread, if at all; `deadline`: time of the next event.
     pub fn pause(&mut self, deadline: Time) -> Option<Time> {
         self.own_pause = false;
         if self.hurried <= HURRIED {
@@ -81,7 +78,7 @@ impl Pace {
         self.used_until = (self.used_until.max(now) + SPAN).min(full);
     }
 
-    /// Devices were looked at until `now`, and had so many packets.
+    /// Notes that a look until `now` read this many packets.
     pub fn on_look(&mut self, now: Time, packets: usize) {
         let in_vain = self.own_pause && packets < 2;
         if now < self.looked + QUICK && !in_vain {
@@ -130,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_that_brings_one_packet_is_the_last() {
+    fn a_pause_with_one_packet_ends_pausing() {
         let mut pace = Pace::new(us(0));
         for step in 0..40 {
             pace.on_look(us(step), 1);
@@ -163,7 +160,7 @@ mod tests {
             for gap in gaps {
                 due += gap;
                 if us(due) > awake {
-                    // Everything that is due by then leaves with it.
+                    // All packets due by then leave in this wake-up.
                     awake = pace.deadline(us(due));
                     pace.on_departure(awake);
                     wakes += 1;

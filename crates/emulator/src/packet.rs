@@ -15,7 +15,7 @@ const KEYS: [u64; 2] = [0x243F_6A88_85A3_08D3, 0x1319_8A2E_0370_7345];
 
 /// The fields of an IP packet that matter for routing and for the log.
 ///
-/// Fields that a packet does not have (ports of ICMP, sequence of UDP, any of a later fragment) are zero.
+/// Missing fields are zero: ports of ICMP, the sequence number of UDP, both in later fragments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Destination of the packet.
@@ -28,16 +28,16 @@ pub struct Header {
     pub destination_port: u16,
     /// Sequence number of TCP.
     pub tcp_sequence: u32,
-    /// Bytes behind the transport header (behind the IP headers, where the transport is another).
+    /// Bytes after the transport header, or after the IP headers for other protocols.
     pub payload: u32,
     /// True for a fragment of an IP packet.
     pub fragment: bool,
 }
 
 impl Header {
-    /// Reads the headers of an IPv4 (RFC 791) or IPv6 (RFC 8200) packet; `None` where it has no destination to read.
+    /// Reads the headers of an IPv4 (RFC 791) or IPv6 (RFC 8200) packet; `None` without a readable destination.
     ///
-    /// A packet that is cut short or lies about its lengths gives what can be read of it; nothing here panics.
+    /// A truncated packet, or one with wrong lengths, yields its readable fields; nothing here panics.
     pub fn parse(packet: &[u8]) -> Option<Self> {
         match packet.first()? >> 4 {
             4 => Self::parse_v4(packet),
@@ -68,14 +68,14 @@ impl Header {
         // Extension headers chain; each step consumes at least eight bytes, so the walk ends.
         loop {
             let length = match protocol {
-                // hop-by-hop options, routing, destination options, mobility: length in eight bytes beyond the first 8
+                // hop-by-hop options, routing, destination options, mobility: length in units of 8 bytes, less one
                 0 | 43 | 60 | 135 => transport.get(1).map(|units| (usize::from(*units) + 1) * 8),
                 44 => {
                     fragment = true;
                     first_fragment &= u16_at(transport, 2).is_none_or(|field| field >> 3 == 0);
                     Some(8)
                 }
-                // authentication header: length in four bytes, less two
+                // authentication header: units of 4 bytes, less two
                 51 => transport.get(1).map(|units| (usize::from(*units) + 2) * 4),
                 _ => break,
             };
@@ -143,10 +143,10 @@ impl Header {
         }
     }
 
-    /// Return the fields that queues use of a packet with this header.
+    /// Return the fields of a packet that queues use.
     ///
     /// The flow is a hash of addresses, protocol and ports (RFC 8290, section 4.1), the same in each run, so that a run
-    /// can be repeated; the queues mix in the seeds of their own. Fragments and what has no ports go by the rest.
+    /// can be repeated; each queue mixes in its seed. Fragments and packets without ports are hashed without ports.
     pub fn tag(&self, packet: &[u8]) -> Tag {
         let ports = match self.fragment {
             true => 0,
@@ -169,7 +169,7 @@ impl Header {
     }
 }
 
-/// Both halves of the long product: each bit of the result hangs on all bits of the word.
+/// Folds the long product: each bit of the result depends on all bits of the word.
 fn mix(word: u64) -> u64 {
     let product = u128::from(word ^ KEYS[0]) * u128::from(KEYS[1]);
     (product >> 64) as u64 ^ product as u64
@@ -284,14 +284,14 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_destination_is_none() {
+    fn no_destination_is_none() {
         assert_eq!(Header::parse(&[]), None);
         assert_eq!(Header::parse(&[0x45; 19]), None);
         assert_eq!(Header::parse(&[0x60; 39]), None);
         assert_eq!(Header::parse(&[0x20; 60]), None);
     }
 
-    /// A UDP packet from and to addresses that end in these numbers.
+    /// A UDP packet between addresses that end in these numbers.
     fn packet(v6: bool, class: u8, ends: [u8; 2], ports: [u16; 2], fragment: bool) -> Vec<u8> {
         let mut packet = if v6 {
             let mut header = vec![0x60 | class >> 4, class << 4, 0, 0, 0, 8, 17, 64];
@@ -329,14 +329,14 @@ mod tests {
                 }
             }
             assert_eq!(flows.len(), 8 * 8 * 64);
-            // spread over the queues of FQ-CoDel, which takes the upper bits of their mix
+            // FQ-CoDel selects a queue by the upper bits of the mixed flow
             let slots: HashSet<u64> = flows.iter().map(|flow| flow >> 54).collect();
             assert!(slots.len() > 900, "{}", slots.len()); // 1005 of 1024 expected
         }
     }
 
     #[test]
-    fn the_ecn_field_is_read_and_makes_no_other_flow() {
+    fn the_ecn_field_is_read_but_not_in_the_flow() {
         for v6 in [false, true] {
             let tags = [0x00, 0xb9, 0x02, 0xff]
                 .map(|class| tag_of(&packet(v6, class, [1, 2], [3, 4], false)));

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use crate::error::{Result, Trying};
 
-/// One TUN device, one IP packet per read and per write. It goes away when the value is dropped, or with its namespace
+/// One TUN device, one IP packet per read and per write. The device is removed with the value, or with its namespace
 /// after [`Tun::end_with_namespace`].
 ///
 /// It exchanges super-packets, each with a [`Vnet`](crate::offload::Vnet) header before it.
@@ -19,7 +19,7 @@ pub struct Tun {
 /// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// A packet of this many bytes, with the header for the device.
+    /// A packet of this many bytes, device header included.
     Packet(usize),
     /// No packet waits.
     Nothing,
@@ -39,7 +39,7 @@ impl Tun {
         Ok(cellbed_netdev::end_with_namespace(&self.descriptor)?)
     }
 
-    /// A device that another program has created, with super-packets.
+    /// Attaches to another program's device, with super-packets.
     pub fn attach(descriptor: OwnedFd, name: &str) -> Self {
         let name = name.into();
         Self { descriptor, name }

@@ -18,7 +18,7 @@ const PLACES: [&str; 3] = ["/usr/sbin/nft", "/usr/bin/nft", "/sbin/nft"];
 /// Lets programs that this thread starts keep `CAP_NET_ADMIN`, without which nft(8) can do nothing.
 pub fn share_capability() -> Result<()> {
     let what = || {
-        "use CAP_NET_ADMIN; where this is the installed helper, an administrator installs it again with \
+        "use CAP_NET_ADMIN; if this is the installed helper, reinstall it with \
          `sudo cellbed grant USER --network`"
             .to_string()
     };
@@ -29,12 +29,12 @@ pub fn share_capability() -> Result<()> {
     Ok(())
 }
 
-/// Executes the commands in `text`, all or none. `attempt` is for the error: "adds the rules".
+/// Executes the commands in `text`, all or none. `attempt` in errors: "adds the rules".
 pub fn load(attempt: &'static str, text: &str) -> Result<()> {
     call(attempt, &["-f", "-"], text).map(drop)
 }
 
-/// The objects of one kind in a listing, such as `table` for `list tables`.
+/// Return the listed objects of one kind: `table` for `list tables`.
 pub fn list(command: &[&str], kind: &str) -> Result<Vec<Value>> {
     let attempt = "lists its rules";
     let output = call(attempt, &[&["-j"], command].concat(), "")?;
@@ -51,7 +51,7 @@ fn call(attempt: &'static str, arguments: &[&str], input: &str) -> Result<Vec<u8
     let program = PLACES
         .into_iter()
         .find(|place| Path::new(place).exists())
-        .ok_or_else(|| failed("is not installed: sudo apt install nftables".into()))?;
+        .ok_or_else(|| failed("nft is not installed: sudo apt install nftables".into()))?;
     let mut process = Command::new(program)
         .args(arguments)
         .env_clear()
@@ -62,7 +62,7 @@ fn call(attempt: &'static str, arguments: &[&str], input: &str) -> Result<Vec<u8
         .spawn()
         .map_err(|error| failed(error.to_string()))?;
     if let Some(mut stdin) = process.stdin.take() {
-        // nft reports the reason of incomplete reading.
+        // If nft stops reading, it reports the reason.
         let _ = stdin.write_all(input.as_bytes());
     }
     let output = process

@@ -23,7 +23,7 @@ def simulate(
         typer.Option("--seed", min=0, max=2**63 - 1, help="First seed. Default: the file's.", show_default=False),
     ] = None,
     seeds: Annotated[
-        int, typer.Option("--seeds", min=1, max=10_000, help="Number of seeds: this one and the following ones.")
+        int, typer.Option("--seeds", min=1, max=10_000, help="Number of consecutive seeds, from --seed on.")
     ] = 1,
     jobs: Annotated[
         int | None,
@@ -31,7 +31,7 @@ def simulate(
             "--jobs",
             min=1,
             max=1024,
-            help="Seeds at once at most. Default: one for each processor.",
+            help="Maximum parallel seeds. Default: one per processor.",
             show_default=False,
         ),
     ] = None,
@@ -41,10 +41,10 @@ def simulate(
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     open_: Open = "auto",
 ) -> None:
-    """Simulate flows of a data centre, and to the users of radio cells, in virtual time.
+    """Simulate flows of a data centre and to users of radio cells in virtual time.
 
-    The results do not depend on the machine and on --jobs. Exit status: 0 done, 2 bad input or a folder that cannot be
-    written to, 130 interrupted: nothing is left.
+    Results depend neither on the machine nor on --jobs. Exit status: 0 done, 2 bad input or a folder that cannot be
+    written to, 130 interrupted, without results.
 
     \b
     Examples:

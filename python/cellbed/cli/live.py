@@ -13,14 +13,14 @@ from cellbed.cli.options import AsJson, Testbed
 from cellbed.cli.tables import print_table
 
 MOST = 20
-"""Nodes and events that are printed."""
+"""Maximum nodes and events printed."""
 
 
 def status(
     name: Annotated[str | None, typer.Argument(help="Name of a testbed or run. Default: a line for each.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show live testbeds and runs; of one by its name nodes, programs, and events such as faults and changes.
+    """Show live testbeds and runs; with a name: nodes, programs, and events such as faults and changes.
 
     \b
     Examples:
@@ -107,18 +107,16 @@ def meter(
 exec_ = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-# What follows the node's name belongs to the command, with or without a "--" before it.
+# Arguments after the node's name belong to the command, with or without "--".
 @exec_.command(context_settings={"allow_interspersed_args": False}, no_args_is_help=True)
 def execute(
     node: Annotated[str, typer.Argument(help="Name of the node.", metavar="NODE")],
     command: Annotated[list[str], typer.Argument(help="Command to run, after --.", metavar="-- CMD")],
-    testbed: Annotated[
-        str | None, typer.Option(help="Testbed or run; needed only if several have such a node.")
-    ] = None,
+    testbed: Annotated[str | None, typer.Option(help="Testbed or run; needed only if several have this node.")] = None,
 ) -> None:
     """Run a command on a node: in its network, with its names and under its limits, at this terminal.
 
-    The exit status is the command's, 127 if there is none of its name, 128+n after signal n. It ends with the
+    The exit status is the command's, 127 if there is no such command, 128+n after signal n. The command ends with the
     testbed, and with the shell that started it.
 
     \b
@@ -140,7 +138,7 @@ def execute(
 
 
 def logs(
-    app: Annotated[str, typer.Argument(help="An application, or one program of it, by the beginning of its name.")],
+    app: Annotated[str, typer.Argument(help="An application, or a program by a prefix of its name.")],
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines until Ctrl-C or the end.")] = False,
     testbed: Testbed = None,
 ) -> None:
@@ -161,12 +159,12 @@ def tap(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="File; - is standard output. Default: LINK.pcapng.")
     ] = None,
-    size: Annotated[int, typer.Option("--bytes", min=1, help="At most this much of each packet.")] = 65536,
+    size: Annotated[int, typer.Option("--bytes", min=1, help="Maximum bytes kept per packet.")] = 65536,
     testbed: Testbed = None,
 ) -> None:
-    """Capture the packets of a link of a live testbed or run as pcapng, until Ctrl-C or its end.
+    """Capture the packets of a live link as pcapng, until Ctrl-C or the testbed or run ends.
 
-    Packets are whole, as the node at the end of the link sends them (before the link) and receives them (behind it).
+    Packets are whole: as sent by the node at the link's end (before the link), and as received (behind it).
 
     \b
     Examples:
@@ -178,7 +176,7 @@ def tap(
 
     target = out if out is not None else Path(f"{link}.pcapng")
     captured = tap_link(find_testbed(testbed), link, target, size)
-    lost = f"; {captured.lost} more were too fast for the reader" if captured.lost else ""
+    lost = f"; {captured.lost} more lost: the reader is too slow" if captured.lost else ""
     where = "" if str(target) == "-" else f" in {target}"
     print(f"{captured.packets} packet{'s' if captured.packets != 1 else ''}{where}{lost}", file=sys.stderr)
 
@@ -195,7 +193,7 @@ def move_service(
         typer.Option(
             "--strategy",
             "-s",
-            help="How, as in [[migrations]]. Default: the scenario's, else redeploy, which loses state.",
+            help="As in [[migrations]]. Default: the scenario's, else redeploy, which loses state.",
         ),
     ] = None,
     testbed: Testbed = None,
@@ -203,7 +201,7 @@ def move_service(
 ) -> None:
     """Move a running service to another node, with its address.
 
-    Returns when it serves there. If that fails it still serves where it was (exit status 1), as after Ctrl-C.
+    Returns when the service runs there. On failure (exit status 1) or Ctrl-C, the service stays in place.
 
     \b
     Examples:
@@ -227,7 +225,7 @@ def move_service(
 
 def down(
     name: Annotated[str | None, typer.Argument(help="Name of the testbed; needed only if there are several.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="End all of them.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="End all testbeds.")] = False,
 ) -> None:
     """End a standing testbed: programs, nodes and links. Its folder stays, for `cellbed report`.
 

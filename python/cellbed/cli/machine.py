@@ -37,7 +37,7 @@ def grant(
         bool,
         typer.Option(
             "--network",
-            help="Also install the network helper: shells of this user get TCP from end to end, as root's do.",
+            help="Also install the network helper: this user's shells get end-to-end TCP, as root's do.",
         ),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done and change nothing.")] = False,
@@ -76,7 +76,7 @@ def build_image(
 ) -> None:
     """Build the disk image and kernel that VM nodes boot, from Debian's packages.
 
-    Takes about a minute and 200 MB in the cache folder. Needs mmdebstrap and the network of a package mirror.
+    Takes about a minute and 200 MB in the cache folder. Needs mmdebstrap and access to a package mirror.
 
     \b
     Examples:

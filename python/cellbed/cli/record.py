@@ -1,7 +1,7 @@
 """`cellbed record`: record a live network, or serve recorders.
 
-All arguments, including `--help`, are passed to the recorder, which is also a program without Python. Only `--for
-METHOD` is handled here, which selects the trains that a method of replay needs, like `--plan FILE`.
+All arguments, including `--help`, are passed to the recorder, which also runs without Python. Only `--for METHOD` is
+handled here: it selects the trains that a method of replay needs, like `--plan FILE`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _AS_THEY_ARE = {"allow_extra_args": True, "ignore_unknown_options": True, "help_
 
 @app.command(context_settings=_AS_THEY_ARE, add_help_option=False)
 def record(context: typer.Context) -> None:
-    """Record a live network, or serve those who record."""
+    """Record a live network, or serve recorders."""
     import sys
 
     from cellbed._core import record as run
@@ -28,14 +28,14 @@ def record(context: typer.Context) -> None:
         status = run(arguments)
     if "--help" in arguments and "serve" not in arguments:
         typer.echo(
-            "\nReplay:\n      --for <METHOD>  Send the trains that a method of replay needs: conditional, "
-            "in place of --plan, or cellreplay, which needs no other"
+            "\nReplay:\n      --for <METHOD>  Send the trains that a method of replay needs: conditional "
+            "(in place of --plan) or cellreplay (default trains)"
         )
     raise typer.Exit(status)
 
 
 def _with_plan(arguments: list[str], files: ExitStack) -> list[str]:
-    """Return the arguments with a file of the plan in place of ``--for``; it is removed with `files`."""
+    """Return the arguments with a plan file in place of ``--for``; closing `files` removes it."""
     from cellbed_node.temporary import temporary_folder
 
     found: list[str] = []

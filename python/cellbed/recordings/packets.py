@@ -20,9 +20,9 @@ COLUMNS: dict[str, pl.DataType] = {
 }
 """Columns and their types; rows in order of (train, index).
 
-train: number of the packet train, 0 of saturation. index: position in the train, or in the saturation. bytes: IP
-length. sent_ns, arrived_ns: ns since the recording's time zero on the client's clock; null is not known, or lost.
-arrived_ns: of the first copy. copies: how many arrived.
+train: number of the packet train, 0 for saturation. index: position in the train, or in the saturation. bytes: IP
+length. sent_ns, arrived_ns: ns since the recording's time zero on the client's clock; null if unknown or lost.
+arrived_ns: first copy. copies: number that arrived.
 """
 
 _MAY_BE_NULL = frozenset({"sent_ns", "arrived_ns"})
@@ -30,15 +30,15 @@ _Rule = tuple[pl.Expr, str]
 
 
 def empty() -> pl.DataFrame:
-    """Return no packets."""
+    """Return an empty table."""
     return pl.DataFrame(schema=COLUMNS)
 
 
 def check_packets(table: pl.DataFrame, where: Path | str) -> pl.DataFrame:
-    """Return the table of packets, if it is one: the columns and types of :data:`COLUMNS`, values by their rules.
+    """Return the table if it has the columns and types of :data:`COLUMNS`, and valid rows.
 
-    Errors: :class:`RecordingError` that names `where` and the column that is missing or of another type, or the first
-    row that breaks a rule, counted from 1.
+    Errors: :class:`RecordingError` with `where` and the column that is missing or of another type, or the first row,
+    counted from 1, that breaks a rule.
     """
     missing = [name for name in COLUMNS if name not in table.columns]
     if missing:
@@ -78,7 +78,7 @@ def _cast(column: pl.Series, kind: pl.DataType, where: Path | str) -> pl.Series:
 
 
 def _rules() -> Iterator[_Rule]:
-    """Invalid rows, in the order of reporting, with their messages."""
+    """Yield conditions of invalid rows with messages, in order."""
     for name in COLUMNS:
         if name not in _MAY_BE_NULL:
             yield pl.col(name).is_null(), f"{name} is missing"

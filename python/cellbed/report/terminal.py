@@ -1,4 +1,4 @@
-"""The summary of a run as tables on the terminal, and runs beside each other."""
+"""Tables on the terminal: the summary of a run, and a comparison of runs."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ Row = TypeVar("Row")
 Cell = Callable[[Row], str | Text]
 """A cell of a row."""
 _TROUBLES = (("late", "late"), ("failed", "failed"), ("timed_out", "timed out"), ("lost", "lost"))
-"""Counts of requests that are shown beside those with a good reply in time, with their names."""
+"""Counts of requests without a good reply in time, with their labels."""
 LINE = 400
-"""Width in characters outside of a terminal: in a pipe or a file a row is a line of any length."""
+"""Width in characters of a row in a pipe or a file."""
 
 
 def show(run: Path, console: Console | None = None) -> None:
@@ -149,7 +149,7 @@ def _application(
     *,
     alone: bool,
 ) -> None:
-    """Print its requests, their latency, its migrations and its parts. alone: it is the run's only one, which needs no
+    """Print an application's requests, latency, migrations and parts. alone: the only one of the run, without a
     heading."""
     if not alone:
         console.print(f"\n[bold]{escape(summary.name)}[/]  {escape(summary.title)}")
@@ -233,7 +233,7 @@ def _explain_marks(console: Console, shown: Iterable[Sequence[Percentile]]) -> N
 
 
 def _decompositions(summary: ApplicationSummary, spans: Sequence[Span]) -> Table | None:
-    """Median and the highest percentile that has parts, beside each other."""
+    """Return parts of the median and of the highest percentile with parts."""
     having = _select_parts(summary)
     if not having:
         return None
@@ -249,7 +249,7 @@ def _parts_table(comparison: ApplicationComparison, names: list[str]) -> Table |
 
 
 def _parts(spans: Sequence[Span], columns: list[tuple[str, Decomposition]], uncertainty: dict[str, float]) -> Table:
-    """Decompositions beside each other, each under its heading. uncertainty: of parts, seconds."""
+    """Return a table of decompositions, a column each. uncertainty: seconds by part."""
     shown = [each for _, each in columns]
     table = _table("where", "part")
     for heading, _ in columns:
@@ -330,7 +330,7 @@ _EXTRAS = {
     "duplicated": "\ndoubled",
     "corrupted": "\ndamaged",
 }
-"""Counts of a link that are shown where there are some."""
+"""Counts of a link, shown if not 0, with headings."""
 
 
 def _users(cell: CellSummary) -> Table:
@@ -397,7 +397,7 @@ def _alarm_text(count: int | None) -> Text:
 
 
 def _rows(rows: Sequence[Row], order: list[int] | None, columns: Mapping[str, Cell[Row]]) -> Table:
-    """Return a table of the rows that come first, with a line on the others. columns: cells by heading."""
+    """Return a table of the first rows, and the number of the others. columns: cells by heading."""
     table = _table(*columns)
     shown = ranking.visible_rows(len(rows))
     for row in (range(len(rows)) if order is None else order)[:shown]:
@@ -420,7 +420,7 @@ _LABELS = 30
 
 
 def show_comparison(comparison: Comparison, console: Console | None = None) -> None:
-    """Print runs beside each other, and what each differs from the first by."""
+    """Print runs side by side, and the differences of each from the first."""
     console = console or new_console()
     for warning in comparison.warnings:
         console.print(Text(f"warning: {warning}", style="yellow"))
@@ -461,7 +461,7 @@ def show_comparison(comparison: Comparison, console: Console | None = None) -> N
 
 
 def _print_application(comparison: ApplicationComparison, names: list[str], table: Table, console: Console) -> None:
-    """One application of all runs: counts and percentiles in `table`, parts and differences."""
+    """Print an application of all runs: counts, percentiles (in `table`), parts, differences."""
     summaries = comparison.summaries
     if not comparison.has_requests and comparison.peers:
         console.print(table)
@@ -504,7 +504,7 @@ def _print_application(comparison: ApplicationComparison, names: list[str], tabl
 
 
 def _print_own(comparison: ApplicationComparison, names: list[str], console: Console) -> None:
-    """Print the medians of the measures that its programs wrote, and their differences."""
+    """Print medians and differences of the measures that its programs wrote."""
     if not comparison.own:
         return
     table, differences = _beside(names, "own measure, median"), _table("difference", "of", "value", "95 % interval", "")

@@ -13,7 +13,7 @@ MOST_KEPT = 1 << 20
 """Bytes of a reply searched for values."""
 LONGEST_VALUE = 4096
 TAKING_S = 1.0
-"""Processor time for a value in a reply: a hostile one can make a regular expression take for ever."""
+"""Processor time per value: a hostile reply can make a regular expression run forever."""
 JSON_PATH = re.compile(r"\$(?:\.[A-Za-z_][A-Za-z0-9_-]{0,100}|\[[0-9]{1,6}\]){0,20}")
 """A place in a JSON document: ``$.items[0].id``."""
 _PLACE = re.compile(r"\.([A-Za-z0-9_-]+)|\[([0-9]+)\]")
@@ -23,7 +23,7 @@ _slow = set[str]()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A request of a journey. Its texts have names in braces; think_ns: least and most time since the reply before;
+    """A request of a journey. Its texts have names in braces; think_ns: minimum and maximum pause before it;
     take: expressions by name, each a place in JSON or a regular expression."""
 
     name: str
@@ -37,7 +37,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Journey:
-    """Steps in order. weight: how often it is chosen, in relation to others."""
+    """Steps in order. weight: relative frequency of the journey."""
 
     weight: float
     steps: Sequence[Step]
@@ -49,8 +49,8 @@ class Journey:
 
 
 class User:
-    """A user on one of some journeys. number: of its arrival at its endpoint; values: of names in braces. known: values
-    that the next reply has, in a prediction; ``None``: its content has them."""
+    """A user on a random journey. number: order of arrival at its endpoint; values: values of names in braces. known:
+    values of the next reply in a prediction; ``None``: taken from its content."""
 
     def __init__(
         self, journeys: Sequence[Journey], number: int, endpoint: str, seed: int, values: Mapping[str, str]
@@ -74,7 +74,7 @@ class User:
 
     def take(self, reply: bytes) -> str | None:
         """Take the values of a step from its reply: lines of header fields, an empty line, the body. Returns why one is
-        not there."""
+        missing."""
         if self.known is not None:
             self.values |= {name: self.known.get(name, "0") for name in self.step.take}
             return None

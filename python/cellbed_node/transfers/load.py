@@ -1,7 +1,7 @@
-"""The load generator of the kind: one endpoint, whose transfers are taken in turn.
+"""The load generator of transfers: one endpoint, with its transfers in rotation.
 
 Run as ``python -m cellbed_node.transfers.load --config FILE.json``; :class:`~.flows.Settings` describes the file.
-Over TCP a transfer is a request of HTTP/1.1 with a connection of its own.
+Over TCP each transfer is an HTTP/1.1 request on a new connection.
 """
 
 from dataclasses import fields

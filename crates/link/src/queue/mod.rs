@@ -1,7 +1,7 @@
 //! The bottleneck queue: which packets may wait, their order, and which are dropped or marked.
 //!
-//! A discipline is a file here with its configuration and a [`Control`](fifo::Control) of one line of packets, or a
-//! [`QueueDiscipline`] where there are more, and a line in the list `disciplines!`.
+//! Each discipline has an entry in `disciplines!` and a file here: its configuration and a [`Control`](fifo::Control)
+//! of one line of packets, or a [`QueueDiscipline`] of several.
 
 mod codel;
 mod dualpi2;
@@ -60,12 +60,12 @@ macro_rules! disciplines {
             }
         }
 
-        /// The packets that wait, without the one in service. Its memory grows to the longest queue seen and stays.
+        /// The waiting packets, without the one in service. Memory grows to the longest queue and stays allocated.
         #[derive(Clone, Debug)]
         pub(crate) enum Queue<P> { $($name($queue),)* }
 
         impl<P> Queue<P> {
-            /// packet: time that one takes at the link's mean rate, where it has one.
+            /// packet: transmission time at the link's mean rate, if any.
             pub(crate) fn new(discipline: &Discipline, packet: Option<Duration>, zero: Time) -> Self {
                 match discipline {
                     Discipline::Infinite => Self::new(&Discipline::DropTail(Limit::default()), packet, zero),
@@ -74,7 +74,7 @@ macro_rules! disciplines {
             }
         }
 
-        /// Calls a method of the queue that it is.
+        /// Calls a method of the variant's queue.
         macro_rules! dispatch {
             ($on:expr, $it:ident => $call:expr) => {
                 match $on { $(Queue::$name($it) => $call,)* }
@@ -144,14 +144,14 @@ pub(crate) trait QueueDiscipline<P> {
         Ok(())
     }
 
-    /// Returns an empty queue whose generators and timers start at `zero`. packet: time that one takes at the link's
-    /// mean rate, where it has one.
+    /// Returns an empty queue whose generators and timers start at `zero`. packet: transmission time at the link's mean
+    /// rate, if any.
     fn new(config: Self::Config, packet: Option<Duration>, zero: Time) -> Self
     where
         Self: Sized;
 
-    /// Takes a packet in by the limits alone, or gives it back with the reason: nothing is drawn, as it has waited in
-    /// another queue. Others that are given up for it go to `dropped`.
+    /// Admits a packet by the limits alone, or returns it with the reason. Nothing is drawn, because the packet has
+    /// waited in another queue. Packets dropped for it go to `dropped`.
     fn adopt(
         &mut self,
         item: Item<P>,
@@ -171,7 +171,7 @@ pub(crate) trait QueueDiscipline<P> {
         self.adopt(item, surcharge, dropped)
     }
 
-    /// Takes out the packet to be served from `now` on; those dropped on the way to it go to `dropped`.
+    /// Takes out the packet to be served from `now` on; packets dropped before it go to `dropped`.
     fn pop(&mut self, now: Time, dropped: &mut Dropped<P>) -> Option<Item<P>>;
 
     /// Takes out a packet without any decision, to move it to another queue.
@@ -189,14 +189,14 @@ pub(crate) trait QueueDiscipline<P> {
     /// Resets the control loop, the generators and the timers, which start at `zero`; the packets stay.
     fn restart(&mut self, zero: Time);
 
-    /// Returns whether the packet that is served next can still change while the server waits for the schedule. If not,
-    /// the head is committed as soon as the one before has left, which spares an event per packet.
+    /// Returns whether the next packet to be served can change while the server waits for the schedule. If not, the
+    /// head is committed when the previous packet leaves, which saves an event per packet.
     #[inline]
     fn decides_late(&self) -> bool {
         true
     }
 
-    /// Returns whether an empty queue that does not decide late takes a packet in.
+    /// Returns whether an empty queue without late decisions admits a packet.
     #[inline]
     fn admits(&self, _size: Bytes) -> bool {
         false
@@ -308,7 +308,7 @@ impl QueueLevel {
         }
     }
 
-    /// With the packet in service, which is not in the queue any more.
+    /// Adds the packet in service, which has left the queue.
     #[inline]
     pub(crate) fn and_serving<P>(self, serving: Option<&Item<P>>) -> Self {
         serving.map_or(self, |item| self.plus(item.size))
@@ -329,7 +329,7 @@ impl QueueLevel {
     }
 }
 
-/// Data that counts against the limits beside the packets that wait.
+/// Data that counts against the limits besides the waiting packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Surcharge {
     /// The packet in service, where it counts.
@@ -363,7 +363,7 @@ pub(crate) struct Timer {
 }
 
 impl Timer {
-    /// A period of less than a microsecond counts as one.
+    /// Periods below 1 µs are rounded up to 1 µs.
     pub(crate) fn new(zero: Time, period: Duration) -> Self {
         let period = period.max(Duration::from_nanos(1000));
         Self {
@@ -372,9 +372,9 @@ impl Timer {
         }
     }
 
-    /// The next instant, if it lies before `now`. An update at the very instant of a packet comes after it.
+    /// Return the next instant if before `now`. An update at the instant of a packet follows the packet.
     ///
-    /// Of very many that were missed only the last ten thousand count: by then any controller has settled.
+    /// Only the last ten thousand missed instants count: by then any controller has settled.
     pub(crate) fn due(&mut self, now: Time) -> Option<Time> {
         let backlog = Duration::from_nanos(self.period.as_nanos().saturating_mul(10_000));
         self.skip_to(now - backlog);

@@ -8,7 +8,7 @@ use crate::time::{Duration, Time};
 use crate::units::Share;
 use crate::units::{BitRate, Bytes, saturate};
 
-/// A server in front of a queue. It holds one packet at a time, the head; without stepping through time, so that a gap
+/// A server in front of a queue. The server holds one packet at a time, the head. It does not step through time: a gap
 /// of any length costs one search.
 #[derive(Clone, Debug)]
 pub(crate) enum Service {
@@ -16,7 +16,7 @@ pub(crate) enum Service {
     Stepped(Stepped),
     Constant(Fluid),
     Bucket(Bucket),
-    /// Service without limit from this time on, at which the schedule changed: packets that wait leave at once.
+    /// Unlimited service since the change of the schedule at this time: waiting packets leave at once.
     Unlimited(Time),
 }
 
@@ -60,7 +60,7 @@ impl Service {
         }
     }
 
-    /// Plays the schedule from `zero` on, as of `now`; what it sent of the head before `now` stays sent.
+    /// Restarts the schedule at `zero`, as of `now`; bytes of the head sent before `now` stay sent.
     ///
     /// Departures before `now` must have been finished.
     pub(crate) fn restart(&mut self, zero: Time, now: Time, offset: Duration) {
@@ -72,7 +72,7 @@ impl Service {
         }
     }
 
-    /// Serves by another schedule from `now` on; what was sent of the head stays sent.
+    /// Changes the schedule at `now`; sent bytes of the head stay sent.
     pub(crate) fn change(
         &mut self,
         config: &BottleneckConfig,
@@ -87,8 +87,8 @@ impl Service {
         self.owe(owed);
     }
 
-    /// Lays other opportunities in front of the recorded ones, where one is played. What was offered before `now`
-    /// is lost; what was sent of the head stays sent.
+    /// Puts other opportunities before the recorded ones, if a recording is played. Opportunities before `now` are
+    /// lost; sent bytes of the head stay sent.
     pub(crate) fn splice(&mut self, now: Time, head: Head) {
         if let Self::Opportunities(service) = self {
             service.owed = service.owed.saturating_sub(service.sent(now));
@@ -97,7 +97,7 @@ impl Service {
         }
     }
 
-    /// The position at an instant in the recording that is played.
+    /// Return the position in the played recording at `at`.
     pub(crate) fn position(&self, at: Time) -> Duration {
         match self {
             Self::Opportunities(service) => service.playback.position(at),
@@ -105,7 +105,7 @@ impl Service {
         }
     }
 
-    /// A packet reaches the idle server: what was offered before `now` is lost.
+    /// A packet reaches the idle server: the capacity before `now` is lost.
     pub(crate) fn wake(&mut self, now: Time) {
         match self {
             Self::Opportunities(service) => service.wake(now),
@@ -116,7 +116,7 @@ impl Service {
         }
     }
 
-    /// When the server turns to the next packet, if there is one: when it has something to serve it with.
+    /// Return when the server can begin to serve the next packet, `None` if never.
     pub(crate) fn start(&mut self) -> Option<Time> {
         match self {
             Self::Opportunities(service) => service.start(),
@@ -158,7 +158,7 @@ impl Service {
         }
     }
 
-    /// Return the capacity of the schedule, used or not. Of a token bucket that is what flows in.
+    /// Return the capacity of the schedule, used or not; of a token bucket, its rate.
     pub(crate) fn offer(&self) -> Offer {
         match self {
             Self::Opportunities(service) => Offer::Opportunities {
@@ -186,7 +186,7 @@ impl Service {
         }
     }
 
-    /// Sets what of the head has not been sent, in parts of a byte.
+    /// Sets the unsent part of the head, in parts of a byte.
     pub(crate) fn owe(&mut self, units: u128) {
         match self {
             Self::Opportunities(service) => {
@@ -204,7 +204,7 @@ impl Service {
         matches!(self, Self::Constant(_) | Self::Stepped(_))
     }
 
-    /// The share of the opportunities at `now` that were not used. A steady flow offers nothing at an instant.
+    /// Return the unused share of the opportunities at `now`; the whole where there are none.
     pub(crate) fn left(&self, now: Time) -> Share {
         match self {
             Self::Opportunities(service) => service.left(now),
@@ -232,7 +232,7 @@ pub(crate) struct ByteWise {
     overhead: u64,
     /// Number of the first opportunity that no departed packet has touched.
     next: u64,
-    /// Bytes left of the opportunity before that one. They can be used at `instant` only.
+    /// Bytes left of the opportunity before `next`, usable only at `instant`.
     credit: u64,
     /// The last departure, or when the head reached the idle server.
     instant: Time,
@@ -330,7 +330,7 @@ pub(crate) struct Fluid {
     rate: BitRate,
     /// Start of the busy period.
     busy_since: Time,
-    /// Data sent in the busy period, in parts of a byte, so that a server that is stopped often loses nothing.
+    /// Data sent in the busy period, in parts of a byte, so that frequent stops lose nothing.
     sent: u128,
     /// Size of the head, in parts of a byte.
     owed: u128,
@@ -342,7 +342,7 @@ impl Fluid {
         self.sent = 0;
     }
 
-    /// When the packet before left.
+    /// When the last packet left.
     fn start(&self) -> Option<Time> {
         match self.sent {
             0 => Some(self.busy_since),
@@ -360,19 +360,19 @@ impl Fluid {
         self.at(self.sent.saturating_add(self.owed))
     }
 
-    /// When so many units have left since the busy period began.
+    /// Return when this many units of the busy period have left.
     fn at(&self, units: u128) -> Option<Time> {
         let rate = u128::from(self.rate.0);
         (rate > 0).then(|| self.busy_since + Duration::from_nanos(saturate(units.div_ceil(rate))))
     }
 }
 
-/// The bucket's level is in bit/s · ns, exactly.
+/// A token bucket; exact level in bit/s · ns.
 #[derive(Clone, Debug)]
 pub(crate) struct Bucket {
     rate: BitRate,
     burst: i128,
-    /// The filling at `since`; below zero after a packet larger than the bucket.
+    /// The level at `since`; negative after a packet larger than the bucket.
     tokens: i128,
     since: Time,
     /// The last departure, or when the head reached the idle server.
@@ -431,8 +431,8 @@ fn units(bytes: u64) -> i128 {
     (u128::from(bytes) * UNITS_PER_BYTE) as i128 // below 2⁶⁴ · 2³³
 }
 
-/// The head leaves once the area under the rate has grown by its bits since its service began. Areas are exact, so that
-/// no rounding adds up.
+/// The head leaves when the area under the rate since the start of its service equals its size. Areas are exact: no
+/// error adds up.
 #[derive(Clone, Debug)]
 pub(crate) struct Stepped {
     playback: RatePlayback,
@@ -493,7 +493,7 @@ mod tests {
         bucket.begin(units(1000) as u128);
         assert_eq!(bucket.departure(), Some(Time::from_micros(5000)));
         bucket.finish(Time::from_micros(5000));
-        bucket.wake(Time::from_millis(100)); // full again, no fuller
+        bucket.wake(Time::from_millis(100)); // full again
         bucket.begin(units(4000) as u128);
         assert_eq!(
             bucket.departure(),
@@ -510,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_that_does_not_fill_holds_what_is_missing() {
+    fn a_bucket_without_a_rate_serves_only_its_burst() {
         let mut bucket = Bucket::new(BitRate(0), Bytes(1000));
         bucket.begin(units(1000) as u128);
         assert_eq!(bucket.departure(), Some(Time::ZERO));

@@ -1,4 +1,4 @@
-//! One run: a workload from the request to begin until the last arrival is known.
+//! One run of a workload, from its start request until the last arrival is known.
 
 use std::net::IpAddr;
 
@@ -19,10 +19,10 @@ use crate::wire::{
 /// Time to wait for the companion's replies before repeating a request.
 const COMPANION_TAKES: Duration = Duration::from_millis(500);
 
-/// A queue that takes longer to empty is not waited for.
+/// Maximum wait for queues to empty after sending.
 const LONGEST_DRAIN: Duration = Duration::from_secs(10);
 
-/// A server that never answers the end of a run is not waited for.
+/// Maximum wait for the server's reports at the end of a run.
 const LONGEST_FETCH: Duration = Duration::from_secs(60);
 
 /// Packets to send before looking at what has arrived.
@@ -31,12 +31,12 @@ const MOST_AT_ONCE: usize = 256;
 /// A request for a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunRequest {
-    /// The number that its events bear. No other run of the recorder has it, on whichever path.
+    /// Number of the run in its events, unique among all paths of the recorder.
     pub number: u32,
     pub workload: Workload,
-    /// Duration; `None` until it is stopped, or until its trains have been sent.
+    /// Duration; if `None`, until stopped or until all trains have been sent.
     pub span: Option<Duration>,
-    /// Packets are waited for until there were none for so long.
+    /// Time without packets after which the run stops waiting.
     pub quiet: Duration,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Run {
     fetcher: Fetcher,
     /// The last train, and how many packets answer it.
     last_train: Option<(u32, u16)>,
-    /// When a packet of it was last known to have arrived.
+    /// Last known arrival of a packet of the run.
     last_arrival: Time,
     end: RunEnd,
 }
@@ -124,7 +124,7 @@ impl Run {
         self.request.workload.is_trains() && matches!(self.phase, Phase::Sending { .. })
     }
 
-    /// That it has ended, as it stands.
+    /// Return the end event of the run.
     pub(super) fn ended(&self) -> Event {
         Event::Run(self.number(), RunEvent::Ended(self.end))
     }
@@ -148,7 +148,7 @@ impl Run {
         }
     }
 
-    /// Ends the sending; what is underway is waited for.
+    /// Stops sending, but waits for packets in flight.
     pub(super) fn stop(&mut self, session: &mut Session, relay: &mut Relay, now: Time) {
         match self.phase {
             Phase::Asking => {
@@ -194,7 +194,7 @@ impl Run {
         self.request.workload.is_trains() && self.traffic.next_event().is_none()
     }
 
-    /// Return whether nothing has arrived for a while at either end, by a report requested late enough to show it.
+    /// Return whether both ends were quiet for a while, as confirmed by a report requested after that time.
     fn is_drained(&self, now: Time) -> bool {
         let quiet = self.last_arrival.max(self.end.at) + self.request.quiet;
         now >= self.end.at + LONGEST_DRAIN || (now >= quiet && self.fetcher.has_report_of(quiet))
@@ -251,11 +251,11 @@ impl Run {
             if level || now >= since + LONGEST_FETCH {
                 self.end.complete = level;
                 self.phase = Phase::Over;
-                self.fetcher.poll_now(); // once more: it acknowledges all
+                self.fetcher.poll_now(); // a last poll acknowledges all
             }
         }
         if let Some(request) = self.fetcher.emit(now, sender.of, patience) {
-            // A request that is lost is asked again by the fetcher.
+            // The fetcher repeats a lost request.
             if !relies {
                 sender.session.seal(&request, sender.outbox);
             }
@@ -366,7 +366,7 @@ impl Run {
     }
 }
 
-/// A session, and a place for probes.
+/// A session with outputs for probes.
 pub(super) struct Sender<'a> {
     pub(super) session: &'a mut Session,
     pub(super) relay: &'a mut Relay,

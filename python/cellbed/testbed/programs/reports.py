@@ -1,4 +1,4 @@
-"""The sockets at which services report spans of requests, and clients their requests; the protocols are in
+"""Sockets at which services report spans of requests, and clients report requests. Protocols:
 docs/reference/spans.md and requests.md."""
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from cellbed.testbed.machine.peers import Admission, accept_some
 
 LONGEST_LINE = 512
 SERVE_S = 0.01
-"""How often a connection is read: its buffer holds some hundred lines."""
+"""Read interval of a connection: its buffer holds some hundred lines."""
 TURN_BYTES = 1 << 15
-"""Bytes read in a turn from all connections together: no fault of the run waits for a program that floods them."""
+"""Bytes read per turn from all connections: a program that floods them must not delay faults of the run."""
 MOST_CONNECTIONS = 256
-"""Of a program at the same time."""
+"""Per program at the same time."""
 MOST_MALFORMED = 100
 """Malformed lines until a connection is closed."""
 LARGEST_RECORD = 64 << 20
-"""Bytes of the record of a program until its socket is closed."""
+"""Bytes in a program's record at which its socket is closed."""
 QUIET_S, CLOSING_S = 1.0, 5.0
-"""Seconds of waiting at the end for lines that another machine still forwards: without any, and altogether."""
+"""Maximum wait at the end for lines from another machine: since the last line, and in total, seconds."""
 MOST_NAMES = 16
-"""Names of spans that reports show, of each application."""
+"""Maximum span names per application in reports."""
 MARGIN_NS = 1_000_000_000
-"""By how much a request may begin before its program and end in the future: other machines' clocks are estimates."""
+"""Tolerance for requests that begin before their program or end in the future: remote clocks are estimates."""
 _SPAN = re.compile(
     rb"(?:(?P<endpoint>[A-Za-z0-9][A-Za-z0-9_-]{0,40})|(?P<address>[0-9A-Fa-f.:]{2,45}):(?P<port>[0-9]{1,5}))"
     rb"/(?P<number>[0-9]{1,12}) (?P<span>[A-Za-z0-9_.-]{1,40}) (?P<begin>[0-9]{1,19}) (?P<end>[0-9]{1,19})"
@@ -45,8 +45,8 @@ _DROPPED = re.compile(rb"!dropped ([0-9]{1,9})")
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """A protocol of lines. variable: of a program's environment, with the path of its socket. what: its lines report.
-    by: the sort of program that reports. hint: in the warning about malformed lines."""
+    """A line protocol. variable: environment variable with the socket's path. what: noun for the reported items.
+    by: kind of program that reports. hint: suffix of the warning about malformed lines."""
 
     variable: str
     what: str
@@ -62,9 +62,9 @@ REQUESTS = Protocol(
 
 @dataclass(slots=True, eq=False)
 class _Program:
-    """A program that reports. app, node: of it. clock: of its node; earliest_ns: by that, of its requests.
-    written: bytes of its record. lines: that were taken. malformed, dropped: counts of its other lines. connections:
-    that are open. admission: of those; refused: count of the others."""
+    """A program that reports. clock: of its node; earliest_ns: minimum begin of a request, by `clock`. written: bytes
+    in its record. lines: number accepted; malformed, dropped: numbers of others. connections: number open; refused:
+    number refused by `admission`."""
 
     protocol: Protocol
     app: str
@@ -83,7 +83,7 @@ class _Program:
 
 @dataclass(slots=True)
 class _Connection:
-    """A connection of a program. rest: the begin of a line. malformed: count of its lines."""
+    """A connection of a program. rest: incomplete line. malformed: number of such lines."""
 
     program: _Program
     rest: bytes = b""
@@ -91,9 +91,9 @@ class _Connection:
 
 
 class ReportSockets:
-    """A socket for each program of a run that may report. What arrives is written into the program's record.
+    """A socket for each program of a run that may report. Reports are written into the program's record.
 
-    folder: for the sockets. nodes: names by address. names: of the spans so far, by application, MOST_NAMES at most.
+    folder: place of the sockets. nodes: names by address. names: span names by application, at most MOST_NAMES.
     requesting: applications whose clients have reported a request.
     """
 
@@ -116,10 +116,10 @@ class ReportSockets:
         node: str = "",
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> dict[str, str]:
-        """Make the socket of a program of an application; the program's environment. record: file for its reports.
-        admission: of processes that connect. node, clock: of the program, ns.
+        """Make the socket of a program; return its environment variables. record: file for its reports.
+        admission: check of processes that connect. node, clock: node and clock (ns) of the program.
 
-        Where that is not possible the program runs without.
+        On failure, the program runs without a socket.
         """
         path = self._folder / str(len(self._programs))
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -164,7 +164,7 @@ class ReportSockets:
         return found
 
     def serve(self) -> bool:
-        """Take what has arrived, TURN_BYTES at most, without waiting; whether there was anything."""
+        """Read at most TURN_BYTES, without waiting; return whether there was anything."""
         if not self._listeners:
             return False
         poll = select.poll()
@@ -189,9 +189,9 @@ class ReportSockets:
         return left < TURN_BYTES
 
     def close(self) -> None:
-        """Take what is left, and close everything.
+        """Read what is left, and close everything.
 
-        What a program sent on another machine may still be on its way: its connection ends after that.
+        Lines from another machine may still be in transit: their connection ends after the last one.
         """
         last = time.monotonic() + CLOSING_S
         quiet = time.monotonic() + QUIET_S
@@ -236,7 +236,7 @@ class ReportSockets:
         connection.close()
 
     def _read(self, connection: socket.socket, most: int) -> int:
-        """Take at most so many bytes from a connection; returns how many, with its end as one."""
+        """Read at most this many bytes from a connection; return the number, 1 at its end."""
         state = self._connections.pop(connection)
         self._connections[connection] = state  # the last one in the next turn
         try:
@@ -260,7 +260,7 @@ class ReportSockets:
         return max(1, len(chunk))
 
     def _take(self, program: _Program, line: bytes) -> bool:
-        """Take a line; whether it is well-formed."""
+        """Take a line; return whether it is well-formed."""
         if dropped := _DROPPED.fullmatch(line):
             program.dropped += int(dropped[1])
             return True

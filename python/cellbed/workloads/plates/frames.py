@@ -1,7 +1,7 @@
-"""The data bank: frames of 166 to 187 kB of a camera, each with a licence plate whose text is known.
+"""The data bank: camera frames of 166 to 187 kB, each with a licence plate whose text is known.
 
 COSM-IC has frames of these sizes (Table VII). The scene is generated: a vehicle before a blurred background, its plate
-tilted and turned, with the noise of a sensor. The name of a frame has the text of its plate.
+rotated and sheared, with sensor noise. The name of a frame contains the text of its plate.
 """
 
 import math
@@ -22,7 +22,7 @@ WIDTH, HEIGHT = 1280, 720
 SMALLEST, LARGEST = 166_000, 187_000  # bytes
 
 NOTE = "the frames are generated, each with a licence plate whose text is known"
-"""The sentence of a report on the data."""
+"""The note on the data in reports."""
 
 _FORMAT = 1
 _LETTERS, _DIGITS = "ABCDEFGHJKLMNPRSTUVWXYZ", "0123456789"
@@ -55,7 +55,7 @@ def frame(plate: str, generator: random.Random) -> bytes:
     pixels = np.asarray(_scene(plate, generator), np.float32)
     normal = np.random.Generator(np.random.PCG64(generator.getrandbits(64))).standard_normal(pixels.shape, np.float32)
     limit = generator.uniform(SMALLEST * 1.03, LARGEST)
-    # Noise is what fills a frame of a camera; the quality settles the rest.
+    # Noise makes most of the size; the JPEG quality sets the rest.
     for noise in (6, 8, 10, 13, 16, 20):
         noisy = np.clip(pixels + noise * normal, 0, 255).astype(np.uint8)
         content = photographs.encode(Image.fromarray(noisy), limit)
@@ -84,7 +84,7 @@ def _scene(plate: str, generator: random.Random) -> "Image.Image":
     shear, tilt = uniform(-0.15, 0.15), math.radians(uniform(-7, 7))
     size = (round(sign.width * scale), round(sign.height * scale * uniform(0.85, 1)))
     small = sign.resize(size, Image.Resampling.LANCZOS)
-    # From places in a box around the plate to places on it: turned about its centre, and sheared.
+    # Map positions in a box to positions on the plate: rotated about its centre, and sheared.
     cosine, sine = math.cos(tilt), math.sin(tilt)
     box = (round(size[0] * 1.3), round(size[1] + size[0] * 0.4))
     a, b, d, e = cosine + shear * sine, sine - shear * cosine, -sine, cosine

@@ -1,5 +1,4 @@
-//! The samples of a recording: delays of packets that find nothing before them, and arrivals of packets that waited
-//! together.
+//! The samples of a recording: delays of packets that find an idle link, and arrivals of packets that waited together.
 
 use crate::delay::interpolate;
 use crate::random::Random;
@@ -11,13 +10,12 @@ use crate::units::Bytes;
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DelayState {
-    /// The least idleness: from the instant at which the packet before could have left the sender to be where it was,
-    /// to the packet.
+    /// Minimum idle time: from the previous packet's arrival, less its minimum delay, to the packet.
     #[serde(rename = "idle_ns")]
     pub idle: Duration,
-    /// Mean excess of the delay of packets of each size over the trend.
+    /// Mean excess delay over the trend, by packet size.
     pub compensation: Compensation,
-    /// Those that were measured, by size; in order of size, at least one.
+    /// Measured packets by size, in order of size; at least one.
     pub sizes: Vec<SizeSamples>,
 }
 
@@ -27,11 +25,10 @@ pub struct DelayState {
 pub struct SizeSamples {
     /// Their size.
     pub bytes: Bytes,
-    /// Maximum usual excess of their delay over the trend. Who takes longer was sent no later, but had to be sent
-    /// again.
+    /// Maximum usual excess delay over the trend. Slower packets were not sent later, but had to be sent again.
     #[serde(rename = "usual_ns")]
     pub usual: Shift,
-    /// When, and how much more than the trend; in order of time, at least one.
+    /// Times and excess delays over the trend; in order of time, at least one.
     #[serde(rename = "samples_ns")]
     pub samples: Vec<(Duration, Shift)>,
 }
@@ -39,14 +36,14 @@ pub struct SizeSamples {
 /// Delay of a packet that finds an idle link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Drawn {
-    /// Until it is sent, at least an instant.
+    /// Wait until sent, at least [`INSTANT`].
     pub(super) wait: Duration,
-    /// Its excess over the minimum.
+    /// Excess over the usual delay.
     pub(super) hold: Duration,
 }
 
 impl DelayState {
-    /// The samples whose size is the nearest.
+    /// The samples of the nearest size.
     fn nearest(&self, size: Bytes) -> &SizeSamples {
         let after = self.sizes.partition_point(|samples| samples.bytes < size);
         let (before, after) = (after.saturating_sub(1), after.min(self.sizes.len() - 1));
@@ -59,21 +56,20 @@ impl DelayState {
     }
 }
 
-/// Delays over time and by idleness: a trend that changes slowly, and for each state what single packets took more or
-/// less than that.
+/// Delays by time and idle time: a slowly changing trend, and for each state the deviations of single packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delays {
     trend: Vec<(Duration, Duration)>,
-    /// By size.
+    /// Minimum excess by size.
     floor: Compensation,
     states: Vec<DelayState>,
     neighbours: usize,
 }
 
 impl Delays {
-    /// Delays around a `trend`, linear between its points. Packets behind others take the trend and `floor`; the others
-    /// one of the `neighbours` samples about their time. `None` if a list is empty or not in order, if the first state
-    /// does not begin with no idleness at all, or if `neighbours` is zero.
+    /// Delays around a `trend`, linear between its points. Packets behind others take the trend plus `floor`; the
+    /// others take one of the `neighbours` samples nearest in time. `None` if a list is empty or unsorted, if the idle
+    /// time of the first state is not zero, or if `neighbours` is zero.
     pub fn new(
         trend: Vec<(Duration, Duration)>,
         floor: Compensation,
@@ -142,8 +138,8 @@ impl Delays {
         self.neighbours
     }
 
-    /// The trend at a position, constant beyond its ends. `after` is the number of points up to the last position that
-    /// was asked for: the next one mostly lies beside it.
+    /// Return the trend at a position, constant beyond its ends. `after` is the number of points up to the previous
+    /// position; successive positions are mostly close.
     #[inline]
     pub(super) fn trend(&self, position: Duration, after: &mut usize) -> Duration {
         let before = |&(time, _): &(Duration, Duration)| time <= position;
@@ -169,14 +165,14 @@ const INSTANT: Duration = Duration::from_nanos(1);
 #[derive(Clone, PartialEq, Eq)]
 pub struct TrainSet {
     packet: Bytes,
-    /// When each was sent, and the arrivals of its packets in order.
+    /// Send time of each, and the arrivals of its packets in order.
     trains: Vec<(Duration, Vec<Duration>)>,
 }
 
 impl TrainSet {
-    /// Trains with packets of a size: when each was sent, in order, and the arrivals of its packets, counted from the
-    /// instant at which a packet could have been there at the earliest. `None` if there are none, if they differ in
-    /// length, if something is not in order, or if there are no bytes.
+    /// Trains of packets of one size: send times in order, and the arrivals of each train's packets, counted from the
+    /// earliest possible arrival. `None` without trains or bytes, if the trains differ in length, or if a list is not
+    /// in order.
     pub fn new(packet: Bytes, trains: Vec<(Duration, Vec<Duration>)>) -> Option<Self> {
         let length = trains.first()?.1.len();
         let sound =
@@ -203,7 +199,7 @@ impl TrainSet {
         self.trains[0].1.len()
     }
 
-    /// One of the `neighbours` trains about a position.
+    /// Draw one of `neighbours` trains near a position.
     pub(super) fn draw(&self, position: Duration, neighbours: usize, random: &mut Random) -> usize {
         draw(
             &self.trains,
@@ -225,7 +221,7 @@ impl std::fmt::Debug for TrainSet {
     }
 }
 
-/// The sets of a model by the size of their packets.
+/// The train sets of a model by packet size.
 #[derive(Clone, Debug)]
 pub(super) struct Families(Vec<Family>);
 
@@ -252,7 +248,7 @@ impl Families {
         Self(families)
     }
 
-    /// The first and the last set of those whose packets are the nearest to a size, in proportion.
+    /// Return the first and the last set of the packet size nearest to `size` in proportion.
     pub(super) fn nearest(&self, size: f64) -> Option<(usize, usize)> {
         let off = |family: &&Family| (family.packet.0 as f64 / size).ln().abs();
         let nearest = match &self.0[..] {
@@ -263,8 +259,7 @@ impl Families {
     }
 }
 
-/// Index of one of the `neighbours` entries about a position, all alike; the entries are in order of time and not
-/// empty.
+/// Draw the index of one of the `neighbours` entries near a position, uniformly. Entries: sorted by time, not empty.
 pub(super) fn draw<T>(
     entries: &[T],
     time: impl Fn(&T) -> Duration,

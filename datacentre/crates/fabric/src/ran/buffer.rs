@@ -22,8 +22,8 @@ pub struct Sdu {
 #[serde(rename_all = "kebab-case")]
 pub enum Admission {
     /// Highest threshold decrease (pDCell, §3.3): a packet whose user's queue has reached its threshold is refused. If
-    /// the buffer is full, the threshold of the longest queue decreases by one, and the packet is refused. What has
-    /// been admitted is never dropped.
+    /// the buffer is full, the threshold of the longest queue decreases by one, and the packet is refused.
+    /// Admitted packets are never dropped.
     Htd,
     /// Longest queue drop (Aiello, Kesselman & Mansour, ACM Trans. Algorithms 5(1), 2008): if the buffer is full, the
     /// last packet of the longest queue is dropped.
@@ -52,7 +52,7 @@ pub enum Verdict {
     Admitted,
     /// It is refused.
     Refused,
-    /// It is in its user's queue, and this packet of this user, admitted earlier, is dropped.
+    /// It is in its user's queue; this earlier packet of this user is dropped.
     InPlaceOf(u32, Sdu),
 }
 
@@ -80,7 +80,7 @@ struct Queue {
 #[derive(Clone, Debug)]
 enum Order {
     Arrival(VecDeque<Sdu>),
-    /// Bytes that the central unit has yet to forward, whether they have arrived or not, and those that have.
+    /// Bytes of each flow yet to be forwarded, arrived or not, and the packets that have arrived.
     Flows(BTreeMap<FlowId, (u64, VecDeque<Sdu>)>),
 }
 
@@ -134,7 +134,7 @@ impl Buffer {
         self.queues[user as usize].threshold
     }
 
-    /// Packets that a user's queue has yet to receive until it reaches its threshold.
+    /// Packets that a user's queue can take until it reaches its threshold.
     pub fn room(&self, user: u32) -> u32 {
         let queue = &self.queues[user as usize];
         queue.threshold.saturating_sub(queue.length)
@@ -199,7 +199,7 @@ impl Buffer {
             Admission::Lqd => {
                 let longest = self.longest();
                 if own.length + 1 >= self.queues[longest].length {
-                    return Verdict::Refused; // with it, the user's queue is the longest
+                    return Verdict::Refused; // its own queue would be the longest
                 }
                 let Some(dropped) = self.pop_last(longest) else {
                     return Verdict::Refused;
@@ -211,7 +211,7 @@ impl Buffer {
         }
     }
 
-    /// The longest queue; of equals that with the highest threshold, then the first.
+    /// The longest queue; among equals, the highest threshold, then the first.
     fn longest(&self) -> usize {
         let key = |&user: &usize| {
             let queue = &self.queues[user];
@@ -232,7 +232,7 @@ impl Buffer {
         self.bytes += u64::from(sdu.bytes);
     }
 
-    /// Takes the last packet, of the flow with the most left to send.
+    /// Takes the last packet (of the flow with most bytes left).
     fn pop_last(&mut self, user: usize) -> Option<Sdu> {
         let queue = &mut self.queues[user];
         let sdu = match &mut queue.order {
@@ -283,11 +283,11 @@ impl Buffer {
         }
     }
 
-    /// Return the traffic of a user that can be served: each flow with packets and the bytes it has left to send, if
-    /// flows are served in an order that the scheduler chooses; else the whole queue.
+    /// Return a user's traffic that can be served: each flow with packets and its bytes left to send, if the scheduler
+    /// orders flows; else the whole queue.
     ///
-    /// With [`Rank::Shortest`] the shortest flow with packets counts as if it were the shortest of all open flows of
-    /// the user: a shorter one that is kept out by the threshold comes in only if the queue is served.
+    /// With [`Rank::Shortest`] the shortest flow with packets takes the rank of the user's shortest open flow: a
+    /// shorter flow that the threshold keeps out is admitted only if the queue is served.
     pub fn waiting_flows(
         &self,
         user: u32,
@@ -352,7 +352,7 @@ mod tests {
         let mut buffer = figure_5(Admission::Htd);
         assert_eq!(buffer.offer(1, sdu(4)), Verdict::Refused);
         assert_eq!(state(&buffer), [(3, 3), (2, 1)]);
-        // At its threshold a queue gets no packet although there is space.
+        // A queue at its threshold gets no packet despite free space.
         buffer.pop(0, None);
         assert_eq!(buffer.offer(1, sdu(5)), Verdict::Admitted);
         assert_eq!(buffer.offer(1, sdu(6)), Verdict::Refused);
@@ -388,7 +388,7 @@ mod tests {
         buffer.feedback(0, 20); // min(20 − 3, 10 − 3)
         assert_eq!(buffer.threshold(0), 10);
         assert_eq!((buffer.room(0), buffer.room(1)), (7, 5));
-        // At first at least one packet, and at most what a device holds.
+        // Initially at least one packet, and at most the user limit.
         let first = |capacity, users| {
             Buffer::new(Admission::Htd, capacity, 1024, users, false).threshold(0)
         };
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_are_taken_out_of_order_and_their_remainder_counts_what_is_to_come() {
+    fn flows_are_served_in_any_order_and_their_remainder_counts_future_bytes() {
         let mut buffer = Buffer::new(Admission::Htd, 10, 10, 1, true);
         let packet = |flow, sequence| Sdu {
             flow: FlowId(flow),
@@ -458,7 +458,7 @@ mod tests {
 
     proptest! {
         /// Under HTD nothing admitted is dropped, the buffer never holds more than its capacity, and thresholds stay at
-        /// 1 or more as long as the distributed unit reports that.
+        /// 1 or more if all reported ones are.
         #[test]
         fn htd_never_drops_what_it_has_admitted(
             capacity in 1..40u32,
