@@ -15,7 +15,7 @@ pub struct Channel {
     noise: StatelessTransportState,
     next: u64,
     seen: ReplayWindow,
-    /// The body of the last message that was opened.
+    /// The body of the last message that was opened, or of the last probe that was sealed.
     body: Vec<u8>,
 }
 
@@ -80,7 +80,12 @@ impl Channel {
         filler: &Filler,
         out: &mut Vec<u8>,
     ) -> Option<u64> {
-        let sequence = self.seal(kind, &probe.encode(), out)?;
+        let mut body = std::mem::take(&mut self.body); // no allocation for each probe
+        body.clear();
+        probe.put(&mut body);
+        let sequence = self.seal(kind, &body, out);
+        self.body = body;
+        let sequence = sequence?;
         let missing = payload_bytes.saturating_sub(HEADER_BYTES + PROBE_BYTES + TAG_BYTES);
         filler.append(sequence, missing, out);
         Some(sequence)

@@ -37,6 +37,12 @@ pub struct Server {
     counters: Counters,
 }
 
+/// What an authentic message says.
+enum Message {
+    Probe(Probe),
+    Request(Request),
+}
+
 /// An authentic message, with its data from the socket.
 struct Received {
     session: SessionId,
@@ -173,7 +179,10 @@ impl Server {
             Err(Rejected::Replayed) => return self.counters.replayed += 1,
             Err(Rejected::Malformed) => return self.counters.malformed += 1,
         };
-        let body = body.to_vec();
+        let message = match header.kind {
+            Kind::Control => Request::decode(body).map(Message::Request),
+            _ => Probe::decode(body).map(Message::Probe),
+        };
         let length = datagram.len() + usize::from(ip_overhead(from.ip()));
         let length = u16::try_from(length).unwrap_or(u16::MAX);
         if again {
@@ -196,17 +205,11 @@ impl Server {
             again,
             proved,
         };
-        if header.kind != Kind::Control {
-            match Probe::decode(&body) {
-                Ok(probe) => self.probe(&received, header.kind, &probe, out),
-                Err(_) => self.counters.malformed += 1,
-            }
-        } else {
-            match Request::decode(&body) {
-                Ok(request) if proved => self.request(&received, request, out),
-                Ok(_) => {}
-                Err(_) => self.counters.malformed += 1,
-            }
+        match message {
+            Ok(Message::Probe(probe)) => self.probe(&received, header.kind, &probe, out),
+            Ok(Message::Request(request)) if proved => self.request(&received, request, out),
+            Ok(Message::Request(_)) => {}
+            Err(_) => self.counters.malformed += 1,
         }
     }
 }

@@ -8,8 +8,8 @@ use crate::secure::{ReplayWindow, Standing};
 use crate::wire::{Arrival, Arrivals, REPORT_BYTES, Report, SessionId};
 use crate::workload::FixedRateSaturator;
 
-/// Overhead of a chunk, bytes.
-const CHUNK_OVERHEAD: usize = 64;
+/// Overhead of a chunk, bytes: twice an element of the log, which may have grown just now, and an allocation.
+const CHUNK_OVERHEAD: usize = 2 * size_of::<Arrivals>() + 32;
 
 /// Packets that are due within so long leave together: a server that woke up for each would do nothing else.
 const ROUND: Duration = Duration::from_micros(250);

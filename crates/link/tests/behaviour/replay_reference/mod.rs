@@ -156,5 +156,9 @@ proptest! {
         let left = outcomes.iter().filter(|it| it.fate == Fate::Delivered && it.departed < last);
         let left: u64 = left.map(|outcome| outcome.size.0).sum();
         prop_assert_eq!(bins.iter().map(|bin| bin.used.0).sum::<u64>(), left);
+        let offered: u64 = bins.iter().filter_map(|bin| bin.capacity).map(|it| it.0).sum();
+        if !model.from_first && !model.idle_at_queue {
+            prop_assert!(left <= offered, "{} of {} bytes", left, offered);
+        }
     }
 }
