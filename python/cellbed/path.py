@@ -56,7 +56,7 @@ class Tcp:
 
     def to_json(self) -> str:
         """Return the settings as the network in virtual time takes them."""
-        return json.dumps(asdict(self))
+        return json.dumps(asdict(self), default=np.generic.item)
 
 
 def settings(tcp: Tcp) -> Tcp:

@@ -92,6 +92,9 @@ def test_a_trace_without_a_direction_needs_one(tmp_path: Path, draft: Draft) -> 
     assert refusal(draft, path) == (f"{path}: unknown direction: write --direction uplink or --direction downlink")
     twice = file(tmp_path, "b.up", b"6\n"), file(tmp_path, "c.up", b"6\n")
     assert "another of the files" in refusal(draft, *twice)
+    pair = file(tmp_path, "d.up", b"6\n"), file(tmp_path, "d.down", b"6\n")
+    assert "another of the files" in refusal(draft, *pair, options=TO_US)
+    assert "unknown direction" in refusal(draft, pair[0], options=Options(direction="both"))
     assert times(written(draft, path, options=TO_US), "downlink")[-1] == 20 * MS
 
 

@@ -545,6 +545,9 @@ def test_a_folder_of_manifests_is_imported(tmp_path: Path) -> None:
         (tmp_path / "manifests" / name).write_text(pod.replace("NAME", name[0]))
     done = cellbed("import", "kube", "manifests/", "--json", cwd=tmp_path, status=0)
     assert set(json.loads(done.stdout)["services"]) == {"a", "b"}
+    for words in (["--build"], ["--profile", "debug"]):
+        refused = cellbed("import", "kube", "manifests/", *words, cwd=tmp_path, status=2)
+        assert refused.stderr.startswith(f"error: {words[0]}: manifests have none")
 
 
 @pytest.mark.parametrize(

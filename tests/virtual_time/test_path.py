@@ -64,6 +64,9 @@ def test_downloads_one_after_the_other(path: Path) -> None:
     assert (np.diff(downloads.taken) > 0).all()
     kept = path.copy().downloads(sizes=sizes, keep_connection=True)
     assert (kept.taken[1:] < downloads.taken[1:]).all()
+    of_numpy = Tcp(initial_window=np.int64(10), pacing=np.bool_(False))  # type: ignore[arg-type]
+    both = [path.copy().downloads(sizes=sizes, tcp=tcp).taken.tolist() for tcp in (Tcp(), of_numpy)]
+    assert both[0] == both[1]
     cut = path.copy().downloads(sizes=[10_000_000], until=500 * MS)
     assert cut.taken.tolist() == [-1]
 

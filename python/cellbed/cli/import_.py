@@ -86,6 +86,8 @@ def import_(
     before = read(out) if add and out is not None else None
     classes, images = importing.parse_classes(place or []), importing.parse_images(map_ or [])
     choices = importing.Choices(classes, up, down, duration, cpus, size, load, out, images, before, build)
+    if kind == "kube" and (profile or build):
+        raise CellbedError(f"{'--build' if build else '--profile'}: manifests have none: leave it out")
     if kind == "kube":
         manifests = [[*sorted(each.glob("*.y*ml"))] or [each] if each.is_dir() else [each] for each in files]
         imported = importing.read_manifests([file for some in manifests for file in some])

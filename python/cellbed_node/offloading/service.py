@@ -166,7 +166,7 @@ class Service:
     def _hear(self, each: _Worker) -> None:
         try:
             message = each.channel.recv()
-        except (EOFError, ConnectionError):
+        except (EOFError, OSError):  # the latter within a message
             self._bury(each)
             return
         if "failed" in message:

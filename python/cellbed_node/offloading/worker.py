@@ -47,7 +47,7 @@ def main(channel: Channel, name: str, broker: tuple[str, int], load: Callable[[]
         if channel in readable:
             try:
                 request = channel.recv()
-            except (EOFError, ConnectionError):
+            except (EOFError, OSError):  # the latter within a message
                 return
             channel.send(_work(request, task, connection))
 

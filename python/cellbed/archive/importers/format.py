@@ -109,15 +109,15 @@ class Options:
         found = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "named"}
         return {name: value for name, value in found.items() if value not in (None, False, {})}
 
-    def part(self) -> Part | None:
+    def part(self) -> Way | None:
         """Return the given single direction."""
         return None if self.direction == "both" else self.direction
 
     def for_file(self, path: Path, is_alone: bool) -> Options:
-        """Return the options for one file. Of several files each has the direction in its name."""
+        """Return the options for one file. Of several files each has the direction in its name, unless it is given."""
         named = [part for part, words in _DIRECTIONS.items() if words.search(path.name)]
         part = named[0] if len(named) == 1 else None
-        return replace(self, named=part, direction=self.direction if is_alone else part)
+        return replace(self, named=part, direction=self.direction if is_alone else self.part() or part)
 
 
 Progress = Callable[[int], None]

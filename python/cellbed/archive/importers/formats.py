@@ -123,7 +123,7 @@ def _lines_of_numbers(path: Path, head: bytes) -> str | None:
 
 def _read_mahimahi(path: Path, draft: Draft, options: Options, progress: Progress | None) -> None:
     """Read the opportunities: ms since the start."""
-    direction = options.part() or options.named
+    direction = options.named if options.direction is None else options.part()
     if direction is None:
         raise TraceError(f"{path}: unknown direction: write --direction uplink or --direction downlink")
     read_by_core(path, draft, {"format": "mahimahi", "direction": direction}, progress)
