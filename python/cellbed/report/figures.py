@@ -247,6 +247,8 @@ def own_series(table: pl.DataFrame) -> Drawing | None:
     """Return the measures of an application's programs over their times; None without any. table: its rows of
     ``measures.parquet``."""
     table = table.drop_nulls("time_s")
+    if {_RATE, _BUFFER} <= set(table["measure"]):
+        return Drawing(4.4, lambda figure: _draw_playbacks(figure, table))
     names, programs = (table[of].unique(maintain_order=True).to_list()[: len(COLOURS)] for of in ("measure", "program"))
 
     def draw(figure: FigureBase) -> None:
@@ -378,3 +380,29 @@ def _stairs(
 
 def _numbers(values: Sequence[float | None]) -> Any:
     return np.array([np.nan if value is None else value for value in values], np.float64)
+
+
+_RATE, _BUFFER, _THROUGHPUT, _STALL = "bitrate_mbit_s", "buffer_s", "throughput_mbit_s", "stall_s"
+
+
+def _draw_playbacks(figure: FigureBase, table: pl.DataFrame) -> None:
+    """Draw the playbacks of an application, one for each node."""
+    rates, buffers = figure.subplots(2, 1, sharex=True)
+    nodes = table["node"].unique(maintain_order=True).to_list()
+    for colour, node in zip(COLOURS, nodes, strict=False):
+        measures = (_RATE, _BUFFER, _THROUGHPUT, _STALL)
+        steps, buffer, came, stalls = (table.filter(node=node, measure=each).sort("time_s") for each in measures)
+        name = node if len(nodes) > 1 else ""
+        times, values = [*steps["time_s"], buffer["time_s"].max()], [*steps["value"], *steps["value"][-1:]]
+        rates.step(times, values, where="post", color=colour, lw=1.4, label=f"{name} bit rate".strip())
+        label = f"{name} throughput of a chunk".strip()
+        rates.plot(came["time_s"], came["value"], ".", color=colour, ms=5, alpha=0.6, label=label)
+        buffers.plot(buffer["time_s"], buffer["value"], color=colour, lw=1.2)
+        for at, length in stalls.select("time_s", "value").iter_rows():
+            for axes in (rates, buffers):
+                axes.axvspan(at, at + length, color=plot.ALARM, alpha=0.15, lw=0)
+    rates.set(ylabel="Mbit/s (logarithmic)", yscale="log")
+    plot.label_decades(rates.yaxis, *rates.get_ylim())
+    buffers.set(ylabel="buffer, s", ylim=(0, None), xlabel=TIME, xlim=(0, None))
+    buffers.set_title("red: stalls", fontsize=8, fontweight="normal")
+    figure.legend(*rates.get_legend_handles_labels(), loc="outside upper right", ncols=4)
