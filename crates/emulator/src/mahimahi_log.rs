@@ -254,8 +254,7 @@ impl Transcript {
         }
     }
 
-    /// Appends the opportunities up to the one that sends the last byte of a packet of `size` bytes that leaves at
-    /// `at`.
+    /// Appends the opportunities up to that of the last byte of a packet of `size` bytes, which leaves at `at`.
     fn spend(&mut self, at: u64, arrived: u64, size: u64, text: &mut Vec<u8>) {
         let (last, left) = self.spent.unwrap_or((0, 0));
         // A packet already waiting used the rest of the previous packet's opportunity.
