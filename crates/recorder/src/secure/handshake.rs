@@ -81,8 +81,7 @@ impl HandshakeKeys {
         code.put(answer);
     }
 
-    /// Return an answer without its code; `None` unless the code is right and `hello`, which ends with its code, was
-    /// answered.
+    /// Return an answer to `hello` (with code) without the answer's code; `None` if that code is wrong.
     pub fn of_server<'a>(&self, datagram: &'a [u8], hello: &[u8]) -> Option<&'a [u8]> {
         let (message, code) = datagram.split_last_chunk::<CODE_BYTES>()?;
         let hello = hello.last_chunk::<CODE_BYTES>()?;

@@ -129,11 +129,10 @@ pub fn least_probe_bytes(address: IpAddr) -> u16 {
     (HEADER_BYTES + PROBE_BYTES + TAG_BYTES) as u16 + ip_overhead(address)
 }
 
-/// A request of a client. The server answers with one [`Reply`], or to a [`Request::Reports`] with one report per
-/// chunk. Until then the client may repeat a request. Repeated requests have no further effect; of contradictory
-/// requests the one sent last holds.
-/// sent holds.
-/// `of` names the session with the run: the client's own, or one of the same group.
+/// A request of a client. The server answers with one [`Reply`], or to [`Request::Reports`] with a report per chunk.
+/// Until then the client may repeat the request. Repeated requests have no further effect; of contradictory requests
+/// the one sent last holds.
+///
 /// `of` names the session that has the run: the client's own, or one of the same group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
