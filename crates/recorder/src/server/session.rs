@@ -199,7 +199,7 @@ mod tests {
         assert!(!take(999));
         assert!(take(1000));
         let sent = (1000..=1_001_000).filter(|micros| take(*micros)).count();
-        assert_eq!(sent, 1000); // the bytes of 1 s
+        assert_eq!(sent, 1000); // in 1 s
         let budgets = [&mut session, &mut total];
         let now = Time::from_micros(1_001_000);
         assert!(Budget::take_for_report(budgets, now, Bytes(1000)));
