@@ -118,7 +118,7 @@ fn serve() -> Result<()> {
         .iter()
         .map(Node::bring_up)
         .collect::<Result<_>>()?;
-    // After bringing all up: by now the kernel has finished most of the work.
+    // Wait after bringing all up: meanwhile the kernel finishes most of the work.
     for node in nodes.iter().flatten() {
         node.wait_until_reachable()?;
     }

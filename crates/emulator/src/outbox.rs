@@ -30,7 +30,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Appends a segment, joined with the previous super-packet if it continues that.
+    /// Appends a segment, as part of the last super-packet if it continues that.
     pub fn push(&mut self, segment: Segment, pool: &Pool) {
         let view = pool.view(segment);
         if let (Some(run), Some(piece)) = (self.runs.last_mut(), self.pieces.last_mut()) {

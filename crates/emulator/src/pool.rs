@@ -65,7 +65,7 @@ pub struct Packet {
     pub source_port: u16,
     /// See [`crate::packet::Header`].
     pub destination_port: u16,
-    /// The [`crate::packet::Header`] of the first segment.
+    /// Sequence number of the first segment ([`crate::packet::Header`]).
     pub tcp_sequence: u32,
     /// Payload bytes of all segments together ([`crate::packet::Header`]).
     pub payload: u32,
@@ -370,7 +370,7 @@ impl Pool {
     }
 
     /// Makes a segment a separate packet with complete checksums, then flips bit `bit`, counted from the IP header on.
-    /// A packet that is not joined with others has its checksums verified by the receiver.
+    /// The receiver verifies the checksums of a packet that is not joined with others.
     fn damage(&mut self, segment: Segment, bit: u32) -> Segment {
         let packet = *self.packet(segment.slot);
         let mut vnet = [0; VNET_BYTES];

@@ -26,7 +26,7 @@ pub struct Wake {
 }
 
 impl Wake {
-    /// Watches no descriptor yet.
+    /// Creates a value that watches no descriptor.
     pub fn new() -> Result<Self> {
         let epoll =
             epoll::create(epoll::CreateFlags::CLOEXEC).trying(|| "create an event queue".into())?;

@@ -83,8 +83,8 @@ impl Pieces {
 
 impl RecordFile {
     /// Creates the file, which begins with `magic` and has at most `most` bytes. With `latest`, the file keeps the
-    /// latest records: at half of `most`, it becomes the [`earlier`] part, replaces the previous part, and a new file
-    /// begins. Without `latest`, blocks beyond `most` are lost.
+    /// latest records: at half of `most`, the file becomes the [`earlier`] part in place of the previous part, and
+    /// a new file begins. Without `latest`, blocks beyond `most` are lost.
     pub fn create(path: &Path, magic: &'static [u8], most: u64, latest: bool) -> Result<Self> {
         let mut file = Pieces::create(path)?;
         file.append(magic)

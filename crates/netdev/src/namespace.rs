@@ -57,7 +57,7 @@ pub fn unshare_host_name(name: &str) -> Result<()> {
 }
 
 fn unshare(kind: UnshareFlags) -> rustix::io::Result<()> {
-    // SAFETY: no caller unshares the table of file descriptors, which makes this call unsafe.
+    // SAFETY: no caller unshares the table of file descriptors: only that would make this call unsafe.
     unsafe { unshare_unsafe(kind) }
 }
 

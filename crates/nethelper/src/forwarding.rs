@@ -168,8 +168,8 @@ fn exists(table: &str) -> Result<bool> {
 pub fn hold(_lock: &Lock, ipv6: bool) -> Result<()> {
     let mut wanted = Vec::new();
     if ipv6 {
-        // accept_ra is set before forwarding. Otherwise, when forwarding begins, devices ignore router advertisements
-        // and drop the routes learnt from them, unless accept_ra is 2 (ip-sysctl.rst).
+        // accept_ra is set to 2 before forwarding. With another value, devices with forwarding ignore router
+        // advertisements, and drop the routes learnt from them (ip-sysctl.rst).
         for device in devices_of_ipv6() {
             wanted.push((format!("ipv6/conf/{device}/accept_ra"), "1", "2"));
         }

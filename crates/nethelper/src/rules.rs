@@ -46,7 +46,7 @@ impl Rules {
         table_of(self.user, &self.device)
     }
 
-    /// Return the table.
+    /// Return the table as text.
     ///
     /// `clamp`: limit TCP segments to the smallest MTU of the route (nft(8), "rt mtu"). The link's MTU is 1500, and
     /// some networks lose larger packets without an error. Kernels without `nft_exthdr` or `nft_rt` need `false`.

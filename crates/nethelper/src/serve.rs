@@ -248,7 +248,7 @@ impl Network {
     }
 }
 
-/// Loads the rules of a shell. Returns whether chains of other programs have some, and the shell's table.
+/// Loads the rules of a shell. Returns whether chains of other programs have rules of the shell, and its table.
 fn load_rules(rules: &Rules, private: bool) -> Result<(bool, Option<Table>)> {
     let passes = match private {
         true => String::new(),
@@ -266,7 +266,7 @@ fn load_rules(rules: &Rules, private: bool) -> Result<(bool, Option<Table>)> {
 
 /// Rules for chains that drop forwarded packets, as Docker, ufw and firewalld set them up.
 ///
-/// A chain's drop is final even if another table accepts (nft(8), "verdict statement"), so it needs the rule.
+/// A chain's drop is final even if another table accepts (nft(8), "verdict statement"), so the chain needs the rule.
 fn firewall_passes(rules: &Rules) -> Result<String> {
     let (mut text, device, comment) = (String::new(), &rules.device, rules.table());
     for chain in nft::list(&["list", "chains"], "chain")? {

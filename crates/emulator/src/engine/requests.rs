@@ -99,8 +99,8 @@ impl Engine {
         self.finished
     }
 
-    /// Restart all schedules, recorded series and random sequences at `zero`, which may be in the future. Traces start
-    /// `offset` later than configured.
+    /// Restart all schedules, recorded series and random sequences at `zero`, which may be in the future. Traces begin
+    /// at positions `offset` later than configured.
     pub fn restart(&mut self, zero: Time, offset: Duration) {
         let now = now();
         self.advance(now);

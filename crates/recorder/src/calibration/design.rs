@@ -109,8 +109,8 @@ pub(super) const SHORT: u16 = 10;
 /// Minimum length measured.
 pub(super) const SHORTEST: u16 = 5;
 
-/// The gap between starts of trains that certainly lets a link cool: 100 ms (§4.4). On slow links: twice the time of a
-/// train of 25, at most a second.
+/// The gap between starts of trains that certainly lets a link cool: 100 ms (§4.4). On slow links: twice the time
+/// of 25 packets, at most a second.
 pub(super) fn long_gap(rate_bps: f64) -> Duration {
     let needed = Duration::from_secs_f64(2.0 * 25.0 * PACKET_BITS / rate_bps);
     needed.clamp(Duration::from_millis(100), Duration::from_secs(1))

@@ -226,7 +226,7 @@ fn error_of_blocks(blocks: &[Vec<f64>]) -> Option<f64> {
 
 /// G_min, the minimum gap whose r_last is within a fifth of the longest gap's, and F = max(0, G_min − r_last(G_min)).
 ///
-/// Gaps are tested from the longest on. Shorter gaps may have an r_last as long again, because previous trains are
+/// Gaps are tested from the longest on. Shorter gaps may have an equally long r_last, because previous trains are
 /// still queued; such gaps do not count. Chance must not end the search: r_last is compared with the mean of all
 /// accepted gaps, a standard error of the difference is allowed, and the next shorter gap must agree. Finally, the last
 /// gaps accepted only by that allowance are removed.

@@ -32,7 +32,7 @@ pub enum Relayed {
 /// Relayed requests and replies of a path.
 #[derive(Debug, Default)]
 pub(super) struct Relay {
-    /// Time of the companion's last relayed reply; `None` if the path has no companion.
+    /// Time of the companion's last relayed reply; `None` if the path relies on no companion.
     pub(super) last_relayed: Option<Time>,
     /// Messages for the companion.
     pub(super) outgoing: Vec<Relayed>,

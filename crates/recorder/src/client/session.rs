@@ -94,7 +94,7 @@ impl Session {
         self.channel.as_ref().map(Channel::session)
     }
 
-    /// Sends a request, repeated until answered.
+    /// Sends a request, retransmitted until answered.
     pub(super) fn request(&mut self, request: Request, now: Time) {
         self.push(request, now, true);
     }

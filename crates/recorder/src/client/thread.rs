@@ -117,7 +117,7 @@ impl PathThread {
         }
     }
 
-    /// Sends an order to the path. Ignored if the thread has ended, which it has reported.
+    /// Sends an order to the path. If the thread has ended, it has reported its error.
     pub fn send(&self, order: Order) {
         let _ = self.orders.send(order);
     }

@@ -137,7 +137,7 @@ impl Recorder {
         calibrator.finish()
     }
 
-    /// Limits the downlink saturation to the server's maximum rate; returns whether it exceeded that.
+    /// Limits the downlink saturation to the server's maximum rate; returns whether that reduced the rate.
     fn limit_to_offer(&self, workload: &mut Workload) -> bool {
         let Some(offer) = self.paths.offer() else {
             return false;

@@ -87,7 +87,7 @@ impl Schedule {
         self.slots[role as usize].run = Some(run);
     }
 
-    /// Notes the end of a run. An incomplete run begins again if its turn lasts.
+    /// Notes the end of a run. An incomplete run begins again if time is left in its turn.
     pub(super) fn ended(&mut self, run: u32, complete: bool, now: Time) {
         let mut slots = self.slots.iter();
         let Some(place) = slots.position(|slot| slot.run == Some(run)) else {

@@ -31,7 +31,7 @@ pub enum Entry {
     Run(RunPlan),
     /// An event of a path.
     Event(Event),
-    /// Total number of packets delivered by the network but lost by this machine.
+    /// Number of packets that the network delivered, but this machine lost, since the last such entry.
     Overflows(u64),
 }
 

@@ -27,7 +27,7 @@ impl fmt::Debug for Secret {
 /// Return random bytes of the system, for secrets, seeds and handshakes.
 pub fn random_bytes<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
-    // The system call needs no file: a program alone in its root directory has none. It returns this few bytes at once.
+    // The system call needs no file: a program alone in its root directory has none. One call returns so few bytes.
     rustix::rand::getrandom(&mut bytes, GetRandomFlags::empty())
         .trying(|| "get random bytes from the system".into())?;
     Ok(bytes)

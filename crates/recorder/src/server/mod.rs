@@ -1,7 +1,7 @@
 //! The recorder's server, exposed to the open Internet: everything but socket and clock.
 //!
-//! A client without the secret gets no answer. A client with an unproved address gets, for a hello of
-//! 1200 bytes, a cookie of 58, and leaves no state here. [`Limits`] bound all effects of a client with a session.
+//! A client without the secret gets no answer. A client with an unproved address gets, for a hello of 1200
+//! bytes, a cookie of 58, and leaves no state here. [`Limits`] bound all effects of a client with a session.
 //! [`Counters`] count all other events.
 
 mod handshake;

@@ -31,7 +31,7 @@ pub(super) fn timespec(nanos: u64) -> Timespec {
 }
 
 /// Lets the calling thread wake up as precisely as the kernel can. By default, wake-ups may be 50 µs late to save
-/// energy.
+/// wake-ups.
 pub fn sharpen_timers() {
     // If not permitted, departures are some 50 µs late, as their stamps show.
     let _ = set_current_timer_slack(std::num::NonZeroU64::new(1));

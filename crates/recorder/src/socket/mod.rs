@@ -187,7 +187,7 @@ fn interfaces() -> String {
     names.join(", ")
 }
 
-/// Return whether the error of a path may end soon.
+/// Return whether a path's error may be temporary.
 fn is_temporary(error: Errno) -> bool {
     matches!(
         error,

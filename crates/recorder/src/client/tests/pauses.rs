@@ -1,5 +1,5 @@
-//! A light run's traffic beside its trains keeps no device awake: after each pause, the recording equals probes without
-//! a recorder.
+//! A light run's traffic beside its trains keeps no device awake: after each pause, it measures the same as probes
+//! without a recorder.
 
 use std::collections::BTreeMap;
 

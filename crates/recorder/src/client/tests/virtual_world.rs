@@ -143,7 +143,7 @@ impl VirtualWorld {
                     device.map(|it| &mut it.downlink)
                 }
             };
-            // No device has an address that was left.
+            // No device has this address any more.
             if let Some(direction) = direction {
                 direction.accept(self.now, bytes.to_vec(), size);
             }
