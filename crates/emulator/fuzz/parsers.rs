@@ -1,6 +1,6 @@
-//! Functions of the fuzz targets, one for each parser: they panic on an error.
+//! Functions of the fuzz targets, one per parser. They panic on an error.
 //!
-//! The crate includes this file with the feature `fuzzing`, so that it reaches private parsers.
+//! With the feature `fuzzing`, the crate includes this file, so that it reaches private parsers.
 
 use std::io;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::control::Command;
 use crate::offload::{Layout, VNET_BYTES, Vnet};
 use crate::packet::Header;
 
-/// Any text is a configuration or an error in one line, and all stages of a configuration carry packets.
+/// Any text is a configuration or gives a one-line error. All stages of a configuration carry packets.
 pub fn configuration(text: &str) {
     let built = Config::parse(text).and_then(|config| config.build(no_file));
     match built {
@@ -29,7 +29,7 @@ pub fn configuration(text: &str) {
     }
 }
 
-/// Any text is a list of stages or not, and the stages carry packets.
+/// Any text is a list of stages or gives an error. The stages carry packets.
 pub fn stage_list(text: &str) {
     let Ok(tables) = serde_json::from_str::<Vec<Value>>(text) else {
         return;
@@ -41,7 +41,7 @@ pub fn stage_list(text: &str) {
     }
 }
 
-/// Any text is a command or an error.
+/// Any text is a command or gives an error.
 pub fn command(text: &str) {
     if let Ok(Command::Change { to, .. }) = serde_json::from_str(text)
         && let Ok(stage) = Reader::new(no_file).stage(to)
@@ -50,12 +50,12 @@ pub fn command(text: &str) {
     }
 }
 
-/// Whatever is thrown at the parsers opens no file.
+/// The parsers open no file.
 fn no_file(_path: &Path) -> io::Result<io::Empty> {
     Err(io::ErrorKind::NotFound.into())
 }
 
-/// Any bytes are read as a packet or rejected.
+/// Any bytes are parsed as a packet or rejected.
 pub fn packet(bytes: &[u8]) {
     if let Some(header) = Header::parse(bytes) {
         assert!(header.payload as usize <= bytes.len());
@@ -69,7 +69,7 @@ pub fn packet(bytes: &[u8]) {
     }
 }
 
-/// Sends a packet for each three of `bytes`, which are its distance and its size. None is lost, and time increases.
+/// Sends a packet for every three of `bytes`: two give its distance, one its size. None is lost, and time increases.
 fn carry(mut direction: Direction<u32>, bytes: &[u8]) {
     let (mut now, mut latest) = (Time::ZERO, Time::ZERO);
     let (mut sent, mut ended) = (0u64, 0u64);

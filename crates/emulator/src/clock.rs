@@ -1,4 +1,4 @@
-//! The one clock of the emulator: `CLOCK_MONOTONIC`, and a timer on it.
+//! The only clock of the emulator: `CLOCK_MONOTONIC`, and a timer on it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -11,15 +11,15 @@ use rustix::time::{
 
 use crate::error::{Result, Trying};
 
-/// Nanoseconds of `CLOCK_MONOTONIC`, the clock of all stamps.
+/// Return ns of `CLOCK_MONOTONIC`, the clock of all stamps.
 #[expect(clippy::disallowed_methods)]
 pub fn now() -> Time {
     let now = clock_gettime(ClockId::Monotonic);
     Time::from_nanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }
 
-/// An instant of this clock in ms since 1970, as the clocks stand now: for people to read. Nothing waits for it, since
-/// that clock may be set at any time.
+/// Convert an instant to ms since 1970 by the current difference of the clocks: for people to read. No timer uses the
+/// result, since that clock may be set at any time.
 #[expect(clippy::disallowed_methods)]
 pub fn epoch_millis(at: Time) -> u64 {
     let wall = clock_gettime(ClockId::Realtime);
@@ -28,7 +28,7 @@ pub fn epoch_millis(at: Time) -> u64 {
     u64::try_from((wall + ahead) / 1_000_000).unwrap_or(0)
 }
 
-/// A number of nanoseconds in the kernel's form.
+/// Convert ns to the kernel's format.
 pub fn timespec(nanos: u64) -> Timespec {
     Timespec {
         tv_sec: (nanos / 1_000_000_000) as i64,
@@ -36,18 +36,18 @@ pub fn timespec(nanos: u64) -> Timespec {
     }
 }
 
-/// Sleeps until `deadline`, or until a signal comes.
+/// Sleeps until `deadline` or until a signal.
 pub fn sleep_until(deadline: Time) {
     let _ = clock_nanosleep_absolute(ClockId::Monotonic, &timespec(deadline.as_nanos()));
 }
 
 /// A descriptor that becomes readable at an absolute time.
 ///
-/// Absolute deadlines do not drift, and a deadline already past fires at once, so none is missed between reading the
-/// clock and going to sleep.
+/// Absolute deadlines do not drift. A past deadline fires at once, so no deadline is missed between reading the clock
+/// and sleeping.
 pub struct Alarm {
     descriptor: OwnedFd,
-    /// Time of the timer, unless it has fired.
+    /// Time of the alarm; `None` after it has fired.
     armed: Option<Time>,
 }
 
@@ -63,12 +63,12 @@ impl Alarm {
         Ok(Self { descriptor, armed })
     }
 
-    /// Sets the alarm for `deadline`. Setting what is already set costs nothing.
+    /// Sets the alarm for `deadline`. Setting the same deadline again costs nothing.
     pub fn set(&mut self, deadline: Time) -> Result<()> {
         if self.armed == Some(deadline) {
             return Ok(());
         }
-        // A zero value would switch the timer off: the start of the machine's clock is one nanosecond late.
+        // A zero value would disable the timer, so an alarm at time 0 fires one nanosecond late.
         let nanos = deadline.as_nanos().max(1);
         let value = Itimerspec {
             it_interval: timespec(0),
@@ -80,7 +80,7 @@ impl Alarm {
         Ok(())
     }
 
-    /// Call when the descriptor was readable. It stays readable until the alarm is set again, even to the same time.
+    /// Call this when the descriptor is readable: it stays so until the alarm is set again, even to the same time.
     pub fn acknowledge(&mut self) {
         self.armed = None;
     }

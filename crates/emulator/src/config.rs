@@ -1,6 +1,6 @@
 //! The configuration line: a graph of vertices and directions, as JSON.
 //!
-//! What users can get wrong is refused by the schema of scenarios: names are unique, and addresses have one owner.
+//! The schema of scenarios refuses users' mistakes: names are unique, and addresses have one owner.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Namespaces {
-    /// Directly where the process is privileged, else inside a user namespace.
+    /// In the user namespace of the process if privileged, otherwise inside a new one.
     #[default]
     Auto,
     /// Always inside a user namespace.
@@ -31,15 +31,15 @@ pub enum Namespaces {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Placement {
-    /// A new one.
+    /// A new namespace.
     New,
 }
 
-/// A device with super-packets that the network helper has created and configured; see `cellbed-nethelper`.
+/// A device with super-packets, created and configured by the network helper (see `cellbed-nethelper`).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attached {
-    /// Its name.
+    /// Name of the device.
     pub name: String,
     /// Number of the inherited descriptor of the device.
     pub descriptor: i32,
@@ -47,46 +47,45 @@ pub struct Attached {
     pub netlink: i32,
 }
 
-/// A place in the graph: a node with a device, or an internal one such as a tower.
+/// A place in the graph: a node with a device, or an internal place such as a tower.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Vertex {
-    /// Its unique name.
+    /// Unique name.
     pub name: String,
-    /// Namespace for its device; `None` for an attached device, and for an internal vertex, which has
-    /// none.
+    /// Namespace of the device; `None` for an attached device and for an internal vertex.
     pub namespace: Option<Placement>,
-    /// The device, where another program has created it.
+    /// The device, if another program has created it.
     pub device: Option<Attached>,
-    /// Addresses of its device. What is sent to one of them goes to this vertex.
+    /// Addresses of the device. Packets to them go to this vertex.
     #[serde(default)]
     pub addresses: Vec<Prefix>,
-    /// Further addresses of its device, which other vertices may have, too. What is sent to one of them goes to the
-    /// nearest of these, counted in directions.
+    /// Further addresses of the device, possibly shared with other vertices. Packets to them go to the nearest of these
+    /// vertices, counted in directions.
     #[serde(default)]
     pub shared: Vec<Prefix>,
-    /// Addresses of a machine behind its namespace, which routes between that machine and its device.
+    /// Addresses of a machine behind the namespace, which routes between machine and device.
     #[serde(default)]
     pub behind: Vec<Prefix>,
-    /// Prefixes that its namespace reaches through its device.
+    /// Prefixes that the namespace reaches through the device.
     #[serde(default)]
     pub routes: Vec<Prefix>,
-    /// The initial window of its TCP, segments, if not the kernel's.
+    /// Initial window of TCP in the namespace, segments; default: the kernel's.
     pub initial_window: Option<u32>,
-    /// Kernel settings of its namespace, such as `net.ipv4.tcp_congestion_control`.
+    /// Kernel settings of the namespace, such as `net.ipv4.tcp_congestion_control`.
     #[serde(default)]
     pub sysctls: BTreeMap<String, String>,
-    /// The name of its device in a separate namespace, if not `cellbed0`.
+    /// Name of the device in a separate namespace; default: `cellbed0`.
     pub interface: Option<String>,
 }
 
 impl Vertex {
-    /// All addresses of its device.
+    /// Return all addresses of the device.
     pub fn at_device(&self) -> impl Iterator<Item = &Prefix> {
         self.addresses.iter().chain(&self.shared)
     }
 
-    /// All addresses that lead to it alone.
+    /// Return all addresses that lead to this vertex alone.
     pub fn reached_at(&self) -> impl Iterator<Item = IpAddr> + '_ {
         let prefixes = self.addresses.iter().chain(&self.behind);
         prefixes.map(|prefix| prefix.address)
@@ -97,7 +96,7 @@ impl Vertex {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Direction {
-    /// Its part of the graph.
+    /// The direction in the graph.
     #[serde(flatten)]
     pub table: DirectionTable,
     /// A log in the format of Mahimahi's mm-link.
@@ -108,13 +107,13 @@ pub struct Direction {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MahimahiLog {
-    /// Its file: a FIFO is opened as soon as it has a reader.
+    /// File of the log. A FIFO is opened as soon as it has a reader.
     pub path: PathBuf,
-    /// Descriptor that the caller has opened for it, in place of a file at that path.
+    /// Descriptor opened by the caller for the log, in place of `path`.
     pub descriptor: Option<RawFd>,
-    /// Lines of the header in front of the two time stamps, without `# `.
+    /// Lines of the header before the two time stamps, without `# `.
     pub heading: Vec<String>,
-    /// Lines of the header behind them.
+    /// Lines of the header after the time stamps.
     #[serde(default)]
     pub remarks: Vec<String>,
 }
@@ -126,13 +125,13 @@ pub struct Config {
     /// Origin of the network namespaces.
     #[serde(default)]
     pub namespaces: Namespaces,
-    /// The vertices; records name them by their place in this list.
+    /// The vertices. Records refer to them by index.
     pub vertices: Vec<Vertex>,
-    /// Vertex that gets what no vertex owns: the way out.
+    /// Vertex for packets without an owner: the way out.
     pub default_vertex: Option<String>,
-    /// The directions; records name them by their place in this list.
+    /// The directions. Records refer to them by index.
     pub directions: Vec<Direction>,
-    /// Cells that directions share, each direction at most one at a time.
+    /// Cells that directions share; each direction is in at most one at a time.
     #[serde(default)]
     pub cells: Vec<CellTable>,
     /// Proxies at towers.
@@ -140,17 +139,17 @@ pub struct Config {
     pub proxies: Vec<ProxyTable>,
     /// File for the 10 ms series.
     pub series: Option<PathBuf>,
-    /// File for the record of every packet.
+    /// File for the record of all packets.
     pub packet_log: Option<PathBuf>,
-    /// Keep only the latest records of the packet log, in files of at most so many bytes together.
+    /// Maximum bytes of the packet log, to keep only the latest records.
     pub packet_log_bytes: Option<u64>,
-    /// File for the emulator's own lateness, by the second.
+    /// File for the emulator's lateness, per second.
     pub lateness: Option<PathBuf>,
-    /// File for the changes by command, a line of JSON for each.
+    /// File for changes by command, one line of JSON each.
     pub change_log: Option<PathBuf>,
-    /// Socket at which the emulator accepts commands beside its standard input: a path that only its user may use.
+    /// Socket for commands in addition to standard input: a path that only its user may use.
     pub control: Option<PathBuf>,
-    /// File for samples of the senders, which a network in virtual time writes.
+    /// File for samples of senders, written by a network in virtual time.
     pub flows: Option<PathBuf>,
 }
 
@@ -162,7 +161,7 @@ impl Config {
         })
     }
 
-    /// The tables of the graph.
+    /// Return the tables of the graph.
     pub fn graph(&self) -> GraphTables<'_> {
         GraphTables {
             vertices: self.vertices.iter().map(|it| it.name.as_str()).collect(),
@@ -171,12 +170,12 @@ impl Config {
         }
     }
 
-    /// The graph with the stages of all directions.
+    /// Build the graph with the stages of all directions.
     pub fn build<F: Read>(&self, open: impl FnMut(&Path) -> io::Result<F>) -> Result<GraphConfig> {
         Ok(self.graph().build(open)?)
     }
 
-    /// The proxies with their places.
+    /// Return the proxies with their places.
     pub fn places(&self) -> Result<Vec<(Place, &ProxyTable)>> {
         let tables = self.graph();
         let placed = self.proxies.iter().map(|table| {
@@ -187,7 +186,7 @@ impl Config {
         placed.collect()
     }
 
-    /// The place of the vertex called `name`.
+    /// Return the index of the vertex called `name`.
     pub fn vertex(&self, name: &str) -> Option<usize> {
         self.vertices.iter().position(|vertex| vertex.name == name)
     }

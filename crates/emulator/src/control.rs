@@ -1,4 +1,4 @@
-//! The emulator's life: a configuration, then commands on standard input, events on standard output, one JSON line
+//! Control of the emulator: configuration and commands on standard input, events on standard output, one JSON line
 //! each.
 
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ use crate::writer::{Lost, Pieces};
 #[derive(Debug, Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase", deny_unknown_fields)]
 pub(crate) enum Command {
-    /// Begin the schedules anew.
+    /// Restart the schedules.
     Start {
         /// Time zero, `CLOCK_MONOTONIC` ns.
         at_ns: u64,
@@ -50,12 +50,12 @@ pub(crate) enum Command {
     Change {
         /// Name of the direction.
         direction: String,
-        /// Number of the stage in it, from 0.
+        /// Index of the stage in the direction, from 0.
         stage: usize,
-        /// New configuration, in the configuration's format.
+        /// New table of the stage, in the configuration's format.
         to: Value,
     },
-    /// End in good order.
+    /// Stop in an orderly way.
     Stop,
 }
 
@@ -63,15 +63,15 @@ pub(crate) enum Command {
 enum Input {
     /// A line of the standard input.
     Line(String),
-    /// A line that came over the control socket, and where the answer goes.
+    /// A line from the control socket, and the sender for the answer.
     Asked(String, Sender<Value>),
     EngineFailed(Error),
 }
 
-/// Runs an emulator over standard input and output until a command stops it; the exit status of the process.
+/// Runs an emulator over standard input and output until a command stops it; returns the exit status.
 ///
-/// Must be called while the process has one thread, because only then can it enter a user namespace. When standard
-/// input ends the process exits at once.
+/// Must be called while the process has one thread: only then can the process enter a user namespace. At the end of
+/// standard input the process exits at once.
 pub fn emulate() -> i32 {
     cellbed_netdev::print_diagnostics();
     match serve() {
@@ -118,7 +118,7 @@ fn serve() -> Result<()> {
         .iter()
         .map(Node::bring_up)
         .collect::<Result<_>>()?;
-    // After all are up: meanwhile the kernel has had time for most of it.
+    // Wait after bringing all up: meanwhile the kernel finishes most of the work.
     for node in nodes.iter().flatten() {
         node.wait_until_reachable()?;
     }
@@ -172,7 +172,7 @@ fn serve() -> Result<()> {
     supervisor.handle_commands()
 }
 
-/// Hands the lines of the control socket's clients to the main thread.
+/// Forwards lines from clients of the control socket to the main thread.
 fn answer_clients(socket: ControlSocket, inputs: &Sender<Input>) -> Result<SocketFile> {
     let inputs = inputs.clone();
     socket.serve(move |line| {
@@ -182,7 +182,7 @@ fn answer_clients(socket: ControlSocket, inputs: &Sender<Input>) -> Result<Socke
     })
 }
 
-/// Reads lines in a separate thread, because the end of the input must be noticed at any time.
+/// Reads lines in a separate thread, to notice the end of the input at any time.
 fn listen(
     input: impl Read + Send + 'static,
     lines: Sender<Input>,
@@ -216,10 +216,10 @@ fn emit(event: &Value) -> Result<()> {
 
 struct Supervisor {
     config: Config,
-    /// Configuration requested by commands: the last table of each stage, by direction.
+    /// Tables set by commands: the last one of each stage, by direction.
     changed: Vec<Vec<Value>>,
     change_log: Option<Pieces>,
-    /// Changes that are missing in the log.
+    /// Changes missing in the log.
     unrecorded: Lost,
     nodes: Vec<Option<Node>>,
     inbox: Receiver<Input>,
@@ -228,7 +228,7 @@ struct Supervisor {
 }
 
 impl Supervisor {
-    /// Executes commands until one stops the emulator. A malformed one of a client of the control socket is refused.
+    /// Executes commands until one stops the emulator. Malformed commands of the control socket's clients are refused.
     fn handle_commands(&mut self) -> Result<()> {
         loop {
             let (line, client) = match self.inbox.recv() {
@@ -296,7 +296,7 @@ impl Supervisor {
         }
     }
 
-    /// Return the table of a stage whose parameters have that origin.
+    /// Return the table of a stage. from: origin of the parameters in force.
     fn stage(&self, direction: usize, stage: usize, from: InForce) -> &Value {
         let table = &self.config.directions[direction].table;
         match from {
@@ -356,7 +356,7 @@ impl Supervisor {
         answer
     }
 
-    /// The number of the direction called `name`, and what `to` means there.
+    /// Returns the number of the direction called `name`, and the stage configuration in `to`.
     fn resolve_change(&self, name: &str, to: &Value) -> Result<(usize, StageConfig)> {
         let directions = &self.config.directions;
         let names = directions.iter().map(|it| it.table.name.as_str());
@@ -372,7 +372,7 @@ impl Supervisor {
         Ok((direction, config))
     }
 
-    /// Let the engine do something and return the result, or the engine's own error if it has failed.
+    /// Runs `work` in the engine and returns the result, or the engine's own error after a failure.
     fn request<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Engine) -> T + Send + 'static,
@@ -391,7 +391,7 @@ impl Supervisor {
         })
     }
 
-    /// Vertices that have a device, by name.
+    /// Returns the vertices with a device, by name.
     fn devices(&self) -> impl Iterator<Item = (&str, &Node)> {
         let named = self.config.vertices.iter().zip(&self.nodes);
         named.filter_map(|(vertex, node)| Some((vertex.name.as_str(), node.as_ref()?)))
@@ -429,7 +429,7 @@ impl Supervisor {
         }))
     }
 
-    /// Return the time that each user of the cells has been served.
+    /// Return the service time of each user of the cells.
     fn cells(&self, served: &[Vec<Duration>]) -> Value {
         let cells = self.config.cells.iter().zip(served);
         let cell = |(cell, served): (&CellTable, &Vec<Duration>)| {
@@ -441,7 +441,7 @@ impl Supervisor {
     }
 
     fn stopped_event(&self, summary: &Summary) -> Value {
-        // Nothing is known of an interface that a program in its node has deleted.
+        // A program in the node may have deleted the interface: no statistics then.
         let interfaces: BTreeMap<&str, Option<Interface>> = self
             .devices()
             .map(|(name, node)| (name, node.counters().ok()))

@@ -27,24 +27,24 @@ pub struct Entry {
     pub network_namespace: String,
     /// Path of the mount namespace; `None` to stay in the caller's.
     pub mount_namespace: Option<String>,
-    /// A folder, and the bytes of the file system in memory that is mounted over it in a mount namespace of the
-    /// program's own.
+    /// A folder, and the bytes of an in-memory file system mounted over it, in a separate mount namespace of the
+    /// program.
     pub disk: Option<(String, u64)>,
-    /// Pairs (source, target): files and folders bind-mounted over others, with the mounts below them, in a mount
-    /// namespace of the program's own.
+    /// Pairs (source, target): files and folders bind-mounted over others, with the mounts below them, in a separate
+    /// mount namespace of the program.
     pub binds: Vec<(String, String)>,
     /// `cgroup.procs` or `tasks` files of the control groups to join.
     pub cgroups: Vec<String>,
-    /// Host name of the program, in a UTS namespace of the program's own; `None` keeps the caller's.
+    /// Host name of the program, in a separate UTS namespace; `None` keeps the caller's.
     pub host_name: Option<String>,
-    /// True if the program keeps the capabilities it has in the user namespace after `exec`.
+    /// True if the program keeps its capabilities in the user namespace after `exec`.
     pub keep_capabilities: bool,
 }
 
 /// Moves the calling process, which must have one thread, into a node.
 ///
-/// Control groups come first, while their files are still writable by the caller's rights; namespaces are opened before
-/// any is entered, because `/proc` paths of the emulator may not be readable from inside.
+/// Control groups come first, while the caller may still write their files. All namespaces are opened before the first
+/// is entered: `/proc` paths of the emulator may not be readable from inside.
 pub fn enter(entry: &Entry) -> Result<()> {
     for path in &entry.cgroups {
         fs::write(path, "0")
@@ -61,7 +61,7 @@ pub fn enter(entry: &Entry) -> Result<()> {
     if let Some(mounts) = mounts {
         let folder = env::current_dir().trying(|| "find the working folder".into())?;
         mounts.enter("mount", LinkNameSpaceType::Mount)?;
-        // The kernel has moved this process to the root folder.
+        // Entering has moved this process to the root folder.
         env::set_current_dir(&folder).trying(|| format!("return to {}", folder.display()))?;
     }
     if let Some(name) = &entry.host_name {
@@ -77,7 +77,7 @@ pub fn enter(entry: &Entry) -> Result<()> {
     if entry.keep_capabilities {
         keep_capabilities()?;
     }
-    // Last, because a change of credentials clears it.
+    // Last, because a change of credentials clears the setting.
     die_with_parent()
 }
 
@@ -131,7 +131,7 @@ fn mount_disk(folder: &str, bytes: u64) -> Result<()> {
     Ok(mounted.trying(|| format!("mount a file system of {bytes} bytes over {folder}"))?)
 }
 
-/// Raises all permitted capabilities into the ambient set, the one that survives `exec` of an ordinary program.
+/// Raises all permitted capabilities into the ambient set, which survives `exec` of an ordinary program.
 fn keep_capabilities() -> Result<()> {
     let what = || "keep the capabilities of the user namespace".to_string();
     let held = capabilities(None).trying(what)?;

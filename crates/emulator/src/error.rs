@@ -6,14 +6,14 @@ use cellbed_link::graph::table::TableError;
 pub use cellbed_netdev::Error as KernelError;
 pub(crate) use cellbed_netdev::Trying;
 
-/// Everything that stops the emulator, or one of its commands.
+/// An error that stops the emulator or a command.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Input that cannot be used: its place, the problem and the correct value, in one line.
+    /// Invalid input: place, problem and correct value, in one line.
     #[error("{0}")]
     Input(String),
 
-    /// The kernel refused something, or a thread is gone.
+    /// The kernel refused a request, or a thread has ended.
     #[error(transparent)]
     Kernel(#[from] KernelError),
 }
@@ -22,7 +22,7 @@ pub enum Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// Return the error of input that cannot be used. Control characters are escaped: messages quote any user input.
+    /// Return the error of invalid input. Control characters are escaped: messages quote any user input.
     pub(crate) fn input(text: impl Display) -> Self {
         let mut line = String::new();
         for character in text.to_string().chars() {
@@ -34,7 +34,7 @@ impl Error {
         Self::Input(line)
     }
 
-    /// Return the error of a command line that is no command.
+    /// Return the error of an invalid command line.
     pub(crate) fn command(line: &str, problem: impl Display) -> Self {
         let line: String = line.trim().chars().take(80).collect();
         Self::input(format!(

@@ -1,21 +1,21 @@
-//! Lateness of the event loop: the delay of packets behind their departure, over the whole run and by the second.
+//! Lateness of the event loop: delay of writing packets after their departure, for the whole run and per second.
 
 use cellbed_link::records::{Layout, RECORD_BYTES};
 use cellbed_link::{Duration, Time};
 
-/// Beginning of the file of the emulator's lateness.
+/// First bytes of the file of the emulator's lateness.
 pub const LATENESS_MAGIC: &[u8; 16] = b"cellbed lateness";
 
-/// A packet that leaves later than this after its modelled departure is late: 1 % of a request of 100 ms.
+/// Maximum delay of a punctual packet after its modelled departure: 1 % of a request of 100 ms.
 const LATE: Duration = Duration::from_millis(1);
 
 /// Duration of a [`Second`].
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Bins per doubling: values are accurate within 1/32.
+/// Number of bins per doubling: values are accurate within 1/32.
 const STEPS: u64 = 32;
 
-/// A histogram with logarithmic bins, whose recording costs a few instructions and no memory.
+/// A histogram with logarithmic bins. Recording costs a few instructions and no memory.
 pub struct Lateness {
     bins: Box<[u64]>,
     most: u64,
@@ -30,13 +30,13 @@ impl Default for Lateness {
     }
 }
 
-/// The bin of a value: exact below [`STEPS`], then the leading six bits of it.
+/// Return the bin of a value: exact below [`STEPS`], otherwise by the leading six bits.
 fn bin(nanos: u64) -> usize {
     let shift = (u64::BITS - (nanos | 1).leading_zeros()).saturating_sub(STEPS.ilog2() + 1);
     (u64::from(shift) * STEPS + (nanos >> shift)) as usize
 }
 
-/// The largest value in a bin.
+/// Return the maximum value in a bin.
 fn upper(bin: usize) -> u64 {
     let shift = (bin as u64 / STEPS).saturating_sub(1);
     let leading = bin as u64 - shift * STEPS;
@@ -50,7 +50,7 @@ impl Lateness {
         self.most = self.most.max(late.as_nanos());
     }
 
-    /// The value in ns that `share` (0 to 1) of the packets do not exceed; `None` if there were none.
+    /// Return the value in ns not exceeded by `share` (0 to 1) of the packets; `None` without packets.
     pub fn quantile(&self, share: f64) -> Option<u64> {
         let count: u64 = self.bins.iter().sum();
         let rank = ((share * count as f64).ceil() as u64).max(1);
@@ -62,35 +62,35 @@ impl Lateness {
         Some(upper(found).min(self.most))
     }
 
-    /// The largest value in ns; `None` if there were no packets.
+    /// Return the maximum value in ns; `None` without packets.
     pub fn max(&self) -> Option<u64> {
         self.quantile(1.0).map(|_| self.most)
     }
 }
 
-/// Lateness of the event loop within a second after the start of the schedules.
+/// Lateness of the event loop within a second, counted from the start of the schedules.
 ///
-/// It is longer than a second if the loop did not run at its end.
+/// The second is longer if the loop did not run at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Second {
-    /// Its begin.
+    /// Begin of the second.
     pub start: Time,
-    /// Its end.
+    /// End of the second.
     pub end: Time,
     /// Packets written.
     pub packets: u64,
-    /// Those that left more than 1 ms after their modelled departure.
+    /// Packets written more than 1 ms after their modelled departure.
     pub late: u64,
-    /// The highest lateness of a packet.
+    /// Maximum lateness of a packet.
     pub most: Duration,
-    /// The longest delay of the loop behind the requested time.
+    /// Maximum delay of the loop after the requested time.
     pub standstill: Duration,
-    /// When that ended.
+    /// End of the longest delay.
     pub stood_until: Time,
 }
 
 impl Second {
-    /// The record as it stands in the file; its last 8 bytes are zero.
+    /// Return the record in the file's format; the last 8 bytes are zero.
     pub fn to_bytes(self) -> [u8; RECORD_BYTES] {
         Layout::default()
             .time(self.start)
@@ -113,7 +113,7 @@ pub struct Seconds {
 }
 
 impl Seconds {
-    /// Seconds counted from `now`.
+    /// Counts seconds from `now` on.
     pub fn new(now: Time) -> Self {
         let mut seconds = Self {
             zero: now,
@@ -124,7 +124,7 @@ impl Seconds {
         seconds
     }
 
-    /// When the current second ends.
+    /// Return the end of the current second.
     pub fn end(&self) -> Time {
         self.current.end
     }
@@ -136,7 +136,7 @@ impl Seconds {
         self.current.most = self.current.most.max(late);
     }
 
-    /// The loop runs at `now` and had asked to run at `deadline` at the latest. Sleeping until `deadline` is no
+    /// Notes that the loop runs at `now` and had requested to run by `deadline`. Sleeping until `deadline` is no
     /// standstill; being stopped or waiting for a processor is.
     pub fn on_look(&mut self, now: Time, deadline: Time) {
         let standstill = now.since(self.looked.max(deadline));
@@ -147,12 +147,12 @@ impl Seconds {
         self.looked = now;
     }
 
-    /// The current second if it has ended; the next one begins.
+    /// Return the current second if it has ended; then the next one begins.
     pub fn next(&mut self, now: Time) -> Option<Second> {
         (now >= self.current.end).then(|| self.finish(now))
     }
 
-    /// Ends the current second and counts seconds from `zero`.
+    /// Ends the current second, and counts seconds from `zero`.
     pub fn restart(&mut self, now: Time, zero: Time) -> Second {
         self.zero = zero;
         self.finish(now)
@@ -168,7 +168,7 @@ impl Seconds {
         finished
     }
 
-    /// Begins the second that contains `now`. The one before `zero` may be shorter.
+    /// Begins the second that contains `now`. The last second before `zero` may be shorter.
     fn begin(&mut self, now: Time) {
         let span = SECOND.as_nanos();
         let into = now.since(self.zero).as_nanos() % span;
@@ -215,7 +215,7 @@ mod tests {
             stood_until: ms(14_250),
         };
         assert_eq!(stopped, expected);
-        // Busy all the time: its deadline has long passed, but it runs.
+        // Busy all the time: the deadline has long passed, but the loop runs.
         seconds.on_look(ms(14_252), ms(300));
         let next = seconds.finish(ms(14_300));
         assert_eq!((next.start, next.end), (ms(14_000), ms(14_300)));

@@ -1,10 +1,10 @@
 //! The real-time emulator of cellbed: IP packets of unmodified programs through the path model of `cellbed-link`.
 //!
-//! One process owns everything. Each node is a network namespace with a TUN device; what a program sends there is read,
-//! goes through the stages of every direction on its way, and is written to the device of the node it is for, no
-//! earlier than modelled. Where the user is not privileged, all namespaces live in one user namespace.
+//! One process has all nodes and links. Each node is a network namespace with a TUN device. A packet that a program
+//! sends there is read, passes the stages of every direction on its way, and is written to the destination's device,
+//! never earlier than modelled. For an unprivileged user, all namespaces are in one user namespace.
 //!
-//! [`emulate`] is the process, driven by JSON lines; [`enter`] brings a program into a node.
+//! [`emulate`] is the process, controlled by JSON lines; [`enter`] moves a program into a node.
 
 mod clock;
 mod config;

@@ -1,4 +1,4 @@
-//! The files of a run, and what the engine writes into them.
+//! The files of a run, and their records from the engine.
 
 use std::path::PathBuf;
 
@@ -12,9 +12,9 @@ use crate::mahimahi_log::{self, Event};
 use crate::pool::{Pool, Segment};
 use crate::writer::{LARGEST_FILE, Lost, RecordFile};
 
-/// The files of a run, those that were asked for.
+/// The requested files of a run.
 pub struct Records {
-    /// Every packet.
+    /// Records of all packets.
     pub packets: Option<RecordFile>,
     /// The 10 ms series.
     pub series: Option<(Series, RecordFile)>,
@@ -50,7 +50,7 @@ impl Records {
         })
     }
 
-    /// Hands what was appended so far to the writer threads.
+    /// Sends the records appended so far to the writer threads.
     pub fn flush(&mut self) {
         // Idle bins that others may follow are not written yet.
         let series = self.series.as_mut().map(|(_, file)| file);
@@ -62,7 +62,7 @@ impl Records {
             .for_each(RecordFile::flush);
     }
 
-    /// Closes the files. Returns what is missing in them.
+    /// Closes the files. Returns the lost records.
     pub fn finish(&mut self) -> Result<Lost> {
         let mut lost = Lost::default();
         if let Some((series, mut file)) = self.series.take() {
@@ -81,7 +81,7 @@ impl Records {
         Ok(lost)
     }
 
-    /// Notes that a segment left a direction, or was dropped in it, in the packet log if there is one.
+    /// Logs a segment that left a direction or was dropped in it, if there is a packet log.
     pub fn passage(
         &mut self,
         pool: &Pool,
@@ -118,7 +118,7 @@ impl Records {
         file.push(record.to_bytes());
     }
 
-    /// Notes the bins of all directions that have ended, if there is a file for them.
+    /// Logs the ended bins of all directions, if there is a series.
     pub fn bins(&mut self, graph: &mut Graph<Segment>, now: Time) {
         let Some((series, file)) = &mut self.series else {
             return;
@@ -130,14 +130,14 @@ impl Records {
         }
     }
 
-    /// Notes how punctual the event loop was within a second, if there is a file for it.
+    /// Logs the lateness of the event loop within a second, if there is a file for lateness.
     pub fn second(&mut self, second: Second) {
         if let Some(file) = &mut self.lateness {
             file.push(second.to_bytes());
         }
     }
 
-    /// Returns whether a direction has a log in Mahimahi's format, which gets each segment separately.
+    /// Returns whether a direction has a log in Mahimahi's format, which has an entry per segment.
     pub fn is_by_segment(&self, direction: usize) -> bool {
         matches!(self.mahimahi.get(direction), Some(Some(_)))
     }
@@ -174,7 +174,7 @@ impl Records {
                     size,
                 },
             ),
-            // The original logs packets that an arrival displaces, and no packets that CoDel drops where packets leave.
+            // Like the original: log packets displaced by an arrival, but not packets that CoDel drops on departure.
             Fate::Dropped(DropReason::Congestion) if departed > arrived => {}
             Fate::Dropped(_) => self.report(direction, Event::Drop { at: departed, size }),
             Fate::Doubled => {}

@@ -1,7 +1,7 @@
 //! The log of Mahimahi's mm-link, written while packets pass (Netravali et al., USENIX ATC 2015; `link_queue.cc`).
 //!
-//! The engine reports [events](Event) in order; the thread that owns the file turns them into
-//! lines, so that the packet path neither formats nor waits.
+//! The engine reports [events](Event) in order. The thread that owns the file converts events into lines: the packet
+//! path neither formats nor waits.
 
 use std::fmt;
 use std::fs::File;
@@ -21,12 +21,12 @@ use crate::writer::{Pieces, RecordFile};
 /// Bytes of one opportunity.
 const OPPORTUNITY: u64 = 1504;
 
-/// Bytes of the header that a TUN device puts in front of a packet; Mahimahi's lengths include it.
+/// Bytes of the header that a TUN device puts before a packet. Mahimahi's lengths include the header.
 const TUN_HEADER: u64 = 4;
 
 const MILLISECOND: u64 = 1_000_000;
 
-/// Creates the log of a direction with these stages; it has the opportunities of their first trace.
+/// Creates the log of a direction with these stages. The opportunities are those of the first trace.
 pub fn create(wanted: &MahimahiLog, stages: &[StageConfig]) -> Result<RecordFile<Event>> {
     let name = wanted.path.display().to_string();
     let mut output = open(wanted)?;
@@ -43,7 +43,7 @@ pub fn create(wanted: &MahimahiLog, stages: &[StageConfig]) -> Result<RecordFile
 
 fn open(wanted: &MahimahiLog) -> Result<Output> {
     if let Some(descriptor) = wanted.descriptor {
-        // SAFETY: the caller has opened this descriptor for the log and names it once; nothing else here uses it.
+        // SAFETY: the caller has opened this descriptor for the log and names it once; no other code here uses it.
         return Ok(Output::Stream(unsafe { File::from_raw_fd(descriptor) }));
     }
     Ok(match std::fs::metadata(&wanted.path) {
@@ -52,16 +52,16 @@ fn open(wanted: &MahimahiLog) -> Result<Output> {
     })
 }
 
-/// Bytes of a log that wait for the reader of a FIFO.
+/// Maximum bytes of a log that wait for the reader of a FIFO.
 const MOST_WAITING: usize = 64 << 20;
 
 /// Destination of the lines.
 enum Output {
     File(Pieces),
-    /// A terminal, a pipe, a device: nothing written can be taken back.
+    /// A terminal, a pipe, a device: written bytes cannot be removed.
     Stream(File),
-    /// A FIFO without a reader so far, and the lines that wait for one: to open it would wait, and with it the end of
-    /// the link.
+    /// A FIFO without a reader so far, and the waiting lines. Opening the FIFO would block, and delay the end of the
+    /// link.
     Fifo(PathBuf, Vec<u8>),
 }
 
@@ -106,7 +106,7 @@ pub enum Event {
     },
     /// A packet reached the bottleneck.
     Arrival { at: Time, size: Bytes },
-    /// A packet left it.
+    /// A packet left the bottleneck.
     Departure {
         at: Time,
         arrived: Time,
@@ -114,7 +114,7 @@ pub enum Event {
     },
     /// A packet was dropped.
     Drop { at: Time, size: Bytes },
-    /// From now on an outage closes the direction, or does not.
+    /// An outage begins (`closed`) or ends.
     Gate { at: Time, closed: bool },
     /// All events up to this instant have been reported.
     Now(Time),
@@ -123,14 +123,14 @@ pub enum Event {
 /// The opportunities of a recording that have no line yet.
 struct Opportunities {
     playback: Playback,
-    /// Number of the next one.
+    /// Number of the next opportunity.
     next: u64,
-    /// During an outage they pass without a line.
+    /// True during an outage: opportunities pass without a line.
     closed: bool,
 }
 
 impl Opportunities {
-    /// Return the millisecond after `init` of the next opportunity.
+    /// Return the time of the next opportunity, ms after `init`.
     fn due(&mut self, init: Time) -> Option<u64> {
         let at = self.playback.time_of(self.next)?;
         Some(at.since(init).as_nanos() / MILLISECOND)
@@ -145,20 +145,20 @@ impl Opportunities {
     }
 }
 
-/// The lines, in the original's order. Times in them are ms since the first start of the
-/// schedule; earlier events have no line.
+/// Writer of the lines, in the original's order. Times are ms since the first start of the schedule; earlier events
+/// have no line.
 struct Transcript {
     wanted: MahimahiLog,
     init: Option<Time>,
     opportunities: Option<Opportunities>,
-    /// The opportunity that was spent last, in ms, and what is left of it.
+    /// Time of the last used opportunity, ms, and the bytes left in it.
     spent: Option<(u64, u64)>,
-    /// Packets dropped since the last arrival: their instant, number and bytes.
+    /// Packets dropped since the last arrival: time in ms, number, bytes.
     dropped: Option<(u64, u64, u64)>,
 }
 
 impl Transcript {
-    /// Returns the transcript of a direction with these stages, with the opportunities of their first trace.
+    /// Returns the transcript of a direction with these stages. The opportunities are those of the first trace.
     fn new(wanted: MahimahiLog, stages: &[StageConfig]) -> Self {
         let playback = stages.iter().find_map(|stage| match stage {
             StageConfig::Bottleneck(BottleneckConfig {
@@ -185,7 +185,7 @@ impl Transcript {
         }
     }
 
-    /// Appends the lines that are certain by this event.
+    /// Appends the lines that this event makes certain.
     fn append(&mut self, event: Event, text: &mut Vec<u8>) {
         if let Event::Start {
             zero,
@@ -254,10 +254,10 @@ impl Transcript {
         }
     }
 
-    /// A packet of `size` bytes leaves at `at`: appends the opportunities up to the one that sends its last byte.
+    /// Appends the opportunities up to that of the last byte of a packet of `size` bytes, which leaves at `at`.
     fn spend(&mut self, at: u64, arrived: u64, size: u64, text: &mut Vec<u8>) {
         let (last, left) = self.spent.unwrap_or((0, 0));
-        // It had a share of the opportunity that the packet before it did not use up, if it waited by then.
+        // A packet already waiting used the rest of the previous packet's opportunity.
         let share = if arrived < last { left } else { 0 };
         if last == at && share >= size {
             self.spent = Some((at, left - size));
@@ -383,7 +383,7 @@ mod tests {
                 "2 + 1504",
                 "4 # 1504",
                 "4 - 1504 2",
-                "4 # 1504", // the loop's seam: a leading 0
+                "4 # 1504", // the loop's seam: an opportunity at 0
                 "6 # 1504",
             ]
         );
@@ -392,7 +392,7 @@ mod tests {
     #[test]
     fn small_packets_share_an_opportunity_and_large_ones_go_over_to_the_next() {
         let events = [
-            arrival(ms(0), 996), // 1000 with the header
+            arrival(ms(0), 996), // 1000 bytes with the header
             arrival(ms(0), 996),
             arrival(ms(0), 996),
             arrival(ms(0), 4),
@@ -409,7 +409,7 @@ mod tests {
                 "1 - 1000 1",
                 "1 # 1504",
                 "1 - 1000 1",
-                "1 - 1000 1", // 504 + 504 + 1504 bytes: the second opportunity had 1008 left for it
+                "1 - 1000 1", // 504 + 504 + 1504 bytes: 1008 bytes from the second opportunity
                 "1 - 8 1",
                 "1 # 1504",
             ]

@@ -11,32 +11,32 @@ use crate::config::{Attached, Vertex};
 use crate::error::{Result, Trying};
 use crate::tun::Tun;
 
-/// The device's name in a namespace of our own.
+/// Name of the device in a separate namespace.
 const INTERFACE: &str = "cellbed0";
 
 /// A vertex with a device.
 pub struct Node {
-    /// Its namespace; `None` where the device is attached.
+    /// Namespace of the node; `None` if the device is attached.
     pub namespace: Option<NetworkNamespace>,
-    /// Its device, which lasts as long as someone holds it.
+    /// Device of the node, which lasts while the value is held.
     pub tun: Arc<Tun>,
-    /// A way to ask the namespace.
+    /// Netlink socket in the namespace.
     netlink: Mutex<Netlink>,
     index: u32,
     addresses: Vec<IpAddr>,
 }
 
-/// The kernel's account of a device.
+/// The kernel's counters of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Interface {
-    /// Packets lost at the device itself, in either way.
+    /// Packets lost at the device, in both directions.
     pub dropped: u64,
-    /// Packets that passed it, in either way.
+    /// Packets that passed the device, in both directions.
     pub packets: u64,
 }
 
 impl Node {
-    /// Brings up the node of a vertex; `None` for an internal one.
+    /// Brings up the node of a vertex; returns `None` for an internal vertex.
     pub fn bring_up(vertex: &Vertex) -> Result<Option<Self>> {
         let (namespace, (tun, netlink, index)) = match &vertex.device {
             Some(device) => (None, attach(device)?),
@@ -57,7 +57,7 @@ impl Node {
         }))
     }
 
-    /// Waits until packets to all its addresses reach its programs.
+    /// Waits until packets to all addresses of the node reach its programs.
     pub fn wait_until_reachable(&self) -> Result<()> {
         let mut netlink = self.netlink.lock().unwrap_or_else(PoisonError::into_inner);
         let mut addresses = self.addresses.iter();
@@ -75,7 +75,7 @@ impl Node {
     }
 }
 
-/// Takes over a device that is configured already.
+/// Takes over a configured device.
 fn attach(device: &Attached) -> Result<(Tun, Netlink, u32)> {
     let tun = Tun::attach(take_inherited(device.descriptor)?, &device.name);
     let mut netlink = Netlink::over(take_inherited(device.netlink)?);
@@ -106,7 +106,7 @@ fn furnish(vertex: &Vertex) -> Result<(Tun, Netlink, u32)> {
     Ok((tun, netlink, index))
 }
 
-/// Switches IPv6 on in a namespace of our own that inherited the host's choice against it.
+/// Enables IPv6 in a separate namespace that inherited the host's setting against it.
 fn allow_ipv6(vertex: &Vertex) {
     if vertex
         .addresses
@@ -114,7 +114,7 @@ fn allow_ipv6(vertex: &Vertex) {
         .any(|prefix| prefix.address.is_ipv6())
     {
         for which in ["all", "default"] {
-            // A kernel without IPv6 has no such file; adding the address is an error then.
+            // A kernel without IPv6 has no such file; then adding the address fails.
             let path = format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6");
             if let Err(error) = fs::write(&path, "0") {
                 tracing::info!(
@@ -126,7 +126,7 @@ fn allow_ipv6(vertex: &Vertex) {
     }
 }
 
-/// Writes a kernel setting of the calling thread's namespace, unless it has that value already.
+/// Writes a kernel setting in the calling thread's namespace, unless already set.
 fn set_kernel(node: &str, key: &str, value: &str) -> Result<()> {
     let path = format!("/proc/sys/{}", key.replace('.', "/"));
     if fs::read_to_string(&path).is_ok_and(|now| now.trim() == value.trim()) {

@@ -5,32 +5,32 @@ use std::io::IoSlice;
 use crate::offload::{MOST_HEADER, Run, Transport, VNET_BYTES, mark, write_header};
 use crate::pool::{Pool, Segment};
 
-/// Pieces of packets in one super-packet at most: the kernel takes 1024 slices in a write, and copies each.
+/// Maximum pieces of packets in a super-packet: the kernel takes 1024 slices in a write, and copies each.
 const MOST_PIECES: usize = 64;
 
-/// Bytes that a mark may change, the device's header before them: up to the checksum of IPv4.
+/// Maximum bytes that a mark may change, device header included: up to the IPv4 checksum.
 const MARKED: usize = VNET_BYTES + 12;
 
-/// Neighbouring segments of one packet.
+/// Neighbouring segments of a packet.
 #[derive(Clone, Copy)]
 struct Piece {
     first: Segment,
     last: Segment,
-    /// True if it begins a new super-packet.
+    /// True if the piece begins a new super-packet.
     begins: bool,
 }
 
-/// The segments that wait to be written to one device.
+/// Segments that wait to be written to one device.
 #[derive(Default)]
 pub struct Outbox {
     pieces: Vec<Piece>,
-    /// The runs that begin with the pieces whose `begins` is set.
+    /// Runs of segments, one for each piece with `begins`.
     runs: Vec<Run>,
     pieces_of_last: usize,
 }
 
 impl Outbox {
-    /// Appends a segment, to the super-packet before it if it continues that.
+    /// Appends a segment, as part of the last super-packet if it continues that.
     pub fn push(&mut self, segment: Segment, pool: &Pool) {
         let view = pool.view(segment);
         if let (Some(run), Some(piece)) = (self.runs.last_mut(), self.pieces.last_mut()) {
@@ -65,10 +65,10 @@ impl Outbox {
         self.pieces.is_empty()
     }
 
-    /// Gives everything to `send`, super-packet by super-packet, each beginning with the device's header. The segments
-    /// that it did not take.
+    /// Passes all super-packets to `send`, each with the device's header first. Returns the segments that `send`
+    /// refused.
     ///
-    /// Before each super-packet `about_to` is called with its number of the waiting segments.
+    /// Before each super-packet, `about_to` is called with the super-packet's number of segments.
     pub fn write(
         &mut self,
         pool: &mut Pool,
@@ -96,7 +96,7 @@ impl Outbox {
     }
 }
 
-/// Gives one super-packet to `send`, and its answer back.
+/// Passes one super-packet to `send`, and returns the result of `send`.
 fn write_run(
     run: &Run,
     pieces: &[Piece],
@@ -127,7 +127,7 @@ fn write_run(
     send(&slices[..pieces.len() + 2])
 }
 
-/// Gives a packet of `length` bytes that cannot be taken apart to `send`, marked "congestion experienced".
+/// Passes a packet of `length` bytes that cannot be segmented to `send`, marked "congestion experienced".
 fn send_marked(space: &[u8], length: usize, mut send: impl FnMut(&[IoSlice<'_>]) -> bool) -> bool {
     let mut head = [0; MARKED];
     let (before, rest) = space[..VNET_BYTES + length].split_at(MARKED);

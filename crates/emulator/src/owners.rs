@@ -9,7 +9,7 @@ use crate::config::Config;
 
 /// The vertices that own addresses.
 pub struct Owners {
-    /// Of shared ones in the configuration's order.
+    /// Vertices by address, of shared addresses in the configuration's order.
     vertices: HashMap<IpAddr, Vec<u16>>,
     default: Option<u16>,
 }
@@ -31,8 +31,8 @@ impl Owners {
         Self { vertices, default }
     }
 
-    /// Returns the vertex that owns `address`, of several the nearest to vertex `from`; else the way out, if there is
-    /// one.
+    /// Returns the vertex that owns `address`; among several, the nearest to vertex `from`. Otherwise the way out, if
+    /// there is one.
     pub fn owner(&self, paths: Paths<'_>, from: usize, address: &IpAddr) -> Option<usize> {
         let owner = match self.vertices.get(address).map(Vec::as_slice) {
             Some(&[owner]) => Some(owner),
@@ -57,7 +57,7 @@ mod tests {
 
     use super::*;
 
-    /// Directions, each with its moves: when, from and to.
+    /// A graph of directions, each with its moves: time, from, to.
     fn graph(directions: &[(&str, &str, &str)]) -> (Owners, Topology) {
         let ways: Vec<String> = directions
             .iter()
@@ -133,7 +133,7 @@ mod tests {
         topology.restart(Time::from_millis(200));
         assert_eq!(ways(&topology, 204), before);
         assert_eq!(ways(&topology, 205), after);
-        // No direction leads from the edge.
+        // No direction leads away from the edge.
         let stuck = topology.at(Time::ZERO);
         assert_eq!(
             owners.owner(stuck, 2, &"100.65.0.2".parse().unwrap()),

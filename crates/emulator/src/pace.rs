@@ -52,7 +52,7 @@ impl Pace {
         }
     }
 
-    /// When to wake up for a departure.
+    /// Return the wake-up time for a departure.
     pub fn deadline(&self, departure: Time) -> Time {
         let ahead = (BURST - 1) * SPAN.as_nanos();
         let gate = self.used_until.as_nanos().saturating_sub(ahead);
@@ -72,7 +72,7 @@ impl Pace {
         Some(self.looked + PAUSE)
     }
 
-    /// Departures are written at `now`.
+    /// Notes that departures are written at `now`.
     pub fn on_departure(&mut self, now: Time) {
         let full = now + Duration::from_nanos(BURST * SPAN.as_nanos());
         self.used_until = (self.used_until.max(now) + SPAN).min(full);

@@ -1,34 +1,34 @@
-//! Storage of packets between their arrival and their departure.
+//! Storage of packets between arrival and departure.
 
 use cellbed_link::{Ecn, Fate, Outcome, Tag};
 
 use crate::offload::{Layout, VNET_BYTES, View, Vnet, single};
 use crate::packet::{Header, TCP};
 
-/// Sizes of the slots, each with room for the device's header. The first holds what is not a super-packet, the last
-/// the largest one. Those between keep a short super-packet that waits for long from holding 64 KiB.
+/// Slot sizes in bytes, device header included. The first holds packets that are not super-packets, the last the
+/// largest packet. With sizes between them, a short super-packet that waits long does not occupy 64 KiB.
 const SIZES: [usize; 4] = [2048, 8192, 32_768, 66_048];
 
-/// The last size: what a packet is read into, together with the first.
+/// The last size. A packet is read into a slot of this size and one of the first.
 const LARGEST: usize = SIZES.len() - 1;
 
-/// Bytes that are added at a time, about. Pages of them that were never used take no memory.
+/// Approximate number of bytes added at a time. Pages never used take no memory.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// A slot's number contains its size in the upper bits.
+/// Position of the size in a slot's number: the upper bits.
 const SIZE_SHIFT: u32 = 30;
 
 /// No slot: the end of a free list.
 const NONE: u32 = u32::MAX;
 
-/// A packet, super-packet or not, as the path model sees it: one of its segments.
+/// A packet or a segment of a super-packet, as seen by the path model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// The slot of the packet.
+    /// Slot of the packet.
     pub slot: u32,
-    /// Number of the segment in it.
+    /// Index of the segment in the packet.
     pub index: u16,
-    /// True if it was marked "congestion experienced" on the way.
+    /// True if the path marked it "congestion experienced".
     pub marked: bool,
 }
 
@@ -42,7 +42,7 @@ impl Segment {
         }
     }
 
-    /// Return whether the two are neighbours in one packet, this one before `next`.
+    /// Return whether both are in one packet, `next` immediately after this one.
     pub fn precedes(&self, next: &Segment) -> bool {
         self.slot == next.slot && self.index + 1 == next.index
     }
@@ -51,13 +51,13 @@ impl Segment {
 /// Metadata of a packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Packet {
-    /// Running number of its first segment, the same in all directions that it crosses.
+    /// Number of the first segment, the same in all directions on the way.
     pub number: u64,
     /// Layout of the packet.
     pub layout: Layout,
-    /// Vertex that sent it.
+    /// Vertex that sent the packet.
     pub source: u16,
-    /// Vertex that it goes to.
+    /// Vertex of the destination.
     pub destination: u16,
     /// See [`crate::packet::Header`].
     pub protocol: u8,
@@ -65,20 +65,20 @@ pub struct Packet {
     pub source_port: u16,
     /// See [`crate::packet::Header`].
     pub destination_port: u16,
-    /// The [`crate::packet::Header`] of the first segment.
+    /// Sequence number of the first segment ([`crate::packet::Header`]).
     pub tcp_sequence: u32,
-    /// The [`crate::packet::Header`] of all segments together.
+    /// Payload bytes of all segments together ([`crate::packet::Header`]).
     pub payload: u32,
-    /// Fields used by queues, as they were sent.
+    /// Fields used by queues, as sent.
     pub tag: Tag,
-    /// Segments that have neither left nor been dropped.
+    /// Number of segments that have neither left nor been dropped.
     references: u32,
     next_free: u32,
 }
 
 impl Packet {
-    /// Reads a packet that comes from a vertex, behind the device's header; also returns its IP header, if it has a
-    /// destination. Without the device's header nothing is known of it.
+    /// Reads a packet from a vertex, device header included. Also returns the IP header, if the packet has a
+    /// destination. Without a device header the metadata is empty.
     pub fn parse(bytes: &[u8], number: u64, source: u16) -> (Self, Option<Header>) {
         let Some((vnet, packet)) = bytes.split_first_chunk::<VNET_BYTES>() else {
             return (Self::default(), None);
@@ -177,25 +177,24 @@ impl Shelf {
 
 /// Slots for packets, in a few sizes. Each slot begins with the device's header.
 ///
-/// Taking and returning a slot allocates nothing. The pool grows by a chunk when all slots of a size are taken, which
-/// only an infinite queue or a long delay at a high rate brings about, up to a ceiling; then [`Pool::make_ready`] is
-/// `false` and the caller leaves further packets in the kernel's queue.
+/// Taking and returning a slot allocates nothing. If all slots of a size are in use, the pool grows by a chunk, up to a
+/// ceiling. Only an infinite queue or a long delay at a high rate makes it grow. At the ceiling [`Pool::make_ready`]
+/// returns `false`, and the caller leaves further packets in the kernel's queue.
 ///
-/// A packet is read into two slots at once, its beginning into a small one and the rest into a large one behind the
-/// room for the beginning: so neither a small packet takes a large slot nor is more than the beginning of a large one
-/// copied.
+/// A packet is read into two slots at once: its first bytes into a small slot, the others into a large slot after an
+/// equally long gap. So a small packet takes no large slot, and only the first bytes of a large packet are copied.
 pub struct Pool {
     shelves: [Shelf; SIZES.len()],
-    /// A free slot of the first size and one of the last, that the next packet is read into.
+    /// Free slots of the first and the last size, for the next packet.
     landing: [Option<u32>; 2],
-    /// Bytes that may yet be added.
+    /// Number of bytes that may still be added.
     room: usize,
-    /// Slots that hold a packet.
+    /// Number of slots that hold a packet.
     held: u64,
 }
 
 impl Pool {
-    /// A pool that never holds more than `ceiling` bytes of packets, but always room for some.
+    /// A pool for at most `ceiling` bytes of packets, but with a minimum of room.
     pub fn new(ceiling: usize) -> Self {
         let mut pool = Self {
             shelves: SIZES.map(Shelf::new),
@@ -207,7 +206,7 @@ impl Pool {
         pool
     }
 
-    /// Makes sure that a packet can be read; `false` if there is no room.
+    /// Prepares slots for the next packet; returns `false` if there is no room.
     pub fn make_ready(&mut self) -> bool {
         for (place, size) in [(0, 0), (1, LARGEST)] {
             if self.landing[place].is_none() {
@@ -217,8 +216,7 @@ impl Pool {
         self.landing.iter().all(Option::is_some)
     }
 
-    /// Return the buffers into which to read a packet with the device's header before it, in two parts, after
-    /// [`Pool::make_ready`].
+    /// Return the two buffers for the next packet and its device header, after [`Pool::make_ready`].
     pub fn landing(&mut self) -> Option<[&mut [u8]; 2]> {
         let (small, large) = (self.landing[0]?, self.landing[1]?);
         let [shelf, .., large_shelf] = &mut self.shelves;
@@ -228,7 +226,7 @@ impl Pool {
         ])
     }
 
-    /// Keeps what was read, `length` bytes with the device's header: its slot, with one reference.
+    /// Keeps the packet just read (`length` bytes with device header). Returns its slot, with one reference.
     pub fn keep(&mut self, length: usize) -> Option<u32> {
         let (small, large) = (self.landing[0]?, self.landing[1]?);
         let size = SIZES.iter().position(|&size| length <= size)?;
@@ -261,9 +259,9 @@ impl Pool {
         take(&mut self.shelves[size], size, &mut self.room)
     }
 
-    /// Puts in a packet that was made here, `bytes` with the device's header, with one reference: its slot.
+    /// Stores a packet made here (`bytes` with device header). Returns its slot, with one reference.
     ///
-    /// It finds room beyond the ceiling, too: it takes the place of one that was read, which goes.
+    /// May exceed the ceiling: the packet replaces one that was read and is then released.
     pub fn insert(&mut self, bytes: &[u8], packet: Packet) -> Option<u32> {
         let size = SIZES.iter().position(|&size| bytes.len() <= size)?;
         let mut beyond = usize::MAX;
@@ -278,7 +276,7 @@ impl Pool {
         Some(slot)
     }
 
-    /// Notes what is known of the packet in `slot`, which has one reference.
+    /// Sets the metadata of the packet in `slot`, with one reference.
     pub fn describe(&mut self, slot: u32, packet: Packet) {
         *self.packet_mut(slot) = Packet {
             references: 1,
@@ -291,7 +289,7 @@ impl Pool {
         self.packet_mut(slot).references += more;
     }
 
-    /// Takes references away; with the last one the slot is free.
+    /// Removes references; frees the slot with the last one.
     pub fn release(&mut self, slot: u32, references: u32) {
         let (size, index) = parts(slot);
         let shelf = &mut self.shelves[size];
@@ -303,12 +301,12 @@ impl Pool {
         }
     }
 
-    /// Packets that have neither left nor been dropped.
+    /// Number of slots that hold a packet.
     pub fn held(&self) -> u64 {
         self.held
     }
 
-    /// The account of the packet in `slot`.
+    /// Return the metadata of the packet in `slot`.
     pub fn packet(&self, slot: u32) -> &Packet {
         let (size, index) = parts(slot);
         let shelf = &self.shelves[size];
@@ -320,7 +318,7 @@ impl Pool {
         self.shelves[size].packet(index)
     }
 
-    /// All that was read into `slot`, up to the size of the slot: the device's header, then the packet.
+    /// Return the whole slot: the device's header, the packet, unused bytes.
     pub fn space(&self, slot: u32) -> &[u8] {
         let (size, index) = parts(slot);
         let shelf = &self.shelves[size];
@@ -333,7 +331,7 @@ impl Pool {
         &self.space(slot)[VNET_BYTES..][..self.packet(slot).layout.length as usize]
     }
 
-    /// A segment with all there is to know of it.
+    /// Return a segment with the data of its packet.
     pub fn view(&self, segment: Segment) -> View<'_> {
         View {
             packet: self.bytes(segment.slot),
@@ -343,8 +341,8 @@ impl Pool {
         }
     }
 
-    /// Applies the marks and the damage of a direction to the segment and updates the references; returns the segment,
-    /// unless it ended here.
+    /// Applies the outcome of a direction (mark, damage) to the segment and updates the references. Returns the
+    /// segment, unless the outcome ends it.
     pub fn apply(&mut self, outcome: &Outcome<Segment>) -> Option<Segment> {
         let segment = outcome.packet;
         match (outcome.fate, outcome.corrupt_bit) {
@@ -364,15 +362,15 @@ impl Pool {
         }
     }
 
-    /// Return the tag of a segment that queues use now.
+    /// Return the current tag of a segment, used by queues.
     pub fn tag(&self, segment: Segment) -> Tag {
         let tag = self.packet(segment.slot).tag;
         let ecn = if segment.marked { Ecn::Ce } else { tag.ecn };
         Tag { ecn, ..tag }
     }
 
-    /// Makes a segment a separate packet with complete checksums, and flips one of its bits (counted from the first of
-    /// the IP header). Joined with no other, it has its receiver look at the checksums.
+    /// Makes a segment a separate packet with complete checksums, then flips bit `bit`, counted from the IP header on.
+    /// The receiver verifies the checksums of a packet that is not joined with others.
     fn damage(&mut self, segment: Segment, bit: u32) -> Segment {
         let packet = *self.packet(segment.slot);
         let mut vnet = [0; VNET_BYTES];
@@ -390,7 +388,7 @@ impl Pool {
         (damaged.payload, damaged.tcp_sequence) = packet.part(segment.index);
         damaged.tag = self.tag(segment);
         let Some(slot) = self.insert(&bytes, damaged) else {
-            return segment; // longer than anything that was read
+            return segment; // longer than any packet that was read
         };
         self.release(segment.slot, 1);
         Segment::first(slot)
@@ -424,7 +422,7 @@ mod tests {
     use super::*;
     use std::collections::HashMap;
 
-    /// "Reads" a packet of `length` bytes that are all `mark`.
+    /// "Reads" a packet of `length` bytes, each of value `mark`.
     fn read(pool: &mut Pool, length: usize, mark: u8) -> Option<u32> {
         if !pool.make_ready() {
             return None;

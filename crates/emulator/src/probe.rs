@@ -1,4 +1,4 @@
-//! Real datagrams between nodes: how a link is measured before it is trusted.
+//! Real datagrams between nodes, to measure a link before use.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,17 +17,17 @@ use crate::error::{Error, Result, Trying};
 use crate::process::sleep_precisely;
 use cellbed_netdev::NetworkNamespace;
 
-/// The longest wait for stragglers beyond the duration of the flow.
+/// Maximum wait for late datagrams beyond the duration of the flow.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Interval of polling the emulator for packets still in flight after the last was sent.
+/// Interval of polling the emulator for packets in flight after the last was sent.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(5);
 
-/// Looks in a row without a packet in flight before the end is assumed: a packet may still be in the kernel's queue of
-/// a device, or on its way from there to the receiver's socket.
+/// Number of consecutive polls without packets in flight at which the probe ends: a packet may still be in a device
+/// queue of the kernel, or between device and receiving socket.
 const QUIET_LOOKS: u32 = 4;
 
-/// Bytes of receive buffer asked for, so that a burst is not lost in the receiver itself.
+/// Requested bytes of receive buffer, so that the receiver loses no packets of a burst.
 const RECEIVE_BUFFER: usize = 8 << 20;
 
 /// A stream of equal datagrams at equal intervals.
@@ -44,20 +44,20 @@ pub struct Flow {
     pub bit_rate: u64,
     /// Duration of sending, ns.
     pub duration_ns: u64,
-    /// 4 or 6.
+    /// IP version, 4 or 6.
     pub family: u8,
 }
 
-/// Observations of a flow, by datagram; `CLOCK_MONOTONIC` ns.
+/// Observations of a flow, by datagram; ns of `CLOCK_MONOTONIC`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Observation {
-    /// When each was handed to the kernel.
+    /// Times at which datagrams were handed to the kernel.
     pub sent_ns: Vec<u64>,
-    /// When each was received; `None` for those that never were.
+    /// Times of reception; `None` for lost datagrams.
     pub received_ns: Vec<Option<u64>>,
 }
 
-/// A flow with everything looked up. It begins `phase` after the first one, so that flows of the same rate take turns.
+/// A flow with resolved names. Sending begins `phase` after the first flow, so that flows of equal rate alternate.
 struct FlowPlan<'a> {
     from: &'a NetworkNamespace,
     to: &'a NetworkNamespace,
@@ -76,11 +76,11 @@ struct Progress {
     start: Barrier,
     /// Flows with datagrams to send.
     sending: AtomicUsize,
-    /// Nothing more can arrive.
+    /// True if no more datagrams can arrive.
     over: AtomicBool,
 }
 
-/// Sends all flows at once and waits for the last of them. `in_flight` counts the packets in the emulator.
+/// Sends all flows at once and waits for their ends. `in_flight` counts the packets in the emulator.
 pub fn probe(
     config: &Config,
     namespaces: &[Option<&NetworkNamespace>],
@@ -95,7 +95,7 @@ pub fn probe(
     for (number, flow) in (0..).zip(&mut planned) {
         flow.phase = Duration::from_nanos(flow.interval.as_nanos() * number / count);
     }
-    // All sockets are open before the first datagram leaves: opening them takes long enough to delay datagrams.
+    // All sockets are opened before the first datagram leaves: opening takes long enough to delay datagrams.
     let sockets = planned.iter().map(open_pair).collect::<Result<Vec<_>>>()?;
     let progress = Progress {
         start: Barrier::new(planned.len()),
@@ -172,13 +172,13 @@ fn plan<'a>(
     })
 }
 
-/// Opens the sockets of a flow's sender and receiver, and returns the address of the latter, too.
+/// Opens the sockets of a flow's sender and receiver. Also returns the receiver's address.
 fn open_pair(flow: &FlowPlan<'_>) -> Result<(UdpSocket, UdpSocket, SocketAddr)> {
     let receiver = flow.to.run(|| open(flow.destination))?;
     let prepared = receiver.set_nonblocking(true);
     let target = prepared.and_then(|()| receiver.local_addr());
     let target = target.trying(|| "prepare a probe's socket".into())?;
-    // Past the machine's limit where this user may. A refusal leaves the default.
+    // Exceeds the machine's limit if this user may; otherwise the default remains.
     let _ = sockopt::set_socket_recv_buffer_size(&receiver, RECEIVE_BUFFER);
     let _ = sockopt::set_socket_recv_buffer_size_force(&receiver, RECEIVE_BUFFER);
     Ok((flow.from.run(|| open(flow.source))?, receiver, target))
@@ -229,7 +229,7 @@ fn send(flow: &FlowPlan<'_>, socket: &UdpSocket, target: SocketAddr) -> Result<V
         sent.push(now().as_nanos());
         match socket.send_to(&datagram, target) {
             Ok(_) => {}
-            // A full device queue: as lost as any other datagram.
+            // The device queue is full: the datagram is lost like any other.
             Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
             Err(error) => Err(error).trying(|| format!("send a probe to {target}"))?,
         }
@@ -252,7 +252,7 @@ fn receive(
         && !ended
         && last_sent().is_none_or(|last| now() < last + flow.duration + PATIENCE)
     {
-        // What arrived before the end is still read.
+        // Datagrams that arrived before the end are still read.
         ended = over.load(Ordering::Acquire);
         let timeout = timespec(if last_sent().is_some() {
             5_000_000

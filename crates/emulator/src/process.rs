@@ -11,30 +11,30 @@ use serde::Serialize;
 
 use crate::error::{Result, Trying};
 
-/// Prepares the process: it is killed when its parent ends, ignores SIGINT, and may open as many files as its user may.
+/// Prepares the process: ends with its parent, ignores SIGINT, opens as many files as the user may.
 pub fn prepare_process() -> Result<()> {
     die_with_parent()?;
-    // SAFETY: SIG_IGN is no function of ours, so no handler can run at a bad moment.
+    // SAFETY: SIG_IGN is not our function: no handler of ours can interrupt the program.
     unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,
         maximum: limit.maximum,
     };
-    // A refusal shows later, and only in a graph of hundreds of nodes.
+    // A refusal matters later, and only in a graph of hundreds of nodes.
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         tracing::warn!("the limit of open files stays {:?}: {error}", limit.current);
     }
     Ok(())
 }
 
-/// The kernel sends SIGKILL to this process when the thread that started it ends.
+/// Lets the kernel send SIGKILL to this process when the thread that started it ends.
 pub fn die_with_parent() -> Result<()> {
     let result = set_parent_process_death_signal(Some(Signal::KILL));
     Ok(result.trying(|| "ask to die with the parent process".into())?)
 }
 
-/// Makes sleeps of the calling thread end as close to their time as the kernel can.
+/// Lets sleeps of the calling thread end as precisely as the kernel can.
 pub fn sleep_precisely() {
     if let Err(error) = set_current_timer_slack(NonZeroU64::new(1)) {
         tracing::warn!("sleeps end up to 50 µs late: {error}");
@@ -47,14 +47,14 @@ pub fn sleep_precisely() {
 pub enum Scheduling {
     /// Before all ordinary threads (`SCHED_FIFO`).
     Fifo,
-    /// Like any other thread.
+    /// Same priority as any other thread (default).
     Ordinary,
 }
 
-/// Lets the calling thread run before ordinary ones, where the user may. Returns its class.
+/// Gives the calling thread priority over ordinary ones, if the user may. Returns the thread's class.
 ///
-/// On a busy machine this makes the difference between a wake-up within tens of microseconds and one after the time
-/// slice of another program. The thread must sleep whenever it has nothing to do.
+/// On a busy machine, the thread then wakes up within tens of microseconds, not after another program's time slice. The
+/// thread must sleep whenever it is idle.
 pub fn request_real_time() -> Scheduling {
     let priority = libc::sched_param { sched_priority: 1 };
     // SAFETY: the parameter is a valid structure that outlives the call, and 0 is the calling thread.
@@ -76,16 +76,16 @@ pub fn request_real_time() -> Scheduling {
 
 /// Ends the process at once, from any thread, without destructors or exit handlers.
 pub fn exit_now(status: i32) -> ! {
-    // SAFETY: `_exit` ends the process and touches no memory of it.
+    // SAFETY: `_exit` ends the process and touches none of its memory.
     unsafe { libc::_exit(status) }
 }
 
-/// Bytes of memory that this process can use: the memory of the machine or of its container, or its limit of addresses
-/// (`ulimit -v`), whichever is less. A cautious guess where that cannot be read.
+/// Return the bytes of memory available to this process: the minimum of the memory of machine or container and the
+/// limit of addresses (`ulimit -v`). If these cannot be read, return a cautious guess.
 pub fn total_memory() -> u64 {
     let info = rustix::system::sysinfo();
     let machine = info.totalram.saturating_mul(u64::from(info.mem_unit));
-    // What a container sees as the root of its control groups, version 2 and 1. "max", or no file, is no limit.
+    // Control group roots as seen in a container, versions 2 and 1. "max" or a missing file means no limit.
     let container = [
         "/sys/fs/cgroup/memory.max",
         "/sys/fs/cgroup/memory/memory.limit_in_bytes",

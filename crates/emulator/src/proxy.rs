@@ -1,7 +1,7 @@
-//! Proxies in real time: packets at a tower become segments of [`cellbed_tcp::proxy`], and its segments packets.
+//! Proxies in real time. Packets at a tower become segments of [`cellbed_tcp::proxy`], and segments become packets.
 //!
-//! SYNs pass without the options that the proxy does not know (all but the maximum segment size, SACK and the window
-//! scale) and without a request for ECN. A connection without SACK passes whole, and so does all that is not plain TCP.
+//! SYNs pass without a request for ECN and without unknown options (all but maximum segment size, SACK and window
+//! scale). Connections without SACK, and packets that are not plain TCP, pass unchanged.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -23,35 +23,34 @@ const LARGEST: u8 = 2;
 const SCALE: u8 = 3;
 const PERMITTED: u8 = 4;
 const SELECTIVE: u8 = 5;
-/// Without the option, the largest segment (RFC 9293 §3.7.1).
+/// Maximum segment size without the option (RFC 9293 §3.7.1).
 const DEFAULT_LARGEST: u64 = 536;
 /// Bytes of a TCP header without options.
 const TCP_HEADER: usize = 20;
-/// The first number of packets that come from no device.
+/// Minimum number of a packet that comes from no device.
 const FIRST_MADE: u64 = 1 << 63;
 
-/// A connection by the addresses and ports of its ends, the endpoint's first.
+/// A connection: addresses and ports of its ends, the endpoint's first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key([(IpAddr, u16); 2]);
 
-/// An end of a connection. Its stream is what it sends.
+/// An end of a connection. Its stream: the bytes that this end sends.
 #[derive(Debug, Default)]
 struct Origin {
     vertex: u16,
-    /// The number of its SYN.
+    /// Sequence number of the end's SYN.
     first: u32,
-    /// Its window scale in bits, if it has one; the largest segment that it takes; whether it
-    /// knows SACK.
+    /// Window scale in bits, if there is one; maximum segment size that the end accepts; support of SACK.
     scale: Option<u8>,
     largest: u64,
     selective: bool,
-    /// Its IP and TCP headers, without options.
+    /// The end's IP and TCP headers, without options.
     header: Vec<u8>,
     /// Number of the next IP packet.
     identification: u16,
-    /// The end of the stream, behind the FIN.
+    /// Offset of the end of the stream, after the FIN.
     finished: Option<u64>,
-    /// Bytes of the stream that have not arrived at the other end, the first with this offset.
+    /// Bytes of the stream not yet arrived at the other end. `base`: offset of the first.
     base: u64,
     bytes: VecDeque<u8>,
 }
@@ -83,7 +82,7 @@ impl Origin {
         origin
     }
 
-    /// Returns the offset that a sequence number means, near `near`.
+    /// Returns the stream offset of a sequence number near `near`.
     fn offset(&self, sequence: u32, near: u64) -> i64 {
         let there = self.number(near);
         near as i64 + i64::from(sequence.wrapping_sub(there) as i32)
@@ -129,13 +128,13 @@ impl Origin {
 #[derive(Debug)]
 struct Flow {
     opener: Side,
-    /// When its SYN passed.
+    /// Time of the opener's SYN.
     asked: Time,
     ends: [Option<Origin>; 2],
 }
 
 impl Flow {
-    /// Returns the end that sends and the one that receives what comes from a side, if both are known.
+    /// Returns sender and receiver of packets from a side, if both are known.
     fn ends_of(&mut self, from: Side) -> Option<(&mut Origin, &mut Origin)> {
         let [near, far] = &mut self.ends;
         let (source, target) = match from {
@@ -146,9 +145,9 @@ impl Flow {
     }
 }
 
-/// The proxy of an endpoint with the bytes of its connections.
+/// The proxy of an endpoint, with the bytes of the connections.
 pub struct Port {
-    /// Its place.
+    /// Place of the proxy.
     pub place: Place,
     proxy: Proxy<Key>,
     flows: HashMap<Key, Flow>,
@@ -157,25 +156,25 @@ pub struct Port {
 
 /// The fate of a packet at a tower.
 pub enum Verdict {
-    /// It passes.
+    /// The packet passes.
     Pass,
-    /// It passes as this other one, which replaces it.
+    /// The packet is replaced by this one, which passes.
     Replace(Vec<u8>),
-    /// The proxy has it.
+    /// The proxy keeps the packet.
     Taken,
 }
 
 /// A packet that leaves a proxy.
 pub struct Made {
-    /// The vertex that it leaves.
+    /// Vertex where the packet leaves the proxy.
     pub at: u16,
-    /// The side of the proxy where it leaves.
+    /// Side of the proxy where the packet leaves.
     pub to: Side,
-    /// With the device's header before it.
+    /// The packet, after the device's header.
     pub bytes: Vec<u8>,
-    /// Its number.
+    /// Number of the packet.
     pub number: u64,
-    /// The vertex that it is from.
+    /// Vertex that sent the packet.
     pub source: u16,
 }
 
@@ -190,18 +189,18 @@ impl Port {
         }
     }
 
-    /// Returns when [`tick`](Self::tick) is due.
+    /// Returns the time of the next [`tick`](Self::tick).
     pub fn timer(&self) -> Option<Time> {
         self.proxy.timer()
     }
 
-    /// Acts on the timers that are due.
+    /// Processes the timers that are due.
     pub fn tick(&mut self, now: Time, graph: &mut Graph<Held>) {
         let radio = self.proxy.look(graph, self.place.downlink, now);
         self.proxy.tick(now, radio);
     }
 
-    /// Takes in a packet that reaches the tower from a side.
+    /// Receives a packet that reaches the tower from a side.
     pub fn receive(&mut self, now: Time, pool: &Pool, held: Held, from: Side) -> Verdict {
         let view = pool.view(held);
         let packet = pool.packet(held.slot);
@@ -247,7 +246,7 @@ impl Port {
             flow.opener == from && end.is_some_and(|end| end.first == parsed.sequence)
         });
         if repeats && self.proxy.is_open(key) {
-            return Verdict::Pass; // An old one; the other end acknowledges.
+            return Verdict::Pass; // A retransmission; the other end acknowledges it.
         }
         let origin = Origin::new(parsed, vertex);
         if !origin.selective || !parsed.payload.is_empty() {
@@ -300,7 +299,7 @@ impl Port {
         self.proxy.open(now, key, opener, asked, tcp, &answer);
     }
 
-    /// Takes in a packet of a connection behind its handshake.
+    /// Receives a packet of a connection after the handshake.
     fn segment(&mut self, now: Time, key: Key, from: Side, parsed: &Parsed<'_>, number: u64) {
         let (arrived, _) = self.proxy.passed(key, from);
         let (_, acknowledged) = self.proxy.passed(key, from.other());
@@ -325,7 +324,7 @@ impl Port {
         if parsed.flags & RST != 0 {
             return self.proxy.reset(now, key, from);
         }
-        // Of a packet that begins before byte 0, such as a probe of a live connection, the rest.
+        // Skips bytes before offset 0, as in a probe of a live connection.
         let skipped = (-start).clamp(0, parsed.payload.len() as i64) as usize;
         let (start, payload) = (start.max(0) as u64, &parsed.payload[skipped..]);
         source.store(start, payload);
@@ -352,7 +351,7 @@ impl Port {
         }
         let probe = parsed.sequence == source.number(arrived).wrapping_sub(1) && length == 0;
         let segment = Segment {
-            // Answered at once, as a SYN that comes again.
+            // Answered at once, like a repeated SYN.
             kind: if probe {
                 SegmentKind::SynAck
             } else {
@@ -364,7 +363,7 @@ impl Port {
                 upto,
                 blocks,
                 duplicate,
-                echo: Time::MAX, // Without stamps.
+                echo: Time::MAX, // No time stamps.
                 window: u64::from(parsed.window) << source.scale.unwrap_or(0),
                 marked: 0,
             },
@@ -384,7 +383,7 @@ impl Port {
         }
     }
 
-    /// Appends the packets that leave now, at this vertex, to `leaving`.
+    /// Appends the packets that leave now, at vertex `at`, to `leaving`.
     pub fn send(&mut self, at: u16, leaving: &mut VecDeque<Made>) {
         while let Some(Output { key, to, what }) = self.proxy.poll() {
             let Some(flow) = self.flows.get_mut(&key) else {
@@ -434,7 +433,7 @@ impl Port {
     }
 }
 
-/// The largest distance of a packet from the bytes that have arrived.
+/// Maximum distance of a segment from the bytes that have arrived.
 const FARTHEST: i64 = 1 << 30;
 
 fn bare(now: Time) -> Segment {
@@ -444,7 +443,7 @@ fn bare(now: Time) -> Segment {
     }
 }
 
-/// Makes the packet of a segment, as if it came from `source`.
+/// Converts a segment into a packet from `source`.
 fn make_packet(
     at: u16,
     to: Side,
@@ -485,7 +484,7 @@ fn make_packet(
     tcp[12] = ((header - network) as u8 / 4) << 4;
     let pushes = if data > 0 { PSH } else { 0 };
     tcp[13] = flags | ACK | pushes | if ends { FIN } else { 0 };
-    // The window that the other end would offer, which this one shifts.
+    // The window that the other end would offer, scaled for `source`.
     let window = (heard.window >> source.scale.unwrap_or(0)).min(u64::from(u16::MAX)) as u16;
     tcp[14..16].copy_from_slice(&window.to_be_bytes());
     tcp[18..20].copy_from_slice(&[0, 0]);
@@ -501,7 +500,7 @@ fn make_packet(
 
 /// A plain TCP packet: no IPv4 options, no IPv6 extension headers, no fragment.
 struct Parsed<'a> {
-    /// From the IP header on; a super-packet has one for all its segments.
+    /// Headers from the IP header on, the same for all segments of a super-packet.
     headers: &'a [u8],
     network: usize,
     sequence: u32,
@@ -512,7 +511,7 @@ struct Parsed<'a> {
 }
 
 impl<'a> Parsed<'a> {
-    /// Reads a segment; `None` if it is another packet, or its checksum is wrong.
+    /// Reads a segment; `None` for other packets and for a wrong checksum.
     fn of(view: &View<'a>) -> Option<Self> {
         let (packet, layout) = (view.packet, view.layout);
         let (network, length, protocol) = match packet.first()? >> 4 {
@@ -580,7 +579,7 @@ impl<'a> Parsed<'a> {
         }
     }
 
-    /// Returns a SYN with the device's header, without the options that the proxy does not know and without ECN.
+    /// Returns a SYN with the device's header, without ECN and without options unknown to the proxy.
     fn plain_syn(&self) -> Vec<u8> {
         let mut bytes = vec![0; VNET_BYTES];
         bytes.extend_from_slice(self.headers);

@@ -12,28 +12,28 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::error::{Result, Trying};
 
-/// The longest command in bytes: room for a delay of 100 000 steps.
+/// Maximum bytes of a command: room for a delay of 100 000 steps.
 const LONGEST: u64 = 4 << 20;
 
-/// A socket that listens. Its file goes away with the value.
+/// A listening socket. Dropping the value removes the file.
 pub struct ControlSocket {
     listener: UnixListener,
     file: SocketFile,
 }
 
-/// The file of a socket, which goes away with the first of the values that stand for it.
+/// The file of a socket. The first of the cloned values to be dropped removes the file.
 #[derive(Clone)]
 pub struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Somebody may have removed it before.
+        // The file may already have been removed.
         let _ = fs::remove_file(&self.0);
     }
 }
 
 impl ControlSocket {
-    /// Listens at `path`. A file that an emulator has left there when it was killed is replaced.
+    /// Listens at `path`. Replaces the file of a killed emulator.
     pub fn bind(path: &Path) -> Result<Self> {
         let what = || format!("listen for commands at {}", path.display());
         make_room(path).trying_or(what, |error| match error.kind() {
@@ -55,7 +55,7 @@ impl ControlSocket {
                 SocketFlags::CLOEXEC,
                 None,
             )?;
-            // The file takes over these rights: there is no instant at which others could connect.
+            // The file inherits these rights: others can never connect.
             fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
             rustix::net::bind(&socket, &address)?;
             rustix::net::listen(&socket, 64)?;
@@ -67,8 +67,8 @@ impl ControlSocket {
         })
     }
 
-    /// Answers clients, each in a separate thread, for as long as the process lives: `answer` gives the answer to a
-    /// line, or `None` when there are no more. What comes back removes the socket's file.
+    /// Answers clients, each in a separate thread, while the process lives. `answer` returns the answer to a line, or
+    /// `None` at the end. The returned value removes the socket's file.
     pub fn serve(
         self,
         answer: impl Fn(String) -> Option<String> + Clone + Send + 'static,
@@ -76,7 +76,7 @@ impl ControlSocket {
         let listener = self.listener;
         let serve = move || {
             for client in listener.incoming() {
-                // A client that is gone already, or no descriptor left: the next one may have more luck.
+                // The client has already gone, or no descriptor is left: try the next client.
                 let client = match client {
                     Ok(client) => client,
                     Err(error) => {
@@ -115,7 +115,7 @@ fn make_room(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Answers one client until it goes away.
+/// Answers one client until it closes the connection.
 fn converse(mut client: &UnixStream, answer: impl Fn(String) -> Option<String>) {
     let mut input = BufReader::new(client);
     loop {
@@ -128,7 +128,7 @@ fn converse(mut client: &UnixStream, answer: impl Fn(String) -> Option<String>) 
         let Some(answer) = answer(String::from_utf8_lossy(&line).into_owned()) else {
             return;
         };
-        // What follows the first part of a line that is too long is no command.
+        // The rest of a too long line is no command.
         if client.write_all(answer.as_bytes()).is_err() || !whole {
             return;
         }

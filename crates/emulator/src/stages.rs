@@ -1,15 +1,15 @@
-//! Adaptation of the stages of directions to the emulator: infinite queues get as much room as there is memory.
+//! Adaptation of directions' stages to the emulator: infinite queues are bounded by the memory.
 
 use cellbed_link::{DirectionConfig, Discipline, Limit, Packets, StageConfig};
 
-/// All stages that a direction has at any time.
+/// Return all stages that a direction has at any time.
 fn stages(direction: &mut DirectionConfig) -> impl Iterator<Item = &mut StageConfig> {
     let changes = direction.changes.iter_mut();
     let changes = changes.map(|change| &mut change.config);
     direction.stages.iter_mut().chain(changes)
 }
 
-/// Bounds the infinite queues of directions, where `memory` bytes are there; returns the room of each.
+/// Bounds the infinite queues of directions by `memory` bytes; returns the room of each.
 pub fn bound_all(directions: &mut [DirectionConfig], memory: u64) -> Packets {
     let is_infinite = |stage: &mut StageConfig| stage.queue() == Some(&Discipline::Infinite);
     let infinite = directions.iter_mut().map(|it| stages(it).any(is_infinite));
@@ -21,18 +21,18 @@ pub fn bound_all(directions: &mut [DirectionConfig], memory: u64) -> Packets {
     room
 }
 
-/// Packets for which an infinite queue has room, where so many directions have one: all of them share an eighth of
-/// `memory` bytes.
+/// Return the room of an infinite queue. All infinite queues, one in each of `directions` directions, share an eighth
+/// of `memory` bytes.
 ///
-/// The rest of the emulator's memory for packets stays for those under way, so that a queue that grows without end in
-/// one direction does not stop the others.
+/// The rest of the packet memory remains for packets in flight: an endlessly growing queue in one direction does not
+/// stop the others.
 fn infinite_room(memory: u64, directions: usize) -> Packets {
-    /// A slot of 2048 bytes with its account, and entries in queues that have just doubled their room.
+    /// Bytes per packet: a slot of 2048 with metadata, and queue entries just after doubling of capacity.
     const QUEUED: u64 = 3072;
     Packets(memory / 8 / QUEUED / directions.max(1) as u64)
 }
 
-/// Bounds the queue of a stage, if that is infinite.
+/// Bounds the queue of a stage if infinite.
 pub fn bound(stage: &mut StageConfig, room: Packets) {
     if let Some(queue) = stage.queue_mut()
         && *queue == Discipline::Infinite

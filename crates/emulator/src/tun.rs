@@ -10,7 +10,7 @@ use crate::error::{Result, Trying};
 /// One TUN device, one IP packet per read and per write. The device is removed with the value, or with its namespace
 /// after [`Tun::end_with_namespace`].
 ///
-/// It exchanges super-packets, each with a [`Vnet`](crate::offload::Vnet) header before it.
+/// The device exchanges super-packets, each with a [`Vnet`](crate::offload::Vnet) header before it.
 pub struct Tun {
     descriptor: OwnedFd,
     name: String,
@@ -23,12 +23,12 @@ pub enum Received {
     Packet(usize),
     /// No packet waits.
     Nothing,
-    /// The interface was deleted, which a program with the capabilities of its node may do.
+    /// The interface was deleted, for example by a program with the capabilities of its node.
     Gone,
 }
 
 impl Tun {
-    /// Creates a device called `name` in the network namespace of the calling thread; `%d` in it becomes a free number.
+    /// Creates a device `name` in the calling thread's network namespace; `%d` in `name` becomes a free number.
     pub fn create(name: &str) -> Result<Self> {
         let (descriptor, name) = cellbed_netdev::create_tun(name, true)?;
         Ok(Self { descriptor, name })
@@ -61,8 +61,8 @@ impl Tun {
         }
     }
 
-    /// Hands a packet to the kernel of the namespace; `parts` begin with the header for the device. Returns `false`
-    /// when the kernel does not take it.
+    /// Passes a packet to the namespace's kernel; `parts` begin with the device header. Returns `false` if the kernel
+    /// refuses the packet.
     pub fn send(&self, parts: &[IoSlice<'_>]) -> bool {
         match parts {
             [whole] => rustix::io::write(&self.descriptor, whole),

@@ -11,13 +11,13 @@ use crate::clock::{Alarm, now, timespec};
 use crate::error::{Result, Trying};
 use crate::process::Scheduling;
 
-/// The token of the alarm, which no descriptor that is watched may have.
+/// Token of the alarm; no watched descriptor may have it.
 const ALARM: u64 = u64::MAX;
 
-/// Descriptors reported at once; the others are reported the next time.
+/// Maximum descriptors reported per call; the next call reports the others.
 const MOST_EVENTS: usize = 64;
 
-/// Descriptors to watch, and an alarm.
+/// Watched descriptors, and an alarm.
 pub struct Wake {
     epoll: OwnedFd,
     alarm: Alarm,
@@ -26,7 +26,7 @@ pub struct Wake {
 }
 
 impl Wake {
-    /// One that watches nothing yet.
+    /// Creates a value that watches no descriptor.
     pub fn new() -> Result<Self> {
         let epoll =
             epoll::create(epoll::CreateFlags::CLOEXEC).trying(|| "create an event queue".into())?;
@@ -39,7 +39,7 @@ impl Wake {
         Ok(wake)
     }
 
-    /// Says how the kernel schedules the calling thread: it decides what is the cheapest exact way to sleep.
+    /// Sets the scheduling class of the calling thread, which determines the cheapest exact way to sleep.
     pub fn set_scheduling(&mut self, scheduling: Scheduling) {
         self.exact = scheduling == Scheduling::Fifo;
     }
@@ -57,8 +57,8 @@ impl Wake {
         Ok(deleted.trying(|| "leave a device".into())?)
     }
 
-    /// Sleeps until `deadline` or until a descriptor is readable, and puts the tokens of those into `called`. May come
-    /// back earlier with nothing.
+    /// Sleeps until `deadline` or until a descriptor is readable. Writes the tokens of readable descriptors into
+    /// `called`. May return earlier without tokens.
     pub fn wait(&mut self, deadline: Time, called: &mut Vec<u64>) -> Result<()> {
         called.clear();
         let span = deadline.since(now()).as_nanos();

@@ -1,4 +1,4 @@
-//! Files of records, written by a thread of their own so that the packet path never waits for a disk.
+//! Files of records, written by a separate thread: the packet path never waits for a disk.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -11,22 +11,22 @@ use cellbed_link::records::RECORD_BYTES;
 
 use crate::error::{Error, Result, Trying};
 
-/// Records per block; a block is what the two sides exchange (256 KiB).
+/// Number of records per block, the unit of exchange between both threads (256 KiB).
 const BLOCK_RECORDS: usize = 4096;
 
-/// Blocks made beforehand: 0.8 s of packets at 1 Gbit/s over two directions.
+/// Number of blocks allocated in advance: 0.8 s of packets at 1 Gbit/s over two directions.
 const BLOCKS: usize = 32;
 
-/// Bytes of a file at most: 134 million packets.
+/// Maximum bytes of a file: 134 million packets.
 pub const LARGEST_FILE: u64 = 8 << 30;
 
-/// Blocks at most (1 GiB), should the disk fall behind. Records beyond are counted and lost.
+/// Maximum number of blocks (1 GiB) if the disk falls behind. Further records are counted as lost.
 const MOST_BLOCKS: usize = 4096;
 
-/// A file that grows by records, as a rule of 64 bytes.
+/// A file of appended records, usually of 64 bytes.
 ///
-/// Filled blocks go to the writer thread, empty ones come back: [`RecordFile::push`] neither waits nor, unless the disk
-/// falls behind, allocates.
+/// Filled blocks go to the writer thread, and empty blocks come back. [`RecordFile::push`] does not wait, and allocates
+/// only if the disk falls behind.
 pub struct RecordFile<R = [u8; RECORD_BYTES]> {
     block: Vec<R>,
     blocks: usize,
@@ -46,33 +46,33 @@ pub struct Lost {
 }
 
 impl Lost {
-    /// Adds what is missing elsewhere.
+    /// Adds the losses of another file.
     pub fn add(&mut self, other: Self) {
         self.records += other.records;
         self.problem = self.problem.take().or(other.problem);
     }
 }
 
-/// A file that grows by whole pieces only.
+/// A file that grows only by whole pieces.
 pub struct Pieces {
     file: File,
     length: u64,
 }
 
 impl Pieces {
-    /// An empty file at `path`, in place of any that was there.
+    /// Creates an empty file at `path`, replacing any existing file.
     pub fn create(path: &Path) -> Result<Self> {
         let file = File::create(path).trying(|| format!("create {}", path.display()))?;
         Ok(Self { file, length: 0 })
     }
 
-    /// Appends a piece, or nothing of it: after a disk was full the file continues where the last whole piece ends.
+    /// Appends a whole piece or nothing. After a full disk, the file continues after the last whole piece.
     pub fn append(&mut self, piece: &[u8]) -> io::Result<()> {
         let written = self.file.write_all(piece);
         match &written {
             Ok(()) => self.length += piece.len() as u64,
             Err(_) => {
-                // What cannot be cut off (a pipe) cannot be helped.
+                // A pipe cannot be truncated; ignore the error.
                 let _ = self.file.set_len(self.length);
                 let _ = self.file.seek(SeekFrom::Start(self.length));
             }
@@ -82,9 +82,9 @@ impl Pieces {
 }
 
 impl RecordFile {
-    /// Creates the file, which begins with `magic` and has at most `most` bytes: either it takes no block that would
-    /// make it larger, or it keeps the `latest` records. Then, when it has half of `most`, it becomes the [`earlier`]
-    /// part, in place of the one before, and another begins.
+    /// Creates the file, which begins with `magic` and has at most `most` bytes. With `latest`, the file keeps the
+    /// latest records: at half of `most`, the file becomes the [`earlier`] part in place of the previous part, and
+    /// a new file begins. Without `latest`, blocks beyond `most` are lost.
     pub fn create(path: &Path, magic: &'static [u8], most: u64, latest: bool) -> Result<Self> {
         let mut file = Pieces::create(path)?;
         file.append(magic)
@@ -103,7 +103,7 @@ impl RecordFile {
                 let old = earlier(&path, first);
                 fs::rename(&path, &old)?;
                 if let Some(oldest) = oldest.replace(old) {
-                    let _ = fs::remove_file(oldest); // removed by another already
+                    let _ = fs::remove_file(oldest); // already removed by another process
                 }
                 first += records;
                 file = Pieces {
@@ -120,8 +120,8 @@ impl RecordFile {
 }
 
 impl<R: Send + 'static> RecordFile<R> {
-    /// A file called `name`; `write` appends to it, in a separate thread. What it cannot write is lost and counted;
-    /// the next is tried all the same, since a full disk may have room again.
+    /// Creates a file called `name`; `write` appends to it in a separate thread. Blocks not written are counted as
+    /// lost. Later blocks are tried all the same: a full disk may have room again.
     pub fn create_with(
         name: String,
         mut write: impl FnMut(&[R]) -> io::Result<()> + Send + 'static,
@@ -153,7 +153,7 @@ impl<R: Send + 'static> RecordFile<R> {
                         });
                     }
                     block.clear();
-                    // The other side may have finished already.
+                    // The other thread may have finished already.
                     let _ = give_back.try_send(block);
                 }
                 lost
@@ -178,14 +178,14 @@ impl<R: Send + 'static> RecordFile<R> {
         self.block.push(record);
     }
 
-    /// Hands what was appended so far to the writer thread.
+    /// Sends the records appended so far to the writer thread.
     pub fn flush(&mut self) {
         if !self.block.is_empty() {
             self.hand_over();
         }
     }
 
-    /// Exchanges the block for an empty one; `false` if there is none.
+    /// Exchanges the block for an empty one; returns `false` if there is none.
     fn hand_over(&mut self) -> bool {
         let next = match self.empty.try_recv() {
             Ok(block) => block,
@@ -195,12 +195,12 @@ impl<R: Send + 'static> RecordFile<R> {
             }
             Err(_) => return false,
         };
-        // Never full: there are no more blocks than it holds. The writer ends after this side.
+        // Never full: the channel holds all blocks. The writer thread ends after this side.
         let _ = self.full.try_send(std::mem::replace(&mut self.block, next));
         true
     }
 
-    /// Writes everything and closes the file. Returns what is missing in it.
+    /// Writes all records and closes the file. Returns the lost records.
     pub fn finish(mut self) -> Result<Lost> {
         self.flush();
         drop(self.full);
@@ -214,9 +214,9 @@ impl<R: Send + 'static> RecordFile<R> {
     }
 }
 
-/// Return the path of the earlier part of a file of records whose first record has the number `first`.
+/// Return the path of the earlier part of a record file; `first`: number of its first record.
 ///
-/// So the name states how many records before it were removed, also after the emulator was killed.
+/// The name gives the number of records removed before it, even if the emulator was killed.
 fn earlier(path: &Path, first: u64) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(format!(".{first}"));

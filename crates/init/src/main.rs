@@ -1,10 +1,10 @@
-//! `cellbed-init`: the program that every container node has beside its image, statically linked.
+//! `cellbed-init`: a statically linked program that every container node has in addition to its image.
 //!
-//! * `hold`: the node's first process. Prints `ready`, reaps orphans, and ends with its standard input; the kernel then
-//!   ends everything in the node's process namespace, so that nothing outlives a killed supervisor.
-//! * `exec COMMAND…`: becomes COMMAND, which leads a session and ends with its parent.
+//! * `hold`: the node's first process. Prints `ready`, reaps orphans, and ends with its standard input. Then the kernel
+//!   ends all processes in the node's process namespace: none outlives a killed supervisor.
+//! * `exec COMMAND…`: executes COMMAND, which leads a session and ends with its parent.
 //! * `cpu COUNT`, `memory BYTES`: prints `ready`, waits for a line, then occupies processors or touches memory, to
-//!   prove the node's limits.
+//!   test the node's limits.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -22,7 +22,7 @@ const REAPED_AFTER: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,
 };
-/// Exit statuses of a shell whose command cannot be run, or is not found.
+/// Exit statuses of a shell for a command that cannot be executed, or is not found.
 const CANNOT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;
 const PAGE: usize = 4096;
@@ -62,7 +62,7 @@ fn hold() -> ExitCode {
 }
 
 fn exec(command: &mut Command) -> ExitCode {
-    // The runtime leaves it in the session of an ended process; a session of its own lets its process group be killed.
+    // The runtime leaves this process in an ended process's session. A new session makes its process group killable.
     let _ = setsid();
     // The parent is the runtime's process, which ends with the supervisor.
     if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {

@@ -2,10 +2,10 @@
 
 use std::io;
 
-/// Why a request to the kernel failed.
+/// Reason why a request to the kernel failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The kernel refused something.
+    /// The kernel refused a request.
     #[error("cannot {what}: {source}{remedy}")]
     System {
         /// The attempt, such as `open /dev/net/tun`.
@@ -16,7 +16,7 @@ pub enum Error {
         remedy: String,
     },
 
-    /// Netlink answered something that cannot be decoded.
+    /// A netlink answer cannot be decoded.
     #[error("cannot {what}: the kernel's answer over netlink cannot be decoded: {problem}")]
     Netlink {
         /// Attempted operation.
@@ -28,7 +28,7 @@ pub enum Error {
     /// A thread has ended.
     #[error("the {thread} thread ended unexpectedly; please report this with the lines above")]
     ThreadEnded {
-        /// Its name.
+        /// Name of the thread.
         thread: &'static str,
     },
 }
@@ -36,7 +36,7 @@ pub enum Error {
 /// The crate's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Names the attempt when the kernel refuses.
+/// Names the attempt when the kernel refuses it.
 pub trait Trying<T> {
     /// Names the attempt.
     fn trying(self, what: impl FnOnce() -> String) -> Result<T>;

@@ -23,16 +23,16 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 use tracing::Level;
 
-/// The largest IP packet in bytes.
+/// Maximum bytes of an IP packet on a link.
 pub const MTU: u32 = 1500;
 
-/// Packets that wait in the kernel until the emulator reads them. The driver's 500 drop TCP bursts silently.
+/// Maximum packets that wait in the kernel for the emulator. The driver's default of 500 drops TCP bursts silently.
 pub const DEVICE_QUEUE: u32 = 20_000;
 
-/// The least level of a line, as in Python's part of cellbed; without it nothing is printed.
+/// Minimum level of printed events, as in Python's part of cellbed; if unset, nothing is printed.
 const VARIABLE: &str = "CELLBED_LOG";
 
-/// Prints events of the level in `CELLBED_LOG` and above from now on: `debug`, `info`, `warning` or `error`.
+/// From now on, prints events of at least the level in `CELLBED_LOG`: `debug`, `info`, `warning` or `error`.
 pub fn print_diagnostics() {
     let level = match std::env::var(VARIABLE).as_deref() {
         Ok("debug") => Level::DEBUG,
@@ -46,13 +46,13 @@ pub fn print_diagnostics() {
         .with_ansi(false)
         .with_timer(tracing_subscriber::fmt::time::uptime())
         .with_writer(io::stderr);
-    // A process that has a subscriber keeps it.
+    // An existing subscriber of the process stays.
     let _ = lines.try_init();
 }
 
-/// Takes a descriptor that this process inherited under `number`; an error if no file is open there.
+/// Takes a descriptor that this process inherited under `number`. Errors: no file is open there.
 ///
-/// Must be called once for a number: the value closes the descriptor when it is dropped.
+/// Call this once per number: dropping the value closes the descriptor.
 pub fn take_inherited(number: RawFd) -> Result<OwnedFd> {
     // SAFETY: F_GETFD reads no memory, for any number.
     if number < 0 || unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {

@@ -28,7 +28,7 @@ pub fn is_privileged() -> bool {
 
 /// Moves this process into a new user namespace that maps the calling user and group to themselves.
 ///
-/// The process must have one thread. Afterwards it holds all capabilities over what it creates inside.
+/// The process must have one thread. Afterwards it holds all capabilities over objects created inside.
 pub fn enter_user_namespace() -> Result<()> {
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     unshare(UnshareFlags::NEWUSER).trying_or(|| "create a user namespace".into(), user_remedy)?;
@@ -43,25 +43,25 @@ pub fn enter_user_namespace() -> Result<()> {
     write("/proc/self/gid_map", format!("{group} {group} 1"))
 }
 
-/// Moves the calling thread into a new mount namespace; no mount propagates from there.
+/// Moves the calling thread into a new mount namespace, from which no mount propagates.
 pub fn unshare_mounts() -> Result<()> {
     unshare(UnshareFlags::NEWNS).trying(|| "create a mount namespace".into())?;
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).trying(|| "make the mounts private".into())
 }
 
-/// Gives the calling process a UTS namespace where the machine is called `name`.
+/// Moves the calling process into a UTS namespace with host name `name`.
 pub fn unshare_host_name(name: &str) -> Result<()> {
     unshare(UnshareFlags::NEWUTS).trying(|| "create a UTS namespace".into())?;
     sethostname(name.as_bytes()).trying(|| format!("set the host name {name}"))
 }
 
 fn unshare(kind: UnshareFlags) -> rustix::io::Result<()> {
-    // SAFETY: no caller unshares the table of file descriptors, the danger that makes this call unsafe.
+    // SAFETY: no caller unshares the table of file descriptors: only that would make this call unsafe.
     unsafe { unshare_unsafe(kind) }
 }
 
-/// The remedy that allows user namespaces, by this kernel's settings.
+/// Return the remedy that allows user namespaces, by this kernel's settings.
 fn user_remedy(error: &io::Error) -> String {
     let setting = |path: &str| {
         fs::read_to_string(path)
@@ -94,7 +94,7 @@ pub struct NetworkNamespace {
 }
 
 impl NetworkNamespace {
-    /// A new namespace with nothing but a loopback interface that is down.
+    /// Create a namespace with only a loopback interface, which is down.
     pub fn create() -> Result<Self> {
         in_thread(|| {
             unshare(UnshareFlags::NEWNET).trying_or(
@@ -110,7 +110,7 @@ impl NetworkNamespace {
         })
     }
 
-    /// The namespace of the calling thread.
+    /// Return the namespace of the calling thread.
     pub fn current() -> Result<Self> {
         let file = File::open(THREAD_NAMESPACE)
             .trying(|| "open the network namespace of a thread".into())?;
@@ -131,9 +131,9 @@ impl NetworkNamespace {
         })
     }
 
-    /// Moves the calling thread, and no other, into this namespace.
+    /// Moves only the calling thread into this namespace.
     pub fn enter(&self) -> Result<()> {
-        // Entering needs a privilege that staying does not.
+        // Entering needs a privilege, staying does not.
         if self.is_current() {
             return Ok(());
         }
@@ -141,14 +141,14 @@ impl NetworkNamespace {
             .trying(|| "enter a node's network namespace".into())
     }
 
-    /// Return whether the user namespace of this process owns this one, so that only its administrators can change it.
+    /// Return whether the process's user namespace owns this one: then only its administrators can change it.
     pub fn is_of_this_user_namespace(&self) -> bool {
         // SAFETY: the request takes no argument and returns a new descriptor or -1 (ioctl_nsfs(2)).
         let owner = unsafe { libc::ioctl(self.descriptor.as_raw_fd(), NS_GET_USERNS) };
         if owner < 0 {
             return false;
         }
-        // SAFETY: the descriptor is new, and nothing else has it.
+        // SAFETY: the descriptor is new, and nothing else owns it.
         let owner = unsafe { OwnedFd::from_raw_fd(owner) };
         is_same(&owner, "/proc/self/ns/user")
     }
@@ -157,7 +157,7 @@ impl NetworkNamespace {
         is_same(&self.descriptor, THREAD_NAMESPACE)
     }
 
-    /// Path under which other processes can open this namespace.
+    /// Return the path at which other processes can open this namespace.
     pub fn path(&self) -> String {
         format!(
             "/proc/{}/fd/{}",
@@ -176,7 +176,7 @@ fn is_same(descriptor: &OwnedFd, path: &str) -> bool {
 }
 
 impl From<OwnedFd> for NetworkNamespace {
-    /// Takes an open namespace; entering fails if it is not a network namespace.
+    /// Wraps an open namespace; entering fails if it is not a network namespace.
     fn from(descriptor: OwnedFd) -> Self {
         Self { descriptor }
     }
@@ -188,7 +188,7 @@ impl AsFd for NetworkNamespace {
     }
 }
 
-/// Runs `work` in a separate thread and waits: a thread that has changed its namespace must not be used otherwise.
+/// Runs `work` in a separate thread and waits: a thread with a changed namespace must not be reused.
 fn in_thread<T, E>(work: impl FnOnce() -> Result<T, E> + Send) -> Result<T, E>
 where
     T: Send,

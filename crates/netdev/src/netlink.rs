@@ -28,7 +28,7 @@ use netlink_sys::{Socket, SocketAddr};
 use crate::error::{Error, Result, Trying};
 use crate::prefix::Prefix;
 
-/// Maximum time that the kernel may take to make an address usable.
+/// Maximum time until the kernel makes an address usable.
 const LONGEST_WAIT: Duration = Duration::from_secs(20);
 
 /// Attribute of a TUN device (linux/if_link.h).
@@ -64,12 +64,12 @@ impl Netlink {
         }
     }
 
-    /// The index of the interface called `name`.
+    /// Return the index of the interface called `name`.
     pub fn index(&mut self, name: &str) -> Result<u32> {
         Ok(self.named(name)?.header.index)
     }
 
-    /// As [`index`](Self::index); `None` if there is no such interface.
+    /// Like [`index`](Self::index), but `None` if there is no such interface.
     pub fn find(&mut self, name: &str) -> Result<Option<u32>> {
         match self.index(name) {
             Err(Error::System { source, .. }) if source.raw_os_error() == Some(libc::ENODEV) => {
@@ -79,7 +79,7 @@ impl Netlink {
         }
     }
 
-    /// Return whether the TUN device called `name` stays when its descriptor is closed (`TUNSETPERSIST`).
+    /// Return whether the TUN device called `name` outlives its descriptor (`TUNSETPERSIST`).
     pub fn is_persistent(&mut self, name: &str) -> Result<bool> {
         let attributes = self.named(name)?.attributes;
         Ok(attributes.iter().any(|attribute| {
@@ -100,7 +100,7 @@ impl Netlink {
         }))
     }
 
-    /// The alias of the interface called `name`, which only a network administrator can set.
+    /// Return the alias of the interface called `name`; only a network administrator can set it.
     pub fn alias(&mut self, name: &str) -> Result<Option<String>> {
         let attributes = self.named(name)?.attributes;
         let mut attributes = attributes.into_iter();
@@ -151,8 +151,8 @@ impl Netlink {
         })
     }
 
-    /// Sets the MTU (bytes) and the length of the transmit queue (packets), and keeps the kernel from giving the
-    /// interface IPv6 addresses, and from sending router solicitations, by itself.
+    /// Sets the MTU (bytes) and the length of the transmit queue (packets). Stops the kernel's automatic IPv6 addresses
+    /// and router solicitations on the interface.
     pub fn configure(&mut self, index: u32, mtu: u32, queue: u32) -> Result<()> {
         self.change(index, LinkAttribute::Mtu(mtu), || {
             format!("set MTU {mtu} of interface {index}")
@@ -164,7 +164,7 @@ impl Netlink {
         let unspecific = LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(none)]);
         let what = || format!("configure IPv6 of interface {index}");
         match self.change(index, unspecific, what) {
-            // A kernel without IPv6 gives no addresses by itself either.
+            // A kernel without IPv6 assigns no automatic addresses either.
             Err(Error::System { source, .. })
                 if matches!(
                     source.raw_os_error(),
@@ -177,14 +177,14 @@ impl Netlink {
         }
     }
 
-    /// Gives an interface an address, usable at once (no duplicate address detection). `facing` is the address at the
-    /// other end, which the prefix belongs to, or the address itself.
+    /// Adds an address that is usable at once (no duplicate address detection). `facing` is the address of the other
+    /// end, to which the prefix belongs, or the address itself.
     pub fn add_address(&mut self, index: u32, prefix: Prefix, facing: IpAddr) -> Result<()> {
         self.add_address_with(index, prefix, vec![AddressAttribute::Address(facing)])
     }
 
-    /// As [`add_address`](Self::add_address); an IPv6 address is deprecated (RFC 4862 §5.5.4): it works, but programs
-    /// that look up a name with both kinds of addresses try IPv4 first (RFC 6724 §6, rule 3).
+    /// Like [`add_address`](Self::add_address), but an IPv6 address is deprecated (RFC 4862 §5.5.4). The address works,
+    /// but programs that look up a name with both kinds try IPv4 first (RFC 6724 §6, rule 3).
     pub fn add_address_ipv4_first(&mut self, index: u32, prefix: Prefix) -> Result<()> {
         let mut attributes = vec![AddressAttribute::Address(prefix.address)];
         if prefix.address.is_ipv6() {
@@ -217,10 +217,10 @@ impl Netlink {
         })
     }
 
-    /// Waits until the kernel takes packets to `address`, which was given to an interface of this namespace.
+    /// Waits until the kernel accepts packets to `address`, which was added to an interface of this namespace.
     ///
-    /// The kernel acknowledges an IPv6 address, and lets programs bind to it, before its route exists: a work queue
-    /// adds that, milliseconds later on a busy machine, and until then arriving packets are dropped
+    /// The kernel acknowledges an IPv6 address, and lets programs bind to it, before its route exists. A work queue
+    /// adds the route, milliseconds later on a busy machine. Packets that arrive earlier are dropped
     /// (`Ip6InAddrErrors`).
     pub fn wait_until_local(&mut self, address: IpAddr) -> Result<()> {
         let what = || format!("wait until the kernel takes packets to {address}");
@@ -238,8 +238,8 @@ impl Netlink {
         })
     }
 
-    /// Routes `prefix` through an interface, to the router `gateway` if there is one. window: TCP's initial window
-    /// there, segments.
+    /// Routes `prefix` through an interface, via the router `gateway` if given. window: TCP's initial window on this
+    /// route, segments.
     pub fn add_route(
         &mut self,
         index: u32,
@@ -297,7 +297,7 @@ impl Netlink {
         })
     }
 
-    /// The kernel's counters of an interface.
+    /// Return the kernel's counters of an interface.
     pub fn statistics(&mut self, index: u32) -> Result<Stats64> {
         let what = || format!("read the counters of interface {index}");
         self.look(link(index), what)?
@@ -356,7 +356,7 @@ impl Netlink {
         })
     }
 
-    /// Sends one request and returns the payload of the first message of the answer.
+    /// Sends a request and returns the payload of the answer's first message.
     fn exchange(
         &mut self,
         message: RouteNetlinkMessage,

@@ -1,4 +1,4 @@
-//! Addresses with the length of their prefix.
+//! Addresses with prefix lengths.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::Deserialize;
 
-/// An address and the length of its prefix, as in `100.64.0.2/32`.
+/// An address and its prefix length, as in `100.64.0.2/32`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Prefix {

@@ -26,11 +26,10 @@ const TUN_F_TSO_ECN: usize = 0x08;
 const TUN_F_USO4: usize = 0x20;
 const TUN_F_USO6: usize = 0x40;
 
-/// Creates a TUN device called `name` in the network namespace of the calling thread; `%d` in it becomes a free number.
+/// Creates a TUN device `name` in the calling thread's network namespace; `%d` in `name` becomes a free number.
 ///
-/// Returns the descriptor, which is non-blocking and keeps the device alive, and the device's name. With
-/// `offload` every packet has a `virtio_net_hdr` before it, and super-packets are passed whole; else the kernel
-/// segments them.
+/// Returns the descriptor (non-blocking, keeps the device alive) and the device's name. With `offload`, every packet
+/// has a `virtio_net_hdr` before it, and super-packets are passed whole. Without it, the kernel segments super-packets.
 pub fn create_tun(name: &str, offload: bool) -> Result<(OwnedFd, String)> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let descriptor = rustix::fs::open(DEVICE, flags, Mode::empty())
@@ -57,7 +56,7 @@ pub fn create_tun(name: &str, offload: bool) -> Result<(OwnedFd, String)> {
             _ => String::new(),
         },
     )?;
-    // SAFETY: the driver returns the name with its terminating zero, and the last byte was zero from the start.
+    // SAFETY: the driver returns the name with a terminating zero, and the last byte was zero before.
     let name = unsafe { CStr::from_ptr(request.ifr_name.as_ptr()) }
         .to_string_lossy()
         .into_owned();
@@ -70,20 +69,20 @@ pub fn create_tun(name: &str, offload: bool) -> Result<(OwnedFd, String)> {
 
 /// Leaves the removal of a device to the end of its network namespace.
 ///
-/// The kernel removes the devices of ended namespaces together, but a device whose descriptor is closed by itself, with
-/// a wait of 20 to 40 ms for each.
+/// The kernel removes the devices of ended namespaces together. Closing a descriptor removes a single device, and waits
+/// 20 to 40 ms.
 pub fn end_with_namespace(descriptor: &OwnedFd) -> Result<()> {
     set::<{ libc::TUNSETPERSIST as _ }>(descriptor, 1)
         .trying(|| "keep a network interface until its namespace ends".into())
 }
 
-/// Reserves a device for a user: without an owner every user may attach to it once its descriptor is closed.
+/// Reserves a device for a user. Without an owner, every user may attach to it after the descriptor is closed.
 pub fn set_owner(descriptor: &OwnedFd, user: u32) -> Result<()> {
     set::<{ libc::TUNSETOWNER as _ }>(descriptor, user as usize)
         .trying(|| format!("give a network interface to user {user}"))
 }
 
-/// Enables all offloads that the kernel has.
+/// Enables all offloads that the kernel supports.
 fn take_unfinished(descriptor: &OwnedFd) -> rustix::io::Result<()> {
     let mut answer = Ok(());
     for offloads in OFFLOADS {
@@ -100,11 +99,11 @@ fn take_unfinished(descriptor: &OwnedFd) -> rustix::io::Result<()> {
 
 /// Sets a property of a device.
 fn set<const REQUEST: Opcode>(descriptor: &OwnedFd, value: usize) -> rustix::io::Result<()> {
-    // SAFETY: the requests above take their argument by value, on a descriptor of the TUN driver.
+    // SAFETY: the requests above take the argument by value, on a descriptor of the TUN driver.
     unsafe { ioctl(descriptor, IntegerSetter::<REQUEST>::new_usize(value)) }
 }
 
-/// The remedy that gives access to the device node.
+/// Return the remedy that gives access to the device node.
 fn device_remedy(error: &io::Error) -> String {
     match (error.raw_os_error(), fs::metadata(DEVICE)) {
         (Some(libc::EACCES | libc::EPERM), Ok(metadata)) => format!(

@@ -1,18 +1,18 @@
 //! Addresses of a shell's two ends, chosen so that nested and parallel shells do not collide.
 //!
-//! A shell of cellbed takes four neighbouring addresses of 100.127.0.0/17, in the shared address space that no network
-//! outside a provider uses (RFC 6598). A nested shell sees only the pair of the shell around it; taking the pair after
-//! the highest visible one makes the pairs of nested shells differ. A shell of Mahimahi takes the original's addresses,
-//! two of 100.64.0.0/24, or a pair of ours if none are free.
+//! A shell of cellbed uses four consecutive addresses of 100.127.0.0/17, in the shared address space that no network
+//! outside a provider uses (RFC 6598). A nested shell sees only the pair of the enclosing shell. Nested shells take the
+//! pair after the highest visible one, so their pairs differ. A shell of Mahimahi uses the original's addresses, two of
+//! 100.64.0.0/24, or a pair of ours if none are free.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::error::{Error, Result};
 
-/// Pairs of cellbed's shells.
+/// First address of cellbed's pairs.
 const PAIRS: u32 = u32::from_be_bytes([100, 127, 0, 0]);
 const PAIR_COUNT: u32 = 1 << 13;
-/// Pairs of Mahimahi's.
+/// First address of Mahimahi's pairs.
 const MAHIMAHI: u32 = u32::from_be_bytes([100, 64, 0, 0]);
 const IPV6: u128 = 0xfd63_656c_6c62_ff00 << 64;
 const MAHIMAHI_IPV6: u128 = 0xfd63_656c_6c62_fd00 << 64;
@@ -44,7 +44,7 @@ impl Pair {
         }
     }
 
-    /// The pair after the highest that overlaps a network in use; from the start again if none is left above.
+    /// Return the pair after the highest one that overlaps a network in use; if none is left, continue from the first.
     pub fn choose(used: &[Network]) -> Result<Self> {
         let taken = numbers(used, PAIRS, PAIR_COUNT * 4, 4);
         let above = taken.last().map_or(0, |highest| highest + 1);
@@ -55,8 +55,8 @@ impl Pair {
             .map_or_else(|| Error::refused(NO_ADDRESS), Ok)
     }
 
-    /// The first two free addresses of 100.64.0.0/24, in a nested shell those after the highest in use; else as
-    /// [`Pair::choose`].
+    /// Return the first two free addresses of 100.64.0.0/24; in a nested shell, after the highest in use. If none are
+    /// free, use [`Pair::choose`].
     pub fn choose_mahimahi(used: &[Network], nested: bool) -> Result<Self> {
         let taken = numbers(used, MAHIMAHI, 256, 1);
         let first = match taken.last() {
@@ -76,12 +76,12 @@ impl Pair {
     }
 }
 
-/// Numbers of the blocks of `size` addresses from `first` on that overlap a network in use, in order.
+/// Return the numbers of the blocks of `size` addresses from `first` on that overlap a network in use, in order.
 fn numbers(used: &[Network], first: u32, count: u32, size: u32) -> Vec<u32> {
     let last = first + count - 1;
     let mut numbers: Vec<u32> = used
         .iter()
-        // A route to the whole shared address space, as some providers and overlay networks have, leaves no choice.
+        // A route to the whole shared address space, as of some providers and overlay networks, would leave no choice.
         .filter(|(_, length)| (11..=32).contains(length))
         .flat_map(|(address, length)| {
             let mask = u32::MAX << (32 - length);
@@ -103,8 +103,8 @@ pub fn is_in_sight(address: Ipv4Addr, used: &[Network]) -> bool {
     !numbers(used, address.into(), 1, 1).is_empty()
 }
 
-/// Networks in `/proc/net/fib_trie` without default routes: a line `|-- ADDRESS`, then a `/PREFIX SCOPE TYPE` for each
-/// entry.
+/// Return the networks in `/proc/net/fib_trie` without default routes. Format: a line `|-- ADDRESS`, then `/PREFIX
+/// SCOPE TYPE` per entry.
 pub fn networks_in_sight(trie: &str) -> Vec<Network> {
     let mut networks = Vec::new();
     let mut address = Ipv4Addr::UNSPECIFIED;
@@ -241,7 +241,7 @@ mod tests {
         fn a_chosen_pair_is_free(used in prop::collection::vec((any::<u32>(), 11u8..=32), 0..40), nested: bool) {
             let used: Vec<Network> = used
                 .into_iter()
-                // Most of them near the pairs.
+                // Mostly near the pairs.
                 .map(|(address, length)| ((PAIRS & 0xffc0_0000 | address & 0x003f_ffff).into(), length))
                 .collect();
             for pair in [Pair::choose(&used), Pair::choose_mahimahi(&used, nested)].into_iter().flatten() {

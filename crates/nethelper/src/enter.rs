@@ -1,5 +1,5 @@
-//! `enter`: a command of the caller inside the network of its shell, in the initial user namespace, where programs such
-//! as sudo(8) work.
+//! `enter`: runs a command of the caller inside the network of its shell, in the initial user namespace, where programs
+//! such as sudo(8) work.
 
 use std::convert::Infallible;
 use std::fs::File;
@@ -74,7 +74,7 @@ fn execute(request: &Enter) -> Result<Infallible> {
         bind_resolv_conf(path)?;
     }
     drop_capabilities()?;
-    // Last, because a change of credentials clears it.
+    // Last, because a change of credentials clears the signal.
     set_parent_process_death_signal(Some(Signal::KILL))
         .trying(|| "ask to die with the parent process".into())?;
     if getppid() != caller {
@@ -91,7 +91,7 @@ fn execute(request: &Enter) -> Result<Infallible> {
 fn bind_resolv_conf(path: &Path) -> Result<()> {
     let what = || format!("mount {} over {RESOLV_CONF}", path.display());
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    // Opened after the mount namespace was left: a mount can only come from the current one.
+    // Opened after entering the new mount namespace: only its mounts can be bound.
     let file = rustix::fs::open(path, flags, Mode::empty()).trying(what)?;
     let file = File::from(file);
     let metadata = file.metadata().trying(what)?;

@@ -13,7 +13,7 @@ pub enum Error {
     #[error("{0}")]
     Refused(String),
 
-    /// The kernel refused something.
+    /// The kernel refused a request.
     #[error(transparent)]
     Kernel(#[from] cellbed_netdev::Error),
 
@@ -26,7 +26,7 @@ pub enum Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// The exit status that reports the error; for a command as of a shell.
+    /// Return the exit status of the error; for a command, like that of a shell.
     pub fn status(&self) -> u8 {
         match self {
             Self::Command { source, .. } if source.kind() == io::ErrorKind::NotFound => 127,

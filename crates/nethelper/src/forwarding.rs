@@ -1,12 +1,11 @@
 //! State shared by the shells of one network namespace: the lock, packet forwarding, remains of killed helpers.
 //!
-//! There is no file: the lock is on a setting of the namespace, and the values from before the first shell are comments
-//! in a table of nft(8), which only a network administrator can write and which ends with the namespace, as the
-//! settings do.
+//! There is no file. The lock is on a setting of the namespace. The values from before the first shell are comments in
+//! a table of nft(8), which only a network administrator can write. Table and settings end with the namespace.
 //!
 //! A caller may stop or kill its helper at any moment. Therefore a device exists only while its table does: the table
-//! comes first and goes last, and only who holds the lock, which only network administrators can, removes tables of
-//! others.
+//! is created first and removed last. Only the holder of the lock removes tables of other shells; only network
+//! administrators can hold the lock.
 
 use std::fs::{self, File};
 use std::thread;
@@ -23,12 +22,12 @@ use crate::rules::{parse_alias, shell_of, table_of};
 const TABLE: &str = "cellbed.forwarding";
 const IPV4: &str = "ipv4/ip_forward";
 const IPV6: &str = "ipv6/conf/all/forwarding";
-/// A setting of each network namespace that only its network administrators may open, even for reading: a file where
-/// others can take a lock would let them block all helpers.
+/// A setting of each network namespace that only its network administrators may open, even for reading. With a file
+/// that others can lock, they could block all helpers.
 const LOCK: &str = "/proc/sys/net/ipv4/tcp_fastopen_key";
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The addresses of all shells' inner ends.
+/// Addresses of the inner ends of all shells.
 const SHELLS: &str = "{ 100.64.0.0/24, 100.127.0.0/16 }";
 const SHELLS_IPV6: &str = "fd63:656c:6c62:fc00::/54";
 
@@ -36,7 +35,7 @@ const SHELLS_IPV6: &str = "fd63:656c:6c62:fc00::/54";
 pub struct Lock(#[expect(dead_code, reason = "the open file holds the lock")] File);
 
 impl Lock {
-    /// Waits until no other helper holds it.
+    /// Waits until no other helper holds the lock.
     pub fn take() -> Result<Self> {
         let what = || "lock the network namespace".into();
         let file = File::open(LOCK).trying(what)?;
@@ -61,7 +60,7 @@ impl Lock {
     }
 }
 
-/// The process that holds the lock on a file (proc_locks(5)).
+/// Return the process that holds the lock on a file (proc_locks(5)).
 fn holder(file: &File) -> Option<String> {
     let stat = fstat(file).ok()?;
     let (major, minor) = (major(stat.st_dev), minor(stat.st_dev));
@@ -74,14 +73,14 @@ fn holder(file: &File) -> Option<String> {
     })
 }
 
-/// A shell's table. Its number, unlike its name, is never used again.
+/// A shell's table. Its number (handle), unlike its name, is never used again.
 #[derive(Clone, Debug)]
 pub struct Table {
     pub name: String,
     handle: u64,
 }
 
-/// The tables of all shells.
+/// List the tables of all shells.
 pub fn tables() -> Result<Vec<Table>> {
     let listed = nft::list(&["list", "tables"], "table")?;
     Ok(listed
@@ -95,7 +94,7 @@ pub fn tables() -> Result<Vec<Table>> {
         .collect())
 }
 
-/// The tables of living shells; what dead ones have left is removed first.
+/// List the tables of living shells, after removing remains of dead shells.
 pub fn living(lock: &Lock) -> Result<Vec<Table>> {
     let (living, dead) = shells(lock)?;
     for table in &dead {
@@ -105,9 +104,9 @@ pub fn living(lock: &Lock) -> Result<Vec<Table>> {
     Ok(living)
 }
 
-/// The tables of living and of dead shells, whose device is gone.
+/// List the tables of living shells, and of dead ones, whose device is gone.
 ///
-/// Removed before are devices of shells without a table, and those that their user has made persistent: no helper does.
+/// First removes devices of shells without a table, and devices made persistent by their user: no helper does that.
 fn shells(_lock: &Lock) -> Result<(Vec<Table>, Vec<Table>)> {
     let mut netlink = Netlink::open()?;
     let tables = tables()?;
@@ -119,7 +118,7 @@ fn shells(_lock: &Lock) -> Result<(Vec<Table>, Vec<Table>)> {
             continue;
         };
         let table = table_of(user, name);
-        // The inner device of a shell around this one has the alias, too, but no number in its name.
+        // The inner device of an enclosing shell also has the alias, but no number in its name.
         let is_outer = shell_of(&table).is_some();
         let is_stray = || !tables.iter().any(|it| it.name == table);
         if is_outer && (is_stray() || netlink.is_persistent(name)?) {
@@ -139,7 +138,7 @@ fn shells(_lock: &Lock) -> Result<(Vec<Table>, Vec<Table>)> {
     Ok((living, dead))
 }
 
-/// Removes a shell's table, and the rules that it has in chains of other programs.
+/// Removes a shell's table and its rules in chains of other programs.
 pub fn remove(table: &Table, in_other_chains: bool) -> Result<()> {
     let mut text = format!("delete table inet handle {}\n", table.handle);
     if in_other_chains {
@@ -152,7 +151,7 @@ pub fn remove(table: &Table, in_other_chains: bool) -> Result<()> {
         }
     }
     match nft::load("removes a shell's rules", &text) {
-        // Another process has removed it meanwhile.
+        // Another process has removed the table meanwhile.
         Err(_) if !tables()?.iter().any(|it| it.handle == table.handle) => Ok(()),
         other => other,
     }
@@ -165,12 +164,12 @@ fn exists(table: &str) -> Result<bool> {
 
 /// Switches forwarding on, optionally for IPv6, and records the changes.
 ///
-/// A machine that did not forward before forwards for shells only.
+/// If the machine did not forward before, it forwards for shells only.
 pub fn hold(_lock: &Lock, ipv6: bool) -> Result<()> {
     let mut wanted = Vec::new();
     if ipv6 {
-        // A device whose kernel forwards ignores router advertisements, and the routes learnt from them are dropped
-        // when forwarding begins, unless accept_ra is 2 by then (ip-sysctl.rst): it comes before forwarding.
+        // accept_ra is set to 2 before forwarding. With another value, devices with forwarding ignore router
+        // advertisements, and drop the routes learnt from them (ip-sysctl.rst).
         for device in devices_of_ipv6() {
             wanted.push((format!("ipv6/conf/{device}/accept_ra"), "1", "2"));
         }
@@ -207,7 +206,7 @@ pub fn release(lock: &Lock) -> Result<()> {
         return Ok(());
     }
     let rules = nft::list(&["list", "table", "inet", TABLE], "rule")?;
-    // A device takes router advertisements only once forwarding is off again: last set, first restored.
+    // A device accepts router advertisements only with forwarding off: restore in reverse order of setting.
     for (name, value) in rules.iter().rev().filter_map(noted) {
         write(&name, &value)?;
     }
@@ -226,7 +225,7 @@ pub fn clean() -> Result<()> {
     Ok(())
 }
 
-/// A setting and its previous value, from a rule's comment.
+/// Return a setting and its previous value, from a rule's comment.
 fn noted(rule: &Value) -> Option<(String, String)> {
     let (name, value) = rule["comment"].as_str()?.split_once('=')?;
     let device = name
@@ -236,7 +235,7 @@ fn noted(rule: &Value) -> Option<(String, String)> {
     (ours && matches!(value, "0" | "1")).then(|| (name.to_owned(), value.to_owned()))
 }
 
-/// Devices with a folder of settings, those that are not devices left out.
+/// List devices with a folder of settings, without folders that are not devices.
 fn devices_of_ipv6() -> Vec<String> {
     let entries = fs::read_dir("/proc/sys/net/ipv6/conf")
         .into_iter()

@@ -1,11 +1,10 @@
-//! The network of a shell: a device, its addresses, translation and forwarding for a caller without the rights to set
-//! them up.
+//! The network of a shell: device, addresses, translation and forwarding, for a caller without the rights to set them
+//! up.
 //!
-//! [`run`] executes one request with the capabilities of the process. The binary `cellbed-net` gets them from its
-//! file and serves the users whom an administrator has granted it; `cellbed` calls the same code where the caller is
-//! privileged already, as root or in a user namespace. All objects of `serve` are named after the caller's user id and
-//! process, and are removed when the caller's end of the socket closes; the next call removes the remains of a killed
-//! helper.
+//! [`run`] executes one request with the capabilities of the process. The binary `cellbed-net` has capabilities from
+//! its file and serves users authorized by an administrator. `cellbed` calls the same code if the caller is already
+//! privileged, as root or in a user namespace. All objects of `serve` are named after the caller's user id and process.
+//! They are removed when the caller closes the socket; the next call removes the remains of a killed helper.
 #![forbid(unsafe_code)]
 
 mod addresses;
@@ -24,7 +23,7 @@ use request::Request;
 
 /// Executes the request in `arguments` (without the program's name) and returns the exit status.
 ///
-/// Errors are reported on the socket at standard input by `serve`, on a descriptor of the caller by `enter`, else on
+/// `serve` reports errors on the socket at standard input, `enter` on a descriptor of the caller. Other errors go to
 /// standard error.
 pub fn run(arguments: &[OsString]) -> ExitCode {
     cellbed_netdev::print_diagnostics();

@@ -1,5 +1,4 @@
-//! `cellbed-net`: the network helper as a program with file capabilities, for the users whom an administrator has
-//! granted it.
+//! `cellbed-net`: the network helper as a program with file capabilities, for users authorized by an administrator.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;
@@ -7,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::process::ExitCode;
 
-/// User ids that may use the helper, one a line; written by `cellbed grant USER --network`.
+/// File with ids of authorized users, one per line; written by `cellbed grant USER --network`.
 const USERS: &str = "/etc/cellbed/network-users";
 
 fn main() -> ExitCode {

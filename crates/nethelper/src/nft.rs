@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 
 const PLACES: [&str; 3] = ["/usr/sbin/nft", "/usr/bin/nft", "/sbin/nft"];
 
-/// Lets programs that this thread starts keep `CAP_NET_ADMIN`, without which nft(8) can do nothing.
+/// Lets programs started by this thread keep `CAP_NET_ADMIN`, which nft(8) needs.
 pub fn share_capability() -> Result<()> {
     let what = || {
         "use CAP_NET_ADMIN; if this is the installed helper, reinstall it with \

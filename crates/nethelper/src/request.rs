@@ -1,4 +1,4 @@
-//! Requests to the helper. The grammar is all that an unprivileged caller controls.
+//! Requests to the helper. An unprivileged caller controls only what this grammar accepts.
 //!
 //! ```text
 //! serve PREFIX [--mahimahi] [--nested] [--private [--offline] [--host IPV4] [--host-ipv6 IPV6]]
@@ -28,7 +28,7 @@ pub const PREFIXES: [&str; 9] = [
     "replay",
 ];
 
-/// The kernel's limit for the name of a device (netdevice(7)).
+/// Maximum length of a device name in the kernel (netdevice(7)).
 const LONGEST_NAME: usize = 15;
 
 /// One call of the helper.
@@ -46,15 +46,15 @@ pub enum Request {
 pub struct Serve {
     /// One of [`PREFIXES`].
     pub prefix: &'static str,
-    /// Addresses, names and destinations as in Mahimahi's shells.
+    /// Use addresses, names and destinations of Mahimahi's shells.
     pub mahimahi: bool,
-    /// The caller is inside another shell.
+    /// True if the caller is inside another shell.
     pub nested: bool,
-    /// Work inside a new user and network namespace, which the caller connects before it sends `go`.
+    /// Work inside a new user and network namespace. The caller connects it before sending `go`.
     pub private: bool,
-    /// The private namespace leads nowhere.
+    /// Connect the private namespace to nothing.
     pub offline: bool,
-    /// Address that stands for the host in a private namespace.
+    /// Address of the host in a private namespace.
     pub host: Option<Ipv4Addr>,
     pub host_ipv6: Option<Ipv6Addr>,
 }
@@ -63,7 +63,7 @@ pub struct Serve {
 pub struct Enter {
     /// Number of the inherited descriptor of the network namespace.
     pub namespace: i32,
-    /// Number of the inherited descriptor for an error; it is closed when the command is executed.
+    /// Number of the inherited descriptor for an error; closed when the command is executed.
     pub report: i32,
     /// File that the command sees as `/etc/resolv.conf`.
     pub resolv_conf: Option<PathBuf>,
@@ -135,14 +135,14 @@ impl Serve {
         Ok(request)
     }
 
-    /// The name of the outer device for the shell of process `caller`.
+    /// Return the name of the outer device for the shell of process `caller`.
     pub fn device(&self, caller: i32) -> String {
         let number = caller.to_string();
         let room = LONGEST_NAME.saturating_sub(number.len() + 1);
         format!("{}-{number}", &self.prefix[..self.prefix.len().min(room)])
     }
 
-    /// The name of the inner device.
+    /// Return the name of the inner device.
     pub fn inner_device(&self) -> &'static str {
         if self.mahimahi { "ingress" } else { "cellbed0" }
     }
@@ -194,7 +194,7 @@ pub enum Message {
 }
 
 impl Message {
-    /// The longest line, its end included.
+    /// Maximum length of a line, line end included.
     pub const LONGEST: usize = 32;
 
     /// Reads a line without its end.
@@ -211,7 +211,7 @@ impl Message {
     }
 }
 
-/// Read digits; a sign is none.
+/// Parse digits; a sign is invalid.
 fn number<T: FromStr>(text: Option<&str>) -> Option<T> {
     text.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?
         .parse()
@@ -240,7 +240,7 @@ fn unexpected<T>(verb: &str, argument: &OsStr) -> Result<T> {
     Err(wrong(format!("{verb}: unexpected argument {argument}")))
 }
 
-/// An argument, made safe for a message.
+/// Quote an argument safely for a message.
 fn quote(argument: &OsStr) -> String {
     let text: String = argument.to_string_lossy().chars().take(40).collect();
     format!("{text:?}")

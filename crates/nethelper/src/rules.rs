@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::addresses::Pair;
 
-/// The common prefix of the tables of all shells.
+/// Common prefix of the tables of all shells.
 pub const TABLES: &str = "cellbed.";
 
 /// Addresses of the host in public scripts of Mahimahi's users: the addresses of the original's first shell.
@@ -16,7 +16,7 @@ const ALIAS: &str = "cellbed shell of user ";
 
 /// Return the alias of both devices of a shell of `user`.
 ///
-/// Only a network administrator can set an alias: the inner device's alias proves to `enter` whose namespace it is.
+/// Only a network administrator can set an alias: the inner device's alias proves the namespace's user to `enter`.
 pub fn alias(user: u32) -> String {
     format!("{ALIAS}{user}")
 }
@@ -26,7 +26,7 @@ pub fn parse_alias(alias: Option<&str>) -> Option<u32> {
     alias?.strip_prefix(ALIAS)?.parse().ok()
 }
 
-/// Treatment of the packets of one shell in the namespace of its outer end.
+/// Packet rules of one shell in the namespace of the outer end.
 #[derive(Clone, Debug)]
 pub struct Rules {
     /// Id of the caller.
@@ -37,7 +37,7 @@ pub struct Rules {
     /// Substitute destination of packets for the gateway, in a namespace between the shell and the host.
     pub host: Option<Ipv4Addr>,
     pub host_ipv6: Option<Ipv6Addr>,
-    /// Other addresses that stand for the gateway.
+    /// Other addresses that are redirected to the gateway.
     pub redirected: Vec<Ipv4Addr>,
 }
 
@@ -46,10 +46,10 @@ impl Rules {
         table_of(self.user, &self.device)
     }
 
-    /// The table.
+    /// Return the table as text.
     ///
-    /// `clamp`: keep TCP's segments within the smallest MTU of the route (nft(8), "rt mtu"): the link's own is 1500,
-    /// and some networks lose larger packets without an error. Kernels without `nft_exthdr` or `nft_rt` need `false`.
+    /// `clamp`: limit TCP segments to the smallest MTU of the route (nft(8), "rt mtu"). The link's MTU is 1500, and
+    /// some networks lose larger packets without an error. Kernels without `nft_exthdr` or `nft_rt` need `false`.
     pub fn text(&self, clamp: bool) -> String {
         let Self { device, pair, .. } = self;
         let Pair {
@@ -78,16 +78,16 @@ impl Rules {
             );
         }
         let flagless = match self.host {
-            // pasta of 2023 acknowledges the first segment of a connection that it has just opened with a segment
-            // without any flag. Not a segment of TCP (RFC 9293, §3.10.7.4), it would be answered with a reset; the next
-            // one is good.
+            // pasta of 2023 acknowledges the first segment of a new connection with a segment without flags. Such a
+            // segment is not valid TCP (RFC 9293, §3.10.7.4) and would be answered with a reset. The next
+            // acknowledgement is valid.
             Some(_) => format!(
                 "    iifname != \"{device}\" tcp flags & (fin | syn | rst | ack) == 0 drop\n"
             ),
             None => String::new(),
         };
-        // The device belongs to the caller, who can write any packet to it: a source address is never another's, and
-        // never a port that only root may use.
+        // The device belongs to the caller, who can write any packet to it: reject source addresses of others, and
+        // ports reserved for root.
         let mut text = format!(
             "table inet {table} {{
   chain guard {{
@@ -123,7 +123,7 @@ impl Rules {
         text
     }
 
-    /// The rule that redirects name queries to a server at the gateway's `port`.
+    /// Return the rule that redirects name queries to a server at the gateway's `port`.
     pub fn names(&self, port: u16) -> String {
         let gateway = self.pair.gateway;
         format!(
@@ -135,12 +135,12 @@ impl Rules {
     }
 }
 
-/// The name of the table of a user's shell.
+/// Return the name of the table of a user's shell.
 pub fn table_of(user: u32, device: &str) -> String {
     format!("{TABLES}{user}.{device}")
 }
 
-/// User id and device of the shell whose table is called `table`; `None` if it is not a shell's.
+/// Return user id and device of the shell whose table is called `table`; otherwise `None`.
 pub fn shell_of(table: &str) -> Option<(u32, &str)> {
     let (user, device) = table.strip_prefix(TABLES)?.split_once('.')?;
     let number = device.rsplit_once('-')?.1;

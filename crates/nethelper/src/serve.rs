@@ -1,4 +1,4 @@
-//! `serve`: the network of one shell, from the first device to the last rule, for as long as the caller lives.
+//! `serve`: sets up the network of one shell, from the first device to the last rule, and removes it after the caller.
 
 use std::fs;
 use std::io::{BufRead, BufReader, IoSlice, Read};
@@ -23,16 +23,16 @@ use crate::nft;
 use crate::request::{Message, Serve};
 use crate::rules::{MAHIMAHI_HOSTS, Rules, alias, shell_of};
 
-/// Shells that one user may have at a time in one network namespace.
+/// Maximum shells of one user at a time in one network namespace.
 const MOST_SHELLS: usize = 256;
 
 /// An address of the Internet.
 const SOMEWHERE_IPV6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 1));
 
-/// Descriptors that go to the caller: both devices, a netlink socket beside each, the inner network namespace.
+/// Number of descriptors sent to the caller: two devices, a netlink socket for each, the inner network namespace.
 const DESCRIPTORS: usize = 5;
 
-/// Serves the caller at standard input, a Unix stream socket, until it closes its end.
+/// Serves the caller at standard input, a Unix stream socket, until the caller closes the other end.
 pub fn serve(request: &Serve) -> ExitCode {
     let socket = match std::io::stdin().as_fd().try_clone_to_owned() {
         Ok(descriptor) => UnixStream::from(descriptor),
@@ -80,7 +80,7 @@ fn attend(request: &Serve, socket: &UnixStream) -> Result<()> {
     let mut network = match network {
         Ok(network) => network,
         Err(error) => {
-            // All created objects have lost their device by now.
+            // All objects created here have lost their device by now.
             if !request.offline {
                 let released = Lock::take().and_then(|lock| forwarding::release(&lock));
                 if let Err(problem) = released {
@@ -118,10 +118,10 @@ struct Network {
     ipv6: bool,
     /// True if chains of other programs have rules for the device.
     passes: bool,
-    /// Unless offline.
+    /// `None` if offline.
     table: Option<Table>,
     index: u32,
-    /// In the order of sending to the caller; empty afterwards.
+    /// In the order of sending to the caller; empty after sending.
     descriptors: Vec<OwnedFd>,
 }
 
@@ -152,7 +152,7 @@ impl Network {
             true => Pair::choose_mahimahi(&used, request.nested)?,
             false => Pair::choose(&used)?,
         };
-        // A lookup, since the list in /proc/net/ipv6_route is not read atomically.
+        // A route lookup, because /proc/net/ipv6_route is not read atomically.
         let ipv6 = netlink.has_way_to(SOMEWHERE_IPV6)?;
         let redirected = MAHIMAHI_HOSTS.into_iter().filter(|host| {
             let elsewhere = is_in_sight(*host, &used) && !is_of_a_shell(*host, &living);
@@ -170,7 +170,7 @@ impl Network {
             (pair.gateway.into(), pair.inside.into()),
             (pair.gateway_ipv6.into(), pair.inside_ipv6.into()),
         ];
-        // The device comes last, and goes first: it is never without its rules.
+        // The device is created last and removed first: it always has its rules.
         let (mut passes, mut table) = (false, None);
         if !request.offline {
             (passes, table) = load_rules(&rules, request.private)?;
@@ -195,7 +195,7 @@ impl Network {
         })
     }
 
-    /// Sends the caller its descriptors, and keeps none that would outlive it.
+    /// Sends the descriptors to the caller, and keeps no copy that would outlive the caller.
     fn hand_over(&mut self, socket: &UnixStream) -> Result<()> {
         let pair = self.rules.pair;
         let event = json!({
@@ -214,7 +214,7 @@ impl Network {
         send(socket, &event, &borrowed)
     }
 
-    /// Handles the caller's requests until it closes its end.
+    /// Handles the caller's requests until the caller closes the socket.
     fn answer(&self, messages: &mut impl BufRead, socket: &UnixStream) -> Result<()> {
         let mut named = false;
         while let Some(message) = next(messages)? {
@@ -234,9 +234,9 @@ impl Network {
         Ok(())
     }
 
-    /// Removes the device, its rules, and forwarding if this was the last shell; only the last waits for the lock.
+    /// Removes the device and its rules. The last shell also removes forwarding; only this one waits for the lock.
     fn remove(self) -> Result<()> {
-        // The caller can have made the device outlive its descriptor (TUNSETPERSIST).
+        // The caller can have made the device persistent (TUNSETPERSIST).
         let mut netlink = Netlink::open()?;
         if netlink.find(&self.rules.device)? == Some(self.index) {
             netlink.delete(self.index)?;
@@ -248,7 +248,7 @@ impl Network {
     }
 }
 
-/// Loads the rules of a shell; returns whether some are in chains of other programs, and the shell's table.
+/// Loads the rules of a shell. Returns whether chains of other programs have rules of the shell, and its table.
 fn load_rules(rules: &Rules, private: bool) -> Result<(bool, Option<Table>)> {
     let passes = match private {
         true => String::new(),
@@ -266,7 +266,7 @@ fn load_rules(rules: &Rules, private: bool) -> Result<(bool, Option<Table>)> {
 
 /// Rules for chains that drop forwarded packets, as Docker, ufw and firewalld set them up.
 ///
-/// A chain's drop is final even if another table accepts (nft(8), "verdict statement"): the rule must be in it.
+/// A chain's drop is final even if another table accepts (nft(8), "verdict statement"), so the chain needs the rule.
 fn firewall_passes(rules: &Rules) -> Result<String> {
     let (mut text, device, comment) = (String::new(), &rules.device, rules.table());
     for chain in nft::list(&["list", "chains"], "chain")? {
@@ -284,12 +284,12 @@ fn firewall_passes(rules: &Rules) -> Result<String> {
     Ok(text)
 }
 
-/// Return whether an address is visible because a parallel shell of Mahimahi has it.
+/// Return whether an address is visible because it belongs to a parallel Mahimahi shell.
 fn is_of_a_shell(address: Ipv4Addr, living: &[Table]) -> bool {
     address.octets()[..3] == [100, 64, 0] && !living.is_empty()
 }
 
-/// Creates the device `name` in the namespace of the calling thread; `ends`: its addresses and those they face.
+/// Creates the device `name` in the calling thread's namespace. `ends`: local and peer addresses.
 fn create_device(
     name: &str,
     ends: &[(IpAddr, IpAddr)],
@@ -308,7 +308,7 @@ fn create_device(
         if address.is_ipv4() {
             netlink.add_address(index, own, peer)?;
         } else {
-            // The kernel adds the route to an IPv6 peer later, after duplicate address detection.
+            // The kernel adds the route to an IPv6 peer only after duplicate address detection.
             netlink.add_address(index, own, address)?;
             netlink.add_route(index, other, None, None)?;
         }
@@ -317,7 +317,7 @@ fn create_device(
     Ok((tun, socket.trying(|| "keep a socket".into())?, index))
 }
 
-/// Sets up the namespace of the calling thread as the inside of a shell of `user`.
+/// Sets up the calling thread's namespace as the inside of a shell of `user`.
 fn furnish_inside(
     device: &str,
     ends: &[(IpAddr, IpAddr)],
@@ -326,8 +326,8 @@ fn furnish_inside(
 ) -> Result<(OwnedFd, OwnedFd)> {
     let mut netlink = Netlink::open()?;
     let loopback = netlink.index("lo")?;
-    // Programs written for Mahimahi look whether the namespace forwards before they nest. A kernel without IPv6 lacks
-    // the other files; the first address reports that.
+    // Programs for Mahimahi check whether the namespace forwards before they nest. A kernel without IPv6 lacks the
+    // other files; adding the first address reports that.
     for (name, value) in [
         ("ipv4/ip_forward", "1"),
         ("ipv6/conf/all/disable_ipv6", "0"),
@@ -351,7 +351,7 @@ fn furnish_inside(
     Ok((tun, socket))
 }
 
-/// The next message; `None` when the caller has closed its end.
+/// Return the next message; `None` when the caller has closed the socket.
 fn next(messages: &mut impl BufRead) -> Result<Option<Message>> {
     let mut line = Vec::new();
     let read = messages

@@ -2,22 +2,22 @@
 
 pub(crate) use cellbed_netdev::Trying;
 
-/// Everything that stops the recorder, or one of its commands.
+/// An error that stops the recorder or a command.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The kernel or the file system refused something.
+    /// The kernel or the file system refused a request.
     #[error(transparent)]
     Kernel(#[from] cellbed_netdev::Error),
 
-    /// The user ended it.
+    /// The user interrupted the program.
     #[error("interrupted")]
     Interrupted,
 
-    /// Options that do not fit each other, or the network.
+    /// Options that contradict each other, or the network.
     #[error("{0}")]
     Usage(String),
 
-    /// The server, the network or a file is not as it must be.
+    /// The server, the network or a file is in an unexpected state.
     #[error("{0}")]
     Failed(String),
 }

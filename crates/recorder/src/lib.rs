@@ -1,8 +1,7 @@
-//! Records live networks for cellbed: what a network does to packet trains and under saturation, calibration, client
-//! and server.
+//! Records live networks for cellbed: responses to packet trains and saturation; calibration, client and server.
 //!
-//! Pure core, thin shell: what is sent and when, what is learnt from it and what goes over the wire take time,
-//! randomness and bytes as arguments. Sockets, clocks and files are at the edge.
+//! Pure core, thin shell: traffic, analysis and messages have time, randomness and bytes as arguments. Sockets, clocks
+//! and files are at the edge.
 #![deny(unsafe_code)]
 
 pub mod calibration;

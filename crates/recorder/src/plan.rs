@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 pub use cellbed_link::Way;
 
-/// One of each direction.
+/// A value per direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Both<T> {
     /// From the client to the server.
@@ -16,7 +16,7 @@ pub struct Both<T> {
 }
 
 impl<T> Both<T> {
-    /// Make the one of each direction.
+    /// Make a value for each direction.
     pub fn from_fn(mut make: impl FnMut(Way) -> T) -> Self {
         Self {
             uplink: make(Way::Uplink),
@@ -24,7 +24,7 @@ impl<T> Both<T> {
         }
     }
 
-    /// The one of a direction.
+    /// Return the value of a direction.
     pub fn of(&self, way: Way) -> &T {
         match way {
             Way::Uplink => &self.uplink,
@@ -40,11 +40,11 @@ impl<T> Both<T> {
     }
 }
 
-/// One packet train and its answer (Sentosa et al., "CellReplay", NSDI 2025, §4.2): the client sends `up` packets back
-/// to back; when the first of them to arrive is there, the server sends `down` packets back to back.
+/// A packet train and its answer (Sentosa et al., "CellReplay", NSDI 2025, §4.2). The client sends `up` packets back to
+/// back. At the arrival of the first one, the server sends `down` packets back to back.
 ///
-/// All probing is made of it: a round trip is a train of one packet answered by one, a downlink train is one small
-/// packet answered by many, a measurement of sizes is one packet of varying size answered by one of 100 bytes.
+/// All probing consists of trains: a round trip is one packet answered by one, a downlink train one small packet
+/// answered by many, a measurement of sizes one packet of varying size answered by one of 100 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Train {
     /// Packets of the client; at least 1.
@@ -55,14 +55,14 @@ pub struct Train {
     pub up_bytes: u16,
     /// IP length of each packet of the server, bytes.
     pub down_bytes: u16,
-    /// From its first packet to the next train's first, ns, in place of the plan's `gap_ns`: idle times of several
-    /// lengths need it. The jitter applies to it too.
+    /// Time from the train's first packet to the next train's, ns, in place of the plan's `gap_ns`, for idle times of
+    /// several lengths. The jitter also applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap_ns: Option<u64>,
 }
 
 impl Train {
-    /// A train of packets with lengths in bytes, without a gap of its own.
+    /// A train of packets with lengths in bytes, without a separate gap.
     pub fn new((up, up_bytes): (u16, u16), (down, down_bytes): (u16, u16)) -> Self {
         Self {
             up,
@@ -73,7 +73,7 @@ impl Train {
         }
     }
 
-    /// Number and IP length (bytes) of the packets of a direction.
+    /// Return number and IP length (bytes) of a direction's packets.
     pub fn packets(&self, way: Way) -> (u16, u16) {
         match way {
             Way::Uplink => (self.up, self.up_bytes),
@@ -82,10 +82,10 @@ impl Train {
     }
 }
 
-/// A train and when its first packet is sent.
+/// A train and the time of its first packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimedTrain {
-    /// Since the run's start; never less than the time of the train before.
+    /// Time since the run's begin, not before the previous train.
     pub at: Duration,
     /// Train to send at that time.
     pub train: Train,
@@ -94,7 +94,7 @@ pub struct TimedTrain {
 /// Trains in rotation, or shuffled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrainPlan {
-    /// Taken in this order, over and over.
+    /// Trains in order, repeated.
     pub rotation: Vec<Train>,
     /// From the first packet of one train to the next train's first, ns.
     pub gap_ns: u64,
@@ -103,7 +103,7 @@ pub struct TrainPlan {
     pub jitter: f64,
     /// Total number of trains; `None` until stopped.
     pub count: Option<u32>,
-    /// Of the jitter.
+    /// Seed of the jitter.
     pub seed: u64,
 }
 
@@ -113,16 +113,16 @@ pub struct TrainPlan {
 pub enum Saturation {
     /// Packets at a fixed rate, which should be 25 % over the measured maximum (CellReplay §4.2).
     Fixed {
-        /// Counting IP lengths, bit/s.
+        /// Rate of IP lengths, bit/s.
         rate_bps: u64,
     },
     /// A number of packets in flight that keeps the queue between two delays, reported over a second device (Winstein
     /// et al., "Stochastic Forecasts Achieve High Throughput and Low Delay over Cellular Networks", NSDI 2013, §4.1:
     /// 0.75 and 3 s).
     Adaptive {
-        /// Below it more is sent, ns.
+        /// Minimum queueing delay, ns; below it the rate grows.
         least_delay_ns: u64,
-        /// Above it less is sent, ns.
+        /// Maximum queueing delay, ns; above it the rate falls.
         most_delay_ns: u64,
     },
 }
@@ -132,11 +132,11 @@ pub enum Saturation {
 pub enum Workload {
     /// Trains in rotation.
     Trains(TrainPlan),
-    /// Each train at its time; a train's number is its place.
+    /// Trains at given times; a train's number is its index.
     Timed(Vec<TimedTrain>),
-    /// Saturation of either direction or both.
+    /// Saturation of one direction or both.
     Saturation {
-        /// From the client, and from the server.
+        /// Saturation from the client, and from the server.
         ways: Both<Option<Saturation>>,
         /// IP length of the packets.
         bytes: u16,
@@ -149,7 +149,7 @@ impl Workload {
         !matches!(self, Self::Saturation { .. })
     }
 
-    /// The saturation of each direction.
+    /// Return the saturation of each direction.
     pub fn saturation(&self) -> Both<Option<Saturation>> {
         match self {
             Self::Saturation { ways, .. } => *ways,
@@ -157,7 +157,7 @@ impl Workload {
         }
     }
 
-    /// The fixed rate that a direction is saturated at.
+    /// Return the fixed rate of a direction's saturation.
     pub fn rate(&self, way: Way) -> Option<BitRate> {
         match self.saturation().of(way) {
             Some(Saturation::Fixed { rate_bps }) => Some(BitRate(*rate_bps)),
@@ -165,7 +165,7 @@ impl Workload {
         }
     }
 
-    /// For how long packets of each adaptive saturation wait at the least, ns.
+    /// Return the minimum queueing delay of each adaptive saturation, ns.
     pub fn least_waits_ns(&self) -> Both<Option<u64>> {
         let ways = self.saturation();
         Both::from_fn(|way| match ways.of(way) {
@@ -190,8 +190,8 @@ pub enum Role {
     Heavy,
 }
 
-/// One packet of a train or of a saturation, and what became of it. Times are ns since the recording's time zero on the
-/// client's clock; stamps of the server are converted to it.
+/// A packet of a train or of a saturation, and its fate. Times are ns since the recording's time zero on the client's
+/// clock; stamps of the server are converted to that clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketRecord {
     /// Number of the train; 0 for saturation.
@@ -200,16 +200,16 @@ pub struct PacketRecord {
     pub index: u32,
     /// IP length, bytes.
     pub bytes: u16,
-    /// When it was sent; not known of a lost packet of the server.
+    /// Time of sending; unknown for a lost packet of the server.
     pub sent_ns: Option<i64>,
-    /// When its first copy arrived; `None` if it was lost.
+    /// Arrival of the first copy; `None` if lost.
     pub arrived_ns: Option<i64>,
     /// Number of copies that arrived.
     pub copies: u8,
 }
 
 impl PacketRecord {
-    /// Return the one-way delay, ns; `None` of a lost packet.
+    /// Return the one-way delay, ns; `None` for a lost packet.
     pub(crate) fn delay_ns(&self) -> Option<i64> {
         Some(self.arrived_ns? - self.sent_ns?)
     }

@@ -8,19 +8,19 @@ use crate::calibration::{Calibration, Calibrator, Experiment, PACKET_BYTES};
 use crate::plan::{PacketRecord, TimedTrain, Way, Workload};
 use crate::workload::{AdaptiveSaturator, FixedRateSaturator, QueueKeeper};
 
-/// A network of two hosts for experiments, one after the other. Its time continues between experiments.
+/// A network of two hosts for successive experiments. Time continues between experiments.
 ///
-/// The clocks of the hosts agree, and the hosts send and answer in no time.
+/// The hosts' clocks agree. The hosts send and answer in zero time.
 #[derive(Clone, Debug)]
 pub struct VirtualNetwork(Network);
 
-/// Interval between the reports of arrivals to the saturator of [`saturate`], as in a live recording.
+/// Interval of the arrival reports to the saturator of [`saturate`], as in a live recording.
 const REPORTS: Duration = Duration::from_millis(100);
 
-/// Saturate one direction for `span` adaptively; return the sending and arrival time of each packet, without an arrival
-/// for a lost one.
+/// Saturate one direction for `span` adaptively. Return the sending and arrival time of each packet, with no arrival
+/// for a lost packet.
 ///
-/// The direction starts at rest. Arrivals are reported to the saturator each 0.1 s, over another path. Packets in
+/// The direction begins at rest. Arrivals are reported to the saturator every 0.1 s, over another path. Packets in
 /// flight at the end of the span arrive.
 pub fn saturate(
     stages: Vec<StageConfig>,
@@ -62,12 +62,12 @@ pub fn saturate(
 }
 
 impl VirtualNetwork {
-    /// A network whose schedules and series start now.
+    /// A network whose schedules and series begin now.
     pub fn new(uplink: Vec<StageConfig>, downlink: Vec<StageConfig>) -> Self {
         Self(Network::new(uplink, downlink))
     }
 
-    /// The current time, at which the next experiment starts.
+    /// Return the current time, at which the next experiment begins.
     pub fn now(&self) -> Time {
         self.0.now()
     }

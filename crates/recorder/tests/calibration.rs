@@ -1,4 +1,4 @@
-//! Calibration of networks whose parameters are known, in virtual time.
+//! Calibration of networks with known parameters, in virtual time.
 
 use std::sync::Arc;
 
@@ -69,15 +69,15 @@ fn a_constant_link_is_told_as_it_is() {
     near(down.saturated_bps as f64, 60e6, 0.005);
     near(up.queue_bytes.unwrap() as f64, 200e3, 0.02);
     near(down.queue_bytes.unwrap() as f64, 1e6, 0.02);
-    // 40 ms and a packet of 1400 bytes at either rate
+    // 40 ms, plus a packet of 1400 bytes at each rate
     near(calibration.round_trip_ns.median as f64, 41.307e6, 0.001);
     near(calibration.round_trip_ns.p95 as f64, 41.307e6, 0.001);
-    // Delivery does not depend on the length: the last of N is there after N - 1 packets' time.
+    // Delivery does not depend on the train length: the last of N packets arrives N - 1 packet times later.
     for profile in &down.lengths {
         near(profile.rate_bps().unwrap(), 60e6, 0.001);
     }
     assert!(down.errors.iter().all(|error| error.mean_error < 0.001));
-    // 1300 bytes at either rate
+    // 1300 bytes at each rate
     near(calibration.compensation.uplink[0].1 as f64, -1.04e6, 0.001);
     near(
         calibration.compensation.downlink[0].1 as f64,
@@ -119,13 +119,13 @@ fn a_slow_link_has_time_to_cool() {
     let directions = &calibration.directions;
     near(directions.uplink.saturated_bps as f64, 300e3, 0.01);
     near(directions.downlink.queue_bytes.unwrap() as f64, 60e3, 0.05);
-    // Without a limit: two seconds at three times the rate.
+    // Without a queue limit: two seconds at three times the rate.
     assert_eq!(directions.uplink.queue_bytes, None);
     let held = directions.uplink.queue_at_least_bytes.unwrap();
     near(held as f64, 2.0 * 2.0 * 300e3 / 8.0, 0.05);
 }
 
-/// Light rows with a cold start, then a heavy trace: a network that is known to the packet.
+/// Light rows with a cold start, then a heavy trace: every delivery is known.
 #[test]
 fn a_link_that_depends_on_its_load_gives_its_light_and_heavy_opportunities() {
     let light: String = (0..400)
@@ -159,7 +159,7 @@ fn a_link_that_depends_on_its_load_gives_its_light_and_heavy_opportunities() {
         0.02,
     );
     assert!(down.train >= 25);
-    // Found in steps of 10 ms.
+    // The gaps have steps of 10 ms.
     let idle = down.idle_ns as f64 / 1e6;
     assert!((5.0..=15.5).contains(&idle), "{idle}");
     let ratio = rate(down, 50) / rate(down, 10);
@@ -207,7 +207,7 @@ fn losses_are_borne_until_there_are_too_many() {
     }
 }
 
-/// A second of 40 Mbit/s, then one of 8 Mbit/s.
+/// One second of 40 Mbit/s, then one of 8 Mbit/s, repeated.
 fn varying() -> Vec<StageConfig> {
     let fast = (1..3333_u64).map(|packet| packet * 3 / 10);
     let slow = (0..666_u64).map(|packet| 1000 + packet * 3 / 2);
@@ -226,12 +226,12 @@ fn a_light_workload_takes_a_tenth_of_the_slowest_second() {
     for way in Way::BOTH {
         let side = calibration.directions.of(way);
         let slowest = side.slowest_bps.unwrap() as f64;
-        assert!((7e6..12e6).contains(&slowest), "{slowest}"); // seconds of the saturation begin at another time
+        assert!((7e6..12e6).contains(&slowest), "{slowest}"); // seconds of the saturation begin at another phase
         let (train, gap) = (side.light_train(), side.light_gap_ns(side.light_train()));
         let load = f64::from(train) * 8.0 * 1400.0 * 1e9 / gap as f64;
         assert!(load <= 0.1001 * slowest, "{load} of {slowest}");
         assert!(train >= 5 && gap <= 260_000_000, "{train} in {gap}");
-        // Behind an outage of a second, a fiftieth of the mean.
+        // After an outage of a second: a fiftieth of the mean.
         let paused = DirectionCalibration {
             slowest_bps: Some(0),
             ..side.clone()
@@ -254,7 +254,7 @@ fn the_same_seed_asks_the_same_and_an_experiment_can_be_made_again() {
     let (mut first, mut second) = (network(), network());
     while let Some(experiment) = one.next() {
         assert_eq!(Some(experiment), other.next());
-        second.run(experiment); // broken off, then made again
+        second.run(experiment); // interrupted, then repeated
         let (up, down) = second.run(experiment);
         other.take(&up, &down).unwrap();
         let (up, down) = first.run(experiment);
@@ -279,7 +279,7 @@ fn no_more_is_asked_for_than_is_allowed() {
     assert_eq!(down.queue_bytes, None);
 }
 
-/// A generated link. Of its parameters the queues are configured; others are means over ten links with other seeds,
+/// A generated link. The queue limits are configured; other parameters are means over ten links with other seeds,
 /// measured for a minute each.
 fn radio(profile: Profile) -> Calibration {
     let side = |way| {
@@ -303,12 +303,12 @@ fn the_low_band_operator_is_found_as_it_is() {
     near(down.queue_bytes.unwrap() as f64, 2e6, 0.05);
     near(calibration.round_trip_ns.median as f64, 39.2e6, 0.05);
     near(calibration.round_trip_ns.p95 as f64, 49.5e6, 0.05);
-    // 1300 · 1.83 µs of the path, a second slot of the cold scheduler, and uplink a second grant
+    // 1300 · 1.83 µs of the path, a second slot of the cold scheduler, and on the uplink a second grant
     near(calibration.compensation.uplink[0].1 as f64, -6.8e6, 0.25);
     near(calibration.compensation.downlink[0].1 as f64, -3.7e6, 0.25);
-    // 2.6 in the paper and over many weathers
+    // 2.6 in the paper and in many weather traces
     near(rate(down, 100) / rate(down, 10), 2.6, 0.25);
-    // The scheduler forgets within 10 ms, so trains must leave some of that.
+    // The scheduler forgets within 10 ms, and trains must leave part of that.
     assert!((10_000_000..=40_000_000).contains(&down.least_gap_ns));
     assert!((25..=100).contains(&down.train));
 }
@@ -325,7 +325,7 @@ fn the_mid_band_operator_is_found_as_it_is() {
     near(up.queue_bytes.unwrap() as f64, 1e6, 0.05);
     near(down.queue_bytes.unwrap() as f64, 4e6, 0.05);
     near(calibration.round_trip_ns.median as f64, 28e6, 0.1);
-    // Long trains are all alike.
+    // All long trains are alike.
     for profile in down.lengths.iter().filter(|profile| profile.length >= 250) {
         near(profile.rate_bps().unwrap(), 167e6, 0.15);
     }

@@ -1,7 +1,7 @@
-//! Response of a server to malicious clients and to datagrams that come from no client.
+//! Response of a server to malicious clients, and to datagrams from outside a session.
 //!
-//! Each test is one attack over the server without sockets, except in `real`. What is asserted is what an
-//! attacker could want: answers, traffic to somebody else, memory, others' data, an end of others' service.
+//! Each test is one attack on the server without sockets, except in `real`. The assertions cover an attacker's possible
+//! aims: answers, traffic to others, memory, others' data, an end of others' service.
 
 #[path = "hostile/forgery.rs"]
 mod forgery;

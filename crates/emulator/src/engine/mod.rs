@@ -1,8 +1,8 @@
-//! The event loop: packets from devices through the path model and back, in real time.
+//! The event loop in real time: packets from devices through the path model and back to devices.
 //!
-//! Inside, a packet's times are the model's: what departs from one direction at an instant arrives at the next one at
-//! that instant, even if the loop polls later. Only at the ends the clock decides: a packet arrives
-//! when it was read, and is written when the clock has reached its departure, never before.
+//! Inside, packets have the model's times: a packet that departs from one direction arrives at the next direction at
+//! the same instant, even if the loop polls later. Only at the ends the clock decides. A packet arrives when it is
+//! read, and is written when the clock has reached its departure, never before.
 
 mod requests;
 
@@ -35,13 +35,13 @@ use crate::wake::Wake;
 
 pub use requests::{Request, Summary};
 
-/// Packets read from one device before the others have their turn.
+/// Maximum packets read from one device before the other devices are read.
 const BATCH: usize = 64;
 
 /// Interval at which finished bins and records are written to their files.
 const FLUSH: Duration = Duration::from_millis(100);
 
-/// The token of the mailbox; a device has the number of its vertex.
+/// Token of the mailbox. The token of a device is the number of its vertex.
 const MAILBOX: u64 = u64::MAX - 1;
 
 /// A vertex with a device.
@@ -52,19 +52,19 @@ struct Device {
     leaving: Vec<(u16, Outcome<Segment>)>,
 }
 
-/// The event loop and all it owns. Nothing of it is shared with another thread.
+/// The event loop and all its data. No data is shared with another thread.
 pub struct Engine {
     devices: Vec<Device>,
     graph: Graph<Segment>,
     cells: usize,
     owners: Owners,
     pool: Pool,
-    /// Packets that an infinite queue holds at most.
+    /// Maximum packets in an infinite queue.
     room: Packets,
     records: Records,
     requests: Receiver<Request>,
     mailbox: Arc<OwnedFd>,
-    /// A request has ended it.
+    /// True if a request has stopped the loop.
     finished: bool,
     wake: Wake,
     lateness: Lateness,
@@ -73,21 +73,21 @@ pub struct Engine {
     read: u64,
     unroutable: u64,
     refused: u64,
-    /// No slot is free: devices are not read until one is.
+    /// True if no slot is free: devices are not read until one is.
     crowded: bool,
     /// Vertices whose outbox is not empty.
     waiting: Vec<usize>,
     pace: Pace,
-    /// By when to write what waits, even if there is more to read.
+    /// Time at which due packets are written, even if there is more to read.
     write_by: Time,
     proxies: Vec<Port>,
-    /// Packets that proxies have made and that have not left.
+    /// Packets of proxies that have not left.
     made: VecDeque<Made>,
 }
 
 impl Engine {
-    /// An engine for a checked configuration. `tuns` has a device for each vertex that has one; `mailbox` is an event
-    /// descriptor that is signalled after something was put into `requests`.
+    /// Creates an engine for a checked configuration. `tuns` has the device of each vertex, if there is one. `mailbox`
+    /// is an event descriptor, signalled after each addition to `requests`.
     pub fn new(
         config: &Config,
         mut graph: GraphConfig,
@@ -120,7 +120,7 @@ impl Engine {
             graph,
             cells: config.cells.len(),
             owners: Owners::new(config),
-            // A quarter of the memory; infinite queues get half of that.
+            // A quarter of the memory, half of it for infinite queues.
             pool: Pool::new((memory / 4) as usize),
             room,
             records,
@@ -162,7 +162,7 @@ impl Engine {
             let turn = flush.min(self.seconds.end());
             let deadline = departure.map_or(turn, |time| time.min(turn));
             if std::mem::take(&mut self.crowded) {
-                // Devices stay readable while they are not read; only time makes room.
+                // Unread devices stay readable, so the loop waits for time alone to free slots.
                 self.wake.nap(deadline, &*self.mailbox)?;
             }
             if drained && let Some(until) = self.pace.pause(deadline) {
@@ -197,7 +197,7 @@ impl Engine {
         }
     }
 
-    /// Reads what waits at the device of `vertex` into the path model, a batch at most. Returns how many packets.
+    /// Reads at most a batch of packets from the device of `vertex` into the path model. Returns their number.
     fn ingest(&mut self, vertex: usize) -> Result<usize> {
         self.write_by = now() + pace::READING;
         for count in 0..BATCH {
@@ -213,14 +213,14 @@ impl Engine {
                 Received::Packet(length) => length,
                 Received::Nothing => return Ok(count),
                 Received::Gone => {
-                    // Its descriptor would call for ever.
+                    // A deleted device would wake the loop for ever.
                     self.wake.forget(&**tun)?;
                     self.devices[vertex].tun = None;
                     return Ok(count);
                 }
             };
             let now = now();
-            // What the model had to do before this packet came comes first: it may make room for it.
+            // The model first processes earlier events: they may free room for this packet.
             self.advance(now);
             if let Some(slot) = self.pool.keep(length) {
                 match self.admit(vertex, slot, length, now) {
@@ -236,7 +236,7 @@ impl Engine {
         Ok(BATCH)
     }
 
-    /// Notes what is known of a packet; the direction it takes, if there is one, and its segments.
+    /// Sets the metadata of a packet. Returns its direction, if there is one, and its segments.
     fn admit(
         &mut self,
         vertex: usize,
@@ -261,7 +261,7 @@ impl Engine {
         Some((direction, segments))
     }
 
-    /// Gives all segments of a packet to a direction, in order.
+    /// Passes all segments of a packet to a direction, in order.
     fn enter(&mut self, slot: u32, segments: u16, direction: usize, at: Time) {
         self.pool.refer(slot, u32::from(segments) - 1);
         let Packet { layout, tag, .. } = *self.pool.packet(slot);
@@ -281,7 +281,7 @@ impl Engine {
         }
     }
 
-    /// Lets the model run up to `now`, event by event in order of time over all directions.
+    /// Runs the model until `now`, event by event in order of time over all directions.
     fn advance(&mut self, now: Time) {
         while let Some(time) = self.next_event().filter(|&time| time <= now) {
             self.deliver_all(time, now);
@@ -295,14 +295,14 @@ impl Engine {
         }
     }
 
-    /// Returns when the model or a proxy has something to do.
+    /// Returns the time of the next event of the model or a proxy.
     fn next_event(&self) -> Option<Time> {
         let proxies = self.proxies.iter().filter_map(Port::timer);
         self.graph.next_event().into_iter().chain(proxies).min()
     }
 
-    /// Hands a segment that reaches a vertex to the proxies there, if there are some for it. Returns the segment that
-    /// goes on, if one does. direction: which it comes out of, none from a proxy.
+    /// Passes a segment that reaches a vertex to the proxies there. Returns the segment, unless a proxy keeps it.
+    /// direction: the direction that it leaves; none if it comes from a proxy.
     fn divide(
         &mut self,
         direction: Option<usize>,
@@ -336,21 +336,21 @@ impl Engine {
         Some(segment)
     }
 
-    /// Puts a packet that a proxy has made into the pool.
+    /// Stores a packet of a proxy in the pool.
     fn insert(&mut self, bytes: &[u8], number: u64, source: u16, to: u16) -> Option<Segment> {
         let (mut packet, _) = Packet::parse(bytes, number, source);
         packet.destination = to;
         self.pool.insert(bytes, packet).map(Segment::first)
     }
 
-    /// Takes the packets that leave a proxy, where its endpoint's tower is.
+    /// Collects the packets that leave a proxy at the endpoint's current tower.
     fn collect_made(&mut self, port: usize, at: Time) {
         let port = &mut self.proxies[port];
         let tower = port.place.tower(self.graph.paths(at));
         port.send(tower, &mut self.made);
     }
 
-    /// Gives the packets that proxies have made to their directions, through the proxies of other endpoints.
+    /// Sends packets of proxies into their directions, through the proxies of other endpoints.
     fn send_made(&mut self, at: Time) {
         while let Some(it) = self.made.pop_front() {
             let vertex = usize::from(it.at);
@@ -374,14 +374,14 @@ impl Engine {
         }
     }
 
-    /// Takes what has come out of directions by `time` on, as is observed at `now`.
+    /// Delivers all segments that left directions until `time`, observed at `now`.
     fn deliver_all(&mut self, time: Time, now: Time) {
         while let Some((direction, outcome)) = self.graph.poll(time) {
             self.deliver(direction, outcome, now);
         }
     }
 
-    /// A segment came out of a direction, or was dropped in it, as is observed at `now`.
+    /// Handles a segment that left a direction or was dropped in it, observed at `now`.
     fn deliver(&mut self, direction: usize, mut outcome: Outcome<Segment>, now: Time) {
         self.records.report_outcome(direction, &outcome);
         if let Fate::Dropped(_) = outcome.fate {
@@ -428,7 +428,7 @@ impl Engine {
         }
     }
 
-    /// Writes what has left the model.
+    /// Writes the packets that have left the model.
     fn write_all(&mut self) {
         for vertex in self.waiting.drain(..) {
             let Device {

@@ -1,4 +1,4 @@
-//! Requests of the main thread to the event loop, which executes them between two polls of the devices.
+//! Requests of the main thread, executed by the event loop between two polls of the devices.
 
 use cellbed_link::tally::{Counters, Delay};
 use cellbed_link::{ChangeError, Duration, InForce, QueueLevel, StageConfig, Time};
@@ -13,7 +13,7 @@ use crate::process::Scheduling;
 use crate::stages::bound;
 use crate::writer::Lost;
 
-/// A call of one of the public methods below, which also sends the reply.
+/// A call of a public method below, which also sends the reply.
 pub type Request = Box<dyn FnOnce(&mut Engine) + Send>;
 
 /// State of a direction.
@@ -21,7 +21,7 @@ pub type Request = Box<dyn FnOnce(&mut Engine) + Send>;
 pub struct DirectionStatus {
     /// Counters of the direction's events.
     pub counters: Counters,
-    /// Level of its bottleneck queue.
+    /// Level of the bottleneck queue.
     pub queue: QueueLevel,
     /// True during an outage.
     pub closed: bool,
@@ -63,27 +63,27 @@ pub struct Status {
     pub directions: Vec<DirectionStatus>,
     /// Packets without a route.
     pub unroutable: u64,
-    /// Packets that the kernel refused when they were written.
+    /// Packets refused by the kernel on writing.
     pub refused: u64,
     /// Packets that have neither left the emulator nor been dropped.
     pub in_flight: u64,
-    /// Time for which a cell served each of its users while packets waited, since the last restart; by cell and user.
+    /// Time for which each user of a cell was served while packets waited, since the last restart; by cell and user.
     pub served: Vec<Vec<Duration>>,
 }
 
 /// Summary of the whole run.
 pub struct Summary {
-    /// Delay of the writing of packets behind their modelled departure.
+    /// Delay of writing packets after their modelled departure.
     pub lateness: Lateness,
-    /// Packets that the kernel refused when they were written.
+    /// Packets refused by the kernel on writing.
     pub refused: u64,
-    /// Packets read from devices, segments counted one by one.
+    /// Packets read from devices; each segment counts.
     pub packets: u64,
     /// Records missing from the files.
     pub lost: Lost,
     /// Kernel scheduling of the event loop.
     pub scheduling: Scheduling,
-    /// As [`Status::served`].
+    /// Like [`Status::served`].
     pub served: Vec<Vec<Duration>>,
 }
 
@@ -99,8 +99,8 @@ impl Engine {
         self.finished
     }
 
-    /// Restart all schedules, recorded series and random sequences at `zero`, which may lie in the future, `offset`
-    /// further into the traces than in the configuration.
+    /// Restart all schedules, recorded series and random sequences at `zero`, which may be in the future. Traces begin
+    /// at positions `offset` later than configured.
     pub fn restart(&mut self, zero: Time, offset: Duration) {
         let now = now();
         self.advance(now);
@@ -115,7 +115,7 @@ impl Engine {
         self.graph.restart(now, zero, offset);
     }
 
-    /// Lets the model and the clock of every direction run up to now.
+    /// Runs the model and the clocks of all directions until now.
     fn catch_up(&mut self) -> Time {
         let now = now();
         self.advance(now);
@@ -124,7 +124,7 @@ impl Engine {
         now
     }
 
-    /// Return the time that each user of each cell has been served.
+    /// Return the service time of each user of each cell.
     fn served(&mut self) -> Vec<Vec<Duration>> {
         let cells = 0..self.cells;
         cells
@@ -159,8 +159,8 @@ impl Engine {
         directions.map(|it| it.in_force().to_vec()).collect()
     }
 
-    /// Changes a stage from now on; returns the time and the previous origin of the stage's parameters. What has left
-    /// the stage by now has left it as it was.
+    /// Changes a stage from now on. Returns the time, and the previous origin of the stage's parameters. Packets that
+    /// have already left the stage are unaffected.
     pub fn change(
         &mut self,
         direction: usize,
@@ -177,7 +177,7 @@ impl Engine {
         changed.map(|()| (at, before))
     }
 
-    /// Writes all packets and records, and ends.
+    /// Writes all packets and records, and stops.
     pub fn finish(&mut self) -> Result<Summary> {
         self.finished = true;
         let now = self.catch_up();

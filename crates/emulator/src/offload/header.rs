@@ -1,4 +1,4 @@
-//! The header of one segment, or of a run of them, made from the header of the whole packet.
+//! The header of one segment, or of a run of segments, derived from the whole packet's header.
 
 use super::layout::{CHECKSUM_OF_TCP, CHECKSUM_OF_UDP, Layout, MOST_HEADER, Transport};
 use super::vnet::{Cut, VNET_BYTES, Vnet};
@@ -14,29 +14,29 @@ pub const URG: u8 = 0x20;
 pub const ECE: u8 = 0x40;
 pub const CWR: u8 = 0x80;
 
-/// Common properties of a run of segments, beside the header it is made from.
+/// Properties of a run of segments, in addition to the packet's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Number of the first segment in its packet.
+    /// Index of the first segment in the packet.
     pub first: u16,
-    /// Segments in the run.
+    /// Number of segments in the run.
     pub segments: u16,
-    /// Payload of each but the last.
+    /// Payload bytes of each segment but the last.
     pub segment: u16,
-    /// Payload of all.
+    /// Payload bytes of all segments.
     pub payload: usize,
     /// FIN and PSH of the last segment.
     pub ending: u8,
-    /// True if they were marked "congestion experienced" on the way (RFC 3168).
+    /// True if the path marked the segments "congestion experienced" (RFC 3168).
     pub marked: bool,
 }
 
-/// Writes the header of a run of segments into `out`, made from `packet`, which the first of them belongs to. Its
+/// Writes the header of a run of segments into `out`, derived from `packet`, the first segment's packet. Returns the
 /// length, and the header for the device.
 ///
-/// As the kernel's own segmentation does: IPv4 identification and TCP sequence go on from segment to segment, FIN and
-/// PSH are on the last one only, CWR on the first. The transport checksum stays open: its field has the sum over the
-/// pseudo header, whose length alone changes.
+/// Like the kernel's segmentation: IPv4 identification and TCP sequence continue from segment to segment. FIN and PSH
+/// are in the last segment only, CWR in the first. The transport checksum stays open: its field holds the sum over the
+/// pseudo header, in which only the length changes.
 pub fn write_header(
     out: &mut [u8; MOST_HEADER],
     packet: &[u8],
@@ -92,9 +92,8 @@ pub fn write_header(
     (length, vnet)
 }
 
-/// Sets the ECN field of an IP header to "congestion experienced" (RFC 3168, section 5), whose first 12 bytes
-/// are enough. The checksum of IPv4 is mended and not made anew (RFC 1624, equation 3), so that a wrong one stays
-/// wrong.
+/// Sets the ECN field of an IP header to "congestion experienced" (RFC 3168, section 5); the first 12 bytes are enough.
+/// The IPv4 checksum is updated, not recomputed (RFC 1624, equation 3), so that a wrong checksum stays wrong.
 pub fn mark(header: &mut [u8]) {
     if header[0] >> 4 == 6 {
         header[1] |= 0x30;
@@ -106,9 +105,9 @@ pub fn mark(header: &mut [u8]) {
     put(header, 10, !fold(sum));
 }
 
-/// Completes the headers of a TCP packet that was made here, the device's header before it: the IP length, the checksum
-/// of IPv4, and the sum over the pseudo header, so that the device finishes the checksum. network: bytes of the IP
-/// header, which has no options.
+/// Completes the headers of a TCP packet made here, after the device's header: the IP length, the IPv4 checksum, and
+/// the sum over the pseudo header. The device completes the TCP checksum. network: bytes of the IP header, without
+/// options.
 pub fn seal(bytes: &mut [u8], network: usize) {
     let (vnet, packet) = bytes.split_at_mut(VNET_BYTES);
     let length = packet.len();
@@ -124,12 +123,12 @@ pub fn seal(bytes: &mut [u8], network: usize) {
     vnet.copy_from_slice(&Vnet::unfinished(network as u16, CHECKSUM_OF_TCP).to_bytes());
 }
 
-/// Return whether the checksum of a TCP packet is right. network: bytes of the IP header, which has no options.
+/// Return whether a TCP packet's checksum is right. network: bytes of the IP header, without options.
 pub fn is_intact(packet: &[u8], network: usize) -> bool {
     fold(pseudo_sum(packet, network) + u32::from(sum(&packet[network..]))) == 0xffff
 }
 
-/// The sum over the pseudo header of a TCP packet (RFC 9293 §3.1).
+/// Return the sum over the pseudo header of a TCP packet (RFC 9293 §3.1).
 fn pseudo_sum(packet: &[u8], network: usize) -> u32 {
     let addresses = if network == 40 { 8..40 } else { 12..20 };
     let after = (packet.len() - network) as u32;
@@ -150,7 +149,7 @@ pub(super) fn put(bytes: &mut [u8], at: usize, value: u16) {
     bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }
 
-/// The ones' complement sum of RFC 1071.
+/// Return the ones' complement sum of RFC 1071.
 pub(super) fn sum(bytes: &[u8]) -> u16 {
     let (pairs, odd) = bytes.as_chunks::<2>();
     let words = pairs.iter().map(|pair| u32::from(get(pair, 0)));

@@ -1,51 +1,51 @@
-//! Layout of a packet: headers that each of its segments repeats, and payload.
+//! Layout of a packet: payload, and headers that each segment repeats.
 
 use super::vnet::{Cut, Vnet};
 use crate::packet::{TCP, UDP, u16_at};
 
-/// The longest headers, network and transport together, that are taken apart.
+/// Maximum bytes of headers (network and transport together) of a segmented packet.
 pub const MOST_HEADER: usize = 192;
 
 /// Offset of the checksum in the headers of TCP and of UDP.
 pub(super) const CHECKSUM_OF_TCP: u16 = 16;
 pub(super) const CHECKSUM_OF_UDP: u16 = 6;
 
-/// Transport protocol of a packet, as far as it can be segmented.
+/// Transport protocol of a packet, if it can be segmented.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
-    /// It passes as it is.
+    /// Not segmented: passes unchanged.
     #[default]
     Opaque,
-    /// TCP with the checksum left open.
+    /// TCP with an open checksum.
     Tcp,
-    /// UDP with the checksum left open.
+    /// UDP with an open checksum.
     Udp,
 }
 
-/// The parts of a packet. One that is no super-packet has one segment.
+/// The parts of a packet. A packet that is no super-packet has one segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     /// Transport protocol.
     pub transport: Transport,
     /// True for IPv6.
     pub v6: bool,
-    /// No IPv4 options, no IPv6 extension headers, no fragment: its segments may join another packet.
+    /// True without IPv4 options, IPv6 extension headers and fragmentation: segments may join another packet.
     pub plain: bool,
     /// Bytes before the transport header.
     pub network: u16,
-    /// Bytes before the payload; each segment has them anew.
+    /// Bytes before the payload, repeated in each segment.
     pub header: u16,
-    /// Payload of each segment but the last, which has the rest.
+    /// Payload of each segment but the last, which has the remaining bytes.
     pub segment: u16,
-    /// Bytes from the IP header on.
+    /// IP length, bytes.
     pub length: u32,
 }
 
 impl Layout {
-    /// The layout of a packet as the device gave it.
+    /// Return the layout of a packet from the device.
     ///
-    /// Only what the kernel itself may have left unfinished is ever taken apart: TCP and UDP with an open checksum, of
-    /// which all lengths agree. All else is opaque, has one segment, and is passed on unchanged.
+    /// Only packets that the kernel may have left unfinished are segmented: TCP and UDP with an open checksum and
+    /// consistent lengths. All others are opaque, have one segment, and pass unchanged.
     pub fn of(vnet: Vnet, packet: &[u8]) -> Self {
         Self::of_unfinished(vnet, packet).unwrap_or(Self {
             length: packet.len() as u32,
@@ -73,7 +73,7 @@ impl Layout {
                     return None;
                 }
                 let plain = network == 40;
-                // Behind extension headers only the place of the checksum shows the protocol.
+                // After extension headers, only the position of the checksum shows the protocol.
                 let protocol = match vnet.checksum_offset {
                     CHECKSUM_OF_TCP => TCP,
                     CHECKSUM_OF_UDP => UDP,
@@ -95,7 +95,7 @@ impl Layout {
             return None;
         }
         let segment = match (vnet.cut, kind, v6) {
-            (None, ..) => payload as u16, // a packet has at most 65535 bytes, or its lengths would not agree
+            (None, ..) => payload as u16, // consistent lengths: at most 65535 bytes
             (Some(Cut::Tcp4 { .. }), Transport::Tcp, false)
             | (Some(Cut::Tcp6 { .. }), Transport::Tcp, true)
             | (Some(Cut::Udp), Transport::Udp, _)
@@ -125,17 +125,17 @@ impl Layout {
         }
     }
 
-    /// Return the offset in the packet of the payload of the segment at `index`; only for a packet that is not opaque.
+    /// Return the offset of the payload of the segment at `index` in a packet that is not opaque.
     pub fn start(&self, index: u16) -> usize {
         usize::from(self.header) + usize::from(index) * usize::from(self.segment)
     }
 
-    /// Payload bytes of the segment at `index`; those behind the IP header of an opaque packet are not known here.
+    /// Return the payload bytes of the segment at `index`; unknown for an opaque packet.
     pub fn payload(&self, index: u16) -> usize {
         (self.length as usize - self.start(index)).min(usize::from(self.segment))
     }
 
-    /// IP length of the segment at `index`.
+    /// Return the IP length of the segment at `index`.
     pub fn size(&self, index: u16) -> usize {
         match self.transport {
             Transport::Opaque => self.length as usize,

@@ -1,9 +1,9 @@
-//! Segmentation offload as pure functions over bytes: what a super-packet consists of, and which segments make one.
+//! Segmentation offload as pure functions over bytes: splitting super-packets into segments, and joining segments.
 //!
-//! The kernel hands over TCP and UDP data as super-packets of up to 64 KiB: one header, the payload of many segments,
-//! and the payload of each segment in a [`Vnet`] header. [`Layout`] finds the segments; the path model decides for each
-//! of them; [`Run`] collects those that leave together and [`write_header`] gives them their header. A run is made only
-//! of segments that the kernel would make again of the super-packet, to the bit.
+//! The kernel passes TCP and UDP data as super-packets of up to 64 KiB: one header, the payload of many segments, and
+//! the payload length of a segment in a [`Vnet`] header. [`Layout`] finds the segments. The path model decides about
+//! each segment. [`Run`] collects segments that leave together, and [`write_header`] writes their header. A run
+//! contains only segments that the kernel would produce again from the super-packet, bit by bit.
 
 mod header;
 mod layout;

@@ -4,33 +4,33 @@ use super::header::{CWR, FIN, PSH, RST, SYN, Shape, URG, get, mark, put, sum, wo
 use super::layout::{Layout, MOST_HEADER, Transport};
 use super::vnet::{VNET_BYTES, Vnet};
 
-/// The largest IP packet in bytes.
+/// Maximum bytes of an IP packet.
 const LARGEST: usize = 65_535;
 
-/// Datagrams of one super-packet at most, as in the kernel's own receive offload.
+/// Maximum datagrams of a super-packet, as in the kernel's receive offload.
 const MOST_DATAGRAMS: u16 = 64;
 
-/// One segment of a packet, with all there is to know of it.
+/// One segment of a packet, with the packet's data.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
-    /// The packet it belongs to, from the IP header on.
+    /// The segment's packet, from the IP header on.
     pub packet: &'a [u8],
-    /// Its layout.
+    /// Layout of the packet.
     pub layout: &'a Layout,
-    /// Number of the segment in it.
+    /// Index of the segment in the packet.
     pub index: u16,
-    /// True if it was marked "congestion experienced" on the way.
+    /// True if the path marked it "congestion experienced".
     pub marked: bool,
 }
 
-/// Run of segments so far.
+/// A run of segments so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     first: u16,
     segments: u16,
     segment: usize,
     payload: usize,
-    /// A segment shorter than the others has ended it.
+    /// True if a segment shorter than the others ended the run.
     closed: bool,
     marked: bool,
 }
@@ -59,7 +59,7 @@ impl Run {
         self.segments
     }
 
-    /// The shape of the run, given its last segment.
+    /// Return the shape of the run, given its last segment.
     pub fn shape(&self, last: View<'_>) -> Shape {
         Shape {
             first: self.first,
@@ -71,8 +71,8 @@ impl Run {
         }
     }
 
-    /// Adds `next` if the kernel would make it again from the longer super-packet, right behind `last`, the last
-    /// segment so far. `neighbours`: the two are neighbours in one packet.
+    /// Adds `next` after `last`, the last segment so far, if the kernel's segmentation of the longer super-packet
+    /// yields `next` unchanged. `neighbours`: the two are neighbours in one packet.
     pub fn join(&mut self, last: View<'_>, next: View<'_>, neighbours: bool) -> bool {
         let layout = next.layout;
         if self.closed || layout.transport == Transport::Opaque || self.marked != next.marked {
@@ -144,7 +144,7 @@ fn same_tcp(last: &View<'_>, a: &[u8], next: &View<'_>, b: &[u8]) -> bool {
         && a[18..] == b[18..]
 }
 
-/// FIN and PSH, which only the last segment of a packet has.
+/// Return FIN and PSH, set only in the last segment of a packet.
 fn ending(view: &View<'_>) -> u8 {
     let is_last = view.index + 1 == view.layout.segments();
     match view.layout.transport {
@@ -155,10 +155,10 @@ fn ending(view: &View<'_>) -> u8 {
     }
 }
 
-/// The packet that a segment is on the wire, with the device's header before it: all checksums are finished, so that
-/// whoever gets it looks at them.
+/// Return the packet of a segment as on the wire, after the device's header. All checksums are complete, so that the
+/// receiver verifies them.
 ///
-/// `before` is the device's header of the packet that the segment belongs to.
+/// `before`: the device's header of the segment's packet.
 pub fn single(before: &[u8; VNET_BYTES], view: View<'_>) -> Vec<u8> {
     let layout = view.layout;
     let mut vnet = Vnet::parse(before);
@@ -184,7 +184,7 @@ pub fn single(before: &[u8; VNET_BYTES], view: View<'_>) -> Vec<u8> {
     bytes
 }
 
-/// Finishes an open checksum (virtio 1.2, section 5.1.6.2); `false` if the header points at nothing.
+/// Completes an open checksum (virtio 1.2, section 5.1.6.2); returns `false` for an invalid position.
 fn finish(packet: &mut [u8], vnet: Vnet) -> bool {
     if !vnet.partial_checksum {
         return true;
@@ -197,7 +197,7 @@ fn finish(packet: &mut [u8], vnet: Vnet) -> bool {
         return false;
     }
     let checksum = match !sum(transport) {
-        0 => 0xffff, // none, to UDP; the same number to all others
+        0 => 0xffff, // zero means no checksum in UDP; equal for all others
         sum => sum,
     };
     put(transport, at, checksum);

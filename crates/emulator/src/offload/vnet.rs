@@ -1,4 +1,4 @@
-//! The header that goes before each packet of a device with `IFF_VNET_HDR`.
+//! The header before each packet of a device with `IFF_VNET_HDR`.
 
 /// Length of the header in bytes.
 pub const VNET_BYTES: usize = 10;
@@ -8,19 +8,19 @@ const NEEDS_CHECKSUM: u8 = 1;
 const GSO_TCPV4: u8 = 1;
 const GSO_TCPV6: u8 = 4;
 const GSO_UDP: u8 = 5;
-/// Added to the type of a super-packet whose first segment alone has CWR.
+/// Flag in the type of a super-packet in which only the first segment has CWR.
 const GSO_ECN: u8 = 0x80;
 
-/// `struct virtio_net_hdr` (virtio 1.2, section 5.1.6), in the byte order of the machine, as the TUN driver has it.
+/// `struct virtio_net_hdr` (virtio 1.2, section 5.1.6), in the machine's byte order like in the TUN driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Vnet {
     /// True if the transport checksum is incomplete; its field holds the sum over the pseudo header.
     pub partial_checksum: bool,
     /// Segmentation of a super-packet; `None` for any other packet.
     pub cut: Option<Cut>,
-    /// Bytes of headers, a hint.
+    /// Bytes of headers; only a hint.
     pub header: u16,
-    /// Payload of a segment.
+    /// Payload bytes of a segment.
     pub segment: u16,
     /// Offset of the transport header.
     pub checksum_start: u16,
@@ -43,12 +43,12 @@ pub enum Cut {
     },
     /// UDP, each segment a datagram.
     Udp,
-    /// One that this code does not know.
+    /// An unknown type.
     Other(u8),
 }
 
 impl Vnet {
-    /// The header of a packet whose transport header begins at `start`, with an incomplete checksum at `offset` in it.
+    /// A header for a packet whose transport header begins at `start`, with an incomplete checksum at `offset` in it.
     pub fn unfinished(start: u16, offset: u16) -> Self {
         Self {
             partial_checksum: true,
@@ -78,7 +78,7 @@ impl Vnet {
         }
     }
 
-    /// The header as the driver reads it.
+    /// Return the header in the driver's format.
     pub fn to_bytes(self) -> [u8; VNET_BYTES] {
         let ecn = |cwr: bool| if cwr { GSO_ECN } else { 0 };
         let mut bytes = [0; VNET_BYTES];

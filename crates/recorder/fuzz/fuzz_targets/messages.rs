@@ -1,4 +1,4 @@
-//! Any bytes are a message or none, and what is read is written and read again.
+//! Any bytes are a message or an error. A decoded message is encoded and decoded again.
 //!
 //! `cd crates/recorder && mkdir -p fuzz/corpus/messages && cargo +nightly fuzz run messages fuzz/corpus/messages
 //! fuzz/seeds/messages`

@@ -1,4 +1,4 @@
-//! Any sequence of datagrams, from strangers and from clients that know the secret, leaves a server within its limits.
+//! Any datagrams, from strangers and from clients with the secret, leave a server within its limits.
 //!
 //! `cd crates/recorder && mkdir -p fuzz/corpus/server && cargo +nightly fuzz run server fuzz/corpus/server
 //! fuzz/seeds/server`
@@ -46,7 +46,7 @@ struct World {
 }
 
 impl World {
-    /// Hands over a datagram and lets the clients read what comes.
+    /// Passes a datagram to the server; clients read the answers.
     fn hears(&mut self, from: SocketAddr, datagram: &[u8]) {
         let before = self.server.counters();
         let mut out = Outbox::default();
@@ -131,7 +131,7 @@ fuzz_target!(|script: &[u8]| {
         match action % 8 {
             0 => world.hears(from, piece),
             1 => {
-                // A handshake begins, perhaps to resume.
+                // Begin a handshake, possibly to resume.
                 let resumes = world
                     .channels
                     .get(client)
@@ -141,7 +141,7 @@ fuzz_target!(|script: &[u8]| {
                 world.opening = Some((from, opening));
             }
             2 => {
-                // It goes on, perhaps from another address.
+                // Continue the handshake, possibly from another address.
                 let Some((client, opening)) = &mut world.opening else {
                     continue;
                 };
@@ -152,14 +152,14 @@ fuzz_target!(|script: &[u8]| {
                 world.hears(from, &hello);
             }
             3 => {
-                // A client that knows the secret says anything.
+                // A client with the secret sends an arbitrary message.
                 let Some((at, channel)) = world.channels.get_mut(client) else {
                     continue;
                 };
                 let from = if action & 8 != 0 { from } else { *at };
                 let mut body = piece.to_vec();
                 if action & 16 != 0 && body.len() > 5 {
-                    // Of itself, since nobody guesses sessions.
+                    // The client's own session, since sessions cannot be guessed.
                     body[1..5].copy_from_slice(&channel.session().0.to_be_bytes());
                 }
                 let mut datagram = Vec::new();
@@ -187,7 +187,7 @@ fuzz_target!(|script: &[u8]| {
                 world.hears(from, &datagram);
             }
             5 => {
-                // Somebody replays the last one, or changes it.
+                // Replay the last datagram, possibly changed.
                 let mut datagram = world.last.clone();
                 if let (true, Some(byte)) = (action & 8 != 0, piece.first()) {
                     let place = usize::from(*byte) % datagram.len().max(1);

@@ -1,5 +1,4 @@
-//! The experiments of a calibration: the trains, their number and order. All of it fits into less than five
-//! minutes.
+//! The experiments of a calibration: trains, their number and order. All together take less than five minutes.
 
 use std::fmt;
 
@@ -16,33 +15,33 @@ pub struct Experiment {
     pub purpose: Purpose,
     /// Trains, each at its time, or saturation with packets of [`PACKET_BYTES`].
     pub workload: Workload,
-    /// Duration of a saturation; `None` of trains.
+    /// Duration of a saturation; `None` for trains.
     pub span: Option<Duration>,
-    /// The experiment is over when everything has been sent and nothing has arrived for so long.
+    /// Time without arrivals after the last packet that ends the experiment.
     pub quiet: Duration,
 }
 
-/// The purpose of an experiment; as text in words for users.
+/// The purpose of an experiment. Displayed as text for users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// To find out roughly what each direction carries.
+    /// Estimate the capacity of each direction.
     Search,
-    /// To measure what each direction carries under saturation.
+    /// Measure the capacity of each direction under saturation.
     Saturation,
-    /// To fill each direction's queue until it overflows.
+    /// Fill each direction's queue until it overflows.
     Queue,
-    /// To measure round trips.
+    /// Measure round trips.
     RoundTrips,
-    /// To measure trains of many lengths.
+    /// Measure trains of many lengths.
     Trains(Way),
-    /// To measure trains of the chosen length after gaps of many lengths.
+    /// Measure trains of the chosen length after gaps of many lengths.
     Gaps(Way),
-    /// To measure packets of many sizes.
+    /// Measure packets of many sizes.
     Sizes(Way),
 }
 
 impl Purpose {
-    /// All, as they follow each other. The first two may be repeated.
+    /// All purposes, in order. The first two may be repeated.
     pub const ORDER: [Self; 10] = [
         Self::Search,
         Self::Saturation,
@@ -73,10 +72,10 @@ impl fmt::Display for Purpose {
 
 /// Bytes of requests and acknowledgements (§4.4).
 const SMALL_BYTES: u16 = 100;
-/// Time to wait for stragglers.
+/// Time to wait for late packets.
 const QUIET: Duration = Duration::from_secs(1);
-/// Rounds of trains of all lengths at most, and what they may take together. Ten trials (§4.4) of two, and more of
-/// those that are short: their completion varies more.
+/// Maximum rounds of trains of all lengths, and maximum total time. Ten trials (§4.4) of two trains, more of short
+/// trains: their completion time varies more.
 const MOST_ROUNDS: usize = 20;
 const ROUNDS_SPAN: Duration = Duration::from_secs(45);
 
@@ -89,40 +88,39 @@ fn repeats(length: u16) -> usize {
     }
 }
 
-/// Trains in a block of one gap. The first comes after another gap and does not count.
+/// Number of trains in a block of equal gaps. The first follows another gap and does not count.
 pub(super) const BLOCK: usize = 8;
-/// Blocks of each gap at most, and what they may take together; where the gaps are longer there are fewer.
+/// Maximum blocks of each gap, and maximum total time; longer gaps have fewer blocks.
 const MOST_BLOCKS: usize = 8;
 const BLOCKS_SPAN: Duration = Duration::from_secs(42);
-/// Measurements of each packet size but the largest, and how often more that one comes; all others are
-/// compared.
+/// Number of measurements per packet size, and extra measurements of the largest size, with which all are compared.
 const SIZE_ROUNDS: usize = 40;
 const LARGEST_MORE: usize = 2;
 const ROUND_TRIPS: usize = 200;
-/// Between round trips, and between packets of various sizes (§3.1, §4.4).
+/// Interval of round trips, and of packets of various sizes (§3.1, §4.4).
 const INTERVAL: Duration = Duration::from_millis(50);
-/// Gaps are longer by up to so much, so that trains do not keep meeting the same phase of the radio's frames. Those
-/// under test do not; between blocks of them the phase changes.
+/// Maximum relative extension of gaps, so that trains do not keep meeting the same phase of the radio's frames. Gaps
+/// under test are not extended; the phase changes between their blocks.
 const JITTER: f64 = 0.1;
-/// Lengths measured at most.
+/// Maximum number of lengths.
 const MOST_LENGTHS: usize = 14;
-/// A length beside the paper's set, which is measured for the verdict and never chosen.
+/// A length outside the paper's set, measured for the verdict and never chosen.
 pub(super) const SHORT: u16 = 10;
-/// The shortest length measured.
+/// Minimum length measured.
 pub(super) const SHORTEST: u16 = 5;
 
-/// The gap between the starts of trains that certainly lets a link cool: 100 ms (§4.4). On a link so slow that 25
-/// packets take more than half of it, twice what they take, up to a second.
+/// The gap between starts of trains that certainly lets a link cool: 100 ms (§4.4). On slow links: twice the time
+/// of 25 packets, at most a second.
 pub(super) fn long_gap(rate_bps: f64) -> Duration {
     let needed = Duration::from_secs_f64(2.0 * 25.0 * PACKET_BITS / rate_bps);
     needed.clamp(Duration::from_millis(100), Duration::from_secs(1))
 }
 
-/// Lengths of trains: 5, 25, 50, 75, … X, X being such that trains at the [long gap](long_gap) take half of the rate
-/// (§4.4), and 10. Above 100 there are larger steps where there would be too many. None is longer than `most`.
+/// Lengths of trains: 5, 10, 25, 50, 75, … X. Trains of X packets at the [long gap](long_gap) use half of the rate
+/// (§4.4). To limit their number, lengths above 100 may have larger steps. Maximum: `most`.
 pub(super) fn lengths(rate_bps: f64, most: u16) -> Vec<u16> {
     let packets = 0.5 * rate_bps * long_gap(rate_bps).as_secs_f64() / PACKET_BITS;
-    let longest = (packets.min(f64::from(most)) + 1e-6) as u16 / 25 * 25; // on a slow link it is 25 exactly
+    let longest = (packets.min(f64::from(most)) + 1e-6) as u16 / 25 * 25; // on a slow link exactly 25
     let mut lengths = vec![SHORTEST, SHORT];
     lengths.extend((25..=longest.min(100)).step_by(25));
     let room = MOST_LENGTHS - lengths.len();
@@ -137,7 +135,7 @@ pub(super) fn lengths(rate_bps: f64, most: u16) -> Vec<u16> {
     lengths
 }
 
-/// A saturation of either direction or both, at rates in bit/s.
+/// A saturation of one or both directions, at rates in bit/s.
 pub(super) fn saturation(
     purpose: Purpose,
     span: Duration,
@@ -163,8 +161,8 @@ pub(super) fn round_trips(random: &mut Random) -> Experiment {
     timed(Purpose::RoundTrips, trains)
 }
 
-/// Every length in each round, in a random order. Behind a long train the gap is longer than the [long gap](long_gap):
-/// half of that is left for cooling even if the train is delivered at half of the saturated rate.
+/// Every length in each round, in random order. Gaps after long trains exceed the [long gap](long_gap): half of it is
+/// left for cooling even if the train is delivered at half of the saturated rate.
 pub(super) fn trains(way: Way, rate_bps: f64, most: u16, random: &mut Random) -> Experiment {
     let gap = |length: u16| {
         let busy = 2.0 * f64::from(length) * PACKET_BITS / rate_bps;
@@ -190,7 +188,7 @@ pub(super) fn trains(way: Way, rate_bps: f64, most: u16, random: &mut Random) ->
     timed(Purpose::Trains(way), order)
 }
 
-/// The gaps under test: tenths of the [long gap](long_gap), from the longest to the shortest (§4.4: 100, 90, … 10 ms).
+/// The gaps under test: tenths of the [long gap](long_gap), in descending order (§4.4: 100, 90, … 10 ms).
 pub(super) fn gaps(rate_bps: f64) -> Vec<Duration> {
     let tenth = long_gap(rate_bps).as_nanos() / 10;
     (1..=10)
@@ -199,8 +197,8 @@ pub(super) fn gaps(rate_bps: f64) -> Vec<Duration> {
         .collect()
 }
 
-/// Trains of one length in blocks, each of one gap, in random order, and the gap of each block; between blocks the link
-/// cools and its queue empties.
+/// Trains of one length in blocks of equal gaps, in random order, and the gap of each block. Between blocks the link
+/// cools and the queue empties.
 pub(super) fn gap_blocks(
     way: Way,
     length: u16,
@@ -230,12 +228,12 @@ pub(super) fn gap_blocks(
     (timed(Purpose::Gaps(way), order), blocks)
 }
 
-/// Packet sizes under test (§4.4): a multiple of 100 bytes up to [`PACKET_BYTES`] each.
+/// Number of packet sizes under test (§4.4): the multiples of 100 bytes up to [`PACKET_BYTES`].
 pub(super) const SIZES: usize = PACKET_BYTES as usize / 100;
-/// Packets of a round of sizes.
+/// Number of packets in a round of sizes.
 pub(super) const SIZE_ROUND: usize = SIZES + LARGEST_MORE;
 
-/// Every size in each round, in a random order.
+/// Every size in each round, in random order.
 pub(super) fn size_rounds(way: Way, random: &mut Random) -> Experiment {
     let mut sizes: Vec<u16> = (1..=SIZES as u16).map(|size| 100 * size).collect();
     sizes.extend([PACKET_BYTES; LARGEST_MORE]);
@@ -248,7 +246,7 @@ pub(super) fn size_rounds(way: Way, random: &mut Random) -> Experiment {
     timed(Purpose::Sizes(way), order)
 }
 
-/// A train in one direction with as little as possible in the other.
+/// A train in one direction, with minimum traffic in the other.
 fn train(way: Way, packets: (u16, u16)) -> Train {
     match way {
         Way::Uplink => Train::new(packets, (1, SMALL_BYTES)),
@@ -256,7 +254,7 @@ fn train(way: Way, packets: (u16, u16)) -> Train {
     }
 }
 
-/// Trains, each with the gap behind it.
+/// Trains, each with the following gap.
 fn timed(purpose: Purpose, trains: impl IntoIterator<Item = (Train, Duration)>) -> Experiment {
     let mut at = Duration::ZERO;
     let trains = trains
@@ -280,7 +278,7 @@ fn vary(gap: Duration, random: &mut Random) -> Duration {
     Duration::from_secs_f64(gap.as_secs_f64() * factor)
 }
 
-/// Fisher and Yates.
+/// Shuffles by the method of Fisher and Yates.
 fn shuffle<T>(items: &mut [T], random: &mut Random) {
     for last in (1..items.len()).rev() {
         items.swap(last, random.below(last as u64 + 1) as usize);

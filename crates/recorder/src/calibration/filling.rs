@@ -1,4 +1,4 @@
-//! Choice of the rates that find a network's capacity: a rough search, a saturation that fills it, and an overload.
+//! Choice of rates that find a network's capacity: a rough search, a saturation that fills the network, an overload.
 
 use cellbed_link::{BitRate, Duration};
 
@@ -9,20 +9,20 @@ use super::result::DirectionCalibration;
 use crate::error::Result;
 use crate::plan::{Both, PacketRecord, Way};
 
-/// The search for the rate begins here.
+/// First rate of the search; its growth factor and duration.
 const SEARCH_FROM_BPS: f64 = 1e6;
 const SEARCH_STEP: f64 = 4.0;
 const SEARCH_SPAN: Duration = Duration::from_secs(1);
 /// Default maximum rate of a server.
 const MOST_BPS: f64 = 2.5e9;
-/// A link that delivers less than this share of the packets is filled.
+/// Maximum share of packets delivered by a filled link.
 const FILLED: f64 = 0.9;
-/// Ratio of the sent rate to the capacity in a saturation (§4.2), and until a queue overflows.
+/// Ratio of the sent rate to the capacity: in a saturation (§4.2), and to make a queue overflow.
 const SATURATION: f64 = 1.25;
 const OVERLOAD: f64 = 3.0;
 const SATURATION_SPAN: Duration = Duration::from_secs(8);
 const OVERLOAD_SPAN: Duration = Duration::from_secs(2);
-/// Maximum number of saturations, and the growth factor of the rate when the previous one did not fill the link.
+/// Maximum number of saturations, and growth factor of the rate after one that did not fill the link.
 const SATURATION_ATTEMPTS: u32 = 3;
 const RAISE: f64 = 2.0;
 
@@ -30,10 +30,10 @@ const RAISE: f64 = 2.0;
 #[derive(Clone, Debug)]
 pub(super) struct Filling {
     most_bps: f64,
-    /// At which rate the search is, and what it has found.
+    /// Current rate of the search, and the rates found.
     search_bps: f64,
     rough_bps: Both<Option<f64>>,
-    /// One way, ns, with the offset of the clocks.
+    /// Minimum one-way delay, ns, clock offset included.
     least_delay_ns: Both<Option<i64>>,
     attempts: u32,
 }
@@ -49,7 +49,7 @@ impl Filling {
         }
     }
 
-    /// Asks for no more than this from now on.
+    /// Sets the maximum rate from now on.
     pub fn limit(&mut self, rate: BitRate) {
         self.most_bps = self.most_bps.min(rate.0 as f64);
         self.search_bps = self.search_bps.min(self.most_bps);
@@ -126,7 +126,7 @@ impl Filling {
         Ok(filled || self.attempts == SATURATION_ATTEMPTS)
     }
 
-    /// More than both directions were found to carry.
+    /// Return an overload of both directions: beyond the capacity found.
     pub fn overload(&self, found: &Both<DirectionCalibration>) -> Experiment {
         design::saturation(Purpose::Queue, OVERLOAD_SPAN, |way| {
             Some((OVERLOAD * found.of(way).saturated_bps as f64).min(self.most_bps))
@@ -152,7 +152,7 @@ impl Filling {
     }
 }
 
-/// Return the rate that a direction was saturated at, bit/s, and the share that was delivered in time.
+/// Return the sent rate of a direction, bit/s, and the share delivered in time.
 fn delivered(
     experiment: &Experiment,
     records: Both<&[PacketRecord]>,

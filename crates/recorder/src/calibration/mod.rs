@@ -1,17 +1,17 @@
-//! Calibration: what a network does to trains of various lengths, gaps and packet sizes, and to saturation, by the
-//! procedures of Sentosa et al. ("CellReplay: Towards accurate record-and-replay for cellular networks", NSDI 2025,
-//! §4.4; sections named here are that paper's).
+//! Calibration: the response of a network to trains of various lengths, gaps and packet sizes, and to saturation.
+//! Procedures and section numbers are those of Sentosa et al. ("CellReplay: Towards accurate record-and-replay for
+//! cellular networks", NSDI 2025, §4.4).
 //!
-//! Pure: a [`Calibrator`] returns what to send next and accepts the outcome. Its driver has the sockets, or the
-//! [virtual network](crate::virtual_network).
+//! No input or output: a [`Calibrator`] returns the next experiment and accepts the results. The caller has the
+//! sockets, or the [virtual network](crate::virtual_network).
 //!
-//! Choices where the paper leaves something open:
+//! Choices not specified in the paper:
 //!
 //! * Gaps are from the start of one train to the start of the next, as in a recording.
 //! * The error of a length is relative: the mean of |R*_L(N) − R_N(N)| / R_N(N).
 //! * The order of trains is random train by train, and gaps vary by a tenth, so that trains do not keep meeting the
 //!   same phase of the radio's frames.
-//! * The bottleneck's rate is not asked of another program but found by saturation at rates that grow fourfold.
+//! * The bottleneck's rate is measured here, not by another program: by saturation at rates that grow fourfold.
 
 mod design;
 mod filling;
@@ -37,14 +37,14 @@ use trains::Arrivals;
 pub const PACKET_BYTES: u16 = 1400;
 const PACKET_BITS: f64 = 8.0 * PACKET_BYTES as f64;
 
-/// Default maximum of a server's answers.
+/// Default maximum of packets in a server's answer.
 const MOST_PACKETS: u16 = 1000;
 
-/// Share of single packets that may be lost, and number that may be by chance.
+/// Maximum share of single packets lost, and maximum number lost by chance.
 const MOST_LOST: f64 = 0.01;
 const BY_CHANCE: usize = 4;
 
-/// Asks for experiments one after another, and finds the parameters in their results.
+/// Returns experiments one after another, and computes the parameters from their results.
 ///
 /// ```
 /// use cellbed_link::{BitRate, BottleneckConfig, DelayConfig, Duration, Schedule, Seed};
@@ -71,15 +71,15 @@ pub struct Calibrator {
     next: Option<Experiment>,
     filling: Filling,
     most_packets: u16,
-    /// Of each block of the experiment on gaps.
+    /// Gap of each block in the experiment on gaps.
     blocks: Vec<Duration>,
     found: Calibration,
-    /// Single packets sent, and lost.
+    /// Numbers of single packets sent and lost.
     singles: Both<(usize, usize)>,
 }
 
 impl Calibrator {
-    /// At the beginning. seed: of the order of trains and of their gaps.
+    /// A calibration at its begin. seed: for the order of trains and their gaps.
     pub fn new(seed: Seed) -> Self {
         let mut calibrator = Self {
             random: Random::new(seed),
@@ -94,20 +94,20 @@ impl Calibrator {
         calibrator
     }
 
-    /// Asks for no more than this from now on: what a server offers, or what a tariff bears. A network with a higher
-    /// rate is reported with this one.
+    /// Sets the maximum rate from now on, such as a server's offer or a tariff's limit. A network with a higher rate is
+    /// reported with this rate.
     pub fn limit(&mut self, rate: BitRate, answer_packets: u16) {
         self.filling.limit(rate);
         self.most_packets = self.most_packets.min(answer_packets);
     }
 
-    /// The experiment to make now, the same until its results have been [taken](Self::take); `None` at the end. One
-    /// that was broken off can be made again.
+    /// Return the current experiment, the same until [`take`](Self::take) gets its results; `None` at the end.
+    /// Interrupted experiments can be repeated.
     pub fn next(&self) -> Option<&Experiment> {
         self.next.as_ref()
     }
 
-    /// Returns the number of the step that the next experiment belongs to, and the number of steps.
+    /// Return the step number of the next experiment, and the number of steps.
     pub fn step(&self) -> (usize, usize) {
         let steps = Purpose::ORDER;
         let step = |next: &Experiment| steps.iter().position(|it| *it == next.purpose);
@@ -115,8 +115,8 @@ impl Calibrator {
         (step.map_or(steps.len(), |it| it + 1), steps.len())
     }
 
-    /// Takes what became of the packets of the [experiment](Self::next), in any order. Packets that were never sent,
-    /// such as answers to lost ones, may be missing; a lost packet of a saturation must not be.
+    /// Accepts the packet records of the [experiment](Self::next), in any order. Packets never sent, such as answers to
+    /// lost ones, may be missing; lost packets of a saturation must be included.
     ///
     /// # Errors
     ///
@@ -160,7 +160,7 @@ impl Calibrator {
         }
     }
 
-    /// Takes the records of an experiment; returns whether its purpose is fulfilled.
+    /// Accepts the records of an experiment; returns whether its purpose is fulfilled.
     fn take_records(
         &mut self,
         experiment: &Experiment,
@@ -211,7 +211,7 @@ impl Calibrator {
     ///
     /// # Errors
     ///
-    /// There is an experiment [left](Self::next).
+    /// An experiment is [left](Self::next).
     pub fn finish(mut self) -> Result<Calibration> {
         if let Some(Experiment { purpose, .. }) = self.next {
             return Error::failed(format!(
@@ -240,7 +240,7 @@ impl Calibrator {
         Ok(())
     }
 
-    /// Count the losses of single packets, each answered by one.
+    /// Count the losses of single packets, each with a single answer.
     fn take_singles(&mut self, sent: usize, records: Both<&[PacketRecord]>) -> Result<()> {
         let arrived = |way| {
             let records: &[PacketRecord] = records.of(way);

@@ -1,15 +1,15 @@
-//! Capacity of a direction and limit of its queue, from saturation; means with their uncertainty.
+//! Capacity of a direction and limit of its queue, from a saturation; means with their uncertainty.
 
 use cellbed_link::Duration;
 
 use crate::plan::PacketRecord;
 
-/// At first the queue fills and the scheduler warms up.
+/// Initial time, ns, in which the queue fills and the scheduler warms up.
 const WARM_UP_NS: i64 = 500_000_000;
 const BATCH_NS: i64 = 1_000_000_000;
 
-/// The rate at which packets arrived, bit/s, from `warm_up` after the first on, with the standard error of batches of a
-/// second. `None` if hardly any arrived.
+/// Return the rate of arrivals, bit/s, from `WARM_UP_NS` after the first on. Error: standard error of batches of a
+/// second. `None` if hardly any packets arrived.
 pub(super) fn saturated(records: &[PacketRecord]) -> Option<Estimate> {
     let arrivals = arrivals(records);
     let (first, last) = (arrivals.first()?.0, arrivals.last()?.0);
@@ -29,8 +29,8 @@ pub(super) fn saturated(records: &[PacketRecord]) -> Option<Estimate> {
     })
 }
 
-/// The rate of the slowest second, bit/s, behind the warm-up; 0 in an outage. Seconds begin every tenth
-/// of one. `None` of less than a second.
+/// Return the rate of the slowest second after the warm-up, bit/s; 0 in an outage. Seconds overlap, in steps of a
+/// tenth. `None` if there is less than a second.
 pub(super) fn slowest_second(records: &[PacketRecord]) -> Option<f64> {
     let arrivals = arrivals(records);
     let (first, last) = (arrivals.first()?.0 + WARM_UP_NS, arrivals.last()?.0);
@@ -45,7 +45,7 @@ pub(super) fn slowest_second(records: &[PacketRecord]) -> Option<f64> {
     seconds.min().map(|bytes| 8.0 * bytes as f64)
 }
 
-/// The share of the bytes sent at `rate_bps` that arrived in the time of sending; 1 for a link that is not filled.
+/// Return the share of the bytes sent at `rate_bps` that arrived in the time of sending; 1 if the link is not filled.
 pub(super) fn delivered(records: &[PacketRecord], rate_bps: f64, span: Duration) -> f64 {
     let span_ns = span.as_nanos() as i64;
     let arrivals = arrivals(records);
@@ -63,27 +63,27 @@ pub(super) fn delivered(records: &[PacketRecord], rate_bps: f64, span: Duration)
 /// Limit of a queue, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum QueueLimit {
-    /// So much, then packets were lost.
+    /// The limit: packets were lost.
     Bytes(u64),
-    /// At least so much: nothing was lost.
+    /// Minimum of the limit: no packet was lost.
     AtLeast(u64),
 }
 
-/// Of a queue that overflows, a quarter of the next packets are lost as well; others get lost one by one.
+/// Packets in the window after an overflow, and inverse of their minimum share lost. Other losses are isolated.
 const OVERFLOW_WINDOW: usize = 48;
 const OVERFLOW_SHARE: usize = 4;
 
-/// The least one-way delay, ns, with the offset of the clocks in it. `None` if nothing arrived.
+/// Return the minimum one-way delay, ns, with the clock offset included; `None` if nothing arrived.
 pub(super) fn least_delay(records: &[PacketRecord]) -> Option<i64> {
     records.iter().filter_map(PacketRecord::delay_ns).min()
 }
 
-/// Return the limit of the bottleneck queue: the data ahead of the packets that it refused (the max-min method: delay
-/// at the loss × rate).
+/// Return the limit of the bottleneck queue: the bytes ahead of the packets that the queue refused (max-min method:
+/// delay at the loss × rate).
 ///
-/// A packet that would not have had to wait would have arrived `least` ns after it was sent, the [least one-way
-/// delay](least_delay) of packets that came one by one: under overload all wait. What arrives later than that, and was
-/// sent before, was ahead of it.
+/// Without waiting, a packet would arrive `least` ns after sending. `least` is the [minimum one-way delay](least_delay)
+/// of isolated packets, since under overload all packets wait. Packets sent before and arriving after that time were
+/// ahead in the queue.
 pub(super) fn queue_limit(records: &[PacketRecord], least: i64) -> Option<QueueLimit> {
     let mut records = records.to_vec();
     records.sort_unstable_by_key(|record| record.index);
@@ -122,8 +122,7 @@ fn overflows(records: &[PacketRecord]) -> bool {
     window.len() >= OVERFLOW_WINDOW / 2 && lost.count() * OVERFLOW_SHARE >= window.len()
 }
 
-/// When each packet was sent; an unknown time of a lost packet lies between the times of its neighbours.
-/// `None` if none is known.
+/// Return the sending time of each packet; unknown times of lost packets are interpolated. `None` if no time is known.
 fn sending_times(records: &[PacketRecord]) -> Option<Vec<i64>> {
     let known: Vec<(usize, i64)> = records
         .iter()
@@ -151,7 +150,7 @@ fn sending_times(records: &[PacketRecord]) -> Option<Vec<i64>> {
     Some(times)
 }
 
-/// Arrivals in order of time, with their bytes.
+/// Return arrivals in order of time, with their bytes.
 fn arrivals(records: &[PacketRecord]) -> Vec<(i64, u64)> {
     let mut arrivals: Vec<(i64, u64)> = records
         .iter()
@@ -161,7 +160,7 @@ fn arrivals(records: &[PacketRecord]) -> Vec<(i64, u64)> {
     arrivals
 }
 
-/// bit/s between the first and the last of them.
+/// Return the rate between the first and the last arrival, bit/s.
 fn rate_of(arrivals: &[(i64, u64)]) -> Option<f64> {
     let span = arrivals.last()?.0 - arrivals.first()?.0;
     let bytes: u64 = arrivals[1..].iter().map(|(_, bytes)| bytes).sum();
@@ -172,13 +171,13 @@ fn rate_of(arrivals: &[(i64, u64)]) -> Option<f64> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Estimate {
     pub mean: f64,
-    /// 0 where a single sample gives none.
+    /// 0 if there is only one sample.
     pub error: f64,
     pub samples: usize,
 }
 
 impl Estimate {
-    /// Of independent samples; `None` without any.
+    /// Estimate from independent samples; `None` without samples.
     pub fn of(samples: &[f64]) -> Option<Self> {
         let count = samples.len() as f64;
         let mean = samples.iter().sum::<f64>() / count;
@@ -195,8 +194,8 @@ impl Estimate {
         })
     }
 
-    /// The mean without the tenth at either end, so that a retransmission now and then does not move
-    /// it, with the standard error that belongs to it (Tukey and McLaughlin, 1963: from the winsorised deviations).
+    /// Return the mean without a tenth at either end, robust against occasional retransmissions. The standard error is
+    /// that of winsorised deviations (Tukey and McLaughlin, 1963).
     pub fn trimmed_mean(samples: &[f64]) -> Option<Self> {
         let mut sorted = samples.to_vec();
         sorted.sort_unstable_by(f64::total_cmp);
@@ -218,7 +217,7 @@ impl Estimate {
     }
 }
 
-/// The value below which a share of the samples lies, linear in between; `None` without any.
+/// Return the value below which `share` of the samples lies, interpolated linearly; `None` without samples.
 pub(super) fn quantile(samples: &[f64], share: f64) -> Option<f64> {
     let mut sorted = samples.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -238,7 +237,7 @@ mod tests {
 
     const MS: i64 = 1_000_000;
 
-    /// Packets of 1000 bytes each ms, over a link that takes one each 4 ms and holds `limit` of them, 20 ms away.
+    /// One packet of 1000 bytes per ms, over a link with 4 ms per packet, a queue of `limit` packets and 20 ms delay.
     fn overload(limit: usize, count: u32) -> Vec<PacketRecord> {
         let mut waiting: Vec<i64> = Vec::new();
         (0..count)
@@ -274,7 +273,7 @@ mod tests {
         };
         let mut records = overload(100, 5000);
         assert!(holds(&records, 98_000..=102_000));
-        // The times of lost packets are not known of the server's.
+        // Sending times of the server's lost packets are unknown.
         let mut unknown = records.clone();
         for record in unknown.iter_mut().filter(|it| it.arrived_ns.is_none()) {
             record.sent_ns = None;

@@ -11,43 +11,43 @@ use crate::plan::Both;
 pub struct Calibration {
     /// Trains, gaps, rate and queue.
     pub directions: Both<DirectionCalibration>,
-    /// comp(s): packet size in bytes, and how much later than one of 1400 bytes a packet of that size arrives, ns
-    /// (sooner: negative).
+    /// comp(s): packet size s in bytes, and extra delay compared with packets of 1400 bytes, ns (negative: arrives
+    /// sooner).
     pub compensation: Both<Vec<(u16, i64)>>,
-    /// Standard errors of these, ns, in the same order.
+    /// Standard errors of `compensation`, ns, in the same order.
     pub compensation_error_ns: Both<Vec<u64>>,
-    /// Of packets of 1400 bytes answered by such.
+    /// Round trips of packets of 1400 bytes, answered by equal packets.
     pub round_trip_ns: RoundTrips,
-    /// The same in sentences.
+    /// The results in sentences.
     pub verdict: Vec<String>,
 }
 
 /// Results of one direction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DirectionCalibration {
-    /// U or D: the train length that predicts the others best.
+    /// U or D: the train length with the best prediction of the others.
     pub train: u16,
-    /// G_min: the least gap between the starts of two trains that are delivered alike.
+    /// G_min: the minimum gap between starts of two equally delivered trains.
     pub least_gap_ns: u64,
-    /// F = G_min − r_last(G_min): how long the link must be empty to be as if never used; 0 if trains of this length
-    /// and gap follow each other without a pause.
+    /// F = G_min − r_last(G_min): idle time after which the link is as if never used; 0 if trains of this length and
+    /// gap follow each other without a pause.
     pub idle_ns: u64,
-    /// B: the bytes that the bottleneck queue holds; `None` if it did not overflow.
+    /// B: bytes in the bottleneck queue at overflow; `None` without an overflow.
     pub queue_bytes: Option<u64>,
-    /// The bytes that it held without a loss, where it did not overflow.
+    /// Bytes queued without a loss, if the queue did not overflow.
     pub queue_at_least_bytes: Option<u64>,
-    /// Rate under saturation, counting IP lengths.
+    /// Rate under saturation, by IP lengths.
     pub saturated_bps: u64,
-    /// Its standard error.
+    /// Standard error of this rate.
     pub saturated_error_bps: u64,
-    /// The same of the slowest second; `None` in results of earlier versions.
+    /// Rate of the slowest second; `None` in results of earlier versions.
     #[serde(default)]
     pub slowest_bps: Option<u64>,
     /// Profiles of the trains of each length, by length.
     pub lengths: Vec<LengthProfile>,
-    /// Prediction errors of the trains of each length, by length; without the lengths that were not candidates.
+    /// Prediction errors of the trains of each length, by length; only of candidate lengths.
     pub errors: Vec<PredictionError>,
-    /// Profiles of the trains of the chosen length after each gap, from the longest gap to the shortest.
+    /// Profiles of trains of the chosen length after each gap, in descending order of gaps.
     pub gaps: Vec<GapProfile>,
 }
 
@@ -60,7 +60,7 @@ pub struct LengthProfile {
     pub trials: u32,
     /// R_N(i): mean arrival of each packet after the first.
     pub mean_arrival_ns: Vec<i64>,
-    /// Standard error of the last of them.
+    /// Standard error of the last arrival.
     pub last_error_ns: u64,
 }
 
@@ -76,61 +76,61 @@ pub struct PredictionError {
 /// Profile of the trains of the chosen length after gaps of one length.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GapProfile {
-    /// From one train's start to the next one's.
+    /// Time from one train's start to the next.
     pub gap_ns: u64,
     /// Number of trains measured.
     pub trials: u32,
     /// r_last: mean arrival of the last packet after the first.
     pub last_ns: i64,
-    /// Its standard error.
+    /// Standard error of r_last.
     pub last_error_ns: u64,
 }
 
 /// Quantiles of round-trip times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoundTrips {
-    /// One in twenty is shorter.
+    /// 5 % are shorter.
     pub p5: i64,
-    /// One half is shorter.
+    /// 50 % are shorter.
     pub median: i64,
-    /// One in twenty is longer.
+    /// 5 % are longer.
     pub p95: i64,
 }
 
 impl LengthProfile {
-    /// R_N(N): when the last packet was there.
+    /// R_N(N): arrival of the last packet.
     pub fn last_ns(&self) -> i64 {
         self.mean_arrival_ns.last().copied().unwrap_or(0)
     }
 
-    /// Standard error of R_N(N) and of the rate, as a share of it.
+    /// Relative standard error of R_N(N), and of the rate.
     pub fn relative_error(&self) -> f64 {
         self.last_error_ns as f64 / self.last_ns().max(1) as f64
     }
 
-    /// Rate at which the packets behind the first were delivered, bit/s; `None` for a single packet.
+    /// Rate of delivery after the first packet, bit/s; `None` for a single packet.
     pub fn rate_bps(&self) -> Option<f64> {
         let bits = f64::from(self.length.saturating_sub(1)) * super::PACKET_BITS;
         (self.last_ns() > 0).then(|| bits / (self.last_ns() as f64 / 1e9))
     }
 }
 
-/// Share of the slowest second's capacity that a light workload takes at most, and, where that second is one of an
-/// outage, of the mean.
+/// Maximum share of the slowest second's capacity for a light workload; after an outage of a second, maximum share of
+/// the mean.
 const LIGHT_SHARE: f64 = 0.1;
 const LIGHT_SHARE_OF_MEAN: f64 = 0.02;
-/// Gap that trains are shortened for, and longest one of the shortest trains.
+/// Gap for which trains are shortened, and maximum gap of the shortest trains.
 const LIGHT_GAP_NS: f64 = 250e6;
 const LONGEST_GAP_NS: f64 = 1e9;
 
 impl DirectionCalibration {
-    /// Length of the trains of a light workload: [the best](Self::train), but no longer than a gap of 250 ms permits.
+    /// Length of trains in a light workload: [the best](Self::train), but limited to a gap of 250 ms.
     pub fn light_train(&self) -> u16 {
         let most = self.light_bps() * LIGHT_GAP_NS / 1e9 / super::PACKET_BITS;
         self.train.min((most as u16).max(super::design::SHORTEST))
     }
 
-    /// Gap of trains of a length in a light workload, ns.
+    /// Gap of trains of `length` in a light workload, ns.
     pub fn light_gap_ns(&self, length: u16) -> u64 {
         let gap = f64::from(length) * super::PACKET_BITS * 1e9 / self.light_bps();
         self.least_gap_ns.max(gap.min(LONGEST_GAP_NS) as u64)
@@ -142,8 +142,8 @@ impl DirectionCalibration {
         (LIGHT_SHARE * slowest).max(LIGHT_SHARE_OF_MEAN * mean)
     }
 
-    /// When the last of `packets` packets sent at once to a cold link is there, after the first, ns: R_N(N) of the
-    /// nearest lengths, linear in between, at the saturated rate beyond.
+    /// Arrival of the last of `packets` packets sent at once to a cold link, ns after the first: R_N(N), interpolated
+    /// between lengths; beyond the longest, at the saturated rate.
     pub fn completion_ns(&self, packets: u16) -> f64 {
         let (mut below_length, mut below) = (1.0, 0.0);
         for profile in &self.lengths {
@@ -157,7 +157,7 @@ impl DirectionCalibration {
         below + self.heavy_ns(f64::from(packets) - below_length)
     }
 
-    /// heavy(x): how long `packets` packets take at the saturated rate, ns.
+    /// heavy(x): time of `packets` packets at the saturated rate, ns.
     pub fn heavy_ns(&self, packets: f64) -> f64 {
         packets * super::PACKET_BITS * 1e9 / self.saturated_bps as f64
     }

@@ -1,5 +1,5 @@
-//! Analysis of trains of various lengths, gaps and packet sizes (§4.4): R_N, the length that predicts the others best,
-//! G_min, F, and comp(s), the time that packets of a size arrive later than packets of 1400 bytes.
+//! Analysis of trains of various lengths, gaps and packet sizes (§4.4): R_N; the length that predicts the others best;
+//! G_min; F; comp(s), the extra delay of packets of size s compared with packets of 1400 bytes.
 
 use cellbed_link::Duration;
 
@@ -10,10 +10,10 @@ use super::{PACKET_BITS, nothing};
 use crate::error::{Error, Result};
 use crate::plan::{PacketRecord, TimedTrain, Way};
 
-/// r_last may differ by this share from that after the longest gap (§4.4).
+/// Maximum relative deviation of r_last from r_last after the longest gap (§4.4).
 const TOLERANCE: f64 = 0.2;
 
-/// When each packet of each train arrived, in the direction of the records.
+/// Arrival time of each packet of each train, in the direction of the records.
 pub(super) struct Arrivals(Vec<Vec<Option<i64>>>);
 
 impl Arrivals {
@@ -33,13 +33,13 @@ impl Arrivals {
         Self(arrivals)
     }
 
-    /// When the first packet of each train arrived.
+    /// Return the arrival of each train's first packet.
     pub fn firsts(&self) -> impl Iterator<Item = Option<i64>> + '_ {
         self.0.iter().map(|train| *train.first()?)
     }
 
-    /// Return the number of trains of one length, and the arrival of each of their packets after the first, ns. Of
-    /// trains without a first packet nothing is known.
+    /// Return the number of trains of one length, and packet arrivals in ns after the train's first packet. Trains
+    /// without a first packet have no entry.
     fn relative(&self, length: u16) -> (usize, Vec<Vec<Option<f64>>>) {
         let trains = self.0.iter();
         let trains: Vec<_> = trains
@@ -56,10 +56,10 @@ fn relative(train: &[Option<i64>]) -> Option<Vec<Option<f64>>> {
     Some(train.iter().map(since).collect())
 }
 
-/// Of so many trains in so many the last packet must have arrived.
+/// Inverse of the minimum share of trains whose last packet must have arrived.
 const NEEDED_SHARE: usize = 4;
 
-/// R_N of each length. A train that has lost packets counts for those that arrived.
+/// R_N of each length. A train with losses contributes the packets that arrived.
 pub(super) fn profiles(
     way: Way,
     lengths: &[u16],
@@ -100,8 +100,8 @@ fn lost<T>(way: Way, what: &str, sent: usize, usable: usize) -> Result<T> {
     ))
 }
 
-/// Means in nanoseconds. What never arrived lies between its neighbours; first and last are known. Never decreasing:
-/// where different trains make up neighbouring means, the earlier one may be the larger.
+/// Means in ns, never decreasing. Missing values are interpolated between neighbours; first and last are known.
+/// Neighbouring means of different trains may decrease: then the maximum so far is used.
 fn fill_gaps(each: &[Option<Estimate>]) -> Vec<i64> {
     let mut means = Vec::with_capacity(each.len());
     let (mut before, mut most) = ((0, 0.0), 0);
@@ -129,8 +129,8 @@ fn fill_gaps(each: &[Option<Estimate>]) -> Vec<i64> {
     means
 }
 
-/// R*_L(N): when the last of N packets is there according to trains of L, ns. Light opportunities first, then heavy
-/// ones (§4.4).
+/// R*_L(N): arrival of the last of N packets, predicted from trains of length L, ns. Light opportunities first, then
+/// heavy ones (§4.4).
 pub(super) fn predict(chosen: &LengthProfile, length: u16, saturated_bps: f64) -> f64 {
     match chosen.mean_arrival_ns.get(usize::from(length) - 1) {
         Some(&arrival) => arrival as f64,
@@ -169,14 +169,13 @@ pub(super) fn choice(
     (best.map_or(5, |best| best.length), errors)
 }
 
-/// To as many digits as mean anything.
+/// Rounds a share to its significant digits.
 fn round_share(share: f64) -> f64 {
     (share * 1e6).round() / 1e6
 }
 
-/// r_last by gap, from the longest on. The trains come in blocks, each with one of the gaps between them; the first of
-/// a block came after another gap and does not count. Short gaps at which the queue overflows, so that too many last
-/// packets are lost, are left out.
+/// r_last by gap, from the longest on. Trains come in blocks of equal gaps. The first train of a block follows another
+/// gap and is ignored. Short gaps at which the queue overflows, with too many last packets lost, are left out.
 pub(super) fn gap_profiles(
     way: Way,
     gaps: &[Duration],
@@ -214,7 +213,7 @@ pub(super) fn gap_profiles(
     Ok(profiles)
 }
 
-/// Trains of one block have met the same weather: it is the blocks that are independent.
+/// Standard error over blocks: trains of a block met the same conditions, so only blocks are independent.
 fn error_of_blocks(blocks: &[Vec<f64>]) -> Option<f64> {
     let means: Vec<f64> = blocks
         .iter()
@@ -225,13 +224,12 @@ fn error_of_blocks(blocks: &[Vec<f64>]) -> Option<f64> {
         .map(|means| means.error)
 }
 
-/// G_min, the smallest gap whose r_last is within a fifth of the longest gap's, and F = G_min −
-/// r_last(G_min), at least 0.
+/// G_min, the minimum gap whose r_last is within a fifth of the longest gap's, and F = max(0, G_min − r_last(G_min)).
 ///
-/// Gaps are taken from the longest on: a short gap whose trains happen to be as slow again, because those before
-/// them are still in the queue, does not count. So that chance ends this search no sooner than the network does, what
-/// is compared with is the mean of all gaps that have passed, a standard error of the difference is granted, and the
-/// next shorter gap must agree. At the end what only that allowance has let pass is taken back.
+/// Gaps are tested from the longest on. Shorter gaps may have an equally long r_last, because previous trains are
+/// still queued; such gaps do not count. Chance must not end the search: r_last is compared with the mean of all
+/// accepted gaps, a standard error of the difference is allowed, and the next shorter gap must agree. Finally, the last
+/// gaps accepted only by that allowance are removed.
 pub(super) fn least_gap(gaps: &[GapProfile]) -> (u64, u64) {
     let Some(longest) = gaps.first() else {
         return (0, 0);
@@ -248,7 +246,7 @@ pub(super) fn least_gap(gaps: &[GapProfile]) -> (u64, u64) {
             cold.push(gap);
         }
     }
-    // The edge itself is where it is without the allowance.
+    // The final edge is computed without the allowance.
     while let Some((last, before)) = cold.split_last()
         && !before.is_empty()
         && is_warm(last, before, false)
@@ -260,8 +258,8 @@ pub(super) fn least_gap(gaps: &[GapProfile]) -> (u64, u64) {
     (least.gap_ns, idle.max(0) as u64)
 }
 
-/// Return whether trains after a gap are delivered differently from those `before`; with a standard error of the
-/// difference granted, or without.
+/// Return whether r_last of a gap differs from the mean of `before`. granted: a standard error of the difference is
+/// allowed.
 fn is_warm(gap: &GapProfile, before: &[&GapProfile], granted: bool) -> bool {
     let count = before.len() as f64;
     let mean = before.iter().map(|gap| gap.last_ns as f64).sum::<f64>() / count;
@@ -274,8 +272,8 @@ fn is_warm(gap: &GapProfile, before: &[&GapProfile], granted: bool) -> bool {
     (gap.last_ns as f64 - mean).abs() > TOLERANCE * mean + allowance
 }
 
-/// Round-trip times of trains, ns: from the sending of the first packet to the arrival of the first of the answer.
-/// None where either was lost.
+/// Round-trip times of trains, ns: from sending the first packet to the arrival of the answer's first packet. Without
+/// trains that lost either packet.
 pub(super) fn round_trips(up: &[PacketRecord], trains: &[TimedTrain], down: &Arrivals) -> Vec<f64> {
     let mut sent = vec![None; trains.len()];
     for record in up.iter().filter(|record| record.index == 0) {
@@ -289,7 +287,7 @@ pub(super) fn round_trips(up: &[PacketRecord], trains: &[TimedTrain], down: &Arr
         .collect()
 }
 
-/// Enough of the answers came.
+/// Check that enough answers arrived.
 pub(super) fn enough(way: Way, purpose: Purpose, sent: usize, usable: usize) -> Result<()> {
     match usable {
         0 => nothing(way, purpose, sent),
@@ -298,18 +296,16 @@ pub(super) fn enough(way: Way, purpose: Purpose, sent: usize, usable: usize) -> 
     }
 }
 
-/// Offsets in ns by packet size, and their standard errors.
+/// Offsets in ns by packet size, and standard errors of the offsets.
 type Offsets = (Vec<(u16, i64)>, Vec<u64>);
 
-/// Return the offset of the delay of each packet size in ns, and the standard error of each, from packets that came in
-/// rounds of all sizes.
+/// Return the delay offset of each packet size in ns, and its standard error. Packets come in rounds of all sizes.
 ///
-/// The paper subtracts round-trip times, this function one-way delays: the way of the small packet
-/// adds nothing but jitter, and the offset of the clocks cancels.
-/// So does what changes from round to round, since it is each delay's difference to the median of its round that
-/// counts. A tenth at either end is left out. Nor does a larger packet arrive sooner than a smaller one, despite
-/// chance: the means are put in order (Ayer et al., "An Empirical Distribution Function for Sampling with
-/// Incomplete Information", Annals of Mathematical Statistics, 1955).
+/// The paper subtracts round-trip times; this function subtracts one-way delays. The small packet's way would only add
+/// jitter, and the clock offset cancels. Changes between rounds also cancel: each delay counts relative to the median
+/// of its round. A tenth at either end is left out. Chance must not let larger packets arrive sooner than smaller ones,
+/// so the means are made monotone (Ayer et al., "An Empirical Distribution Function for Sampling with Incomplete
+/// Information", Annals of Mathematical Statistics, 1955).
 pub(super) fn size_offsets(
     way: Way,
     trains: &[TimedTrain],
@@ -352,7 +348,7 @@ pub(super) fn size_offsets(
     Ok((offsets.collect(), errors))
 }
 
-/// The never decreasing values that are nearest in the mean square: neighbours that are out of order share their mean.
+/// Returns the nearest non-decreasing values in the mean square: neighbours in the wrong order share their mean.
 fn in_order(values: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut pools: Vec<(f64, usize)> = Vec::new();
     for value in values {
@@ -405,7 +401,7 @@ mod tests {
 
     #[test]
     fn the_length_is_chosen_that_predicts_the_others() {
-        // The first 50 packets take 2 ms each, all others as long as under saturation, 1 ms.
+        // The first 50 packets take 2 ms each, all others 1 ms, as under saturation.
         let arrival = |packet: i64| 2_000_000 * packet.min(49) + 1_000_000 * (packet - 49).max(0);
         let profiles: Vec<_> = [5, 10, 25, 50, 75]
             .map(|length| profile(length, arrival))
@@ -416,7 +412,7 @@ mod tests {
         // 25: 8 + 20 instead of 48 ms; 50: 8 + 45 of 98; 75: 8 + 70 of 123
         let expected = (20.0 / 48.0 + 45.0 / 98.0 + 45.0 / 123.0) / 3.0;
         assert!((short.mean_error - expected).abs() < 1e-6, "{short:?}");
-        assert_eq!(errors.len(), 4); // 10 is not among them
+        assert_eq!(errors.len(), 4); // without length 10
     }
 
     #[test]

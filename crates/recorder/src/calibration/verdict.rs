@@ -1,4 +1,4 @@
-//! A calibration in words.
+//! A calibration as text.
 
 use super::design::SHORT;
 use super::result::{Calibration, DirectionCalibration};
@@ -7,9 +7,9 @@ use crate::plan::Way;
 
 /// The transfer in the verdict: the one with the largest error in the paper's evaluation (§5.6).
 const TRANSFER_BYTES: u32 = 250_000;
-/// Trains of a length that the verdict compares with short ones.
+/// Length of the trains that the verdict compares with short ones.
 const LONG: u16 = 100;
-/// Rates nearer to each other than this are reported as equal.
+/// Maximum relative difference of rates reported as equal.
 const ALIKE: f64 = 0.15;
 
 /// Interpret the figures, one sentence each.
@@ -145,7 +145,7 @@ fn millis(nanos: u64) -> String {
     format!("{:.0}", nanos as f64 / 1e6)
 }
 
-/// Let the text begin a sentence.
+/// Capitalise the first letter.
 fn capitalise(mut text: String) -> String {
     if let Some(first) = text.get_mut(..1) {
         first.make_ascii_uppercase();

@@ -1,4 +1,4 @@
-//! Events of a path, which the journal of a recording holds.
+//! Events of a path, stored in the journal of a recording.
 
 use cellbed_link::Time;
 
@@ -7,7 +7,7 @@ use crate::wire::{Arrival, Offer, Refusal, fields, variants};
 /// Event of a path; events are reported in order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// There is a session.
+    /// A session began.
     Connected(Offer),
     /// No packet was received for a while; probing continues.
     Silent,
@@ -32,7 +32,7 @@ variants! { Event:
 /// Event of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunEvent {
-    /// It has begun, at this time: its first packet may leave now.
+    /// The run began at this time: the first packet may leave now.
     Began(Time),
     /// A packet has been handed to the kernel.
     Sent(Departure),
@@ -40,9 +40,9 @@ pub enum RunEvent {
     ArrivedUplink(Arrival),
     /// A copy of a packet has arrived here.
     ArrivedDownlink(Reception),
-    /// The client was silent for so long that the server's saturation has paused.
+    /// The server's saturation has paused: the client was silent for too long.
     Paused(Pause),
-    /// It is over; no more events follow.
+    /// The run has ended; no more events follow.
     Ended(RunEnd),
 }
 
@@ -56,7 +56,7 @@ variants! { RunEvent:
 }
 
 impl RunEvent {
-    /// When it happened here; `None` for events elsewhere, or reported later.
+    /// Return the time of the event here; `None` for events elsewhere, or reported later.
     pub fn at(&self) -> Option<Time> {
         match self {
             Self::Began(at) => Some(*at),
@@ -68,40 +68,40 @@ impl RunEvent {
     }
 }
 
-/// The server's clock was asked. Times in ns are of that clock.
+/// An answer with the server's time. Times in ns are of the server's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockAnswer {
     pub requested: Time,
     pub received_ns: u64,
     pub sent_ns: u64,
-    /// When the answer arrived.
+    /// Arrival time of the answer.
     pub at: Time,
 }
 
-/// A packet that was sent to the server.
+/// A packet sent to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departure {
     /// Number of the train; 0 for saturation.
     pub train: u32,
-    /// Position in it.
+    /// Position in the train, or in the saturation.
     pub index: u32,
-    /// IP length.
+    /// IP length, bytes.
     pub bytes: u16,
     pub at: Time,
 }
 
-/// A packet that came from the server.
+/// A packet received from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reception {
-    /// Number of the train that it answers; 0 for saturation.
+    /// Number of the train answered; 0 for saturation.
     pub train: u32,
     /// Position in the answer, or in the saturation.
     pub index: u32,
-    /// IP length.
+    /// IP length, bytes.
     pub bytes: u16,
-    /// On the server's clock.
+    /// Time of sending, ns on the server's clock.
     pub sent_ns: u64,
-    /// When it arrived.
+    /// Time of arrival.
     pub at: Time,
 }
 
@@ -112,18 +112,18 @@ pub struct Pause {
     pub until: Time,
 }
 
-/// End of a run. Its counts are those of the server's last [`Report`](crate::wire::Report).
+/// End of a run. The counts are those of the server's last [`Report`](crate::wire::Report).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunEnd {
-    /// When its last packet was sent, or later.
+    /// Time of the last packet sent, or later.
     pub at: Time,
-    /// True if all arrivals at the server are known. If not, the session was lost with some.
+    /// True if all arrivals at the server are known; otherwise the session was lost with some arrivals.
     pub complete: bool,
     pub saturation_sent: u32,
     pub withheld: u32,
     pub unrecorded: u32,
     pub overflows: u32,
-    /// Why the server did not do what it was asked, if it did not.
+    /// Reason if the server refused a request.
     pub refusal: Option<Refusal>,
 }
 

@@ -7,38 +7,38 @@ use cellbed_link::{Duration, Time};
 
 use crate::wire::{Report, Request, SessionId};
 
-/// Interval of polling for more chunks, also where the traffic depends on them.
+/// Interval of polling for chunks; `STEERING_POLL`: if the traffic depends on them.
 pub(super) const POLL: Duration = Duration::from_millis(300);
 pub(super) const STEERING_POLL: Duration = Duration::from_millis(100);
 
-/// While trains measure the network, reports are requested when a train was answered: the request then makes the pause
-/// before the next train seem longer by at most about a round-trip time. That matters least at a pause of this length,
-/// when the link is cold but does not sleep yet. The fetcher waits for such a pause, then for a shorter one, then for
-/// any, and without an answer at most for [`UNANSWERED`].
+/// Pauses in which a request disturbs least. While trains measure the network, the fetcher requests reports after the
+/// answer to a train. The request lengthens the apparent pause before the next train by at most about a round-trip
+/// time. That matters least in pauses of this length: the link is cold, but not asleep. The fetcher waits for such a
+/// pause, then for a shorter one, then for any; without an answer at most for [`UNANSWERED`].
 const HARMLESS: RangeInclusive<Duration> = Duration::from_millis(25)..=Duration::from_millis(100);
 const SHORT: Duration = Duration::from_millis(600);
 const ANY: Duration = Duration::from_secs(2);
 const UNANSWERED: Duration = Duration::from_secs(3);
 
-/// Chunks of one request: as much as a saturation of 1 Gbit/s makes in a third of a second.
+/// Maximum chunks per request: a third of a second of saturation at 1 Gbit/s.
 const MOST_AT_ONCE: u16 = 128;
 
-/// Chunks that have arrived, and those to request.
+/// Chunks that have arrived, and chunks to request.
 #[derive(Default)]
 pub(super) struct Fetcher {
     run: u32,
     poll: Duration,
-    /// The first chunk that is not there.
+    /// The first missing chunk.
     next: u32,
     /// Number of chunks announced.
     known: u32,
-    /// Chunks that came before their turn.
+    /// Chunks that arrived before earlier ones.
     ahead: BTreeMap<u32, Report>,
-    /// When it last requested chunks, and the last of them.
+    /// Time of the last request, and its last chunk.
     requested: Option<(Time, u32)>,
-    /// True if a report has arrived since then.
+    /// True if a report has arrived since the request.
     reported: bool,
-    /// When it sent the request that was answered last.
+    /// Time at which the last answered request was sent.
     answered: Time,
     /// True if polling now does not disturb a measurement.
     good_moment: bool,
@@ -65,7 +65,7 @@ impl Fetcher {
         self.requested.get_or_insert((now, 0));
     }
 
-    /// Notes that a train was answered and nothing is sent for this long.
+    /// Notes that a train was answered and nothing is sent for `length`.
     pub(super) fn pause(&mut self, now: Time, length: Duration, patience: Duration) {
         let wait = if HARMLESS.contains(&length) {
             POLL
@@ -84,7 +84,7 @@ impl Fetcher {
             .is_some_and(|(requested, _)| now.since(requested) >= wait);
     }
 
-    /// Return the time of the next request, if an answer may take `patience`.
+    /// Return the time of the next request; `patience`: maximum time of an answer.
     pub(super) fn next_event(&self, patience: Duration) -> Time {
         let Some((requested, _)) = self.requested.filter(|_| !self.good_moment) else {
             return Time::ZERO;
@@ -96,13 +96,13 @@ impl Fetcher {
         }
     }
 
-    /// Return whether everything that was last requested has arrived.
+    /// Return whether all chunks last requested have arrived.
     fn is_answered(&self) -> bool {
         let through = self.requested.map_or(0, |(_, through)| through);
         self.reported && self.next >= through.min(self.known)
     }
 
-    /// Return the request that is due, which acknowledges the chunks that are there.
+    /// Return the due request, which acknowledges the received chunks.
     pub(super) fn emit(&mut self, now: Time, of: SessionId, patience: Duration) -> Option<Request> {
         if self.next_event(patience) > now {
             return None;
@@ -118,7 +118,7 @@ impl Fetcher {
         })
     }
 
-    /// Take a report and return all reports whose turn it is.
+    /// Accept a report; return all reports now in order.
     pub(super) fn take(&mut self, report: Report) -> Vec<Report> {
         self.reported = true;
         if let Some((requested, _)) = self.requested {
@@ -136,17 +136,17 @@ impl Fetcher {
         ready
     }
 
-    /// Return whether all chunks that the server has announced have arrived.
+    /// Return whether all announced chunks have arrived.
     pub(super) fn is_complete(&self) -> bool {
         self.reported && self.next == self.known
     }
 
-    /// Return whether a request made at `time` or later has been answered and everything available has arrived.
+    /// Return whether a request made at `time` or later was answered and all available chunks have arrived.
     pub(super) fn has_report_of(&self, time: Time) -> bool {
         self.answered >= time && self.next == self.known
     }
 
-    /// Polls at the next opportunity; not [complete](Self::is_complete) before the answer.
+    /// Polls at the next opportunity; not [complete](Self::is_complete) until answered.
     pub(super) fn poll_now(&mut self) {
         self.requested = None;
         self.reported = false;
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(fetcher.next_event(PATIENCE), Time::from_millis(3_100));
         assert_eq!(asked_from(&mut fetcher, 3_100), Some(0));
         assert_eq!(fetcher.next_event(PATIENCE), Time::from_millis(6_100));
-        // What was lost is requested again in a pause, but not while it may still come.
+        // A lost chunk is requested again in a pause, but not while the chunk may still arrive.
         pause(&mut fetcher, 3_500, 50);
         assert_eq!(asked_from(&mut fetcher, 3_500), None);
         pause(&mut fetcher, 3_600, 50);
@@ -231,7 +231,7 @@ mod tests {
         }
         assert_eq!(got, [0, 1, 2]);
         assert!(!fetcher.is_complete());
-        assert_eq!(asked_from(&mut fetcher, 100), None); // chunk 3 may still come
+        assert_eq!(asked_from(&mut fetcher, 100), None); // chunk 3 may still arrive
         assert_eq!(asked_from(&mut fetcher, 500), Some(3));
         assert_eq!(fetcher.take(report(3, 4)).len(), 1);
         assert!(fetcher.is_complete());

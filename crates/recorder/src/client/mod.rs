@@ -1,7 +1,7 @@
-//! The client's end: sessions that survive broken connections, runs of a workload, and what became of their packets.
+//! The client: sessions that survive broken connections, runs of a workload, and the fate of packets.
 //!
-//! [`Path`] is the core, without a socket: call [`Path::step`] when [`Path::next_event`] has come, pass it what
-//! arrives, and take its [`Event`]s. [`PathThread`] drives one over a socket in a separate thread.
+//! [`Path`] is the core, without a socket. Call [`Path::step`] at the time of [`Path::next_event`], pass received
+//! datagrams, and take the [`Event`]s. [`PathThread`] runs a path over a socket in a separate thread.
 
 mod event;
 mod fetcher;

@@ -1,4 +1,4 @@
-//! One path: a session with the server and the runs within it.
+//! One path: a session with the server, and the runs in that session.
 
 use std::net::SocketAddr;
 
@@ -12,18 +12,18 @@ use crate::secure::Secret;
 use crate::socket::Outbox;
 use crate::wire::{Refusal, Report, Request, ip_overhead};
 
-/// A client's silence before the server pauses saturation, by default.
+/// Default time of a client's silence before the server pauses saturation.
 const SERVER_PAUSES: Duration = Duration::from_secs(15);
 
-/// A companion that has relayed no reply for this time is not used; the path sends its requests itself.
+/// Time without a relayed reply after which the path sends requests itself, not over the companion.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A message between companions: a path whose queue is kept long sends its requests over one whose queue is short.
+/// A message between companions: a path with a long queue sends requests over a companion with a short queue.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Relayed {
     /// A request to send to the server.
     Request(Request),
-    /// A request was answered.
+    /// The result of a request.
     Answer(Request, Result<(), Refusal>),
     /// Arrivals of a run.
     Report(Report),
@@ -32,11 +32,11 @@ pub enum Relayed {
 /// Relayed requests and replies of a path.
 #[derive(Debug, Default)]
 pub(super) struct Relay {
-    /// When the companion last relayed a reply; `None` if the path relies on none.
+    /// Time of the companion's last relayed reply; `None` if the path relies on no companion.
     pub(super) last_relayed: Option<Time>,
     /// Messages for the companion.
     pub(super) outgoing: Vec<Relayed>,
-    /// Requests of the companion, to be sent once.
+    /// Requests of the companion, each to be sent once.
     accepted: Vec<Request>,
 }
 
@@ -48,8 +48,8 @@ impl Relay {
     }
 }
 
-/// The core of a path: no socket, no clock, no thread. Runs begin as soon as there is a session; a session that the
-/// server has forgotten is replaced by a new one, and its runs end incomplete.
+/// The core of a path: no socket, no clock, no thread. Runs begin as soon as there is a session. If the server has
+/// forgotten the session, a new one begins, and the runs of the old one end incomplete.
 pub struct Path {
     server: SocketAddr,
     session: Session,
@@ -64,7 +64,7 @@ pub struct Path {
 }
 
 impl Path {
-    /// A path to `server`. `seed` is random bytes for the filler of its probes.
+    /// A path to `server`. `seed`: random bytes for the filler of probes.
     pub fn new(server: SocketAddr, secret: Secret, seed: &[u8; 32], now: Time) -> Self {
         Self {
             server,
@@ -79,7 +79,7 @@ impl Path {
         }
     }
 
-    /// Lets paths that know the same `token` speak for each other.
+    /// Lets paths with the same `token` act for each other.
     pub fn join(&mut self, token: [u8; 16], now: Time) {
         self.group = Some(token);
         if self.session.id().is_some() {
@@ -87,19 +87,19 @@ impl Path {
         }
     }
 
-    /// Has another path of the group fetch the arrivals of its runs and steer the server's saturation from now on. Pass
-    /// what either path has [for the other](Path::outgoing) to that path's [`Path::take_relayed`]. While a companion
-    /// relays nothing for some seconds it is not used.
+    /// Lets a companion (another path of the group) fetch this path's arrivals and steer the server's saturation from
+    /// now on. Pass [messages](Path::outgoing) of either path to [`Path::take_relayed`] of the other. A companion that
+    /// relays nothing for some seconds is not used.
     pub fn rely_on_companion(&mut self, now: Time) {
         self.relay.last_relayed = Some(now);
     }
 
-    /// Take what the companion must get.
+    /// Take the messages for the companion.
     pub fn outgoing(&mut self) -> Vec<Relayed> {
         std::mem::take(&mut self.relay.outgoing)
     }
 
-    /// Takes a request or a reply of the companion.
+    /// Processes a request or a reply of the companion.
     pub fn take_relayed(&mut self, relayed: Relayed, now: Time) {
         self.relay.last_relayed = self.relay.last_relayed.map(|last| last.max(now));
         match relayed {
@@ -110,7 +110,7 @@ impl Path {
                 }
             }
             Relayed::Request(request) => self.relay.accepted.push(request),
-            // The companion was not yet of the group, or the run had ended: what matters is asked again.
+            // The companion was not yet in the group, or the run had ended: requests still needed are sent again.
             Relayed::Answer(_, Err(Refusal::NoSuchRun)) => {}
             Relayed::Answer(request, result) => self.answered(&request, result, now),
             Relayed::Report(report) => {
@@ -128,7 +128,7 @@ impl Path {
         }
     }
 
-    /// Begins a run, at once if there is a session, else when there is.
+    /// Begins a run at once if there is a session, otherwise with the next session.
     pub fn run(&mut self, request: RunRequest, now: Time) {
         if self.session.id().is_none() {
             self.waiting.push(request);
@@ -138,7 +138,7 @@ impl Path {
         self.runs.push(run);
     }
 
-    /// Ends the sending of a run; what is underway is waited for.
+    /// Ends the sending of a run, and waits for packets in flight.
     pub fn stop(&mut self, number: u32, now: Time) {
         self.waiting.retain(|request| request.number != number);
         for run in &mut self.runs {
@@ -148,12 +148,12 @@ impl Path {
         }
     }
 
-    /// Says good-bye once, so that the server need not wait for us; without an answer.
+    /// Ends the session on the server, once and without waiting for an answer.
     pub fn leave(&mut self, outbox: &mut Outbox) {
         self.session.seal(&Request::Bye, outbox);
     }
 
-    /// When [`Path::step`] has something to do.
+    /// Return the time of the next [`Path::step`].
     pub fn next_event(&self) -> Time {
         if !self.relay.accepted.is_empty() {
             return Time::ZERO;
@@ -163,7 +163,7 @@ impl Path {
         runs.fold(self.session.next_event(), Time::min)
     }
 
-    /// Puts into `outbox` what is due. When it has been sent, say when by [`Path::on_departure`].
+    /// Appends due packets to `outbox`. After sending them, call [`Path::on_departure`].
     pub fn step(&mut self, now: Time, outbox: &mut Outbox) {
         self.session.keeps_pauses = self.runs.iter().any(Run::is_sending_trains);
         if let Some(of) = self.session.id() {
@@ -187,7 +187,7 @@ impl Path {
         self.forget_runs();
     }
 
-    /// The packets of the last step were handed to the kernel at `at`.
+    /// Notes when the packets of the last step were handed to the kernel.
     pub fn on_departure(&mut self, departed: Time) {
         for mut event in self.departures.drain(..) {
             if let Event::Run(_, RunEvent::Sent(departure)) = &mut event {
@@ -197,7 +197,7 @@ impl Path {
         }
     }
 
-    /// Takes what arrived at `at` from the server.
+    /// Processes the server's datagram of time `at`.
     pub fn receive(&mut self, at: Time, now: Time, datagram: &[u8]) {
         let length = datagram.len() as u16 + ip_overhead(self.server.ip());
         let (was_silent, last_received) = (self.session.silent, self.session.last_received);

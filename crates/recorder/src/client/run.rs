@@ -16,7 +16,7 @@ use crate::wire::{
     Kind, Probe, Refusal, Report, Request, SessionId, ip_overhead, least_probe_bytes,
 };
 
-/// Time to wait for the companion's replies before repeating a request.
+/// Maximum wait for the companion's replies before a request is retransmitted.
 const COMPANION_TAKES: Duration = Duration::from_millis(500);
 
 /// Maximum wait for queues to empty after sending.
@@ -25,7 +25,7 @@ const LONGEST_DRAIN: Duration = Duration::from_secs(10);
 /// Maximum wait for the server's reports at the end of a run.
 const LONGEST_FETCH: Duration = Duration::from_secs(60);
 
-/// Packets to send before looking at what has arrived.
+/// Maximum packets sent before received datagrams are read.
 const MOST_AT_ONCE: usize = 256;
 
 /// A request for a run.
@@ -34,9 +34,9 @@ pub struct RunRequest {
     /// Number of the run in its events, unique among all paths of the recorder.
     pub number: u32,
     pub workload: Workload,
-    /// Duration; if `None`, until stopped or until all trains have been sent.
+    /// Duration; `None`: until stopped or until all trains are sent.
     pub span: Option<Duration>,
-    /// Time without packets after which the run stops waiting.
+    /// Time without packets after which the run is over.
     pub quiet: Duration,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Run {
     traffic: Traffic,
     saturation: Option<ServerSaturation>,
     fetcher: Fetcher,
-    /// The last train, and how many packets answer it.
+    /// The last train, and the number of packets in its answer.
     last_train: Option<(u32, u16)>,
     /// Last known arrival of a packet of the run.
     last_arrival: Time,
@@ -57,16 +57,16 @@ pub(super) struct Run {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    /// The server is asked to begin.
+    /// The server has been asked to start.
     Asking,
     Sending {
         end: Time,
     },
-    /// Nothing is sent any more; packets may still arrive.
+    /// Sending has ended; packets may still arrive.
     Draining,
-    /// The server is asked to stop.
+    /// The server has been asked to stop.
     Stopping,
-    /// The last arrivals are fetched.
+    /// The last arrivals are being fetched.
     Fetching {
         since: Time,
     },
@@ -119,7 +119,7 @@ impl Run {
             && matches!(self.phase, Phase::Sending { .. })
     }
 
-    /// Return whether the run sends trains, whose pauses no other packet may break.
+    /// Return whether the run sends trains. No other packet may interrupt the pauses between trains.
     pub(super) fn is_sending_trains(&self) -> bool {
         self.request.workload.is_trains() && matches!(self.phase, Phase::Sending { .. })
     }
@@ -148,7 +148,7 @@ impl Run {
         }
     }
 
-    /// Stops sending, but waits for packets in flight.
+    /// Stops sending, and waits for packets in flight.
     pub(super) fn stop(&mut self, session: &mut Session, relay: &mut Relay, now: Time) {
         match self.phase {
             Phase::Asking => {
@@ -194,7 +194,7 @@ impl Run {
         self.request.workload.is_trains() && self.traffic.next_event().is_none()
     }
 
-    /// Return whether both ends were quiet for a while, as confirmed by a report requested after that time.
+    /// Return whether both ends were quiet for a while, as confirmed by a report requested afterwards.
     fn is_drained(&self, now: Time) -> bool {
         let quiet = self.last_arrival.max(self.end.at) + self.request.quiet;
         now >= self.end.at + LONGEST_DRAIN || (now >= quiet && self.fetcher.has_report_of(quiet))
@@ -227,7 +227,7 @@ impl Run {
         }
     }
 
-    /// The last train was answered, and the next one is not yet due.
+    /// Pauses after the last train was answered, until the next one is due.
     fn pause(&mut self, now: Time, session: &Session) {
         if self.is_sending_trains()
             && let Some(next) = self.traffic.next_event()
@@ -251,11 +251,11 @@ impl Run {
             if level || now >= since + LONGEST_FETCH {
                 self.end.complete = level;
                 self.phase = Phase::Over;
-                self.fetcher.poll_now(); // a last poll acknowledges all
+                self.fetcher.poll_now(); // the last poll acknowledges all
             }
         }
         if let Some(request) = self.fetcher.emit(now, sender.of, patience) {
-            // The fetcher repeats a lost request.
+            // The fetcher retransmits a lost request.
             if !relies {
                 sender.session.seal(&request, sender.outbox);
             }
@@ -268,7 +268,7 @@ impl Run {
         }
     }
 
-    /// Takes the server's answer to a request of this run.
+    /// Handles the server's answer to a request of this run.
     pub(super) fn answered(
         &mut self,
         request: &Request,

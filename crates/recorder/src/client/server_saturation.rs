@@ -1,4 +1,4 @@
-//! The saturation that the server sends: requested again before it ends and, if it is adaptive, steered.
+//! The server's saturation: requested again before it ends and, if adaptive, steered.
 
 use cellbed_link::{BitRate, Duration, Time};
 
@@ -9,34 +9,34 @@ use crate::plan::Saturation;
 use crate::wire::{Probe, Request};
 use crate::workload::QueueKeeper;
 
-/// The server's saturation ends by itself after so long, so that it does not outlive its client; it is renewed well
-/// before.
+/// Duration of the server's saturation after a request, so that it does not outlive the client, and time until the next
+/// request.
 const LASTS: Duration = Duration::from_secs(30);
 const RENEWED_AFTER: Duration = Duration::from_secs(5);
 
-/// A saturation that is steered ends sooner, since it floods a path whose client can no longer steer it. Its rate is
-/// chosen so often, and the server is informed of a change of more than this share.
+/// Durations of a steered saturation, which ends sooner because it floods a path whose client can no longer steer. Then
+/// the interval of choosing a rate, and the minimum relative change sent to the server.
 const STEERED_LASTS: Duration = Duration::from_secs(10);
 const STEERED_AGAIN: Duration = Duration::from_secs(2);
 const STEER: Duration = Duration::from_millis(100);
 const CHANGE: f64 = 0.03;
 
-/// The server's saturation of one run.
+/// The server's saturation in a run.
 pub(super) struct ServerSaturation {
     run: u32,
-    /// IP length of its packets.
+    /// IP length of the packets.
     bytes: u16,
-    /// The rate that was last sent to the server.
+    /// Rate last sent to the server.
     rate: BitRate,
-    /// Chooses the rate of an adaptive saturation, and when the next time.
+    /// Chooses the rate of an adaptive saturation, and the time of the next choice.
     keeper: Option<(Box<QueueKeeper>, Time)>,
-    /// When it was last requested, and until when it continues.
+    /// Time of the last request, and end of the granted saturation.
     requested: Option<Time>,
     until: Option<Time>,
 }
 
 impl ServerSaturation {
-    /// As in `saturation`, at no more than `fastest` if it is adaptive.
+    /// For `saturation`; the rate of an adaptive one is at most `fastest`.
     pub(super) fn new(
         run: u32,
         saturation: &Saturation,
@@ -65,12 +65,12 @@ impl ServerSaturation {
         }
     }
 
-    /// Return whether the server has agreed to send.
+    /// Return whether the server has granted the saturation.
     pub(super) fn is_granted(&self) -> bool {
         self.until.is_some()
     }
 
-    /// When to request it again or steer it, in a run that ends at `end`.
+    /// Return the time of the next request or choice of a rate, in a run that ends at `end`.
     pub(super) fn due(&self, end: Time) -> Option<Time> {
         match (&self.keeper, self.requested, self.until) {
             (Some((_, at)), ..) => Some(*at),
@@ -80,7 +80,7 @@ impl ServerSaturation {
         }
     }
 
-    /// Asks for it, and steers it, where that is due.
+    /// Requests or steers the saturation if due.
     pub(super) fn renew(&mut self, now: Time, end: Time, sender: &mut Sender<'_>) {
         if self.due(end).is_none_or(|due| due > now) {
             return;
@@ -99,13 +99,13 @@ impl ServerSaturation {
         }
         self.requested = Some(now);
         if self.keeper.is_none() && sender.session.is_saturating(self.run) {
-            return; // it is repeated until there is an answer
+            return; // the pending request is retransmitted until answered
         }
         let span = lasts.min(end - now);
         self.ask(self.rate, span, sender.session, sender.relay, now);
     }
 
-    /// Has the server end it.
+    /// Ends the saturation on the server.
     pub(super) fn stop(&mut self, session: &mut Session, relay: &mut Relay, now: Time) {
         let goes_on = self.until.is_some_and(|until| until > now);
         if goes_on || self.keeper.is_some() {
@@ -115,7 +115,7 @@ impl ServerSaturation {
         }
     }
 
-    /// Has the server saturate at this rate for so long, in place of earlier requests.
+    /// Requests saturation at this rate for `span`, in place of earlier requests.
     fn ask(
         &self,
         rate: BitRate,
@@ -142,21 +142,21 @@ impl ServerSaturation {
         }
     }
 
-    /// The server sends for so long from now on. Returns since when it had not.
+    /// Notes that the server sends for `span` from now on. Returns the begin of a pause that this ends.
     pub(super) fn on_grant(&mut self, span: Duration, now: Time) -> Option<Time> {
         let paused = self.until.filter(|until| *until < now);
         self.until = Some(now + span);
         paused
     }
 
-    /// The server has sent so many packets.
+    /// Notes that the server has sent `count` packets.
     pub(super) fn sent(&mut self, count: u32) {
         if let Some((keeper, _)) = &mut self.keeper {
             keeper.sent(count);
         }
     }
 
-    /// One of them has arrived.
+    /// Notes the arrival of a packet.
     pub(super) fn arrived(&mut self, probe: &Probe, at: Time) {
         if let Some((keeper, _)) = &mut self.keeper {
             keeper.arrived(at, probe.index, probe.sent_ns as i64, at.as_nanos() as i64);

@@ -1,5 +1,4 @@
-//! One session with a server: handshake, requests repeated until they are answered, and the way back after a broken
-//! connection.
+//! A session with a server: handshake, requests retransmitted until answered, resumption after a broken connection.
 
 use std::net::SocketAddr;
 
@@ -13,19 +12,19 @@ use crate::wire::{Field, Kind, Offer, Probe, Refusal, Reply, Report, Request, Se
 /// Silence before the server is assumed to have lost the session, or the client its address.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// Interval of requests for the server's time: they detect silence and synchronize the clock even where packets go one
-/// way only.
+/// Interval of requests for the server's time. The requests detect silence, and synchronize the clock even if probes go
+/// only one way.
 const KEEP_ALIVE: Duration = Duration::from_secs(1);
 
-/// Interval of these requests where pauses must be kept: the request waits for others to accompany unless the server
+/// Interval of these requests if pauses must be kept. A request waits for other packets to accompany, unless the server
 /// was silent for this long.
 const KEEP_ALIVE_IN_PAUSES: Duration = Duration::from_secs(2);
 
-/// Bounds of the time before a request is repeated.
+/// Minimum time until a request is retransmitted.
 const LEAST_REPEAT: Duration = Duration::from_millis(250);
 const MOST_REPEAT: Duration = Duration::from_secs(3);
 
-/// A handshake with a server, then a session, then perhaps another.
+/// A handshake with a server, then a session, possibly followed by another one.
 pub(super) struct Session {
     server: SocketAddr,
     secret: Secret,
@@ -33,13 +32,13 @@ pub(super) struct Session {
     opening: Option<Opening>,
     filler: Filler,
     pending: Vec<Pending>,
-    /// Time to wait for an answer before repeating a request.
+    /// Time until an unanswered request is retransmitted.
     pub(super) repeat_after: Duration,
     smoothed: Option<f64>,
-    /// When the last message of the server came.
+    /// Arrival of the server's last message.
     pub(super) last_received: Time,
     pinged: Time,
-    /// True if the server's time is requested as rarely as possible, since each packet breaks pauses that are measured.
+    /// True if requests for the server's time are minimized: each packet breaks pauses that are measured.
     pub(super) keeps_pauses: bool,
     /// True if the server has been silent for a while.
     pub(super) silent: bool,
@@ -47,25 +46,25 @@ pub(super) struct Session {
 
 struct Pending {
     request: Request,
-    /// The sequence numbers under which it was sent, and when.
+    /// Sequence numbers and times at which the request was sent.
     sent: Vec<(u64, Time)>,
     due: Time,
-    /// True if the request is repeated until it is answered.
+    /// True if the request is retransmitted until answered.
     insists: bool,
 }
 
 /// Meaning of a datagram.
 pub(super) enum Incoming {
-    /// Nothing that matters, or nothing at all.
+    /// Nothing, or nothing relevant.
     Nothing,
-    /// There is a new session; the previous one is lost.
+    /// A new session began; the previous one is lost.
     Begun(Offer),
     /// The server refuses all clients, or this one.
     Rejected(Refusal),
     /// A request was answered.
     Answered(Request, Result<(), Refusal>, Duration),
     Clock(ClockAnswer),
-    /// Arrivals at the server.
+    /// Arrivals reported by the server.
     Report(Report),
     /// A packet of the server.
     Probe(Probe),
@@ -95,7 +94,7 @@ impl Session {
         self.channel.as_ref().map(Channel::session)
     }
 
-    /// Asks until there is an answer.
+    /// Sends a request, retransmitted until answered.
     pub(super) fn request(&mut self, request: Request, now: Time) {
         self.push(request, now, true);
     }
@@ -109,7 +108,7 @@ impl Session {
         });
     }
 
-    /// Asks for the server's time if it has not for a while, once, together with something else that is sent now.
+    /// Requests the server's time once, together with another packet sent now, unless requested recently.
     pub(super) fn ping_along(&mut self, now: Time) {
         if now >= self.pinged + KEEP_ALIVE {
             self.ping(now, false);
@@ -124,7 +123,7 @@ impl Session {
         self.push(Request::ClockPing { client_ns }, now, insists);
     }
 
-    /// When to request the server's time in any case.
+    /// Return the time of the next separate request for the server's time.
     fn next_ping(&self) -> Time {
         if self.keeps_pauses {
             self.pinged.max(self.last_received) + KEEP_ALIVE_IN_PAUSES
@@ -133,14 +132,14 @@ impl Session {
         }
     }
 
-    /// Forgets requests for the saturation of a run, which a later one replaces.
+    /// Discards pending saturation requests of a run, which a later one replaces.
     pub(super) fn forget_saturation(&mut self, session: SessionId, number: u32) {
         self.pending.retain(|pending| {
             !matches!(pending.request, Request::Saturate { of, run, .. } if (of, run) == (session, number))
         });
     }
 
-    /// Return whether a request for the saturation of a run waits for its answer.
+    /// Return whether a saturation request of a run is pending.
     pub(super) fn is_saturating(&self, number: u32) -> bool {
         self.pending.iter().any(
             |pending| matches!(pending.request, Request::Saturate { run, .. } if run == number),
@@ -164,7 +163,7 @@ impl Session {
         }
     }
 
-    /// Puts into `outbox` what is due; returns whether the server has just become silent.
+    /// Appends due packets to `outbox`; returns whether the server has just become silent.
     pub(super) fn step(&mut self, now: Time, outbox: &mut Outbox) -> bool {
         let mut fell_silent = false;
         if let Some(channel) = &self.channel
@@ -208,7 +207,7 @@ impl Session {
         fell_silent
     }
 
-    /// Sends a request once, without waiting for an answer; its number.
+    /// Sends a request once, without waiting for an answer; returns its number.
     pub(super) fn seal(&mut self, request: &Request, outbox: &mut Outbox) -> Option<u64> {
         let (channel, mut number) = (self.channel.as_mut()?, None);
         outbox.push(self.server, |bytes| {
@@ -217,7 +216,7 @@ impl Session {
         number
     }
 
-    /// Puts a probe of so many bytes of payload into `outbox`.
+    /// Appends a probe of `payload` bytes to `outbox`.
     pub(super) fn seal_probe(
         &mut self,
         kind: Kind,
@@ -232,7 +231,7 @@ impl Session {
         }
     }
 
-    /// Take a datagram that arrived at `at`.
+    /// Processes a datagram that arrived at `at`.
     pub(super) fn receive(&mut self, at: Time, now: Time, datagram: &[u8]) -> Incoming {
         match Kind::of(datagram) {
             Ok(kind) if kind.is_sealed() => self.open(at, now, datagram),
@@ -322,7 +321,7 @@ impl Session {
         Incoming::Answered(pending.request, result, round_trip)
     }
 
-    /// Takes a round trip into the time before a repetition: twice a smoothed one.
+    /// Updates the time until retransmission: twice the smoothed round-trip time.
     fn measure(&mut self, round_trip: Duration) {
         let sample = round_trip.as_secs_f64();
         let old = self.smoothed.unwrap_or(sample);

@@ -11,58 +11,58 @@ use crate::error::{Error, Result, Trying};
 use crate::secure::{Secret, random_bytes};
 use crate::socket::{Inbox, Local, Outbox, Socket, now, sharpen_timers, sleep_until};
 
-/// A thread looks for orders at least as often.
+/// Maximum time between checks for orders.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Saturation leaves in bursts of the packets due in this time: each wake-up costs more than a packet.
+/// Time span of packets sent in one burst of a saturation: each wake-up costs more than a packet.
 const QUANTUM: Duration = Duration::from_micros(250);
 
-/// Pause between two reads where many packets arrive: the kernel has stamped them, and each read costs more than a
-/// packet.
+/// Pause between two reads if many packets arrive: each read costs more than a packet, and the kernel has stamped the
+/// packets already.
 const PAUSE: Duration = Duration::from_micros(100);
 const MANY_IN: Duration = Duration::from_millis(10);
 const MANY: usize = 100;
 
-/// A socket whose packets the kernel has refused for so long, and which hears nothing, is replaced: a modem that went
-/// away and came back is another interface of the same name.
+/// Time of refused packets after which a socket without arrivals is replaced: a modem that went away and came back is a
+/// new interface with the same name.
 const REPLACE: Duration = Duration::from_secs(3);
 
 /// An order to a path.
 #[derive(Clone, Debug)]
 pub enum Order {
     Run(RunRequest),
-    /// End the sending of a run.
+    /// Ends the sending of a run.
     Stop(u32),
     /// Messages of the companion.
     Take(Vec<Relayed>),
-    /// There is a companion that knows the same token.
+    /// Sets the companion, which has the same token.
     Join {
         token: [u8; 16],
         companion: Sender<Self>,
         /// True if the path [relies](Path::rely_on_companion) on the companion.
         relies: bool,
     },
-    /// Say good-bye and end.
+    /// Ends the session and the thread.
     Leave,
 }
 
 /// Message from a path's thread.
 pub enum Message {
     Events(Vec<Event>),
-    /// Packets that found this machine's receive buffer full, so far.
+    /// Packets lost so far because this machine's receive buffer was full.
     Overflows(u64),
     /// The thread has ended with an error.
     Failed(Error),
 }
 
-/// A path in its thread. It ends when this is dropped.
+/// A path in its thread. The thread ends when this value is dropped.
 pub struct PathThread {
     orders: Sender<Order>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl PathThread {
-    /// Opens the socket and starts the thread. What is learnt goes to `messages`, together with `name`.
+    /// Opens the socket and starts the thread. Messages of the path go to `messages`, each with `name`.
     pub fn start<Name: Copy + Send + 'static>(
         name: Name,
         server: SocketAddr,
@@ -105,7 +105,7 @@ impl PathThread {
         })
     }
 
-    /// Has this path's requests of its runs made by `other`, and both act for each other by the secret `token`.
+    /// Sends this path's requests over `other`; both act for each other with the secret `token`.
     pub fn rely_on(&self, other: &Self, token: [u8; 16]) {
         for (path, companion, relies) in [(self, other, true), (other, self, false)] {
             let companion = companion.orders.clone();
@@ -117,7 +117,7 @@ impl PathThread {
         }
     }
 
-    /// Sends an order to the path. A thread that has ended with an error has reported it.
+    /// Sends an order to the path. If the thread has ended, it has reported its error.
     pub fn send(&self, order: Order) {
         let _ = self.orders.send(order);
     }
@@ -125,7 +125,7 @@ impl PathThread {
 
 impl Drop for PathThread {
     fn drop(&mut self) {
-        self.send(Order::Leave); // the companion may keep the channel open
+        self.send(Order::Leave); // the channel may stay open in the companion
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -141,10 +141,10 @@ struct Loop {
     outbox: Outbox,
     orders: Receiver<Order>,
     companion: Option<Sender<Order>>,
-    /// Overflows last reported.
+    /// Number of overflows last reported.
     overflows: u64,
     refused_since: Option<Time>,
-    /// Since when packets are counted, and how many came.
+    /// Begin of the current count of packets, and the count.
     recent: (Time, usize),
     busy: bool,
 }
@@ -182,7 +182,7 @@ impl Loop {
         }
     }
 
-    /// Executes orders; `false` when the sender has ended.
+    /// Executes orders; returns `false` when the sender has ended.
     fn take_orders(&mut self, now: Time) -> bool {
         loop {
             match self.orders.try_recv() {
@@ -213,7 +213,7 @@ impl Loop {
     fn send_to_companion(&mut self) {
         let relayed = self.path.outgoing();
         if let Some(companion) = self.companion.as_ref().filter(|_| !relayed.is_empty()) {
-            // A companion that has ended is missed by the path itself.
+            // If the companion has ended, the path notices missing replies.
             let _ = companion.send(Order::Take(relayed));
         }
     }
@@ -233,8 +233,7 @@ impl Loop {
         Ok(())
     }
 
-    /// Opens another socket if this one has been of no use for a while; where that is not possible yet, the old one
-    /// stays.
+    /// Opens another socket if this one has failed for a while. If that is not possible yet, keeps the old one.
     fn replace_socket(&mut self, now: Time) {
         let since = *self.refused_since.get_or_insert(now);
         if now.since(since) >= REPLACE && self.path.is_silent() {
@@ -259,7 +258,7 @@ impl Loop {
     }
 
     fn receive(&mut self) -> Result<()> {
-        // As many rounds as a full buffer has: afterwards it is time to send again.
+        // Enough rounds to empty a full buffer; then it is time to send again.
         for _ in 0..16 {
             let count = self.socket.receive(&mut self.inbox)?;
             let now = now();

@@ -1,4 +1,4 @@
-//! Traffic of a run and its times.
+//! Traffic of a run, and its times.
 
 use std::collections::VecDeque;
 
@@ -8,10 +8,10 @@ use crate::plan::{Saturation, TimedTrain, Train, Workload};
 use crate::wire::Arrivals;
 use crate::workload::{AdaptiveSaturator, FixedRateSaturator, QueueKeeper, TrainScheduler};
 
-/// Arrivals that are reported later give no information on the queue.
+/// Time for which sent packets are remembered: later reports of arrivals no longer describe the queue.
 const REMEMBERED: Duration = Duration::from_secs(15);
 
-/// The packets of the client that are due together: a train, or some of a saturation.
+/// Packets of the client that are due together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Burst {
     /// A whole train.
@@ -31,14 +31,14 @@ pub(super) enum Traffic {
     Fixed(FixedRateSaturator),
     Adaptive {
         saturator: AdaptiveSaturator,
-        /// Packets that were sent of late, in order, and when.
+        /// Recently sent packets in order, with times.
         recent: VecDeque<(u32, Time)>,
     },
     Silence,
 }
 
 impl Traffic {
-    /// An adaptive saturation sends no faster than `fastest`.
+    /// Creates the traffic. `fastest`: maximum rate of an adaptive saturation.
     pub(super) fn new(workload: &Workload, fastest: BitRate, start: Time, end: Time) -> Self {
         match workload {
             Workload::Trains(plan) => Self::Trains(TrainScheduler::new(plan.clone(), start)),
@@ -68,7 +68,7 @@ impl Traffic {
         }
     }
 
-    /// When the next packet is due; `None` if there will be none.
+    /// Return the time of the next packet; `None` after the last.
     pub(super) fn next_event(&self) -> Option<Time> {
         match self {
             Self::Trains(trains) => trains.next_event(),
@@ -83,7 +83,7 @@ impl Traffic {
         }
     }
 
-    /// Takes news of packets that have arrived; see [`AdaptiveSaturator::arrived`]. Other traffic does not care.
+    /// Reports arrivals to an adaptive saturation (see [`AdaptiveSaturator::arrived`]); other traffic ignores them.
     pub(super) fn arrived(&mut self, now: Time, arrivals: &Arrivals) {
         let Self::Adaptive { saturator, recent } = self else {
             return;

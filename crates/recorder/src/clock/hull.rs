@@ -1,15 +1,15 @@
-//! Lower convex hulls of points that come one by one, and lines between two of them.
+//! Lower convex hulls of points added one by one, and lines between two hulls.
 
-/// Points above the hull are sorted out when there are so many more than it has.
+/// Number of points beyond the hull's at which points above the hull are removed.
 const SLACK: usize = 4096;
 
-/// No quartz differs by more from another, but a server's clock may be disciplined hard: 500 ppm is what NTP may turn.
+/// Maximum relative drift. Quartzes differ less, but a server's clock may be disciplined: NTP slews by up to 500 ppm.
 const LARGEST_SLOPE: f64 = 2e-3;
 
-/// Stamps are no better, ns.
+/// Resolution of time stamps, ns.
 const RESOLUTION: f64 = 1e3;
 
-/// Rounds until the scale of each direction's queueing settles.
+/// Maximum rounds until the scale of each direction's queueing settles.
 const ROUNDS: usize = 12;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,9 +22,9 @@ struct Point {
 #[derive(Clone, Debug, Default)]
 pub struct Hull {
     points: Vec<Point>,
-    /// Number of points when the hull was last computed.
+    /// Number of points after the last computation of the hull.
     kept: usize,
-    /// Of all points that were added.
+    /// Number of all added points.
     count: f64,
     sum: (f64, f64),
 }
@@ -40,20 +40,20 @@ impl Hull {
         }
     }
 
-    /// The hull, from left to right.
+    /// Return the hull's points, from left to right.
     fn points(&self) -> Vec<Point> {
         lower_hull(self.points.clone())
     }
 
-    /// Return the mean height of all points above the line of that slope that touches the hull from below; at least the
-    /// precision of stamps.
+    /// Return the mean height of all points above the line with slope `slope` that touches the hull from below;
+    /// minimum: the resolution of stamps.
     fn mean_excess(&self, points: &[Point], slope: f64) -> f64 {
         let mean = (self.sum.1 - slope * self.sum.0) / self.count;
         (mean - least(points, |point| point.y - slope * point.x)).max(RESOLUTION)
     }
 }
 
-/// Andrew's monotone chain ("Another efficient algorithm for convex hulls in two dimensions", 1979), the lower half.
+/// Lower half of Andrew's monotone chain ("Another efficient algorithm for convex hulls in two dimensions", 1979).
 fn lower_hull(mut points: Vec<Point>) -> Vec<Point> {
     points.sort_by(|a, b| a.x.total_cmp(&b.x).then(a.y.total_cmp(&b.y)));
     let mut hull: Vec<Point> = Vec::new();
@@ -74,19 +74,18 @@ pub struct Strip {
     pub slope: f64,
     /// Height at x = 0.
     pub middle: f64,
-    /// The largest vertical distance to a line that lies between the hulls, anywhere between the first and the last
-    /// point.
+    /// Maximum vertical distance to another line between the hulls, from the first to the last point.
     pub uncertainty: f64,
 }
 
-/// The strip between points above and points below, which are given `mirrored` upside down; `None` if either has none.
+/// Return the strip between the upper and the lower points, the latter `mirrored`; `None` if either set is empty.
 ///
-/// Its slope is the likeliest, delays being exponential above their minimum in each direction. Where the points leave
-/// no strip, the clocks do not differ by a line: it is the line that is least wrong, and as much is uncertain.
+/// The slope is the most likely one for delays exponential above their minimum in each direction. If no line separates
+/// the points, the clocks do not differ by a line: then return the least wrong line, with its error as uncertainty.
 pub fn strip(above_hull: &Hull, mirrored_hull: &Hull) -> Option<Strip> {
     let (above, mirrored) = (above_hull.points(), mirrored_hull.points());
     let (first, last) = ends(&above, &mirrored)?;
-    // Heights at x = 0 between which a line of that slope has all points on their sides.
+    // Heights at x = 0 between which a line of this slope separates the points.
     let highest = |slope: f64| least(&above, |point| point.y - slope * point.x);
     let lowest = |slope: f64| -least(&mirrored, |point| point.y + slope * point.x);
     let width = |slope: f64| highest(slope) - lowest(slope);
@@ -102,14 +101,14 @@ pub fn strip(above_hull: &Hull, mirrored_hull: &Hull) -> Option<Strip> {
     if width(widest) < 0.0 {
         return Some(single(widest));
     }
-    // All lines that fit have slopes from `flattest` to `steepest`; the width falls to zero on either side of its peak.
+    // All separating lines have slopes from `flattest` to `steepest`; on both sides of its peak, the width falls to 0.
     let steepest = crossing(widest, LARGEST_SLOPE, width);
     let flattest = crossing(widest, -LARGEST_SLOPE, width);
     let mut slope = widest;
     for _ in 0..ROUNDS {
         let weight_above = above_hull.count / above_hull.mean_excess(&above, slope);
         let weight_below = mirrored_hull.count / mirrored_hull.mean_excess(&mirrored, -slope);
-        // With the scales of the round before, the likelihood is concave.
+        // With the scales of the previous round, the likelihood is concave.
         slope = peak(flattest, steepest, |slope| {
             -weight_above * above_hull.mean_excess(&above, slope)
                 - weight_below * mirrored_hull.mean_excess(&mirrored, -slope)
@@ -158,8 +157,8 @@ fn peak(mut low: f64, mut high: f64, function: impl Fn(f64) -> f64) -> f64 {
     (low + high) / 2.0
 }
 
-/// Return the zero of a function that falls from `inside`, where it is not negative, towards `outside`; `outside` if it
-/// has none.
+/// Return the zero of a function that falls from `inside`, where it is not negative, to `outside`. Return `outside` if
+/// there is no zero.
 fn crossing(mut inside: f64, mut outside: f64, function: impl Fn(f64) -> f64) -> f64 {
     if function(outside) >= 0.0 {
         return outside;

@@ -16,11 +16,11 @@ fn to_server(estimate: &ClockEstimate, client_ns: i64) -> i64 {
 struct World {
     offset_ns: i64,
     drift_ppm: f64,
-    /// Least one-way delays, ms.
+    /// Minimum one-way delays, ms.
     least: (f64, f64),
-    /// Mean queueing, ms; most packets of a direction meet a queue.
+    /// Mean queueing delay, ms; most packets of a direction meet a queue.
     queue: (f64, f64),
-    /// Increase of the uplink's least delay half-way, ms.
+    /// Increase of the uplink's minimum delay half-way, ms.
     step: f64,
     seconds: u32,
     seed: u64,
@@ -31,7 +31,7 @@ impl World {
         self.offset_ns + (client_ns * (1.0 + self.drift_ppm * 1e-6)) as i64
     }
 
-    /// A probe each 50 ms and its answer.
+    /// Estimates from a probe every 50 ms and its answer.
     fn estimate(&self) -> ClockEstimate {
         let mut random = Random::new(Seed(self.seed));
         let mut estimator = ClockEstimator::default();
@@ -52,13 +52,13 @@ impl World {
         estimator.estimate().unwrap()
     }
 
-    /// By how much an estimate is off at a time of the client, ns.
+    /// Return the error of an estimate at a time of the client, ns.
     fn error(&self, estimate: &ClockEstimate, client_ns: f64) -> f64 {
         (to_server(estimate, client_ns as i64) - self.server(client_ns)) as f64
     }
 }
 
-/// The median.
+/// Return the median.
 fn typical(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
@@ -77,11 +77,10 @@ proptest! {
         seed: u64,
     ) {
         let last = 120e9;
-        // Half of the difference of the least delays cannot be known; the rest is error.
+        // Half of the difference of the minimum delays cannot be known; the remainder is the error.
         let asymmetry = (up - down) / 2.0 * MS;
-        // Where queues hide one direction, the other's least delay that steps half-way cannot be distinguished from a
-        // clock that runs as much faster over half of the recording; and what that delay is afterwards counts for the
-        // time before, too.
+        // If queues hide one direction, a half-way step of the other's minimum delay looks like a clock that runs
+        // faster over half of the recording. The minimum delay after the step also counts before the step.
         let step_as_drift = step * MS / (last / 2.0) * 1e6;
         let (mut wrong, mut drifts, mut uncertainties) = (Vec::new(), Vec::new(), Vec::new());
         for turn in 0..3 {
@@ -101,7 +100,7 @@ proptest! {
             drifts.push((estimate.drift_ppm - drift_ppm).abs());
             uncertainties.push(estimate.uncertainty_ns as f64);
         }
-        // With queues of half a second few probes meet none, and in one recording of ten thousand these lie unluckily.
+        // With queues of half a second few probes meet none. In one of ten thousand recordings their times are unlucky.
         prop_assert!(typical(&mut wrong) < (3.0 + step / 2.0) * MS, "off by {wrong:?} ns, and {asymmetry} that is unknowable");
         prop_assert!(typical(&mut drifts) < 20.0 + step_as_drift, "off by {drifts:?} ppm");
         prop_assert!(typical(&mut uncertainties) <= ((up + down) / 2.0 + step + 8.0) * MS, "{uncertainties:?} ns");
@@ -167,7 +166,7 @@ fn a_queue_that_never_empties_again_leaves_no_drift_to_be_invented() {
 
 #[test]
 fn clocks_that_no_line_describes_are_as_uncertain_as_the_line_is_wrong() {
-    // Half-way the server's clock is set ahead by 100 ms; the path takes 1 ms.
+    // Half-way the server's clock is set ahead by 100 ms; the path has 1 ms of delay.
     let mut estimator = ClockEstimator::default();
     for probe in 0..1_000i64 {
         let sent = probe * 50_000_000;

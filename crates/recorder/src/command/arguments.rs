@@ -247,7 +247,7 @@ pub struct Serve {
     pub json: bool,
 }
 
-/// A time: a number and its unit; s if there is none.
+/// Parses a time: a number and a unit, by default s.
 fn duration(text: &str) -> Result<Duration, String> {
     let units = [
         ("", 1.0),
@@ -269,7 +269,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A rate: a number and its unit, Mbit/s if there is none.
+/// Parses a rate: a number and a unit, by default Mbit/s.
 fn rate(text: &str) -> Result<BitRate, String> {
     let units = [
         ("", 1e6),
@@ -281,7 +281,7 @@ fn rate(text: &str) -> Result<BitRate, String> {
     quantity(text, &units, "a rate, such as \"50 Mbit/s\"").map(|rate| BitRate(rate as u64))
 }
 
-/// A size: a number and its unit, bytes if there is none.
+/// Parses a size: a number and a unit, by default bytes.
 fn bytes(text: &str) -> Result<Bytes, String> {
     let units = [
         ("", 1.0),
@@ -294,7 +294,7 @@ fn bytes(text: &str) -> Result<Bytes, String> {
     quantity(text, &units, "a size, such as \"1400\" or \"20 GB\"").map(|size| Bytes(size as u64))
 }
 
-/// Lengths of a train and its answer, such as `25:50`.
+/// Parses the lengths of a train and its answer, such as `25:50`.
 fn train_lengths(text: &str) -> Result<(u16, u16), String> {
     let parts = text
         .split_once(':')
@@ -306,7 +306,7 @@ fn train_lengths(text: &str) -> Result<(u16, u16), String> {
     }
 }
 
-/// Two times, such as `20s:10s`.
+/// Parses two times, such as `20s:10s`.
 fn interval_pair(text: &str) -> Result<(Duration, Duration), String> {
     match text.split_once(':') {
         Some((first, second)) => Ok((duration(first)?, duration(second)?)),

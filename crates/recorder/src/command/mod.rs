@@ -1,5 +1,4 @@
-//! The command line: `cellbed-recorder`, and `cellbed record` of the Python package, which share everything but their
-//! first words.
+//! The command lines `cellbed-recorder`, and `cellbed record` of the Python package. Only the first words differ.
 
 mod arguments;
 mod progress;
@@ -20,15 +19,15 @@ use crate::server::{Limits, Serving, Statistics};
 use crate::socket::{Interrupts, Local};
 use arguments::{Cellbed, Pack, Reach, Serve, Standalone, Verb};
 
-/// Runs `cellbed-recorder` with these arguments, which do not begin with the program's name; its exit status: 0 done, 1
-/// an error, 2 arguments that are none, 130 interrupted before anything was recorded.
+/// Runs `cellbed-recorder` with these arguments, without the program's name. Returns the exit status: 0 done, 1 error,
+/// 2 invalid arguments, 130 interrupted before anything was recorded.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     let parsed = parse::<Standalone>("cellbed-recorder", arguments);
     execute(parsed.map(|parsed| parsed.verb))
 }
 
-/// Runs `cellbed record` with these arguments: a verb of `cellbed-recorder` and its arguments, or the arguments of
-/// `record` alone. See [`run`].
+/// Runs `cellbed record`. Arguments: a verb of `cellbed-recorder` and its arguments, or the arguments of `record`
+/// alone. See [`run`].
 pub fn run_of_cellbed(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let mut verbs = Standalone::command();
@@ -44,13 +43,13 @@ pub fn run_of_cellbed(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     })
 }
 
-/// Run `calibrate` and return its result, for callers that present it themselves. It reports its progress on standard
+/// Run `calibrate` and return its result, for callers that present the result themselves. Progress goes to standard
 /// error.
 ///
-/// server: as HOST:PORT. secret: the file with the secret that the server has. interface: `None`: as the routes have
-/// it. seed: of the order of trains.
+/// server: HOST:PORT. secret: file with the server's secret. interface: `None`: by the routing table. seed: for the
+/// order of trains.
 ///
-/// Errors: an address or a secret that is none, no answer, too many losses, an interrupt.
+/// Errors: an invalid address or secret, no answer, too many losses, an interrupt.
 pub fn measure(
     server: String,
     secret: PathBuf,
@@ -77,14 +76,13 @@ fn parse<Arguments: CommandFactory + FromArgMatches>(
         .try_get_matches_from(all)
         .and_then(|matches| Arguments::from_arg_matches(&matches));
     parsed.map_err(|error| {
-        // A reader that has gone needs no help.
+        // Ignore a closed output.
         let _ = error.print();
         error.exit_code()
     })
 }
 
-/// Help in the form of the other commands of cellbed: the usage first, then what it does with examples, an option a
-/// line.
+/// Formats help like the other commands of cellbed: usage, description with examples, then one option per line.
 fn in_style(command: clap::Command) -> clap::Command {
     let help = clap::Arg::new("help")
         .short('h')
@@ -121,7 +119,7 @@ fn dispatch(verb: Verb) -> Result<()> {
     }
 }
 
-/// Serves until it is interrupted.
+/// Serves until interrupted.
 fn serve(arguments: &Serve) -> Result<()> {
     let interrupts = Interrupts::catch();
     let secret = Secret::read(&arguments.secret)?;
@@ -139,7 +137,7 @@ fn serve(arguments: &Serve) -> Result<()> {
     let mut printed = None;
     let last = serving.run(
         |statistics| {
-            // Who has nothing to do has nothing to say.
+            // Unchanged counters are not printed.
             if printed.replace(statistics.counters) != Some(statistics.counters) {
                 print(statistics, arguments.json);
             }
@@ -169,7 +167,7 @@ fn print(statistics: &Statistics, as_json: bool) {
     }
 }
 
-/// Executes a command, or the exit status of arguments that are none; returns the exit status.
+/// Executes a command, or passes on the exit status of invalid arguments. Returns the exit status.
 fn execute(verb: Result<Verb, i32>) -> i32 {
     let error = match verb.map(dispatch) {
         Err(status) => return status,
@@ -188,14 +186,14 @@ fn execute(verb: Result<Verb, i32>) -> i32 {
     }
 }
 
-/// A line of JSON: an event and its properties.
+/// Prints a line of JSON: an event and its properties.
 fn say_event(name: &str, properties: impl serde::Serialize) {
     let mut event = serde_json::to_value(properties).unwrap_or_default();
     event["event"] = name.into();
     say(&event.to_string());
 }
 
-/// A line for the user; one whose reader has gone is not missed.
+/// Prints a line for the user; a closed output is ignored.
 fn say(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }

@@ -10,15 +10,15 @@ use crate::record::{Notice, Snapshot};
 use crate::recording::Packed;
 use crate::wire::Offer;
 
-/// In a pipe, a snapshot each so many seconds.
+/// Number of seconds per snapshot in a pipe.
 const PLAIN_EVERY: u32 = 5;
 
-/// Shows what happens. Text goes to standard error, results and JSON to standard output.
+/// Prints progress. Text goes to standard error, results and JSON to standard output.
 pub struct Output {
     json: bool,
     quiet: bool,
     terminal: bool,
-    /// True if a changing line stands on the terminal.
+    /// True if the terminal has an unfinished, changing line.
     open: bool,
     snapshots: u32,
 }
@@ -69,7 +69,7 @@ impl Output {
         }
     }
 
-    /// The result.
+    /// Prints the result.
     pub fn packed(&mut self, folder: &Path, packed: &Packed) {
         self.close();
         let seconds = packed.duration.as_secs_f64();
@@ -114,7 +114,7 @@ impl Output {
         }
     }
 
-    /// Ends the line that changes.
+    /// Ends the changing line.
     fn close(&mut self) {
         if std::mem::take(&mut self.open) {
             eprintln!();

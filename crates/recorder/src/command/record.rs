@@ -1,4 +1,4 @@
-//! `record` and `calibrate`: from options to a recording, or to the parameters of a network.
+//! `record` and `calibrate`: options to a recording, or to the parameters of a network.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -21,7 +21,7 @@ use crate::secure::{Secret, hexadecimal, random_bytes};
 use crate::socket::wall_clock;
 use crate::workload::FixedRateSaturator;
 
-/// Of light trains when stationary (Sentosa et al., "CellReplay", NSDI 2025, §4.2).
+/// Gap of light trains when stationary (Sentosa et al., "CellReplay", NSDI 2025, §4.2).
 const GAP: Duration = Duration::from_millis(50);
 
 /// Queueing delay of packets of an adaptive saturation (Winstein et al., "Stochastic Forecasts Achieve High Throughput
@@ -38,14 +38,14 @@ pub fn record(arguments: &Record) -> Result<()> {
         .output
         .clone()
         .unwrap_or_else(|| named_by_time(&started));
-    check_free(&folder)?; // not to be found out after minutes of calibration
+    check_free(&folder)?; // fail early: calibration takes minutes
     let access = access(arguments)?;
     let mut output = Output::new(arguments.reach.json, arguments.reach.quiet);
     let mut watch = |notice: Notice<'_>| output.notice(&notice);
     let mut recorder = Recorder::connect(access)?;
     let calibration = match &arguments.calibration {
         Some(file) => Some(read(file, "calibration")?),
-        // Even where trains and rates are given: the replay needs more of it.
+        // Even if trains and rates are given: the replay needs further parameters.
         None if !arguments.no_calibration => {
             let calibrator = Calibrator::new(Seed(arguments.seed));
             Some(recorder.calibrate(calibrator, &mut watch)?)
@@ -63,7 +63,7 @@ pub fn record(arguments: &Record) -> Result<()> {
     Ok(())
 }
 
-/// The server's address, an IPv4 one where there are both: mobile networks with IPv6 alone translate it.
+/// Return the server's address, preferably IPv4: mobile networks with IPv6 alone translate it.
 fn resolve(server: &str) -> Result<SocketAddr> {
     let wrong = |problem: String| Error::Usage(format!("the server {server:?} {problem}"));
     if !server.contains(':') {
@@ -81,7 +81,7 @@ fn resolve(server: &str) -> Result<SocketAddr> {
         .ok_or_else(|| wrong("has no address".into()))
 }
 
-/// One way to a server.
+/// The only access to a server.
 fn single_access(reach: &Reach) -> Result<Access> {
     Ok(Access {
         server: resolve(&reach.server)?,
@@ -103,10 +103,10 @@ fn access(arguments: &Record) -> Result<Access> {
     Ok(access)
 }
 
-/// Below it, the pauses between turns are longer than the turns.
+/// Minimum duration for turns: pauses in shorter recordings exceed the turns.
 const LEAST_IN_TURNS: Duration = Duration::from_secs(3);
 
-/// Errors: options that contradict each other.
+/// Check for contradictory options.
 fn check(arguments: &Record) -> Result<()> {
     let light = arguments.only != Some(Role::Heavy);
     let heavy = arguments.only != Some(Role::Light);
@@ -178,7 +178,7 @@ fn trains(arguments: &Record, calibration: Option<&Calibration>) -> TrainPlan {
             found.directions.uplink.light_train(),
             found.directions.downlink.light_train(),
         )],
-        (None, None) => Vec::new(), // only where there is no light workload
+        (None, None) => Vec::new(), // only without a light workload
     };
     let least = calibration.map_or(0, |found| {
         let directions = &found.directions;
@@ -262,7 +262,7 @@ fn head(
     })
 }
 
-/// A calibration for the user.
+/// Print a calibration for the user.
 fn print(calibration: &Calibration, json: bool) {
     if json {
         return say(&serde_json::to_string(calibration).unwrap_or_default());
@@ -272,7 +272,7 @@ fn print(calibration: &Calibration, json: bool) {
     }
 }
 
-/// Calibrates and reports the progress.
+/// Calibrate and report the progress.
 pub fn measure(reach: &Reach, seed: u64) -> Result<Calibration> {
     let mut output = Output::new(reach.json, reach.quiet);
     let mut recorder = Recorder::connect(single_access(reach)?)?;
@@ -283,7 +283,7 @@ pub fn measure(reach: &Reach, seed: u64) -> Result<Calibration> {
 pub fn calibrate(arguments: &Calibrate) -> Result<()> {
     let what = |path: &Path| format!("write {}", path.display());
     if let Some(path) = arguments.output.as_deref().filter(|path| path.is_dir()) {
-        // Before minutes of calibration.
+        // Fail before minutes of calibration.
         return Ok(Err(io::Error::from(io::ErrorKind::IsADirectory)).trying(|| what(path))?);
     }
     let calibration = measure(&arguments.reach, arguments.seed)?;
@@ -295,7 +295,7 @@ pub fn calibrate(arguments: &Calibrate) -> Result<()> {
     Ok(())
 }
 
-/// Writes a file completely or not at all; a device or a pipe stays one, and a pipe must have a reader.
+/// Writes a file completely or not at all. A device or a pipe is written in place; a pipe needs a reader.
 fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if place.exists() && !place.is_file() {

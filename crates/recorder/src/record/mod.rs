@@ -1,4 +1,4 @@
-//! A whole recording: paths, runs in their order, the journal.
+//! A whole recording: paths, runs in order, the journal.
 
 mod paths;
 mod schedule;
@@ -22,10 +22,10 @@ use schedule::Schedule;
 pub use writing::Snapshot;
 use writing::Writing;
 
-/// After the planned end, how long to try to fetch what the server still has.
+/// Maximum time after the planned end for fetching the server's remaining data.
 const AFTER_END: Duration = Duration::from_secs(45);
 
-/// Packets of a light run are waited for so long, and those behind a saturated queue.
+/// Maximum wait for packets of a light run; `QUIET_HEAVY`: behind a saturated queue.
 const QUIET_LIGHT: Duration = Duration::from_millis(500);
 const QUIET_HEAVY: Duration = Duration::from_secs(1);
 
@@ -43,17 +43,17 @@ pub struct Plan {
 /// Events for users.
 #[derive(Debug)]
 pub enum Notice<'a> {
-    /// Start of an experiment, with the number of its step and the number of steps.
+    /// A step of the calibration begins; its number, and the number of steps.
     Calibrating(Purpose, (usize, usize)),
     /// A path has a session.
     Connected(Offer),
-    /// A path hears nothing.
+    /// The server of a path is silent.
     Silent,
-    /// It does again.
+    /// The server sends again.
     Resumed,
-    /// State of the recording, each second.
+    /// State of the recording, once per second.
     Snapshot(&'a Snapshot),
-    /// The recording ends; packets underway may still arrive.
+    /// The recording ends; packets in flight may still arrive.
     Stopping,
     Warning(&'a str),
 }
@@ -68,9 +68,9 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Opens the first path. The handshake continues meanwhile.
+    /// Opens the first path. The handshake continues in the background.
     ///
-    /// Errors: an interface that is none or not allowed.
+    /// Errors: an interface that does not exist or is not allowed.
     pub fn connect(access: Access) -> Result<Self> {
         let interrupts = Interrupts::catch();
         Ok(Self {
@@ -137,7 +137,7 @@ impl Recorder {
         calibrator.finish()
     }
 
-    /// Limits the saturation of the downlink to what the server sends; returns whether it was more.
+    /// Limits the downlink saturation to the server's maximum rate; returns whether that reduced the rate.
     fn limit_to_offer(&self, workload: &mut Workload) -> bool {
         let Some(offer) = self.paths.offer() else {
             return false;
@@ -154,7 +154,7 @@ impl Recorder {
         }
     }
 
-    /// Lets the collector take everything until a run has ended.
+    /// Passes events to the collector until the run `number` has ended.
     fn wait_for(
         &mut self,
         number: u32,
@@ -182,10 +182,10 @@ impl Recorder {
         }
     }
 
-    /// Records by `plan` into the new directory `folder`, until the plan is done or the user interrupts, and packs it.
-    /// A second interrupt does not wait for what is underway.
+    /// Records by `plan` into the new directory `folder`, until the plan is done or the user interrupts. Then packs the
+    /// recording. A second interrupt skips packets in flight.
     ///
-    /// Errors: the file system or a path fails. Packets recorded before an error are packed.
+    /// Errors: failures of the file system or a path. Packets recorded before an error are packed.
     pub fn record(
         mut self,
         plan: &Plan,
@@ -213,7 +213,7 @@ impl Recorder {
         head.started = rfc3339(wall_clock());
         let mut writing = Writing::begin(folder, &head, zero)?;
         let result = self.follow(&plan, zero, &mut writing, watch);
-        drop(self.paths); // and not the interrupts: what was recorded is packed all the same
+        drop(self.paths); // keeps `interrupts`: recorded packets are still packed
         writing.end()?;
         let packed = pack(folder);
         result?;

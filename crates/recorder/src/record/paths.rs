@@ -1,4 +1,4 @@
-//! The paths to a server, and what they say.
+//! The paths to a server, and their messages.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -13,7 +13,7 @@ use crate::secure::{Secret, random_bytes};
 use crate::socket::now;
 use crate::wire::{Offer, VERSION};
 
-/// A server that does not answer for so long is not there.
+/// Maximum wait for a server's first answer.
 const CONNECT: Duration = Duration::from_secs(15);
 
 const LOOK: std::time::Duration = std::time::Duration::from_millis(50);
@@ -23,9 +23,9 @@ const LOOK: std::time::Duration = std::time::Duration::from_millis(50);
 pub struct Access {
     pub server: SocketAddr,
     pub secret: Secret,
-    /// Of the light workload, of calibration, and of both workloads in turn; `None`: as the routes have it.
+    /// Interface of the light workload, of calibration, and of both workloads in turn; `None`: by the routing table.
     pub first: Option<String>,
-    /// Of the heavy workload beside the light one.
+    /// Interface of the heavy workload beside the light one.
     pub second: Option<String>,
 }
 
@@ -35,21 +35,21 @@ pub(super) enum Name {
     Second,
 }
 
-/// The paths to a server, and what they say.
+/// The paths to a server, and their messages.
 pub(super) struct Paths {
     access: Access,
-    /// Ends before the first, which it may rely on.
+    /// Dropped before the first path, on which it may rely.
     second: Option<PathThread>,
     first: PathThread,
     sender: Sender<(Name, Message)>,
     messages: Receiver<(Name, Message)>,
-    /// Paths without a session yet, and since when.
+    /// Paths without a session yet, and the begin of the wait.
     unanswered: Vec<(Name, Time)>,
     offer: Option<Offer>,
 }
 
 impl Paths {
-    /// Opens the first path. The handshake continues meanwhile.
+    /// Opens the first path. The handshake continues in the background.
     pub(super) fn connect(access: Access) -> Result<Self> {
         let (sender, messages) = channel();
         let first = start(Name::First, &access, access.first.as_deref(), &sender)?;
@@ -64,7 +64,7 @@ impl Paths {
         })
     }
 
-    /// Opens the path of the heavy workload beside the light one. With `leaning` it has its requests made over the
+    /// Opens the path of the heavy workload beside the light one. With `leaning`, the path sends its requests over the
     /// first.
     pub(super) fn open_second(&mut self, leaning: bool) -> Result<()> {
         let interface = self.access.second.as_deref();
@@ -95,7 +95,7 @@ impl Paths {
         !self.unanswered.is_empty()
     }
 
-    /// The next message, or `None` after a moment.
+    /// Return the next message, or `None` after a short time.
     pub(super) fn receive(&mut self, watch: Watch<'_>) -> Result<Option<(Name, Message)>> {
         match self.messages.recv_timeout(LOOK) {
             Ok((_, Message::Failed(error))) => Err(error),

@@ -6,16 +6,16 @@ use super::Plan;
 use crate::plan::{Role, Workload};
 use crate::recording::Arrangement;
 
-/// Between two turns the link becomes idle: what one workload leaves behind is not to meet the other.
+/// Pause between two turns. The link becomes idle, so that packets of one workload do not meet the other.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// A run whose session was lost begins again after so long.
+/// Time until a run begins again after its session was lost.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Decides when a run begins, from the results of the runs before.
+/// Decides when runs begin, from the results of previous runs.
 pub(super) struct Schedule {
     end: Time,
-    /// Of the light and of the heavy workload.
+    /// Slots of the light and of the heavy workload.
     slots: [Slot; 2],
     in_turns: bool,
     stopped: bool,
@@ -25,12 +25,12 @@ pub(super) struct Schedule {
 struct Slot {
     role: Role,
     workload: Option<Workload>,
-    /// Duration of its turns.
+    /// Duration of the workload's turns.
     turn: Duration,
     run: Option<u32>,
-    /// When it may begin; `None` never.
+    /// Time at which a run may begin; `None`: never.
     due: Option<Time>,
-    /// When its turn ends.
+    /// End of the turn.
     until: Time,
 }
 
@@ -62,12 +62,12 @@ impl Schedule {
         schedule
     }
 
-    /// When the recording is to end.
+    /// Return the intended end of the recording.
     pub(super) fn end(&self) -> Time {
         self.end
     }
 
-    /// The runs that should begin, with their spans. Each is returned once; call [`Schedule::began`] for it.
+    /// Return the runs that should begin, with durations. Each is returned once; then call [`Schedule::began`].
     pub(super) fn due(&mut self, now: Time) -> Vec<(Role, Workload, Duration)> {
         let mut due = Vec::new();
         for slot in &mut self.slots {
@@ -87,7 +87,7 @@ impl Schedule {
         self.slots[role as usize].run = Some(run);
     }
 
-    /// A run is over; one that is not complete before its time begins again.
+    /// Notes the end of a run. An incomplete run begins again if time is left in its turn.
     pub(super) fn ended(&mut self, run: u32, complete: bool, now: Time) {
         let mut slots = self.slots.iter();
         let Some(place) = slots.position(|slot| slot.run == Some(run)) else {
@@ -108,8 +108,8 @@ impl Schedule {
         }
     }
 
-    /// Return the end of a turn that begins at `start`: the end of the recording where too little would be left for a
-    /// turn of the other workload.
+    /// Return the end of a turn that begins at `start`. If too little time would be left for a turn of the other
+    /// workload, the turn lasts until the end of the recording.
     fn turn_end(&self, place: usize, start: Time) -> Time {
         let end = start + self.slots[place].turn;
         let other = self.slots[1 - place].turn;
@@ -120,7 +120,7 @@ impl Schedule {
         }
     }
 
-    /// Starts no more runs; returns those that must be stopped.
+    /// Ends the schedule; returns the runs that must be stopped.
     pub(super) fn stop(&mut self, now: Time) -> Vec<(Role, u32)> {
         self.stopped = true;
         self.end = self.end.min(now);
@@ -140,7 +140,7 @@ impl Schedule {
     }
 }
 
-/// Turns no longer than lets each workload have one in `duration`.
+/// Return the turns, shortened so that each workload has one in `duration`.
 fn fitting((light, heavy): (Duration, Duration), duration: Duration) -> (Duration, Duration) {
     let wanted = light.as_secs_f64() + heavy.as_secs_f64();
     let there = duration.as_secs_f64() - 2.0 * PAUSE.as_secs_f64();
@@ -181,7 +181,7 @@ mod tests {
             if let Some((_, began, length)) = spans.last()
                 && time == began + length + 2
             {
-                schedule.ended(run, true, second(time)); // it takes 2 s until the queue is empty
+                schedule.ended(run, true, second(time)); // the queue needs 2 s to empty
             }
         }
         let (light, heavy) = (Role::Light, Role::Heavy);
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn the_last_turn_has_what_is_left_of_the_recording() {
-        // Of 40 s: a turn of 10 s would leave 7 s, less than half of one of 20 s. Of 8 s: both have a turn.
+        // Of 40 s, a turn of 10 s would leave 7 s, less than half of a 20 s turn. In 8 s both have a turn.
         for (duration, light, heavy) in [(40, 20, 18), (8, 4, 2)] {
             let plan = Plan {
                 duration: Duration::from_secs(duration),

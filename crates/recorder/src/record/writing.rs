@@ -1,4 +1,4 @@
-//! Output during a recording: its journal, and its state for users.
+//! Output during a recording: the journal, and the state for users.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::plan::{Role, Workload};
 use crate::recording::{Entry, Head, JournalWriter, RunPlan};
 
-/// Trains whose answers may still come.
+/// Maximum trains that wait for answers.
 const TRAINS: usize = 256;
 
 const FLUSH: Duration = Duration::from_millis(200);
@@ -30,7 +30,7 @@ pub(super) struct Writing {
 }
 
 impl Writing {
-    /// Into the new directory `folder`, from `zero` on.
+    /// Creates the files in the new directory `folder`, from `zero` on.
     pub(super) fn begin(folder: &Path, head: &Head, zero: Time) -> Result<Self> {
         Ok(Self {
             journal: JournalWriter::create(folder, head)?,
@@ -42,7 +42,7 @@ impl Writing {
         })
     }
 
-    /// A run is asked for.
+    /// Adds a requested run.
     pub(super) fn plan(&mut self, number: u32, role: Role, workload: &Workload) -> Result<()> {
         let plan = RunPlan::new(number, role, workload);
         self.journal.add(&Entry::Run(plan))?;
@@ -50,13 +50,13 @@ impl Writing {
         Ok(())
     }
 
-    /// A path has learnt something.
+    /// Adds an event of a path.
     pub(super) fn take(&mut self, event: Event) -> Result<()> {
         self.live.take(&event);
         self.journal.add(&Entry::Event(event))
     }
 
-    /// So many packets of a path were lost by this machine so far.
+    /// Adds packets lost by this machine; `count`: total of the path so far.
     pub(super) fn overflowed(&mut self, name: Name, count: u64) -> Result<()> {
         let before = &mut self.overflows[name as usize];
         let more = count.saturating_sub(std::mem::replace(before, count));
@@ -66,7 +66,7 @@ impl Writing {
         Ok(())
     }
 
-    /// Flushes and shows what is due.
+    /// Flushes files and shows the state at their intervals.
     pub(super) fn keep_up(&mut self, now: Time, end: Time, watch: Watch<'_>) -> Result<()> {
         if now.since(self.flushed) >= FLUSH {
             self.flushed = now;
@@ -83,18 +83,18 @@ impl Writing {
         Ok(())
     }
 
-    /// Ends it; what was written can be packed.
+    /// Ends the writing; the journal can be packed.
     pub(super) fn end(mut self) -> Result<()> {
         self.journal.flush()
     }
 }
 
-/// Counters of events since the last look.
+/// Counters of events since the last snapshot.
 #[derive(Default)]
 struct Live {
     zero: Time,
     roles: BTreeMap<u32, Role>,
-    /// When trains were sent.
+    /// Sending times of trains.
     trains: BTreeMap<(u32, u32), Time>,
     round_trips: Vec<f64>,
     bytes: [[u64; 2]; 2],
@@ -106,9 +106,9 @@ struct Live {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Snapshot {
     pub elapsed_s: f64,
-    /// Until its planned end, s.
+    /// Time until the planned end, s.
     pub remaining_s: f64,
-    /// Arrivals of the last second, counting IP lengths.
+    /// Rate of arrivals in the last second, by IP lengths.
     pub light_uplink_mbps: f64,
     pub light_downlink_mbps: f64,
     pub heavy_uplink_mbps: f64,

@@ -13,7 +13,7 @@ use crate::plan::{Both, Role, Saturation, TrainPlan};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Arrangement {
-    /// Both at once, on two devices; or there is only one of them.
+    /// Both at the same time on two devices, or only one workload.
     Together,
     /// In turn, on one device.
     Alternating,
@@ -49,13 +49,13 @@ pub struct Signal {
 /// Metadata known when a recording begins.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Head {
-    /// Random, hexadecimal.
+    /// Random identifier, hexadecimal.
     pub id: String,
-    /// RFC 3339.
+    /// Wall-clock time, RFC 3339.
     pub started: String,
     /// Time zero on the client's monotonic clock, ns.
     pub zero_ns: u64,
-    /// IP length of the packets of trains and saturation.
+    /// IP length of packets of trains and saturation, bytes.
     pub packet_bytes: u16,
     pub arrangement: Arrangement,
     pub light: Option<Light>,
@@ -67,7 +67,7 @@ pub struct Head {
 /// Configuration of the light workload.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Light {
-    /// The interface; `None`: as the routes have it.
+    /// Interface; `None`: by the routing table.
     pub interface: Option<String>,
     pub plan: Option<TrainPlan>,
 }
@@ -75,13 +75,13 @@ pub struct Light {
 /// Configuration of the heavy workload.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Heavy {
-    /// The interface; `None`: as the routes have it.
+    /// Interface; `None`: by the routing table.
     pub interface: Option<String>,
     #[serde(flatten)]
     pub ways: Both<Option<Saturation>>,
 }
 
-/// When a workload ran.
+/// Times of activity of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Span {
     pub(super) workload: Role,
@@ -89,14 +89,14 @@ pub(super) struct Span {
     pub(super) end_ns: i64,
 }
 
-/// Packets of one file.
+/// Numbers of packets of one file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     pub sent: u64,
     pub lost: u64,
     /// Packets with more than one arrival.
     pub duplicated: u64,
-    /// Packets that came after one of the same train with a higher index (RFC 4737, §3).
+    /// Packets that arrived after a packet of the same train with a higher index (RFC 4737, §3).
     pub reordered: u64,
 }
 
@@ -129,7 +129,7 @@ pub(super) struct Clocks {
     pub(super) heavy: Option<ClockEstimate>,
 }
 
-/// A time of the wall clock, ns since 1970, as RFC 3339 in UTC.
+/// Formats a wall-clock time, ns since 1970, as RFC 3339 in UTC.
 pub fn rfc3339(wall_clock: Time) -> String {
     DateTime::from_timestamp_nanos(wall_clock.as_nanos() as i64)
         .to_rfc3339_opts(SecondsFormat::Micros, true)

@@ -1,7 +1,7 @@
-//! The journal: everything as it happens, in blocks that are whole or not at all.
+//! The journal: all events in order, in blocks. A block is complete or ignored.
 //!
-//! A block is its length and a hash, four bytes each, and its entries; all numbers are big-endian. What follows the
-//! last whole block was being written when the recorder died, and is ignored.
+//! A block has a length and a hash of four bytes each, then entries. All numbers are big-endian. Bytes after the last
+//! complete block were being written when the recorder died, and are ignored.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Write};
@@ -18,20 +18,20 @@ const NAME: &str = "journal";
 
 const MAGIC: &[u8; 16] = b"cellbed journal4";
 
-/// A block is written when it has so many bytes.
+/// Number of bytes at which a block is written.
 const BLOCK: usize = 1 << 18;
 
-/// Longer blocks are no blocks.
+/// Maximum bytes of a valid block.
 const LONGEST: usize = 1 << 24;
 
-/// One thing that happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Entry {
-    /// A run has been asked for.
+    /// A run was requested.
     Run(RunPlan),
-    /// A path has learnt something.
+    /// An event of a path.
     Event(Event),
-    /// This machine lost packets that the network had delivered, as many so far.
+    /// Number of packets that the network delivered, but this machine lost, since the last such entry.
     Overflows(u64),
 }
 
@@ -41,7 +41,7 @@ variants! { Entry:
     3 Overflows(count);
 }
 
-/// As JSON, behind its length.
+/// As JSON, after its length.
 impl Field for RunPlan {
     fn put(&self, out: &mut Vec<u8>) {
         let json = serde_json::to_vec(self).unwrap_or_default();
@@ -60,7 +60,7 @@ pub(super) fn path_in(folder: &Path) -> PathBuf {
     folder.join(NAME)
 }
 
-/// Check that a recording can be written to a directory: there is none, or an empty one.
+/// Check that a recording can be written to a directory: the directory is missing or empty.
 pub fn check_free(folder: &Path) -> Result<()> {
     let name = folder.display();
     if path_in(folder).exists() {
@@ -68,7 +68,7 @@ pub fn check_free(folder: &Path) -> Result<()> {
             "{name}: contains an interrupted recording; finish it with `cellbed-recorder pack` and choose another name"
         ));
     }
-    // A link to nothing is none either.
+    // A dangling link also counts as missing.
     let there = fs::symlink_metadata(folder).is_ok();
     if there && !fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none()) {
         return Error::failed(format!(
@@ -78,7 +78,7 @@ pub fn check_free(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A journal that is being written.
+/// Writer of a journal.
 pub struct JournalWriter {
     path: PathBuf,
     file: File,
@@ -86,13 +86,13 @@ pub struct JournalWriter {
 }
 
 impl JournalWriter {
-    /// Makes the directory, if there is none, and begins its journal.
+    /// Creates the directory, if missing, and begins the journal.
     pub fn create(folder: &Path, head: &Head) -> Result<Self> {
         check_free(folder)?;
         fs::create_dir_all(folder).trying(|| format!("create {}", folder.display()))?;
         let path = path_in(folder);
         let file = File::create_new(&path).trying(|| format!("create {}", path.display()))?;
-        is_ours(&file); // where files cannot be locked, nobody is kept from packing
+        is_ours(&file); // without file locks, other processes may pack
         let mut writer = Self {
             path,
             file,
@@ -114,7 +114,7 @@ impl JournalWriter {
         }
     }
 
-    /// Hands everything to the kernel: a recorder that is killed loses none of it.
+    /// Passes all entries to the kernel: killing the recorder loses none of them.
     pub fn flush(&mut self) -> Result<()> {
         if self.block.is_empty() {
             return Ok(());
@@ -127,7 +127,7 @@ impl JournalWriter {
         self.write_out()
     }
 
-    /// Has the disk keep everything: a machine that crashes loses none of it.
+    /// Writes all entries to the disk: a crash of the machine loses none of them.
     pub fn sync(&mut self) -> Result<()> {
         let result = self.file.sync_data();
         self.writing(result)
@@ -144,7 +144,7 @@ impl JournalWriter {
     }
 }
 
-/// A journal that is being read: gives its entries in order, up to its end or to where it was torn.
+/// Reader of a journal: returns its entries in order, up to its end or to an incomplete block.
 pub(super) struct JournalReader {
     pub(super) head: Head,
     input: BufReader<File>,
@@ -209,7 +209,7 @@ fn read_head(input: &mut impl Read) -> Option<Head> {
     serde_json::from_slice(&head).ok()
 }
 
-/// Locks the journal until it is closed, be it by a crash; `false` if another process has done so.
+/// Locks the journal until closed, even by a crash; returns `false` if another process holds the lock.
 fn is_ours(file: &File) -> bool {
     let operation = rustix::fs::FlockOperation::NonBlockingLockExclusive;
     rustix::fs::flock(file, operation) != Err(rustix::io::Errno::WOULDBLOCK)

@@ -1,7 +1,7 @@
-//! A recording on disk: a journal while it is made, Parquet tables and `recording.json` when it is done.
+//! A recording on disk: a journal during the recording, then Parquet tables and `recording.json`.
 //!
-//! The journal is written as things happen, so that a crash loses the last second at most; [`pack`] makes the tables of
-//! it, now or later.
+//! The journal is written continuously: a crash loses at most the last second. [`pack`] converts it into tables, at
+//! once or later.
 
 mod description;
 mod journal;

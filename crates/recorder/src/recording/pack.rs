@@ -24,12 +24,12 @@ use crate::plan::{PacketRecord, Role};
 #[derive(Clone, Debug)]
 pub struct Packed {
     pub duration: Duration,
-    /// Packets of each file, by its name without the ending.
+    /// Counts of packets by file name, without suffix.
     pub counts: BTreeMap<&'static str, Counts>,
     pub warnings: Vec<String>,
 }
 
-/// Adds the packets of a run to a file; their numbers follow the runs before.
+/// Appends the packets of a run to a file; train numbers continue from the previous runs.
 fn append(packets: &mut Vec<PacketRecord>, role: Role, first_train: u32, added: Vec<PacketRecord>) {
     let first_index = match role {
         Role::Light => 0,
@@ -42,9 +42,9 @@ fn append(packets: &mut Vec<PacketRecord>, role: Role, first_train: u32, added: 
     }));
 }
 
-/// Makes the files of a recording out of its journal, and removes that. It does no harm to do it again after a crash.
+/// Converts the journal of a recording into files, then removes the journal. Can be repeated after a crash.
 ///
-/// Errors: there is no journal, or it is none, or nothing was recorded, or the disk refuses.
+/// Errors: a missing or invalid journal, an empty recording, failures of the disk.
 pub fn pack(folder: &Path) -> Result<Packed> {
     let mut journal = JournalReader::open(folder)?;
     let head = journal.head.clone();
@@ -137,7 +137,7 @@ pub fn pack(folder: &Path) -> Result<Packed> {
     let text = serde_json::to_string_pretty(&description).unwrap_or_default() + "\n";
     fs::write(&file, text).trying(|| format!("write {}", file.display()))?;
     files.push("recording.json".into());
-    // recording.json comes last: where it is, all the others are.
+    // recording.json is written last: if it exists, all other files do.
     for file in &files {
         let path = folder.join(file);
         fs::rename(partial(folder, file), &path).trying(|| format!("rename {}", path.display()))?;
@@ -166,14 +166,14 @@ const PACKETS: &str = "message packets {
     required int32 copies (INTEGER(8,false));
 }";
 
-/// Rows of a group: what a reader takes into memory at once.
+/// Rows per group, the unit that readers load into memory.
 const GROUP: usize = 1 << 20;
 
 type Group<'a> = SerializedRowGroupWriter<'a, File>;
 
 fn write_packets(path: &Path, packets: &[PacketRecord]) -> Result<(), ParquetError> {
     let schema = Arc::new(parse_message_type(PACKETS)?);
-    // Numbers that grow evenly take a few bits each as differences: nothing is left for a compressor to find.
+    // Evenly growing numbers take a few bits each as differences: a compressor would gain nothing.
     let properties = WriterProperties::builder()
         .set_dictionary_enabled(false)
         .set_encoding(Encoding::DELTA_BINARY_PACKED);
@@ -242,7 +242,7 @@ struct Notes {
     overflows: u64,
     withheld: u64,
     unrecorded: u64,
-    /// Of the server, in the run that met most: concurrent runs report the same.
+    /// Maximum over runs of the server's overflows: concurrent runs report the same ones.
     server_overflows: u64,
     unsettled: bool,
     broken_off: bool,

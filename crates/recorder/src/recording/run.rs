@@ -9,25 +9,25 @@ use crate::client::{Departure, Event, Pause, RunEnd, RunEvent};
 use crate::clock::{ClockEstimate, ClockEstimator};
 use crate::plan::{Both, PacketRecord, Role, Train, Workload};
 
-/// Of a run that was broken off the last packets are left out: they may have been underway.
+/// Time before the last event in which packets of an interrupted run are ignored: they may have been in flight.
 const UNDERWAY: Duration = Duration::from_millis(800);
 
-/// More packets of one saturation are not believed.
+/// Maximum packets of one saturation; higher numbers are ignored.
 const MOST_PACKETS: u32 = 1 << 29;
 
 /// Gathers the events of all runs.
 pub struct Collector {
     /// Time zero on the client's clock.
     zero: Time,
-    /// Stamps of runs that are finished, and of questions for the server's time.
+    /// Time stamps of finished runs and of requests for the server's time.
     past: ClockEstimator,
     runs: BTreeMap<u32, Run>,
-    /// The last thing that happened.
+    /// Time of the last event.
     last: Time,
 }
 
 impl Collector {
-    /// One that knows nothing yet. Times will count from `zero` on the client's clock.
+    /// An empty collector. Times count from `zero` on the client's clock.
     pub fn new(zero: Time) -> Self {
         Self {
             zero,
@@ -37,13 +37,13 @@ impl Collector {
         }
     }
 
-    /// A run has been asked for.
+    /// Adds the plan of a requested run.
     pub fn plan(&mut self, plan: RunPlan) {
         let number = plan.number;
         self.runs.entry(number).or_insert_with(|| Run::new(plan));
     }
 
-    /// Something happened. Events of runs that are not known are ignored.
+    /// Adds an event. Events of unknown runs are ignored.
     pub fn take(&mut self, event: &Event) {
         match event {
             Event::Clock(answer) => {
@@ -63,7 +63,7 @@ impl Collector {
         }
     }
 
-    /// The server's clock against the client's, by all packets so far.
+    /// Estimate the server's clock relative to the client's, from all packets so far.
     pub fn clock(&self) -> Option<ClockEstimate> {
         let mut estimator = self.past.clone();
         for run in self.runs.values() {
@@ -72,7 +72,7 @@ impl Collector {
         estimator.estimate()
     }
 
-    /// Return and remove the records of a run's packets; `None` if it never began.
+    /// Remove a run and return its packet records; `None` if it never began.
     pub fn finish(&mut self, number: u32, clock: Option<&ClockEstimate>) -> Option<RunRecords> {
         let run = self.runs.remove(&number)?;
         let zero = self.zero;
@@ -91,16 +91,16 @@ impl Collector {
 pub struct RunPlan {
     pub number: u32,
     pub role: Role,
-    /// Its trains; none in a saturation.
+    /// Trains of the run; none in a saturation.
     pub trains: Vec<Train>,
-    /// IP length of the packets of its saturation.
+    /// IP length of the packets of a saturation, bytes.
     pub bytes: u16,
-    /// For how long packets of its adaptive saturation are to wait at the least, ns.
+    /// Minimum queueing delay intended for an adaptive saturation, ns.
     pub least_waits_ns: Both<Option<u64>>,
 }
 
 impl RunPlan {
-    /// The plan of a workload. After the last train follows the first one.
+    /// The plan of a workload. The first train follows the last one.
     pub fn new(number: u32, role: Role, workload: &Workload) -> Self {
         let (trains, bytes) = match workload {
             Workload::Trains(plan) => (plan.rotation.clone(), 0),
@@ -122,16 +122,16 @@ impl RunPlan {
     }
 }
 
-/// A run, as far as it is known.
+/// A run, as far as known.
 struct Run {
     plan: RunPlan,
     began: Option<Time>,
     paused: Vec<Pause>,
-    /// In order of (train, index), as they were sent.
+    /// Packets sent, in order of (train, index).
     uplink: Vec<Sent>,
     /// Index in `uplink` of the first packet of each train.
     starts: Vec<usize>,
-    /// Packets of the server, by train; a saturation is train 0.
+    /// Packets of the server, by train; train 0 is a saturation.
     downlink: BTreeMap<u32, Vec<Slot>>,
     end: Option<RunEnd>,
 }
@@ -158,14 +158,14 @@ struct Slot {
 /// Records of a run's packets.
 pub struct RunRecords {
     pub role: Role,
-    /// Length of its rotation; 1 for a saturation.
+    /// Number of trains in the rotation; 1 for a saturation.
     pub rotation: u32,
     pub uplink: Vec<PacketRecord>,
     pub downlink: Vec<PacketRecord>,
-    /// When it ran; of an adaptive saturation without the start-up, which had no queue yet.
+    /// Times of activity; for an adaptive saturation without the start-up, which had no queue yet.
     pub spans: Vec<(i64, i64)>,
-    /// True if the packets of an adaptive saturation never reached the intended queueing delay: then the spans include
-    /// the start-up.
+    /// True if packets of an adaptive saturation never reached the intended queueing delay. Then the spans include the
+    /// start-up.
     pub unsettled: bool,
     /// End of the run; `None` if it was interrupted.
     pub end: Option<RunEnd>,
@@ -184,7 +184,7 @@ impl Run {
         }
     }
 
-    /// Return the records of its packets, from the events up to `last`; `None` if it never began.
+    /// Return the packet records from the events up to `last`; `None` if the run never began.
     fn records(self, last: Time, zero: Time, clock: Option<&ClockEstimate>) -> Option<RunRecords> {
         let began = self.began?;
         let cut = self.cut(last);
@@ -231,7 +231,7 @@ impl Run {
         })
     }
 
-    /// Something happened in it.
+    /// Adds an event of the run.
     fn take(&mut self, event: &RunEvent) {
         match event {
             RunEvent::Began(at) => self.began = Some(*at),
@@ -298,7 +298,7 @@ impl Run {
         }
     }
 
-    /// The fate of packets that were sent later is not known: never, if the run was ended properly.
+    /// Return the time from which the fate of sent packets is unknown; never for a completed run.
     fn cut(&self, last: Time) -> Time {
         if self.end.as_ref().is_some_and(|end| end.complete) {
             return Time::MAX;
@@ -383,10 +383,10 @@ fn since(zero: Time, at: Time) -> i64 {
     at.as_nanos() as i64 - zero.as_nanos() as i64
 }
 
-/// Return the time in a span since which the path carried what it could: since the first packet arrived in each
-/// direction that had waited for long enough. `None` if there is none; the span's start if nothing is adaptive.
+/// Return the time in a span from which the path carried its full rate. In each adaptive direction, a packet with the
+/// minimum queueing delay must have arrived. `None` if there is none; the span's begin if no direction is adaptive.
 ///
-/// ways: packets of each direction, and for how long they wait at the least (their delay less the least one), ns.
+/// ways: packets of each direction, and their minimum queueing delay (delay less the minimum delay), ns.
 fn settling_time(
     ways: [(&[PacketRecord], Option<u64>); 2],
     (start, end): (i64, i64),
@@ -412,7 +412,7 @@ fn settling_time(
 mod tests {
     use super::*;
 
-    /// One packet each 100 ms that takes 20 ms, and 1 ms more for each one before it from the `busy`-th on.
+    /// One packet per 100 ms with 20 ms delay, plus 1 ms for each previous packet from the `busy`-th on.
     fn packets(busy: i64) -> Vec<PacketRecord> {
         let packet = |index: i64| PacketRecord {
             train: 0,

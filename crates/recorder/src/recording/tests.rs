@@ -10,7 +10,7 @@ use crate::plan::{Both, Role, Train};
 use crate::wire::Arrival;
 
 const ZERO: u64 = 5_000_000_000;
-/// Offset of the server's clock.
+/// Offset of the server's clock, ns.
 const AHEAD: u64 = 77_000_000_000;
 
 fn at(millisecond: f64) -> Time {
@@ -54,7 +54,7 @@ fn sent(train: u32, index: u32, millisecond: f64) -> Entry {
     }))
 }
 
-/// At the server, 10 ms after `millisecond`.
+/// Arrived at the server, 10 ms after `millisecond`.
 fn reached(train: u32, index: u32, millisecond: f64) -> Entry {
     in_run(RunEvent::ArrivedUplink(Arrival {
         train,
@@ -64,7 +64,7 @@ fn reached(train: u32, index: u32, millisecond: f64) -> Entry {
     }))
 }
 
-/// Sent by the server at `millisecond`, here 10 ms later.
+/// Sent by the server at `millisecond`; arrived 10 ms later.
 fn answered(train: u32, index: u32, millisecond: f64) -> Entry {
     in_run(RunEvent::ArrivedDownlink(Reception {
         train,
@@ -121,10 +121,10 @@ fn losses_copies_and_reordering_are_counted_apart() {
         sent(0, 1, 1.0),
         sent(0, 2, 1.0),
         reached(0, 0, 3.0),
-        reached(0, 2, 2.0), // overtook the first
+        reached(0, 2, 2.0), // overtook the first packet
         reached(0, 2, 4.0), // a copy
         answered(0, 1, 12.0),
-        sent(1, 0, 51.0), // all lost, so nobody answers
+        sent(1, 0, 51.0), // all lost: no answer
         sent(1, 1, 51.0),
         sent(1, 2, 51.0),
         ended(true, 100.0),
@@ -177,7 +177,7 @@ fn what_a_kill_leaves_is_a_recording_without_its_last_second() {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("killed");
     journal(&folder, &a_second_of_trains(40));
-    // The block that was being written when the recorder died.
+    // An incomplete block: the recorder died while writing.
     let path = folder.join("journal");
     let whole = fs::read(&path).unwrap();
     let torn = [whole.as_slice(), &[0, 0, 0, 200, 1, 2, 3, 4, 5]].concat();

@@ -8,42 +8,42 @@ use crate::wire::{
     SessionId, TAG_BYTES,
 };
 
-/// One end of a session: seals what it sends, each message under a separate sequence number, and opens what the other
-/// end sent.
+/// One end of a session. Seals each outgoing message under a separate sequence number, and opens messages of the other
+/// end.
 pub struct Channel {
     resumption: Resumption,
     noise: StatelessTransportState,
     next: u64,
     seen: ReplayWindow,
-    /// The body of the last message that was opened, or of the last probe that was sealed.
+    /// Body of the last opened message or of the last sealed probe.
     body: Vec<u8>,
 }
 
-/// A message that the other end sealed.
+/// A message sealed by the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened<'a> {
-    /// In clear, but vouched for.
+    /// In clear, but authenticated.
     pub header: Header,
     /// Sealed content, without filler.
     pub body: &'a [u8],
-    /// True for a repeated message: the network made a copy of it, or somebody replays it. Only of probes; other
-    /// messages are rejected then.
+    /// True for a repeated message, copied by the network or replayed. Only for probes; other repeated messages are
+    /// rejected.
     pub again: bool,
 }
 
-/// Why a message is not opened.
+/// Reason why a message is not opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejected {
-    /// Not a sealed message of this session at all, or too short.
+    /// Not a sealed message of this session, or too short.
     Malformed,
-    /// Not sealed by the other end of this session, or changed under way.
+    /// Not sealed by the other end of this session, or changed in transit.
     Forged,
-    /// It came before, or so late that nobody knows.
+    /// Received before, or too old for the replay window.
     Replayed,
 }
 
 impl Channel {
-    /// This end of the session whose handshake ended so.
+    /// Return this end of the session that a handshake established.
     pub(super) fn new(resumption: Resumption, noise: StatelessTransportState) -> Self {
         Self {
             resumption,
@@ -64,14 +64,14 @@ impl Channel {
         self.resumption
     }
 
-    /// Appends a control message; its sequence number. `None`, and it is not sealed, if the session's 2⁴⁸ numbers are
-    /// used up.
+    /// Appends a control message and returns its sequence number; `None`, without a message, if the session's 2⁴⁸
+    /// numbers are used up.
     pub fn seal_control(&mut self, body: &[u8], out: &mut Vec<u8>) -> Option<u64> {
         self.seal(Kind::Control, body, out)
     }
 
-    /// Appends a probe of this many bytes of payload in all, or with no filler if it is not that short; its sequence
-    /// number as in [`Channel::seal_control`].
+    /// Appends a probe, with filler up to `payload_bytes` in total. Returns its sequence number like
+    /// [`Channel::seal_control`].
     pub fn seal_probe(
         &mut self,
         kind: Kind,
@@ -108,10 +108,10 @@ impl Channel {
         let sealed = self
             .noise
             .write_message(nonce(&header), body, &mut out[start..]);
-        sealed.ok().map(|_| sequence) // only bodies over 65 519 bytes fail
+        sealed.ok().map(|_| sequence) // fails only for bodies over 65 519 bytes
     }
 
-    /// Opens a message of the other end. One that it rejects changes nothing here.
+    /// Opens a message of the other end. A rejected message changes no state.
     pub fn open(&mut self, datagram: &[u8]) -> Result<Opened<'_>, Rejected> {
         let mut reader = Reader::new(datagram);
         let header: Header = reader.take().map_err(|_| Rejected::Malformed)?;
@@ -143,29 +143,29 @@ impl Channel {
     }
 }
 
-/// Each key seals in one direction of one session, whose sequence numbers come once, so no nonce comes twice. The kind
-/// is in it, too: with the session's key it vouches for all of the header.
+/// No nonce repeats: each key seals one direction of one session, where each sequence number is used once. The nonce
+/// contains the kind, so that the session's key authenticates the whole header.
 fn nonce(header: &Header) -> u64 {
     u64::from(header.kind as u8) << 48 | header.sequence
 }
 
-/// Length of the filler: more than common compressors look back.
+/// Length of the filler: more than the window of common compressors.
 const FILLER_BYTES: usize = 1 << 16;
 
-/// Random bytes that lengthen probes and that no path can compress: consecutive packets carry different pieces of them.
+/// Random filler of probes that no path can compress: consecutive packets carry different pieces.
 pub struct Filler(Box<[u8]>);
 
 impl Filler {
-    /// Bytes derived from a seed that nothing else may use.
+    /// Derive the filler from a seed that has no other use.
     pub fn new(seed: &[u8; 32]) -> Self {
         let (seed, pieces) = (Secret::new(*seed), 0..FILLER_BYTES as u64 / 32);
         let pieces = pieces.flat_map(|piece| seed.derive(b"filler", piece));
         Self(pieces.collect())
     }
 
-    /// Appends so many bytes for the packet with this number.
+    /// Appends `count` bytes for the packet with this number.
     pub fn append(&self, packet: u64, mut count: usize, out: &mut Vec<u8>) {
-        let mut start = (packet as usize).wrapping_mul(1499) % FILLER_BYTES; // odd, so that all places come
+        let mut start = (packet as usize).wrapping_mul(1499) % FILLER_BYTES; // odd factor: reaches all positions
         while count > 0 {
             let piece = &self.0[start..FILLER_BYTES.min(start + count)];
             out.extend_from_slice(piece);
@@ -182,17 +182,17 @@ pub enum Standing {
     New,
     /// Seen before.
     Seen,
-    /// So far below the highest that nobody knows any more.
+    /// Below the window: unknown.
     TooOld,
 }
 
-/// Words of the window of received numbers (RFC 4303, §3.4.3; the ring of words is RFC 6479's).
+/// Number of words in the window of received numbers (RFC 4303, §3.4.3; ring of words: RFC 6479).
 const WORDS: usize = 128;
-/// The words other than the one that is being filled are always remembered whole.
+/// Minimum numbers remembered: all words except the one being filled.
 const WIDTH: u64 = (WORDS as u64 - 1) * 64;
 
-/// Remembers which of the 8128 numbers up to the highest have been seen: at 2 Gbit/s in packets of 1400 bytes
-/// the last 45 ms.
+/// Remembers which of the 8128 numbers up to the highest one have been seen. At 2 Gbit/s in packets of 1400 bytes the
+/// window covers 45 ms.
 #[derive(Clone)]
 pub struct ReplayWindow {
     words: Box<[u64; WORDS]>,
@@ -225,7 +225,7 @@ impl ReplayWindow {
         }
     }
 
-    /// Records this number and returns its state before. One that is too old is not recorded.
+    /// Records this number and returns its previous state. Numbers below the window are not recorded.
     pub fn see(&mut self, number: u64) -> Standing {
         let standing = self.standing(number);
         if standing == Standing::New {
@@ -235,7 +235,7 @@ impl ReplayWindow {
         standing
     }
 
-    /// Empties the words between the highest number so far and this one.
+    /// Clears the words between the highest number so far and this one.
     fn advance(&mut self, number: u64) {
         let from = self.highest.map_or(0, |highest| highest / 64 + 1);
         if self.highest.is_none_or(|highest| number > highest) {

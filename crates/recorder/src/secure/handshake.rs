@@ -1,6 +1,6 @@
 //! The handshake of Noise (revision 34, pattern NNpsk0): fresh Diffie-Hellman keys of both ends, authenticated by the
-//! secret; the client's side of it, until there is a session; and cookies, stateless proof that a client receives at
-//! its address, in the manner of SYN cookies and of RFC 9147, §5.1.
+//! secret. Also the client's side until there is a session, and cookies: stateless proof that a client receives at its
+//! address, like SYN cookies and RFC 9147, §5.1.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::LazyLock;
@@ -21,12 +21,12 @@ static PARAMETERS: LazyLock<NoiseParams> = LazyLock::new(|| {
         .expect("a protocol that snow has")
 });
 
-/// The first hello is repeated after so long, the next ones each after twice the time before, up to [`REPEAT_AT_MOST`].
+/// Time until the first hello is retransmitted. Each further interval doubles, up to [`REPEAT_AT_MOST`].
 const REPEAT_FIRST: Duration = Duration::from_millis(250);
 const REPEAT_AT_MOST: Duration = Duration::from_secs(2);
 
 impl Resumption {
-    /// The proof of a hello with this cookie.
+    /// Return the proof of a hello with this cookie.
     fn claim(&self, cookie: Option<Cookie>) -> Claim {
         Claim {
             session: self.session,
@@ -34,15 +34,14 @@ impl Resumption {
         }
     }
 
-    /// Return whether a claim comes from the session's client, in a hello with this cookie.
+    /// Return whether a claim is from the session's client, in a hello with this cookie.
     pub fn verifies(&self, claim: &Claim, cookie: Option<Cookie>) -> bool {
         CodeKey::new(&self.key).verifies(&[&Hello::prologue(cookie)], &claim.proof)
     }
 }
 
-/// The keys of a secret. The code keys authenticate hellos and the answers to them that need no session; a sender
-/// without the secret is ignored at the cost of one code, before any Noise. They do not depend on the version of the
-/// protocol.
+/// The keys of a secret. Code keys authenticate hellos, and answers to hellos without a session. A sender without the
+/// secret is ignored at the cost of one code, before any Noise. The keys do not depend on the protocol version.
 #[derive(Clone)]
 pub struct HandshakeKeys {
     client: CodeKey,
@@ -50,11 +49,11 @@ pub struct HandshakeKeys {
     psk: [u8; 32],
 }
 
-/// One end of a handshake that waits for its next message.
+/// One end of a handshake that waits for the other end's message.
 pub struct Handshake(HandshakeState);
 
 impl HandshakeKeys {
-    /// The keys of a secret.
+    /// Derive the keys of a secret.
     pub fn new(secret: &Secret) -> Self {
         Self {
             client: CodeKey::new(&secret.derive(b"codes of client", 0)),
@@ -69,20 +68,20 @@ impl HandshakeKeys {
         code.put(hello);
     }
 
-    /// A hello without its code, and its code, if that is right.
+    /// Split a hello and its code; `None` if the code is wrong.
     pub fn of_client<'a>(&self, datagram: &'a [u8]) -> Option<(&'a [u8], &'a [u8; CODE_BYTES])> {
         let (message, code) = datagram.split_last_chunk()?;
         let valid = self.client.verifies(&[message], code);
         valid.then_some((message, code))
     }
 
-    /// Appends the code of an answer to the hello with this code.
+    /// Appends the code of an answer to the hello with code `hello`.
     pub fn sign_answer(&self, answer: &mut Vec<u8>, hello: &[u8; CODE_BYTES]) {
         let code = self.server.code(&[answer, hello]);
         code.put(answer);
     }
 
-    /// An answer without its code, if that is right and of an answer to this hello, which ends with its own code.
+    /// Return an answer to `hello` (with code) without the answer's code; `None` if that code is wrong.
     pub fn of_server<'a>(&self, datagram: &'a [u8], hello: &[u8]) -> Option<&'a [u8]> {
         let (message, code) = datagram.split_last_chunk::<CODE_BYTES>()?;
         let hello = hello.last_chunk::<CODE_BYTES>()?;
@@ -95,7 +94,7 @@ impl HandshakeKeys {
         Ok((builder, Hello::prologue(cookie)))
     }
 
-    /// A fresh hello, and the client's end of its handshake. `None` if the system has no random bytes.
+    /// Return a fresh hello and the client's end of the handshake; `None` if the system has no random bytes.
     pub fn greet(
         &self,
         cookie: Option<Cookie>,
@@ -111,8 +110,8 @@ impl HandshakeKeys {
         Some((Handshake(state), datagram))
     }
 
-    /// The server's end of the handshake of a hello, and what the client claims. `None` for a hello that the secret did
-    /// not make.
+    /// Return the server's end of the handshake of a hello, and the client's claim; `None` for a hello made without the
+    /// secret.
     pub fn accept(&self, hello: &Hello) -> Option<(Handshake, Option<Claim>)> {
         let mut payload = [0; Claim::BYTES];
         let (builder, prologue) = self.begin(hello.cookie).ok()?;
@@ -123,8 +122,8 @@ impl HandshakeKeys {
 }
 
 impl Handshake {
-    /// The datagram with the server's welcome, and the server's end of a new session. `None` if the system has no
-    /// random bytes.
+    /// Return the datagram with the server's welcome, and the server's end of a new session; `None` if the system has
+    /// no random bytes.
     pub fn welcome(mut self, welcome: &Welcome) -> Option<(Vec<u8>, Channel)> {
         let mut datagram = vec![0; Welcome::DATAGRAM_BYTES];
         datagram[..2].copy_from_slice(&Welcome::START);
@@ -133,7 +132,7 @@ impl Handshake {
         Some((datagram, self.channel(welcome)?))
     }
 
-    /// Reads the server's welcome. A datagram that is none changes nothing.
+    /// Reads the server's welcome. Other datagrams change no state.
     pub fn read(&mut self, datagram: &[u8]) -> Option<Welcome> {
         let noise = datagram.strip_prefix(&Welcome::START)?;
         let mut payload = [0; Welcome::DATAGRAM_BYTES];
@@ -141,22 +140,22 @@ impl Handshake {
         Welcome::decode(&payload[..length]).ok()
     }
 
-    /// This end of the session that the welcome begins.
+    /// Return this end of the session that the welcome begins.
     pub fn channel(self, welcome: &Welcome) -> Option<Channel> {
         let noise = self.0.into_stateless_transport_mode().ok()?;
         Some(Channel::new(welcome.resumption, noise))
     }
 }
 
-/// A client's handshake that has begun: call [`Opening::step`] whenever its time has come, hand over what arrives,
-/// until it is over.
+/// A client's handshake that has begun. Call [`Opening::step`] at the due times and pass all received datagrams until
+/// the handshake is over.
 ///
-/// It never gives up by itself: a server does not answer a client with another secret, so silence is all there is.
+/// The handshake has no timeout: a server does not answer a client with another secret, so silence is the only sign.
 pub struct Opening {
     keys: HandshakeKeys,
     resumes: Option<Resumption>,
     cookie: Option<Cookie>,
-    /// The hello that is repeated until it is answered, and its handshake.
+    /// The hello, retransmitted until answered, and its handshake.
     hello: Option<(Handshake, Vec<u8>)>,
     due: Time,
     pause: Duration,
@@ -164,18 +163,18 @@ pub struct Opening {
 
 /// Progress of a handshake.
 pub enum Progress {
-    /// Nothing yet; the datagram was not for it, or it asks for another [`Opening::step`].
+    /// Nothing yet: the datagram was unrelated, or requires another [`Opening::step`].
     Waiting,
-    /// There is a new session.
+    /// A new session began.
     Begun(Box<Channel>, Offer),
     /// The resumed session continues; its [`Channel`] stays valid.
     Resumed(Offer),
-    /// The server refuses.
+    /// The server refused.
     Rejected(Refusal),
 }
 
 impl Opening {
-    /// Begins one, for a new session or to resume one.
+    /// Begins a handshake, for a new session or to resume one.
     pub fn new(secret: &Secret, resumes: Option<Resumption>, now: Time) -> Self {
         Self {
             keys: HandshakeKeys::new(secret),
@@ -187,12 +186,12 @@ impl Opening {
         }
     }
 
-    /// When [`Opening::step`] has something to send.
+    /// Return the time when [`Opening::step`] has a datagram to send.
     pub fn next_event(&self) -> Time {
         self.due
     }
 
-    /// Appends the hello that is due, if one is.
+    /// Appends the hello if one is due.
     pub fn step(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
         if now < self.due {
             return false;
@@ -203,13 +202,13 @@ impl Opening {
             self.hello = self.keys.greet(self.cookie, self.resumes);
         }
         let Some((_, hello)) = &self.hello else {
-            return false; // no random bytes now; perhaps later
+            return false; // no random bytes now; retry later
         };
         out.extend_from_slice(hello);
         true
     }
 
-    /// Reads what may be an answer of the server.
+    /// Reads a possible answer of the server.
     pub fn receive(&mut self, now: Time, datagram: &[u8]) -> Progress {
         let Some((handshake, hello)) = &mut self.hello else {
             return Progress::Waiting;
@@ -231,7 +230,7 @@ impl Opening {
         }
     }
 
-    /// Begin or resume the session of a welcome.
+    /// Begin or resume the session named in a welcome.
     fn begin(&mut self, welcome: &Welcome) -> Option<Progress> {
         let (handshake, _) = self.hello.take()?;
         match self.resumes {
@@ -247,26 +246,26 @@ impl Opening {
     }
 }
 
-/// A cookie is good for less than that.
+/// Lifetime of a cookie.
 pub const COOKIE_LIFE: Duration = Duration::from_secs(10);
 
-/// The key changes as often.
+/// Interval of key changes, ns.
 const EPOCH_NS: u64 = 60_000_000_000;
 
-/// Gives and checks cookies. Its keys come from a secret seed, so it stores nothing about the receivers.
+/// Creates and checks cookies. The keys come from a secret seed; nothing is stored per receiver.
 pub struct Cookies {
     seed: CodeKey,
 }
 
 impl Cookies {
-    /// With a random seed, which a server draws when it starts.
+    /// Derives keys from a random seed, drawn at the server's start.
     pub fn new(seed: &[u8; 32]) -> Self {
         Self {
             seed: CodeKey::new(seed),
         }
     }
 
-    /// A cookie for a client at this address.
+    /// Return a cookie for a client at this address.
     pub fn give(&self, now: Time, client: SocketAddr) -> Cookie {
         let given_ns = now.as_nanos().max(1);
         let (key, parts) = self.key(given_ns, client);
@@ -283,7 +282,7 @@ impl Cookies {
         fresh && key.verifies(&[&parts], &cookie.code)
     }
 
-    /// Return the key of a time, and what its code covers: one form for an IPv4 address, mapped or not.
+    /// Return the key of a time, and the data of its code: the same for an IPv4 address, mapped or not.
     fn key(&self, given_ns: u64, client: SocketAddr) -> (CodeKey, Vec<u8>) {
         let epoch = (given_ns / EPOCH_NS).to_be_bytes();
         let address = match client.ip() {

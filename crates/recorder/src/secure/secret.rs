@@ -1,4 +1,4 @@
-//! The secret that a server and its clients share, and the file that it lies in.
+//! The secret shared by a server and its clients, and its file.
 
 use std::fmt;
 use std::fs;
@@ -13,39 +13,38 @@ use sha2::Sha256;
 use crate::error::{Error, Result, Trying};
 use crate::wire::CODE_BYTES;
 
-/// 32 random bytes that a server and its clients know, and nobody else.
+/// 32 random bytes known only to a server and its clients.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret([u8; 32]);
 
-/// Not the secret: it must not get into a log.
+/// Omits the secret, which must not get into a log.
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(…)")
     }
 }
 
-/// Random bytes of the system, for secrets, seeds and handshakes.
+/// Return random bytes of the system, for secrets, seeds and handshakes.
 pub fn random_bytes<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
-    // By the system call itself: it needs no file, which a program alone in its root directory does not have. So few
-    // bytes come at once.
+    // The system call needs no file: a program alone in its root directory has none. One call returns so few bytes.
     rustix::rand::getrandom(&mut bytes, GetRandomFlags::empty())
         .trying(|| "get random bytes from the system".into())?;
     Ok(bytes)
 }
 
 impl Secret {
-    /// The secret that these bytes are.
+    /// A secret of these bytes.
     pub fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// A new one, from the system's random bytes.
+    /// Create a secret from the system's random bytes.
     pub fn generate() -> Result<Self> {
         random_bytes().map(Self)
     }
 
-    /// The one in a file, unless other users may read or change it or its group may change it.
+    /// Read a secret from a file. The file must not be readable or writable by others, or writable by its group.
     pub fn read(path: &Path) -> Result<Self> {
         let name = path.display();
         let failed = |error| failed(path, "read", error);
@@ -66,7 +65,7 @@ impl Secret {
         Ok(Self(secret))
     }
 
-    /// Writes it to a new file that only its owner can read; an existing file stays as it is, which is an error.
+    /// Writes the secret to a new file that only its owner can read. Errors: the file exists.
     pub fn write(&self, path: &Path) -> Result<()> {
         let mut options = fs::OpenOptions::new();
         let file = options.write(true).create_new(true).mode(0o600).open(path);
@@ -78,7 +77,7 @@ impl Secret {
         .map_err(|error| failed(path, "written", error))
     }
 
-    /// Bytes that nobody can know without the secret: different ones for each purpose and number.
+    /// Derive bytes that cannot be known without the secret, different for each purpose and number.
     pub(crate) fn derive(&self, purpose: &[u8], number: u64) -> [u8; 32] {
         let context = b"cellbed-recorder ";
         CodeKey::new(&self.0).code(&[context, purpose, &number.to_be_bytes()])
@@ -122,12 +121,12 @@ impl CodeKey {
         mac
     }
 
-    /// The code of the concatenated parts, whose lengths must be known from the context.
+    /// Return the code of the concatenated parts. The context must determine the parts' lengths.
     pub(super) fn code(&self, parts: &[&[u8]]) -> [u8; CODE_BYTES] {
         self.mac(parts).finalize().into_bytes().into()
     }
 
-    /// Compares in constant time with the code or its first half or more.
+    /// Compares in constant time with the code, or with at least its first half.
     pub(super) fn verifies(&self, parts: &[&[u8]], code: &[u8]) -> bool {
         code.len() >= CODE_BYTES / 2 && self.mac(parts).verify_truncated_left(code).is_ok()
     }

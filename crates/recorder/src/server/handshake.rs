@@ -1,4 +1,4 @@
-//! Hellos.
+//! Handling of hellos.
 
 use std::net::SocketAddr;
 
@@ -14,7 +14,7 @@ use crate::wire::{
 use super::Server;
 use super::session::{Proved, Session, network};
 
-/// The server's random bytes: from its seed, by a code that nobody can follow without it.
+/// The server's random bytes, derived from its seed by a code: unpredictable without the seed.
 pub(super) struct Randoms {
     keys: Secret,
     drawn: u64,
@@ -71,7 +71,7 @@ impl Server {
         out.push(to, |bytes| bytes.extend_from_slice(&message));
     }
 
-    /// The welcome that answers a hello. A repeated hello gets the same welcome, since that may have been lost.
+    /// Return the welcome that answers a hello. A repeated hello gets the same welcome: the first may have been lost.
     fn answer_hello(&mut self, proved: &Proved, hello: &Hello) -> Result<Option<Vec<u8>>, Refusal> {
         let known = self
             .sessions
@@ -128,7 +128,7 @@ impl Server {
         Ok(Some(datagram))
     }
 
-    /// Gives the session the address of the hello, unless a later hello has proved another. The keys stay.
+    /// Moves the session to the hello's address, unless a later hello has proved another. The keys stay.
     fn resume(
         &mut self,
         proved: &Proved,
@@ -178,7 +178,7 @@ impl Randoms {
         }
     }
 
-    /// The next 32 bytes.
+    /// Return the next 32 bytes.
     pub(super) fn draw(&mut self) -> [u8; 32] {
         self.drawn += 1;
         self.keys.derive(b"random", self.drawn)

@@ -5,15 +5,15 @@ use serde::Serialize;
 
 use crate::wire::Offer;
 
-/// No rate is higher, for any configuration: a packet then takes at least some nanoseconds.
+/// Maximum rate in any configuration, bit/s: a packet then takes at least some nanoseconds.
 const FASTEST: u64 = 100_000_000_000;
 
 /// The limits of a server for its clients. All lengths are of IP packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Sessions of all clients together. With [`Limits::report_bytes`] it bounds the server's memory.
+    /// Maximum sessions of all clients. With [`Limits::report_bytes`], this limits the server's memory.
     pub sessions: u32,
-    /// Sessions of one address: of one IPv4 address, or of one IPv6 network of 64 bits.
+    /// Maximum sessions per address: per IPv4 address, or per IPv6 network of 64 bits.
     pub sessions_per_address: u32,
     /// Maximum rate that the server sends to one session.
     pub rate: BitRate,
@@ -23,17 +23,17 @@ pub struct Limits {
     pub bytes: Bytes,
     /// Maximum probing time of a session.
     pub duration: Duration,
-    /// A session that is silent for so long is forgotten: the longest outage that a recording survives.
+    /// Maximum silence of a session before its removal: the longest outage that a recording survives.
     pub idle: Duration,
-    /// Saturation pauses when its client has been silent for so long.
+    /// Maximum silence of a client before saturation pauses.
     pub silence: Duration,
-    /// Packets that answer one train.
+    /// Maximum packets in the answer to a train.
     pub answer_packets: u16,
-    /// The longest packet of the server, bytes.
+    /// Maximum IP length of the server's packets, bytes.
     pub packet_bytes: u16,
-    /// Runs of one session that are not both stopped and fetched.
+    /// Maximum runs of a session that are not both stopped and fetched.
     pub runs: u32,
-    /// Memory for the arrivals of one session that are not yet fetched, some 5 bytes each.
+    /// Maximum memory of a session for arrivals not yet fetched, some 5 bytes each.
     pub report_bytes: Bytes,
 }
 
@@ -57,7 +57,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Within what the server can keep to.
+    /// Limits the values to what the server can keep.
     pub(super) fn clamp(mut self) -> Self {
         for rate in [&mut self.rate, &mut self.total_rate] {
             rate.0 = rate.0.clamp(1, FASTEST);
@@ -65,7 +65,7 @@ impl Limits {
         self
     }
 
-    /// Limits sent to a client.
+    /// Return the limits sent to a client.
     pub(super) fn offer(&self) -> Offer {
         Offer {
             rate_bps: self.rate.0,
@@ -76,51 +76,51 @@ impl Limits {
         }
     }
 
-    /// The longest answer to a train.
+    /// Return the maximum bytes of an answer to a train.
     pub(super) fn longest_answer(&self) -> Bytes {
         Bytes(u64::from(self.answer_packets) * u64::from(self.packet_bytes))
     }
 }
 
-/// Counts of datagrams, sessions and bytes since the server started.
+/// Counts of datagrams, sessions and bytes since the server's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
-    /// Datagrams that arrived.
+    /// Datagrams received.
     pub received: u64,
-    /// UDP payload that arrived, bytes.
+    /// UDP payload received, bytes.
     pub received_bytes: u64,
     /// Datagrams to be sent.
     pub sent: u64,
     /// UDP payload to be sent, bytes.
     pub sent_bytes: u64,
-    /// Hellos by who knows the secret.
+    /// Hellos from clients with the secret.
     pub hellos: u64,
-    /// Hellos without proof of their address: each was answered by a cookie and nothing else.
+    /// Hellos without proof of the address, each answered only by a cookie.
     pub unproved_hellos: u64,
-    /// Hellos of another version of the protocol. They get a rejection if they are authentic and of version 2 or later.
+    /// Hellos of another protocol version. Authentic ones of version 2 or later get a rejection.
     pub other_versions: u64,
-    /// Sessions that began.
+    /// New sessions.
     pub sessions: u64,
-    /// Sessions that went on, mostly at another address.
+    /// Resumed sessions, mostly at another address.
     pub resumed: u64,
-    /// Probes that were recorded.
+    /// Recorded probes.
     pub recorded: u64,
-    /// Trains that were answered.
+    /// Answered trains.
     pub answered: u64,
-    /// No messages of this version.
+    /// Datagrams that are no messages of this version.
     pub malformed: u64,
-    /// Made or changed by who does not know the secret, or the session's keys.
+    /// Messages made or changed without the secret or the session's keys.
     pub forged: u64,
-    /// Authentic, but seen before or too old. Copies of probes that the network made are among them.
+    /// Authentic messages seen before or too old, including copies of probes made by the network.
     pub replayed: u64,
-    /// Of sessions that do not exist.
+    /// Messages of unknown sessions.
     pub strangers: u64,
-    /// Authentic messages from an address that is not the one their client has proved. They get no answer.
+    /// Authentic messages from another address than the one proved by the client; never answered.
     pub unproved: u64,
-    /// Probes of runs that do not exist.
+    /// Probes of unknown runs.
     pub stray: u64,
     /// Requests, answers to trains and probes refused because of a limit.
     pub refused: u64,
-    /// Arrivals that were not recorded for lack of memory.
+    /// Arrivals not recorded for lack of memory.
     pub unrecorded: u64,
 }

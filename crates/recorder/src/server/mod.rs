@@ -1,8 +1,8 @@
-//! The server of the recorder, which stands on the open Internet: everything but its socket and its clock.
+//! The recorder's server, exposed to the open Internet: everything but socket and clock.
 //!
-//! A client that does not know the secret gets no answer. A client that has not shown that it receives at its address
-//! gets, for a hello of 1200 bytes, one cookie of 58, and leaves no state here. All that a client of a session can
-//! cause is bounded by [`Limits`]. [`Counters`] count everything else.
+//! A client without the secret gets no answer. A client with an unproved address gets, for a hello of 1200
+//! bytes, a cookie of 58, and leaves no state here. [`Limits`] bound all effects of a client with a session.
+//! [`Counters`] count all other events.
 
 mod handshake;
 mod limits;
@@ -25,7 +25,7 @@ pub use limits::{Counters, Limits};
 pub use serve::{Serving, Statistics};
 use session::{Budget, Session};
 
-/// The state of all sessions. Time goes in with every call.
+/// The state of all sessions. Every call passes the time.
 pub struct Server {
     handshake: HandshakeKeys,
     cookies: Cookies,
@@ -47,21 +47,21 @@ enum Message {
 struct Received {
     session: SessionId,
     sequence: u64,
-    /// When the server looks at it.
+    /// Time of processing.
     now: Time,
-    /// When the kernel had it.
+    /// Time of arrival in the kernel.
     arrived: Time,
     /// IP length.
     length: u16,
-    /// A copy of one that came before.
+    /// True for a copy of a previous message.
     again: bool,
-    /// From where the client has shown that it receives. Else it gets no answer.
+    /// True if the client has proved to receive at the address. Otherwise there is no answer.
     proved: bool,
 }
 
 impl Server {
-    /// Without sessions. `seed` is fresh random bytes for each start of a server, or two of them would accept each
-    /// other's handshakes.
+    /// A server without sessions. `seed`: fresh random bytes for each start. With equal seeds, two servers would accept
+    /// each other's handshakes.
     pub fn new(secret: &Secret, limits: Limits, seed: &[u8; 32]) -> Self {
         let limits = limits.clamp();
         let mut randoms = Randoms::new(seed);
@@ -92,7 +92,7 @@ impl Server {
         self.sessions.values().map(Session::report_memory).sum()
     }
 
-    /// Counts packets of unknown clients that the full receive buffer lost; all continuing runs report them.
+    /// Counts packets of any client lost to the full receive buffer; all active runs report them.
     pub fn overflowed(&mut self, packets: u64) {
         let packets = u32::try_from(packets).unwrap_or(u32::MAX);
         let runs = self
@@ -104,8 +104,7 @@ impl Server {
         }
     }
 
-    /// Takes a datagram, which may be anything, and appends what it causes to `out`. `arrived` is the kernel's stamp,
-    /// on the clock of `now`.
+    /// Processes any datagram and appends the answers to `out`. `arrived` is the kernel's stamp, on the clock of `now`.
     pub fn receive(
         &mut self,
         now: Time,
@@ -118,7 +117,7 @@ impl Server {
         self.counters.received += 1;
         self.counters.received_bytes += datagram.len() as u64;
         match Kind::of(datagram) {
-            _ if from.port() == 0 => self.counters.malformed += 1, // nobody could be answered there
+            _ if from.port() == 0 => self.counters.malformed += 1, // no answer is possible there
             Ok(Kind::Hello) => self.hello(now, from, datagram, out),
             Ok(kind) if kind.is_sealed() => self.sealed(now, arrived, from, datagram, out),
             _ => self.counters.malformed += 1,
@@ -126,7 +125,7 @@ impl Server {
         self.count_sent(out, packets, bytes);
     }
 
-    /// When [`Server::step`] has something to do, if nothing arrives before.
+    /// Return the time of the next [`Server::step`] without arrivals.
     pub fn next_event(&self) -> Option<Time> {
         self.sessions
             .values()
@@ -144,7 +143,7 @@ impl Server {
             .min()
     }
 
-    /// Appends the saturation that is due by `now` to `out`, and forgets sessions whose time is over.
+    /// Appends the saturation due by `now` to `out`, and removes expired sessions.
     pub fn step(&mut self, now: Time, out: &mut Outbox) {
         let (packets, bytes) = (out.len(), out.payload());
         self.sessions
@@ -186,7 +185,7 @@ impl Server {
         let length = datagram.len() + usize::from(ip_overhead(from.ip()));
         let length = u16::try_from(length).unwrap_or(u16::MAX);
         if again {
-            self.counters.replayed += 1; // and nobody but the client uses up what it may
+            self.counters.replayed += 1; // others must not use up the client's limits
         } else {
             session.last_received = now;
             session.spend(Bytes(u64::from(length)));

@@ -1,4 +1,4 @@
-//! Requests and probes of clients, answers to trains, and saturation.
+//! Requests and probes of clients, answers to trains, saturation.
 
 use cellbed_link::{BitRate, Bytes, Duration, Time};
 
@@ -13,11 +13,11 @@ use crate::wire::{
     least_probe_bytes,
 };
 
-/// Of one request.
+/// Maximum reports per request.
 const REPORTS_AT_MOST: u16 = 256;
 
 impl Server {
-    /// Does what a client asks for, if it may, and answers.
+    /// Executes a client's request, if permitted, and answers.
     pub(super) fn request(&mut self, received: &Received, request: Request, out: &mut Outbox) {
         let to = received.sequence;
         let done = match request {
@@ -76,7 +76,7 @@ impl Server {
         self.reply(received, &reply, out);
     }
 
-    /// Seals and sends a reply unless the budgets are overdrawn. Returns whether it is sent.
+    /// Seals and sends a reply unless a budget is overdrawn. Returns whether it was sent.
     fn reply(&mut self, received: &Received, reply: &Reply, out: &mut Outbox) -> bool {
         let Some(session) = self.sessions.get_mut(&received.session) else {
             return false;
@@ -95,7 +95,7 @@ impl Server {
         true
     }
 
-    /// The session that the request speaks of, if it is its sender's own or in the same group.
+    /// Return the session that a request names, if it is the sender's own or in the same group.
     fn session_of(&mut self, received: &Received, of: SessionId) -> Result<&mut Session, Refusal> {
         let own = self.sessions.get(&received.session);
         let group = own.and_then(|session| session.group);
@@ -170,7 +170,7 @@ impl Server {
         Ok(())
     }
 
-    /// Sends chunks of a run, as many as there are and may be sent.
+    /// Sends chunks of a run, as many as exist and budgets permit.
     fn reports(
         &mut self,
         received: &Received,
@@ -199,7 +199,7 @@ impl Server {
         Ok(())
     }
 
-    /// Records the arrival of a probe, and answers its train if it is the first of that.
+    /// Records the arrival of a probe. Answers the train if the probe is its first.
     pub(super) fn probe(
         &mut self,
         received: &Received,
@@ -262,7 +262,7 @@ impl Server {
         }
     }
 
-    /// Sends what is due of all saturations.
+    /// Sends the due packets of all saturations.
     pub(super) fn saturate(&mut self, now: Time, out: &mut Outbox) {
         for session in self.sessions.values_mut() {
             let probing = may_probe(session, &self.limits, now);
@@ -272,7 +272,7 @@ impl Server {
             if !probing || now.since(session.last_received) >= self.limits.silence {
                 continue;
             }
-            // Taken out, so that a run and its session can be changed at a time.
+            // Taken out, to allow changes of a run and its session together.
             let mut runs = std::mem::take(&mut session.runs);
             for run in &mut runs {
                 let Some(saturator) = &mut run.saturator else {
@@ -322,7 +322,7 @@ fn send(
     });
 }
 
-/// Return whether the session's time and bytes are not used up.
+/// Return whether the session has time and bytes left.
 fn may_probe(session: &Session, limits: &Limits, now: Time) -> bool {
     now < session.probing_ends(limits) && session.bytes < limits.bytes
 }

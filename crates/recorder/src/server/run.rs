@@ -1,4 +1,4 @@
-//! One run of a session: which trains were answered, what arrived, what is sent.
+//! One run of a session: answered trains, arrivals, saturation.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use crate::workload::FixedRateSaturator;
 /// Overhead of a chunk, bytes: twice an element of the log, which may have grown just now, and an allocation.
 const CHUNK_OVERHEAD: usize = 2 * size_of::<Arrivals>() + 32;
 
-/// Packets that are due within so long leave together: a server that woke up for each would do nothing else.
+/// Time span of packets sent together: a server that woke up for each packet would do nothing else.
 const ROUND: Duration = Duration::from_micros(250);
 
 #[derive(Default)]
@@ -20,15 +20,15 @@ pub(super) struct Run {
     pub(super) stopped: bool,
     pub(super) log: ArrivalLog,
     pub(super) saturator: Option<Saturator>,
-    /// Session whose request last set the saturation, and the request's sequence number.
+    /// Session of the last request that set the saturation, and the request's sequence number.
     steered: Option<(SessionId, u64)>,
     answered: ReplayWindow,
-    /// Arrivals less copies: replayed packets cannot fill the memory with more copies than there were packets.
+    /// Arrivals less copies: replayed packets cannot fill the memory with more copies than packets.
     spare_copies: u32,
     pub(super) saturation_sent: u32,
     pub(super) withheld: u32,
     pub(super) unrecorded: u32,
-    /// Packets of any client that found the receive buffer full meanwhile.
+    /// Packets of all clients lost during the run because the receive buffer was full.
     pub(super) overflows: u32,
 }
 
@@ -45,8 +45,8 @@ impl Run {
         self.saturator = None;
     }
 
-    /// Notes that a request of this session with this number steers the saturation; `false` if it is overtaken by a
-    /// later one.
+    /// Notes a request that steers the saturation. Returns `false` if a later request of the session has arrived
+    /// before.
     pub(super) fn steer(&mut self, by: SessionId, sequence: u64) -> bool {
         let overtaken = self
             .steered
@@ -57,12 +57,12 @@ impl Run {
         !overtaken
     }
 
-    /// Notes that a packet of this train has arrived. Returns whether it is the first.
+    /// Notes the arrival of a packet of a train. Returns whether it is the train's first.
     pub(super) fn is_first_of(&mut self, train: u32) -> bool {
         self.answered.see(u64::from(train)) == Standing::New
     }
 
-    /// Return whether one more arrival, or arrival of a copy, may be recorded.
+    /// Return whether another arrival, or copy, may be recorded.
     pub(super) fn admits(&mut self, copy: bool) -> bool {
         if copy {
             let spare = self.spare_copies.checked_sub(1);
@@ -89,13 +89,13 @@ impl Run {
     }
 }
 
-/// The arrivals of a run, kept until the client has them, in chunks that are numbered from 0 on. The last one is open
-/// and grows; the others never change.
+/// The arrivals of a run until the client has them, in chunks numbered from 0 on. The last chunk is open and grows; the
+/// others never change.
 #[derive(Default)]
 pub(super) struct ArrivalLog {
     open: Arrivals,
     closed: VecDeque<Arrivals>,
-    /// Number of the first chunk that is not acknowledged.
+    /// Number of the first chunk without an acknowledgement.
     pub(super) first: u32,
     closed_bytes: usize,
 }
@@ -108,7 +108,7 @@ impl ArrivalLog {
         }
     }
 
-    /// Makes the open chunk one that can be fetched.
+    /// Closes the open chunk, so that it can be fetched.
     pub(super) fn close(&mut self) {
         if !self.open.is_empty() {
             let chunk = self.open.finish();
@@ -117,7 +117,7 @@ impl ArrivalLog {
         }
     }
 
-    /// The client has all chunks before this one.
+    /// Removes the chunks before this one, which the client has.
     pub(super) fn acknowledge(&mut self, before: u32) {
         while self.first < before {
             let Some(chunk) = self.closed.pop_front() else {
@@ -128,7 +128,7 @@ impl ArrivalLog {
         }
     }
 
-    /// The arrivals of a closed chunk.
+    /// Return the arrivals of a closed chunk.
     fn chunk(&self, number: u32) -> Option<&Arrivals> {
         let position = number.checked_sub(self.first)?;
         self.closed.get(position as usize)
@@ -153,7 +153,7 @@ impl ArrivalLog {
     }
 }
 
-/// Saturation of a run by the server: packets of one length at one rate until an end.
+/// Saturation by the server: packets of one length at one rate until an end.
 pub(super) struct Saturator {
     pace: FixedRateSaturator,
     spacing: Duration,
@@ -161,7 +161,7 @@ pub(super) struct Saturator {
 }
 
 impl Saturator {
-    /// Of at least 1 bit/s. It takes over from another one without a burst or a pause.
+    /// Rate: at least 1 bit/s. The new saturator continues a previous one without a burst or a pause.
     pub(super) fn new(
         rate: BitRate,
         bytes: u16,
@@ -179,7 +179,7 @@ impl Saturator {
         }
     }
 
-    /// When the next packets are to leave; `None` when it is over.
+    /// Return the time of the next packets; `None` after the end.
     pub(super) fn next_event(&self) -> Option<Time> {
         let due = self.pace.next_event()?;
         let bundles = self.spacing < ROUND;
@@ -210,7 +210,7 @@ mod tests {
         assert!(chunks >= 2);
         let first = log.chunk(0).cloned();
         log.close();
-        log.close(); // there is nothing to close any more
+        log.close(); // no open chunk any more
         assert_eq!((log.chunk(0), log.chunks()), (first.as_ref(), chunks + 1));
         let read = (0..=chunks).flat_map(|number| log.chunk(number).unwrap().iter());
         assert!(read.eq((0..1000).map(arrival)));

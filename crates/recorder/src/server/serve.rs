@@ -1,4 +1,4 @@
-//! The server over a socket: one thread, many packets to a system call.
+//! The server over a socket: one thread, many packets per system call.
 
 use std::fmt;
 
@@ -10,34 +10,34 @@ use crate::Result;
 use crate::secure::{Secret, random_bytes};
 use crate::socket::{Inbox, Local, Outbox, Socket, now, sharpen_timers, sleep_until};
 
-/// Batches that are received before anything else gets its turn.
+/// Maximum batches received before other work.
 const BATCHES: usize = 16;
 
-/// The kernel may lack memory for a moment. If it keeps failing, the server ends.
+/// Maximum consecutive failures of receiving: the kernel may briefly lack memory.
 const FAILURES: u32 = 100;
 const BREATH: Duration = Duration::from_millis(10);
 
-/// A server that has nothing to do looks as often whether it is to stop.
+/// Interval at which an idle server checks whether to stop.
 const NAP: Duration = Duration::from_millis(500);
 
 /// Interval of the [`Statistics`].
 const STATISTICS: Duration = Duration::from_secs(10);
 
-/// Statistics of a server. As text it is one line.
+/// Statistics of a server; one line as text.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Statistics {
-    /// Sessions at this moment.
+    /// Current number of sessions.
     pub sessions: usize,
-    /// Since the server started.
+    /// Counters since the server's start.
     pub counters: Counters,
-    /// Received since the previous statistics, UDP payload, bit/s.
+    /// Rate received since the previous statistics, UDP payload, bit/s.
     pub receiving_bps: f64,
-    /// Sent since the previous statistics, UDP payload, bit/s.
+    /// Rate sent since the previous statistics, UDP payload, bit/s.
     pub sending_bps: f64,
-    /// Packets that this machine lost before the server saw them, since the server started.
+    /// Number of packets lost by this machine before the server read them, since the server's start.
     pub overflows: u64,
-    /// Packets that the kernel did not take, since the server started; of those that are too long for an interface one
-    /// a round is counted.
+    /// Number of packets refused by the kernel, since the server's start. Packets too long for an interface count once
+    /// per round.
     pub unsendable: u64,
 }
 
@@ -66,7 +66,7 @@ impl fmt::Display for Statistics {
     }
 }
 
-/// A socket with a server behind it.
+/// A socket and its server.
 pub struct Serving {
     socket: Socket,
     server: Server,
@@ -74,14 +74,14 @@ pub struct Serving {
     outbox: Outbox,
     last: (Time, Counters),
     unsendable: u64,
-    /// Of receiving, one after the other.
+    /// Number of consecutive failures of receiving.
     failures: u32,
 }
 
 impl Serving {
-    /// Opens the socket: from now on packets of clients arrive, and are answered by [`Serving::run`].
+    /// Opens the socket: packets of clients arrive from now on, and [`Serving::run`] answers them.
     ///
-    /// local: its address; the unspecified IPv6 address hears IPv4, too.
+    /// local: address; the unspecified IPv6 address also receives IPv4.
     pub fn bind(local: &Local, secret: &Secret, limits: Limits) -> Result<Self> {
         Ok(Self {
             socket: Socket::bind(local)?,
@@ -99,8 +99,8 @@ impl Serving {
         self.socket.local()
     }
 
-    /// Serves until `stopped`, which is checked at least twice a second, and reports statistics from time to time.
-    /// Signals wake it.
+    /// Serves until `stopped`, which is checked at least twice a second. Reports statistics regularly. Signals wake the
+    /// server.
     pub fn run(
         &mut self,
         mut report: impl FnMut(&Statistics),
@@ -135,7 +135,7 @@ impl Serving {
         Ok(self.statistics())
     }
 
-    /// Takes one batch. Returns whether there may be more.
+    /// Receives one batch. Returns whether there may be more.
     fn receive(&mut self) -> Result<bool> {
         let before = self.inbox.overflows();
         let count = self.socket.receive(&mut self.inbox)?;
@@ -145,7 +145,7 @@ impl Serving {
             self.server.overflowed(overflows);
         }
         for datagram in self.inbox.packets() {
-            // The stamp of a packet that came since may be later than an earlier look at the clock.
+            // A packet may have arrived after the clock was last read.
             let now = now().max(datagram.arrived);
             self.server.receive(
                 now,
@@ -159,7 +159,7 @@ impl Serving {
         Ok(count > 0)
     }
 
-    /// A packet that the kernel never takes is no reason to stop: its client may have asked for one that is too long.
+    /// A packet that the kernel always refuses does not stop the server: a client may have requested too long a packet.
     fn send(&mut self) {
         self.unsendable += match self.socket.send(&mut self.outbox) {
             Ok(refused) => refused as u64,

@@ -11,10 +11,9 @@ use crate::wire::{CODE_BYTES, Cookie, ip_overhead};
 
 pub(super) struct Session {
     pub(super) channel: Channel,
-    /// Address at which the client has shown that it receives.
+    /// Address at which the client has proved to receive.
     pub(super) address: SocketAddr,
-    /// The codes of the hello that began the session and of the one that showed its address, and the welcome to the
-    /// latter.
+    /// Codes of the hello that began the session and of the hello that proved the address; the welcome to the latter.
     hellos: [[u8; CODE_BYTES]; 2],
     welcome: Vec<u8>,
     cookie_given: Time,
@@ -23,7 +22,7 @@ pub(super) struct Session {
     pub(super) budget: Budget,
     pub(super) bytes: Bytes,
     began: Time,
-    /// When something that nobody else can have sent came last.
+    /// Time of the last message that only the client can have sent.
     pub(super) last_received: Time,
     pub(super) ended: bool,
 }
@@ -46,18 +45,18 @@ impl Session {
         }
     }
 
-    /// Return whether the hello with this code is one of the session's.
+    /// Return whether the session has accepted the hello with this code.
     pub(super) fn knows(&self, hello: &[u8; CODE_BYTES]) -> bool {
         self.hellos.contains(hello)
     }
 
-    /// The welcome to the hello with this code, if that is the session's last.
+    /// Return the welcome to the hello with this code, if that hello was the last.
     pub(super) fn welcome_again(&self, hello: &[u8; CODE_BYTES]) -> Option<Vec<u8>> {
         (self.hellos[1] == *hello).then(|| self.welcome.clone())
     }
 
-    /// Makes the address that this hello proves the session's, unless a later one has proved another; returns whether
-    /// it did.
+    /// Sets the address proved by this hello, unless a later hello has proved another. Returns whether the address was
+    /// set.
     pub(super) fn move_to(&mut self, hello: &Proved, welcome: &[u8]) -> bool {
         let given = Time::from_nanos(hello.cookie.given_ns);
         if given <= self.cookie_given {
@@ -69,15 +68,14 @@ impl Session {
         true
     }
 
-    /// The client closes the session, whose state is removed at once. Its handshake is kept as long as it could be
-    /// replayed.
+    /// Closes the session for the client and removes its state. The handshake is kept as long as it could be replayed.
     pub(super) fn end(&mut self) {
         self.ended = true;
         self.runs.clear();
         self.group = None;
     }
 
-    /// When the session is removed if nothing more arrives; not while its handshake could be replayed to begin another.
+    /// Return the time of removal without further messages; not while the handshake could be replayed.
     pub(super) fn expiry(&self, limits: &Limits) -> Time {
         let replayable = self.cookie_given + COOKIE_LIFE;
         if self.ended {
@@ -89,12 +87,12 @@ impl Session {
             .max(replayable)
     }
 
-    /// When it may no longer probe.
+    /// Return the end of the time for probing.
     pub(super) fn probing_ends(&self, limits: &Limits) -> Time {
         self.began + limits.duration
     }
 
-    /// So much more was sent, or came.
+    /// Counts bytes sent or received.
     pub(super) fn spend(&mut self, bytes: Bytes) {
         self.bytes = Bytes(self.bytes.0.saturating_add(bytes.0));
     }
@@ -113,17 +111,17 @@ impl Session {
     }
 }
 
-/// An authentic hello from an address that its cookie proves.
+/// An authentic hello from an address proved by the cookie.
 #[derive(Clone, Copy)]
 pub(super) struct Proved<'a> {
     pub(super) now: Time,
     pub(super) from: SocketAddr,
-    /// The hello's code: no two hellos have the same.
+    /// Code of the hello, different for each hello.
     pub(super) code: &'a [u8; CODE_BYTES],
     pub(super) cookie: Cookie,
 }
 
-/// Return the network whose clients count together: one IPv4 address, or the smallest IPv6 prefix of a subscriber.
+/// Return the network whose clients are counted together: an IPv4 address, or a subscriber's smallest IPv6 prefix.
 pub(super) fn network(address: SocketAddr) -> IpAddr {
     match address.ip().to_canonical() {
         IpAddr::V6(six) => Ipv6Addr::from_bits(six.to_bits() >> 64 << 64).into(),
@@ -131,24 +129,23 @@ pub(super) fn network(address: SocketAddr) -> IpAddr {
     }
 }
 
-/// A short train leaves back to back however low the rate.
+/// Minimum burst: a short train leaves back to back at any rate.
 const LEAST_BURST: Duration = Duration::from_millis(10);
 
-/// Reports must get through a saturation at the very limit: for them the budget may be overdrawn by so much.
+/// Maximum overdraft of the budget for reports, which must pass even during a saturation at the limit.
 const OVERDRAFT: Duration = Duration::from_secs(1);
 
-/// A rate that may not be exceeded for longer than a burst: the generic cell rate algorithm (ITU-T I.371, virtual
-/// scheduling).
+/// A rate that may be exceeded only by a burst: the generic cell rate algorithm (ITU-T I.371, virtual scheduling).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
     rate: BitRate,
     burst: Duration,
-    /// When all that was sent would have been sent at the rate.
+    /// Time at which all sent bytes would have been sent at `rate`.
     paid_until: Time,
 }
 
 impl Budget {
-    /// Of this rate, with a burst of so many bytes at once, and of 10 ms at least.
+    /// A budget of this rate. `burst`: bytes sent at once, at least those of 10 ms.
     pub(super) fn new(rate: BitRate, burst: Bytes) -> Self {
         let mut budget = Self {
             rate,
@@ -164,12 +161,12 @@ impl Budget {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Takes so many bytes from the budget of a session and of all sessions, or from neither.
+    /// Takes `bytes` from the budgets of a session and of all sessions, or from neither.
     pub(super) fn take(both: [&mut Self; 2], now: Time, bytes: Bytes) -> bool {
         Self::overdraw(both, now, bytes, Duration::ZERO)
     }
 
-    /// The same for a reply or a report.
+    /// Like [`take`](Self::take), for a reply or a report.
     pub(super) fn take_for_report(both: [&mut Self; 2], now: Time, bytes: Bytes) -> bool {
         Self::overdraw(both, now, bytes, OVERDRAFT)
     }
@@ -192,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_burst_is_bounded_and_the_rate_holds_after_it() {
-        let mut session = Budget::new(BitRate(8_000_000), Bytes(20_000)); // 1 byte a µs
+        let mut session = Budget::new(BitRate(8_000_000), Bytes(20_000)); // 1 byte per µs
         let mut total = Budget::new(BitRate(80_000_000), Bytes(200_000));
         let mut take = |micros| {
             let budgets = [&mut session, &mut total];
@@ -202,7 +199,7 @@ mod tests {
         assert!(!take(999));
         assert!(take(1000));
         let sent = (1000..=1_001_000).filter(|micros| take(*micros)).count();
-        assert_eq!(sent, 1000); // 1 s
+        assert_eq!(sent, 1000); // in 1 s
         let budgets = [&mut session, &mut total];
         let now = Time::from_micros(1_001_000);
         assert!(Budget::take_for_report(budgets, now, Bytes(1000)));

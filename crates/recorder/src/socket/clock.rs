@@ -1,25 +1,25 @@
-//! The machine's clocks. Time goes by the monotonic one; the kernel stamps packets by the wall clock, which may step.
+//! The machine's clocks. Times are monotonic; the kernel stamps packets by the wall clock, which may step.
 
 use cellbed_link::{Duration, Time};
 use rustix::thread::{ClockId as SleepClock, clock_nanosleep_absolute, set_current_timer_slack};
 use rustix::time::{ClockId, Timespec};
 
-/// A stamp older than this was made before the wall clock was set.
+/// Maximum age of a valid stamp. Older stamps were made before the wall clock was set.
 const OLDEST: Duration = Duration::from_secs(10);
 
-/// The monotonic clock.
+/// Read the monotonic clock.
 pub fn now() -> Time {
     read(ClockId::Monotonic)
 }
 
-/// The wall clock: ns since 1970.
+/// Read the wall clock: ns since 1970.
 pub fn wall_clock() -> Time {
     read(ClockId::Realtime)
 }
 
-/// Sleeps until `deadline` of the monotonic clock. A signal may end it earlier.
+/// Sleeps until `deadline` of the monotonic clock, or until a signal.
 pub fn sleep_until(deadline: Time) {
-    // Interrupted or not, the caller looks at the clock.
+    // After an interruption, the caller reads the clock again.
     let _ = clock_nanosleep_absolute(SleepClock::Monotonic, &timespec(deadline.as_nanos()));
 }
 
@@ -30,14 +30,14 @@ pub(super) fn timespec(nanos: u64) -> Timespec {
     }
 }
 
-/// Lets the calling thread wake up as close to its deadlines as the kernel can: by default it may be 50 µs late to save
+/// Lets the calling thread wake up as precisely as the kernel can. By default, wake-ups may be 50 µs late to save
 /// wake-ups.
 pub fn sharpen_timers() {
-    // Where it is not allowed, departures are some 50 µs late, and their stamps show it.
+    // If not permitted, departures are some 50 µs late, as their stamps show.
     let _ = set_current_timer_slack(std::num::NonZeroU64::new(1));
 }
 
-/// Both clocks at one instant: turns stamps of the wall clock into times of the monotonic one.
+/// Both clocks at one instant, to convert wall-clock stamps to monotonic times.
 #[derive(Clone, Copy)]
 pub(super) struct Instant {
     monotonic: Time,
@@ -52,8 +52,8 @@ impl Instant {
         }
     }
 
-    /// When a packet came whose kernel stamp is `stamp`. One that cannot be, since the wall clock was set meanwhile,
-    /// counts as now.
+    /// Return the arrival time of a packet with the kernel stamp `stamp`. An impossible stamp, made before the wall
+    /// clock was set, counts as now.
     pub(super) fn of_stamp(&self, stamp: Time) -> Time {
         let age = self.wall.since(stamp);
         if stamp > self.wall || age > OLDEST {

@@ -18,7 +18,7 @@ use crate::error::{Result, Trying};
 /// Maximum number of packets per system call.
 const BATCH: usize = 64;
 
-/// Bytes of the longest packet that is not truncated; the recorder's packets fit into an Ethernet frame.
+/// Maximum bytes of a packet that is not truncated; the recorder's packets fit into an Ethernet frame.
 const LONGEST: usize = 2048;
 
 /// The packets of one system call.
@@ -27,15 +27,15 @@ pub struct Inbox {
     /// Sender, time of arrival and length of each packet.
     arrived: Vec<(SocketAddr, Time, usize)>,
     overflows: u64,
-    /// The kernel's counter of packets dropped at a full buffer, reported with the next packet (`SO_RXQ_OVFL`).
+    /// The kernel's counter of packets dropped at a full buffer; each packet reports the latest count (`SO_RXQ_OVFL`).
     counter: u32,
 }
 
 /// A received packet.
 pub struct Datagram<'a> {
-    /// The sender; an IPv4-mapped address as IPv4.
+    /// Sender; an IPv4-mapped address as IPv4.
     pub from: SocketAddr,
-    /// When the kernel received it, on the monotonic clock.
+    /// Time of arrival in the kernel, on the monotonic clock.
     pub arrived: Time,
     /// The UDP payload.
     pub bytes: &'a [u8],
@@ -63,7 +63,7 @@ impl Inbox {
         })
     }
 
-    /// Return the number of packets so far that this machine dropped at a full socket buffer. Use each inbox with one
+    /// Return the total number of packets dropped by this machine at a full socket buffer. Use each inbox with only one
     /// socket.
     pub fn overflows(&self) -> u64 {
         self.overflows
@@ -71,10 +71,10 @@ impl Inbox {
 }
 
 impl Socket {
-    /// Receive the waiting packets, at most 64, and return their number. Packets over 2048 bytes are truncated.
+    /// Receive at most 64 waiting packets; return their number. Packets over 2048 bytes are truncated.
     pub fn receive(&self, inbox: &mut Inbox) -> Result<usize> {
         inbox.arrived.clear();
-        // Not reused: the kernel reduces the space for control messages to the size of the last ones.
+        // Not reused: the kernel shrinks the space for control messages to the last messages' size.
         let space = cmsg_space!(TimeSpec, u32);
         let mut headers = MultiHeaders::<SockaddrStorage>::preallocate(BATCH, Some(space));
         let buffers = inbox.buffers.iter_mut();
@@ -87,7 +87,7 @@ impl Socket {
             None,
         ) {
             Ok(messages) => messages,
-            // An ICMP error in reply to a packet of ours: the packet's loss is noticed anyway.
+            // An ICMP error about a sent packet: that packet's loss is noticed anyway.
             Err(Errno::EAGAIN | Errno::EINTR) => return Ok(0),
             Err(error) if is_temporary(error) => return Ok(0),
             Err(error) => return Ok(Err(error).trying(|| "receive packets".into())?),

@@ -1,4 +1,4 @@
-//! Signals that ask the program to end: Ctrl-C, `kill`, a terminal that goes away.
+//! Signals that request the program's end: Ctrl-C, `kill`, a closed terminal.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -8,7 +8,7 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 
 const SIGNALS: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
 
-/// Counts these signals instead of dying of them, until it is dropped. Sleeping system calls return early.
+/// Counts these signals until dropped; the signals do not end the process. Sleeping system calls return early.
 pub struct Interrupts {
     before: [nix::Result<SigAction>; SIGNALS.len()],
 }
@@ -24,12 +24,12 @@ impl Interrupts {
         COUNT.store(0, Ordering::Relaxed);
         let handler = SigHandler::Handler(count);
         let action = SigAction::new(handler, SaFlags::empty(), SigSet::empty());
-        // SAFETY: the handler does only what a handler may: it changes an atomic number.
+        // SAFETY: the handler only changes an atomic number, which is permitted.
         let before = SIGNALS.map(|signal| unsafe { sigaction(signal, &action) });
         Self { before }
     }
 
-    /// Return the number of interrupts since then.
+    /// Return the number of interrupts since [`catch`](Self::catch).
     pub fn count(&self) -> u32 {
         COUNT.load(Ordering::Relaxed)
     }

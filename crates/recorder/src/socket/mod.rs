@@ -1,8 +1,8 @@
 //! Batched UDP with the kernel's time stamps: the recorder's only contact with the network, and the only place with
 //! unsafe code.
 //!
-//! A [`Socket`] sends what an [`Outbox`] holds and fills an [`Inbox`], many packets to a system call. It never blocks;
-//! who has nothing to do sleeps in [`Socket::wait`] until a deadline or a packet.
+//! A [`Socket`] sends the packets of an [`Outbox`] and fills an [`Inbox`], many packets per system call. It never
+//! blocks; idle callers sleep in [`Socket::wait`] until a deadline or a packet.
 
 mod clock;
 mod inbox;
@@ -28,21 +28,21 @@ pub use outbox::Outbox;
 
 use crate::error::{Result, Trying};
 
-/// Socket buffer size each way. A saturated path at 1 Gbit/s fills that in a tenth of a second; a system that allows
-/// ordinary users less (`net.core.rmem_max`) gives what it allows.
+/// Socket buffer size in each direction, bytes. Saturation at 1 Gbit/s fills it in a tenth of a second. A system with a
+/// lower limit for users (`net.core.rmem_max`) gives less.
 const BUFFER: usize = 16 << 20;
 
 /// Local address and device of a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Local {
-    /// Address and port; unspecified and 0 for any. The unspecified IPv6 address listens for IPv4, too.
+    /// Address and port; unspecified and 0 for any. The unspecified IPv6 address also receives IPv4.
     pub address: SocketAddr,
-    /// The name of the interface of all packets; `None`: as the routes have it.
+    /// Interface of all packets; `None`: by the routing table.
     pub interface: Option<String>,
 }
 
 impl Local {
-    /// Any address that can reach `peer`, by `interface` if one is given.
+    /// Any address that can reach `peer`, over `interface` if given.
     pub fn towards(peer: SocketAddr, interface: Option<&str>) -> Self {
         let any = match peer {
             SocketAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
@@ -62,7 +62,7 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Opens a socket. Packets are never fragmented: one that is too large for a path is lost, or refused.
+    /// Opens a socket. Packets are never fragmented: packets too large for a path are lost or refused.
     pub fn bind(local: &Local) -> Result<Self> {
         let family = match local.address {
             SocketAddr::V4(_) => AddressFamily::INET,
@@ -71,7 +71,7 @@ impl Socket {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let descriptor = rustix::net::socket_with(family, SocketType::DGRAM, flags, None)
             .trying(|| "open a UDP socket".into())?;
-        // Without believing what others say of the path's MTU: a packet leaves whole or not at all.
+        // Ignores reports of the path's MTU: a packet leaves whole or not at all.
         let no_fragments = || "forbid fragments".into();
         sockopt::set_ip_mtu_discover(&descriptor, Ipv4PathMtuDiscovery::PROBE)
             .trying(no_fragments)?;
@@ -107,17 +107,17 @@ impl Socket {
         Ok(Self { descriptor, local })
     }
 
-    /// Address and port, the latter chosen by the kernel if none was asked for.
+    /// Return address and port. The kernel chooses the port if 0 was requested.
     pub fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// Sleeps until `deadline`, or until a packet is there, and returns whether one is. A signal ends the sleep, too.
+    /// Sleeps until `deadline`, a packet or a signal; returns whether there is a packet.
     pub fn wait(&self, deadline: Time) -> Result<bool> {
         self.poll(PollFlags::IN, deadline)
     }
 
-    /// Sleeps until `deadline`, or until there is room for packets to be sent, and returns whether there is.
+    /// Sleeps until `deadline` or until there is room for sending; returns whether there is room.
     pub fn wait_for_room(&self, deadline: Time) -> Result<bool> {
         self.poll(PollFlags::OUT, deadline)
     }
@@ -132,7 +132,7 @@ impl Socket {
         }
     }
 
-    /// The address as this socket's family writes it.
+    /// Convert an address to this socket's family.
     fn to_own_family(&self, peer: SocketAddr) -> SocketAddr {
         match (self.local, peer) {
             (SocketAddr::V6(_), SocketAddr::V4(four)) => {
@@ -143,8 +143,7 @@ impl Socket {
     }
 }
 
-/// Gives a socket buffers of [`BUFFER`] bytes, beyond the system's limit where that is allowed, else as far as the
-/// limit goes.
+/// Sets a socket's buffers to [`BUFFER`] bytes, beyond the system's limit if permitted, otherwise up to the limit.
 fn enlarge_buffers(socket: &OwnedFd) -> Result<()> {
     sockopt::set_socket_recv_buffer_size_force(socket, BUFFER)
         .or_else(|error| {
@@ -161,7 +160,7 @@ fn enlarge_buffers(socket: &OwnedFd) -> Result<()> {
     Ok(())
 }
 
-/// Ties the socket to an interface: its packets leave and arrive by that alone, independently of the routes.
+/// Binds the socket to an interface: all its packets use that interface, independently of the routes.
 fn bind_to_interface(socket: &OwnedFd, interface: &str) -> Result<()> {
     let bound = setsockopt(socket, more::BindToDevice, &OsString::from(interface)).trying_or(
         || format!("bind to the interface {interface:?}"),
@@ -188,7 +187,7 @@ fn interfaces() -> String {
     names.join(", ")
 }
 
-/// Errors of a path that may be there again in a moment.
+/// Return whether a path's error may be temporary.
 fn is_temporary(error: Errno) -> bool {
     matches!(
         error,

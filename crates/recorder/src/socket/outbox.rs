@@ -1,4 +1,4 @@
-//! Sending: packets gathered in one buffer, all of one train to a system call.
+//! Sending: packets are gathered in one buffer; a system call sends all of one train.
 
 use std::io::IoSlice;
 use std::net::SocketAddr;
@@ -10,13 +10,13 @@ use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
 use super::{Socket, is_temporary};
 use crate::error::{Error, Result, Trying};
 
-/// Packets that the kernel cuts of one buffer (`UDP_MAX_SEGMENTS` of Linux before 6.9).
+/// Maximum packets that the kernel segments from one buffer (`UDP_MAX_SEGMENTS` of Linux before 6.9).
 const MOST_SEGMENTS: usize = 64;
 
-/// Bytes of such a buffer: what an IPv4 packet can hold.
+/// Maximum bytes of such a buffer: the UDP payload of an IPv4 packet.
 const LONGEST_RUN: usize = 65_507;
 
-/// Packets that wait to be sent together.
+/// Packets to be sent together.
 #[derive(Default)]
 pub struct Outbox {
     bytes: Vec<u8>,
@@ -29,8 +29,7 @@ struct Packet {
 }
 
 impl Outbox {
-    /// Adds a packet for `to`, whose UDP payload `write` appends to the bytes it is given. If it appends none there is
-    /// no packet.
+    /// Adds a packet for `to`. `write` appends the UDP payload to the given bytes; without payload, no packet is added.
     pub fn push(&mut self, to: SocketAddr, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.bytes.len();
         write(&mut self.bytes);
@@ -42,7 +41,7 @@ impl Outbox {
         }
     }
 
-    /// The packets in order: for whom each is, and its UDP payload.
+    /// Return the packets in order: destination and UDP payload.
     pub fn packets(&self) -> impl Iterator<Item = (SocketAddr, &[u8])> {
         (0..self.len()).map(|packet| {
             let bytes = &self.bytes[self.start(packet)..self.packets[packet].end];
@@ -50,7 +49,7 @@ impl Outbox {
         })
     }
 
-    /// The UDP payload of all packets together, bytes.
+    /// Return the bytes of UDP payload of all packets.
     pub fn payload(&self) -> usize {
         self.bytes.len()
     }
@@ -65,7 +64,7 @@ impl Outbox {
         self.packets.is_empty()
     }
 
-    /// Forgets all packets.
+    /// Removes all packets.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.packets.clear();
@@ -81,8 +80,8 @@ impl Outbox {
         self.packets[packet].end - self.start(packet)
     }
 
-    /// Return the number of packets from `first` on that the kernel can segment from one buffer: all to one peer and of
-    /// one length, except for a shorter last one.
+    /// Return the number of packets from `first` on that the kernel can segment from one buffer: same peer, same length
+    /// except for a shorter last packet.
     fn run(&self, first: usize) -> usize {
         let (to, length) = (self.packets[first].to, self.length(first));
         let mut bytes = length;
@@ -103,12 +102,11 @@ impl Outbox {
 }
 
 impl Socket {
-    /// Sends all packets of `outbox` and empties it, waiting where the kernel's buffer is full. Packets of one train,
-    /// of one length to one peer, are handed to the kernel as one piece (`UDP_SEGMENT`), so that nothing comes between
-    /// them.
+    /// Sends all packets of `outbox` and empties it, waiting if the kernel's buffer is full. Packets of equal length to
+    /// one peer, such as a train, are passed to the kernel as one piece (`UDP_SEGMENT`): no packet comes between them.
     ///
-    /// A path that is gone for the moment (no route, interface down) is no error: those packets are lost, and their
-    /// number is returned. An error names the first packet that the kernel never takes; all others are still sent.
+    /// A temporary loss of the path (no route, interface down) is no error: the packets are lost, and their number is
+    /// returned. An error names the first packet that the kernel always refuses; all others are still sent.
     pub fn send(&self, outbox: &mut Outbox) -> Result<usize> {
         let mut refused = 0;
         let mut first = 0;
@@ -123,7 +121,7 @@ impl Socket {
                     self.wait_for_room(soon)?;
                 }
                 Err(Errno::EINTR) => {}
-                // Some devices and tunnels cannot take packets that the kernel must cut.
+                // Some devices and tunnels cannot send packets segmented by the kernel.
                 Err(Errno::EIO | Errno::EINVAL | Errno::EOPNOTSUPP | Errno::EMSGSIZE)
                     if count > 1 =>
                 {
@@ -153,7 +151,7 @@ impl Socket {
         outcome
     }
 
-    /// Hands `count` packets from `first` on to the kernel, which cuts them of one buffer.
+    /// Passes `count` packets from `first` on to the kernel, which segments them from one buffer.
     fn send_run(&self, outbox: &Outbox, first: usize, count: usize) -> nix::Result<()> {
         let bytes = &outbox.bytes[outbox.start(first)..outbox.packets[first + count - 1].end];
         let length = outbox.length(first) as u16;

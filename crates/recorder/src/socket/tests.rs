@@ -16,7 +16,7 @@ fn pair(address: &str) -> (Socket, Socket) {
     (bind(), bind())
 }
 
-/// Receives until `count` packets have come: payloads, senders and arrivals.
+/// Receives until `count` packets have arrived. Returns payloads, senders and arrival times.
 fn collect(socket: &Socket, count: usize) -> Vec<(Vec<u8>, SocketAddr, Time)> {
     let mut inbox = Inbox::default();
     let mut packets = Vec::new();
@@ -40,7 +40,7 @@ fn a_batch_arrives_in_order_with_stamps_between_sending_and_now() {
     for address in ["127.0.0.1:0", "[::1]:0"] {
         let (one, other) = pair(address);
         let mut outbox = Outbox::default();
-        // Two runs of equal packets, one odd one between: what the kernel cuts, and what it does not.
+        // Two runs of equal packets, segmented by the kernel, and one odd packet between.
         let lengths: Vec<usize> = [vec![1372; 100], vec![40], vec![500; 3]].concat();
         for (index, length) in lengths.iter().enumerate() {
             outbox.push(other.local(), |bytes| {
@@ -55,7 +55,7 @@ fn a_batch_arrives_in_order_with_stamps_between_sending_and_now() {
         for (index, (bytes, from, arrived)) in packets.iter().enumerate() {
             assert_eq!(bytes, &vec![index as u8; lengths[index]]);
             assert_eq!(*from, one.local());
-            // The two clocks cannot be read at one instant.
+            // The two clocks cannot be read at the same instant.
             let error = Duration::from_millis(5);
             assert!(before - error <= *arrived && *arrived <= after + error);
         }
@@ -115,10 +115,10 @@ fn a_peer_without_a_way_to_it_loses_packets_and_stops_nothing() {
         interface: Some("lo".into()),
     });
     let Ok(bound) = bound else {
-        return; // an old kernel and an ordinary user
+        return; // old kernel, unprivileged user
     };
     let mut outbox = Outbox::default();
-    let nowhere = "240.0.0.1:9".parse().unwrap(); // reserved: routed nowhere
+    let nowhere = "240.0.0.1:9".parse().unwrap(); // reserved, without a route
     for _ in 0..3 {
         outbox.push(nowhere, |bytes| bytes.extend_from_slice(&[0; 200]));
     }

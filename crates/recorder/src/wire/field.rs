@@ -78,7 +78,7 @@ impl Field for Time {
     }
 }
 
-/// `None` is the default value: all zero.
+/// `None` is encoded as the default value, all zero.
 impl<T: Field + Copy + Default + PartialEq> Field for Option<T> {
     fn put(&self, out: &mut Vec<u8>) {
         self.unwrap_or_default().put(out);
@@ -90,7 +90,7 @@ impl<T: Field + Copy + Default + PartialEq> Field for Option<T> {
     }
 }
 
-/// Encode structs as their fields in the order of this list; a field behind `but` is not encoded.
+/// Encode structs as their fields in the listed order; a field after `but` is not encoded.
 macro_rules! fields {
     ($($name:ident { $($field:tt),* } $(but $none:ident)?;)*) => {$(
         impl $crate::wire::Field for $name {
@@ -106,7 +106,7 @@ macro_rules! fields {
 }
 pub(crate) use fields;
 
-/// Encode the variants of an enum as their codes, each followed by its fields in the order of this list.
+/// Encode the variants of an enum as their codes, each followed by its fields in the listed order.
 macro_rules! variants {
     ($name:ident: $($code:literal $variant:ident $(($($place:ident),*))? $({ $($field:ident),* })?;)*) => {
         impl $crate::wire::Field for $name {
@@ -157,7 +157,7 @@ impl<'a> Reader<'a> {
         Ok(*field)
     }
 
-    /// Read a number in the fewest groups of seven bits, the low ones first (LEB128).
+    /// Read a number in the minimum number of groups of seven bits, low groups first (LEB128).
     pub(crate) fn variable(&mut self) -> Result<u64, Malformed> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {

@@ -1,32 +1,32 @@
-//! The messages before there is a session.
+//! The messages before a session.
 //!
-//! A hello and the answers to it that need no session end with a code ([`crate::secure::HandshakeKeys`]), which is not
-//! part of the encoding here. Hello and welcome carry the two messages of a Noise handshake, whose payloads are an
-//! optional [`Claim`] and a [`Welcome`].
+//! A hello, and answers to it without a session, end with a code ([`crate::secure::HandshakeKeys`]), which is not part
+//! of the encoding here. Hello and welcome carry the two messages of a Noise handshake. Their payloads are an optional
+//! [`Claim`] and a [`Welcome`].
 
 use super::{
     Field, Kind, Malformed, Reader, Refusal, SessionId, TAG_BYTES, VERSION, fields, variants,
 };
 
-/// Length of a hello with its code; a datagram of another length is not a hello. Every answer to it is much smaller.
+/// Length of a hello with its code; other datagrams are no hellos. Every answer is much smaller.
 pub const HELLO_BYTES: usize = 1200;
 
 /// Length of the codes that authenticate hellos and short answers.
 pub const CODE_BYTES: usize = 32;
 
-/// An ephemeral key of Curve25519, in front of each payload of Noise.
+/// Length of an ephemeral key of Curve25519, before each payload of Noise.
 const KEY_BYTES: usize = 32;
 
 /// Proof that a client receives at its address; only the server can read or make one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cookie {
-    /// When it was given, ns on the server's clock.
+    /// Time of creation, ns on the server's clock.
     pub given_ns: u64,
-    /// The server's code over that and the client's address.
+    /// The server's code over this time and the client's address.
     pub code: [u8; 16],
 }
 
-/// A client asks for a session, or for its session at another address.
+/// A client requests a session, or its session at another address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// The server's [`Answer::Cookie`]; `None` in the first hello.
@@ -49,7 +49,7 @@ impl Hello {
     }
 }
 
-/// Padded, without its code.
+/// Padded, without the code.
 impl Field for Hello {
     fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&Self::prologue(self.cookie));
@@ -81,8 +81,8 @@ impl Claim {
     pub const BYTES: usize = 4 + CODE_BYTES;
 }
 
-/// Answer of a server to a hello, without its code and without keeping state. The version is the server's; any version
-/// is read, since a server of another one rejects.
+/// Stateless answer of a server to a hello, without its code. The version is the server's. All versions are read: a
+/// server of another version sends a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The client must send another hello, with this cookie.
@@ -99,15 +99,15 @@ variants! { Answer:
 /// The limits of a server for one session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offer {
-    /// Maximum rate that the server sends to the client, counting IP lengths, bit/s.
+    /// Maximum rate of the server's packets to the client, by IP lengths, bit/s.
     pub rate_bps: u64,
-    /// Maximum total that the client may send and receive, counting IP lengths, bytes.
+    /// Maximum total sent and received by the client, by IP lengths, bytes.
     pub bytes: u64,
-    /// Maximum duration of its probing, ns.
+    /// Maximum probing time, ns.
     pub duration_ns: u64,
-    /// The most packets that answer a train.
+    /// Maximum packets in the answer to a train.
     pub answer_packets: u16,
-    /// The longest packet of the server, IP length, bytes.
+    /// Maximum IP length of the server's packets, bytes.
     pub packet_bytes: u16,
 }
 
@@ -116,11 +116,11 @@ pub struct Offer {
 pub struct Resumption {
     /// Identifier of the session.
     pub session: SessionId,
-    /// The key of the proofs that resume it.
+    /// Key of the proofs that resume the session.
     pub key: [u8; 32],
 }
 
-/// A session has begun, or is resumed.
+/// A session began or was resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Welcome {
     /// The session and its key.

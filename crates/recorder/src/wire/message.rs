@@ -1,4 +1,4 @@
-//! The messages of a session: requests, replies and probes, behind a header in clear.
+//! Messages of a session: requests, replies and probes, after a header in clear.
 
 use std::net::IpAddr;
 
@@ -8,13 +8,13 @@ use super::{Field, Malformed, Reader, Report, fields, variants};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
-    /// A client asks for a session or resumes one.
+    /// A client requests or resumes a session.
     Hello = 0x01,
-    /// The server asks for proof of the client's address.
+    /// The server requests proof of the client's address.
     CookieAnswer = 0x02,
-    /// The session that the client has now.
+    /// The session now assigned to the client.
     Welcome = 0x03,
-    /// Why it gets none.
+    /// The reason why the client gets no session.
     Rejection = 0x04,
     /// A sealed [`Request`] or [`Reply`].
     Control = 0x10,
@@ -46,27 +46,27 @@ impl Kind {
     }
 }
 
-/// Identifier of the session that a message belongs to; never 0. Drawn by the server, and no secret.
+/// Identifier of a message's session; never 0. Drawn by the server, not secret.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub u32);
 
 /// Length of a [`Header`] on the wire.
 pub const HEADER_BYTES: usize = 11;
 
-/// Length of the authentication tag behind a sealed body.
+/// Length of the authentication tag after a sealed body.
 pub const TAG_BYTES: usize = 16;
 
-/// Sequence numbers are below it: they have 48 bits on the wire.
+/// Number of sequence numbers (48 bits on the wire).
 pub const SEQUENCES: u64 = 1 << 48;
 
-/// Kind, session and sequence number of a sealed message. All of it is authenticated.
+/// Kind, session and sequence number of a sealed message. All three are authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// One of the sealed kinds.
     pub kind: Kind,
     /// Session whose keys seal the message.
     pub session: SessionId,
-    /// The number of the message in its direction of its session, below [`SEQUENCES`]; each is used once.
+    /// Number of the message in its direction of the session, below [`SEQUENCES`]; each is used once.
     pub sequence: u64,
 }
 
@@ -94,21 +94,20 @@ impl Field for Header {
 /// Length of a [`Probe`] on the wire, without header, tag and filler.
 pub const PROBE_BYTES: usize = 24;
 
-/// The sealed part of a packet whose journey is measured. Behind it comes filler up to the wanted length, which nothing
-/// vouches for.
+/// The sealed part of a measured packet. Filler up to the wanted length follows; the filler is not authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// Number of the run that it belongs to; the client's choice.
+    /// Number of the probe's run; chosen by the client.
     pub run: u32,
     /// Number of the train; 0 for saturation. Trains count up.
     pub train: u32,
     /// Position in the train, or in the saturation.
     pub index: u32,
-    /// With how many packets the server shall answer the train; 0 from the server. The same in every packet of a train.
+    /// Number of packets in the server's answer to the train, the same in all its packets; 0 in packets of the server.
     pub answer_packets: u16,
-    /// IP length of each of them, bytes.
+    /// IP length of each packet of the answer, bytes.
     pub answer_bytes: u16,
-    /// When it was sent, ns on the sender's clock.
+    /// Time of sending, ns on the sender's clock.
     pub sent_ns: u64,
 }
 
@@ -130,64 +129,64 @@ pub fn least_probe_bytes(address: IpAddr) -> u16 {
     (HEADER_BYTES + PROBE_BYTES + TAG_BYTES) as u16 + ip_overhead(address)
 }
 
-/// A request of a client. Each is answered by one [`Reply`] (a [`Request::Reports`] by as many reports as there are),
-/// and may be repeated until then: doing it twice is doing it once, and of two that contradict each other the later
-/// sent holds.
+/// A request of a client. The server answers with one [`Reply`], or to [`Request::Reports`] with a report per chunk.
+/// Until then the client may repeat the request. Repeated requests have no further effect; of contradictory requests
+/// the one sent last holds.
 ///
 /// `of` names the session that has the run: the client's own, or one of the same group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Lets sessions that know the same token read each other's reports and steer each other's saturation, so that one
-    /// device of a client can speak for another whose queue is long.
+    /// Lets sessions with the same token read each other's reports and steer each other's saturation. So one device of
+    /// a client can act for another device with a long queue.
     Group {
         /// Random bytes of the client.
         token: [u8; 16],
     },
-    /// The run's probes are recorded and answered from now on.
+    /// Starts recording and answering the run's probes.
     Start {
         /// Session of the run.
         of: SessionId,
-        /// The client's number for it.
+        /// The client's number of the run.
         run: u32,
     },
-    /// They are no longer, and its saturation ends. What has been recorded stays until it is acknowledged.
+    /// Stops recording and answering, and ends the saturation. Records remain until acknowledged.
     Stop {
         /// Session of the run.
         of: SessionId,
         /// Number of the run.
         run: u32,
     },
-    /// The server's saturation of the run has this rate and length of packets from now on, for so long.
+    /// Sets rate, packet length and remaining duration of the server's saturation of the run.
     Saturate {
         /// Session of the run.
         of: SessionId,
         /// Number of the run.
         run: u32,
-        /// Counting IP lengths, bit/s; 0 for silence.
+        /// Rate of IP lengths, bit/s; 0 for silence.
         rate_bps: u64,
         /// IP length of each packet, bytes.
         bytes: u16,
-        /// From the arrival of this request, ns.
+        /// Duration from the arrival of this request, ns.
         for_ns: u64,
     },
-    /// Asks for the run's chunks of arrivals from number `from` on; all chunks before it are acknowledged, and
-    /// forgotten.
+    /// Requests the run's chunks of arrivals from number `from` on. Previous chunks are acknowledged, and deleted by
+    /// the server.
     Reports {
         /// Session of the run.
         of: SessionId,
         /// Number of the run.
         run: u32,
-        /// The first chunk that the client does not have.
+        /// The first chunk that the client lacks.
         from: u32,
         /// Maximum number of chunks to send.
         most: u16,
     },
-    /// Asks for the server's time.
+    /// Requests the server's time.
     ClockPing {
-        /// The client's time, ns; comes back in the answer.
+        /// The client's time, ns; repeated in the answer.
         client_ns: u64,
     },
-    /// The session ends, and everything of it is forgotten; so it is answered only once.
+    /// Ends the session and deletes all its data. Only the first such request is answered.
     Bye,
 }
 
@@ -204,27 +203,27 @@ variants! { Request:
 /// The server's answer to a [`Request`]. `to` is the sequence number of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// It is done.
+    /// Executed.
     Done {
-        /// Of the request.
+        /// Number of the request.
         to: u64,
     },
-    /// It is not done.
+    /// Not executed.
     Refused {
-        /// Of the request.
+        /// Number of the request.
         to: u64,
-        /// Why not.
+        /// The reason.
         reason: Refusal,
     },
     /// The server's time.
     ClockPong {
-        /// Of the request.
+        /// Number of the request.
         to: u64,
         /// The client's time in the request, ns.
         client_ns: u64,
-        /// When the request arrived, by the kernel's stamp, ns on the server's clock.
+        /// Arrival time of the request by the kernel's stamp, ns on the server's clock.
         received_ns: u64,
-        /// When this was sent, ns on the server's clock.
+        /// Time of sending the reply, ns on the server's clock.
         sent_ns: u64,
     },
     /// One chunk of arrivals.
@@ -238,37 +237,37 @@ variants! { Reply:
     4 Report(report);
 }
 
-/// Why a server does not do what it is asked, with its limit.
+/// Reason why a server refuses a request, with the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It has ended, was idle for too long, or the server was started again.
+    /// The session has ended, was idle for too long, or the server was restarted.
     #[error("the server does not know the session (any more); start a new one")]
     NoSuchSession,
-    /// Of all clients together.
+    /// Limit for all clients together.
     #[error("the server has {0} sessions, its limit; try again later")]
     SessionsFull(u64),
-    /// Of all clients of the same address.
+    /// Limit for all clients of the same address.
     #[error("the server has {0} sessions with this address, the limit; end one of them")]
     AddressFull(u64),
-    /// Never started, or of another client, or ended and fetched.
+    /// Never started, of another client, or ended and fetched.
     #[error("the server does not know the run")]
     NoSuchRun,
-    /// Runs whose arrivals are not yet fetched count.
+    /// Runs with arrivals not yet fetched also count.
     #[error("the session has {0} runs not yet ended and fetched, its limit")]
     RunsFull(u64),
-    /// More than one session may be sent.
+    /// Maximum rate of a session.
     #[error("the server sends at most {0} bit/s to a session; ask for less")]
     RateOverLimit(u64),
-    /// A length that the server does not send: less than the first or more than the second.
+    /// Minimum and maximum length of the server's packets.
     #[error("the server sends packets of {0} to {1} bytes; ask for such a length")]
     PacketOutOfRange(u64, u16),
-    /// The session has been sent and has sent what it may.
+    /// Maximum bytes that a session may send and receive.
     #[error("the session has used its {0} bytes; start another later")]
     BytesSpent(u64),
-    /// The session may no longer probe.
+    /// Maximum probing time of the session.
     #[error("the session has probed for {0} ns, its limit; start another")]
     TimeSpent(u64),
-    /// Client and server are not of the same version of the protocol.
+    /// Client and server have different protocol versions.
     #[error(
         "the server speaks version {0} of the recorder's protocol, this program version {own}; update the older of the two",
         own = super::VERSION
@@ -276,7 +275,7 @@ pub enum Refusal {
     OtherVersion(u64),
 }
 
-/// A code and two numbers, in all versions.
+/// A code and two numbers, the same in all versions.
 impl Field for Refusal {
     fn put(&self, out: &mut Vec<u8>) {
         let (code, limit, most): (u8, u64, u16) = match *self {

@@ -1,7 +1,7 @@
-//! The messages between the two ends of a recorder, as bytes: encoding and decoding, and nothing else.
+//! Encoding and decoding of the messages between both ends of a recorder.
 //!
-//! All numbers are big-endian. Decoding any bytes gives a message or [`Malformed`], never a panic, and allocates no
-//! more than a small multiple of the input. `docs/reference/recorder-protocol.md` is the specification.
+//! All numbers are big-endian. Decoding any bytes returns a message or [`Malformed`], never panics, and allocates at
+//! most a small multiple of the input. `docs/reference/recorder-protocol.md` is the specification.
 
 mod field;
 mod handshake;
@@ -19,11 +19,11 @@ pub use message::{
 };
 pub use report::{Arrival, Arrivals, REPORT_BYTES, Report};
 
-/// The version that this code speaks. From version 2 on a hello of another version is rejected if it is authentic: its
-/// first two bytes and its code, and the code and reason of a rejection, are the same in all versions.
+/// Protocol version of this code. An authentic hello of another version, from 2 on, is rejected. Its first two bytes
+/// and code, and the code and reason of a rejection, are the same in all versions.
 pub const VERSION: u8 = 2;
 
-/// Bytes that are no message of this version, with the reason.
+/// Bytes that are no message of this version; contains the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a message of cellbed's recorder: {0}")]
 pub struct Malformed(pub &'static str);

@@ -3,21 +3,21 @@
 use super::field::{put_signed, put_variable};
 use super::{Field, HEADER_BYTES, Malformed, Reader, TAG_BYTES, fields};
 
-/// No datagram with a report has more payload.
+/// Maximum payload of a datagram with a report, bytes.
 pub const REPORT_BYTES: usize = 1200;
 
-/// Code, run, chunk, chunks, saturation sent, withheld, unrecorded, overflows.
+/// Bytes of code, run, chunk, chunks, saturation sent, withheld, unrecorded, overflows.
 const FIXED_BYTES: usize = 1 + 4 + 4 + 4 + 4 + 4 + 4 + 4;
-/// The encoded arrivals of one chunk are no longer.
+/// Maximum bytes of the encoded arrivals of a chunk.
 const ARRIVALS_BYTES: usize = REPORT_BYTES - HEADER_BYTES - TAG_BYTES - FIXED_BYTES;
-/// Flags, three numbers of up to ten bytes each, a length of two.
+/// Maximum bytes of an arrival: flags, three numbers of up to ten bytes, a length of two.
 const ARRIVAL_BYTES: usize = 1 + 3 * 10 + 2;
 
 const NEW_TRAIN: u8 = 1;
 const NEW_INDEX: u8 = 2;
 const NEW_BYTES: u8 = 4;
 
-/// One copy of a probe arrived at the server. A second arrival of the same train and index is another copy of the same
+/// Arrival of one copy of a probe at the server. A further arrival of the same train and index is another copy of the
 /// packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Arrival {
@@ -27,14 +27,14 @@ pub struct Arrival {
     pub index: u32,
     /// IP length, bytes.
     pub bytes: u16,
-    /// By the kernel's stamp, ns on the server's clock.
+    /// Time by the kernel's stamp, ns on the server's clock.
     pub arrived_ns: u64,
 }
 
 /// The arrivals of one chunk, in order, encoded.
 ///
-/// An arrival is encoded as its difference from the one expected after the one before: same train, next index, same
-/// length. Such a one takes the byte of flags and two to four bytes of time.
+/// An arrival is encoded as the difference from the expected one: same train, next index and same length as the
+/// previous arrival. An expected arrival takes a byte of flags and two to four bytes of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Arrivals {
     bytes: Vec<u8>,
@@ -42,7 +42,7 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// Adds an arrival; `false`, and it is not added, if the chunk is full.
+    /// Adds an arrival; returns `false`, without adding, if the chunk is full.
     pub fn push(&mut self, arrival: Arrival) -> bool {
         if self.bytes.len() + ARRIVAL_BYTES > ARRIVALS_BYTES {
             return false;
@@ -79,7 +79,7 @@ impl Arrivals {
         self.bytes.capacity()
     }
 
-    /// Return the chunk in no more memory than it needs; it is empty afterwards.
+    /// Return the chunk without spare memory, and leave an empty one.
     pub fn finish(&mut self) -> Self {
         self.bytes.shrink_to_fit();
         std::mem::take(self)
@@ -95,7 +95,7 @@ impl Arrivals {
     }
 }
 
-/// All bytes that are left of a message.
+/// All remaining bytes of a message.
 impl Field for Arrivals {
     fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.bytes);
@@ -110,7 +110,7 @@ impl Field for Arrivals {
     }
 }
 
-/// Read the arrival behind `last`.
+/// Read the arrival after `last`.
 fn read(reader: &mut Reader<'_>, last: Arrival) -> Result<Arrival, Malformed> {
     let flags: u8 = reader.take()?;
     if flags & !(NEW_TRAIN | NEW_INDEX | NEW_BYTES) != 0 {
@@ -138,14 +138,14 @@ fn offset_number(number: u32, by: i64) -> Result<u32, Malformed> {
         .ok_or(Malformed("a number outside its 32 bits"))
 }
 
-/// One chunk of a run's arrivals, and how the run stands.
+/// One chunk of a run's arrivals, and the state of the run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Number of the run.
     pub run: u32,
-    /// The number of this chunk. If it equals `chunks` there is no such chunk yet, and no arrivals are here.
+    /// Number of this chunk. If it equals `chunks`, there is no such chunk yet, and `arrivals` is empty.
     pub chunk: u32,
-    /// Number of chunks so far: those from `chunk + 1` up to it remain to be fetched.
+    /// Number of chunks so far. Chunks from `chunk + 1` to `chunks - 1` remain to be fetched.
     pub chunks: u32,
     /// Number of packets of the server's saturation that have been sent.
     pub saturation_sent: u32,
@@ -153,7 +153,7 @@ pub struct Report {
     pub withheld: u32,
     /// Number of arrivals that were not recorded for lack of memory.
     pub unrecorded: u32,
-    /// Number of packets of all clients that found the server's receive buffer full since the run began.
+    /// Number of packets of all clients lost since the run began because the server's receive buffer was full.
     pub overflows: u32,
     /// In order of arrival.
     pub arrivals: Arrivals,

@@ -1,4 +1,4 @@
-//! Saturation of as much as keeps a queue long, but not endless.
+//! Adaptive saturation: keeps a queue long, but bounded.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use super::FixedRateSaturator;
 /// Interval of the choice of a rate.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Packets of one length at the rate that a [`QueueKeeper`] chooses.
+/// Sends packets of one length at the rate that a [`QueueKeeper`] chooses.
 #[derive(Clone, Debug)]
 pub struct AdaptiveSaturator {
     keeper: QueueKeeper,
@@ -17,12 +17,12 @@ pub struct AdaptiveSaturator {
     bytes: u16,
     end: Time,
     count: u32,
-    /// When the next rate is chosen.
+    /// Time of the next choice of a rate.
     tick: Time,
 }
 
 impl AdaptiveSaturator {
-    /// From `start` up to but excluding `end`.
+    /// A saturation from `start` (included) to `end` (excluded).
     pub fn new(keeper: QueueKeeper, bytes: u16, start: Time, end: Time) -> Self {
         Self {
             keeper,
@@ -34,18 +34,18 @@ impl AdaptiveSaturator {
         }
     }
 
-    /// Takes news: see [`QueueKeeper::arrived`].
+    /// Reports an arrival: see [`QueueKeeper::arrived`].
     pub fn arrived(&mut self, now: Time, index: u32, sent_ns: i64, arrived_ns: i64) {
         self.keeper.arrived(now, index, sent_ns, arrived_ns);
     }
 
-    /// When the next packet or the next choice of a rate is due; `None` after the end.
+    /// Return the time of the next packet or choice of a rate; `None` after the end.
     pub fn next_event(&self) -> Option<Time> {
         let due = self.pace.next_event().unwrap_or(Time::MAX).min(self.tick);
         (due < self.end).then_some(due)
     }
 
-    /// The index of a packet that is due at `now`; to be called until there is none.
+    /// Return the index of a packet due at `now`; call until `None`.
     pub fn emit(&mut self, now: Time) -> Option<u32> {
         if now >= self.tick && now < self.end {
             self.tick = now + TICK;
@@ -66,67 +66,66 @@ fn pace(rate: BitRate, bytes: u16, start: Time, end: Time) -> FixedRateSaturator
     FixedRateSaturator::new(rate, Bytes(bytes.into()), start, end)
 }
 
-/// Arrivals over this time show what the path delivers.
+/// Time span of arrivals that give the delivered rate, ns.
 const SPAN_NS: i64 = 1_000_000_000;
 
 /// Time for correcting the difference between the packets in flight and the target.
 const CORRECTION: Duration = Duration::from_secs(1);
 
-/// Time constant of the target behind the delays.
+/// Time constant at which the target follows the delays.
 const LEARNING: Duration = Duration::from_secs(10);
 
-/// While so large a share of the packets of [`SPAN_NS`] is lost, the queue overflows: it holds less than the wait aimed
-/// at.
+/// Minimum share of lost packets in [`SPAN_NS`] at which the queue overflows: the queue is too short for the intended
+/// delay.
 const OVERFLOWING: f64 = 0.05;
 
-/// Ratio of the rate sent to an overflowing queue to the delivered rate: enough to keep it full where the path becomes
-/// faster within a second, and little enough that most packets are not sent in vain.
+/// Ratio of the rate sent to an overflowing queue to the delivered rate. High enough to keep the queue full if the path
+/// becomes faster within a second; low enough that most packets arrive.
 const OVERLOAD: f64 = 2.0;
 
-/// The slowest rate, packets/s, so that there is something to hear of.
+/// Minimum rate, packets/s, so that some arrivals are reported.
 const SLOWEST: f64 = 20.0;
 
-/// After so long without news, packets underway count as lost: a path that was gone must be filled again.
+/// Time without reports after which packets in flight count as lost: after an outage the path must be filled again.
 const SILENCE: Duration = Duration::from_secs(6);
 
-/// Chooses the rate of a saturation such that its packets wait between two times, in the middle if it can be (the
-/// bounds come from Winstein et al., "Stochastic Forecasts Achieve High Throughput and Low Delay over Cellular
-/// Networks", NSDI 2013, §4.1: 0.75 and 3 s).
+/// Chooses the rate of a saturation such that the queueing delay stays between two bounds, preferably in the middle
+/// (bounds of Winstein et al., "Stochastic Forecasts Achieve High Throughput and Low Delay over Cellular Networks",
+/// NSDI 2013, §4.1: 0.75 and 3 s).
 ///
-/// That paper widens a window by one for each packet that waited too short and narrows it by 20 for each that waited
-/// too long; a change of the path's rate then shows only after the whole queue. Here the window is what the path has
-/// delivered in the last second, times the wait aimed at, and the rate is what is delivered and what the window lacks:
-/// it follows a change within a second, and grows exponentially while there is no queue. A queue that overflows before
-/// packets have waited so long is sent twice what it delivers. News of arrivals must come over another path than the
-/// one that is kept busy.
+/// The paper widens a window by one for each packet with a short delay, and narrows it by 20 for each with a long
+/// delay; a change of the path's rate then shows only after the whole queue. Here the window is the rate delivered in
+/// the last second times the intended delay. The rate is the delivered rate plus what the window lacks: it follows a
+/// change within a second, and grows exponentially without a queue. A queue that overflows before the intended delay is
+/// sent twice the delivered rate. Reports of arrivals must take another path than the saturated one.
 #[derive(Clone, Debug, Default)]
 pub struct QueueKeeper {
     least: Duration,
     most: Duration,
     bits: f64,
-    /// Packets/s.
+    /// Maximum rate, packets/s.
     fastest: f64,
-    /// Wait that is aimed at, s. It is longer than the middle by as long as packets travel, which it learns.
+    /// Intended delay, s: the middle of the bounds plus the path's travel time, which is learnt.
     aim: f64,
-    /// Packets that were sent, those that are thought to have been sent since, and those known to have arrived or to
-    /// have been passed.
+    /// Number of packets sent; estimated number sent since then; number known to have arrived or to have been
+    /// overtaken.
     sent: u32,
     thought: f64,
     through: u32,
-    /// Stamps of the receiver, of the last [`SPAN_NS`], and the packets' numbers.
+    /// Receiver's time stamps of the last [`SPAN_NS`], with packet numbers.
     arrivals: VecDeque<(i64, u32)>,
-    /// Least difference of the stamps of two clocks.
+    /// Minimum difference of the two clocks' stamps.
     least_delay_ns: Option<i64>,
-    /// Queueing delay of the latest packet known to have arrived: its delay less the least one.
+    /// Queueing delay of the latest known arrival: its delay less the minimum delay.
     waited: Option<Duration>,
     last_report: Time,
     rate: f64,
-    /// When the rate was chosen.
+    /// Time of the last choice of a rate.
     chosen: Time,
 }
 
 impl QueueKeeper {
-    /// For packets of `bytes` (IP length) that are to wait between `least` and `most`, at no more than `fastest`.
+    /// For packets of `bytes` (IP length) with queueing delays of `least` to `most`, at a rate of at most `fastest`.
     pub fn new(least: Duration, most: Duration, bytes: u16, fastest: BitRate, now: Time) -> Self {
         let bits = f64::from(bytes.max(1)) * 8.0;
         Self {
@@ -142,7 +141,7 @@ impl QueueKeeper {
         }
     }
 
-    /// So many packets have been sent.
+    /// Notes that `count` packets have been sent in total.
     pub fn sent(&mut self, count: u32) {
         if count > self.sent {
             self.sent = count;
@@ -150,8 +149,8 @@ impl QueueKeeper {
         }
     }
 
-    /// Packet `index` was sent at `sent_ns` of the sender's clock and arrived at `arrived_ns` of the receiver's, which
-    /// need not agree.
+    /// Notes that packet `index`, sent at `sent_ns` on the sender's clock, arrived at `arrived_ns` on the receiver's
+    /// clock. The clocks may differ.
     pub fn arrived(&mut self, now: Time, index: u32, sent_ns: i64, arrived_ns: i64) {
         self.last_report = self.last_report.max(now);
         self.through = self.through.max(index.saturating_add(1));
@@ -168,13 +167,13 @@ impl QueueKeeper {
         }
     }
 
-    /// Packets/s that arrived of late.
+    /// Return the rate of recent arrivals, packets/s.
     fn delivered(&self) -> f64 {
         let (Some((first, _)), Some((last, _))) = (self.arrivals.front(), self.arrivals.back())
         else {
             return 0.0;
         };
-        // What arrived at the first stamp was sent for before it; a span of less than a tenth is too short to judge.
+        // The first arrival was sent before the span: not counted. Spans below 0.1 s are too short.
         let span = (last.wrapping_sub(*first) as f64 * 1e-9).max(0.1);
         (self.arrivals.len() - 1) as f64 / span
     }
@@ -189,7 +188,7 @@ impl QueueKeeper {
         1.0 - self.arrivals.len() as f64 / sent > OVERFLOWING
     }
 
-    /// Chooses the rate from now on. Call it each 50 or 100 ms; in between the chosen rate holds.
+    /// Chooses the rate from now on. Call this every 50 or 100 ms.
     pub fn choose(&mut self, now: Time) -> BitRate {
         let passed = now.since(self.chosen);
         self.thought += self.rate * passed.as_secs_f64();
@@ -229,9 +228,9 @@ mod tests {
     const LEAST: Duration = Duration::from_millis(750);
     const MOST: Duration = Duration::from_millis(3_000);
 
-    /// Sending times, and waits of packets with when they arrived, at a bottleneck that takes `spacing` a packet, holds
-    /// `room` and loses the packets of `lost`; packets travel for `travel` beside, and news comes 20 ms later, from a
-    /// clock that is an hour behind.
+    /// Return sending times, and (arrival, queueing delay) of packets. The bottleneck takes `spacing` per packet, holds
+    /// `room`, and loses the packets of `lost`. Packets travel for `travel` in addition. Reports come 20 ms later, from
+    /// a clock an hour behind.
     fn drive(
         spacing: Duration,
         room: Duration,
@@ -293,7 +292,7 @@ mod tests {
 
     #[test]
     fn a_path_that_was_gone_is_filled_again() {
-        // All packets of some seconds are lost: no arrival is ever reported.
+        // All packets of some seconds are lost: their arrival is never reported.
         let [spacing, travel] = [5, 20].map(Duration::from_millis);
         let gone = |now: Time| (10_000..20_000).contains(&(now.as_nanos() / 1_000_000));
         let (_, waits) = drive(spacing, Duration::MAX, travel, gone);

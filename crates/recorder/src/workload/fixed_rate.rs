@@ -2,13 +2,13 @@
 
 use cellbed_link::{BitRate, Bytes, Duration, Time};
 
-/// The ratio of a fixed rate to the measured maximum (Sentosa et al., "CellReplay", NSDI 2025, §4.2).
+/// Ratio of the fixed rate to the measured maximum (Sentosa et al., "CellReplay", NSDI 2025, §4.2).
 const MARGIN: f64 = 1.25;
 
-/// Maximum burst that makes up for a delayed sender: less than a queue notices, more than a scheduler's slice.
+/// Maximum burst after a delay of the sender: too short for a queue to notice, longer than a scheduler's time slice.
 const CATCH_UP: Duration = Duration::from_millis(10);
 
-/// Packets of one length at a fixed rate.
+/// Sends packets of one length at a fixed rate.
 #[derive(Clone, Debug)]
 pub struct FixedRateSaturator {
     spacing_ns: f64,
@@ -19,7 +19,7 @@ pub struct FixedRateSaturator {
 }
 
 impl FixedRateSaturator {
-    /// Packets of `bytes` (IP length) at `rate` from `start` up to but excluding `end`.
+    /// Packets of `bytes` (IP length) at `rate`, from `start` (included) to `end` (excluded).
     pub fn new(rate: BitRate, bytes: Bytes, start: Time, end: Time) -> Self {
         Self {
             spacing_ns: bytes.0 as f64 * 8e9 / rate.0.max(1) as f64,
@@ -29,18 +29,18 @@ impl FixedRateSaturator {
         }
     }
 
-    /// The rate to saturate a path with whose maximum was measured as `measured`.
+    /// Return the saturation rate of a path with the maximum rate `measured`.
     pub fn rate_for(measured: BitRate) -> BitRate {
         BitRate((measured.0 as f64 * MARGIN).ceil() as u64)
     }
 
-    /// When the next packet is due; `None` after the end.
+    /// Return the time of the next packet; `None` after the end.
     pub fn next_event(&self) -> Option<Time> {
         let due = Time::from_nanos(self.due_ns as u64);
         (due < self.end).then_some(due)
     }
 
-    /// The index of a packet that is due at `now`; to be called until there is none.
+    /// Return the index of a packet due at `now`; call until `None`.
     pub fn emit(&mut self, now: Time) -> Option<u32> {
         if self.next_event()? > now {
             return None;
@@ -70,7 +70,7 @@ mod tests {
         for millisecond in 0..3_000 {
             packets += drain(&mut saturator, Time::from_millis(millisecond));
         }
-        // 90 Mbit of 11,200 bit each, less what is due in the last millisecond.
+        // 90 Mbit of 11,200 bits each, less the packets due in the last millisecond.
         assert!((8_032..=8_036).contains(&packets), "{packets}");
         assert_eq!(saturator.emit(end), Some(packets as u32));
     }
@@ -79,7 +79,7 @@ mod tests {
     fn a_sender_that_was_held_up_sends_no_long_burst() {
         let mut saturator =
             FixedRateSaturator::new(BitRate(112_000_000), Bytes(1400), Time::ZERO, Time::MAX);
-        assert_eq!(drain(&mut saturator, Time::from_millis(1_000)), 101); // 10 ms at one each 0.1 ms
+        assert_eq!(drain(&mut saturator, Time::from_millis(1_000)), 101); // 10 ms, one packet per 0.1 ms
         assert_eq!(drain(&mut saturator, Time::from_millis(1_001)), 10);
     }
 

@@ -1,7 +1,7 @@
-//! When what is sent: trains in rotation, saturation at a fixed rate, saturation of as much as keeps a queue long.
+//! Workloads: trains in rotation, saturation at a fixed rate, saturation that keeps a queue long.
 //!
-//! All three are asked by `next_event` when something is due and give it by `emit`; time is an argument. Who sends late
-//! loses nothing but time: no workload makes up for a pause with a burst.
+//! `next_event` returns the time of the next packet, `emit` the packet; time is an argument. After a late call, no
+//! workload makes up for the pause with a burst.
 
 mod adaptive;
 mod fixed_rate;

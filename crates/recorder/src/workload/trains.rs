@@ -15,7 +15,7 @@ pub struct TrainScheduler {
 }
 
 impl TrainScheduler {
-    /// The first train is due at `start`.
+    /// A scheduler whose first train is due at `start`.
     pub fn new(plan: TrainPlan, start: Time) -> Self {
         let random = Random::new(Seed(plan.seed));
         Self {
@@ -26,14 +26,14 @@ impl TrainScheduler {
         }
     }
 
-    /// When the next train is due; `None` when there are no more.
+    /// Return the time of the next train; `None` after the last.
     pub fn next_event(&self) -> Option<Time> {
         let more = self.plan.count.is_none_or(|count| self.number < count);
         (more && !self.plan.rotation.is_empty()).then_some(self.due)
     }
 
-    /// The train that is due at `now`, and its number. After a pause longer than several gaps there is one,
-    /// and the next a gap later.
+    /// Return the train due at `now`, and its number. After a pause longer than several gaps, only one train is due;
+    /// the next follows a gap later.
     pub fn emit(&mut self, now: Time) -> Option<(u32, Train)> {
         if self.next_event()? > now {
             return None;
@@ -49,7 +49,7 @@ impl TrainScheduler {
         Some((number, train))
     }
 
-    /// A gap drawn from gap · (1 ± jitter).
+    /// Draw a gap from gap · (1 ± jitter).
     fn gap_after(&mut self, train: &Train) -> Duration {
         let gap_ns = train.gap_ns.unwrap_or(self.plan.gap_ns);
         let jitter = self.plan.jitter.clamp(0.0, 1.0);
@@ -76,7 +76,7 @@ mod tests {
         }
     }
 
-    /// Runs a scheduler that is served in time.
+    /// Runs a scheduler with punctual calls.
     fn run(scheduler: &mut TrainScheduler) -> Vec<(Time, u32, Train)> {
         let mut emitted = Vec::new();
         while let Some(due) = scheduler.next_event() {

@@ -1,4 +1,4 @@
-//! Messages of a session that somebody else makes or changes.
+//! Messages of a session that an attacker makes or changes.
 
 use cellbed_link::Duration;
 use cellbed_recorder::server::Limits;
@@ -52,7 +52,7 @@ fn forged_session_numbers_are_silence() {
     let mut world = World::new(Limits::default());
     let mut alice = Client::open(&mut world, ALICE);
     let mut mallory = Client::open(&mut world, MALLORY);
-    // Mallory has a session of its own and puts Alice's number on its messages.
+    // Mallory has a session and puts Alice's session number on its messages.
     let mut forged = mallory.sealed(&Request::Bye);
     forged[1..5].copy_from_slice(&alice.id().0.to_be_bytes());
     assert!(world.hears(MALLORY, &forged).is_empty());

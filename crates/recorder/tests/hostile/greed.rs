@@ -1,4 +1,4 @@
-//! Clients that know the secret and want more than they may have.
+//! Clients with the secret that exceed their limits.
 
 use cellbed_link::{BitRate, Bytes, Duration};
 use cellbed_recorder::server::Limits;
@@ -33,7 +33,7 @@ fn a_client_is_told_its_limits_and_refused_what_is_over_them() {
         (Request::Start { of, run: 2 }, Ok(())),
         (Request::Start { of, run: 3 }, Err(Refusal::RunsFull(2))),
         (Request::Stop { of, run: 2 }, Ok(())),
-        (Request::Start { of, run: 3 }, Ok(())), // one that is over makes room
+        (Request::Start { of, run: 3 }, Ok(())), // a finished run makes room
         (Request::Stop { of, run: 9 }, Err(Refusal::NoSuchRun)),
     ] {
         assert_eq!(alice.asks(&mut world, &request), reply, "{request:?}");
@@ -107,7 +107,7 @@ fn saturations_and_answers_and_reports_together_keep_to_the_rate() {
         bytes += bytes_of(&world.hears(ALICE, &request));
         bytes += bytes_of(&world.wait(Duration::from_millis(50)));
     }
-    // 10 s at 1 MB/s, the longest answer at once, a second's overdraft.
+    // 10 s at 1 MB/s, the longest answer at once, and a second of overdraft.
     assert!(
         (9_000_000..=10_000_000 + 50 * 1500 + 1_000_000).contains(&bytes),
         "{bytes}"
@@ -185,7 +185,7 @@ fn saturation_pauses_when_its_client_falls_silent() {
     });
     alice
         .saturate(&mut world, 1_120_000, 1400, Duration::MAX)
-        .unwrap(); // 100 packets a second
+        .unwrap(); // 100 packets per second
     let sent = world.wait(Duration::from_secs(50)).len();
     assert!((1490..=1510).contains(&sent), "{sent}");
     let ping = alice.sealed(&Request::ClockPing { client_ns: 0 });

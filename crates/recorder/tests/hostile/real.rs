@@ -1,4 +1,4 @@
-//! Over real sockets of the loopback.
+//! Attacks over real sockets of the loopback.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use cellbed_recorder::wire::{Field, Kind, Probe, Reply, Request};
 
 use crate::world::secret;
 
-/// Serves while `attack` is under way; how the server did.
+/// Serves during `attack`; returns the statistics.
 fn serving(local: &str, attack: impl FnOnce(SocketAddr)) -> Statistics {
     let local = Local {
         address: local.parse().unwrap(),
@@ -24,7 +24,7 @@ fn serving(local: &str, attack: impl FnOnce(SocketAddr)) -> Statistics {
     thread::scope(|scope| {
         let stop = || stopped.load(Ordering::Relaxed);
         let thread = scope.spawn(move || server.run(|_| (), stop).unwrap());
-        // An attack that fails must not leave the server running.
+        // A failing attack must not leave the server running.
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| attack(address)));
         stopped.store(true, Ordering::Relaxed);
         let statistics = thread.join().unwrap();
@@ -56,7 +56,7 @@ fn heard(socket: &UdpSocket) -> Option<Vec<u8>> {
         .map(|length| buffer[..length].to_vec())
 }
 
-/// A session, however long the machine takes for it.
+/// Opens a session, however long the machine takes.
 fn open(socket: &UdpSocket) -> Channel {
     let mut opening = Opening::new(&secret(), None, Time::ZERO);
     loop {
@@ -72,7 +72,7 @@ fn open(socket: &UdpSocket) -> Channel {
     }
 }
 
-/// Asks until it is answered.
+/// Repeats a request until it is answered.
 fn ask(socket: &UdpSocket, channel: &mut Channel, request: &Request) -> Reply {
     loop {
         let mut datagram = Vec::new();
@@ -131,8 +131,8 @@ fn arrivals_carry_the_kernels_stamps_and_an_answer_follows() {
             answer_bytes: 500,
             sent_ns: 0,
         };
-        // The stamp is the wall clock's, brought to the monotonic one, between two looks at which a loaded machine may
-        // do other things.
+        // The stamp is converted from the wall clock to the monotonic clock, by two readings between which a loaded
+        // machine may run other programs.
         let before = (now() - Duration::from_secs(1)).as_nanos();
         let mut datagram = Vec::new();
         channel.seal_probe(Kind::Train, &probe, 1372, &filler, &mut datagram);

@@ -1,4 +1,4 @@
-//! Messages that somebody recorded and sends again.
+//! Recorded messages that an attacker sends again.
 
 use cellbed_link::Duration;
 use cellbed_recorder::secure::Progress;
@@ -21,7 +21,7 @@ fn replayed_hellos_make_no_second_session_even_after_the_first_said_goodbye() {
         }
     }
     for _ in 0..50 {
-        // To its own client, which is told again what it may have missed.
+        // The session's client gets the welcome again: the first may have been lost.
         let answers = world.hears(ALICE, &recorded.hello_with_cookie);
         assert!(bytes_of(&answers) * 5 < recorded.hello_with_cookie.len());
         let answers = world.hears(VICTIM, &recorded.hello_with_cookie);

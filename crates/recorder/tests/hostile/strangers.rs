@@ -1,4 +1,4 @@
-//! Clients that do not know the secret, and floods.
+//! Clients without the secret, and floods.
 
 use cellbed_link::{Duration, Time};
 use cellbed_recorder::secure::{HandshakeKeys, Opening, Progress, Secret};
@@ -128,13 +128,13 @@ fn a_flood_of_hellos_leaves_no_state_and_makes_less_traffic_than_it_is() {
         (world.server.sessions(), world.server.next_event()),
         (0, None)
     );
-    Client::open(&mut world, ALICE); // and others are served
+    Client::open(&mut world, ALICE); // others are served
 }
 
 #[test]
 fn a_spoofed_address_gets_at_most_a_cookie_however_the_attacker_goes_on() {
     let mut world = World::new(Limits::default());
-    // Mallory, who even knows the secret, sends with the victim's address and cannot read the answers.
+    // Mallory has even the secret, sends from the victim's address and cannot read the answers.
     let mut opening = Opening::new(&secret(), None, world.now);
     let (mut came, mut went) = (0, 0);
     for _ in 0..100 {
@@ -144,13 +144,13 @@ fn a_spoofed_address_gets_at_most_a_cookie_however_the_attacker_goes_on() {
         (came, went) = (came + hello.len(), went + bytes_of(&answers));
     }
     assert!(went * 10 < came);
-    // The cookie that Mallory gets at its own address is none for the victim's.
+    // The cookie for Mallory's address is invalid for the victim's.
     let mallory = handshake(&mut world, MALLORY, None);
     assert!(matches!(mallory.outcome, Progress::Begun(..)));
     let answers = world.hears(VICTIM, &mallory.hello_with_cookie);
     assert!(bytes_of(&answers) * 10 < mallory.hello_with_cookie.len());
     assert_eq!(world.server.sessions(), 1);
-    // Nor does it help to have a session: what comes with the victim's address is not answered.
+    // A session does not help: messages from the victim's address get no answer.
     let mut mallory = Client::open(&mut world, MALLORY);
     mallory.start(&mut world);
     let probe = mallory.probe(1, 0, 1000, 1400);
@@ -187,7 +187,7 @@ fn a_cookie_of_another_time_is_answered_by_another_cookie_only() {
         (world.server.sessions(), world.counters().unproved_hellos),
         (0, 2)
     );
-    // With that an honest client that was held up gets on.
+    // With the new cookie, a delayed honest client continues.
     assert!(matches!(
         opening.receive(world.now, &answers[0].1),
         Progress::Waiting

@@ -1,4 +1,4 @@
-//! Clients that know the secret and want what is another's.
+//! Clients with the secret that attack others' sessions.
 
 use cellbed_link::Duration;
 use cellbed_recorder::secure::{HandshakeKeys, Progress, Rejected};
@@ -41,7 +41,7 @@ fn a_session_goes_on_at_another_address_with_its_reports_still_there() {
 fn who_has_the_secret_but_not_the_session_cannot_resume_it() {
     let mut world = World::new(Limits::default());
     let alice = Client::open(&mut world, ALICE);
-    // Mallory names Alice's session, with the key of its own one.
+    // Mallory names Alice's session with the key of Mallory's own session.
     let own = Client::open(&mut world, MALLORY).channel;
     let pretended = Resumption {
         session: alice.id(),
@@ -51,7 +51,7 @@ fn who_has_the_secret_but_not_the_session_cannot_resume_it() {
     assert!(matches!(outcome, Progress::Waiting), "no answer");
     assert_eq!((world.counters().forged, world.counters().resumed), (1, 0));
     let mut alice = alice;
-    alice.start(&mut world); // still answered at her address
+    alice.start(&mut world); // still answered at Alice's address
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn who_learns_the_secret_later_cannot_open_what_was_recorded() {
     };
     let mut sealed = Vec::new();
     alice.seal_control(b"private", &mut sealed);
-    // Mallory has the secret and both messages of the handshake, but no private key of either end.
+    // Mallory has the secret and both handshake messages, but no private key.
     let keys = HandshakeKeys::new(&secret());
     let (hello, _) = keys.of_client(&recorded.hello_with_cookie).unwrap();
     let hello = Hello::decode(hello).unwrap();

@@ -1,4 +1,4 @@
-//! A server, its clock, and clients that speak as they should until a test makes them do otherwise.
+//! A server, its clock, and clients that behave well until a test makes them misbehave.
 
 use std::net::SocketAddr;
 
@@ -22,13 +22,13 @@ pub fn at(address: &str) -> SocketAddr {
     address.parse().unwrap()
 }
 
-/// A server at a moment.
+/// A server at a point in time.
 pub struct World {
     pub server: Server,
     pub now: Time,
 }
 
-/// Datagrams of the server: for whom, and what.
+/// Datagrams of the server: destination and content.
 pub type Sent = Vec<(SocketAddr, Vec<u8>)>;
 
 impl World {
@@ -39,7 +39,7 @@ impl World {
         }
     }
 
-    /// Return the datagrams that the server sends when it receives this one from there.
+    /// Return the datagrams that the server sends on receiving `datagram` from `from`.
     pub fn hears(&mut self, from: &str, datagram: &[u8]) -> Sent {
         let mut out = Outbox::default();
         self.server
@@ -47,7 +47,7 @@ impl World {
         sent(&out)
     }
 
-    /// Lets time go by; what the server sends meanwhile.
+    /// Advances the time; returns the datagrams that the server sends.
     pub fn wait(&mut self, span: Duration) -> Sent {
         let end = self.now + span;
         let mut all = Vec::new();
@@ -72,14 +72,14 @@ fn sent(out: &Outbox) -> Sent {
         .collect()
 }
 
-/// IP lengths.
+/// Return the sum of IP lengths.
 pub fn bytes_of(sent: &Sent) -> usize {
     sent.iter()
         .map(|(to, bytes)| bytes.len() + usize::from(ip_overhead(to.ip())))
         .sum()
 }
 
-/// Client that knows the secret and has a session.
+/// A client with the secret and a session.
 pub struct Client {
     pub address: String,
     pub channel: Channel,
@@ -87,7 +87,7 @@ pub struct Client {
     filler: Filler,
 }
 
-/// A server with such limits, and Alice, whose run 1 has begun.
+/// Return a server with these limits, and Alice, whose run 1 has begun.
 pub fn started(limits: Limits) -> (World, Client) {
     let mut world = World::new(limits);
     let mut alice = Client::open(&mut world, ALICE);
@@ -95,21 +95,21 @@ pub fn started(limits: Limits) -> (World, Client) {
     (world, alice)
 }
 
-/// The hello that a client sends at `now`.
+/// Return the hello that a client sends at `now`.
 pub fn greet(opening: &mut Opening, now: Time) -> Vec<u8> {
     let mut hello = Vec::new();
     assert!(opening.step(now, &mut hello));
     hello
 }
 
-/// The datagrams of a client that opens or resumes a session, and the answers.
+/// Datagrams of a client that opens or resumes a session, and the answers.
 pub struct Handshake {
     pub hello: Vec<u8>,
     pub hello_with_cookie: Vec<u8>,
     pub outcome: Progress,
 }
 
-/// Goes through a handshake from this address, each datagram exactly once.
+/// Performs a handshake from this address, each datagram exactly once.
 pub fn handshake(world: &mut World, from: &str, resumes: Option<Resumption>) -> Handshake {
     let mut opening = Opening::new(&secret(), resumes, world.now);
     let first = greet(&mut opening, world.now);
@@ -159,14 +159,14 @@ impl Client {
         datagram
     }
 
-    /// The replies to a request.
+    /// Sends a request and returns the replies.
     pub fn ask(&mut self, world: &mut World, request: &Request) -> Vec<Reply> {
         let datagram = self.sealed(request);
         let answers = world.hears(&self.address.clone(), &datagram);
         self.replies(&answers)
     }
 
-    /// The one reply to a request.
+    /// Sends a request and returns its only reply.
     pub fn asks(&mut self, world: &mut World, request: &Request) -> Result<(), Refusal> {
         match &self.ask(world, request)[..] {
             [Reply::Done { .. }] => Ok(()),
@@ -183,7 +183,7 @@ impl Client {
         answers.iter().map(reply).collect()
     }
 
-    /// A probe of 1400 bytes of a train that wants an answer, sealed.
+    /// A sealed probe of 1400 bytes, of a train with an answer.
     pub fn probe(
         &mut self,
         train: u32,
@@ -231,7 +231,7 @@ impl Client {
         )
     }
 
-    /// A request to saturate run 1 for as long as it may be, with packets of 1400 bytes.
+    /// A request to saturate run 1 for the maximum time, with packets of 1400 bytes.
     pub fn saturation(&self, rate_bps: u64) -> Request {
         Request::Saturate {
             of: self.id(),
@@ -252,7 +252,7 @@ impl Client {
         }
     }
 
-    /// All arrivals of the run that the server still has, in order.
+    /// Fetches all arrivals of the run that the server still has, in order.
     pub fn arrivals(&mut self, world: &mut World) -> Vec<Arrival> {
         let (mut all, mut from) = (Vec::new(), 0);
         loop {

@@ -1,4 +1,4 @@
-//! Packets as a device gives them, made up for tests.
+//! Packets as from a device, generated for tests.
 
 use super::reference::{ones_complement, pseudo_header};
 use crate::offload::Vnet;
@@ -6,13 +6,13 @@ use crate::offload::vnet::Cut;
 use crate::outbox::Outbox;
 use crate::pool::{Packet, Pool, Segment};
 
-/// Variable fields of a flow's packet; all others are the same for all packets.
+/// Variable fields of a flow's packet; all other fields are constant.
 #[derive(Clone, Debug)]
 pub struct Draft {
     pub payload: usize,
     pub segment: usize,
     pub flags: u8,
-    /// Added to the flow's sequence and identification: mostly nothing.
+    /// Added to the flow's sequence and identification; mostly 0.
     pub gap: u16,
     pub window: u16,
 }
@@ -27,7 +27,7 @@ pub struct Flow {
     pub ecn: u8,
 }
 
-/// A packet as a device gives it.
+/// Return a packet as from a device.
 pub fn build(flow: Flow, draft: &Draft, sequence: u32, identification: u16) -> Vec<u8> {
     let protocol = if flow.tcp { 6 } else { 17 };
     let mut packet = if flow.v6 {
@@ -97,7 +97,7 @@ pub fn build(flow: Flow, draft: &Draft, sequence: u32, identification: u16) -> V
     [vnet.to_bytes().as_slice(), &packet].concat()
 }
 
-/// The packets of a flow, one after another.
+/// Return the packets of a flow, in order.
 pub fn build_all(flow: Flow, drafts: &[Draft]) -> Vec<Vec<u8>> {
     let (mut sequence, mut identification) = (u32::MAX - 20_000, u16::MAX - 20);
     let mut packets = Vec::new();
@@ -120,7 +120,7 @@ pub fn build_all(flow: Flow, drafts: &[Draft]) -> Vec<Vec<u8>> {
     packets
 }
 
-/// Reads a packet into the pool as the engine does; its slot and its segments, each with a reference.
+/// Reads a packet into the pool like the engine. Returns its slot and the number of segments, each with a reference.
 fn read(pool: &mut Pool, bytes: &[u8]) -> (u32, u16) {
     assert!(pool.make_ready());
     let [head, rest] = pool.landing().unwrap();
@@ -149,7 +149,7 @@ pub fn written(outbox: &mut Outbox, pool: &mut Pool) -> Vec<Vec<u8>> {
     packets
 }
 
-/// All segments of all packets.
+/// Read all packets; return all segments.
 pub fn read_all(pool: &mut Pool, packets: &[Vec<u8>]) -> Vec<Segment> {
     let mut segments = Vec::new();
     for bytes in packets {
@@ -162,7 +162,7 @@ pub fn read_all(pool: &mut Pool, packets: &[Vec<u8>]) -> Vec<Segment> {
     segments
 }
 
-/// Marks a packet "congestion experienced". A checksum that was wrong stays wrong by the same amount.
+/// Marks a packet "congestion experienced". A wrong checksum stays wrong by the same amount.
 pub fn mark(packet: &mut [u8]) {
     if packet[0] >> 4 == 6 {
         packet[1] |= 0x30;
@@ -171,7 +171,7 @@ pub fn mark(packet: &mut [u8]) {
     let checksum = u16::from_be_bytes([packet[10], packet[11]]);
     let more = packet[1] ^ (packet[1] | 3);
     packet[1] |= 3;
-    // Sums of whole numbers modulo 0xffff (RFC 1071, section 1).
+    // Sums of integers modulo 0xffff (RFC 1071, section 1).
     let mended = (i64::from(checksum) - i64::from(more)).rem_euclid(0xffff);
     packet[10..12].copy_from_slice(&(mended as u16).to_be_bytes());
 }

@@ -1,4 +1,4 @@
-//! Comparison of the segmentation code with the plain one.
+//! Comparison of the segmentation code with the plain reference.
 
 mod drafts;
 mod path;

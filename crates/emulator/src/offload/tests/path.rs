@@ -1,4 +1,4 @@
-//! Packets through the path model in super-packets, and one by one: the same departures, drops and bytes.
+//! Packets through the path model as super-packets and one by one: equal departures, drops and bytes.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::outbox::Outbox;
 use crate::packet::Header;
 use crate::pool::{Pool, Segment};
 
-/// A delay that lets packets overtake each other.
+/// A delay with overtaking packets.
 fn overtaking(seed: u64) -> DelayConfig {
     DelayConfig::Random(RandomDelay {
         distribution: Distribution::Uniform {
@@ -34,7 +34,7 @@ fn overtaking(seed: u64) -> DelayConfig {
 const TARGET: Duration = Duration::from_micros(100);
 const INTERVAL: Duration = Duration::from_millis(1);
 
-/// CoDel that marks soon.
+/// CoDel that marks early.
 fn marking() -> Discipline {
     Discipline::CoDel(CoDelConfig {
         target: TARGET,
@@ -44,7 +44,7 @@ fn marking() -> Discipline {
     })
 }
 
-/// The disciplines, with parameters that act within a test; of one that is not named here the default ones.
+/// All disciplines, with parameters that act within a test. Disciplines not named here have default parameters.
 fn disciplines() -> Vec<Discipline> {
     let quick = |discipline| match discipline {
         Discipline::DropTail(_) => Discipline::DropTail(Limit {
@@ -62,7 +62,7 @@ fn disciplines() -> Vec<Discipline> {
     Discipline::all().into_iter().map(quick).collect()
 }
 
-/// The stages of two directions, one behind the other.
+/// The stages of two successive directions.
 fn stages(seed: u64, choice: u8, queue: &Discipline) -> [Vec<StageConfig>; 2] {
     let schedule = match choice % 4 {
         0 => Schedule::Constant(BitRate(40_000_000)),
@@ -99,14 +99,14 @@ fn stages(seed: u64, choice: u8, queue: &Discipline) -> [Vec<StageConfig>; 2] {
     [first, second]
 }
 
-/// A packet that comes to a direction.
+/// A packet that arrives at a direction.
 type Arrival<P> = (Time, P, Bytes, Tag);
 
-/// When which packet left, died or was doubled.
+/// Times, fate and size of an outcome.
 type Event = (Time, Time, Fate, Bytes);
 
-/// Lets packets through a direction, looked at at every event or at arrivals only. `apply` returns what has become of
-/// one that has left.
+/// Sends packets through a direction, polled at every event or at arrivals only. `apply` returns the packet after a
+/// departure, if any.
 fn travel<P: Clone>(
     stages: Vec<StageConfig>,
     arrivals: Vec<Arrival<P>>,
@@ -143,7 +143,7 @@ fn travel<P: Clone>(
     left
 }
 
-/// All packets through both directions as the emulator does it: the bytes that leave, cut as the kernel would cut them.
+/// Sends all packets through both directions like the emulator. Returns the bytes that leave, cut like in the kernel.
 fn emulate(
     packets: &[(Time, Vec<u8>)],
     stages: [Vec<StageConfig>; 2],
@@ -176,7 +176,7 @@ fn emulate(
     (events, out.iter().flat_map(|bytes| wire(bytes)).collect())
 }
 
-/// The same with nothing but bytes.
+/// Like `emulate`, but with plain bytes.
 fn reference(
     packets: &[(Time, Vec<u8>)],
     stages: [Vec<StageConfig>; 2],
@@ -229,7 +229,7 @@ proptest! {
         }
         let expected = reference(&packets, stages(seed, choice, &queue));
         prop_assert_eq!(emulate(&packets, stages(seed, choice, &queue), &writings), expected.clone());
-        // What the kernel has cut and finished, as without offload.
+        // Packets cut and completed by the kernel, as without offload.
         let cut: Vec<(Time, Vec<u8>)> = packets
             .iter()
             .flat_map(|(at, bytes)| wire(bytes).into_iter().map(|packet| (*at, packet)))

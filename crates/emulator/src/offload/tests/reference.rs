@@ -1,9 +1,8 @@
-//! Segmentation once more, as plainly as the RFCs have it and without a look at the other code: what the tests compare
-//! with.
+//! A second, plain implementation of segmentation by the RFCs, written independently: the reference of the tests.
 
 use crate::offload::{VNET_BYTES, Vnet};
 
-/// The packets on the wire that a packet with the device's header stands for, all checksums finished.
+/// Return the packets on the wire for a packet with the device's header, all checksums complete.
 pub fn wire(bytes: &[u8]) -> Vec<Vec<u8>> {
     let vnet = Vnet::parse(bytes[..VNET_BYTES].try_into().unwrap());
     let packet = &bytes[VNET_BYTES..];
@@ -48,10 +47,10 @@ pub fn wire(bytes: &[u8]) -> Vec<Vec<u8>> {
             one[transport + 4..transport + 8]
                 .copy_from_slice(&first.wrapping_add(sent).to_be_bytes());
             if number != last {
-                one[transport + 13] &= !0b0000_1001; // FIN and PSH
+                one[transport + 13] &= !0b0000_1001; // clear FIN and PSH
             }
             if number != 0 {
-                one[transport + 13] &= !0b1000_0000; // CWR
+                one[transport + 13] &= !0b1000_0000; // clear CWR
             }
         } else {
             one[transport + 4..transport + 6]
@@ -64,8 +63,8 @@ pub fn wire(bytes: &[u8]) -> Vec<Vec<u8>> {
     packets
 }
 
-/// Writes the transport checksum, computed from the packet alone. A sum of zero is written as its other form, `0xffff`,
-/// because zero means "no checksum" in UDP (RFC 768); Linux does so for TCP, too, where both forms are valid.
+/// Writes the transport checksum, computed from the packet alone. A sum of zero is written as `0xffff`, because zero
+/// means "no checksum" in UDP (RFC 768). Linux does the same for TCP, where both forms are valid.
 fn finish(packet: &mut [u8], transport: usize, offset: usize, v4: bool) {
     packet[transport + offset..transport + offset + 2].fill(0);
     let pseudo = pseudo_header(packet, transport, offset, v4);
@@ -76,14 +75,14 @@ fn finish(packet: &mut [u8], transport: usize, offset: usize, v4: bool) {
     packet[transport + offset..transport + offset + 2].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// The sum over the pseudo header (RFC 9293, section 3.1; RFC 8200, section 8.1).
+/// Return the sum over the pseudo header (RFC 9293, section 3.1; RFC 8200, section 8.1).
 pub fn pseudo_header(packet: &[u8], transport: usize, offset: usize, v4: bool) -> u64 {
     let addresses = if v4 { &packet[12..20] } else { &packet[8..40] };
     let protocol = if offset == 16 { 6 } else { 17 };
     u64::from(ones_complement(addresses, 0)) + protocol + (packet.len() - transport) as u64
 }
 
-/// The ones' complement sum of RFC 1071 with something added.
+/// Return the ones' complement sum of RFC 1071, plus `add`.
 pub fn ones_complement(bytes: &[u8], add: u64) -> u16 {
     let words = bytes
         .chunks(2)
@@ -95,7 +94,7 @@ pub fn ones_complement(bytes: &[u8], add: u64) -> u16 {
     sum as u16
 }
 
-/// Panics unless lengths, checksums and the device's header of a packet that goes to the kernel agree.
+/// Panics unless lengths, checksums and device header of a packet for the kernel are consistent.
 pub fn check(bytes: &[u8]) {
     let vnet = Vnet::parse(bytes[..VNET_BYTES].try_into().unwrap());
     let packet = &bytes[VNET_BYTES..];
@@ -121,7 +120,7 @@ pub fn check(bytes: &[u8]) {
         assert_eq!(field(transport + 4), packet.len() - transport, "UDP length");
         transport + 8
     };
-    // What the kernel starts from when it finishes the checksum: 0 and 0xffff are the same number.
+    // Initial sum from which the kernel completes the checksum: 0 and 0xffff are the same number.
     let open = field(transport + offset) % 0xffff;
     let pseudo = ones_complement(&[], pseudo_header(packet, transport, offset, v4));
     assert_eq!(open, usize::from(pseudo) % 0xffff, "pseudo header");

@@ -1,4 +1,4 @@
-//! Two devices and a server in virtual time: the queue of the saturated device is reported over the other.
+//! Two devices and a server in virtual time; the light device reports the queue of the saturated one.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crate::plan::{Both, PacketRecord, Role, Saturation, Workload};
 use crate::recording::{Collector, RunPlan, RunRecords};
 use crate::server::Limits;
 
-/// Its place among the devices; the light one is before it.
+/// Index of the heavy device; the light device is before it.
 const HEAVY: usize = 1;
 const PACKET: u16 = 1400;
 
-/// A queue in front of a schedule, and 25 ms.
+/// A queue before a schedule, then 25 ms of delay.
 fn wired(schedule: Schedule) -> Stages {
     let delay = DelayConfig::Fixed(Duration::from_millis(25));
     vec![BottleneckConfig::new(schedule).into(), delay.into()]
@@ -27,7 +27,7 @@ struct World {
 }
 
 impl World {
-    /// The light device has 10 Mbit/s each way; the heavy one what is given.
+    /// The light device has 10 Mbit/s each way, the heavy one the given stages.
     fn new(uplink: Stages, downlink: Stages, limits: Limits) -> Self {
         let light = || wired(Schedule::Constant(BitRate(10_000_000)));
         let links = vec![(light(), light()), (uplink, downlink)];
@@ -62,7 +62,7 @@ impl World {
         }
     }
 
-    /// Saturates the heavy device for so long.
+    /// Saturates the heavy device for `seconds`.
     fn saturate(mut self, workload: &Workload, seconds: u64) -> RunRecords {
         self.collector.plan(RunPlan::new(1, Role::Heavy, workload));
         self.world.devices[HEAVY].path.run(
@@ -99,11 +99,11 @@ fn adaptive() -> Workload {
 /// Observations of a direction between two times, in s.
 #[derive(Debug)]
 struct Seen {
-    /// Share of the tenths of a second with a packet that had waited for 0.75 to 3 s.
+    /// Share of tenths of a second with a packet delayed by 0.75 to 3 s in the queue.
     within: f64,
-    /// The longest time without an arrival, s.
+    /// Maximum time without an arrival, s.
     longest_gap: f64,
-    /// Arrivals, bit/s.
+    /// Rate of arrivals, bit/s.
     rate: f64,
 }
 
@@ -136,7 +136,7 @@ fn assert_saturated(packets: &[PacketRecord], from: f64, to: f64, rate: f64, wit
     let seen = seen(packets, from, to);
     println!("{from} to {to} s at {rate}: {seen:?}");
     assert!((seen.rate / rate - 1.0).abs() < 0.02, "{seen:?}");
-    // Short messages and the millisecond steps of this world are between two packets.
+    // Short messages and the millisecond steps of this world lengthen the gaps.
     let packet = f64::from(PACKET) * 8.0 / rate;
     assert!(seen.longest_gap < 1.5 * packet + 0.002, "{seen:?}");
     assert!(seen.within >= within, "{seen:?}");
@@ -157,7 +157,7 @@ fn both_ways_keep_their_queue_between_the_bounds_whatever_the_rate() {
     }
 }
 
-/// When the only span begins, s: a while after the run did.
+/// Return the begin of the only span, s: some time after the run's begin.
 fn starts_settled(records: &RunRecords) -> f64 {
     let [(start, _)] = records.spans[..] else {
         panic!("{:?}", records.spans);
@@ -184,7 +184,7 @@ fn a_step_of_the_rate_leaves_the_queue_neither_empty_nor_endless() {
     let records = World::new(stepped(), stepped(), Limits::default()).saturate(&adaptive(), 50);
     for packets in [&records.uplink, &records.downlink] {
         assert_saturated(packets, 8.0, 15.0, 12e6, 1.0);
-        // What was on its way when the rate fell to a third, two seconds of it, takes six, for any sender.
+        // When the rate falls to a third, two seconds of packets in flight take six, for any sender.
         assert_saturated(packets, 16.0, 35.0, 4e6, 0.5);
         assert_saturated(packets, 24.0, 35.0, 4e6, 1.0);
         assert_saturated(packets, 36.0, 50.0, 12e6, 0.8);

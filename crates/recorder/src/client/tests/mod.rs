@@ -1,4 +1,4 @@
-//! Both cores, one against the other in virtual time: no socket, no clock, every loss on purpose.
+//! Both cores connected in virtual time: no socket, no clock, every loss intended.
 
 mod adaptive;
 mod pauses;
@@ -16,7 +16,7 @@ use crate::secure::Secret;
 use crate::server::{Limits, Server};
 use virtual_world::{Stages, VirtualWorld};
 
-/// A device behind such links.
+/// A device with these links.
 fn world(uplink: Stages, downlink: Stages) -> VirtualWorld {
     let grain = Duration::from_micros(100);
     VirtualWorld::new(vec![(uplink, downlink)], Limits::default(), grain)
@@ -43,7 +43,7 @@ fn probability(percent: u8) -> Probability {
     Probability::new(f64::from(percent) / 100.0).unwrap()
 }
 
-/// Lets a run go to its end, at most until `end`.
+/// Runs until the run has ended, at most until `end`.
 fn records(
     world: &mut VirtualWorld,
     request: RunRequest,
@@ -64,7 +64,7 @@ fn records(
     (records.uplink, records.downlink, end)
 }
 
-/// The end of the only run that has ended.
+/// Return the end of the only run that has ended.
 fn ended(events: &[Event]) -> Option<&RunEnd> {
     events.iter().find_map(|event| match event {
         Event::Run(_, RunEvent::Ended(end)) => Some(end),
@@ -135,7 +135,7 @@ fn losses_and_copies_are_those_that_the_network_made() {
     assert!(end.complete);
     assert_eq!(up.len(), 200 * 5 + 200);
     assert!((30..100).contains(&lost(&up)), "{}", lost(&up));
-    // A train whose packets were all lost has no answer.
+    // A train with all packets lost has no answer.
     let unanswered = 400 - down.iter().filter(|packet| packet.index == 0).count();
     assert!((1..30).contains(&unanswered), "{unanswered}");
     assert!((40..160).contains(&lost(&down)), "{}", lost(&down));
@@ -165,7 +165,7 @@ fn an_outage_of_ten_seconds_costs_what_was_sent_in_it_and_nothing_else() {
         down.iter()
             .all(|packet| packet.copies == 1 || packet.sent_ns.is_none())
     );
-    // Only answers that were under way when the outage began.
+    // Only answers in flight when the outage began.
     assert!(lost(&down) <= 16, "{}", lost(&down));
 }
 
@@ -196,7 +196,7 @@ fn saturation_both_ways_is_numbered_to_its_last_packet() {
 fn what_the_server_had_no_room_for_while_a_run_went_on_is_told() {
     let mut world = plain_world();
     world.run_until(Time::from_millis(500));
-    world.server.overflowed(5); // nobody's run
+    world.server.overflowed(5); // before any run
     let now = world.now;
     world.devices[0].path.run(request(trains(40), None), now);
     for more in [2, 1] {
@@ -222,7 +222,7 @@ fn a_client_that_gets_another_address_goes_on() {
     let clock = collector.clock();
     let records = collector.finish(1, clock.as_ref()).unwrap();
     assert!(records.end.unwrap().complete);
-    // The uplink was never cut; answers came to the new address as soon as it was proved.
+    // The uplink was never interrupted; answers went to the new address as soon as the client had proved it.
     assert_eq!(lost(&records.uplink), 0);
     let late = records.downlink.iter().filter(|packet| packet.train >= 300);
     assert_eq!(late.filter(|packet| packet.copies > 0).count(), 450);

@@ -1,5 +1,5 @@
-//! The traffic that a light run sends beside its trains keeps no device awake: after each pause it records the same as
-//! a probe without a recorder.
+//! A light run's traffic beside its trains keeps no device awake: after each pause, it measures the same as probes
+//! without a recorder.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,7 @@ use crate::server::Limits;
 use crate::virtual_network::VirtualNetwork;
 use crate::workload::TrainScheduler;
 
-/// A single packet of the downlink that nothing was sent before for so long finds the device asleep: it sleeps after
-/// 200 ms.
+/// Minimum idle time after which a single downlink packet finds the device asleep, ns: the device sleeps after 200 ms.
 const ASLEEP: i64 = 210_000_000;
 
 const QUIET: Duration = Duration::from_millis(500);
@@ -27,7 +26,7 @@ fn train(down: u16, gap_ms: u64) -> Train {
     }
 }
 
-/// Trains in rotation for so long, each pause half to one and a half times its length.
+/// Trains in rotation for `seconds`, each pause varied by half of its length.
 fn timed(rotation: Vec<Train>, seconds: u64) -> Vec<TimedTrain> {
     let plan = TrainPlan {
         rotation,
@@ -51,11 +50,11 @@ fn links() -> [Vec<StageConfig>; 2] {
     [Way::Uplink, Way::Downlink].map(|way| vec![Profile::LOWBAND_GOOD.config(way).into()])
 }
 
-/// Trains as the recorder measures them.
+/// Trains as recorded.
 struct Recorded {
     records: RunRecords,
     began: Time,
-    /// For how long the fate of a packet of the uplink was not known, at the most.
+    /// Maximum time until the fate of an uplink packet was known.
     latest: Duration,
 }
 
@@ -103,8 +102,7 @@ fn recorded(trains: &[TimedTrain]) -> Recorded {
     }
 }
 
-/// Return the records of the same trains and their answers, sent at the same instants of the same network without other
-/// traffic.
+/// Return records of the same trains and answers, sent at the same times in the same network without other traffic.
 fn probed(trains: &[TimedTrain], began: Time) -> (Vec<PacketRecord>, Vec<PacketRecord>) {
     let [uplink, downlink] = links();
     let mut network = VirtualNetwork::new(uplink, downlink);
@@ -117,8 +115,8 @@ fn probed(trains: &[TimedTrain], began: Time) -> (Vec<PacketRecord>, Vec<PacketR
     })
 }
 
-/// Mean round-trip times of trains whose answer is a single packet that came after a sleep or after a shorter pause,
-/// ms, and how many slept. Both of their ends are read off the client's clock.
+/// Mean round-trip times, ms, of trains with a single-packet answer: after a sleep, and after a shorter pause; number
+/// of sleeps. Both ends are times of the client's clock.
 #[derive(Debug)]
 struct Singles {
     asleep: f64,
@@ -149,7 +147,7 @@ fn singles(trains: &[TimedTrain], up: &[PacketRecord], down: &[PacketRecord]) ->
     }
 }
 
-/// A recording's singles, with how late the fate of packets was known, and those without a recorder.
+/// Return the singles of a recording, the maximum delay until fates were known, and singles without a recorder.
 fn compare(rotation: Vec<Train>, seconds: u64) -> (Singles, Duration, Singles) {
     let trains = timed(rotation, seconds);
     let recorded = recorded(&trains);

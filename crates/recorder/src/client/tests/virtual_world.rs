@@ -1,4 +1,4 @@
-//! Devices and a server in virtual time, with links of the emulator's stages between them: no socket, no clock.
+//! Devices and a server in virtual time, connected by the emulator's stages: no socket, no clock.
 
 use std::net::SocketAddr;
 
@@ -51,13 +51,13 @@ pub(super) struct VirtualWorld {
     pub(super) devices: Vec<Device>,
     pub(super) server: Server,
     pub(super) now: Time,
-    /// It looks at what has happened no sooner than so long after it looked last.
+    /// Minimum time between two looks at events.
     grain: Duration,
     outbox: Outbox,
 }
 
 impl VirtualWorld {
-    /// Devices with such uplinks and downlinks.
+    /// Creates devices with these uplinks and downlinks.
     pub(super) fn new(links: Vec<(Stages, Stages)>, limits: Limits, grain: Duration) -> Self {
         let secret = Secret::new([7; 32]);
         let devices = (1..).zip(links);
@@ -72,12 +72,12 @@ impl VirtualWorld {
         }
     }
 
-    /// Goes on to when something is next, and gives what the devices have learnt.
+    /// Advances to the next event; returns the events of the devices.
     pub(super) fn step(&mut self) -> Vec<Event> {
         self.visit(self.next_event().max(self.now + self.grain))
     }
 
-    /// Goes on to a time, and gives what the devices have learnt.
+    /// Advances to a time; returns the events of the devices.
     pub(super) fn run_until(&mut self, end: Time) -> Vec<Event> {
         let mut events = Vec::new();
         while self.now < end {
@@ -87,7 +87,7 @@ impl VirtualWorld {
         events
     }
 
-    /// Does what is due at a time.
+    /// Processes the events due at a time.
     fn visit(&mut self, now: Time) -> Vec<Event> {
         self.now = now;
         for number in 0..self.devices.len() {
@@ -132,7 +132,7 @@ impl VirtualWorld {
         devices.fold(server, Time::min)
     }
 
-    /// Into the directions, by who sends and who is to receive.
+    /// Sends the packets of the outbox into the directions, by sender and destination.
     fn post(&mut self, from: Option<usize>) {
         for (to, bytes) in self.outbox.packets() {
             let size = Bytes(bytes.len() as u64 + 28);
@@ -143,7 +143,7 @@ impl VirtualWorld {
                     device.map(|it| &mut it.downlink)
                 }
             };
-            // Nobody is at an address that a device has left.
+            // No device has this address any more.
             if let Some(direction) = direction {
                 direction.accept(self.now, bytes.to_vec(), size);
             }
@@ -152,7 +152,7 @@ impl VirtualWorld {
     }
 }
 
-/// A time of the devices' clocks on the server's.
+/// Convert a time of the devices' clocks to the server's clock.
 fn on_server(now: Time) -> Time {
     let drift = (now.as_nanos() as f64 * DRIFT) as u64;
     now + AHEAD + Duration::from_nanos(drift)
