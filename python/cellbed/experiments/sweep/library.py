@@ -57,12 +57,12 @@ class Sweep:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the sweep."""
         return self.file.name
 
     @property
     def predicted(self) -> bool:
-        """Return whether its trials were simulated in virtual time."""
+        """Return whether the trials were simulated in virtual time."""
         first = next(self.path.glob("trials/[!.]*/run.json"), None)
         return first is not None and inputs.json_value(first).get("clock") == "virtual"
 
@@ -172,7 +172,7 @@ class Sweep:
         return SweepReport(name, self.path, study, planned, kind, chosen, self.predicted, judged)
 
     def _chosen(self, study: Study, measure: str, app: str | None) -> str:
-        """Return the application; checks the measure, too."""
+        """Check the measure; return the application."""
         study.check(measure)
         names = study.trials["app"].unique(maintain_order=True).to_list()
         if app is None and len(names) == 1:
@@ -244,8 +244,8 @@ def sweep(
 class Execution:
     """The execution of the trials of a sweep.
 
-    virtual: predicted in virtual time, with the profile of an earlier
-    run or the measured one. jobs: trials at once at most. limits: as of `sweep`.
+    virtual: predict trials in virtual time. profile: an earlier run's profile; default: the measured one. jobs: maximum
+    number of parallel trials. limits: see `sweep`.
     """
 
     virtual: bool = False
@@ -254,18 +254,18 @@ class Execution:
     limits: Enforcement = True
 
     def plan(self, file: Path, *, running: bool = True, apart: bool = False) -> Plan:
-        """Return the plan of a sweep file. running: to be run now; apart: as of
+        """Return the plan of a sweep file. running: to be run now; apart: see
         :func:`cellbed.experiments.sweep.trials.plan`. Errors: :class:`CellbedError` with all problems."""
         here = partial(obstacles, running=running, limits=self.limits)
         plan = trials.plan(file, (lambda scenario: []) if self.virtual else here, apart=apart)
         if self.virtual and plan.sweep.kind.virtual:
             raise CellbedError(f"a {plan.sweep.kind.file.name} is in virtual time already: leave out --virtual")
-        # A predicted trial takes as long as its report.
+        # A predicted trial lasts as long as its report.
         predicted = [replace(trial, planned_s=0.0) for trial in plan.trials]
         return replace(plan, trials=predicted) if self.virtual else plan
 
     def executor(self, plan: Plan, held: int | None = None) -> AbstractContextManager[Executor]:
-        """Return what runs the trials. held: an open file that runs on this machine keep open."""
+        """Return an executor of the trials. held: open file that runs on this machine keep open."""
         return plan.sweep.kind.executor(self, plan, held)
 
     def run(
@@ -276,8 +276,8 @@ class Execution:
         repeats: int = runner.REPEATS,
         others: Sequence[Path] = (),
     ) -> Account:
-        """Run what is missing of a sweep in its folder, until Ctrl-C. others: folders of sweeps that may have the same
-        trials."""
+        """Run the missing trials of a sweep in its folder, until Ctrl-C. others: folders of sweeps that may contain the
+        same trials."""
         if self.virtual and self.profile is None:
             measure_profiles(plan, listener.note, limits=bool(self.limits))
         with Store(folder, listener.note) as store, self.executor(plan, store.lock) as pool:
