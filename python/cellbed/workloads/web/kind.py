@@ -89,7 +89,7 @@ def _settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[
 
 
 def objects_file(deployment: Deployment, raw: Path, node: Node) -> Path:
-    """Return the path of the record of the objects of a client's loads."""
+    """Return the path of the record of the objects in a client's loads."""
     return replace(deployment, name=_of_objects(deployment.name)).file(raw, node, REQUESTS)
 
 
@@ -128,7 +128,7 @@ def describe(table: Mapping[str, Any]) -> Description:
 
 
 def _versions(table: Mapping[str, Any]) -> str:
-    """Return the versions of HTTP over which its page is loaded."""
+    """Return the versions of HTTP for loads of the page."""
     version, site = str(table.get("version")), table.get("site")
     return warc.read(Path(site)).versions(version) if site else version
 
@@ -150,5 +150,5 @@ def describe_objects(application: Description, table: Mapping[str, Any]) -> Desc
 
 
 def _of_objects(name: str) -> str:
-    """Return the name under which the objects of an application are reported; no application of a scenario has it."""
+    """Return the report name of an application's objects; no application of a scenario can have it."""
     return f"{name}:objects"
