@@ -85,7 +85,7 @@ def run(
 def _in_child(
     asked: dict[str, str], limits: Enforcement, report: Callable[[str], object] | None
 ) -> tuple[dict[str, Any], bool]:
-    """Return the outcome of a run in a child process, and whether it was interrupted from here."""
+    """Return the outcome of a run in a child process, and whether this process interrupted it."""
     interrupted = False
     child = ChildRun(asked, limits)
     try:
@@ -192,7 +192,7 @@ def main() -> None:
         if limits:
             enter_delegated_scope()  # restarts the process: nothing has been read yet
         die_with_parent(signal.SIGTERM)
-        sys.argv[0] = str(Path(sys.executable).with_name("cellbed"))  # in advice
+        sys.argv[0] = str(Path(sys.executable).with_name("cellbed"))  # the name in advice
         _print(_outcome(json.loads(sys.stdin.buffer.read()), limits))
     except KeyboardInterrupt:
         _print({"folder": None, "status": "interrupted", "disturbed": False, "error": None, "exit_code": 130})

@@ -162,7 +162,7 @@ class Servers:
         if role is None or not (tcp := self.plan.scenario.tcp_of(role)):
             return process
         parent = cgroups.program_parent(self.bed.nodes[process.node].setup.group, self.record.identifier)
-        assert parent is not None  # by `testbed.check`
+        assert parent is not None  # ensured by `testbed.check`
         group = parent / process.name
         try:
             if not parent.exists():

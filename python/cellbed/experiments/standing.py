@@ -1,4 +1,4 @@
-"""A testbed that stands in a background process: bring it up, show its state and logs, take it down."""
+"""A standing testbed in a background process: bring-up, state, logs and end."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DOWN_PATIENCE_S = 30.0
 
 
 class UpError(CellbedError):
-    """A testbed that did not come up. exit_code: of its error."""
+    """A testbed that did not come up. exit_code: of the error."""
 
     def __init__(self, text: str, exit_code: int) -> None:
         super().__init__(text)
@@ -118,7 +118,7 @@ class _Reports(Listener):
 
 def _serve(text: str, plan: Plan, options: Options, pipe: IO[bytes]) -> NoReturn:
     """Run the background process."""
-    from cellbed.experiments.real_run import run  # slow, and `up` alone needs it
+    from cellbed.experiments.real_run import run  # slow import, needed only by `up`
 
     status = 1
     reports = _Reports(pipe)
@@ -157,7 +157,7 @@ def take_down(record: Record, note: Callable[[str], None]) -> None:
         descriptor = -1
     if descriptor >= 0:
         try:
-            if not record.is_stale():  # else the id is another process's by now
+            if not record.is_stale():  # else the id may belong to another process
                 signal.pidfd_send_signal(descriptor, signal.SIGTERM)
                 if not select.select([descriptor], [], [], DOWN_PATIENCE_S)[0]:
                     note(f"{label(record)} did not end within {DOWN_PATIENCE_S:g} s and is killed")

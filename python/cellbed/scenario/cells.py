@@ -82,7 +82,7 @@ def cell_misfits(
 ) -> Iterator[tuple[Path, str]]:
     """Yield misfits between cells and groups: (path, what to do).
 
-    mobile: the link of groups without one. duration: of the workload, ns.
+    mobile: default link of groups. duration: of the workload, ns.
     """
     for name, group in groups.items():
         where: Path = ("nodes", name, "cell")

@@ -63,7 +63,7 @@ class RoundTripRecord:
         return [(max(0, at - start), trip) for at, trip in self._from(start % self.duration, start, start + duration)]
 
     def _from(self, position: int, start: int, end: int) -> Iterator[tuple[int, int]]:
-        # The value at the start is the last sample before it, possibly from the end of the previous repetition.
+        # The value at the start is the last earlier sample, possibly from the end of the previous period.
         index = bisect_right(self.samples, position, key=lambda sample: sample[0]) - 1
         begun = start - position
         if index < 0:

@@ -1,4 +1,4 @@
-"""Rules that put a mobile link of two radios on the second one: times, handovers or the signal of the first."""
+"""Rules by which a mobile link of two radios uses the second: times, handovers, or the signal of the first."""
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise

@@ -109,7 +109,7 @@ class Migration(Table):
 
     @property
     def traits(self) -> type[StrategyTraits]:
-        """Return the properties of its strategy."""
+        """Return the properties of the strategy."""
         return load_strategy(self.strategy)
 
     @property

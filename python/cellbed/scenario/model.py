@@ -213,7 +213,7 @@ class Scenario(Table):
     def mobile_link(self, group: NodeGroup) -> AnyMobileLink:
         """Return the mobile link of a group of endpoints."""
         found = group.link or self.links.mobile
-        assert found is not None  # by `misfits`
+        assert found is not None  # ensured by `misfits`
         return found
 
     def core_link(self, group: NodeGroup) -> CoreLink:
@@ -221,7 +221,7 @@ class Scenario(Table):
         if group.site is not None:
             return self.sites[group.site].core
         found: CoreLink | None = group.core or getattr(self.links.core, group.node_class)
-        assert found is not None  # by `misfits`
+        assert found is not None  # ensured by `misfits`
         return found
 
     def mobile_links(self) -> Iterator[tuple[Path, AnyMobileLink]]:
@@ -267,7 +267,7 @@ class Scenario(Table):
         return self.model_copy(update=filled)
 
     def misfits(self) -> list[tuple[Path, str]]:
-        """Conflicts between keys: (path of the key, problem and remedy)."""
+        """Return conflicts between keys: (path of the key, problem and remedy)."""
         found = list(self._node_misfits())
         if self.skip >= self.duration:
             found.append((("skip",), f"nothing of the {DURATION.format(self.duration)} is left: write a shorter time"))

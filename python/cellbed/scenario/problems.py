@@ -286,7 +286,7 @@ def as_toml(value: Any) -> str:
         return "{ " + ", ".join(f"{key} = {as_toml(inner)}" for key, inner in value.items()) + " }"
     if isinstance(value, list):
         return f"[{', '.join(map(as_toml, value))}]"
-    return json.dumps(value, ensure_ascii=False, default=str)  # dates
+    return json.dumps(value, ensure_ascii=False, default=str)  # text for dates
 
 
 def _field_examples(metadata: Sequence[Any]) -> list[Any]:

@@ -87,7 +87,7 @@ def migrations(sites: Mapping[str, Site], cells: Cells, groups: Groups, applicat
     group = groups[_client(application, groups)]
     found = []
     for ((_, source), (_, target)), handover in zip(pairwise(sites_of(cells, group)), group.route, strict=True):
-        assert source is not None  # by `site_misfits`
+        assert source is not None  # ensured by `site_misfits`
         assert target is not None
         if source != target:
             length = transfer(sites[source], sites[target], application.state or 0)
@@ -148,7 +148,7 @@ def _policy_misfits(
         return
     served, stays = application.server.on, [name for _, name in cell_visits(client)]
     if any(name not in cells or cells[name].site not in (None, *sites) for name in stays):
-        return  # reported there
+        return  # reported at the cell
     if without := [name for name in stays if cells[name].site is None]:
         yield "edge_policy", f"the cell '{without[0]}' is at no site: write 'site' in [cells.{without[0]}]"
         return

@@ -134,7 +134,7 @@ def _make_table(kind: Kind, name: str, base: type[StageTable] | None, outer: Kin
     title = "".join(word.capitalize() for word in full.split("-"))
     made = create_model(title, __base__=base or plain, __doc__=kind.title, __module__=__name__, **fields)
     made.KIND, made.OUTER = kind, outer
-    globals()[title] = made  # where pickle looks for it
+    globals()[title] = made  # pickle looks for the class here
     return made
 
 

@@ -43,7 +43,7 @@ class Sweep:
 
     @classmethod
     def load(cls, path: Path | str) -> Sweep:
-        """Return the sweep in a folder. Errors: :class:`CellbedError` for a folder that is not one of a sweep."""
+        """Return the sweep in a folder. Errors: :class:`CellbedError` if the folder is not a sweep's."""
         found = cls(path)
         if not (found.path / SWEEP_FILE).is_file():
             raise CellbedError(f"{path}: not the folder of a sweep: it has no {SWEEP_FILE}")
@@ -116,7 +116,7 @@ class Sweep:
         """Return a measure at each point: mean or median over repetitions with its 95 % interval, and the repetitions
         still needed for an interval of ± `half_width` of the mean (:meth:`cellbed.measure.factors.Study.intervals`).
 
-        app: application, where there are several. disturbed: use disturbed trials, too; failed ones are left out.
+        app: application, if there are several. disturbed: use disturbed trials, too; failed ones are left out.
         Errors: :class:`CellbedError` for an unknown measure or application.
         """
         study = self.study(statistic=statistic, half_width=half_width, disturbed=disturbed)
@@ -137,8 +137,8 @@ class Sweep:
         statistic: Statistic = "mean",
         disturbed: bool = False,
     ) -> Figure:
-        """Return a measure over the levels of a factor with intervals, as a matplotlib figure. Parameters and errors
-        as of `intervals`; also an error for a factor without a second level in the dataset."""
+        """Return a measure over the levels of a factor with intervals, as a matplotlib figure. Parameters and
+        errors: see `intervals`; also an error for a factor without a second level in the dataset."""
         import matplotlib as mpl
 
         from cellbed.report import factor_figures, plot
@@ -159,8 +159,8 @@ class Sweep:
         half_width: float = 0.1,
         disturbed: bool = False,
     ) -> SweepReport:
-        """Return the report, as ``cellbed sweep report`` shows it; its `write` writes the page. measures: columns of
-        the dataset. Errors: :class:`CellbedError` for an unknown measure, and where no trial has a result."""
+        """Return the report of ``cellbed sweep report``; `SweepReport.write` writes the page. measures: columns of the
+        dataset. Errors: :class:`CellbedError` for an unknown measure, or if no trial has a result."""
         from cellbed.report.sweep import SweepReport
 
         study = self.study(statistic=statistic, half_width=half_width, disturbed=disturbed)
@@ -211,13 +211,13 @@ def sweep(
     strict: bool = False,
     progress: bool | Callable[[str], object] = False,
 ) -> Sweep:
-    """Run what is missing of a sweep, and return its folder; as ``cellbed sweep``.
+    """Run the missing trials of a sweep, as ``cellbed sweep``, and return its folder.
 
-    Call it again to continue after any stop: a trial that has been run is not run again, a failed one is.
+    Call the function again to continue after any stop: only missing and failed trials are run.
     ``KeyboardInterrupt`` ends the running trials in order.
 
-    out: parent of the sweep's folder. jobs: trials at once at most; default: as many as this machine's processors can
-    run, fewer where trials disturb each other. repeats: how often a disturbed trial is repeated. limits: enforce CPU
+    out: parent of the sweep's folder. jobs: maximum parallel trials; default: as many as this machine's processors can
+    run, fewer if trials disturb each other. repeats: maximum repetitions of a disturbed trial. limits: enforce CPU
     and memory limits; ``"overcommit"``: also limits of nodes that exceed this machine. strict: raise :class:`RunError`
     if a trial remains disturbed. progress: print each finished trial, or call a function with it.
 

@@ -256,7 +256,7 @@ class Runner:
         self._ran = 0
 
     def run(self) -> None:
-        """Run every missing trial. A failed one is reported and left for the next call.
+        """Run every missing trial. A failed trial is reported and left for the next call.
 
         Errors: :class:`CellbedError`, ``OSError`` for an unwritable folder; ``KeyboardInterrupt`` after the running
         trials have ended.

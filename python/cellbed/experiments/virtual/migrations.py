@@ -284,7 +284,7 @@ class Migrations:
 
     def _begin(self, table: Migration, model: MigrationModel) -> None:
         world, app = self._world, table.app
-        if app in self._active:  # it waits for that
+        if app in self._active:  # wait for its end
             world.at(world.now_ns + _STEP_NS, lambda: self._begin(table, model))
             return
         home = self._plan.servers[app][0].name

@@ -196,7 +196,7 @@ class VirtualRun(Run):
         loads: list[Load] = []
         for each in deployments(self.plan):
             model = virtual_model(each.table.kind)
-            assert model is not None  # by `check`
+            assert model is not None  # ensured by `check`
             loads += model.loads(each, setting)
         # Generators first: their requests continue until the end of the schedule.
         self._clients = clients = [load for load in loads if isinstance(load, Client)]

@@ -41,16 +41,16 @@ class Sample:
 
 @dataclass(frozen=True)
 class State:
-    """All that a policy sees, once a second. Times since the start of the workload.
+    """The input of a policy, once a second. Times count from the start of the workload.
 
     Attributes:
         time_s: Present time.
         place: Present node of the service.
-        since_s: Begin of its stay there.
-        nodes: Possible nodes of the service, the first one first, with their sites.
+        since_s: Begin of its stay on this node.
+        nodes: Possible nodes of the service with their sites, the initial node first.
         endpoints: Endpoints of the clients, with the sites of their cells.
         replies: Replies of the last :data:`HISTORY_S` during this stay, in order of time.
-        links: Samples by direction, such as ``core-cloud-0.uplink``, one of each of these seconds.
+        links: Samples by direction, such as ``core-cloud-0.uplink``, one per second of this time.
     """
 
     time_s: float
@@ -97,7 +97,7 @@ class Policy(Table):
         """Yield problems of the policy in a scenario: (key, remedy).
 
         Args:
-            place: Its surroundings in the scenario.
+            place: Surroundings of the policy in the scenario.
         """
         yield from ()
 

@@ -1,4 +1,4 @@
-"""The relay and the browsers of the kind, and the parts of a frame's path."""
+"""The relay and the browsers of calls, and the parts of a frame's path."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The table of the kind in a scenario."""
+"""Video calls in a scenario."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""The table of the kind in a scenario."""
+"""HTTP requests in a scenario."""
 
 import pathlib
 import re

@@ -1,4 +1,4 @@
-"""The model of the kind in virtual time: servers whose replies have the measured lengths and times."""
+"""HTTP servers in virtual time: their replies have the measured lengths and times."""
 
 from __future__ import annotations
 

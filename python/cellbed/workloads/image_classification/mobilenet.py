@@ -110,7 +110,7 @@ class _Graph:
         return name
 
     def normal(self, shape: tuple[int, ...], variance: float) -> Any:
-        """Draw weights."""
+        """Draw normally distributed weights."""
         return (self._random.standard_normal(shape) * variance**0.5).astype("float32")
 
     def append(self, operator: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:

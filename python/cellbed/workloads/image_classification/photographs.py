@@ -121,5 +121,5 @@ def original() -> "Image.Image":
 
     with Image.open(package_path("matplotlib", "mpl-data/sample_data/grace_hopper.jpg")) as image:
         found = image.convert("RGB")
-    found.info.clear()  # a comment
+    found.info.clear()  # remove the comment
     return found

@@ -1,4 +1,4 @@
-"""The model of the kind in virtual time: iperf3 client and server, recognised by their command lines."""
+"""Programs in virtual time: iperf3 client and server, recognised by their command lines."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ class _Iperf3:
         self._until: Callable[[], bool] | None = lambda: True
         self._is_busy = False
         self._streams: list[Socket] = []
-        """The clients' ends."""
+        """The client's ends."""
         self._left = _UNLIMITED if options.size is None or options.reverse else options.size
 
     def begin(self) -> None:
@@ -223,7 +223,7 @@ class _Iperf3:
     def _advance(self) -> None:
         """Run all steps whose condition is true."""
         if self._is_busy:
-            return  # called by a step; conditions are checked after it
+            return  # called within a step: the loop checks conditions after the step
         self._is_busy = True
         while self._until is not None and self._until():
             try:

@@ -1,4 +1,4 @@
-"""The data bank of the kind: photographs of persons in the size of Cityscapes.
+"""The data bank: photographs of persons in the size of Cityscapes.
 
 Cityscapes, the data set of Lim et al. (IEEE Transactions on Mobile Computing, 2024, §VII-D), has PNGs of 2048 × 1024
 pixels. The images here are mirrored crops of a photograph in Matplotlib, about 2.4 MB each.

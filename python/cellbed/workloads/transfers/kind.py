@@ -1,4 +1,4 @@
-"""The programs of the kind, and the parts of a transfer."""
+"""The programs of transfers, and the parts of a transfer."""
 
 from collections.abc import Mapping
 from dataclasses import replace

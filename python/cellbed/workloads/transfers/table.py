@@ -1,4 +1,4 @@
-"""The table of the kind in a scenario."""
+"""Transfers in a scenario."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The model of the kind in virtual time: servers that reply at once over TCP and UDP."""
+"""Transfers in virtual time: servers that reply at once over TCP and UDP."""
 
 from __future__ import annotations
 

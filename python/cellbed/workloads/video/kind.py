@@ -1,4 +1,4 @@
-"""The servers and players of the kind, and the parts of chunks."""
+"""The servers and players of videos, and the parts of chunks."""
 
 from collections.abc import Mapping
 from functools import partial

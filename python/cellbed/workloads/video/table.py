@@ -1,4 +1,4 @@
-"""The table of the kind in a scenario."""
+"""Video playback in a scenario."""
 
 import functools
 import pathlib

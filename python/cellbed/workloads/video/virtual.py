@@ -1,4 +1,4 @@
-"""The model of the kind in virtual time: generated videos over DASH, from a server like nginx."""
+"""Video playback in virtual time: generated videos over DASH, from a server like nginx."""
 
 from __future__ import annotations
 

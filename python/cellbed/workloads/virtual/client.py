@@ -33,7 +33,7 @@ class Client:
         return self._prepared and self.generator.ready
 
     def prepare(self) -> None:
-        """Begin to connect."""
+        """Begin to connect the generator."""
 
         def work() -> None:
             self.generator.prepare()

@@ -328,7 +328,7 @@ class DatagramSocket:
 
     @property
     def waiting(self) -> int | None:
-        """Datagrams to read, ``None`` for none."""
+        """Number of datagrams to read, ``None`` for none."""
         return len(self._arrived) or None
 
     def send(self, data: bytes) -> int:
@@ -637,7 +637,7 @@ class World:
         receiver.ended |= ended
         receiver.on_event()
         if receiver.at_client and self._is_stale(receiver):
-            self._refuse(receiver)  # by the acknowledgement
+            self._refuse(receiver)  # the acknowledgement reaches another server
 
     def connect(self, address: str, port: int, tcp: Tcp | None = None) -> Socket:
         """Open a connection from the host of the current program. tcp: its settings, if different from the program's.

@@ -89,7 +89,7 @@ def _exchange(entry: Any, remarks: Counter[str]) -> Exchange:
     has_none = method == "HEAD" or status in (204, 205) or (300 <= status < 400 and status != 304)
     if not content.get("text") and not has_none:
         _require_empty(content, response)
-    status = 200 if status == 304 else status  # the browser's cache had the content
+    status = 200 if status == 304 else status  # the content came from the browser's cache
     body, headers = _encode(_body(content, remarks), headers, remarks)
     posted = request["postData"].get("text") if isinstance(request.get("postData"), dict) else None
     sent = posted.encode("utf-8", "replace") if isinstance(posted, str) else b""

@@ -1,4 +1,4 @@
-"""The servers and browsers of the kind, and the parts of loads and objects."""
+"""The servers and browsers of web pages, and the parts of loads and objects."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -134,7 +134,7 @@ def _versions(table: Mapping[str, Any]) -> str:
 
 
 def describe_objects(application: Description, table: Mapping[str, Any]) -> Description:
-    """Return the description of the objects of the loads of an application."""
+    """Return the description of the objects in an application's loads."""
     secured = bool(table.get("site")) or not str(table.get("url") or "").startswith("http:")
     columns: dict[str, ColumnType] = {"load": "integer", "initiator": "integer"}
     return replace(

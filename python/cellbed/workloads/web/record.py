@@ -80,7 +80,7 @@ def proxy(
 
 
 def wait_listening(process: subprocess.Popen[bytes], port: int, log: Path, name: str) -> None:
-    """Wait until a program listens on a TCP port of its namespace. Errors: :class:`SiteError`, with its last line."""
+    """Wait until a program listens on a TCP port of its namespace. Errors: :class:`SiteError`, with the last log line."""
     folder = Path(f"/proc/{process.pid}/net")
 
     def listens() -> bool:
@@ -107,7 +107,7 @@ def read(folder: Path) -> Recording:
     for line in inputs.content(file, inputs.share_of_memory()).splitlines() if file.exists() else ():
         try:
             found = json.loads(line)
-        except ValueError:  # the last line of a proxy that was killed
+        except ValueError:  # incomplete last line of a killed proxy
             continue
         try:
             made.exchanges.append(_exchange(found))

@@ -1,4 +1,4 @@
-"""The table of the kind in a scenario."""
+"""Loads of web pages in a scenario."""
 
 import pathlib
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The model of the kind in virtual time: a browser that loads generated pages from servers like nginx.
+"""Loads of web pages in virtual time: a browser that loads generated pages from servers like nginx.
 
 The browser requests a page's objects when it has read their names. Its processing time, which is measured
 (:func:`_samples`), is spread over the objects of a load, one after the other: half when an object is requested, half

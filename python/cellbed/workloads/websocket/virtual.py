@@ -1,4 +1,4 @@
-"""The model of the kind in virtual time: servers that reply to each message after its measured time."""
+"""WebSocket servers in virtual time: they reply to each message after its measured time."""
 
 from __future__ import annotations
 
