@@ -2,8 +2,8 @@
 
 A command line writes them as one line of text, ``codel target=5ms limit=100 packets``. A plain value is written as in
 the file, without quotes. A table is its kind followed by its keys, ``normal mean=20ms deviation=3ms``, or TOML's inline
-table. Short forms: a queue's limit follows its kind and stands alone for drop-tail, a recording is named by its CSV
-file, and a delay without a unit is in milliseconds, as with mm-delay.
+table. There are short forms. A queue's limit follows its kind, or stands alone for drop-tail. A recording is named by
+its CSV file. A delay without a unit is in milliseconds, as with mm-delay.
 """
 
 import re

@@ -12,8 +12,8 @@ from typing import Any
 from cellbed.experiments.sweep.file import Factor, LatinHypercube, OneAtATime, Range, SweepFile, label
 
 OFFSETS_NS = 10 * 3600 * 10**9
-"""Maximum offset of looped traces, ns. It is much longer than a trace, so that all positions are about equally likely,
-and the same for all traces, so that a trace of another level does not affect the offset."""
+"""Maximum offset of looped traces, ns. It is much longer than a trace: all positions are about equally likely. It is
+the same for all traces: a trace of another level does not affect the offset."""
 _STEP_NS = 10**6
 _SEEDS = 2**31
 _RESOLUTION = 1000

@@ -1,7 +1,7 @@
 """Measured profiles: times of the programs of an application, and replies of its server, request by request.
 
-A profile is read from a real run, given by the user (``--profile RUN``) or made over fast links if there is none
-(:func:`measure_profile`), and kept in the user's cache. A profile contains only values that do not depend on links.
+A profile is read from a real run and kept in the user's cache. The user gives the run (``--profile RUN``), or a short
+run over fast links is made (:func:`measure_profile`). A profile contains only values that do not depend on links.
 """
 
 from __future__ import annotations

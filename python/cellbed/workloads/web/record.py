@@ -80,7 +80,7 @@ def proxy(
 
 
 def wait_listening(process: subprocess.Popen[bytes], port: int, log: Path, name: str) -> None:
-    """Wait until a program listens on a TCP port of its namespace. Errors: :class:`SiteError`, with the last log line."""
+    """Wait until a program listens on a TCP port of its namespace. Errors: :class:`SiteError` with the last line."""
     folder = Path(f"/proc/{process.pid}/net")
 
     def listens() -> bool:

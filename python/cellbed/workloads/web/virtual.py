@@ -1,8 +1,8 @@
 """Loads of web pages in virtual time: a browser that loads generated pages from servers like nginx.
 
-The browser requests a page's objects when it has read their names. Its processing time, which is measured
-(:func:`_samples`), is spread over the objects of a load, one after the other: half when an object is requested, half
-when it has arrived.
+The browser requests a page's objects when it has read their names. Its measured processing time (:func:`_samples`) is
+spread over the objects of a load, one after the other. Half of an object's part passes at its request, half at its
+arrival.
 """
 
 from __future__ import annotations
