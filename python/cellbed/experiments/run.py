@@ -90,7 +90,7 @@ class Run(ABC):
         """Bring up nodes and links."""
 
     def prove(self) -> None:  # noqa: B027
-        """Compare nodes and links with the requested values."""
+        """Measure nodes and links, and compare them with the requested values."""
 
     @abstractmethod
     def start(self) -> None:
@@ -165,7 +165,7 @@ class Run(ABC):
         return "interrupted"
 
     def conclude(self, error: CellbedError | None) -> Outcome:
-        """Describe a run with measurements; remove the folder of any other run."""
+        """Describe a run with measurements; remove the folder of a run without."""
         path, state = self.path, self.state
         if path is not None and shutil.disk_usage(path).free < FULL_BYTES:
             # Programs cannot write this cause to their logs.

@@ -107,7 +107,7 @@ _STAGE_KEYS = {DURATION.base: "{}_ns", SIZE.base: "{}_bytes", BIT_RATE.base: "bi
 
 
 def _percentage(certain: bool) -> BeforeValidator:
-    """Convert text in per cent; other values are left to the field's validation."""
+    """Return a validator that converts text in per cent, and leaves other values to the field's validation."""
 
     def read(value: object) -> object:
         if isinstance(value, int | float) and 1 < value <= 100:

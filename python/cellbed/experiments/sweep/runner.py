@@ -29,7 +29,7 @@ AROUND_S = 5.0
 _SPARE = 0.25
 """Typical number of processors that emulator and programs of a run use beside its nodes."""
 _LEAST_BYTES = 4 << 20
-"""Minimum free disk space for a trial to begin."""
+"""Minimum free bytes on the disk for a trial to begin."""
 _CALM = 10
 """Undisturbed trials, per parallel trial, before one more runs in parallel."""
 
