@@ -273,7 +273,7 @@ def cautions(plan: Plan) -> list[str]:
     for direction in plan.directions:
         if not isinstance(direction.capacity, TraceSource):
             continue
-        # An entry that has become unreadable is an error of its replay, not here.
+        # Ignore an unreadable entry: its replay reports the error.
         with suppress(TraceError):
             if (found := direction.capacity.entry()) is not None:
                 entry, part = found

@@ -165,7 +165,7 @@ class Run(ABC):
         return "interrupted"
 
     def conclude(self, error: CellbedError | None) -> Outcome:
-        """Describe a run with measurements; remove the folder of a run without."""
+        """Describe a run with measurements; remove the folder of a run without measurements."""
         path, state = self.path, self.state
         if path is not None and shutil.disk_usage(path).free < FULL_BYTES:
             # Programs cannot write this cause to their logs.
