@@ -30,7 +30,7 @@ def calibrate_virtually(
 
     uplink, downlink: stages of its directions (:attr:`cellbed.Link.stages`). seed: of the order of trains.
 
-    Raises CalibrationError where nothing or too little comes through.
+    Raises CalibrationError if nothing or too little comes through.
     """
     up, down = (json.dumps([dict(stage) for stage in each]) for each in (uplink, downlink))
     try:
@@ -54,8 +54,8 @@ def calibrate_radio(profile: str, seed: int = 0) -> Calibration:
 def calibrate_live(server: str, secret: Path, interface: str | None = None, seed: int = 0) -> Calibration:
     """Calibrate the network between here and a recorder's server, with progress on standard error.
 
-    server: ``HOST:PORT``. secret: the file with the secret that the server has too. interface: the network interface to
-    use. seed: of the order of trains. To be called on the main thread.
+    server: ``HOST:PORT``. secret: file with the secret shared with the server. interface: network interface to use.
+    seed: of the order of trains. Call it on the main thread.
 
     Raises CalibrationError with the cause and a remedy.
     """
@@ -68,7 +68,7 @@ def calibrate_live(server: str, secret: Path, interface: str | None = None, seed
 def parse(text: str) -> Calibration:
     """Return the calibration in a JSON text, such as ``calibration.json``.
 
-    Raises CalibrationError for anything else.
+    Raises CalibrationError for any other text.
     """
     from pydantic import ValidationError
 

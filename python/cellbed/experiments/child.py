@@ -1,8 +1,8 @@
 """A run in a separate process, so that the calling program is not changed: :func:`cellbed.run`.
 
-A run forks its programs, so its process has one thread; it handles signals, and it can move to another control group. A
-notebook allows none of that. Standard input contains a JSON object with the scenario and the options, standard output
-JSON lines with the progress; the last line is the outcome.
+A run forks its programs, so its process must have one thread. The process handles signals and can move to another
+control group. A notebook allows none of this. Standard input contains a JSON object with the scenario and the options.
+Standard output contains JSON lines with the progress; the last line is the outcome.
 """
 
 from __future__ import annotations
@@ -85,13 +85,13 @@ def run(
 def _in_child(
     asked: dict[str, str], limits: Enforcement, report: Callable[[str], object] | None
 ) -> tuple[dict[str, Any], bool]:
-    """Return the outcome of a run in a child process, and whether it was interrupted from here."""
+    """Return the outcome of a run in a child process, and whether this process interrupted it."""
     interrupted = False
     child = ChildRun(asked, limits)
     try:
         while not child.ended:
             try:
-                # At most 0.2 s: a library that handles signals itself may have waits go on after one.
+                # At most 0.2 s: a library that handles signals may resume waits after a signal.
                 for text in child.read(0.2):
                     if report is not None:
                         report(text)
@@ -106,11 +106,11 @@ def _in_child(
 
 
 class ChildRun:
-    """A run in a process of its own (:func:`main`), which starts at once.
+    """A run in a separate process (:func:`main`), which starts at once.
 
     asked: ``text`` of the scenario, ``folder`` of paths in it, and ``out``, the parent of the run's folder; ``virtual``
-    for a prediction: the path of its profile, or empty. held: an open
-    file that the process keeps open. It ends in order if this process, or the thread that started it, ends.
+    for a prediction: the path of its profile, or empty. held: an open file that the process keeps open. The process
+    ends in order if this process, or the thread that started it, ends.
     """
 
     def __init__(self, asked: dict[str, str], limits: Enforcement = True, held: int | None = None) -> None:
@@ -120,7 +120,7 @@ class ChildRun:
         with tempfile.TemporaryFile() as given:
             given.write(json.dumps(asked).encode())
             given.seek(0)
-            # In a process group of its own: Ctrl-C reaches it once, from here, in a terminal and in a notebook.
+            # A separate process group: Ctrl-C reaches the process once, from here, in a terminal and in a notebook.
             self._child = subprocess.Popen(
                 command,
                 stdin=given,
@@ -134,12 +134,12 @@ class ChildRun:
         self.ended = False
 
     def fileno(self) -> int:
-        """Return the descriptor that becomes readable when there is progress."""
+        """Return the descriptor that becomes readable at progress."""
         assert self._child.stdout is not None
         return self._child.stdout.fileno()
 
     def read(self, timeout_s: float) -> list[str]:
-        """Return the progress within the next seconds: phases and notes."""
+        """Return the phases and notes of the next `timeout_s` seconds, as soon as there are any."""
         if not select.select([self], [], [], timeout_s)[0]:
             return []
         received = os.read(self.fileno(), 1 << 16)
@@ -157,7 +157,7 @@ class ChildRun:
         self._child.send_signal(signal.SIGINT)
 
     def close(self) -> dict[str, Any]:
-        """Wait for the process, and return the outcome. Errors: :class:`RunError` if it ended without one."""
+        """Wait for the process, and return the outcome. Errors: :class:`RunError` if there is no outcome."""
         assert self._child.stdout is not None
         self._child.stdout.close()
         self._child.wait()
@@ -175,7 +175,7 @@ class ChildRun:
 
 
 class _Printer(Listener):
-    """The listener that writes JSON lines."""
+    """A listener that writes JSON lines."""
 
     def phase(self, text: str) -> None:
         _print({"phase": text})
@@ -190,9 +190,9 @@ def main() -> None:
     limits = enforcement("--no-limits" in sys.argv, "--overcommit" in sys.argv)
     try:
         if limits:
-            enter_delegated_scope()  # begins anew, so nothing was read before
+            enter_delegated_scope()  # restarts the process: nothing has been read yet
         die_with_parent(signal.SIGTERM)
-        sys.argv[0] = str(Path(sys.executable).with_name("cellbed"))  # in advice
+        sys.argv[0] = str(Path(sys.executable).with_name("cellbed"))  # the name in advice
         _print(_outcome(json.loads(sys.stdin.buffer.read()), limits))
     except KeyboardInterrupt:
         _print({"folder": None, "status": "interrupted", "disturbed": False, "error": None, "exit_code": 130})
@@ -202,12 +202,12 @@ def main() -> None:
 
 
 def failure(error: str, exit_code: int) -> dict[str, Any]:
-    """Return the outcome of a run that has no folder."""
+    """Return the outcome of a run without a folder."""
     return {"folder": None, "status": "failed", "disturbed": False, "error": error, "exit_code": exit_code}
 
 
 def as_json(outcome: Outcome) -> dict[str, Any]:
-    """Return the outcome of a run as the last line of a process has it."""
+    """Return the outcome of a run as the last output line of a process."""
     from cellbed.experiments.run import exit_code
 
     return {
@@ -246,7 +246,7 @@ def _text(error: CellbedError) -> str:
 
 
 def _print(line: dict[str, Any]) -> None:
-    with contextlib.suppress(OSError):  # the program that reads has ended
+    with contextlib.suppress(OSError):  # the reading program has ended
         print(json.dumps(line), flush=True)
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 MOST_CAUTIONS = 8
-"""Most sentences on one entry; further starts in it, as of staggered endpoints, are not checked."""
+"""Maximum sentences on one entry; further starts in the entry, as of staggered endpoints, are not checked."""
 _COUNTED = ("marked", "duplicated", "corrupted")
 
 
@@ -49,13 +49,12 @@ _COUNTED = ("marked", "duplicated", "corrupted")
 class RunState:
     """The state of a run so far.
 
-    t0_ns: start of the schedule. deaths: processes of the workload that died and were replaced, in words. emulator: its
-    account. counted_before: what each direction had counted then, or when the warm-up was over. clocks: of the nodes,
-    where they are not this machine's. facts: about nodes, as of their back ends. services: names of the spans that the
-    services of each application have reported. requesting: applications whose clients have reported requests. notes:
-    what a reader of the run must know. duration_ns: of the schedule, where it ended early. clock: virtual where the run
-    is a prediction. laws: by their names in samples of flows, where these are others. migrations: accounts of those so
-    far.
+    t0_ns: start of the schedule. deaths: sentences on processes of the workload that died and were replaced. emulator:
+    its account. counted_before: counts of each direction at the start of the schedule or the end of the warm-up.
+    clocks: of nodes with other clocks than this machine's. facts: about nodes, from their back ends. services: names of
+    the spans that services have reported, by application. requesting: applications whose clients have reported
+    requests. notes: sentences for readers of the run. duration_ns: of the schedule, if it ended early. clock: virtual
+    if the run is a prediction. laws: by the names in samples of flows, if these differ. migrations: accounts so far.
     """
 
     status: str = "running"
@@ -77,12 +76,12 @@ class RunState:
     migrations: list[dict[str, Any]] = field(default_factory=list)
 
     def know_nodes(self, nodes: Mapping[str, Backend]) -> None:
-        """Take over what nodes report of themselves, which they may know better later."""
+        """Copy clocks and facts from the nodes, which may report better values later."""
         self.clocks = {name: node.clock for name, node in nodes.items() if node.clock != Clock()}
         self.facts = {name: node.facts for name, node in nodes.items() if node.facts}
 
     def counted_since(self, now: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        """Return the counts of each direction since the start of the schedule. now: all that it has counted."""
+        """Return the counts of each direction since the start of the schedule. now: total counts."""
         return {name: _since(self.counted_before.get(name, {}), counts) for name, counts in now.items()}
 
 
@@ -205,7 +204,7 @@ def _describe_applications(plan: Plan, state: RunState) -> Iterator[Description]
     for each in deployments(plan):
         described = _description(each, state)
         if described.balance == "client" and each.table.server is not None and each.table.server.on in spread:
-            described = replace(described, balance="connection")  # by the address of the other application
+            described = replace(described, balance="connection")  # through the address of the other application
         if plan.proxies and not described.reported:
             described = replace(described, spans=add_proxy(described.spans))
         if moved := [target for app, target in _targets(plan, state) if app == each.name]:
@@ -221,7 +220,7 @@ def _describe_applications(plan: Plan, state: RunState) -> Iterator[Description]
 
 
 def _targets(plan: Plan, state: RunState) -> Iterator[tuple[str, str]]:
-    """Return the applications that move, on schedule or by command, each with a target node."""
+    """Yield the applications that move, on schedule or by command, each with a target node."""
     yield from ((each.app, node) for each in plan.scenario.migrations for node in each.targets())
     yield from ((each["app"], each["target"]) for each in state.migrations)
 
@@ -261,7 +260,7 @@ def _program_measures(table: Application) -> Iterator[ProgramMeasures]:
 
 
 def _changes(direction: Direction) -> list[dict[str, Any]]:
-    """Return the changes of a direction: when, what it is in words, and the kinds of the stages that are another."""
+    """Return the changes of a direction: time, description, and kinds of the changed stages."""
     kinds: dict[int, list[str]] = {}
     for at, _, stage in direction.stage_changes:
         kinds.setdefault(at, []).append(stage["kind"])
@@ -269,12 +268,12 @@ def _changes(direction: Direction) -> list[dict[str, Any]]:
 
 
 def cautions(plan: Plan) -> list[str]:
-    """Return the :func:`notes` and further sentences on the archive's entries that the links replay, each once."""
+    """Return the :func:`notes` and further sentences on the archive entries that the links replay, each once."""
     used: dict[tuple[str, Replayed], tuple[Entry, set[Part]]] = {}
     for direction in plan.directions:
         if not isinstance(direction.capacity, TraceSource):
             continue
-        # An entry that cannot be read any more is an error where it is replayed.
+        # Ignore an unreadable entry: its replay reports the error.
         with suppress(TraceError):
             if (found := direction.capacity.entry()) is not None:
                 entry, part = found
@@ -298,8 +297,8 @@ def cautions(plan: Plan) -> list[str]:
 
 
 def notes(plan: Plan) -> list[str]:
-    """Return sentences on the topology, on programs that are faster than measured or choose settings of TCP, and on
-    traces that are shorter than the run."""
+    """Return sentences on the topology, on programs that are faster than measured or choose TCP settings, and on traces
+    shorter than the run."""
     faster = [
         f"the measured times of servers and pre-processing on {name} are divided by {group.speed:g} (speed)"
         for name, group in plan.scenario.nodes.items()
@@ -329,7 +328,7 @@ def _describe_lengths(plan: Plan) -> Iterator[str]:
 
 
 def _describe_core(plan: Plan) -> Iterator[str]:
-    """On the records of round-trip times that core links replay; of a file only its length is known."""
+    """Yield sentences on the records of round-trip times that core links replay; of a file only the length is known."""
     remote = [group for group in plan.scenario.nodes.values() if group.node_class != "endpoint"]
     for core in map(plan.scenario.core_link, remote):
         if not isinstance(core, CoreRoundTrips):

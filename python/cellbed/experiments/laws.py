@@ -31,18 +31,18 @@ _WAYS = ("up", "down")
 _TRANSFERRED = ("round_trip_s", "fairness")
 _PORT = 5201
 _DRAIN_S = 5
-"""Of the schedule: connections open, and the last packets arrive."""
+"""Seconds of the schedule beyond the transfers: connections open, and the last packets arrive."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """The laws of bulk transfers to compare.
 
-    laws: as a scenario names them. links: rates, or the common part of the names of two traces (NAME.up, NAME.down).
-    flows: numbers of simultaneous transfers. against: laws of as many rivals, which download over the same link.
-    upload: instead of downloads, without rivals. seconds: of each transfer. delay: one way, beside the link's queue, as
-    text with unit. queue: limit of the bottleneck's drop-tail queue. series: sample the flows. virtual: in virtual time
-    only, so that this machine needs none of the laws.
+    laws: in the notation of a scenario. links: rates, or the common part of the names of two traces (NAME.up,
+    NAME.down). flows: numbers of simultaneous transfers. against: laws of as many rivals, which download over the same
+    link. upload: upload instead of downloading, without rivals. seconds: of each transfer. delay: one way, beside the
+    link's queue, as text with unit. queue: limit of the bottleneck's drop-tail queue. series: sample the flows.
+    virtual: only in virtual time, so that this machine needs none of the laws.
     """
 
     laws: Sequence[str]
@@ -58,9 +58,9 @@ class Comparison:
     virtual: bool = False
 
     def write(self, folder: Path, beside: Path) -> Path:
-        """Write scenario and sweep into a folder; returns the sweep file. beside: where relative paths begin.
+        """Write scenario and sweep into a folder; return the sweep file. beside: base of relative paths.
 
-        Errors: :class:`CellbedError` for what is no law or length of time.
+        Errors: :class:`CellbedError` for an invalid law or duration.
         """
         laws, rivals = (_laws(each, beside, self.virtual) for each in (self.laws, self.against))
         links = {
@@ -92,7 +92,7 @@ class Comparison:
         flows = {}
         for count in self.flows:
             commands = [f"{client.replace('bulk', app)} {count}" for app in scenario["apps"]]
-            flows[str(count)] = commands if rivals else commands[0]  # a level of one key is no list
+            flows[str(count)] = commands if rivals else commands[0]  # the level of a single key is no list
         factors["flows"] = {"keys": [f"apps.{app}.client.command" for app in scenario["apps"]], "levels": flows}
         sweep = {"name": "laws", "scenario": "laws-scenario.toml", "repetitions": self.repetitions, "factors": factors}
         folder.mkdir(parents=True, exist_ok=True)
@@ -101,12 +101,12 @@ class Comparison:
         return folder / "laws.toml"
 
     def results(self, sweep: Sweep) -> pl.DataFrame:
-        """Return a row for each point: link, flows, law, its rivals', each of `MEASURES` with its 95 % interval, and
+        """Return a row for each point: link, flows, law, rivals' law, each of `MEASURES` with its 95 % interval, and
         fairness. Without rivals, rivals_mbit_s is null.
 
-        round_trip_s: the mean over the packets of the transfers, in the network. fairness: Jain's index of the bytes of
-        all transfers, the mean over repetitions (Jain, Chiu & Hawe, DEC-TR-301, 1984): 1 if all are equal, 1/n if one
-        has everything; null of a single transfer.
+        round_trip_s: mean over the packets of the transfers, in the network. fairness: Jain's index of the bytes of all
+        transfers, mean over repetitions (Jain, Chiu & Hawe, DEC-TR-301, 1984): 1 if all are equal, 1/n if one transfer
+        has all bytes; null for a single transfer.
         """
         import polars as pl
 
@@ -133,7 +133,7 @@ class Comparison:
 
 
 def _laws(texts: Sequence[str], beside: Path, virtual: bool) -> dict[str, str]:
-    """Return the names of laws, and how the scenario names them. virtual: for virtual time, not this kernel."""
+    """Return the names of laws, and their notation in the scenario. virtual: for virtual time, not this kernel."""
     laws = {}
     kernel = available_congestion_controls()
     for text in texts:
@@ -167,7 +167,7 @@ def _transfer_figures(trial: Path, upload: bool) -> dict[str, float | None]:
     import polars as pl
 
     connections = pl.read_parquet(inputs.check(trial / "connections.parquet"))
-    # The first connection of iperf3 is for control.
+    # The first connection of iperf3 is the control connection.
     transfers = connections.filter(pl.col("opened_ns") > pl.col("opened_ns").min().over("app"))
     carried = transfers["to_server_bytes" if upload else "to_client_bytes"].cast(pl.Float64)
     squares = float((carried**2).sum())
@@ -190,7 +190,7 @@ def _is_rate(link: str, beside: Path) -> bool:
 
 
 def _direction(link: str, way: str, beside: Path) -> str:
-    """Return the capacity of a direction: of a trace or a rate."""
+    """Return the capacity of a direction: a trace or a rate."""
     if _is_rate(link, beside):
         return link
     file = beside / f"{link}.{way}"

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 class Listener:
-    """Takes reports of the progress of a run. This one ignores all; others override what they show."""
+    """Takes reports of the progress of a run. This class ignores them; subclasses override methods."""
 
     def phase(self, text: str) -> None:
-        """A new phase has begun."""
+        """Take the begin of a phase."""
 
     def note(self, text: str) -> None:
-        """Something worth a line."""
+        """Take a message."""
 
     def progress(self, elapsed_s: float, total_s: float, counts: dict[str, int]) -> None:
         """Take the state of the workload: requests sent, completed, timed out."""

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from cellbed.measure.meter import Meter
 
 QUIET_S = 10.0
-"""Longest silence of the proof."""
+"""Maximum silence during the proof, seconds."""
 GRACE_NS = 3_000_000_000
 """Time after the drain for a load generator to write its last records."""
 RESTART_NS = 20_000_000
@@ -67,10 +67,10 @@ _log = logging.getLogger(__name__)
 class Options:
     """The options of a run.
 
-    out: parent of the run's folder. limits: enforce CPU and memory limits. meter: report to the listener what the links
-    do. standing: name of a testbed that stands until the process is asked to end, independently of its programs. loads:
-    start the loads of the applications. proof: measure limits and links. packet_log_bytes: keep only the latest records
-    of the packet log, in so many bytes. on_up: called with the run's folder when the schedule has started.
+    out: parent of the run's folder. limits: enforce CPU and memory limits. meter: report the activity of the links to
+    the listener. standing: name of a testbed that runs until the process is asked to end, whether or not its programs
+    end. loads: start the loads of the applications. proof: measure limits and links. packet_log_bytes: maximum size of
+    the packet log, which keeps the latest records. on_up: called with the run's folder when the schedule has started.
     """
 
     out: Path
@@ -84,9 +84,9 @@ class Options:
 
 
 def run(text: str, plan: Plan, options: Options, listener: Listener) -> Outcome:
-    """Run a planned scenario, whose file contains `text`. Ctrl-C ends it in order and keeps what was measured.
+    """Run a planned scenario, whose file contains `text`. Ctrl-C ends the run in order and keeps the measurements.
 
-    Errors: :class:`CellbedError` for what keeps the run from starting; a run that fails later returns its outcome.
+    Errors: :class:`CellbedError` if the run cannot start; a run that fails later returns its outcome.
     """
     for line in clean():
         listener.note(f"cleaning up after earlier runs: {line}")
@@ -97,7 +97,7 @@ def run(text: str, plan: Plan, options: Options, listener: Listener) -> Outcome:
 
 
 class RealRun(Run):
-    """A run in real time. Its phases set the attributes that later ones use.
+    """A run in real time. Each phase sets attributes that later phases use.
 
     t0_ns, end_ns: begin and end of the schedule.
     """
@@ -154,7 +154,7 @@ class RealRun(Run):
         names: dict[Law | str, str] = {law: held.enter_context(load_law(law, flows)) for law in plan.scenario.laws}
         self.names = names
         self.state.laws = {names[law]: law for law in plan.scenario.laws}
-        # What `cellbed exec` has started, and what programs have detached from themselves.
+        # Programs started by `cellbed exec`, and detached programs.
         networks, inodes = held.enter_context(contextlib.ExitStack()), set[int]()
         held.callback(kill_marked, record.identifier, inodes)
         config = plan.emulator_config(
@@ -228,7 +228,7 @@ class RealRun(Run):
         self._start_schedule(spans)
 
     def _supervise(self) -> None:
-        """Make what starts, watches and moves programs, and what ends it in order."""
+        """Create the parts that start, watch and move programs, and register the orderly end."""
         bed, plan, journal, held = self.bed, self.plan, self.journal, self.held
         held.callback(self.servers.take_last_reports)
         self.supervisor = Supervisor(self.raw, self.record.identifier, self.servers.sockets, journal)
@@ -252,7 +252,7 @@ class RealRun(Run):
         self.policies = Policies(plan, self.migrations, self.raw, counters, alarms, self.state.warnings)
         held.callback(self.policies.close)
         held.callback(self.migrations.close)
-        # From here on the order of things must not be broken by a second Ctrl-C.
+        # From here on, a second Ctrl-C must not break the order of the end.
         held.callback(self.interruption.shield)
 
     def _programs_on(self, app: str, node: str) -> list[Process | Command]:
@@ -277,11 +277,11 @@ class RealRun(Run):
         return spans
 
     def _start_links(self) -> None:
-        """Connect the load generators, restart the links, and determine when the schedule starts and ends."""
+        """Connect the load generators, restart the links, and determine begin and end of the schedule."""
         emulator, supervisor, state = self.bed.emulator, self.supervisor, self.state
         t0_ns = time.monotonic_ns() + RESTART_NS
         if any(isinstance(load, Program) for load in self._loads):
-            # What handshakes measure must depend on the links only, not on how fast the programs start.
+            # Measured handshakes must depend on the links only, not on how fast the programs start.
             connect_ns = t0_ns
             emulator.restart_links(connect_ns)
             supervisor.connect(self._loads, connect_ns)
@@ -299,7 +299,7 @@ class RealRun(Run):
         """Start samples, loads, faults, migrations and policies. spans: applications of the load generators."""
         bed, journal, t0_ns = self.bed, self.journal, self.t0_ns
         is_standing = self.options.standing is not None
-        # Nothing is measured in a testbed without a load: it should cost little while it stands.
+        # A testbed without a load measures nothing: sample it rarely, to save CPU time.
         interval_ns = HOST_INTERVAL_NS if is_standing and not self._loads else SAMPLE_INTERVAL_NS
         own = [os.getpid(), bed.emulator.pid, *self.servers.telemetry.pids]
         self.supervisor.sample_nodes(bed.nodes, own, t0_ns, interval_ns)
@@ -309,7 +309,7 @@ class RealRun(Run):
             load.send_command({"t0_ns": begin, "end_ns": stop, "drain_ns": each.table.drain})
         for name, start_ns in {spans[load.name].name: spans[load.name].start_ns for load in self._loads}.items():
             journal.note("load started", name, t0_ns + start_ns)
-        # The restart resets links to the scenario: they must not be announced as changeable before.
+        # The restart resets links to the scenario: do not announce them as changeable before.
         time.sleep(max(0, t0_ns - time.monotonic_ns()) / 1e9)
         journal.note("schedule started", self.plan.scenario.name, t0_ns)
         self.faults.schedule(t0_ns)
@@ -336,7 +336,7 @@ class RealRun(Run):
                 state.warnings.append(f"{text}: {refused} more did not start")
 
     def _step(self) -> None:
-        """Do what is due; called at least every 100 ms while the schedule runs."""
+        """Process due events; called at least every 100 ms while the schedule runs."""
         if self.servers.take_reports() or self.migrations.take_ended():
             self.describe()
         self.journal.note_changes()
@@ -365,7 +365,7 @@ class RealRun(Run):
             self.supervisor.wait(lambda: False, time.monotonic_ns() + 3600 * 10**9, tick)
 
     def _follow(self) -> None:
-        """Wait for the load generators, at most until the end of the drain, and watch that everything stays alive."""
+        """Wait for the load generators, at most until the end of the drain, and check that all programs are alive."""
         if self.options.meter:
             from cellbed.measure.meter import Meter
 
@@ -389,7 +389,7 @@ class RealRun(Run):
         return bool(self._loads) and len(self._finished) == len(self._loads)
 
     def _follow_programs(self) -> None:
-        """Do what is due, take the events of programs, and report progress."""
+        """Process due events, handle the events of programs, and report progress."""
         now_ns, t0_ns = time.monotonic_ns(), self.t0_ns
         if not self._is_draining and now_ns >= self.end_ns:
             self._is_draining = True
@@ -457,7 +457,7 @@ class RealRun(Run):
 def _name_files(plan: Plan, raw: Path) -> tuple[tuple[str, str], ...]:
     """Write the files that resolve names on nodes; return them with the files that they replace.
 
-    This machine's name servers cannot be reached from a node: a program that asked them would wait for 10 s.
+    Nodes cannot reach this machine's name servers: a program that asked them would wait for 10 s.
     """
     (raw / "hosts").write_text(plan.hosts, encoding="utf-8")
     (raw / "resolv.conf").write_text("# No name server: all names are in /etc/hosts.\n", encoding="utf-8")
@@ -466,7 +466,7 @@ def _name_files(plan: Plan, raw: Path) -> tuple[tuple[str, str], ...]:
 
 
 def _since_command(moment_ns: int) -> float:
-    """Return seconds from the start of this command to a monotonic moment."""
+    """Return the seconds from the start of this command to a monotonic time."""
     ticks = process_start(os.getpid()) or 0
     start_s = ticks / os.sysconf("SC_CLK_TCK")
     now_s = time.clock_gettime(time.CLOCK_BOOTTIME)

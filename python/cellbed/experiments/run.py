@@ -28,22 +28,22 @@ if TYPE_CHECKING:
     from cellbed.measure.verdicts import Verdict
 
 DISTURBED = 4
-"""Exit status of a run that is complete and disturbed, where that was asked for."""
+"""Exit status of a complete but disturbed run, if requested."""
 UNMET = 5
-"""The same of a run that does not meet an expectation."""
+"""Exit status of a run that does not meet an expectation, if requested."""
 EARLY_NS = 100_000_000
-"""How much before the end of the schedule a run has ended early."""
+"""Minimum time before the end of the schedule at which the end of a run is early."""
 MOST_PLANNED = 200
-"""Nodes, and directions of links, in the log."""
+"""Maximum number of nodes, and of directions of links, in the log."""
 FULL_BYTES = 1 << 16
-"""A disk with less than this free is full."""
+"""Free bytes below which a disk counts as full."""
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Outcome:
-    """A finished run. folder: its folder; status: complete, interrupted or failed; error: why it failed, or why its
-    requests did; disturbed: whether its report calls it so; verdicts: on its expectations."""
+    """A finished run. folder: of the run; status: complete, interrupted or failed; error: why the run or its requests
+    failed; disturbed: as in its report; verdicts: on its expectations."""
 
     folder: Path | None
     status: str
@@ -53,10 +53,10 @@ class Outcome:
 
 
 class Run(ABC):
-    """A run of a plan. :meth:`execute` calls its phases in order; a test may call them alone.
+    """A run of a plan. :meth:`execute` calls its phases in order; a test may call them separately.
 
-    path: its folder, once there is one. out: place of an error of the operating system before. held: what :meth:`stop`
-    releases, the last first. closing: what is closed after the description of the run, if that could be written.
+    path: folder of the run, once created. out: place named in earlier errors of the operating system. held: resources
+    that :meth:`stop` releases, last one first. closing: resources closed after the description of the run is written.
     """
 
     out: Path | None = None
@@ -90,7 +90,7 @@ class Run(ABC):
         """Bring up nodes and links."""
 
     def prove(self) -> None:  # noqa: B027
-        """Measure nodes and links against what was asked."""
+        """Measure nodes and links, and compare them with the requested values."""
 
     @abstractmethod
     def start(self) -> None:
@@ -101,7 +101,7 @@ class Run(ABC):
         """Follow the schedule until its end."""
 
     def stop(self) -> None:
-        """End all that the phases have started, in reverse order."""
+        """End everything that the phases have started, in reverse order."""
         self.held.__exit__(*sys.exc_info())
 
     def describe(self) -> None:
@@ -109,7 +109,7 @@ class Run(ABC):
         describe(self.folder, self.plan, self.state, self.started, limits=self.limits)
 
     def execute(self) -> Outcome:
-        """Run all phases. Errors end the run and are in its outcome; Ctrl-C ends it and keeps what was measured."""
+        """Run all phases. Errors end the run and are in its outcome; Ctrl-C ends it and keeps the measurements."""
         with log.recording(self.log):
             return self._execute()
 
@@ -165,10 +165,10 @@ class Run(ABC):
         return "interrupted"
 
     def conclude(self, error: CellbedError | None) -> Outcome:
-        """Describe a run that measured something; remove the folder of another one."""
+        """Describe a run with measurements; remove the folder of a run without measurements."""
         path, state = self.path, self.state
         if path is not None and shutil.disk_usage(path).free < FULL_BYTES:
-            # The programs cannot write this cause to their logs.
+            # Programs cannot write this cause to their logs.
             state.warnings.append(f"the disk with {path} was full when the run ended: outputs may be incomplete")
             self.listener.note(state.warnings[-1])
         for text in [*state.deaths, *state.warnings]:
@@ -178,7 +178,7 @@ class Run(ABC):
         if path is None:
             return Outcome(None, state.status, error)
         if state.t0_ns is None and (state.status == "interrupted" or not state.proof):
-            # Nothing was measured: the folder would only be in the way, unless it is asked for.
+            # Nothing was measured: remove the folder, unless the user asked for it.
             if error is not None and log.VARIABLE in os.environ:
                 self.listener.note(f"the log of the failed run: {path / log.FILE}")
                 folder.release_reserve(path)
@@ -192,7 +192,7 @@ class Run(ABC):
         try:
             self.describe()
         except OSError as problem:
-            # The record stays: `cellbed clean` closes the folder when that is possible again.
+            # The record stays: `cellbed clean` later closes the folder.
             self.closing.pop_all()
             return Outcome(path, "failed", error or OperatingSystemError(problem, path))
         return Outcome(path, state.status, error)
@@ -205,12 +205,12 @@ class Run(ABC):
         return self.path
 
     def write_scenario(self) -> None:
-        """Write the scenario into the run's folder, as its file has it and resolved."""
+        """Write the scenario into the run's folder, as in its file and resolved."""
         (self.folder / "scenario.toml").write_text(self.text, encoding="utf-8")
         folder.write_json(self.folder / "scenario.resolved.json", self.plan.scenario.resolved())
 
     def note_early_end(self, duration_ns: int) -> None:
-        """Note that the run was over before the end of its schedule."""
+        """Note that the run ended before its schedule."""
         planned_s = self.plan.scenario.duration / 1e9
         self.state.duration_ns = duration_ns
         self.state.notes.append(
@@ -220,14 +220,14 @@ class Run(ABC):
 
 
 def finish(outcome: Outcome, listener: Listener) -> bool:
-    """Compute the tables and write the report of a run that measured something. Return whether there is a report.
+    """Compute the tables and write the report of a run with measurements. Return whether there is a report.
 
-    What prevents it is the outcome's error, unless the run itself failed.
+    An obstacle becomes the outcome's error, unless the run itself failed.
     """
     if outcome.folder is None or not (outcome.folder / "run.json").exists():
         return False
     try:
-        # The run is over: when its terminal closes now, the report is written all the same.
+        # The run is over: the report must be written even if its terminal closes now.
         with ignore_hang_ups():
             from cellbed.report import html
 
@@ -244,8 +244,8 @@ def finish(outcome: Outcome, listener: Listener) -> bool:
 
 
 def collect(outcome: Outcome, folder: Path) -> None:
-    """Compute the tables of a run, and note in its outcome whether it was disturbed or has no good reply, and the
-    verdicts on its expectations."""
+    """Compute the tables of a run. Note in its outcome whether it was disturbed or has no good reply, and the verdicts
+    on its expectations."""
     from cellbed.library import RunError
     from cellbed.measure import rows
 
@@ -256,8 +256,8 @@ def collect(outcome: Outcome, folder: Path) -> None:
 
 
 def exit_code(outcome: Outcome, *, strict: bool = False, check: bool = False) -> int:
-    """Exit status of the command: 0 complete (strict: 4 if disturbed; check: 5 if it does not meet an expectation), 130
-    interrupted, else the status of the error."""
+    """Return the exit status of the command: 0 complete (strict: 4 if disturbed; check: 5 if an expectation is not
+    met), 130 interrupted, else the status of the error."""
     if outcome.status == "interrupted":
         return 130
     if outcome.error is not None:

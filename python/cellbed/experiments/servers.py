@@ -1,4 +1,4 @@
-"""The programs of the applications of a run, and the registry of those that serve."""
+"""The programs of the applications of a run, and the registry of server programs."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from cellbed.workloads.program.kind import commands as server_commands
 from cellbed.workloads.registry import workload
 
 STAGES = 8
-"""More than the stages of the programs of an application."""
+"""Upper limit of the stages of an application's programs."""
 
 
 @dataclass
 class Servers:
-    """The programs of applications, with sockets, certificates and settings of TCP; of servers also where they move.
+    """The programs of applications, with sockets, certificates and TCP settings; of servers, also on target nodes.
 
-    raw: folder of raw records. names: of laws in the kernel. is_standing: whether services may move by
-    command. settings: what ends settings of TCP.
+    raw: folder of raw records. names: of laws in the kernel. is_standing: whether services may move by command.
+    settings: contexts that end the TCP settings.
     """
 
     plan: Plan
@@ -63,9 +63,9 @@ class Servers:
         self._by_memory = {each.app for each in plan.scenario.migrations if each.traits.moves_memory}
 
     def processes(self, each: Deployment, *, loads: bool) -> tuple[list[Process | Command], list[Process]]:
-        """Return the programs of an application, and the receivers of OpenTelemetry on other machines that they need.
+        """Return the programs of an application, and the OpenTelemetry receivers on other machines that they need.
 
-        loads: its load generators, too.
+        loads: include its load generators.
         """
         own = workload(each.table.kind).processes(each, self.raw, cache=cache_folder(), seed=self.plan.scenario.seed)
         own = [process for process in own if loads or not process.load]
@@ -75,8 +75,8 @@ class Servers:
         return [replace(process, stage=process.stage + first) for process in own], receivers
 
     def on(self, app: str, node: str) -> tuple[list[Process | Command], list[Process]]:
-        """Return the programs of an application's server on a node, where it may never have been; and receivers, which
-        must start then."""
+        """Return the programs of an application's server on a node, which may be new to it; and receivers that must
+        start then."""
         if (app, node) in self._servers:
             return self._servers[app, node], []
         each = next(each for each in self.deployed if each.name == app)
@@ -86,13 +86,13 @@ class Servers:
         return self._servers[app, node], list(self._receivers(prepared, each))
 
     def take_reports(self) -> bool:
-        """Take over what programs have reported; return whether that changes the description."""
+        """Copy the reports of programs to the state; return whether the description changes."""
         before = self.state.services, self.state.requesting
         self.state.services, self.state.requesting = dict(self.sockets.names), self.sockets.requesting
         return (self.state.services, self.state.requesting) != before
 
     def take_last_reports(self) -> None:
-        """Take over the last reports, with warnings of losses, and end the receiver."""
+        """Copy the last reports to the state, with warnings of losses, and end the receiver."""
         self.take_reports()
         self.state.warnings += [*self.sockets.warnings(), *self.telemetry.close()]
         if self.telemetry.used and self.state.t0_ns is not None:
@@ -102,7 +102,7 @@ class Servers:
                 self.state.services[name] = tuple(sorted({*self.state.services.get(name, ()), *names}))
 
     def _prepare(self, process: Process | Command, each: Deployment) -> Process | Command:
-        """Return a program with its sockets and settings of TCP; register one of a server."""
+        """Return a program with its sockets and TCP settings; register the program of a server."""
         warnings = self.state.warnings
         if isinstance(process, Command) and getattr(each.table, "telemetry", False):
             program = f"the {'client' if process.load else 'server'} of {each.name}"
@@ -118,7 +118,7 @@ class Servers:
         return process
 
     def _add_state(self, command: Command) -> Command:
-        """Return a server with the socket at which it can pass its state on."""
+        """Return a server with a socket through which it can pass its state on."""
         node = self.bed.nodes[command.node]
         path = node.show_socket(str(self.states.listen(command.name, node.admission)))
         return replace(command, environment={VARIABLE: path, **command.environment})
@@ -126,10 +126,10 @@ class Servers:
     def _add_reports(
         self, process: Process | Command, deployment: Deployment, places: Sequence[Node]
     ) -> Process | Command:
-        """Return a program with a socket at which it can report (a service spans, a client its requests), and with the
-        address of the receiver of OpenTelemetry and the certificate of the run's authority, where there are any.
+        """Return a program with a socket for its reports (spans of a service, requests of a client). If available, add
+        the address of the OpenTelemetry receiver and the certificate of the run's authority.
 
-        places: nodes that CRIU may move the program to, which keeps its socket.
+        places: nodes to which CRIU may move the program; a moved program keeps its socket.
         """
         if not isinstance(process, Command):
             return process
@@ -154,7 +154,7 @@ class Servers:
         return replace(process, environment=given)
 
     def _set_tcp(self, process: Process | Command, deployment: Deployment) -> Process | Command:
-        """Return a program in a control group of its own, where it gets settings of TCP.
+        """Return a program in a separate control group with its TCP settings, if it has any.
 
         Errors: :class:`CellbedError`.
         """
@@ -162,7 +162,7 @@ class Servers:
         if role is None or not (tcp := self.plan.scenario.tcp_of(role)):
             return process
         parent = cgroups.program_parent(self.bed.nodes[process.node].setup.group, self.record.identifier)
-        assert parent is not None  # by `testbed.check`
+        assert parent is not None  # ensured by `testbed.check`
         group = parent / process.name
         try:
             if not parent.exists():
@@ -180,8 +180,8 @@ class Servers:
         return replace(process, cgroups=(*process.cgroups, str(group / "cgroup.procs")))
 
     def _receivers(self, processes: Sequence[Process | Command], deployment: Deployment) -> Iterator[Process]:
-        """Receive spans of OpenTelemetry on the nodes of programs, if their application wants it; yield the receivers
-        of other machines."""
+        """Receive OpenTelemetry spans on the nodes of programs, if their application requests this; yield the receivers
+        on other machines."""
         if not getattr(deployment.table, "telemetry", False):
             return
         emulator = self.bed.emulator
@@ -193,7 +193,7 @@ class Servers:
 
 
 def _server_programs(deployment: Deployment, raw: Path, seed: int) -> Sequence[Process | Command]:
-    """Return the programs of an application's servers alone."""
+    """Return only the programs of an application's servers."""
     if deployment.table.server.command is not None:
         return list(server_commands(deployment, "server", raw, seed))
     alone = replace(deployment, clients=[])
@@ -201,7 +201,7 @@ def _server_programs(deployment: Deployment, raw: Path, seed: int) -> Sequence[P
 
 
 def _add_certificates(deployed: list[Deployment], bed: Testbed, plan: Plan) -> list[Deployment]:
-    """Return the applications with an authority's files, if any needs certificates. A server's certificate has all
+    """Return the applications with an authority's files, if any needs certificates. A server's certificate contains all
     names of its addresses."""
     if not any(each.table.certified for each in deployed):
         return deployed
@@ -213,7 +213,7 @@ def _add_certificates(deployed: list[Deployment], bed: Testbed, plan: Plan) -> l
             names[each.name] = sorted({*ips, *(name for ip, name in lines if ip in ips), *each.table.host_names})
     certificates.issue(bed.sockets, names)
     for key in bed.sockets.glob(f"*/{certificates.KEY}"):
-        key.chmod(0o644)  # in a container a program may be another user; no other user of this machine reaches it
+        key.chmod(0o644)  # a container's program may run as another user; no other user of this machine has access
 
     def shown(node: str, app: str) -> dict[str, str]:
         files = zip(CERTIFICATE, certificates.FILES, strict=True)

@@ -1,4 +1,4 @@
-"""A testbed that stands in a background process: bring it up, show its state and logs, take it down."""
+"""A standing testbed in a background process: bring-up, state, logs and end."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from cellbed.testbed.plan import Plan
 
 LOG = "testbed.log"
-"""In the raw folder: what the background process writes to standard error."""
+"""File in the raw folder with the standard error of the background process."""
 DOWN_PATIENCE_S = 30.0
-"""How long a testbed may take to end in order before it is killed."""
+"""Maximum time for the orderly end of a testbed, seconds; then it is killed."""
 
 
 class UpError(CellbedError):
-    """A testbed that did not come up. exit_code: of its error."""
+    """A testbed that did not come up. exit_code: of the error."""
 
     def __init__(self, text: str, exit_code: int) -> None:
         super().__init__(text)
@@ -45,10 +45,10 @@ class UpError(CellbedError):
 
 
 def up(text: str, plan: Plan, options: Options, listener: Listener) -> Path:
-    """Bring up a planned scenario in a background process, and return its folder once the schedule has started.
+    """Bring up a planned scenario in a background process, and return its folder when the schedule has started.
 
-    options: `standing` is its name. The process outlives its caller and the terminal; Ctrl-C until it is up ends it.
-    Errors: :class:`CellbedError`; nothing is left then.
+    options: `standing` is its name. The process outlives its caller and the terminal; Ctrl-C during the start ends it.
+    Errors: :class:`CellbedError`; in this case nothing is left.
     """
     reader, writer = os.pipe()
     process = os.fork()
@@ -87,7 +87,7 @@ def up(text: str, plan: Plan, options: Options, listener: Listener) -> Path:
 
 
 class _Reports(Listener):
-    """The listener of the background process: reports to the command that started it, until that one has ended."""
+    """The listener of the background process. It reports to the starting command until the command ends."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
         self._pipe = pipe
@@ -101,7 +101,7 @@ class _Reports(Listener):
             self._pipe.close()
 
     def up(self, folder: Path) -> None:
-        """The testbed is up: from now on standard error is a file, and nobody is reported to."""
+        """Report that the testbed is up; from now on standard error is a file, and there are no further reports."""
         log = os.open(folder / "raw" / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         for descriptor in (1, 2):
             os.dup2(log, descriptor)
@@ -117,8 +117,8 @@ class _Reports(Listener):
 
 
 def _serve(text: str, plan: Plan, options: Options, pipe: IO[bytes]) -> NoReturn:
-    """The background process."""
-    from cellbed.experiments.real_run import run  # slow, and `up` alone needs it
+    """Run the background process."""
+    from cellbed.experiments.real_run import run  # slow import, needed only by `up`
 
     status = 1
     reports = _Reports(pipe)
@@ -141,12 +141,12 @@ def _serve(text: str, plan: Plan, options: Options, pipe: IO[bytes]) -> NoReturn
         reports.send("error", f"the background process failed: {error!r}", exit_code=1)
     finally:
         sys.stderr.flush()
-        # Not the exit of the command that was forked: its cleaning-up is its own.
+        # Do not exit like the forked command: its clean-up belongs to the parent.
         os._exit(status)
 
 
 def take_down(record: Record, note: Callable[[str], None]) -> None:
-    """End a standing testbed: in order, or else by force. Errors: :class:`LiveError` for what is no testbed."""
+    """End a standing testbed: in order, or else by force. Errors: :class:`LiveError` if `record` is no testbed."""
     if record.kind != "testbed":
         raise LiveError(
             f"{label(record)} is a {record.kind}, not a standing testbed: end it with Ctrl-C in its terminal"
@@ -157,7 +157,7 @@ def take_down(record: Record, note: Callable[[str], None]) -> None:
         descriptor = -1
     if descriptor >= 0:
         try:
-            if not record.is_stale():  # else the id is another process's by now
+            if not record.is_stale():  # else the id may belong to another process
                 signal.pidfd_send_signal(descriptor, signal.SIGTERM)
                 if not select.select([descriptor], [], [], DOWN_PATIENCE_S)[0]:
                     note(f"{label(record)} did not end within {DOWN_PATIENCE_S:g} s and is killed")
@@ -173,7 +173,7 @@ def take_down(record: Record, note: Callable[[str], None]) -> None:
 
 
 def status(record: Record) -> dict[str, Any]:
-    """Return state, nodes, programs and the last faults and changes of a live run or testbed, from its events."""
+    """Return the state, nodes, programs, and latest faults and changes of a live run or testbed, from its events."""
     folder = Path(record.folder or "")
     events = read_events(folder)
     programs: dict[str, dict[str, Any]] = {}
@@ -211,8 +211,7 @@ def testbeds() -> list[Record]:
 
 
 def find_testbed(name: str | None, *, standing: bool = False) -> Record:
-    """Return the live testbed or run called `name`; the only one for ``None``. standing: no runs, unless they are
-    named.
+    """Return the live testbed or run called `name`, or the only one for ``None``. standing: ignore runs, unless named.
 
     Errors: :class:`LiveError` with the nearest name.
     """
@@ -227,7 +226,7 @@ def find_testbed(name: str | None, *, standing: bool = False) -> Record:
 
 
 class MoveError(CellbedError):
-    """A service that did not move: it serves where it was."""
+    """A service that did not move: it stays in place."""
 
     exit_code = 1
 
@@ -235,7 +234,7 @@ class MoveError(CellbedError):
 def move(record: Record, app: str, to: str, strategy: str | None) -> dict[str, Any]:
     """Move a service of a live run or testbed to another node, and return the account of its migration.
 
-    strategy: ``None``: as in the scenario. Errors: :class:`LiveError`.
+    strategy: ``None`` for the scenario's. Errors: :class:`LiveError`.
     """
     if strategy is not None and strategy not in (names := entries("strategies")):
         hint = did_you_mean(strategy, names)
@@ -244,7 +243,7 @@ def move(record: Record, app: str, to: str, strategy: str | None) -> dict[str, A
 
 
 def check_moved(app: str, account: Mapping[str, Any]) -> None:
-    """Raise :class:`MoveError` for a migration of an application that has failed."""
+    """Raise :class:`MoveError` if the migration of an application has failed."""
     if account.get("failed") is not None:
         raise MoveError(f"{app} did not move: {account['failed']}")
 
@@ -252,9 +251,9 @@ def check_moved(app: str, account: Mapping[str, Any]) -> None:
 def tap_link(record: Record, link: str, path: Path, most: int) -> Captured:
     """Capture the packets of a link, or of one direction, into a pcapng file, until the testbed ends or Ctrl-C.
 
-    path: ``-`` is standard output. most: bytes of a packet. Moves this process, which must have one thread, into a
-    node's network namespace.
-    Errors: :class:`LiveError` for a link that is not there; ``OSError``.
+    path: ``-`` is standard output. most: maximum bytes kept per packet. This process must have one thread; it moves
+    into a node's network namespace.
+    Errors: :class:`LiveError` for an unknown link; ``OSError``.
     """
     nodes = nodes_of(record)
     with connect(record) as control:
@@ -264,7 +263,7 @@ def tap_link(record: Record, link: str, path: Path, most: int) -> Captured:
         raise LiveError(f"{label(record)} has no node at the end of {link}: name the link of a node")
     names = {end: [each["name"] for each in directions if each[end] == ends[0]] for end in ("from", "to")}
     network = nodes[ends[0]]
-    # A process with threads, such as NumPy's, cannot enter the namespaces of an ordinary user.
+    # A process with several threads, such as NumPy's, cannot enter the namespaces of an ordinary user.
     Place(**network["network"]).enter()
     from cellbed.measure.packetlog.capture import Tap, capture
 
@@ -280,10 +279,10 @@ _PAUSE_S = 0.1
 
 
 def print_logs(record: Record, app: str, output: IO[str], *, follow: bool = False) -> None:
-    """Print the logs whose names begin with `app`, a line at a time and with the program's name if there are several.
+    """Print the logs whose names begin with `app`, line by line, with program names if there are several.
 
-    follow: new lines too, until the run or testbed has ended, or Ctrl-C. Errors: :class:`LiveError` with the nearest
-    name.
+    follow: also print new lines, until the end of the run or testbed, or Ctrl-C. Errors: :class:`LiveError` with the
+    nearest name.
     """
     raw = Path(record.folder or "", "raw")
     if not _logs(raw, app):
@@ -299,7 +298,7 @@ def print_logs(record: Record, app: str, output: IO[str], *, follow: bool = Fals
             with inputs.open_file(path) as file:
                 file.seek(read.get(path, 0))
                 content = file.read()
-            # The last line waits until it is complete, unless there will be no more.
+            # Print the last line when it is complete, or at the end.
             whole = content if not follow or ended else content[: content.rfind(b"\n") + 1]
             read[path] = read.get(path, 0) + len(whole)
             for line in whole.decode(errors="replace").splitlines():

@@ -11,7 +11,7 @@ else:
     _HOMES |= dict.fromkeys(("load", "load_text", "parse", "read"), "reader")
 
     def __getattr__(name):
-        # The scenario needs the tables of all kinds of application, which need modules of this package.
+        # Lazy: the scenario needs the tables of all kinds of application, which need modules of this package.
         from importlib import import_module
 
         if name in _HOMES:

@@ -22,7 +22,7 @@ Timeout = Annotated[int, quantity(DURATION, "1 ms", "1 h")]
 Groups = Mapping[str, NodeGroup]
 Balance = Literal["client", "connection", "round-robin", "least-outstanding"]
 Key = str | tuple[str | int, ...]
-"""A key of an application's table, or the path of one below it."""
+"""A key of an application's table, or a path below the table."""
 
 
 class Application(Table):
@@ -60,20 +60,20 @@ class Application(Table):
     stop: Moment | None = Field(None, description="When its load ends. Default: with the workload.", examples=["30 s"])
 
     def templates(self) -> Iterator[tuple[Key, str]]:
-        """Return the texts with names to fill in (:mod:`cellbed.scenario.templates`): (key, text)."""
+        """Yield the texts with names to fill in (:mod:`cellbed.scenario.templates`): (key, text)."""
         for key, role in self.roles():
             for path, text in role.texts():
                 yield (key, *path), text
 
     def roles(self) -> Iterator[tuple[Literal["server", "client"], Role]]:
-        """Return its roles, in the order of their programs' starts."""
+        """Yield the roles, in the start order of their programs."""
         if self.server is not None:
             yield "server", self.server
         if self.client is not None:
             yield "client", self.client
 
     def programs(self) -> Iterator[tuple[Literal["server", "client"], Role]]:
-        """Return the roles whose programs are started as they are."""
+        """Return the roles whose programs run unmodified."""
         return ((key, role) for key, role in self.roles() if role.command is not None)
 
     @property
@@ -83,12 +83,12 @@ class Application(Table):
 
     @property
     def certified(self) -> bool:
-        """Return whether its servers have a certificate of the run's authority."""
+        """Return whether the servers have a certificate of the run's authority."""
         return any(f"{{{name}}}" in text for _, text in self.templates() for name in CERTIFICATE)
 
     @property
     def host_names(self) -> tuple[str, ...]:
-        """Return the names in that certificate beside the names of nodes."""
+        """Return the names in the servers' certificate beside the names of nodes."""
         return ()
 
     @property
@@ -98,25 +98,25 @@ class Application(Table):
 
     @property
     def movable_by(self) -> tuple[str, ...] | None:
-        """Return the strategies of migration that can move its server; ``None``: all of them."""
+        """Return the strategies of migration that can move the server; ``None``: all."""
         return None
 
     @property
     def packages(self) -> dict[str, str]:
-        """Return the optional packages of Python that its programs need, each with the name of its file in
+        """Return the optional Python packages that cellbed's programs need, each with the name of its file in
         ``requirements/``."""
         return {}
 
     @property
     def tools(self) -> tuple[tuple[str, tuple[str, ...], str], ...]:
-        """Return the programs that its own programs run, on nodes of this machine: (key, alternative names,
-        package)."""
+        """Return the programs that cellbed's programs of this kind run on nodes of this machine: (key, alternative
+        names, package)."""
         return ()
 
     @property
     def fetched(self) -> tuple[tuple[str, pathlib.Path, str], ...]:
-        """Return the files of others that its own programs read, on nodes of this machine: (key, file, command that
-        fetches it)."""
+        """Return the third-party files that cellbed's programs of this kind read on nodes of this machine: (key, file,
+        command that fetches it)."""
         return ()
 
     def completed(self, groups: Groups) -> Self:
@@ -125,7 +125,7 @@ class Application(Table):
         return self.model_copy(update={"client": self.client or (Role.of_group(endpoints[0]) if endpoints else None)})
 
     def misfits(self, groups: Groups, duration: int) -> Iterator[tuple[Key, str]]:
-        """Keys that do not fit each other, the nodes or the workload's `duration` (ns): (key, what to do)."""
+        """Yield keys that do not fit each other, the nodes or the workload's `duration` (ns): (key, what to do)."""
         yield from self._role_misfits(groups)
         if self.balance != "client":
             yield from self._balance_misfits()
@@ -135,7 +135,7 @@ class Application(Table):
             yield "stop", f"not after 'start' and at most the duration, {DURATION.format(duration)}"
 
     def _balance_misfits(self) -> Iterator[tuple[Key, str]]:
-        """Of one whose clients do not have one server each."""
+        """Yield problems of `balance` if clients do not have one server each."""
         if self.server is None:
             yield "balance", "the application has no server: write it where the servers are"
         elif self.edge_policy != "fixed":
@@ -144,7 +144,7 @@ class Application(Table):
             yield "balance", f"clients of kind '{self.kind}' choose no server for a request: write 'connection'"
 
     def _role_misfits(self, groups: Groups) -> Iterator[tuple[Key, str]]:
-        """Of an application whose programs are cellbed's own."""
+        """Yield problems of roles if their programs are cellbed's."""
         endpoints = _endpoints(groups)
         if self.client is None and len(endpoints) != 1:
             listed = (
@@ -155,13 +155,13 @@ class Application(Table):
             yield from self._own_misfits(key, role, groups)
 
     def _own_misfits(self, key: str, role: Role, groups: Groups) -> Iterator[tuple[Key, str]]:
-        """Of a role whose program is cellbed's own."""
+        """Yield problems of a role whose program is cellbed's."""
         yield from group_misfits(key, role.on, groups)
         for name in sorted(role.model_fields_set - {"on", *OF_TCP}):
             yield (key, name), f"the {key} of this kind is a program of cellbed: remove this key"
 
     def _program_misfits(self, key: str, role: Role, groups: Groups) -> Iterator[tuple[Key, str]]:
-        """Of a role with the user's program."""
+        """Yield problems of a role with the user's program."""
         yield from group_misfits(key, role.on, groups)
         if role.on in groups:
             yield from (((key, *path), text) for path, text in role.misfits(groups[role.on]))
@@ -179,7 +179,7 @@ def _endpoints(groups: Groups) -> list[str]:
 
 
 def group_misfits(key: Key, name: str, groups: Groups) -> Iterator[tuple[Key, str]]:
-    """Yield the problem of the name of a node group at `key`."""
+    """Yield the problem of a node group's name at `key`."""
     if name not in groups:
         text = f"'{name}' has no nodes: {did_you_mean(name, list(groups))}add [nodes.{name}] with cpus and memory"
         yield key, f"{text}, or write one of {', '.join(groups)}"
@@ -246,7 +246,7 @@ def tables() -> dict[str, type[Application]]:
         try:
             found[kind] = entry.load()
         except AttributeError as error:
-            # `cellbed.scenario` resolves its names late, where an AttributeError would hide the cause.
+            # `cellbed.scenario` imports names lazily; an AttributeError there would hide the cause.
             raise ImportError(f"{entry.value}, the table of kind '{kind}': {error}") from error
     if not found:
         raise ImportError("no kinds of application are registered: install cellbed again (make setup)")

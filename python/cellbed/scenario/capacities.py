@@ -40,12 +40,12 @@ class RateSeries(Series):
 
     @cached_property
     def _areas(self) -> list[int]:
-        """The area before each point."""
+        """The area before each point, in bit/s · ns."""
         steps = zip(self.pairs, self.pairs[1:], strict=False)
         return [0, *accumulate(rate * (end - begin) for (begin, rate), (end, _) in steps)]
 
     def _within(self, position_ns: int) -> int:
-        """Return the area in one cycle."""
+        """Return the area before a position in one cycle."""
         at = bisect_right(self.pairs, position_ns, key=lambda point: point[0]) - 1
         begin, rate = self.pairs[at]
         return self._areas[at] + int(rate) * (position_ns - begin)
@@ -63,7 +63,7 @@ def _as_limit(value: object) -> object:
 
 
 FLOW_LIMIT = BeforeValidator(_as_limit, json_schema_input_type=str | FlowLimit)
-"""A rate, or the table."""
+"""The form of a limit of flows: a rate, or the table."""
 
 
 if TYPE_CHECKING:
@@ -73,8 +73,8 @@ else:
 """The schedules of a bottleneck, without delays."""
 
 LinkCapacity = PlainCapacity | Replay
-"""Trace, constant rate or unlimited as text; the others as tables."""
+"""Capacity of a direction: trace, constant rate or unlimited as text; other kinds as tables."""
 
 LINK_CAPACITY = PlainOr(Annotated[Any, CAPACITY], (*SCHEDULES.values(), Replay), CAPACITY.show)
 LATER_LINK_CAPACITY = replace(LINK_CAPACITY, plain=Annotated[Any, LATER_CAPACITY])
-"""The same from a later moment on: a rate of 0 is an outage."""
+"""`LINK_CAPACITY` in later changes: a rate of 0 is an outage."""

@@ -39,7 +39,7 @@ def _as_table(value: object) -> object:
 _KINDS = Literal["round-robin", "proportional-fair", "max-rate", "shortest-remaining", "priority"]
 _Tables = Annotated[PlainScheduler | ProportionalFair, Field(discriminator="kind")]
 Scheduler = Annotated[_Tables, BeforeValidator(_as_table, json_schema_input_type=_KINDS | _Tables)]
-"""Who gets a slot: the name of a kind, or its table."""
+"""The scheduler that assigns slots: the name of a kind, or its table."""
 
 
 class Cell(Table):
@@ -82,7 +82,7 @@ def cell_misfits(
 ) -> Iterator[tuple[Path, str]]:
     """Yield misfits between cells and groups: (path, what to do).
 
-    mobile: the link of groups without one. duration: of the workload, ns.
+    mobile: default link of groups. duration: of the workload, ns.
     """
     for name, group in groups.items():
         where: Path = ("nodes", name, "cell")
@@ -116,7 +116,7 @@ def cell_misfits(
 def _route_misfits(
     cells: Mapping[str, Cell], group: NodeGroup, link: AnyMobileLink | None, duration: int
 ) -> Iterator[tuple[Path, str]]:
-    """Yield problems of the handovers of a group that is in a cell: (path below the route, what to do)."""
+    """Yield problems of the handovers of a group in a cell: (path below the route, what to do)."""
     present, entered = group.cell, -1
     for index, handover in enumerate(group.route):
         if handover.cell not in cells:
@@ -138,7 +138,7 @@ def _route_misfits(
 
 
 def _objection(link: AnyMobileLink) -> str | None:
-    """Why a link cannot share a cell."""
+    """Return why a link cannot share a cell; None if it can."""
     if getattr(link, "fallback", None) is not None:
         return "a link of two radios cannot share a cell: remove this key, or 'fallback' of the link"
     return _objection_to([link.up, link.down, *(each for change in link.changes for each in (change.up, change.down))])

@@ -27,9 +27,9 @@ from cellbed.support.units import BIT_RATE, DURATION, UnitError
 CORE_RATE = quantity(BIT_RATE, "1 kbit/s", "1000 Gbit/s")
 _QUEUE = {"kind": "droptail"}
 _AFTER = 60 * 10**9
-"""Nanoseconds for which delays continue to change after the workload's end: replies are still in flight."""
+"""Time after the workload's end during which delays still change, ns: replies are still in flight."""
 _RAMP = 10_000_000
-"""Minimum nanoseconds of a change of the delay, so that no packet has to wait for one before it."""
+"""Minimum duration of a change of the delay, ns, so that no packet has to wait for an earlier one."""
 
 
 _UNITS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
@@ -46,9 +46,9 @@ ROUND_TRIP = Column(
 class RoundTripRecord:
     """Round-trip times over time.
 
-    name: what the user wrote. path: absolute. sha256: of its bytes. samples: (ns since its start, round-trip time in
-    ns) of answered probes, in order of time, at least one. duration: its period, ns. synthetic: whether it
-    comes from a model.
+    name: text written by the user. path: absolute. sha256: of the file. samples: (ns since the begin of the record,
+    round-trip time in ns) of answered probes, in order of time, at least one. duration: period, ns. synthetic: whether
+    the record comes from a model.
     """
 
     name: str
@@ -59,11 +59,11 @@ class RoundTripRecord:
     synthetic: bool = False
 
     def over(self, start: int, duration: int) -> list[tuple[int, int]]:
-        """Return the samples of `duration` ns from a position on, each with its time since then; the first is at 0."""
+        """Return the samples of `duration` ns from `start` on, with times relative to `start`; the first is at 0."""
         return [(max(0, at - start), trip) for at, trip in self._from(start % self.duration, start, start + duration)]
 
     def _from(self, position: int, start: int, end: int) -> Iterator[tuple[int, int]]:
-        # The value at the start is the last sample before it, possibly from the end of the previous repetition.
+        # The value at the start is the last earlier sample, possibly from the end of the previous period.
         index = bisect_right(self.samples, position, key=lambda sample: sample[0]) - 1
         begun = start - position
         if index < 0:
@@ -77,7 +77,7 @@ class RoundTripRecord:
 
 
 def round_trip_record() -> TextField:
-    """Return the name of a record of round-trip times."""
+    """Return a field for the name of a record of round-trip times."""
     return TextField(
         _read_record,
         lambda record: record.name,
@@ -100,7 +100,7 @@ def _read_record(text: str, folder: File) -> RoundTripRecord:
     points = file.points
     if len(points) < 2:
         raise UnitError(f"{file.path}: a record needs two round-trip times or more")
-    # The last one holds as long as the one before it did.
+    # The last sample lasts as long as the previous one.
     duration = 2 * points[-1][0] - points[-2][0]
     return RoundTripRecord(file.name, file.path, file.sha256, points, duration)
 
@@ -118,7 +118,7 @@ def _load_round_trips(archive: Archive, name: str) -> RoundTripRecord:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The source of varying round-trip times. name: for people. sha256: of a record, None without."""
+    """The source of varying round-trip times. name: shown to users. sha256: of a record, else None."""
 
     name: str
     synthetic: bool
@@ -127,14 +127,14 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class CoreDelay:
-    """One-way delay between the tower and a remote class, nanoseconds; place: the name it was given by, if any."""
+    """One-way delay between the tower and a remote class, nanoseconds; place: its name in the scenario, if any."""
 
     one_way: int
     place: str | None = None
 
     @property
     def source(self) -> Source | None:
-        """Of round-trip times that vary: none here."""
+        """The source of varying round-trip times: none here."""
         return None
 
     def delays(self, _seed: int, _duration: int) -> Ways[Delay]:
@@ -142,7 +142,7 @@ class CoreDelay:
         return Ways(self.one_way, self.one_way)
 
     def misfits(self, _duration: int) -> list[tuple[Path, str]]:
-        """Keys that do not fit: none."""
+        """Return keys that do not fit: none."""
         return []
 
 
@@ -162,7 +162,7 @@ class CoreTable(Table):
     outage: OutageEachWay = written([])
 
     def misfits(self, duration: int) -> list[tuple[Path, str]]:
-        """Keys that do not fit the workload's `duration` (ns): (path below the link, what to do)."""
+        """Return keys that do not fit the workload's `duration` (ns): (path below the link, what to do)."""
         return list(outage_misfits(self.outage, duration))
 
     def delays(self, seed: int, duration: int) -> Ways[Delay]:
@@ -171,7 +171,7 @@ class CoreTable(Table):
 
     @property
     def source(self) -> Source | None:
-        """Of round-trip times that vary."""
+        """The source of varying round-trip times, if any."""
         return None
 
 
@@ -202,7 +202,7 @@ class CorePlace(_RoundTrips):
 
     @property
     def source(self) -> Source:
-        """The place and the hours."""
+        """The source: the place and the hours."""
         return Source(f"{self.name} in {self.hours} hours", synthetic=True)
 
     def _round_trips(self, seed: int, duration: int) -> Sequence[tuple[int, int]]:
@@ -222,7 +222,7 @@ class CoreRoundTrips(_RoundTrips):
 
     @property
     def source(self) -> Source:
-        """The record."""
+        """The source: the record."""
         return Source(self.record.name, self.record.synthetic, self.record.sha256)
 
     def _round_trips(self, _seed: int, duration: int) -> Sequence[tuple[int, int]]:
@@ -230,7 +230,7 @@ class CoreRoundTrips(_RoundTrips):
 
 
 def _series(delays: Sequence[tuple[int, int]]) -> Delay:
-    """Return a delay that holds each value until shortly before the next begins."""
+    """Return a delay that holds each value until shortly before the next one begins."""
     points: list[tuple[int, int]] = []
     for (at, delay), (until, after) in pairwise(delays):
         points.append((at, delay))
@@ -242,7 +242,7 @@ def _series(delays: Sequence[tuple[int, int]]) -> Delay:
 
 
 def _drop_repeats(points: list[tuple[int, int]]) -> Points:
-    """Return the points without those between two equal values."""
+    """Return the points, without points between two equal values."""
     kept = [
         point
         for before, point, after in zip(points, points[1:], points[2:], strict=False)
@@ -297,6 +297,6 @@ CORE_LINK = PlainOr(Annotated[CoreDelay, _PLAIN], (CoreFixed, CorePlace, CoreRou
 
 
 def constant_delay(core: CoreLink) -> int | None:
-    """Return the one-way delay of a core link, ns; ``None`` where it varies."""
+    """Return the one-way delay of a core link, ns; ``None`` if it varies."""
     plain = core.delay if isinstance(core, CoreFixed) else core
     return plain.one_way if isinstance(plain, CoreDelay) else None

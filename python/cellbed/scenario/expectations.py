@@ -30,9 +30,9 @@ MEASURES = (
     *("datagrams_lost_share", "datagrams_reordered_share", "correct_share"),
     *(f"migration_{name}" for name in ("s", "gap_s", "gap_p50_s", "transfer_s", "restore_s", "bytes", "paid_s")),
 )
-"""Measures of an application that every run of a scenario has, and every dataset of a sweep."""
+"""Measures of an application in every run of a scenario, and in every dataset of a sweep."""
 KNOWN = (*MEASURES, "pressure_cpu", "late_p99_s")
-"""These, and what the machine did to the run."""
+"""`MEASURES`, and measures of the machine's influence on the run."""
 ALIASES = {
     "median_latency": "latency_p50_s",
     "p90_latency": "latency_p90_s",
@@ -42,7 +42,7 @@ ALIASES = {
 }
 """Shorter names of measures."""
 _LATER = re.compile(rf"{OWN}[\w.-]+|part_\w+_(p50|p99)_s")
-"""Measures that only the run knows: its programs' own, and parts of requests."""
+"""Measures known only in the run: those of its programs, and parts of requests."""
 _OF_DEADLINE = ("on_time_share", "goodput_bit_s")
 
 _LIMIT = re.compile(r"\s*(<=|>=|<|>)\s*(\S.*?)\s*")
@@ -67,7 +67,7 @@ _FORMS: tuple[tuple[str, Callable[[str], float], str], ...] = (
     ("_s", lambda text: DURATION.parse(text) / 1e9, "< 300 ms"),
     ("", _plain, "> 100"),
 )
-"""Limits of measures by the ends of their names: how they are read, and an example."""
+"""Forms of limits by the suffix of the measure's name: parser and example."""
 _TEXT = {"type": "string", "pattern": r"^\s*[<>]=?\s*\S", "examples": ["< 300 ms", "> 99 %"]}
 
 Expect = Annotated[
@@ -95,8 +95,8 @@ def expectations(
 ) -> tuple[Expectations, list[tuple[Path, str]]]:
     """Return the expectations in a table, and its problems: (path in the table, problem and remedy).
 
-    applications: by name, whether it has a deadline. known: measures of each. alone: the application that keys without
-    one mean; default: the only one.
+    applications: by name, whether each has a deadline. known: measures of each. alone: the application of keys outside
+    of applications' tables; default: the only one.
     """
     if len(applications) == 1:
         (alone,) = applications
@@ -120,7 +120,7 @@ def expectations(
 
 
 def _entries(expect: Mapping[str, Any], alone: str | None) -> Iterator[tuple[str | None, Path, Any]]:
-    """Return application, path and value of each limit."""
+    """Yield application, path and value of each limit."""
     for key, value in expect.items():
         if isinstance(value, Mapping):
             yield from ((key, (key, name), inner) for name, inner in value.items())

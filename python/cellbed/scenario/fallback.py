@@ -1,4 +1,4 @@
-"""Rules that put a mobile link of two radios on the second one: times, handovers or the signal of the first."""
+"""Rules by which a mobile link of two radios uses the second: times, handovers, or the signal of the first."""
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -16,9 +16,9 @@ from cellbed.scenario.table import Path, PlainOr, Table, written
 from cellbed.support.units import BIT_RATE, DURATION
 
 _BIN = 10_000_000
-"""Nanoseconds over which the capacity of the first radio is averaged."""
+"""Averaging time of the first radio's capacity, ns."""
 _AFTER = 60 * 10**9
-"""Nanoseconds after the workload's end until which a stay may last: replies are still in flight."""
+"""Maximum time from the workload's end to the end of a stay, ns: replies are still in flight."""
 _TOO_SHORT = "the stay would end within the interruption that begins it: write more than '{}'"
 Stays = tuple[tuple[int, int], ...]
 """Times on the second radio: begin and end, ns from the start of the workload, in order."""
@@ -52,7 +52,7 @@ class Handovers(Table):
         at = round(random.expovariate(1 / self.every))
         while at < duration:
             found.append((at, at + self.stay))
-            # Behind the second change, the first radio has the link for a moment at least.
+            # After the return, the first radio has the link for at least a moment.
             at += least + 1 + round(random.expovariate(1 / (self.every - least)))
         return tuple(found)
 
@@ -79,7 +79,7 @@ class Signal(Table):
             yield "stay", _TOO_SHORT.format(DURATION.format(interruption))
 
     def stays(self, duration: int, interruption: int, _seed: str, down: LinkCapacity, start: int, loop: bool) -> Stays:
-        """Return the stays that begin in `duration` ns. start, loop: how the first radio's downlink is played."""
+        """Return the stays that begin in `duration` ns. start, loop: replay of the first radio's downlink."""
         carried = _byte_count(down, start, loop)
         needed = self.below * _BIN / 8e9
         found: list[tuple[int, int]] = []
@@ -99,7 +99,7 @@ class Signal(Table):
 
 
 def _byte_count(capacity: LinkCapacity, start: int, loop: bool) -> Callable[[int, int], float]:
-    """Return the bytes that a capacity carries from one time to another, ns after the start of the workload."""
+    """Return a function for the bytes that a capacity carries between two times, ns from the start of the workload."""
     match capacity:
         case TraceSource():
             trace, end = capacity.trace, capacity.trace.duration_ns
@@ -111,7 +111,7 @@ def _byte_count(capacity: LinkCapacity, start: int, loop: bool) -> Callable[[int
 
 
 def time_misfits(times: Points, interruption: int, duration: int) -> Iterator[tuple[Path, str]]:
-    """Yield problems of times: (path below them, what to do)."""
+    """Yield problems of times: (path below the times, what to do)."""
     short = DURATION.format(interruption)
     for number, (begin, length) in enumerate(times):
         if length <= interruption:
@@ -129,4 +129,4 @@ def _show_times(times: Points) -> Any:
 
 Rule = Outages | Handovers | Signal
 RULE = PlainOr(Outages, (Handovers, Signal), _show_times)
-"""Pairs of begin and length, or a table."""
+"""A rule in the file: pairs of begin and length, or a table."""

@@ -31,7 +31,7 @@ class _Fault(Table):
     at: Offset = Field(description="When, from the start of the workload.", examples=["20 s"])
 
     def misfits(self, names: Names) -> Iterator[tuple[str, str]]:
-        """Return the names that there are not: (key, what to do)."""
+        """Yield unknown names: (key, what to do)."""
         raise NotImplementedError
 
 
@@ -125,8 +125,8 @@ def fault_misfits(
     duration: int,
     sites: Sequence[str] = (),
 ) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield problems of the faults of a workload of `duration` ns: (path of the key, what to do). sites: core links
-    of sites."""
+    """Yield problems of the faults of a workload of `duration` ns: (path of the key, what to do). sites: names of the
+    core links of sites."""
     ends: dict[str, int] = {}
     each = [(name, group, index) for name, group in groups.items() for index in range(group.count)]
     nodes = {f"{name}-{index}": group for name, group, index in each}

@@ -23,12 +23,12 @@ from cellbed.support.units import BIT_RATE, DURATION, SIZE, Quantity, UnitError,
 
 
 def refusal(text: str) -> PydanticCustomError:
-    """Return an error whose text reaches the user as it is."""
+    """Return an error with this text for the user, unchanged."""
     return PydanticCustomError("scenario", "{text}", {"text": text})
 
 
 def plainly(value: object) -> str:
-    """Return a value of a TOML file, short enough for a message."""
+    """Return a TOML value as text short enough for a message."""
     match value:
         case bool():
             return str(value).lower()
@@ -48,10 +48,10 @@ def plainly(value: object) -> str:
 class TextField:
     """Annotates a field that the file gives as text.
 
-    read: (text, folder of the scenario file) to the value; raises UnitError or TraceError with the expected form. show:
-    the value to text that `read` accepts. schema: the JSON Schema of the text. hint: what to write instead of a value
-    that is not text, given the number, if it was one. stage: (name of the field, value) to keys and values of the path
-    model.
+    read: converts (text, folder of the scenario file) to the value; raises UnitError or TraceError with the expected
+    form. show: converts the value to text that `read` accepts. schema: JSON Schema of the text. hint: what to write
+    instead of a value that is not text; its argument is the number, if the value was one. stage: converts (field name,
+    value) to keys and values of the path model.
     """
 
     read: Callable[[str, Path], Any]
@@ -72,7 +72,7 @@ class TextField:
         return {"type": "string", "$comment": self.hint(None).removeprefix("the "), **self.schema}
 
     def validate(self, value: object, info: ValidationInfo) -> Any:
-        """Return the value that was written; raises a `refusal`."""
+        """Return the parsed value; raises a `refusal`."""
         if not isinstance(value, str):
             number = plainly(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
             problem = "has no unit" if number else "is not text"
@@ -107,7 +107,7 @@ _STAGE_KEYS = {DURATION.base: "{}_ns", SIZE.base: "{}_bytes", BIT_RATE.base: "bi
 
 
 def _percentage(certain: bool) -> BeforeValidator:
-    """Reads text in per cent; other values are left to the field's validation."""
+    """Return a validator that converts text in per cent, and leaves other values to the field's validation."""
 
     def read(value: object) -> object:
         if isinstance(value, int | float) and 1 < value <= 100:
@@ -131,7 +131,7 @@ def _percentage(certain: bool) -> BeforeValidator:
 Probability = Annotated[float, Field(ge=0, lt=1), _percentage(certain=False)]
 """A probability from 0 to below 1: a number, or text in per cent."""
 Chance = Annotated[float, Field(ge=0, le=1), _percentage(certain=True)]
-"""The same, with 1."""
+"""A probability from 0 to 1: a number, or text in per cent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,14 +143,14 @@ class ConstantRate:
 
 @dataclass(frozen=True, slots=True)
 class Unlimited:
-    """No bottleneck: packets pass at once."""
+    """No bottleneck: packets pass without delay."""
 
 
 Capacity = TraceSource | ConstantRate | Unlimited
 """Capacity of one direction of a mobile link over time."""
 
 
-# A number alone, or with text that can only mean a unit of bit rate; "5g" may be a mistyped trace.
+# A number alone, or with text that can only be a unit of bit rate; "5g" may be a mistyped trace.
 _LIKE_A_RATE = re.compile(r"\s*[+-]?[0-9]+([.,][0-9]+)?\s*([km]|[kmg]?b(its?|ps)?(/s|/sec)?)?\s*", re.IGNORECASE)
 
 
@@ -199,12 +199,12 @@ CAPACITY = TextField(
 )
 
 LATER_CAPACITY = replace(CAPACITY, read=_read_later_capacity)
-"""The same from a later moment on: 0 is an outage."""
+"""Capacity in a later change: 0 is an outage."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueLimit:
-    """The limit of a drop-tail queue: bytes or packets, the other is None."""
+    """The limit of a drop-tail queue, in bytes or packets; the other is None."""
 
     bytes: int | None = None
     packets: int | None = None
@@ -312,11 +312,11 @@ _QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
 _OF_SHELLS = re.compile(
     r"\|\|?|&&|`|\$[A-Za-z_(]|(?<!\S)(?:&|;|\d?>{1,2}|<(?!\S*>))|;(?!\S)|(?<!\S)[^\s=-][^\s=]*\*|(?<!\S)\*"
 )
-"""Syntax of shells outside of quotes: pipes, lists, substitutions, redirections and patterns of files."""
+"""Shell syntax outside of quotes: pipes, lists, substitutions, redirections and file patterns."""
 
 
 def _split(value: object) -> object:
-    """Splits text into words like a shell; other values are left to the field's validation."""
+    """Split text into words like a shell; other values are left to the field's validation."""
     if not isinstance(value, str):
         return value
     try:
@@ -375,4 +375,4 @@ Command = Annotated[
         }
     ),
 ]
-"""A program with its arguments: a list, or text that is split into words like a shell does."""
+"""A program with its arguments: a list, or text that is split into words as by a shell."""

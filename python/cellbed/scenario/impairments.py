@@ -25,7 +25,7 @@ else:
 
 LOSS_FORM = PlainOr(Probability, tuple(LOSSES.values()))
 LATER_LOSS_FORM = replace(LOSS_FORM, plain=Chance)
-"""For changes of a running link, which may also lose all packets: as `LOSS_FORM`, but the probability may be 1."""
+"""Form of a loss in changes of a running link: as `LOSS_FORM`, but the probability may be 1."""
 _DELAY = quantity(DURATION, "0 s", "60 s")
 DELAY_FORM = PlainOr(Annotated[int, _DELAY], tuple(DELAYS.values()), _DELAY.show)
 
@@ -68,7 +68,7 @@ Outages = Annotated[
     Pairs(_length, DURATION.format, _LENGTH.schema, "1.5 s", least=0, words="begin and length"),
     AfterValidator(_apart),
 ]
-"""Pairs of begin, from the start of the workload, and length, ns; in order of time, with time between them."""
+"""Pairs of begin, from the start of the workload, and length, ns; in order of time, with gaps between outages."""
 OutageEachWay = Annotated[
     Ways[Points],
     EachWay(Outages, []),
@@ -80,7 +80,7 @@ OutageEachWay = Annotated[
 
 
 def outage_misfits(outages: Ways[Points], duration: int) -> Iterator[tuple[Path, str]]:
-    """Outages after the end of a workload of `duration` ns: (path below the link, what to do)."""
+    """Yield outages after the end of a workload of `duration` ns: (path below the link, what to do)."""
     late = [begin for each in (outages.uplink, outages.downlink) for begin, _ in each if begin >= duration]
     if late:
         text = f"no outage at {DURATION.format(late[0])}: the workload ends after {DURATION.format(duration)}"

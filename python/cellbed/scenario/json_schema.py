@@ -9,19 +9,19 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the schema of a scenario as it is written: quantities are text with a unit, unknown keys are refused."""
+    """Return the schema of a scenario file: quantities are text with a unit, unknown keys are refused."""
     return schema_of(Scenario, "cellbed scenario")
 
 
 def schema_of(model: type[Table], title: str) -> dict[str, Any]:
-    """Return the schema of a kind of file as it is written."""
+    """Return the schema of a kind of file."""
     return {"$schema": DRAFT, **_clean_schema(model.model_json_schema()), "title": title}
 
 
 def _clean_schema(node: Any, *, names: bool = False) -> Any:
-    """``node`` without null, which TOML lacks, and titles, which only repeat the key's name.
+    """Return ``node`` without null, which TOML lacks, and without titles, which only repeat the key's name.
 
-    names: whether the keys of ``node`` are names of the scenario and not words of the schema language.
+    names: whether the keys of ``node`` are names in the scenario, not words of the schema language.
     """
     if isinstance(node, list):
         return [_clean_schema(item) for item in node]

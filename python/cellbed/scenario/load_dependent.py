@@ -1,4 +1,4 @@
-"""Recordings whose replay depends on the load: one direction of a network each."""
+"""Recordings with load-dependent replay, each of one direction of a network."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -65,7 +65,7 @@ class Replay(Table):
 
     @property
     def files(self) -> Iterator[tuple[str, RecordedFile[Rows] | RecordedFile[Offsets]]]:
-        """The files beside the heavy trace, by their key."""
+        """Yield the files beside the heavy trace, by their key."""
         yield "light", self.light
         if self.latency_offset is not None:
             yield "latency_offset", self.latency_offset
@@ -73,11 +73,11 @@ class Replay(Table):
 
 @dataclass(frozen=True)
 class Conditional:
-    """A model learnt from a recording, which replays it conditional on each packet's situation; read by the emulator's
+    """A model learnt from a recording, whose replay depends on each packet's situation; the input of the emulator's
     stage ``conditional``.
 
-    name: of the recording and its direction. model: file. heavy: opportunities of saturation, of `opportunity` bytes;
-    the same as in the model, used to state the rate.
+    name: recording and direction. model: file. heavy: opportunities of saturation, of `opportunity` bytes each, as
+    in the model; used to state the rate.
     """
 
     name: str

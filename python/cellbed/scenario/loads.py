@@ -1,6 +1,6 @@
-"""When the requests of a load are sent (arrivals), and what an endpoint does while replies take long (policies).
+"""Send times of a load's requests (arrivals), and reactions of an endpoint to slow replies (policies).
 
-`Table.stage` gives what the load generator reads: tables of `cellbed_node.arrivals` and of `policies` there.
+`Table.stage` returns the load generator's form: tables of `cellbed_node.arrivals` and of `policies` there.
 """
 
 from decimal import Decimal
@@ -87,7 +87,7 @@ class Recorded(Table):
 
     @property
     def moments(self) -> list[int]:
-        """The times, ns from the start of the load."""
+        """The send times, ns from the start of the load."""
         return list(self.file.values) if self.file is not None else list(self.times or [])
 
     def stage(self) -> dict[str, Any]:

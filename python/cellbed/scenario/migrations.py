@@ -28,14 +28,14 @@ class StrategyTraits:
     """The properties of a :class:`~cellbed.testbed.migration.strategy.Strategy` that scenarios need."""
 
     moves_memory: ClassVar[bool] = False
-    """True if the program itself moves, with its connections, and no other program takes its place."""
+    """True if the program itself moves with its connections, and no other program replaces it."""
     unused_keys: ClassVar[Mapping[str, str]] = {}
-    """Keys of the transfer without effect, with the reason."""
+    """Keys of the transfer without effect, and the reason."""
 
     @classmethod
     def lacks(cls) -> str | None:
-        """Return what this machine lacks to move programs so, with the package to install; ``None`` where it can.
-        Called before anything starts: a real attempt with a program of its own, since the answers of tools mislead."""
+        """Return what this machine lacks for this strategy, with the package to install; ``None`` if nothing. Called
+        before anything starts. Implementations try with a test program, because the answers of tools mislead."""
         return None
 
 
@@ -109,12 +109,12 @@ class Migration(Table):
 
     @property
     def traits(self) -> type[StrategyTraits]:
-        """Return the properties of its strategy."""
+        """Return the properties of the strategy."""
         return load_strategy(self.strategy)
 
     @property
     def when(self) -> str:
-        """Return its begin in words."""
+        """Return the begin of the migration in words."""
         return f"at {DURATION.format(self.at or 0)}" if self.policy is None else f"by {self.policy}"
 
     def __str__(self) -> str:
@@ -123,7 +123,7 @@ class Migration(Table):
 
 
 def server_of(application: Application, groups: Mapping[str, NodeGroup]) -> str | None:
-    """Return the name of the node of an application's only server; ``None`` without such a one."""
+    """Return the name of the node of an application's only server; ``None`` if there is not exactly one server node."""
     role = application.server
     if role is None or role.on not in groups or groups[role.on].count != 1 or application.more_servers:
         return None
@@ -191,7 +191,7 @@ def migration_misfits(
 def candidates(
     migration: Migration, groups: Mapping[str, NodeGroup], application: Application
 ) -> dict[str, str | None]:
-    """Return the possible nodes of a service, its first one first, with their sites."""
+    """Return the possible nodes of a service and their sites, the initial node first."""
     first = server_of(application, groups)
     nodes = dict.fromkeys([*([first] if first is not None else []), *migration.targets()])
     return {node: groups[node.rpartition("-")[0]].site for node in nodes}
@@ -223,8 +223,8 @@ def _policy_misfits(
 def movable_misfits(
     migration: Migration, groups: Mapping[str, NodeGroup], application: Application, place: str | None
 ) -> Iterator[tuple[str, str]]:
-    """Yield why a service cannot move to an existing node: (key, what to do). place: its node, unless it is
-    at its first one."""
+    """Yield why a service cannot move to an existing node: (key, what to do). place: present node; ``None``: the
+    initial node."""
     at_first, role = server_of(application, groups), application.server
     if role is None:
         yield "app", f"'{migration.app}' has no server that could move: write one"

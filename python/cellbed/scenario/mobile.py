@@ -87,7 +87,7 @@ class Fallback(_Later):
     )
 
     def misfits(self, down: LinkCapacity, duration: int) -> Iterator[tuple[Path, str]]:
-        """Yield problems: (path below the fallback, what to do). down: of the first radio; duration: ns."""
+        """Yield problems: (path below the fallback, what to do). down: capacity of the first radio; duration: ns."""
         if isinstance(self.when, Handovers | Signal):
             yield from ((("when", key), text) for key, text in self.when.misfits(self.interruption, down))
         else:
@@ -95,7 +95,7 @@ class Fallback(_Later):
             yield from ((("when", *path), text) for path, text in found)
 
     def stays(self, down: LinkCapacity, duration: int, seed: str, start: int, loop: bool) -> Stays:
-        """Return the times at which the second radio has the link. As for :meth:`Signal.stays`."""
+        """Return the times at which the second radio carries the link. Arguments: see :meth:`Signal.stays`."""
         if isinstance(self.when, Handovers | Signal):
             return self.when.stays(duration, self.interruption, seed, down, start, loop)
         return tuple((begin, begin + length) for begin, length in self.when)
@@ -157,7 +157,7 @@ class MobileLink(Table):
     )
 
     def completed(self) -> Self:
-        """Return the link with no base delay beside a replayed recording, unless one was asked for."""
+        """Return the link without base delay in directions that replay a recording, unless a base delay was written."""
         if "base_delay" in self.model_fields_set:
             return self
         delay = self.base_delay
@@ -166,7 +166,7 @@ class MobileLink(Table):
         return self.model_copy(update={"base_delay": ways}) if up or down else self
 
     def misfits(self, duration: int) -> list[tuple[Path, str]]:
-        """Changes that do not fit the others or the workload's `duration` (ns): (path below the link, what to do)."""
+        """Return changes that do not fit others or the workload's `duration` (ns): (path in the link, what to do)."""
         found = list(outage_misfits(self.outage, duration))
         if isinstance(self.proxy, MmcptpProxy):
             for path, capacity in self.capacities():
@@ -230,18 +230,18 @@ class WholeLink(Table):
 
     @property
     def base_delay(self) -> Ways[int]:
-        """Beside the link's own."""
+        """Base delay in addition to the link's delay: none."""
         return Ways(0, 0)
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """None are known beforehand."""
+        """Known changes: none."""
         return ()
 
     def misfits(self, duration: int) -> list[tuple[Path, str]]:
-        """Keys that do not fit the workload's `duration` (ns): (path below the link, what to do)."""
+        """Return keys that do not fit the workload's `duration` (ns): (path below the link, what to do)."""
         return list(outage_misfits(self.outage, duration))
 
     def capacities(self) -> Iterator[tuple[Path, LinkCapacity]]:
-        """Capacities from files that are read later: none."""
+        """Return capacities from files that are read later: none."""
         return iter(())

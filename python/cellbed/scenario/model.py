@@ -1,7 +1,7 @@
 """The scenario: nodes, links, transport and applications of a run, checked and with every default filled in.
 
 In the model durations are nanoseconds, sizes bytes, rates bit/s and frequencies events per second. `Scenario.resolved`
-gives the same as text with units, the way a user writes it.
+returns the same as text with units, in the form that a user writes.
 """
 
 from collections.abc import Iterator
@@ -108,7 +108,7 @@ class Transport(Table):
         asked = {
             CONGESTION_SETTING: control,
             SLOW_START_AFTER_IDLE: _flag(self.slow_start_after_idle),
-            # The least and the initial size are the kernel's defaults.
+            # The minimum and initial sizes are the kernel's defaults.
             "net.ipv4.tcp_rmem": f"4096 131072 {self.receive_buffer}" if self.receive_buffer else None,
             "net.ipv4.tcp_wmem": f"4096 16384 {self.send_buffer}" if self.send_buffer else None,
             "net.ipv4.tcp_ecn": _flag(self.ecn),
@@ -163,8 +163,8 @@ class Scenario(Table):
         return self.nodes[group].congestion_control or self.transport.congestion_control
 
     def tcp_of(self, role: Role) -> dict[str, Law | str | int]:
-        """Return the settings of TCP that a program gets beside its node's settings, by key: its own, and pacing, which
-        nodes cannot have."""
+        """Return the TCP settings of a program beside its node's settings, by key: the program's settings, and pacing,
+        which nodes cannot have."""
         asked = ({"pacing": True} if self.transport.pacing else {}) | role.tcp
         return {key: value for key, value in asked.items() if value is not False}
 
@@ -187,7 +187,7 @@ class Scenario(Table):
 
     @property
     def deadlines(self) -> dict[str, bool]:
-        """The applications by name: whether each has a deadline."""
+        """Map of application names to whether the application has a deadline."""
         return {name: getattr(each, "deadline", None) is not None for name, each in self.applications.items()}
 
     def expectations(self) -> Expectations:
@@ -205,7 +205,7 @@ class Scenario(Table):
                 yield (*self.path_of(name), key), role
 
     def programs(self) -> Iterator[tuple[Path, Role]]:
-        """Return the roles whose programs are started as they are, with their paths."""
+        """Return the roles whose programs run unmodified, with their paths."""
         for name, application in self.applications.items():
             for key, role in application.programs():
                 yield (*self.path_of(name), key), role
@@ -213,15 +213,15 @@ class Scenario(Table):
     def mobile_link(self, group: NodeGroup) -> AnyMobileLink:
         """Return the mobile link of a group of endpoints."""
         found = group.link or self.links.mobile
-        assert found is not None  # by `misfits`
+        assert found is not None  # ensured by `misfits`
         return found
 
     def core_link(self, group: NodeGroup) -> CoreLink:
-        """Return the core link of a group of edge or cloud nodes: their site's, or each node's."""
+        """Return the core link of a group of edge or cloud nodes: its site's, or that of each node."""
         if group.site is not None:
             return self.sites[group.site].core
         found: CoreLink | None = group.core or getattr(self.links.core, group.node_class)
-        assert found is not None  # by `misfits`
+        assert found is not None  # ensured by `misfits`
         return found
 
     def mobile_links(self) -> Iterator[tuple[Path, AnyMobileLink]]:
@@ -244,12 +244,11 @@ class Scenario(Table):
             yield ("sites", name, "core"), site.core
 
     def resolved(self) -> dict[str, Any]:
-        """Return the scenario with every default written out, as JSON-able values that read like the file; None for
-        absent."""
+        """Return the scenario with all defaults, as JSON-able values in the form of the file; None for absent."""
         return self.model_dump(mode="json", by_alias=True)
 
     def stated(self) -> dict[str, Any]:
-        """Return the contents of the file, without defaults, in the form of :meth:`resolved`; of a scenario before
+        """Return the contents of the file, without defaults, in the form of :meth:`resolved`. Call it before
         `completed`."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
@@ -268,7 +267,7 @@ class Scenario(Table):
         return self.model_copy(update=filled)
 
     def misfits(self) -> list[tuple[Path, str]]:
-        """Conflicts between keys: (path of the key, problem and remedy)."""
+        """Return conflicts between keys: (path of the key, problem and remedy)."""
         found = list(self._node_misfits())
         if self.skip >= self.duration:
             found.append((("skip",), f"nothing of the {DURATION.format(self.duration)} is left: write a shorter time"))
@@ -295,14 +294,14 @@ class Scenario(Table):
             found.append(((*(() if app is None else self.path_of(app)), *path), text))
         reported: set[tuple[Path, str]] = set()
         for path, link in (*self.mobile_links(), *self.core_links()):
-            # A group's link has the mistakes of those keys that it has from [links.mobile].
+            # A group's link inherits mistakes in keys of [links.mobile].
             new = [each for each in link.misfits(self.duration) if each not in reported]
             reported |= set(new)
             found += [((*path, *inner), text) for inner, text in new]
         return found
 
     def apart(self) -> Iterator[str]:
-        """Return a sentence for each place with several nodes without a site: each has its own core link."""
+        """Yield a sentence for each place with several nodes without a site: each node has its own core link."""
         places: dict[str, list[str]] = {}
         for name, group in self.nodes.items():
             if group.node_class != "endpoint" and group.site is None:
@@ -318,7 +317,7 @@ class Scenario(Table):
                 )
 
     def idle_replicas(self) -> Iterator[str]:
-        """Return a sentence for each group with servers that get no load."""
+        """Yield a sentence for each group with servers without load."""
         clients: dict[str, int] = {}
         balanced = {it.server.on for it in self.applications.values() if it.server and it.balance != "client"}
         for application in self.applications.values():
@@ -333,7 +332,7 @@ class Scenario(Table):
                 yield f"{nodes - max(1, count)} of the {nodes} nodes of {name} get no load: {first}; {spread}"
 
     def stages(self) -> dict[str, int]:
-        """For each application how many others must be ready before it, one after the other."""
+        """Return, by application, the number of others that must be ready before it, one after the other."""
         found: dict[str, int] = {}
         while len(found) < len(self.applications):
             for name, application in self.applications.items():
@@ -342,7 +341,7 @@ class Scenario(Table):
         return found
 
     def _order_misfits(self, name: str) -> Iterator[str]:
-        """Yield problems of the applications that one comes after."""
+        """Yield the problems in an application's `after`."""
         for other in self.applications[name].after:
             if other not in self.applications:
                 hint = did_you_mean(other, list(self.applications))
@@ -351,7 +350,7 @@ class Scenario(Table):
                 yield f"'{name}' comes before '{other}' itself: remove one of the two"
 
     def _before(self, name: str) -> set[str]:
-        """Return the application and all that come before it."""
+        """Return the application and all its predecessors."""
         found, waiting = set[str](), [name]
         while waiting:
             if (each := waiting.pop()) not in found and each in self.applications:
@@ -391,5 +390,5 @@ def _below(table: Path, key: Key) -> Path:
 
 
 MOST_NODES = 16_000
-"""Of one class: its addresses are a /18."""
+"""Maximum nodes of one class: its addresses are a /18."""
 _CORE_HINT = 'write a preset such as "base-edge", or a one-way delay such as "3 ms"'

@@ -20,14 +20,14 @@ NodeClass = Literal["endpoint", "edge", "cloud"]
 Memory = Annotated[int, quantity(SIZE, "64 MiB", "16 TiB")]
 Disk = Annotated[int, quantity(SIZE, "1 MiB", "1 TiB")]
 Name = Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$")]
-"""Of a node group or an application: part of names of files, hosts and control groups."""
+"""Name of a node group or an application: part of names of files, hosts and control groups."""
 HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$")]
 
 AnyMobileLink = Annotated[
     Annotated[MobileLink, Tag(PLAIN)] | Annotated[RadioLink, Tag("radio")] | Annotated[RecordedLink, Tag("recording")],
     Discriminator(table_kind),
 ]
-"""Described direction by direction; or generated or recorded as a whole, with a ``kind``."""
+"""A mobile link described per direction; or generated or recorded as a whole, with a ``kind``."""
 
 
 class Handover(Change):
@@ -44,7 +44,7 @@ class Handover(Change):
 
     @property
     def enters(self) -> int:
-        """When they are in the new cell, ns."""
+        """Time of arrival in the new cell, ns."""
         return self.at + self.interruption
 
     @property
@@ -62,11 +62,11 @@ class Backend(Table):
     shares_files: ClassVar[bool] = False
     """Whether programs see the files of this machine."""
     has_program: ClassVar[bool] = False
-    """Whether the node has its own program, for an application that names none."""
+    """Whether the node has a default program, for an application that names none."""
     uses_this_machine: ClassVar[bool] = True
-    """True if it uses processors and memory of this machine."""
+    """True if the node uses processors and memory of this machine."""
     keeps_files: ClassVar[bool] = False
-    """Whether its programs see files of earlier runs outside of their own folder."""
+    """Whether the node's programs see files of earlier runs outside of their own folder."""
 
 
 class NamespaceBackend(Backend):
@@ -192,9 +192,8 @@ class NodeGroup(Table):
 
 
 def with_defaults(data: Any) -> Any:
-    """Return a scenario's tables with the class of each group that is named after one, and with the keys of
-    ``[links.mobile]`` in the links of groups that leave them out. Anything malformed stays as it is, for the validation
-    to find."""
+    """Return a scenario's tables with default classes of groups (a group named after a class), and with keys of
+    ``[links.mobile]`` that links of groups leave out. Malformed values stay unchanged: the validation reports them."""
     groups = data.get("nodes") if isinstance(data, dict) else None
     if not isinstance(groups, dict):
         return data
@@ -212,8 +211,7 @@ def with_defaults(data: Any) -> Any:
 
 
 def inherits(mobile: Any, link: Any) -> TypeGuard[dict[str, Any]]:
-    """Return whether a group's link has the keys of ``[links.mobile]`` that it leaves out: one of another kind has
-    not."""
+    """Return whether a group's link inherits keys of ``[links.mobile]``. A link of another kind does not."""
     return (
         isinstance(mobile, dict)
         and isinstance(link, dict)

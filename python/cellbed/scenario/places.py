@@ -1,17 +1,17 @@
 """Places behind the core network: their distance from the tower, as one number and as a distribution.
 
-The published figures are round-trip times (G. Mishchenko, "Network Simulation for AI in the Digital Continuum",
-Vrije Universiteit Amsterdam, 2025, Table 5.2). Mishchenko takes the core as symmetric and halves them (§5.1), and so do
-we: **a place's one-way delay is half of its published round-trip time**, so that a name means what the table has
-("~1 ms", "~10 ms", "~20 ms", "~80 ms"). A public configuration of these four locations has other values (0, 3.125, 7.5
-and 45 ms one way). To use them, write the delay itself, as in ``cloud = "3.125 ms"``.
+Published values are round-trip times (G. Mishchenko, "Network Simulation for AI in the Digital Continuum", Vrije
+Universiteit Amsterdam, 2025, Table 5.2). Mishchenko takes the core as symmetric and halves them (§5.1). So do we: **a
+place's one-way delay is half of its published round-trip time**, so that names have the values of the table ("~1 ms",
+"~10 ms", "~20 ms", "~80 ms"). A public configuration of these four locations has other values (0, 3.125, 7.5 and 45 ms
+one way). To use them, write the delay itself, as in ``cloud = "3.125 ms"``.
 
-Of the distributions around them the publication has pictures (Figure 5.5) and words (§5.3): little jitter, a long right
-tail, round trips that are slightly slower in peak hours, and for eu-west-3 two modes, taken for two routes. A
-`RoundTrips` has that shape around the published time. **Its widths are chosen by cellbed and published nowhere**: it is
-synthetic. Records of a real place replay in its stead (docs/how-to/recording.md#round-trips).
+The publication describes the distributions by pictures (Figure 5.5) and words (§5.3): little jitter, a long right
+tail, round trips that are slightly slower in peak hours, and for eu-west-3 two modes, attributed to two routes. A
+`RoundTrips` has that shape around the published time. **Its widths are chosen by cellbed and published nowhere**: it
+is synthetic. Records of a real place can replace it (docs/how-to/recording.md#round-trips).
 
-Further places come from two studies, with the part of their round-trip times that lies behind the tower:
+Further places come from two studies, with the part of their round-trip times behind the tower:
 
 * `att-cloud-5g`, `att-cloud-4g`: S. Lim et al., "An Empirical Study of 5G: Effect of Edge on Transport Protocol and
   Application Performance", IEEE Transactions on Mobile Computing, 2024, Table II: a cloud server from AT&T's phones,
@@ -34,15 +34,15 @@ _MS = 1_000_000
 Hours = Literal["off-peak", "peak"]
 
 PEAK = 2.0
-"""How much longer queues are in peak hours. Chosen: "a slight difference" (Mishchenko, §5.3)."""
+"""Factor of queueing in peak hours. Chosen: "a slight difference" (Mishchenko, §5.3)."""
 HOLD = 100 * _MS
-"""Nanoseconds for which a round-trip time holds, in runs of up to an hour. Chosen."""
+"""Duration of a round-trip time in runs of up to an hour, ns. Chosen."""
 _MOST = 36_000
-"""Maximum number of round-trip times in a run; in a longer run each holds for longer."""
+"""Maximum number of round-trip times in a run; longer runs use longer durations."""
 ROUTE = 1800 * 1000 * _MS
-"""Mean nanoseconds between two changes of the route, where there are several. Chosen: they are rare beside a run."""
+"""Mean time between two changes of the route, if there are several, ns. Chosen: changes are rare within a run."""
 _HIGHEST = 0.99999
-"""The tail is cut at a probability of one in a hundred thousand."""
+"""Quantile at which the tail is cut: one in a hundred thousand lies beyond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class RoundTrips:
     """A distribution of round-trip times: the minimum of a route plus log-normal queueing.
 
     A shifted log-normal distribution, with a long right tail, is the usual fit of wide-area delays.
-    routes: (share of the time, least round-trip time in ns) of each. queue: median of the queueing, ns, in off-peak
-    hours. sigma: standard deviation of the logarithm of that.
+    routes: (share of the time, minimum round-trip time in ns) of each. queue: median of the queueing, ns, in off-peak
+    hours. sigma: standard deviation of the queueing's logarithm.
     """
 
     routes: tuple[tuple[float, int], ...]
@@ -63,7 +63,7 @@ class RoundTrips:
         return self.queue * (PEAK if hours == "peak" else 1.0)
 
     def over(self, duration: int, hours: Hours, random: Random) -> list[tuple[int, int]]:
-        """Round-trip times over `duration` ns: (from when, ns), `HOLD` apart, with the route that holds."""
+        """Return round-trip times over `duration` ns: (begin, ns), `HOLD` apart, with the route at that time."""
         normal = NormalDist(math.log(self.typical_queue(hours)), self.sigma)
         least, until = self._route(random), random.expovariate(1 / ROUTE)
         found = []
@@ -83,8 +83,8 @@ class RoundTrips:
 class Place:
     """A place in the core network.
 
-    one_way: nanoseconds, the delay that the link gets. round_trips: the distribution whose median in off-peak hours is
-    the published time.
+    one_way: delay of the link, nanoseconds. round_trips: distribution whose median in off-peak hours is the published
+    time.
     """
 
     name: str

@@ -16,9 +16,9 @@ from cellbed.support.near_names import did_you_mean
 from cellbed.support.ways import WAYS
 
 MOST = 40
-"""Errors that become problems."""
+"""Maximum number of errors that become problems."""
 _LONGEST = 200
-"""Characters of a key in a message."""
+"""Maximum characters of a key in a message."""
 
 
 class ScenarioError(CellbedError):
@@ -27,22 +27,22 @@ class ScenarioError(CellbedError):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing to correct at the key with this path, such as ``("links", "mobile", "queue")``."""
+    """A mistake to correct at the key with this path, such as ``("links", "mobile", "queue")``."""
 
     path: Path
     text: str
 
     @property
     def key(self) -> str:
-        """The path as in TOML, of a very long one the beginning."""
+        """The path as in TOML, truncated if very long."""
         key = _join_keys(self.path)
         return key if len(key) <= _LONGEST else f"{key[: _LONGEST - 1]}…"
 
 
 def problems(errors: Sequence[ErrorDetails], data: Mapping[str, Any], root: type[BaseModel]) -> list[Problem]:
-    """Pydantic's errors for ``data``, meant to be a ``root``, as one problem per mistake.
+    """Return one problem per mistake for Pydantic's errors in ``data``, meant to be a ``root``.
 
-    Only of the first :data:`MOST` errors: a list of thousands is useless, and each takes a search for similar keys.
+    Only the first :data:`MOST` errors count: a list of thousands is useless, and each takes a search for similar keys.
     """
     keys = _Keys(root, data)
     found = [(_path(error, data), error) for error in errors]
@@ -61,11 +61,11 @@ def problems(errors: Sequence[ErrorDetails], data: Mapping[str, Any], root: type
 
 
 _NAME = "[key]"
-"""What pydantic appends to the place of an error in a key."""
+"""Suffix that pydantic appends to the location of an error in a key."""
 
 
 def _path(error: ErrorDetails, data: Mapping[str, Any]) -> Path:
-    """Return the keys of the file to blame; pydantic puts the name of the chosen form or kind of a value among them."""
+    """Return the path of the faulty key; pydantic's location also has names of chosen forms or kinds of a value."""
     path: list[str | int] = []
     here: Any = data
     location = error["loc"]
@@ -73,7 +73,7 @@ def _path(error: ErrorDetails, data: Mapping[str, Any]) -> Path:
         inner = _child(here, step)
         is_kind = isinstance(here, Mapping) and here.get("kind") == step
         if is_kind and isinstance(inner, str) and index < len(location) - 1:
-            continue  # the table has a key of this name, too
+            continue  # the table also has a key of this name
         if inner is not None:
             here = inner
         elif index < len(location) - 1 or step in (PLAIN, BOTH, APART, _NAME) or is_kind:
@@ -104,7 +104,7 @@ def _join_keys(path: Sequence[str | int]) -> str:
 
 
 class _Keys:
-    """The keys that a scenario may have, and those that one has."""
+    """The keys that a scenario may have, and the keys that `data` has."""
 
     def __init__(self, root: type[BaseModel], data: Mapping[str, Any]) -> None:
         self._root = root
@@ -140,7 +140,7 @@ class _Keys:
         return _fields(model) if model else {}
 
     def all(self, model: type[BaseModel] | None = None, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-        """Return the path of every key that a scenario can have, depth first, without the directions."""
+        """Yield the path of every possible key of a scenario, depth first, without the directions."""
         for name, field in _fields(model or self._root).items():
             yield (*above, name)
             named = ("NAME",) if get_origin(field.annotation) is dict else ()
@@ -158,18 +158,18 @@ def _has_ways(annotation: Any) -> bool:
 
 
 def _variant(annotation: Any, value: Any) -> type[BaseModel] | None:
-    """Return the table that an annotation allows, of several the one that the ``kind`` of `value` names."""
+    """Return the table that an annotation allows; of several, the table with the ``kind`` of `value`."""
     models = _models(annotation)
     kind = value.get("kind") if isinstance(value, Mapping) else None
     return next((model for model in models if kind in _kinds(model)), models[0] if models else None)
 
 
 def _explain_key(path: Path, keys: _Keys, absent: set[str]) -> tuple[str, str]:
-    """Return the likely dotted key instead of the unknown ``path`` (or nothing), and the sentence."""
+    """Return the likely dotted key instead of the unknown ``path`` (or nothing), and the message."""
     *table, last = path
     name = str(last)
     siblings = keys.of(table)
-    # Where a name is free last: the other places are more likely.
+    # Sort places with a free name last: the other places are more likely.
     places = sorted((known for known in keys.all() if known[-1] == name), key=lambda known: "NAME" in known)
     plain_table = tuple(step for step in table if isinstance(step, str) and step not in WAYS)
     if name not in siblings and (*plain_table, name) in places:
@@ -181,7 +181,7 @@ def _explain_key(path: Path, keys: _Keys, absent: set[str]) -> tuple[str, str]:
             )
     near = difflib.get_close_matches(name, siblings, n=len(siblings) or 1, cutoff=0.65)
     present = keys.value(table)
-    continues = not table and isinstance(keys.value(path), dict)  # a table may have further tables elsewhere
+    continues = not table and isinstance(keys.value(path), dict)  # a table may have subtables elsewhere
     free = [key for key in near if continues or key not in present]
     if free:
         return _join_keys([*table, free[0]]), f"unknown key; did you mean '{free[0]}'?"
@@ -281,12 +281,12 @@ def _example(path: Path, keys: _Keys) -> str:
 
 
 def as_toml(value: Any) -> str:
-    """Return a value as a scenario file has it, on one line."""
+    """Return a value as one line of a scenario file."""
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{key} = {as_toml(inner)}" for key, inner in value.items()) + " }"
     if isinstance(value, list):
         return f"[{', '.join(map(as_toml, value))}]"
-    return json.dumps(value, ensure_ascii=False, default=str)  # dates
+    return json.dumps(value, ensure_ascii=False, default=str)  # text for dates
 
 
 def _field_examples(metadata: Sequence[Any]) -> list[Any]:

@@ -61,7 +61,7 @@ class RadioLink(WholeLink):
 
     @property
     def loop(self) -> bool:
-        """Surroundings have no end."""
+        """Always true: a radio link has no end."""
         return True
 
     def completed(self) -> Self:

@@ -29,7 +29,7 @@ T = TypeVar("T", bound=Table)
 _LARGEST = 1 << 20
 """Maximum bytes of a scenario file; a larger or endless one is a mistake."""
 _DEEPEST = 16
-"""Levels of tables and lists in a scenario; the schema has fewer. Each level of a key costs time and memory again."""
+"""Maximum levels of tables and lists; the schema has fewer. Each level of a key costs time and memory again."""
 
 
 _KEYS = ("nodes", "links", "cells", "workload", "apps", "faults")
@@ -37,20 +37,20 @@ SCENARIO = FileKind("scenario", json_schema, _KEYS, "[links.mobile]", "cellbed r
 
 
 def load(path: Path | str) -> Scenario:
-    """Return the scenario in the file at ``path``; traces and models are looked for relative to its folder.
+    """Return the scenario in the file at ``path``; traces and models are searched relative to its folder.
 
-    Raises ScenarioError with every problem of the file, or with the reason why it cannot be read.
+    Raises ScenarioError with every problem of the file, or the reason why it cannot be read.
     """
     return load_text(read(path), Path(path))
 
 
 def load_text(text: str, path: Path) -> Scenario:
-    """Return the scenario in the text that `read` gave for ``path``. Raises ScenarioError."""
+    """Return the scenario in the text that `read` returned for ``path``. Raises ScenarioError."""
     return parse(text, source=str(path), folder=path.parent)
 
 
 def read(path: Path | str, kind: FileKind = SCENARIO) -> str:
-    """Return the text of a file of a kind, or of a pipe, which can be read only once. Raises ScenarioError."""
+    """Return the text of a file of a kind, or of a pipe, which is readable only once. Raises ScenarioError."""
     path = Path(path)
     try:
         return _content(path, kind.name).decode("utf-8-sig")
@@ -65,7 +65,7 @@ def read(path: Path | str, kind: FileKind = SCENARIO) -> str:
 
 
 class TablesError(Exception):
-    """Tables that a file of their kind cannot have. problems: in their order; more: how many are not listed."""
+    """Tables that are invalid for their kind of file. problems: in their order; more: number of unlisted problems."""
 
     def __init__(self, problems: list[Problem], more: int = 0) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class TablesError(Exception):
 
 
 def parse(text: str, *, source: str, folder: Path) -> Scenario:
-    """Return the scenario in ``text``; ``source`` names it in errors, paths in it are relative to ``folder``.
+    """Return the scenario in ``text``; ``source`` names the text in errors, and paths are relative to ``folder``.
 
     Raises ScenarioError with every problem found.
     """
@@ -85,13 +85,13 @@ def parse(text: str, *, source: str, folder: Path) -> Scenario:
 
 
 def refuse(text: str, source: str, found: list[Problem]) -> None:
-    """Raise ScenarioError with the line of each problem that was found in ``text``, unless there is none."""
+    """Raise ScenarioError with the line of each problem found in ``text``, unless there is none."""
     if found:
         raise ScenarioError(report(source, text, TablesError(found)))
 
 
 def tables(text: str, source: str, kind: FileKind = SCENARIO) -> dict[str, Any]:
-    """Return the tables of a file's ``text``, not yet checked. Raises ScenarioError."""
+    """Return the tables of a file's ``text``, unchecked. Raises ScenarioError."""
     from cellbed._core import toml_longest_key
 
     parts, line = toml_longest_key(text)
@@ -115,8 +115,8 @@ def tables(text: str, source: str, kind: FileKind = SCENARIO) -> dict[str, Any]:
 
 
 def with_values(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables with other values by their dotted keys, such as ``"links.mobile.up"`` or ``"faults.0.at"``; None removes a
-    key. Raises ScenarioError, ``KEY: reason``."""
+    """Return the tables with changed values by dotted key, such as ``"links.mobile.up"`` or ``"faults.0.at"``; None
+    removes a key. Raises ScenarioError, ``KEY: reason``."""
     found = copy.deepcopy(dict(data))
     for key, value in changes.items():
         here: Any = found
@@ -142,8 +142,8 @@ def make_scenario(data: dict[str, Any], folder: Path) -> Scenario:
 
 
 def as_stated(data: dict[str, Any], folder: Path) -> Scenario:
-    """Return the scenario of a file's tables before it is completed: what the file states is set, everything else has
-    its default. Raises TablesError."""
+    """Return the scenario of a file's tables before it is completed: stated keys have their values, all others their
+    defaults. Raises TablesError."""
     scenario = validate(Scenario, data, {"folder": folder}, lambda place: not _is_inherited(place, data))
     found = [Problem(path, reason) for path, reason in scenario.misfits()] + list(_unusable_traces(scenario))
     if found:
@@ -157,7 +157,7 @@ def validate(
     context: dict[str, Any],
     concerns: Callable[[Sequence[str | int]], bool] = lambda place: True,
 ) -> T:
-    """Return the tables as a ``model``. Raises TablesError with the errors at places that ``concerns`` accepts."""
+    """Return the tables as a ``model``. Raises TablesError with the errors at locations that ``concerns`` accepts."""
     try:
         return model.model_validate(data, context=context)
     except ValidationError as error:
@@ -166,7 +166,7 @@ def validate(
 
 
 def _content(path: Path, kind: str) -> bytes:
-    """Return the bytes of a regular file or a pipe of bearable size."""
+    """Return the bytes of a regular file or a pipe of acceptable size."""
     mode = path.stat().st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
         inside = sorted(path.glob("*.toml")) if stat.S_ISDIR(mode) else []
@@ -184,11 +184,11 @@ def _is_deeper(data: Any, most: int) -> bool:
 
 
 def _unusable_traces(scenario: Scenario) -> Iterable[Problem]:
-    """Return the user's traces are parsed here, so that a malformed one is an error before the run starts."""
+    """Yield problems of the user's traces. Parse them now: a malformed trace must stop the run before its start."""
     seen: list[tuple[KeyPath, Any]] = []
     for where, mobile in scenario.mobile_links():
         for path, capacity in mobile.capacities():
-            if (path, capacity) in seen:  # a group has it from [links.mobile]
+            if (path, capacity) in seen:  # inherited by a group from [links.mobile]
                 continue
             seen.append((path, capacity))
             if isinstance(capacity, Replay):
@@ -208,8 +208,8 @@ def _unusable_traces(scenario: Scenario) -> Iterable[Problem]:
 
 
 def _is_inherited(place: Sequence[str | int], data: Mapping[str, Any]) -> bool:
-    """Return whether an error in the link of a node group is in a key of ``[links.mobile]``, where it is reported,
-    too."""
+    """Return whether an error in the link of a node group is in a key of ``[links.mobile]``, where it is also
+    reported."""
     match place:
         case ["nodes", name, "link", *rest]:
             links, group = data.get("links"), data["nodes"][name]
@@ -231,7 +231,7 @@ def _unusable_recording(path: KeyPath, replay: Replay) -> Iterable[Problem]:
 
 
 def report(source: str, text: str, rejected: TablesError) -> str:
-    """Return a line per problem, in the order of the file's ``text``."""
+    """Return one line per problem, in the order of the file's ``text``."""
     found = place(text, [problem.path for problem in rejected.problems])
     lines = sorted(zip(found, rejected.problems, strict=True), key=lambda entry: entry[0])
     more = f"\n{source}: and {rejected.more} more problems" if rejected.more else ""
@@ -246,14 +246,14 @@ def place(text: str, paths: Iterable[KeyPath]) -> list[int]:
     try:
         positions = toml_positions(text)
     except ValueError as error:
-        # tomllib accepts what the standard does not, such as integers of more than 64 bits: "LINE:COLUMN: reason".
+        # tomllib accepts input beyond the standard, such as integers of more than 64 bits: "LINE:COLUMN: reason".
         place = re.match(r"\d+", str(error))
         first, positions = int(place[0]) if place else 1, {}
     return [_line(path, positions) or first for path in paths]
 
 
 def _line(path: Sequence[str | int], positions: Mapping[str, tuple[int, int]]) -> int | None:
-    """Return the line of a key, of the table of a missing key, or of the first key in it; None for neither."""
+    """Return the line of a key, of the table of a missing key, or of the first key inside; None if there is neither."""
     steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in path]
     keys = ["".join(steps[:length])[1:] for length in range(len(path) + 1)]
     known = max((length for length, key in enumerate(keys) if key in positions), default=0)
@@ -265,13 +265,13 @@ def _line(path: Sequence[str | int], positions: Mapping[str, tuple[int, int]]) -
 
 
 def _explain_syntax(source: str, text: str, error: tomllib.TOMLDecodeError, kind: FileKind) -> str:
-    """tomllib's message with its position in front, and the remedy for the commonest mistakes."""
+    """Return tomllib's message after its position, with the remedy for the most common mistakes."""
     message = str(error)
     place = re.search(r" \(at line (\d+), column (\d+)\)$", message)
     line = int(place[1]) if place else text.count("\n") + 1
     keys = "|".join(kind.keys)
     if re.search(rf"^[ \t]*(\[+[ \t]*({keys})\b|({keys})[ \t]*=)", text, re.M) is None:
-        # Any file may be given as a scenario, and its contents must not be shown in the error.
+        # Any file may be given as a scenario; the error must not show its contents.
         name = kind.name
         return f"{source}:{line}: not TOML, and not a {name}: no table such as {kind.example}: give a {name} file"
     reason = message[: place.start()] if place else message.removesuffix(" (at end of document)")

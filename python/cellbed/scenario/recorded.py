@@ -1,4 +1,4 @@
-"""A mobile link that replays a recording: the directory of one, and the method."""
+"""A mobile link that replays a recording: the recording's directory, and the method."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ ANCHOR: Anchor = "first-packet"
 
 @dataclass(frozen=True)
 class RecordingSource:
-    """A recording as a scenario names it, an entry of the archive or a directory, read when needed.
+    """A recording in a scenario: an entry of the archive or a directory. It is read when needed.
 
-    name: what the user wrote. path: of the directory, absolute.
+    name: text written by the user. path: of the directory, absolute.
     """
 
     name: str
@@ -56,7 +56,7 @@ class RecordingSource:
 
     @cached_property
     def method(self) -> Method:
-        """The default by the recorded trains: ``conditional`` for its trains, else ``cellreplay``."""
+        """The default method: ``conditional`` if its trains were recorded, else ``cellreplay``."""
         from cellbed.recordings.derived import is_conditional
 
         return "conditional" if is_conditional(self.description) else "cellreplay"
@@ -69,7 +69,7 @@ def find_calibration(description: Description, way: Way) -> CalibratedDirection 
 
 
 def calibration_queue(description: Description, way: Way) -> Queue:
-    """Return a drop-tail queue of the calibrated length, B; of 1 MB if that is unknown."""
+    """Return a drop-tail queue of the calibrated length, B; 1 MB if B is unknown."""
     found = find_calibration(description, way)
     if found is None or not found.queue_bytes:
         return DropTail.model_validate({"kind": "droptail", "limit": _DEFAULT_QUEUE})
@@ -77,7 +77,7 @@ def calibration_queue(description: Description, way: Way) -> Queue:
 
 
 def calibration_idle(description: Description, way: Way, path: File) -> int:
-    """F of a direction, ns. path: of the recording. Raises TraceError if it was not calibrated."""
+    """Return F of a direction, ns. path: of the recording. Raises TraceError if F was not calibrated."""
     found = find_calibration(description, way)
     if found is None or found.idle_ns is None:
         raise TraceError(f"{path}: the idle time F of the {way} was not calibrated: set idle, such as '24 ms'")
@@ -94,10 +94,10 @@ def load_replay(
     *,
     synthetic: bool = False,
 ) -> Replay | Conditional:
-    """One direction of a recording as files derived from it, which are read here.
+    """Return one direction of a recording, read from its derived files.
 
-    name: of the recording, its direction and the method. idle, idle_at and anchor concern light rows only.
-    synthetic: whether the recorded network was a model. Raises TraceError for files that cannot be read.
+    name: recording, direction and method. idle, idle_at and anchor concern light rows only.
+    synthetic: whether the recorded network was a model. Raises TraceError for unreadable files.
     """
     heavy = TraceSource(name, files.heavy)
     heavy.synthetic = synthetic
@@ -170,9 +170,9 @@ class _Replayed(Table):
     )
 
     def _replay(self, way: Way, idle: int | None) -> Replay | Conditional:
-        """Return the replay of a direction, its files derived and read.
+        """Return the replay of a direction; derive and read its files.
 
-        Raises TraceError for a faulty recording, a missing F, and an F that does not apply.
+        Raises TraceError for a faulty recording, a missing F, or an F that does not apply.
         """
         from cellbed.recordings.derived import replay_files
         from cellbed.recordings.errors import RecordingError
@@ -237,12 +237,12 @@ class RecordedLink(WholeLink, _Replayed):
         return self._replay("downlink", getattr(self.idle, "downlink", None))
 
     def completed(self) -> Self:
-        """Return the link with the calibrated queues by default."""
+        """Return the link, by default with the calibrated queues."""
         up, down = (getattr(self.queue, way, None) or calibration_queue(self.path.description, way) for way in WAYS)
         return self.model_copy(update={"queue": Ways(up, down)})
 
     def misfits(self, duration: int) -> list[tuple[Path, str]]:
-        """Problems of the recording: (path below the link, remedy). duration: of the workload, ns."""
+        """Return problems of the recording: (path below the link, remedy). duration: of the workload, ns."""
         found = super().misfits(duration)
         try:
             end = min(self.up.heavy.trace.duration_ns, self.down.heavy.trace.duration_ns)

@@ -28,7 +28,7 @@ from cellbed.support.units import DURATION, MEASURE_NAME, SIZE
 Variable = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
 Status = Annotated[int, Field(ge=0, le=255)]
 OF_TCP = ("congestion_control", "receive_buffer", "send_buffer", "pacing")
-"""Keys of a role that concern the connections of its program."""
+"""Keys of a role for the connections of its program."""
 _CHECKS = ("port", "line", "file", "http", "command")
 
 
@@ -99,7 +99,7 @@ class LineMeasures(Table):
 
     @property
     def names(self) -> list[str]:
-        """The names of its groups."""
+        """The names of the regular expression's groups."""
         return list(re.compile(self.line.encode()).groupindex)
 
     @field_validator("line")
@@ -123,7 +123,7 @@ def _has_ending(path: str) -> str:
 
 
 MEASURE_FILES = (".json", ".csv", ".parquet")
-"""Endings of files with measures."""
+"""Suffixes of files with measures."""
 AnyMeasures = Annotated[
     Annotated[
         str,
@@ -197,12 +197,12 @@ class Role(Table):
 
     @model_serializer(mode="wrap")
     def _as_written(self, handler: Any) -> Any:
-        """Return a role without a program is the name of its group."""
+        """Dump a role without a program as the name of its group."""
         return self.on if self == Role.of_group(self.on) else handler(self)
 
     @classmethod
     def of_group(cls, name: str) -> Self:
-        """Return the role of a group whose nodes run a program of cellbed."""
+        """Return the role of a group whose nodes run a cellbed program."""
         return cls.model_validate({"on": name})
 
     @property
@@ -212,12 +212,12 @@ class Role(Table):
 
     @property
     def tcp(self) -> dict[str, Law | str | int]:
-        """The settings of TCP that it chooses, by key."""
+        """The TCP settings of the role, by key."""
         return {key: value for key in OF_TCP if (value := getattr(self, key)) is not None}
 
     @property
     def tcp_in_words(self) -> str:
-        """The same as text."""
+        """The TCP settings as text."""
         sizes = (("receive buffer", self.receive_buffer), ("send buffer", self.send_buffer))
         control = [f"TCP {name_of(self.congestion_control)}"] if self.congestion_control is not None else []
         pacing = [] if self.pacing is None else ["paced" if self.pacing else "not paced"]
@@ -226,11 +226,11 @@ class Role(Table):
 
     @property
     def measured_file(self) -> PurePosixPath | None:
-        """The path of its file of measures on the node."""
+        """The path of the program's file of measures on the node."""
         return PurePosixPath(self.folder or "", self.measures) if isinstance(self.measures, str) else None
 
     def texts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """Return the texts with names to fill in: (path of the key, text)."""
+        """Yield the texts with names to fill in: (path of the key, text)."""
         for index, word in enumerate(self.command or ()):
             yield ("command", index), word
         for name, value in self.environment.items():
@@ -241,13 +241,13 @@ class Role(Table):
             yield ("ready", "command", index), word
 
     def commands(self) -> Iterator[tuple[tuple[str, ...], list[str]]]:
-        """Return the commands that are run on the node: (path of the key, command); an empty one is the node's own."""
+        """Yield the commands run on the node: (path of the key, command); an empty one is the node's own."""
         yield ("command",), self.command or []
         if self.ready is not None and self.ready.command is not None:
             yield ("ready", "command"), self.ready.command
 
     def misfits(self, group: NodeGroup) -> Iterator[tuple[tuple[str, ...], str]]:
-        """Keys that do not fit the nodes of its group: (path, what is wrong and what to do)."""
+        """Yield keys that do not fit the nodes of the group: (path, problem and remedy)."""
         if self.command is None and not group.backend.has_program:
             yield ("command",), 'missing: write the program and its arguments, command = "iperf3 --server"'
         for source, target in self.copy_in.items():
@@ -283,4 +283,4 @@ def _as_role(value: Any) -> Any:
 
 
 AnyRole = Annotated[Role, BeforeValidator(_as_role, json_schema_input_type=Name | Role)]
-"""In the file a table, or the name of the node group alone."""
+"""A role in the file: a table, or the name of the node group alone."""

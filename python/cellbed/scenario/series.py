@@ -23,7 +23,7 @@ Points = tuple[tuple[int, Any], ...]
 
 _LARGEST = 64 << 20
 _DIGITS = 100
-"""Maximum digits before the point, or zeros after it: arithmetic on more fails or takes long."""
+"""Maximum digits before the point, or zeros after it: arithmetic fails or takes long with more."""
 _LATEST = 365 * 24 * 3600 * 10**9
 TIMES: Mapping[str, Decimal] = {
     "time_s": Decimal(10**9),
@@ -37,8 +37,8 @@ TIMES: Mapping[str, Decimal] = {
 class Recording:
     """A file of recorded values.
 
-    name: what the user wrote. path: absolute. sha256: of its bytes. points: its values over time. values: of a file
-    without times its values, in the file's order.
+    name: text written by the user. path: absolute. sha256: of the file. points: values over time. values: in a file
+    without times, its values in order.
     """
 
     name: str
@@ -52,9 +52,9 @@ class Recording:
 class Column:
     """A column of recorded values.
 
-    name: the name of the value in messages. units: factors to the model's unit by column name. lowest, highest: the
-    allowed range, in the model's unit. whole: whether the model has whole numbers. gaps: whether cells may be empty;
-    their rows are left out.
+    name: name of the value in messages. units: factors to the model's unit, by column name. lowest, highest: allowed
+    range, in the model's unit. whole: whether the model has whole numbers. gaps: whether cells may be empty; rows with
+    empty cells are left out.
     """
 
     name: str
@@ -88,7 +88,7 @@ LOSS = Column("loss", {"loss": Decimal(1)}, Decimal(0), Decimal(1), whole=False)
 
 
 def csv_field(column: Column, *, timed: bool = True) -> TextField:
-    """Return the name of a CSV file of recorded values, with a column of times if `timed`."""
+    """Return a field for a CSV file of recorded values, with a column of times if `timed`."""
 
     return TextField(
         lambda text, folder: read_recording(text, folder, column, timed=timed),
@@ -159,12 +159,12 @@ def _number(text: str) -> Decimal:
 
 
 def _find(heading: list[str], units: Mapping[str, Decimal], what: str) -> tuple[Decimal, int]:
-    """Unit and place of a column."""
+    """Return the unit and the index of a column."""
     for place, name in enumerate(heading):
         if name in units:
             return units[name], place
     known = " or ".join(units)
-    # Only a file of recorded values is quoted: a scenario may name any file.
+    # Quote only a file of recorded values: a scenario may name any file.
     found = f", which has '{', '.join(heading)[:80]}'" if any(name in TIMES for name in heading) else ""
     raise ValueError(f"no column of the {what}: name one {known} in the first line{found}")
 
@@ -181,9 +181,9 @@ def _check_time(points: list[tuple[int, Any]]) -> None:
 class Pairs:
     """Annotates `Points` written as a list of pairs, ``[["0 s", VALUE], ["10 s", VALUE]]``.
 
-    value: (what was written, validation info) to the value; raises a `refusal`. show: the value as the file would have
-    it. schema: the JSON Schema of a value. example: a value as the file would have it. least: number of pairs. words:
-    their contents.
+    value: converts (written value, validation info) to the value; raises a `refusal`. show: converts the value to its
+    form in the file. schema: JSON Schema of a value. example: a value in its form in the file. least: minimum number of
+    pairs. words: contents of a pair.
     """
 
     value: Callable[[Any, ValidationInfo], Any]
@@ -236,9 +236,9 @@ class Pairs:
 
 
 def advance(points: Points, by_ns: int, *, linear: bool) -> Points:
-    """Return the series from a later position on, its times counted from there.
+    """Return the series from a later position on, with times relative to the position.
 
-    linear: between the points; else a value holds until the next one.
+    linear: interpolate between the points; else a value holds until the next one.
     """
     behind = [point for point in points if point[0] <= by_ns]
     ahead = [(time - by_ns, value) for time, value in points if time > by_ns]
@@ -252,7 +252,7 @@ def advance(points: Points, by_ns: int, *, linear: bool) -> Points:
 
 
 def require_one(table: Table, *keys: str) -> None:
-    """Refuse a table that has none or several of these keys."""
+    """Refuse a table with none or several of these keys."""
     given = [key for key in keys if getattr(table, key) is not None]
     if len(given) != 1:
         names = " or ".join(f"'{key}'" for key in keys)

@@ -1,9 +1,9 @@
 """Settings that change a live link, such as ``rate="5 Mbit/s"``: the values of the scenario file.
 
-Command lines have them in one line of text, ``codel target=5ms limit=100 packets``. A plain value is written as in the
-file, without quotes. A table is its kind followed by its keys, ``normal mean=20ms deviation=3ms``, or TOML's inline
-table. Short forms: a queue's limit follows its kind and stands alone for drop-tail, a recording is named by its CSV
-file, a delay without a unit counts milliseconds as with mm-delay.
+A command line writes them as one line of text, ``codel target=5ms limit=100 packets``. A plain value is written as in
+the file, without quotes. A table is its kind followed by its keys, ``normal mean=20ms deviation=3ms``, or TOML's inline
+table. There are short forms. A queue's limit follows its kind, or stands alone for drop-tail. A recording is named by
+its CSV file. A delay without a unit is in milliseconds, as with mm-delay.
 """
 
 import re
@@ -35,12 +35,12 @@ _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
 _CHANCES = ("loss", "duplication", "corruption")
 
 STATES = ("up", "down")
-"""Words that are settings themselves."""
+"""Words that are complete settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """New settings of one direction of a link; None keeps a value. down: nothing leaves its bottleneck. outages: as of
+    """New settings of one direction of a link; None keeps a value. down: nothing leaves the bottleneck. outages: see
     :data:`cellbed.scenario.impairments.Outages`."""
 
     rate: LinkCapacity | Radio | Conditional | None = None
@@ -81,8 +81,8 @@ class _Running(_Settings):
 def read_settings(words: Sequence[str], folder: Path) -> Settings:
     """Return the settings that words describe: ``KEY=VALUE``, ``down`` or ``up``.
 
-    Values are as in :mod:`cellbed.scenario.settings`. folder: start of relative paths of traces and recordings.
-    Raises ScenarioError, one line per mistake.
+    Values are as in :mod:`cellbed.scenario.settings`. folder: base of relative paths of traces and recordings. Raises
+    ScenarioError, one line per mistake.
     """
     texts: dict[str, str] = {}
     for word in words:
@@ -99,9 +99,9 @@ def read_settings(words: Sequence[str], folder: Path) -> Settings:
 
 
 def read_texts(texts: Mapping[str, Any], folder: Path, *, running: bool = False) -> Settings:
-    """Return the settings with these texts by key; traces are parsed. As for :func:`read_settings`.
+    """Return the settings with these texts by key; traces are parsed. Other arguments: see :func:`read_settings`.
 
-    running: of a running link, which may stop: with a rate of 0 or a loss of 100 %, or because it is ``down``.
+    running: for a running link, which may stop: by a rate of 0, a loss of 100 %, or ``down``.
 
     Values that are not text are as in the scenario file: a number, or a table as a mapping.
     """
@@ -148,9 +148,9 @@ def _settings(asked: _Written | _Running) -> Settings:
 
 
 def _parse_value(key: str, text: str, *, running: bool = False) -> Any:
-    """Return the scenario file's value where `key` (``rate``, ``delay``, ``queue``, ``loss`` …) has this `text`.
+    """Return the scenario file's value of `key` (``rate``, ``delay``, ``queue``, ``loss`` …) for this `text`.
 
-    running: of a link that runs already, which may lose everything.
+    running: for a running link, which may lose all packets.
 
     Errors: :class:`UnitError` for malformed text; values are validated later.
     """

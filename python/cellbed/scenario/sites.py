@@ -1,4 +1,4 @@
-"""Sites: places of edge and cloud nodes, and where clients that move from one to another are served."""
+"""Sites: places of edge and cloud nodes, and the servers of clients that move from site to site."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -41,8 +41,8 @@ _SECOND = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """A server that follows its clients. at, length: ns from the start of the schedule, during which it is at no site;
-    group: of the server; source, target: sites."""
+    """A move of a server that follows its clients. at: begin, ns from the start of the schedule; length: time at no
+    site, ns; group: of the server; source, target: sites."""
 
     at: int
     length: int
@@ -52,13 +52,13 @@ class Migration:
 
 
 def cell_visits(group: NodeGroup) -> list[tuple[int, str]]:
-    """Return the cells of a group of endpoints, and when it leaves the one before, ns; empty without a cell."""
+    """Return the cells of a group of endpoints, with times of leaving the previous cell, ns; empty without a cell."""
     first = [(0, group.cell)] if group.cell is not None else []
     return [*first, *((handover.at, handover.cell) for handover in group.route)]
 
 
 def sites_of(cells: Cells, group: NodeGroup) -> list[tuple[int, str | None]]:
-    """Return the sites of the cells of a group of endpoints, and since when, ns; ``None``: at the tower."""
+    """Return the sites of a group's cells, with times of leaving the previous cell, ns; ``None``: the tower."""
     return [(at, cells[name].site) for at, name in cell_visits(group)]
 
 
@@ -68,8 +68,8 @@ def at_site(groups: Groups, site: str | None) -> list[str]:
 
 
 def instances(cells: Cells, groups: Groups, application: Application) -> list[str]:
-    """Return the groups of an application's servers: with the policy nearest, the group in the same place among the
-    groups of each site."""
+    """Return the groups of an application's servers: with the policy nearest, the group with the same index at each
+    site."""
     if application.server is None:
         return []
     if application.edge_policy != "nearest":
@@ -80,14 +80,14 @@ def instances(cells: Cells, groups: Groups, application: Application) -> list[st
 
 
 def migrations(sites: Mapping[str, Site], cells: Cells, groups: Groups, application: Application) -> list[Migration]:
-    """Return the migrations of a server that follows its clients: when they are at a new site its state is sent there,
+    """Return the migrations of a server that follows its clients: when they are at a new site, its state is sent there;
     then it continues."""
     if application.edge_policy != "follow-me" or application.server is None:
         return []
     group = groups[_client(application, groups)]
     found = []
     for ((_, source), (_, target)), handover in zip(pairwise(sites_of(cells, group)), group.route, strict=True):
-        assert source is not None  # by `site_misfits`
+        assert source is not None  # ensured by `site_misfits`
         assert target is not None
         if source != target:
             length = transfer(sites[source], sites[target], application.state or 0)
@@ -96,7 +96,7 @@ def migrations(sites: Mapping[str, Site], cells: Cells, groups: Groups, applicat
 
 
 def transfer(source: Site, target: Site, size: int) -> int:
-    """Nanoseconds from the first byte that leaves a site to the last that reaches another one, over an idle path."""
+    """Return the time from the first byte leaving a site to the last byte reaching another over an idle path, ns."""
     cores = source.core, target.core
     rates = [core.rate for core in cores if isinstance(core, CoreTable) and core.rate is not None]
     return (-(-size * 8 * _SECOND // min(rates)) if rates else 0) + sum(constant_delay(core) or 0 for core in cores)
@@ -124,7 +124,7 @@ def site_misfits(
     for place, site in unknown:
         there = f"write one of {', '.join(sites)}" if sites else f"write [sites.{site}] and under it core"
         yield None, (*place, "site"), f"there is no site '{site}': {did_you_mean(site, sites)}{there}"
-    # A mistyped name is one mistake, although its site is then unused.
+    # A mistyped name is one mistake, although the intended site is then unused.
     for name in [each for each in sites if each not in asked.values() and not unknown]:
         text = f"no nodes are at this site: write site = '{name}' in a group of edge or cloud nodes, or remove it"
         yield None, ("sites", name), text
@@ -148,7 +148,7 @@ def _policy_misfits(
         return
     served, stays = application.server.on, [name for _, name in cell_visits(client)]
     if any(name not in cells or cells[name].site not in (None, *sites) for name in stays):
-        return  # reported there
+        return  # reported at the cell
     if without := [name for name in stays if cells[name].site is None]:
         yield "edge_policy", f"the cell '{without[0]}' is at no site: write 'site' in [cells.{without[0]}]"
         return

@@ -1,6 +1,6 @@
-"""Tables of losses, delays, schedules, queues and limits of flows, made from the schema that the path model emits.
+"""Tables of losses, delays, schedules, queues and limits of flows, made from the schema of the path model.
 
-The format of a key decides its form in the file and its limits.
+The format of a key determines its limits and its form in the file.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from cellbed.support.units import BIT_RATE, DURATION
 _OF_RUN = ("seed", "looped")
 """Formats of keys that a run sets."""
 _LIMITS = ("packets", "bytes")
-"""Keys that are one in the file, `limit`."""
+"""Keys of the path model that share one key in the file, `limit`."""
 _COLUMNS: dict[str, tuple[Column, str]] = {
     "probability": (LOSS, "probabilities"),
     "delay": (DELAY, "delays"),
     "rate": (RATE, "rates"),
 }
 _WORDS = {"minimum": "ge", "maximum": "le", "exclusiveMinimum": "gt"}
-"""Pydantic's limits by the schema's."""
+"""Pydantic's names of limits, by the schema's names."""
 _CHANCE: TypeAdapter[float] = TypeAdapter(Annotated[Chance, Field(strict=True, allow_inf_nan=False)])
 
 
@@ -45,9 +45,9 @@ class StageTable(Table):
         def __getattr__(self, key: str) -> Any: ...
 
     def stage(self, start_ns: int = 0, looped: bool = True, seed: int = 0) -> dict[str, Any]:
-        """Return the table as the path model reads it.
+        """Return the table in the form of the path model.
 
-        start_ns, looped: where in recordings it starts, and whether these begin anew.
+        start_ns, looped: start position in recordings, and whether recordings repeat.
         """
         run = {"seed": seed, "looped": looped, "offset_ns": start_ns}
         kind = {"kind": self.KIND.name} if "kind" in type(self).model_fields else {}
@@ -88,7 +88,7 @@ class Series(StageTable):
 
     @classmethod
     def sources(cls) -> tuple[str, str]:
-        """Return the keys of which one is given."""
+        """Return the two alternative keys."""
         return next(_file_key(key, schema) for key, schema in cls.KIND.keys.items() if _is_series(schema)), "file"
 
     @property
@@ -100,7 +100,7 @@ class Series(StageTable):
 
 
 def stage_tables(place: str, **bases: type[StageTable]) -> dict[str, type[StageTable]]:
-    """Return the tables of a place by their kind. bases: of kinds with a behaviour of their own."""
+    """Return the tables of a place by their kind. bases: base classes of kinds with special behaviour."""
     found: dict[str, type[StageTable]] = {}
     for kind in kinds()[place]:
         parts = next(iter(kind.inner.values()), None)
@@ -134,7 +134,7 @@ def _make_table(kind: Kind, name: str, base: type[StageTable] | None, outer: Kin
     title = "".join(word.capitalize() for word in full.split("-"))
     made = create_model(title, __base__=base or plain, __doc__=kind.title, __module__=__name__, **fields)
     made.KIND, made.OUTER = kind, outer
-    globals()[title] = made  # where pickle looks for it
+    globals()[title] = made  # pickle looks for the class here
     return made
 
 
@@ -143,7 +143,7 @@ def _is_series(schema: Schema) -> bool:
 
 
 def _file_key(key: str, schema: Schema) -> str:
-    """Return a key of the path model as the scenario has it: without its unit."""
+    """Return the scenario's form of a key of the path model: without its unit."""
     return str(schema.get("key") or key.removesuffix("_ns").removesuffix("_bytes").removeprefix("bit_"))
 
 
@@ -167,7 +167,7 @@ def _make_fields(key: str, schema: Schema, required: bool) -> dict[str, Any]:
 
 
 def _make_type(form: str, schema: Schema) -> tuple[Callable[[Any], Any], Any]:
-    """Return the type of a key, and a function from a value of the path model to one of the file."""
+    """Return the type of a key, and a function that converts a value of the path model to a value of the file."""
     if form in QUANTITIES:
         kind = QUANTITIES[form]
         return kind.format, Annotated[int, quantity(kind, schema["least"], schema["most"])]

@@ -1,4 +1,4 @@
-"""Tables of a scenario file, and values with several forms: for both directions or for each, plain or as a table."""
+"""Tables of a scenario file, and values with several forms: per direction or for both, plain or as a table."""
 
 import difflib
 from collections.abc import Callable, Mapping
@@ -11,26 +11,26 @@ from pydantic_core import core_schema
 from cellbed.support.ways import WAYS
 
 Path = tuple[str | int, ...]
-"""Where a value lies in the file: keys from its top on, and numbers of entries of lists."""
+"""Position of a value in the file: keys from the top, and indices in lists."""
 
 
 class Table(BaseModel):
     """A table of the file: no keys but the known ones, no conversions between types."""
 
-    # Most tables are only parts of others, whose validators contain theirs: validators are built when they are used.
+    # Most tables are only parts of others, whose validators contain theirs: build a validator at its first use.
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, validate_default=True, defer_build=True
     )
 
     def stage(self) -> dict[str, Any]:
-        """Return the table as the path model reads it: quantities are whole numbers, with the unit in the key.
+        """Return the table in the form of the path model: quantities are whole numbers, with the unit in the key.
 
-        The annotation of a field decides what it becomes (:attr:`cellbed.scenario.fields.TextField.stage`).
+        A field's annotation determines its form (:attr:`cellbed.scenario.fields.TextField.stage`).
         """
         found: dict[str, Any] = {}
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)
-            # Of a type that may be left out the annotation lies deeper: ``Annotated[int, …] | None``.
+            # In an optional type, the annotation is nested: ``Annotated[int, …] | None``.
             inner = [each for choice in get_args(field.annotation) for each in getattr(choice, "__metadata__", ())]
             forms = [each.stage for each in (*field.metadata, *inner) if hasattr(each, "stage")]
             found |= forms[0](name, value) if forms and value is not None else {name: value}
@@ -38,14 +38,14 @@ class Table(BaseModel):
 
 
 def written(default: object) -> Any:
-    """Return a default as in the file; it is validated like the file's values."""
+    """Return a default as in the file; it is validated like values of the file."""
     return default
 
 
 PLAIN = "plain"
 BOTH = "both ways"
 APART = "each way"
-"""Names of the forms in pydantic's errors; no keys of the file."""
+"""Names of the forms in pydantic's errors; they are no keys of the file."""
 
 T = TypeVar("T")
 
@@ -66,8 +66,8 @@ _STRICT = core_schema.CoreConfig(strict=True, allow_inf_nan=False)
 class EachWay:
     """Annotates a `Ways`: in the file a value for both directions, or a table with ``uplink`` and ``downlink``.
 
-    value: the type of one direction's value. default: of a direction that the table leaves out, as in the file; None
-    stands for itself.
+    value: type of one direction's value. default: value of an omitted direction, as in the file; None stands for
+    itself.
     """
 
     value: Any
@@ -109,9 +109,9 @@ def is_apart(value: Mapping[str, object]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PlainOr:
-    """Annotates a value that the file gives plainly or as one of some tables, which differ by their ``kind``.
+    """Annotates a value that the file states plainly or as one of several tables, which differ by their ``kind``.
 
-    plain: the type of the plain form; show: that value as in the file.
+    plain: type of the plain form; show: converts a value to this form.
     """
 
     plain: Any
@@ -136,7 +136,7 @@ class PlainOr:
 
 
 def table_kind(value: object) -> str | None:
-    """Return the ``kind`` of a table that may also be one without."""
+    """Return the ``kind`` of a table, or PLAIN for a table without a kind."""
     if isinstance(value, BaseModel):
         return getattr(value, "kind", PLAIN)
     kind = value.get("kind", PLAIN) if isinstance(value, Mapping) else PLAIN

@@ -6,14 +6,13 @@ from cellbed.support.near_names import did_you_mean
 from cellbed_node.templates import PART
 
 CERTIFICATE = ("server.certificate", "server.key")
-"""Files with the certificate of an application's servers, and its key."""
+"""Names for the files with an application's server certificate, and its key."""
 NAMES = ("server.address", "client.address", *CERTIFICATE, "node.name", "node.address", "seed", "duration_s")
-"""What a text can contain beside ``APP.address``, the address of the server of an application."""
+"""Possible names in a text, besides ``APP.address``, the address of an application's server."""
 
 
 def problem(text: str, applications: Collection[str]) -> str | None:
-    """Return the problem of the names in a text, with its remedy. applications: names of those that have a
-    server."""
+    """Return the problem of the names in a text, with its remedy. applications: names of applications with a server."""
     names = [*NAMES, *(f"{name}.address" for name in applications)]
     for part in PART.finditer(text):
         if part[0] in ("{", "}"):
@@ -25,5 +24,5 @@ def problem(text: str, applications: Collection[str]) -> str | None:
 
 
 def without(text: str, names: Collection[str]) -> str:
-    """Return the text without some names, which are filled in later."""
+    """Return the text without the names in `names`, which are filled in later."""
     return PART.sub(lambda part: "" if part[1] in names else part[0], text)

@@ -1,6 +1,6 @@
-"""Cache of files that are built once: folders and files that appear whole or not at all.
+"""Cache of files that are built once: folders and files are added atomically.
 
-Two processes may build the same thing at once; each builds in a separate temporary place and the first to finish
+Two processes may build the same entry at once: each builds in a separate temporary place, and the first to finish
 wins.
 """
 
@@ -19,14 +19,14 @@ Note = Callable[[str], object]
 
 
 def silent(_: str) -> None:
-    """Note nothing."""
+    """Ignore the sentence."""
 
 
 def build_folder(folder: Path, build: Callable[[Path], None]) -> None:
-    """Let ``build`` fill a temporary folder, then give it the name ``folder``.
+    """Let ``build`` fill a temporary folder, then rename it to ``folder``.
 
-    Where another process was faster, its folder stays and ours is dropped. Raises CellbedError when the cache cannot
-    be written.
+    If another process was faster, its folder stays and ours is dropped. Raises CellbedError if the cache cannot be
+    written.
     """
     with _explain_errors(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -37,9 +37,9 @@ def build_folder(folder: Path, build: Callable[[Path], None]) -> None:
 
 
 def build_file(file: Path, build: Callable[[Path], None]) -> None:
-    """Let ``build`` write a temporary file, then give it the name ``file``; a file of that name is replaced at once.
+    """Let ``build`` write a temporary file, then rename it to ``file``; an existing file is replaced atomically.
 
-    Raises CellbedError when the cache cannot be written.
+    Raises CellbedError if the cache cannot be written.
     """
     with _explain_errors(file):
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -49,7 +49,7 @@ def build_file(file: Path, build: Callable[[Path], None]) -> None:
 def build_elsewhere(what: str, module: str, path: Path, seed: int) -> None:
     """Run `module` as a program that builds `what` at `path`. Raises CellbedError.
 
-    In a separate process: libraries for models start threads and fill memory, and our caller may be about to fork.
+    In a separate process: libraries for models start threads and use much memory, and our caller may be about to fork.
     """
     command = [sys.executable, "-P", "-m", module, str(path), str(seed)]
     result = subprocess.run(
@@ -64,7 +64,7 @@ def _rename_unless_there(temporary: Path, folder: Path) -> None:
     try:
         temporary.rename(folder)
     except OSError:
-        # rename(2) refuses to replace a folder that is not empty: another process has built it meanwhile.
+        # rename(2) refuses to replace a non-empty folder: another process has built it meanwhile.
         if not folder.is_dir():
             raise
 

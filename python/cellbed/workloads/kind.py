@@ -14,7 +14,7 @@ from cellbed.testbed.machine.process import Process
 from cellbed.testbed.programs.unmodified import Command
 from cellbed.workloads.cache import Note, silent
 
-if TYPE_CHECKING:  # a scenario's model imports the kinds' tables, which may be here
+if TYPE_CHECKING:  # no import cycle: a scenario's model imports the kinds' tables
     from cellbed.testbed.plan import Node
 
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:  # a scenario's model imports the kinds' tables, which may be 
 class Deployment:
     """An application on the nodes of a run.
 
-    name: of the application; table: of the scenario; number: counts the applications of the run from 0. clients,
-    servers: the nodes of its programs. start_ns, stop_ns: of its load, since the start of the workload. addresses: of
-    the first server of each application that has one. shared: address of all servers, where they have one.
-    authorities: file on this machine with the certificate of the run's authority; certificates: by node, the values of
-    names in texts that stand for the servers' certificate. scratch: folder that is removed with the run, also after a
-    ``kill -9``; a virtual run has none.
+    name: of the application; table: of the scenario; number: index among the applications of the run, from 0. clients,
+    servers: nodes of its programs. start_ns, stop_ns: begin and end of its load, since the start of the workload.
+    addresses: of the first server of each application with servers. shared: common address of all servers, if there is
+    one. authorities: file on this machine with the certificate of the run's authority; certificates: by node, values of
+    the names in texts for the servers' certificate. scratch: folder that is removed with the run, also after a ``kill
+    -9``; a virtual run has none.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Deployment:
         return str(self.shared or server.ipv4)
 
     def listening(self, server: "Node") -> str:
-        """Return the address at which a server listens: the one that servers share at the sites of cells, else its
+        """Return the address at which a server listens: the shared address for servers at the sites of cells, else its
         own."""
         return str(self.shared if self.shared and self.table.edge_policy == "nearest" else server.ipv4)
 
@@ -59,8 +59,8 @@ class Deployment:
     def program(
         self, name: str, module: str, node: "Node", raw: Path, settings: Mapping[str, Any], reads: Sequence[str] = ()
     ) -> Process:
-        """Return a program of cellbed's own on a node. settings: its configuration, which is written into ``raw``,
-        where the program writes files, too. reads: paths in it that the program reads."""
+        """Return a cellbed program on a node. settings: its configuration, which is written into ``raw``, as are files
+        of the program. reads: paths in the configuration that the program reads."""
         file = self.file(raw, node, f"{name}.json")
         file.write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
         return Process(f"{self.name}.{node.name}.{name}", node.name, module, file, tuple(reads))
@@ -68,15 +68,15 @@ class Deployment:
     def load_generators(
         self, name: str, module: str, raw: Path, seed: int, configure: "Configure", reads: Sequence[str] = ()
     ) -> Iterator[Process]:
-        """Yield the load generator of each client. reads: keys of its configuration with paths that it reads."""
+        """Yield the load generator of each client. reads: configuration keys with paths of files that it reads."""
         for index, node in enumerate(self.clients):
             settings = configure(self, raw, index, seed)
             paths = [settings[key] for key in reads if settings.get(key)]
             made = self.program(name, module, node, raw, settings, paths)
-            yield replace(made, stage=1, load=True, forked=True)  # there are many of them
+            yield replace(made, stage=1, load=True, forked=True)  # forked, because there are many
 
     def load(self, raw: Path, index: int, seed: int) -> dict[str, Any]:
-        """Return the configuration of the load generator of client `index` that all kinds share
+        """Return the common part of the load generator configuration of client `index`
         (:class:`cellbed_node.generator.Settings`)."""
         node, arrivals = self.clients[index], self.table.arrivals
         return {
@@ -84,7 +84,7 @@ class Deployment:
             "record": str(self.file(raw, node, REQUESTS)),
             "arrivals": arrivals if isinstance(arrivals, str) else arrivals.stage(),
             "rate": self.table.rate,
-            # Endpoints that send periodically take turns instead of all sending at the same instant.
+            # Periodic endpoints take turns instead of all sending at the same instant.
             "phase": index / len(self.clients),
             "duration_ns": self.stop_ns - self.start_ns,
             "timeout_ns": self.table.timeout,
@@ -93,8 +93,8 @@ class Deployment:
         }
 
     def values(self, node: "Node", client: "Node | None", server: "Node | None", seed: int) -> dict[str, str]:
-        """Return the values of names in a text of the scenario (:mod:`cellbed.scenario.templates`) on `node`, one of
-        the pair of client and server."""
+        """Return the values of names in a text of the scenario (:mod:`cellbed.scenario.templates`) on `node`, which is
+        the client or the server of the pair."""
         return {
             **{f"{name}.address": address for name, address in self.addresses.items()},
             "server.address": self.address(server) if server is not None else "",
@@ -109,35 +109,35 @@ class Deployment:
 
 
 Configure = Callable[[Deployment, Path, int, int], dict[str, Any]]
-"""Returns the configuration of a client: of (deployment, folder of the programs' files, its index, seed)."""
+"""Returns the configuration of a client. Arguments: deployment, folder of the programs' files, client index, seed."""
 
 
 class Workload(Protocol):
-    """A kind of workload; a module with these functions is one."""
+    """A kind of workload: any object, such as a module, with these functions."""
 
     def processes(self, deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> Sequence[Process | Command]:
         """Return the programs of one run; their configurations are written into ``raw``. Call ``prepare`` before.
 
-        Programs of the user are commands, which run as they are.
+        The user's programs are commands, which run unmodified.
         """
 
     def describe(self, table: Mapping[str, Any]) -> Description:
-        """Return the description for measuring and reporting. table: of ``scenario.resolved.json``, also of an earlier
-        version."""
+        """Return the description for measuring and reporting. table: from ``scenario.resolved.json``, possibly of an
+        earlier version."""
 
 
 @runtime_checkable
 class Prepared(Protocol):
-    """A kind whose programs need files that are made before."""
+    """A kind whose programs need files that are made beforehand."""
 
     def prepare(self, table: Any, cache: Path, note: Note = silent) -> None:
-        """Build what the workload needs, once, and check what the user gave. Raises CellbedError."""
+        """Build the files that the workload needs, once, and check the user's files. Raises CellbedError."""
 
 
 @runtime_checkable
 class WithObjects(Protocol):
-    """A kind whose requests consist of others, such as loads of pages: they have a record and a section of their
-    own."""
+    """A kind whose requests consist of further requests, such as page loads. These requests have a separate record and
+    section."""
 
     def describe_objects(self, application: Description, table: Mapping[str, Any]) -> Description:
-        """Return their description. application: the requests' description; table: as of :meth:`Workload.describe`."""
+        """Return the description of the objects. application: of the requests; table: see :meth:`Workload.describe`."""

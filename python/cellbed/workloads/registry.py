@@ -23,7 +23,7 @@ def workload(kind: str) -> Workload:
 
 
 def prepare(table: Application, note: Note) -> None:
-    """Build in the user's cache what an application needs, once, and check what the user gave. Raises CellbedError."""
+    """Build the files that an application needs in the user's cache; check the user's files. Raises CellbedError."""
     if isinstance(module := workload(table.kind), Prepared):
         module.prepare(table, cache_folder(), note)
 
@@ -39,14 +39,14 @@ def virtual_model(kind: str) -> Model | None:
 
 
 def samplings() -> dict[str, Sampling]:
-    """Return how the profiles of kinds are measured, without the kinds that need none."""
+    """Return the measurements of profiles by kind, without kinds that need no profile."""
     models = {kind: virtual_model(kind) for kind in entries("applications")}
     return {kind: model.sampling for kind, model in models.items() if model is not None and model.sampling is not None}
 
 
 def _module(kind: str, name: str, member: str) -> Any:
-    """Return the module of a kind with a member: the module of its table, else the module `name` beside that; ``None``
-    where there is none."""
+    """Return the module of a kind that has a member: the module of its table, else the module `name` in the same
+    package; ``None`` if there is none."""
     if (entry := entries("applications").get(kind)) is None:
         return None
     if hasattr(own := importlib.import_module(entry.module), member):

@@ -12,8 +12,8 @@ from typing import Any
 from cellbed.experiments.sweep.file import Factor, LatinHypercube, OneAtATime, Range, SweepFile, label
 
 OFFSETS_NS = 10 * 3600 * 10**9
-"""Offsets of looped traces are drawn from this time: so much longer than a trace that each position is about as likely
-as any other, and the same for all traces, so that a trace of another level has no influence on the offset."""
+"""Maximum offset of looped traces, ns. It is much longer than a trace: all positions are about equally likely. It is
+the same for all traces: a trace of another level does not affect the offset."""
 _STEP_NS = 10**6
 _SEEDS = 2**31
 _RESOLUTION = 1000
@@ -22,8 +22,7 @@ _RESOLUTION = 1000
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A combination of levels. number: from 0. labels: of the levels, by factor. changes: values by key of the
-    scenario."""
+    """A combination of levels. number: from 0. labels: of the levels, by factor. changes: values by scenario key."""
 
     number: int
     labels: dict[str, str]
@@ -34,7 +33,7 @@ class Point:
 
 
 def points(sweep: SweepFile) -> list[Point]:
-    """Return the points of a sweep, in the order of the file: of a factorial design the last factor changes fastest."""
+    """Return the points of a sweep in file order: in a factorial design, the last factor changes fastest."""
     chosen: Iterator[Sequence[tuple[str, Any]]] | list[Sequence[tuple[str, Any]]]
     named = [list(factor.named().items()) for factor in sweep.factors.values()]
     match sweep.design:
@@ -59,8 +58,8 @@ def points(sweep: SweepFile) -> list[Point]:
 
 
 def strata(factors: int, count: int, seed: int) -> list[list[float]]:
-    """Return a Latin hypercube: `count` points in the unit cube; each coordinate has one in each of `count`
-    equal strata."""
+    """Return a Latin hypercube: `count` points in the unit cube, so that each coordinate has one value in each of
+    `count` equal strata."""
     if not factors:
         return [[] for _ in range(count)]
     from scipy.stats import qmc
@@ -77,7 +76,7 @@ def _latin_hypercube(factors: list[Factor], count: int, seed: int) -> list[Seque
 
 
 def _level(factor: Factor, at: float, count: int) -> tuple[str, Any]:
-    """Label and level at a position from 0 to 1. count: strata."""
+    """Return label and level at a position from 0 to 1. count: number of strata."""
     if factor.range is None:
         named = list(factor.named().items())
         return named[min(int(at * len(named)), len(named) - 1)]
@@ -108,15 +107,15 @@ def seed_of(sweep_seed: int, repetition: int) -> int:
 
 
 def offset_of(sweep_seed: int, repetition: int, most_ns: int = OFFSETS_NS) -> int:
-    """Return the offset of traces in a repetition, ns: uniform from 0 to `most_ns`, the same at every point with the
-    same `most_ns`, and independent of the number of repetitions."""
+    """Return the offset of traces in a repetition, ns: uniform from 0 to `most_ns`, equal at all points with this
+    `most_ns`, and independent of the number of repetitions."""
     return int(_fraction("offset", sweep_seed, repetition) * max(0, most_ns) / _STEP_NS) * _STEP_NS
 
 
 def place_in_order(sweep_seed: int, repetition: int, key: str) -> tuple[int, float]:
-    """Sort key of a trial: repetitions follow each other, so that a stopped sweep has each point about as often, and
-    within one the order is random, so that a drift of the machine concerns all points alike. It depends on the trial
-    alone: a new level leaves the order of the others."""
+    """Return the sort key of a trial. Repetitions follow each other, so that a stopped sweep has about equally many of
+    each point. The order within a repetition is random, so that a drift of the machine affects all points alike. The
+    key depends on the trial alone: a new level does not change the order of the others."""
     return repetition, _fraction(f"order {key}", sweep_seed, repetition)
 
 

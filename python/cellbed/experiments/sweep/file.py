@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NAME = "^[A-Za-z][A-Za-z0-9_-]{0,63}$"
 _KEY = r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$"
 _MOST = 10_000
-"""Points of a design."""
+"""Maximum points of a design."""
 
 
 class Factorial(Table):
@@ -129,20 +129,20 @@ class Factor(Table):
         return {label(level): level for level in self.levels or ()}
 
     def changes(self, name: str, level: Any) -> dict[str, Any]:
-        """Return values by key of the scenario at a level. name: of the factor."""
+        """Return the values of scenario keys at a level. name: of the factor."""
         if self.keys is None:
             return {self.key or name: level}
         return dict(zip(self.keys, level if len(self.keys) > 1 else [level], strict=True))
 
 
 def label(level: Any) -> str:
-    """Return a level in the dataset: text as it is, else as in the file."""
+    """Return a level as in the dataset: text unchanged, other values as in the file."""
     return level if isinstance(level, str) else as_toml(level)
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A range of values. quantity: with units; else they are numbers, whole ones if `whole`."""
+    """A range of values. quantity: for values with units; else values are numbers, whole ones if `whole`."""
 
     low: float
     high: float
@@ -213,18 +213,18 @@ class SweepFile(Table):
 
     @property
     def files(self) -> dict[str, str]:
-        """The file of its trials by their kind: one."""
+        """The file of the trials, by their kind; one entry."""
         return {name: file for name in extensions.entries("trials") if (file := getattr(self, name)) is not None}
 
     @cached_property
     def kind(self) -> TrialKind:
-        """The kind of its trials."""
+        """The kind of the trials."""
         (name,) = self.files
         made: TrialKind = extensions.entries("trials")[name].load()(self)
         return made
 
     def misfits(self) -> list[Problem]:
-        """Conflicts between keys."""
+        """Return conflicts between keys."""
         found = []
         if alone := len(self.files) != 1:
             text = " or ".join(f'{name} = "FILE"' for name in extensions.entries("trials"))
@@ -280,7 +280,7 @@ def parse_sweep(text: str, source: str) -> SweepFile:
 
 @cache
 def _model() -> type[SweepFile]:
-    """Return the sweep file with a key for each kind of trials."""
+    """Return the sweep file's model with a key for each kind of trials."""
     text = "{} file, relative to this file. Factors change keys of it."
     keys: dict[str, Any] = {
         name: (str | None, Field(None, min_length=1, description=text.format(name.capitalize())))

@@ -1,4 +1,4 @@
-"""Kinds of trials, which a sweep file names by a key each: entry points of the group ``cellbed.trials``."""
+"""Kinds of trials, each named by a key of a sweep file: entry points of the group ``cellbed.trials``."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from cellbed.report.plot import Drawing
 
 Lacks = Callable[[Any], list[Problem]]
-"""Returns a problem for each need of a point's file that the machine which runs it lacks."""
+"""Returns a problem for each requirement of a point's file that the machine does not meet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A file or folder that a scenario names. name: as in the scenario. sha256: of its content."""
+    """A file or folder in a scenario. name: as in the scenario. sha256: of its content."""
 
     name: str
     path: Path
@@ -39,12 +39,12 @@ class Input:
 
 @dataclass(frozen=True)
 class Content:
-    """The file of a point, checked.
+    """The checked file of a point.
 
-    stated: what it states, without defaults. applications: with a row each in the dataset; their kinds by name.
+    stated: contents of the file, without defaults. applications: kinds by name, of those with rows in the dataset.
     expectations: of the file at this point, and of the sweep. misfits: problems of keys of the sweep file. starts: keys
-    of durations that get another offset in each repetition, with their value and the largest offset, ns. notes: what a
-    user should know. cpus: what its nodes may use together. planned_s: duration with drain.
+    of durations that get another offset in each repetition, with their value and the maximum offset, ns. notes: remarks
+    for the user. cpus: maximum total use of its nodes. planned_s: duration with drain.
     """
 
     stated: dict[str, Any]
@@ -59,10 +59,10 @@ class Content:
 
 
 class TrialKind:
-    """A kind of trials: their file, how they are run, and what is measured.
+    """A kind of trials: their file, execution and measures.
 
     file: kind of the file; its name is the key of the sweep file. measures: columns of every dataset. virtual: whether
-    trials are in virtual time in any case.
+    trials are always in virtual time.
     """
 
     file: FileKind
@@ -77,23 +77,23 @@ class TrialKind:
         raise NotImplementedError
 
     def executor(self, execution: Execution, plan: Plan, held: int | None) -> AbstractContextManager[Executor]:
-        """Return what runs the trials. held: an open file that runs on this machine keep open."""
+        """Return an executor of the trials. held: an open file that runs on this machine keep open."""
         raise NotImplementedError
 
     def rows(self, folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
-        """Return the measures of each application of a trial, and why it is disturbed. Raises CellbedError."""
+        """Return the measures of each application of a trial, and reasons for a disturbance. Raises CellbedError."""
         raise NotImplementedError
 
     def usual_measures(self, study: Study) -> tuple[str, ...]:
-        """Return the measures that are reported where none are chosen."""
+        """Return the measures reported by default."""
         raise NotImplementedError
 
     def write_page(self, folder: Path) -> None:
-        """Write ``report.html`` into the folder of a trial, if it has enough for one. Raises CellbedError."""
+        """Write ``report.html`` into the folder of a trial, if it has enough data. Raises CellbedError."""
         raise NotImplementedError
 
     def drawings(self, study: Study, folder: Path) -> Mapping[str, Mapping[str, Drawing]]:
-        """Return figures beside the figures of factors, by application and name. folder: of the sweep."""
+        """Return figures in addition to those of factors, by application and name. folder: of the sweep."""
         return {}
 
 

@@ -43,7 +43,7 @@ class Sweep:
 
     @classmethod
     def load(cls, path: Path | str) -> Sweep:
-        """Return the sweep in a folder. Errors: :class:`CellbedError` for a folder that is not one of a sweep."""
+        """Return the sweep in a folder. Errors: :class:`CellbedError` if the folder is not a sweep's."""
         found = cls(path)
         if not (found.path / SWEEP_FILE).is_file():
             raise CellbedError(f"{path}: not the folder of a sweep: it has no {SWEEP_FILE}")
@@ -57,12 +57,12 @@ class Sweep:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the sweep."""
         return self.file.name
 
     @property
     def predicted(self) -> bool:
-        """Return whether its trials were simulated in virtual time."""
+        """Return whether the trials were simulated in virtual time."""
         first = next(self.path.glob("trials/[!.]*/run.json"), None)
         return first is not None and inputs.json_value(first).get("clock") == "virtual"
 
@@ -116,7 +116,7 @@ class Sweep:
         """Return a measure at each point: mean or median over repetitions with its 95 % interval, and the repetitions
         still needed for an interval of ± `half_width` of the mean (:meth:`cellbed.measure.factors.Study.intervals`).
 
-        app: application, where there are several. disturbed: use disturbed trials, too; failed ones are left out.
+        app: application, if there are several. disturbed: use disturbed trials, too; failed ones are left out.
         Errors: :class:`CellbedError` for an unknown measure or application.
         """
         study = self.study(statistic=statistic, half_width=half_width, disturbed=disturbed)
@@ -137,8 +137,8 @@ class Sweep:
         statistic: Statistic = "mean",
         disturbed: bool = False,
     ) -> Figure:
-        """Return a measure over the levels of a factor with intervals, as a matplotlib figure. Parameters and errors
-        as of `intervals`; also an error for a factor without a second level in the dataset."""
+        """Return a measure over the levels of a factor with intervals, as a matplotlib figure. Parameters and
+        errors: see `intervals`; also an error for a factor without a second level in the dataset."""
         import matplotlib as mpl
 
         from cellbed.report import factor_figures, plot
@@ -159,8 +159,8 @@ class Sweep:
         half_width: float = 0.1,
         disturbed: bool = False,
     ) -> SweepReport:
-        """Return the report, as ``cellbed sweep report`` shows it; its `write` writes the page. measures: columns of
-        the dataset. Errors: :class:`CellbedError` for an unknown measure, and where no trial has a result."""
+        """Return the report of ``cellbed sweep report``; `SweepReport.write` writes the page. measures: columns of the
+        dataset. Errors: :class:`CellbedError` for an unknown measure, or if no trial has a result."""
         from cellbed.report.sweep import SweepReport
 
         study = self.study(statistic=statistic, half_width=half_width, disturbed=disturbed)
@@ -172,7 +172,7 @@ class Sweep:
         return SweepReport(name, self.path, study, planned, kind, chosen, self.predicted, judged)
 
     def _chosen(self, study: Study, measure: str, app: str | None) -> str:
-        """Return the application; checks the measure, too."""
+        """Check the measure; return the application."""
         study.check(measure)
         names = study.trials["app"].unique(maintain_order=True).to_list()
         if app is None and len(names) == 1:
@@ -211,13 +211,13 @@ def sweep(
     strict: bool = False,
     progress: bool | Callable[[str], object] = False,
 ) -> Sweep:
-    """Run what is missing of a sweep, and return its folder; as ``cellbed sweep``.
+    """Run the missing trials of a sweep, as ``cellbed sweep``, and return its folder.
 
-    Call it again to continue after any stop: a trial that has been run is not run again, a failed one is.
+    Call the function again to continue after any stop: only missing and failed trials are run.
     ``KeyboardInterrupt`` ends the running trials in order.
 
-    out: parent of the sweep's folder. jobs: trials at once at most; default: as many as this machine's processors can
-    run, fewer where trials disturb each other. repeats: how often a disturbed trial is repeated. limits: enforce CPU
+    out: parent of the sweep's folder. jobs: maximum parallel trials; default: as many as this machine's processors can
+    run, fewer if trials disturb each other. repeats: maximum repetitions of a disturbed trial. limits: enforce CPU
     and memory limits; ``"overcommit"``: also limits of nodes that exceed this machine. strict: raise :class:`RunError`
     if a trial remains disturbed. progress: print each finished trial, or call a function with it.
 
@@ -244,8 +244,8 @@ def sweep(
 class Execution:
     """The execution of the trials of a sweep.
 
-    virtual: predicted in virtual time, with the profile of an earlier
-    run or the measured one. jobs: trials at once at most. limits: as of `sweep`.
+    virtual: predict trials in virtual time. profile: an earlier run's profile; default: the measured one. jobs: maximum
+    number of parallel trials. limits: see `sweep`.
     """
 
     virtual: bool = False
@@ -254,18 +254,18 @@ class Execution:
     limits: Enforcement = True
 
     def plan(self, file: Path, *, running: bool = True, apart: bool = False) -> Plan:
-        """Return the plan of a sweep file. running: to be run now; apart: as of
+        """Return the plan of a sweep file. running: to be run now; apart: see
         :func:`cellbed.experiments.sweep.trials.plan`. Errors: :class:`CellbedError` with all problems."""
         here = partial(obstacles, running=running, limits=self.limits)
         plan = trials.plan(file, (lambda scenario: []) if self.virtual else here, apart=apart)
         if self.virtual and plan.sweep.kind.virtual:
             raise CellbedError(f"a {plan.sweep.kind.file.name} is in virtual time already: leave out --virtual")
-        # A predicted trial takes as long as its report.
+        # A predicted trial lasts as long as its report.
         predicted = [replace(trial, planned_s=0.0) for trial in plan.trials]
         return replace(plan, trials=predicted) if self.virtual else plan
 
     def executor(self, plan: Plan, held: int | None = None) -> AbstractContextManager[Executor]:
-        """Return what runs the trials. held: an open file that runs on this machine keep open."""
+        """Return an executor of the trials. held: open file that runs on this machine keep open."""
         return plan.sweep.kind.executor(self, plan, held)
 
     def run(
@@ -276,8 +276,8 @@ class Execution:
         repeats: int = runner.REPEATS,
         others: Sequence[Path] = (),
     ) -> Account:
-        """Run what is missing of a sweep in its folder, until Ctrl-C. others: folders of sweeps that may have the same
-        trials."""
+        """Run the missing trials of a sweep in its folder, until Ctrl-C. others: folders of sweeps that may contain the
+        same trials."""
         if self.virtual and self.profile is None:
             measure_profiles(plan, listener.note, limits=bool(self.limits))
         with Store(folder, listener.note) as store, self.executor(plan, store.lock) as pool:

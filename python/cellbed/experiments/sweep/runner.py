@@ -1,4 +1,4 @@
-"""Running the trials of a sweep that are missing: which, how many at once, and how often."""
+"""Running the missing trials of a sweep: selection, parallelism and repetition."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from cellbed.testbed.machine.cgroups import Enforcement
 from cellbed.testbed.proof.limits import ProofError
 
 REPEATS = 2
-"""How often a disturbed trial is repeated."""
+"""Maximum number of repetitions of a disturbed trial."""
 AROUND_S = 5.0
-"""What a run takes beyond its schedule and drain, about: bring-up, proof, report."""
+"""Typical time of a run beyond its schedule and drain, seconds: bring-up, proof, report."""
 _SPARE = 0.25
-"""Processors that emulator and programs of a run use beside its nodes, about."""
+"""Typical number of processors that emulator and programs of a run use beside its nodes."""
 _LEAST_BYTES = 4 << 20
-"""Free space without which no trial begins."""
+"""Minimum free bytes on the disk for a trial to begin."""
 _CALM = 10
-"""Undisturbed trials, for each at once, before one more is tried."""
+"""Undisturbed trials, per parallel trial, before one more runs in parallel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A run that has ended. folder: of the run, on this machine, if there is one. status: complete, interrupted or
-    failed. exit_code: of the command that it would have been. took_s: with bring-up and report."""
+    """A run that has ended. folder: local folder of the run, if there is one. status: complete, interrupted or failed.
+    exit_code: of the equivalent command. took_s: including bring-up and report."""
 
     trial: Trial
     folder: Path | None
@@ -49,7 +49,7 @@ class Outcome:
 
     @classmethod
     def of(cls, trial: Trial, began_s: float, found: dict[str, Any]) -> Outcome:
-        """Return the outcome of a trial that began at a monotonic time. found: as of
+        """Return the outcome of a trial that began at a monotonic time. found: see
         :func:`cellbed.experiments.child.as_json`."""
         folder = Path(found["folder"]) if found["folder"] else None
         made = cls(trial, took_s=time.monotonic() - began_s, **found)
@@ -59,22 +59,22 @@ class Outcome:
 class Executor(Protocol):
     """Runs trials somewhere, several at once, and brings their folders to this machine.
 
-    A trial is its scenario (`text`), and its inputs, whose content `Input.sha256` identifies.
+    A trial consists of its scenario (`text`) and its inputs, whose content `Input.sha256` identifies.
     """
 
     @property
     def running(self) -> int:
-        """Trials that have begun and not ended."""
+        """Number of running trials."""
 
     @property
     def at_once(self) -> int:
-        """Return the number that may run at once now."""
+        """Return the maximum number of trials that may run at once now."""
 
     def start(self, trial: Trial, place: Path) -> None:
         """Begin a trial; the folder of its run is made below `place`."""
 
     def wait(self, timeout_s: float) -> list[Outcome]:
-        """Return the trials that end within the next seconds, as soon as there is one."""
+        """Wait for trials to end, at most `timeout_s`; return them as soon as there is one."""
 
     def interrupt(self) -> None:
         """Ask the running trials to end in order."""
@@ -84,18 +84,18 @@ class Listener(Protocol):
     """Reports of the progress of a sweep."""
 
     def note(self, text: str) -> None:
-        """Something worth a line."""
+        """Take a message."""
 
     def state(self, text: str) -> None:
-        """Take what happens now; often called."""
+        """Take the present activity; called often."""
 
     def ended(self, trial: Trial, result: Result, progress: Progress) -> None:
-        """An attempt of a trial has ended."""
+        """Take the result of an attempt that has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """done: trials with a result. total: of the sweep, equal ones counted once. left_s: until the end, about."""
+    """done: number of trials with a result. total: number of distinct trials. left_s: estimated time to the end."""
 
     done: int
     total: int
@@ -104,8 +104,8 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The result of a call. ran: trials that it ran to their end; complete, disturbed, failed: of all of the sweep;
-    interrupted: by Ctrl-C; verdicts: on the expectations at each point."""
+    """The result of a call. ran: number of trials that this call completed; complete, disturbed, failed: numbers in the
+    whole sweep; interrupted: by Ctrl-C; verdicts: on the expectations at each point."""
 
     ran: int
     complete: int
@@ -115,7 +115,7 @@ class Account:
     verdicts: Sequence[Verdict] = ()
 
     def states(self) -> dict[str, int]:
-        """Trials by status, without what there is none of."""
+        """Number of trials by status, without zeros."""
         found = {"complete": self.complete, "disturbed": self.disturbed, "failed": self.failed}
         return {name: count for name, count in found.items() if count} or {"complete": 0}
 
@@ -123,26 +123,26 @@ class Account:
 class Width:
     """The number of trials that run at once. Pure.
 
-    It starts at `most` and falls by one when a trial is disturbed that ran beside others, at most once for those that
-    ran at the same time; it rises by one after a while without disturbance.
+    The width begins at `most`. It falls by one when a trial that ran beside others is disturbed, at most once for
+    trials that ran at the same time. It rises by one after a while without disturbance.
     """
 
     def __init__(self, most: int) -> None:
         self.now = self._most = most
         self._fell = 0
         self._calm = 0
-        # By trial: how often the width had fallen when it began, and whether it has run beside others.
+        # By trial: number of earlier falls of the width at its begin, and whether it has run beside others.
         self._running: dict[str, tuple[int, bool]] = {}
 
     def started(self, key: str) -> None:
-        """A trial begins."""
+        """Note that a trial begins."""
         beside = bool(self._running)
         if len(self._running) == 1:
             self._running = {other: (fell, True) for other, (fell, _) in self._running.items()}
         self._running[key] = (self._fell, beside)
 
     def ended(self, key: str, *, disturbed: bool) -> None:
-        """A trial has ended."""
+        """Note that a trial has ended."""
         fell, beside = self._running.pop(key)
         if not disturbed:
             self._calm += 1
@@ -161,7 +161,7 @@ def processors_for(plan: Plan) -> int:
 
 
 class LocalPool:
-    """Trials as child processes of this one. An :class:`Executor`."""
+    """An :class:`Executor` that runs trials as child processes."""
 
     def __init__(self, most: int, *, limits: Enforcement = True, held: int | None = None) -> None:
         self._width = Width(most)
@@ -208,14 +208,14 @@ class LocalPool:
 
 
 def is_disturbed(outcome: Outcome) -> bool:
-    """Return whether a run is worth repeating: the machine disturbed it, or links and limits were not as asked, as
-    where the machine is too busy for them."""
+    """Return whether a run is worth repeating: the machine disturbed it, or links and limits did not meet the proof, as
+    on a busy machine."""
     return outcome.disturbed or outcome.exit_code == ProofError.exit_code
 
 
 def missing(plan: Plan, results: dict[str, Result], repeats: int) -> list[Trial]:
-    """Return the trials to run, in their order: those without a result, failed ones, and disturbed ones that may be
-    repeated more often than they were."""
+    """Return the trials to run, in order: trials without a result, failed trials, and disturbed trials with less than
+    `repeats` repetitions."""
 
     def is_done(trial: Trial) -> bool:
         result = results.get(trial.key)
@@ -227,7 +227,7 @@ def missing(plan: Plan, results: dict[str, Result], repeats: int) -> list[Trial]
 
 
 def around_s(plan: Plan, results: dict[str, Result]) -> list[float]:
-    """Return what runs of a sweep took beyond schedule and drain, seconds."""
+    """Return the time of each run of a sweep beyond schedule and drain, seconds."""
     return [
         result.took_s - trial.planned_s
         for key, trial in plan.distinct.items()
@@ -236,14 +236,14 @@ def around_s(plan: Plan, results: dict[str, Result]) -> list[float]:
 
 
 def forecast(plan: Plan, results: dict[str, Result], at_once: int, repeats: int) -> dict[str, Any]:
-    """Return the forecast of a sweep: trials to run, how many at once, and seconds, about."""
+    """Return the forecast of a sweep: number of trials to run, number at once, and estimated seconds."""
     ahead, known = missing(plan, results, repeats), around_s(plan, results) or [AROUND_S]
     seconds = sum(trial.planned_s + sum(known) / len(known) for trial in ahead) / at_once
     return {"name": plan.sweep.name, "missing": len(ahead), "at_once": at_once, "seconds": seconds}
 
 
 class Runner:
-    """Runs what is missing of a sweep."""
+    """Runs the missing trials of a sweep."""
 
     def __init__(
         self, plan: Plan, store: Store, executor: Executor, listener: Listener, repeats: int = REPEATS
@@ -256,10 +256,10 @@ class Runner:
         self._ran = 0
 
     def run(self) -> None:
-        """Run every missing trial. A failed one is reported and left for the next call.
+        """Run every missing trial. A failed trial is reported and left for the next call.
 
-        Errors: :class:`CellbedError`, ``OSError`` for a folder that cannot be written to; ``KeyboardInterrupt`` after
-        the running trials have ended.
+        Errors: :class:`CellbedError`, ``OSError`` for an unwritable folder; ``KeyboardInterrupt`` after the running
+        trials have ended.
         """
         try:
             while self._waiting or self._running:
@@ -275,24 +275,24 @@ class Runner:
             self._store.write_dataset(self._plan)
 
     def account(self) -> Account:
-        """Return what has been done so far."""
+        """Return the results so far."""
         states = [result.status for key in self._plan.distinct if (result := self._store.results.get(key)) is not None]
         complete, disturbed, failed = map(states.count, ("complete", "disturbed", "failed"))
         judged = verdicts(self._plan, self._store.results)
         return Account(self._ran, complete, disturbed, failed, verdicts=judged)
 
     def left_s(self) -> float:
-        """Estimate how long the missing trials take, s."""
+        """Estimate the remaining time of the missing trials, s."""
         around = sum(self._around_s) / len(self._around_s) if self._around_s else AROUND_S
         now = time.monotonic()
         over = [now - began - trial.planned_s - around for trial, began in self._running.values()]
-        # A trial that takes longer than estimated is expected to take as much again, and the next ones as long.
+        # A trial beyond its estimate is expected to take twice its present excess, and the next ones as long.
         ahead = sum(trial.planned_s + around + max(0.0, *over, 0.0) for trial in self._waiting)
         return (ahead + sum(map(abs, over))) / max(1, self._executor.at_once)
 
     def _start(self, trial: Trial) -> None:
         if shutil.disk_usage(self._store.folder).free < _LEAST_BYTES:
-            # Else every further trial would fail.
+            # Without this check, every further trial would fail.
             text = (
                 f"less than {_LEAST_BYTES >> 20} MiB are free: free some space, then run the same command to continue"
             )
@@ -330,7 +330,7 @@ class Runner:
             return replace(failed, reason=outcome.error or str(error))
         except OSError as error:
             return replace(failed, reason=outcome.error or str(OperatingSystemError(error, outcome.folder)))
-        except Exception as error:  # of a worker that returns anything
+        except Exception as error:  # from a worker that returns arbitrary data
             return replace(failed, reason=outcome.error or f"its folder is no run folder: {error!r:.200}")
         if outcome.error is not None:
             return replace(failed, rows=rows)
@@ -339,7 +339,7 @@ class Runner:
         return replace(failed, status="complete", reason=None, rows=rows)
 
     def _abandon(self, *, keep: bool) -> None:
-        """End the running trials; the next call runs them again. keep: those that are complete all the same."""
+        """End the running trials; the next call runs them again. keep: keep trials that complete nevertheless."""
         self._listener.state("ending the running trials")
         self._executor.interrupt()
         while self._executor.running:
@@ -358,7 +358,7 @@ class Runner:
 
 
 def words(seconds: float) -> str:
-    """Return an estimate of a time."""
+    """Return an estimated time as text."""
     minutes = round(seconds / 60)
     if minutes < 1:
         return f"about {max(1, round(seconds))} s"
@@ -366,7 +366,7 @@ def words(seconds: float) -> str:
 
 
 def summary(plan: Plan, folder: Path, account: Account) -> dict[str, Any]:
-    """Return what `cellbed sweep --json` prints."""
+    """Return the output of `cellbed sweep --json`."""
     return {
         "name": plan.sweep.name,
         "folder": str(folder.absolute()),
@@ -383,7 +383,7 @@ def summary(plan: Plan, folder: Path, account: Account) -> dict[str, Any]:
 
 
 def sentence(trial: Trial, result: Result, progress: Progress) -> str:
-    """Return a finished attempt as a line."""
+    """Return a line on a finished attempt."""
     what = result.status if result.reason is None else f"{result.status}: {result.reason}"
     tried = f", attempt {result.attempts}" if result.attempts > 1 else ""
     left = f"; {words(progress.left_s)} left" if progress.done < progress.total else ""

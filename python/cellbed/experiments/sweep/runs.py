@@ -45,7 +45,7 @@ class Runs(TrialKind):
 
     def __init__(self, sweep: SweepFile) -> None:
         super().__init__(sweep)
-        # By nodes and programs: to look for images and machines takes time.
+        # By nodes and programs: the search for images and machines takes time.
         self._lacking: dict[tuple[str, str], list[Problem]] = {}
 
     def check(self, data: dict[str, Any], folder: Path, lacks: Lacks) -> Content:
@@ -126,8 +126,8 @@ def _start_of(path: KeyPath) -> str:
 
 
 def _starts(scenario: Scenario, data: dict[str, Any], wanted: list[str] | None) -> Iterator[tuple[str, int, int]]:
-    """Return the starts of mobile links that repetitions vary: key, value, and the largest offset, ns. wanted: keys of
-    the sweep file; None: all links with traces."""
+    """Yield the starts of mobile links that repetitions vary: key, value, and maximum offset, ns. wanted: keys of the
+    sweep file; None: all links with traces."""
     for path, link in scenario.mobile_links():
         key = _start_of(path)
         if _has_traces(link) if wanted is None else key in wanted or (_MOBILE in wanted and _follows(path, data)):
@@ -136,7 +136,7 @@ def _starts(scenario: Scenario, data: dict[str, Any], wanted: list[str] | None) 
 
 
 def _follows(path: KeyPath, data: dict[str, Any]) -> bool:
-    """Return whether the link of a group has the start of [links.mobile]."""
+    """Return whether the link of a group inherits the start of [links.mobile]."""
     if path[0] != "nodes":
         return False
     link = data["nodes"][path[1]].get("link")
@@ -150,7 +150,7 @@ def _has_traces(link: AnyMobileLink) -> bool:
 
 
 def _end(link: AnyMobileLink) -> int | None:
-    """Return the first end of a link's traces that do not begin anew, ns; None without such a trace."""
+    """Return the earliest end of a link's unlooped traces, ns; None without an unlooped trace."""
     ends = [_last(each) for each in _inside(link) if isinstance(each, Series)]
     if not link.loop:
         played = [link.up, link.down] if isinstance(link, RecordedLink) else [each for _, each in link.capacities()]
@@ -165,12 +165,12 @@ def _last(series: Series) -> int | None:
 
 
 _SYSTEM = tuple(Path(each) for each in ("/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/sbin", "/sys", "/usr"))
-"""Files below are the machine's, not the scenario's."""
+"""Files below these folders belong to the machine, not to the scenario."""
 
 
 def inputs_of(scenario: Scenario, data: dict[str, Any], folder: Path) -> tuple[Input, ...]:
     """Return the files and folders that a scenario names: traces, recordings, models, files to copy, and files of this
-    machine that commands name by an absolute path."""
+    machine with an absolute path in a command."""
     found: dict[Path, str] = {}
     for each in _inside(scenario):
         if isinstance(each, Path):
@@ -185,7 +185,7 @@ def inputs_of(scenario: Scenario, data: dict[str, Any], folder: Path) -> tuple[I
                 if path.is_absolute() and path.is_file() and not any(path.is_relative_to(it) for it in _SYSTEM):
                     found.setdefault(path, word)
     for text in _texts(data):
-        # A path as it is written.
+        # Keep a path in its written form.
         if len(text) < 4096 and "\0" not in text and (path := (folder / text).absolute()) in found:
             found[path] = text
     try:
@@ -195,7 +195,7 @@ def inputs_of(scenario: Scenario, data: dict[str, Any], folder: Path) -> tuple[I
 
 
 def _inside(value: Any) -> Iterator[Any]:
-    """Return a value of a scenario and all values in it."""
+    """Yield a value of a scenario and all values inside."""
     yield value
     inner: Any = ()
     if isinstance(value, Table):

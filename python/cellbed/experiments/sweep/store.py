@@ -1,7 +1,7 @@
-"""The folder of a sweep: a run for each trial, its result beside it, and the dataset.
+"""The folder of a sweep: a run and a result for each trial, and the dataset.
 
-A run is made below ``running``, described in ``trial.json``, and moved to ``trials`` or ``attempts`` by one rename; the
-dataset is computed from these files. So a sweep can be killed at any time.
+A run is made below ``running``, described in ``trial.json``, and moved to ``trials`` or ``attempts`` by one rename. The
+dataset is computed from these files. Therefore a sweep can be killed at any time.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ SWEEP_FILE = "sweep.toml"
 _RESULT = "trial.json"
 _OWN = {SWEEP_FILE, "lock", "trials", "attempts"}
 _DATASET_SHARE = 0.02
-"""Of the time of a sweep that its dataset may take: the whole table is written, and a sweep has thousands of trials."""
+"""Maximum share of a sweep's time for its dataset: the whole table is written, and a sweep has thousands of trials."""
 _PATIENCE_S = 60.0
-"""How long the runs of a killed sweep may take to end."""
+"""Maximum time for the end of a killed sweep's runs, seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
     """The result of a trial.
 
-    status: complete, disturbed or failed. attempts: how often it was run; disturbances: how often the machine disturbed
-    it. took_s: the last time.
+    status: complete, disturbed or failed. attempts: number of runs; disturbances: number of runs that the machine
+    disturbed. took_s: duration of the latest run.
     reason: why it failed or was disturbed. rows: measures by application. folder: relative to the sweep's, in
     ``trials`` or ``attempts``.
     """
@@ -64,10 +64,10 @@ class Result:
 
 
 class Store:
-    """The folder of a sweep, for one process at a time: a context that holds its lock.
+    """The folder of a sweep: a context that holds its lock, so that one process at a time uses the folder.
 
-    results: of all trials in it, by key; those in ``trials`` before those in ``attempts``. Errors: ``OSError``, and
-    :class:`CellbedError` for a folder that another sweep uses, or of another kind.
+    results: of all trials in the folder, by key; results in ``trials`` precede those in ``attempts``. Errors:
+    ``OSError``, and :class:`CellbedError` for a folder of another sweep or another kind.
     """
 
     def __init__(self, folder: Path, note: Callable[[str], object] = lambda text: None) -> None:
@@ -107,7 +107,7 @@ class Store:
         os.close(self.lock)
 
     def _take_lock(self) -> None:
-        """The runs of a killed sweep share its lock until they have ended in order."""
+        """Wait for the lock: the runs of a killed sweep share the lock until they have ended in order."""
         deadline = None
         while True:
             try:
@@ -137,13 +137,13 @@ class Store:
         self.write_dataset(plan)
 
     def adopt(self, plan: Plan, others: Sequence[Path]) -> None:
-        """Take trials of the plan that are in folders of other sweeps, without copies of their files."""
+        """Take trials of the plan from folders of other sweeps, without copies of their files."""
         if not others:
             return
         for key in set(plan.distinct) - set(self.results):
             if (found := next((path for each in others if (path := each / "trials" / key).is_dir()), None)) is not None:
                 begun = self.folder / "trials" / f".{key}"
-                # Neither following links nor recursive in Python: programs of nodes have made the files.
+                # No links are followed, and Python does not recurse: programs of nodes have made the files.
                 command = ["cp", "--archive", "--link", "--", f"{found}/.", str(begun)]
                 done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
                 if done.returncode != 0:
@@ -159,7 +159,7 @@ class Store:
         return path
 
     def keep(self, trial: Trial, result: Result, run: Path | None, *, final: bool) -> None:
-        """Keep the run of a trial, if there is one: as the trial, or as its latest attempt."""
+        """Keep the run of a trial, if there is one: in ``trials`` if `final`, else as the latest attempt."""
         where = "trials" if final else "attempts"
         if run is None:
             run = self._running / f"{trial.key}-{secrets.token_hex(4)}"
@@ -179,12 +179,11 @@ class Store:
         remove_tree(old, ignore_errors=True)
 
     def discard(self, trial: Trial) -> None:
-        """Remove the run of a trial that was interrupted."""
+        """Remove the run of an interrupted trial."""
         remove_tree(self._running / trial.key, ignore_errors=True)
 
     def write_dataset(self, plan: Plan) -> None:
-        """Write the dataset of the trials of a plan that have a result, and the verdicts on its expectations, each
-        atomically."""
+        """Write the dataset of a plan's trials with a result, and the verdicts on its expectations, each atomically."""
         began = time.monotonic()
         content = io.BytesIO()
         dataset(plan, self.results).write_parquet(content)
@@ -197,14 +196,14 @@ class Store:
         self._dataset_due = now + (now - began) / _DATASET_SHARE
 
     def refresh_dataset(self, plan: Plan) -> None:
-        """Write the dataset unless that was done a moment ago. The dataset of a killed sweep can lack trials of that
-        moment; `begin` adds them."""
+        """Write the dataset, unless it was written a moment ago. The dataset of a killed sweep can lack the latest
+        trials; `begin` adds them."""
         if time.monotonic() >= self._dataset_due:
             self.write_dataset(plan)
 
 
 def results_in(folder: Path, note: Callable[[str], object] = lambda text: None) -> dict[str, Result]:
-    """Return the results in the folder of a sweep, by key. note: takes what is damaged, and so missing."""
+    """Return the results in the folder of a sweep, by key. note: called with damaged, and so ignored, results."""
     found = {}
     for path in (*sorted(folder.glob(f"attempts/[!.]*/{_RESULT}")), *sorted(folder.glob(f"trials/[!.]*/{_RESULT}"))):
         try:
@@ -232,7 +231,7 @@ def verdicts(plan: Plan, results: Mapping[str, Result]) -> list[Verdict]:
 
 
 def _row(result: Result | None, app: str) -> tuple[Mapping[str, Any], str | None]:
-    """Return the measures of an application in a trial, and why it does not count."""
+    """Return the measures of an application in a trial, and the reason why the trial does not count."""
     if result is None:
         return {}, "not run"
     row = next((each for each in result.rows if each.get("app") == app), {})
@@ -240,7 +239,7 @@ def _row(result: Result | None, app: str) -> tuple[Mapping[str, Any], str | None
 
 
 def dataset(plan: Plan, results: dict[str, Result]) -> pl.DataFrame:
-    """One row per trial with a result and application, by point and repetition. Pure."""
+    """Return one row per trial with a result and application, by point and repetition. Pure."""
     import polars as pl
 
     factors = list(plan.sweep.factors)
@@ -260,7 +259,7 @@ def dataset(plan: Plan, results: dict[str, Result]) -> pl.DataFrame:
             "start_s": None if trial.offset_ns is None else trial.offset_ns / 1e9,
             **trial.point.labels,
         }
-        # Names and kinds of applications are known even of a trial that failed.
+        # Names and kinds of applications are known even for a failed trial.
         rows = result.rows or [{"app": name, "kind": kind} for name, kind in trial.applications.items()]
         found += [{**row, **about} for row in rows]
     parts = list(dict.fromkeys(name for row in found for name in row if name.startswith((PART, OWN))))

@@ -23,16 +23,16 @@ from cellbed.support.units import DURATION
 
 KEY_DIGITS = 16
 FACTOR, TOGETHER = "applications", "together"
-"""Of the sweep over the applications of a scenario, together and each alone."""
+"""Name of the factor, and of its level with all applications, in the sweep of `--alone`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial(Content):
     """A point run once.
 
-    key: hash of the keys of its file and of the contents of its inputs; trials with one key are one run. seed: of the
-    file. offset_ns: what its traces start later, None where there are none. tables: of the file; paths in it are
-    relative to `folder`.
+    key: hash of the keys of the trial's file and of the contents of its inputs; trials with equal keys are one run.
+    seed: of the file. offset_ns: offset of the start of its traces, None without traces. tables: of the file, with
+    paths relative to `folder`.
     """
 
     point: Point
@@ -45,7 +45,7 @@ class Trial(Content):
 
     @cached_property
     def text(self) -> str:
-        """The text of its file."""
+        """The text of the trial's file."""
         return tomli_w.dumps(self.tables)
 
     def __str__(self) -> str:
@@ -54,9 +54,9 @@ class Trial(Content):
 
 @dataclass(frozen=True)
 class Plan:
-    """A sweep whose every point has a valid file.
+    """A sweep whose points all have valid files.
 
-    text: of the sweep file. trials: in the order of their runs. notes: what a user should know of it.
+    text: of the sweep file. trials: in run order. notes: remarks for the user.
     """
 
     sweep: SweepFile
@@ -67,13 +67,13 @@ class Plan:
 
     @cached_property
     def distinct(self) -> dict[str, Trial]:
-        """The trials by key, in their order: equal ones once."""
+        """The trials by key, in order; equal trials occur once."""
         return {trial.key: trial for trial in self.trials}
 
 
 def plan(file: Path, lacks: Lacks = lambda scenario: [], *, apart: bool = False) -> Plan:
-    """Return the plan of a sweep file. apart: of a scenario file, whose applications are compared with each alone.
-    Raises ScenarioError with all problems of the file and of the scenarios that it makes."""
+    """Return the plan of a sweep file. apart: `file` is a scenario file, whose applications are compared with each
+    alone. Raises ScenarioError with all problems of the file and of the scenarios that it makes."""
     text = _compare_alone(file) if apart else read(file, SWEEP)
     sweep = parse_sweep(text, str(file))
     kind = sweep.kind.file
@@ -107,12 +107,12 @@ class _Checker:
         self._base, self._path = base, path
         self._lacks = lacks
         self._points = 0
-        # By the place of a problem: the points that have it.
+        # By place and text of a problem: the points with the problem.
         self._of_levels: dict[tuple[KeyPath, str], Point] = {}
         self._of_base: dict[tuple[KeyPath, str], list[Point]] = {}
 
     def check(self, point: Point, base: dict[str, Any]) -> tuple[dict[str, Any], Content] | None:
-        """Return the tables and the content of a point; None where it has problems, which `finish` reports."""
+        """Return the tables and the content of a point; None if it has problems, which `finish` reports."""
         self._points += 1
         try:
             data = with_values(base, point.changes)
@@ -131,7 +131,7 @@ class _Checker:
         return data, content
 
     def _note(self, point: Point, problem: Problem) -> None:
-        """File a problem under the level that makes it, else under the key of the scenario."""
+        """Record a problem under the level that causes it, else under the key of the scenario."""
         steps = [str(step) for step in problem.path]
         for name, factor in self._sweep.factors.items():
             for key in factor.keys or [factor.key or name]:
@@ -184,9 +184,9 @@ def _repetitions(
 
 
 def _key(stated: dict[str, Any], inputs: tuple[Input, ...]) -> str:
-    """Return the key of a trial. Paths of inputs are replaced by their hashes, so that a folder can be moved. Defaults
-    have no part in it: a key that a later version adds to the scenario leaves the keys of trials as they are. Nor have
-    expectations: a trial that was run can be judged by others."""
+    """Return the key of a trial. Hashes replace paths of inputs, so that a folder can be moved. Defaults are excluded:
+    a key that a later version adds to the scenario does not change the keys of trials. Expectations are excluded, too:
+    a finished trial can be judged by other expectations."""
     hashes = {str(each.path): f"sha256:{each.sha256}" for each in inputs}
 
     def masked(value: Any) -> Any:
@@ -207,10 +207,10 @@ def _key(stated: dict[str, Any], inputs: tuple[Input, ...]) -> str:
 
 
 def _compare_alone(file: Path) -> str:
-    """Return the text of the sweep over the applications of a scenario file, beside which it is read.
+    """Return the text of the sweep over the applications of a scenario file. The text is read beside the scenario.
 
-    An application alone has the services with it that its programs need: applications that only serve others.
-    Raises ScenarioError with the problems of the scenario, also where fewer than two applications have a load.
+    An application alone keeps the services that its programs need: applications that only serve others.
+    Raises ScenarioError with the problems of the scenario, or if fewer than two applications have a load.
     """
     scenario, data = load(file), tables(read(file), str(file))
     loads = [name for name, application in scenario.applications.items() if application.client is not None]
@@ -223,13 +223,13 @@ def _compare_alone(file: Path) -> str:
 
 
 def _level(data: dict[str, Any], names: set[str]) -> list[dict[str, Any]]:
-    """Return the tables of these applications, and what is expected of them."""
+    """Return the tables of these applications, and their expectations."""
     return [{key: value for key, value in data.get(table, {}).items() if key in names} for table in ("apps", "expect")]
 
 
 def _find_needs(scenario: Scenario, name: str) -> set[str]:
-    """Return an application with those whose servers it waits for or names, and those that only serve, as clients of
-    the user's own may name these anywhere."""
+    """Return an application, the applications whose servers it waits for or names, and all that only serve: a user's
+    clients may name those anywhere."""
     services = {each for each, application in scenario.applications.items() if application.client is None}
     found, ahead = services, [name]
     while ahead:

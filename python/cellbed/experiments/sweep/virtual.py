@@ -16,11 +16,11 @@ from cellbed.experiments.sweep.trials import Plan, Trial
 from cellbed.support.errors import CellbedError
 
 _AHEAD = 2
-"""Trials that wait for each process."""
+"""Number of trials that wait for each process."""
 
 
 def measure_profiles(plan: Plan, note: Any, *, limits: bool) -> None:
-    """Measure the profiles of all trials that are not in the user's cache, one after the other. Raises CellbedError."""
+    """Measure all profiles of trials that the user's cache lacks, one after the other. Raises CellbedError."""
     from cellbed.experiments.virtual import profile, run
     from cellbed.scenario import load_text
     from cellbed.testbed.plan import make_plan
@@ -41,7 +41,7 @@ class VirtualPool:
     """Trials in virtual time in a pool of processes or threads; a context. An
     :class:`~cellbed.experiments.sweep.runner.Executor`.
 
-    work: runs a trial, given by its text, its folder and the place for its results. jobs: of the pool. stop: ends the
+    work: runs a trial. Arguments: its text, its folder and the folder of its results. jobs: of the pool. stop: ends the
     running trials early.
     """
 

@@ -1,1 +1,1 @@
-"""Runs in virtual time: the clients of a real run over simulated links, with servers that take as long as measured."""
+"""Runs in virtual time: the clients of a real run over simulated links, and servers with measured times."""

@@ -1,6 +1,6 @@
 """Migrations in virtual time: the phases of each strategy, with transfers over the simulated links.
 
-What does not depend on links, such as the time to write a snapshot, is measured once: in a real run, or by the user.
+Values independent of links, such as the time to write a snapshot, are measured once: in a real run, or by the user.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from cellbed.workloads.virtual.world import SECOND, Host, Program, Service, Sock
 
 _KINDS = ("http", "websocket")
 _STEP_NS = 2_000_000
-"""Between two looks of a migration at what it waits for, as in a real run."""
+"""Interval at which a migration checks its conditions, as in a real run."""
 _PIECE, _PACED = 1 << 16, 1 << 14
-"""Bytes that a sender writes at once, and with a limited rate."""
+"""Bytes per write of a sender, without and with a limited rate."""
 
 Measured = dict[str, int]
 """Values of a :class:`MigrationModel`, by key."""
@@ -37,7 +37,7 @@ Measured = dict[str, int]
 
 
 def read_parameters(account: Mapping[str, Any]) -> Measured:
-    """Return the parameters of a real migration. account: of a run; one that has ended well."""
+    """Return the parameters of a real migration. account: of a migration without failure, from a run."""
     phases = {phase["name"]: phase for phase in account["phases"]}
     lasted = {name: round((each["end_s"] - each["begin_s"]) * SECOND) for name, each in phases.items()}
     local = {
@@ -67,7 +67,7 @@ def read_parameters(account: Mapping[str, Any]) -> Measured:
 
 
 def problems(scenario: Scenario) -> Iterator[str]:
-    """Return the migrations of a scenario that have no model."""
+    """Yield the migrations of a scenario that have no model."""
     for each in scenario.migrations:
         kind = scenario.applications[each.app].kind
         if not _is_predicted(each.strategy):
@@ -84,8 +84,8 @@ def _is_predicted(strategy: str) -> bool:
 
 
 def models(scenario: Scenario, profile: Mapping[str, Mapping[str, Any]], source: str = "") -> list[MigrationModel]:
-    """Return the parameters of each migration: those that it states, else those measured. profile: measured ones and
-    the ``compression``, by application and strategy; source: of it. Errors: :class:`CellbedError` with the remedy."""
+    """Return each migration's parameters: stated ones first, then measured ones. profile: measured parameters and
+    ``compression``, by application and strategy; source: its name. Errors: :class:`CellbedError` with the remedy."""
     found = []
     for number, each in enumerate(scenario.migrations):
         given = {key: getattr(each.model, key) for key in each.model.model_fields_set} if each.model else {}
@@ -133,7 +133,7 @@ class _Transfers:
         Program(world, self._source).call(connect)
 
     def prepare(self, beside_ns: int | None) -> PredictedSteps:
-        """Open the connections of the next transfer. beside_ns: how long that takes beside the links. Errors:
+        """Open the connections of the next transfer. beside_ns: additional time, apart from the links. Errors:
         :class:`MigrationError`."""
         yield beside_ns or 0
         self._connect()
@@ -147,7 +147,7 @@ class _Transfers:
             raise MigrationError(f"nothing has reached {self._target.name} for {STALL_S:g} s")
 
     def send(self, size: int, beside_ns: int | None) -> PredictedSteps:
-        """Send so many bytes. Errors: :class:`MigrationError` where nothing has arrived for ``STALL_S``."""
+        """Send `size` bytes. Errors: :class:`MigrationError` if nothing arrives for ``STALL_S``."""
         yield beside_ns or 0
         world, count = self._world, self._table.connections
         began_ns, before, left = world.now_ns, self.sent_bytes, size
@@ -191,7 +191,7 @@ class _Transfers:
 
 @dataclass
 class _Move:
-    """See :class:`~cellbed.testbed.migration.strategy.Predicted`. services: the ones that move."""
+    """See :class:`~cellbed.testbed.migration.strategy.Predicted`. services: the moving services."""
 
     world: World
     table: Migration
@@ -223,7 +223,7 @@ class _Move:
             self.world.stop(each, to=self.target if self.table.traits.moves_memory else None)
 
     def resume(self, *, undone: bool = False) -> None:
-        """Resume the service. undone: at its source."""
+        """Resume the service. undone: resume at the source."""
         self.is_stopped = False
         for each in self.services:
             self.world.go_on(each, self.target if self.table.traits.moves_memory and not undone else None)
@@ -254,7 +254,7 @@ class _Move:
 
 
 class Migrations:
-    """The migrations of a predicted run. accounts: of all so far, for ``run.json``."""
+    """The migrations of a predicted run. accounts: of all migrations so far, for ``run.json``."""
 
     def __init__(
         self,
@@ -272,19 +272,19 @@ class Migrations:
         self.accounts: list[dict[str, Any]] = []
 
     def schedule(self, t0_ns: int) -> None:
-        """Plan the migrations of a schedule that starts at a time."""
+        """Schedule the migrations. t0_ns: start of the schedule."""
         for table, model in zip(self._plan.scenario.migrations, self._models, strict=True):
             assert table.at is not None  # problems() refuses policies
             self._world.at(t0_ns + table.at, lambda of=(table, model): self._begin(*of))  # type: ignore[misc]
 
     def close(self) -> None:
-        """Undo what is under way."""
+        """Undo unfinished migrations."""
         for app in list(self._active):
             self._end(app, MigrationError("cancelled"))
 
     def _begin(self, table: Migration, model: MigrationModel) -> None:
         world, app = self._world, table.app
-        if app in self._active:  # it waits for that
+        if app in self._active:  # wait for its end
             world.at(world.now_ns + _STEP_NS, lambda: self._begin(table, model))
             return
         home = self._plan.servers[app][0].name

@@ -1,7 +1,7 @@
-"""Measured profiles: what the programs of an application take, and what its server answers, request by request.
+"""Measured profiles: times of the programs of an application, and replies of its server, request by request.
 
-A profile is read from a real run, of the user (``--profile RUN``) or of a short one over fast links that is made when
-there is none (:func:`measure_profile`), and kept in the user's cache. Only what does not depend on links is in it.
+A profile is read from a real run and kept in the user's cache. The user gives the run (``--profile RUN``), or a short
+run over fast links is made (:func:`measure_profile`). A profile contains only values that do not depend on links.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 FORMAT = 6
 FILE = "profile.json"
 _LEFT_OUT = ["start", "stop", "rate", "policy", "timeout", "deadline", "drain", "edge_policy", "state", "balance"]
-"""Keys of applications that do not change a profile."""
+"""Keys of applications that do not affect a profile."""
 _SECONDS = 20
-"""How long the servers of users run where nothing else does."""
+"""Duration of the measuring run if only servers of users run, seconds."""
 
 
 class ProfileError(CellbedError):
@@ -46,10 +46,10 @@ class ProfileError(CellbedError):
 class Profile:
     """The samples of each application, by its name.
 
-    source: where they were measured, in words; measured: when. limited: whether they contain the effect of CPU limits.
-    lost: requests without a reply meanwhile, of each application. disturbances: why the machine disturbed the
-    measurement. unusable: why applications have no samples. migrations: parameters of the run's, and their
-    ``compression``, by application and strategy.
+    source: description of the measured run; measured: its date. limited: whether samples include the effect of CPU
+    limits. lost: number of requests without a reply in this run, by application. disturbances: reasons why the machine
+    disturbed the measurement. unusable: reasons why applications have no samples. migrations: parameters of the run's
+    migrations, and their ``compression``, by application and strategy.
     """
 
     source: str
@@ -63,13 +63,13 @@ class Profile:
 
     @property
     def objections(self) -> list[str]:
-        """Return why it is not the undisturbed time of programs, in words."""
+        """Return sentences on why the profile is not the undisturbed time of programs."""
         lost = [f"{count} requests of '{app}' got no reply" for app, count in self.lost.items() if count]
         return lost + [f"disturbed: {reason}" for reason in self.disturbances]
 
     @property
     def quality(self) -> str:
-        """Return a sentence on where its samples come from and what may be wrong with them."""
+        """Return a sentence on the origin of the samples and their possible faults."""
         samples = ", ".join(f"{len(samples)} requests of '{app}'" for app, samples in self.applications.items())
         wrong = "; ".join(self.objections) or "none of them lost, not disturbed"
         return f"profile: {self.source}, {self.measured}: {samples}; {wrong}"
@@ -90,7 +90,7 @@ class Profile:
 
 
 def read(path: Path) -> Profile:
-    """Return the profile in a file, or of a run's folder. Raises ProfileError."""
+    """Return the profile in a file, or the profile of a run's folder. Raises ProfileError."""
     if path.is_dir() and not (path / FILE).exists():
         return of_run(path)
     file = path / FILE if path.is_dir() else path
@@ -106,8 +106,8 @@ def read(path: Path) -> Profile:
 
 
 def of_run(run: Path) -> Profile:
-    """Return the profile of a real run. Raises MeasureError where it cannot be read, ProfileError where it has too
-    little."""
+    """Return the profile of a real run. Raises MeasureError for an unreadable run, ProfileError for one with too few
+    requests."""
     import polars as pl
 
     from cellbed.measure.packets import read_service_packets
@@ -119,7 +119,7 @@ def of_run(run: Path) -> Profile:
     moves = [each for each in description.get("migrations") or [] if each.get("end_s") is not None]
     requests = tables["requests"]
     for each in moves:
-        # Those that met a migration have waited for it.
+        # Requests that met a migration have waited for it.
         own, met = pl.col("app") == each["app"], pl.col("intended_s") + pl.col("latency_s").fill_null(0.0)
         during = (pl.col("intended_s") < each["end_s"]) & (met > each["begin_s"])
         requests = requests.filter(~(own & during).fill_null(value=False))
@@ -154,7 +154,7 @@ def of_run(run: Path) -> Profile:
 
 
 def check_profile(profile: Profile, scenario: Scenario) -> Profile:
-    """Return the profile, if it has enough of all applications of a scenario. Raises ProfileError."""
+    """Return the profile if it has enough samples of all applications of a scenario. Raises ProfileError."""
     known = samplings()
     for name, application in scenario.applications.items():
         if name in profile.unusable:
@@ -179,7 +179,7 @@ def _complete(samples: Sequence[Mapping[str, Any]], sampling: Sampling) -> bool:
 
 
 def cache_path(text: str, folder: Path, *, limits: bool) -> Path:
-    """Return the place of the profile of a scenario's programs in the user's cache, measured or not."""
+    """Return the path in the user's cache for the profile of a scenario's programs, whether measured or not."""
     limits = _measures_limits(text, limits=limits)
     key = _key(_of_programs(text, limits=limits), folder, limits=limits)
     return cache_folder() / "profiles" / f"{key}.json"
@@ -195,11 +195,11 @@ def _measures_limits(text: str, *, limits: bool) -> bool:
 
 
 def measure_profile(text: str, scenario: Scenario, folder: Path, listener: Listener, *, limits: bool) -> Profile:
-    """Return the profile of a scenario, of the user's cache or measured now: its programs run over fast links, few
-    requests at a time. text: of the scenario's file; folder: of its paths; limits: whether CPU limits apply to the
-    prediction.
+    """Return the profile of a scenario, from the user's cache or measured now: its programs run over fast links, with
+    few requests at a time. text: content of the scenario's file; folder: base of its paths; limits: whether CPU limits
+    apply to the prediction.
 
-    Errors: :class:`CellbedError` where it cannot run here.
+    Errors: :class:`CellbedError` if the scenario cannot run here.
     """
     from cellbed.experiments.real_run import Options, run
     from cellbed.scenario.reader import parse
@@ -228,8 +228,8 @@ def measure_profile(text: str, scenario: Scenario, folder: Path, listener: Liste
 
 
 def keep(profile: Profile, place: Path) -> Profile:
-    """Write a profile into the user's cache. Raises ProfileError for one with objections, which is written beside it:
-    predictions take it only if the user names it."""
+    """Write a profile into the user's cache. Raises ProfileError for a profile with objections, which is written beside
+    `place`: predictions use it only if the user names it."""
     place.parent.mkdir(parents=True, exist_ok=True)
     if profile.objections:
         refused = place.with_suffix(".refused.json")
@@ -244,7 +244,7 @@ def keep(profile: Profile, place: Path) -> Profile:
 
 
 def _of_programs(text: str, *, limits: bool) -> str:
-    """Return the scenario with one endpoint of each group, fast links, and few requests. limits: whether CPU limits
+    """Return the scenario with one endpoint per group, fast links, and few requests. limits: whether CPU limits
     apply."""
     import tomli_w
 
@@ -271,7 +271,7 @@ def _of_programs(text: str, *, limits: bool) -> str:
     data["links"] = {"mobile": fast, "core": {"edge": "1 ms", "cloud": "1 ms"}}
     data["sites"] = {name: site | {"core": "1 ms"} for name, site in data.get("sites", {}).items()}
     for name, load in list(data.get("apps", {}).items()):
-        # Applications without profile keep only servers that others may use.
+        # Applications without profile keep only servers, because others may use them.
         if load.get("kind") not in known and load.pop("client", None) is not None and "server" not in load:
             del data["apps"][name]
     for load in _loads(data):
@@ -292,8 +292,8 @@ def _loads(data: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _key(text: str, folder: Path, *, limits: bool) -> str:
-    """Return a hash of all that changes a profile: programs and their inputs, this version and this machine. limits:
-    whether it contains the effect of CPU limits."""
+    """Return a hash of all that affects a profile: programs and their inputs, this version and this machine. limits:
+    whether the profile includes the effect of CPU limits."""
     from cellbed.scenario.reader import tables
     from cellbed.testbed.programs.environment import processor
 

@@ -1,4 +1,4 @@
-"""One run of a scenario in virtual time: the same clients, the same files, and a folder that is marked as predicted."""
+"""A run of a scenario in virtual time: same clients, same files, and a folder that is marked as predicted."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from cellbed.workloads.virtual.model import Load, Setting
 from cellbed.workloads.virtual.world import SECOND, World, window_in
 
 _RECEIVE_BUFFER = 6 << 20
-"""Bytes: the largest of ``tcp_rmem``."""
+"""Maximum receive buffer, bytes, as in ``tcp_rmem``."""
 _PROGRESS = 0.02
 """Share of the schedule between two reports of progress."""
 
@@ -46,8 +46,7 @@ class NoModelError(CellbedError):
 @dataclass(frozen=True, slots=True)
 class Options:
     """The options of a prediction. out: parent of the run's folder. limits: apply the CPU limits of nodes. profile:
-    where the profile comes from, ``None`` for the user's cache, or for measuring it. folder: base of paths in the
-    scenario."""
+    path of the profile; ``None``: use the user's cache, or measure one. folder: base of paths in the scenario."""
 
     out: Path
     folder: Path
@@ -56,7 +55,7 @@ class Options:
 
 
 def check(plan: Plan) -> None:
-    """Check that everything in a plan has a model. Raises NoModelError with all that has none."""
+    """Check that all parts of a plan have a model. Raises NoModelError with all parts without one."""
     scenario, found = plan.scenario, list[str]()
     if not scenario.applications:
         raise CellbedError(f"{scenario.name}: the scenario has no application: add [workload] or [apps.NAME]")
@@ -89,7 +88,7 @@ def check(plan: Plan) -> None:
 def run(text: str, plan: Plan, options: Options, listener: Listener) -> Outcome:
     """Simulate a planned scenario, whose file contains `text`.
 
-    Errors: :class:`CellbedError` for what keeps the run from starting; a run that fails later returns its outcome.
+    Errors: :class:`CellbedError` if the run cannot start; a run that fails later returns its outcome.
     """
     check(plan)
     if options.profile is None:
@@ -98,7 +97,7 @@ def run(text: str, plan: Plan, options: Options, listener: Listener) -> Outcome:
 
 
 class VirtualRun(Run):
-    """A run in virtual time. Its phases set the attributes that later ones use."""
+    """A run in virtual time. Each phase sets attributes that later phases use."""
 
     journal: Journal
     profile: Profile
@@ -197,9 +196,9 @@ class VirtualRun(Run):
         loads: list[Load] = []
         for each in deployments(self.plan):
             model = virtual_model(each.table.kind)
-            assert model is not None  # by `check`
+            assert model is not None  # ensured by `check`
             loads += model.loads(each, setting)
-        # Generators first, whose requests go on until the end of the schedule.
+        # Generators first: their requests continue until the end of the schedule.
         self._clients = clients = [load for load in loads if isinstance(load, Client)]
         self._loads = [*clients, *(load for load in loads if not isinstance(load, Client))]
         for number, client in enumerate(clients):
@@ -245,7 +244,7 @@ def _total(counts: list[dict[str, int]]) -> dict[str, int]:
 
 
 def _account(plan: Plan, world: World, before: Sequence[tuple[int, ...]]) -> dict[str, Any]:
-    """Return what a real run's emulator reports at its end."""
+    """Return the final report of the emulator, as in a real run."""
     directions = {}
     for direction, first, last in zip(plan.directions, before, world.network.counted(), strict=True):
         full, congestion, loss, handover, marked, doubled, corrupted = (b - a for a, b in zip(first, last, strict=True))

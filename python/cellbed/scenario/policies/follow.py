@@ -1,4 +1,4 @@
-"""The policy ``follow``: a service is at the site where most of its endpoints are."""
+"""The policy ``follow``: a service stays at the site of most of its endpoints."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Follow(Policy):
 
 
 def _decide(state: State) -> Decision | None:
-    """Decide for the site with the most endpoints, and for the one where the service is among several."""
+    """Decide for the site with the most endpoints; if several sites have as many, prefer the present one."""
     counts = Counter(site for site in state.endpoints.values() if site is not None)
     if not counts or counts[state.nodes.get(state.place) or ""] == max(counts.values()):
         return None

@@ -1,4 +1,4 @@
-"""The policy ``latency``: a service moves when its users wait for long."""
+"""The policy ``latency``: a service moves when its users wait long."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Latency(Policy):
         return self._decide
 
     def _decide(self, state: State) -> Decision | None:
-        """Decide by each second of the last ones; at least half of them must have replies."""
+        """Decide by each of the latest seconds; at least half of the seconds must have replies."""
         seconds = math.ceil(self.length / 1e9)
         found: list[list[float]] = [[] for _ in range(seconds)]
         for reply in state.replies:
@@ -70,5 +70,5 @@ class Latency(Policy):
 
 
 def _percentile(values: list[float], percentile: int) -> float:
-    """Return a percentile of values, interpolated between those next to it."""
+    """Return a percentile of values, interpolated between neighbours."""
     return statistics.quantiles(values, n=100, method="inclusive")[percentile - 1] if len(values) > 1 else values[0]

@@ -1,4 +1,4 @@
-"""The interface of a policy of migrations: what it sees, and what it decides."""
+"""The interface of a policy of migrations: its input and its decision."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from cellbed.scenario.table import Table, written
 from cellbed.support.units import DURATION
 
 HISTORY_S = 60
-"""The recent past that a policy sees."""
+"""Length of the history that a policy receives, seconds."""
 MOST_REPLIES = 10_000
-"""Replies in it at most, the latest."""
+"""Maximum number of replies in the history; the latest are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A good reply. time_s: when it came, since the start of the workload; latency_s: since the intended time."""
+    """A good reply. time_s: arrival, since the start of the workload; latency_s: since the intended time."""
 
     time_s: float
     latency_s: float
@@ -29,8 +29,8 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A direction of a link at a time. delay_s: mean one-way delay of its last packets; ``None``: it had none in the
-    last second. queue_bytes: in its queue. delivered_bytes: so far. is_closed: in an outage."""
+    """A direction of a link at a time. delay_s: mean one-way delay of the latest packets; ``None``: no packets in the
+    last second. queue_bytes: bytes in the queue. delivered_bytes: so far. is_closed: in an outage."""
 
     time_s: float
     delay_s: float | None
@@ -41,16 +41,16 @@ class Sample:
 
 @dataclass(frozen=True)
 class State:
-    """All that a policy sees, once a second. Times since the start of the workload.
+    """The input of a policy, once a second. Times count from the start of the workload.
 
     Attributes:
         time_s: Present time.
         place: Present node of the service.
-        since_s: Begin of its stay there.
-        nodes: Possible nodes of the service, the first one first, with their sites.
+        since_s: Begin of its stay on this node.
+        nodes: Possible nodes of the service with their sites, the initial node first.
         endpoints: Endpoints of the clients, with the sites of their cells.
         replies: Replies of the last :data:`HISTORY_S` during this stay, in order of time.
-        links: Samples by direction, such as ``core-cloud-0.uplink``, one of each of these seconds.
+        links: Samples by direction, such as ``core-cloud-0.uplink``, one per second of this time.
     """
 
     time_s: float
@@ -71,8 +71,8 @@ Decide = Callable[[State], Decision | None]
 class Place:
     """The surroundings of a policy in the scenario.
 
-    nodes: as of :class:`State`. is_heard: whether replies are known while the clients run. sites: that the endpoints
-    visit, ``None``: the tower.
+    nodes: see :class:`State`. is_heard: whether replies are known while the clients run. sites: visited by the
+    endpoints, ``None``: the tower.
     """
 
     nodes: Mapping[str, str | None]
@@ -90,14 +90,14 @@ class Policy(Table):
     )
 
     def targets(self) -> list[str]:
-        """Return the possible nodes of the service, where the policy has them instead of ``to``."""
+        """Return the possible nodes of the service, if the policy has them instead of ``to``."""
         return []
 
     def misfits(self, place: Place) -> Iterator[tuple[str, str]]:
         """Yield problems of the policy in a scenario: (key, remedy).
 
         Args:
-            place: Its surroundings in the scenario.
+            place: Surroundings of the policy in the scenario.
         """
         yield from ()
 

@@ -1,4 +1,4 @@
-"""The policy ``python``: a function of the user decides where a service is."""
+"""The policy ``python``: a function of the user chooses the node of a service."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from cellbed_node.processes import time_limit
 
 FUNCTION = "place"
 LIMIT_S = 1.0
-"""The longest time that the function may take."""
+"""Maximum time of a call of the function, seconds."""
 
 
 class PolicyError(CellbedError):
-    """A function of the user that fails, or returns something else than a node."""
+    """A failure of the user's function, or a result that is no node."""
 
 
 def _check_function(path: pathlib.Path) -> pathlib.Path:
@@ -52,7 +52,7 @@ class Python(Policy):
         return self.nodes
 
     def decider(self) -> Decide:
-        """Return the function as a policy. Errors, with their line, of it and of loading it: :class:`PolicyError`."""
+        """Return the function as a policy. Errors of the function and its file, with line: :class:`PolicyError`."""
         names: dict[str, Any] = {"__name__": self.file.stem, "__file__": str(self.file)}
         with self._errors(limit_s=0):
             exec(compile(inputs.content(self.file), str(self.file), "exec", dont_inherit=True), names)
@@ -69,8 +69,8 @@ class Python(Policy):
 
     @contextmanager
     def _errors(self, limit_s: float) -> Iterator[None]:
-        """Turn what the user's code raises into a :class:`PolicyError`, and end it after a time, unless that is 0. In
-        the main thread."""
+        """Convert errors of the user's code to :class:`PolicyError`, and interrupt the code after `limit_s`, unless 0.
+        Requires the main thread."""
         try:
             with time_limit(limit_s, TooLateError(f"{FUNCTION}() takes longer than {LIMIT_S:g} s")):
                 yield

@@ -6,11 +6,11 @@ from cellbed.scenario.applications import Groups, Key
 from cellbed.scenario.roles import AnyRole
 
 PACKAGES = {"nginx": "nginx-light", "caddy": "caddy"}
-"""Servers of pages, with the packages that have them."""
+"""Servers of pages, and the packages that contain them."""
 
 
 def server_misfits(software: str, version: str, server: AnyRole | None, groups: Groups) -> Iterator[tuple[Key, str]]:
-    """Yield what does not fit a server of files: (key, what to do). software, version: as of
+    """Yield problems of a server of files: (key, what to do). software, version: see
     :class:`cellbed.workloads.web.table.Web`."""
     if version == "3" and software == "nginx":
         yield "version", 'nginx of distributions has no HTTP/3: write software = "caddy", or version = "2"'

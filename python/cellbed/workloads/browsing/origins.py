@@ -1,6 +1,6 @@
-"""The servers of pages, nginx or Caddy, and the flags of a browser that finds them.
+"""The servers of pages, nginx or Caddy, and the flags with which a browser finds them.
 
-Each origin has a host name and a port of its own, so that browsers share no connection between origins.
+Each origin has a separate host name and port, so that browsers share no connection between origins.
 """
 
 import base64
@@ -18,9 +18,9 @@ from cellbed_node.browsing import PROGRAMS
 from cellbed_node.processes import find
 
 _FIRST_PORT, _PORTS = 8443, 16
-"""Of the first origin of a run, and of each application."""
+"""First port of a run's origins, and number of ports per application."""
 _MAX_AGE_S = 86_400
-"""For which files other than documents stay in a cache; documents are validated with each load."""
+"""Maximum age of files in a cache, except documents; documents are validated at each load."""
 
 
 def find_browser() -> str:
@@ -29,8 +29,8 @@ def find_browser() -> str:
 
 
 def browser(deployment: Deployment, index: int) -> dict[str, str]:
-    """Return the program of the browser of client `index`, and the folder of its files: a socket is below, whose path
-    must be short."""
+    """Return the program of the browser of client `index`, and the folder of its files. The folder contains a socket,
+    so its path must be short."""
     return {"program": find_browser(), "folder": str(deployment.scratch / f"b{deployment.number}-{index}")}
 
 
@@ -64,7 +64,7 @@ def flags(deployment: Deployment, rules: Sequence[str], names: Sequence[str], ve
 
 
 def pin(certificate: Path) -> str:
-    """Return the hash of a certificate's public key; Chromium accepts it by this."""
+    """Return the hash of a certificate's public key, by which Chromium accepts the certificate."""
     text = run([certificates.PROGRAM, "x509", "-in", str(certificate), "-noout", "-pubkey"])
     key = base64.b64decode("".join(line for line in text.splitlines() if not line.startswith("-----")))
     return base64.b64encode(hashlib.sha256(key).digest()).decode()
@@ -72,7 +72,7 @@ def pin(certificate: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """An origin at an address and port. nginx, caddy: the directives of each that serve it. secured: by TLS."""
+    """An origin at an address and port. nginx, caddy: directives for each program. secured: by TLS."""
 
     host: str
     address: str
@@ -85,7 +85,7 @@ class Served:
 def server(
     deployment: Deployment, node: Node, raw: Path, folders: Sequence[tuple[str, str]], *, software: str, version: str
 ) -> Command:
-    """Return the server of files on a node. folders: host and folder of each origin; software, version: as of
+    """Return the server of files on a node. folders: host and folder of each origin; software, version: see
     :class:`cellbed.workloads.web.table.Web`."""
     address = deployment.listening(node)
     served = [
@@ -98,7 +98,7 @@ def server(
 def serve(
     deployment: Deployment, node: Node, raw: Path, served: Sequence[Served], *, software: str, version: str
 ) -> Command:
-    """Return the server of origins on a node, likewise."""
+    """Return the server of origins on a node. software, version: see :func:`server`."""
     place = deployment.scratch / f"{deployment.name}.{node.name}.{software}"
     place.mkdir()
     files = [str(deployment.scratch / deployment.name / file) for file in certificates.FILES]
@@ -138,8 +138,8 @@ _CADDY_FILES = (
 
 
 def nginx(served: Sequence[Served], certificate: Sequence[str], http2: bool) -> str:
-    """Return the configuration of nginx. certificate: its file, and its key's."""
-    # One process: workers would give up root, whose files they serve, and outlive a master that was killed.
+    """Return the configuration of nginx. certificate: files of certificate and key."""
+    # One process: workers would drop root, which owns the files, and outlive a killed master.
     lines = [
         "daemon off; master_process off; pid nginx.pid; error_log stderr;",
         "events { worker_connections 4096; }",

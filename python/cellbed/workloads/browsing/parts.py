@@ -15,7 +15,7 @@ _QUIC = Span("connect", "uplink", "Handshake", "handshake",
 
 
 def spans(version: str) -> tuple[Span, ...]:
-    """Return the parts of an object behind :data:`OBJECT`. version: of HTTP."""
+    """Return the parts of an object after :data:`OBJECT`. version: HTTP version."""
     left_out = ["generator", "connection_wait", *(() if version == "2" else ("downlink_wait",))]
     if version == "3":
         left_out += [span.name for span in HANDSHAKE]
@@ -24,8 +24,7 @@ def spans(version: str) -> tuple[Span, ...]:
 
 
 def columns(*, secured: bool = True) -> dict[str, ColumnType]:
-    """Return the columns of the record of an :class:`~cellbed_node.browsing.objects.Object`. secured: over
-    TLS."""
+    """Return the columns of the record of an :class:`~cellbed_node.browsing.objects.Object`. secured: with TLS."""
     names = ["opening_ns", "first_byte_ns", "code"]
     names += ["tls_uplink_end", "tls_downlink_end"] if secured else []
     found: dict[str, ColumnType] = {**dict.fromkeys(names, "integer")}

@@ -1,7 +1,7 @@
-"""A browser and its servers in virtual time: HTTP/1.1 and HTTP/2 over TLS 1.3, as far as lengths go.
+"""A browser and its servers in virtual time: HTTP/1.1 and HTTP/2 over TLS 1.3, with the right lengths only.
 
-The servers reply as nginx does with Chromium's priorities: over HTTP/2 the most important of the requested files first.
-Lengths and times that are constants here were read from packets between Chromium 156 and nginx 1.22.
+The servers reply like nginx with Chromium's priorities: over HTTP/2, the most important requested files come first.
+Constant lengths and times come from packets between Chromium 156 and nginx 1.22.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from cellbed_node import machine
 from cellbed_node.browsing.objects import Object
 
 MOST_CONNECTIONS = 6
-"""Of a browser to an origin over HTTP/1.1."""
+"""Maximum connections of a browser to an origin over HTTP/1.1."""
 MOST_DELAYABLE, DELAYABLE = 10, 2
-"""Requests of this rank or higher ones that a browser has under way at most over HTTP/1.1 (Chromium:
+"""HTTP/1.1: maximum number of pending requests of rank ``DELAYABLE`` or higher, and this rank (Chromium:
 ``kMaxNumDelayableRequestsPerClient``)."""
 _HELLO, _FLIGHT, _FINISHED, _TICKETS = 1990, 913, 80, 574
 """Bytes of a handshake: Chromium's hello, the server's flight with one certificate, the browser's end, two tickets."""
 _HANDSHAKE_NS, _REPLY_NS = 800_000, 150_000
 """Processor time of nginx for a handshake, and for a request of a file."""
 _PREFACE = 76
-"""Bytes of a browser before its first request over HTTP/2 (RFC 9113, §3.4)."""
+"""Bytes that a browser sends before its first request over HTTP/2 (RFC 9113, §3.4)."""
 _FIRST_REQUEST, _REQUEST, _HEAD = {"1.1": 560, "2": 413}, {"1.1": 560, "2": 65}, {"1.1": 320, "2": 95}
-"""Bytes of a request, the first one of a connection and others, and of the head of a reply, by version of HTTP; HTTP/2
-compresses them (RFC 7541)."""
+"""Bytes by version of HTTP: first request of a connection, later requests, and head of a reply. HTTP/2 compresses
+headers (RFC 7541)."""
 _FRAME, _FRAME_HEADER = 8 << 10, 9
 """Bytes of a DATA frame of nginx (``http2_chunk_size``) and of its header."""
 _LEAST_BUFFERED = 16 << 10
-"""Bytes that a send buffer takes in any case (``tcp_wmem``)."""
+"""Minimum capacity of a send buffer, bytes (``tcp_wmem``)."""
 
 
 class _Way:
-    """One way of a connection: what is due when so many of its bytes have arrived."""
+    """One direction of a connection: calls that are due when a number of its bytes have arrived."""
 
     def __init__(self, sender: Socket) -> None:
         self._sender = sender
@@ -59,8 +59,8 @@ class _Way:
 
 @dataclass(slots=True)
 class Fetch:
-    """A request of a file. made: its record. size: bytes of the file; rank: lower ones are replied to first. arrived:
-    called with the connection and the bytes that are there, after each record of TLS. left: bytes to be sent."""
+    """A request of a file. made: its record. size: bytes of the file; rank: lower ranks are served first. arrived:
+    called with the connection and the arrived bytes after each TLS record. left: bytes still to be sent."""
 
     made: Object
     size: int
@@ -80,7 +80,7 @@ class Wire:
         server.on_room = self._reply
 
     def open(self, ready: Callable[[], None]) -> None:
-        """Begin with a handshake. ready: called when it is over for the browser."""
+        """Begin with a handshake. ready: called when the handshake is complete at the browser."""
         flight = lambda: self.down.write(_FLIGHT, ready)  # noqa: E731
         self.up.write(_HELLO, lambda: self._later(_HANDSHAKE_NS, flight))
 
@@ -112,7 +112,7 @@ class Wire:
         self._reply()
 
     def _reply(self) -> None:
-        """Write as many records of replies as the send buffer takes, the most important first."""
+        """Write records of replies while the send buffer has room, the most important first."""
         while self._replies:
             if self._server.room(_LEAST_BUFFERED) <= 0:
                 self._server.want_room()
@@ -138,7 +138,7 @@ class Wire:
 
 
 class Files:
-    """The servers of files of an application. version: of HTTP."""
+    """The servers of files of an application. version: HTTP version."""
 
     def __init__(self, world: World, version: str) -> None:
         self.world, self.version = world, version
@@ -151,13 +151,13 @@ class Files:
         return lambda data: wire.up.take(len(data))
 
     def connect(self, address: str, port: int) -> Wire:
-        """Open a connection of the current program."""
+        """Open a connection for the current program."""
         return self._wires.pop(self.world.connect(address, port))
 
 
 @dataclass(slots=True)
 class _Pool:
-    """The connections to an origin, and the requests that wait for one. opening: of these, how many."""
+    """The connections to an origin, and the waiting requests. opening: number of connections that are opening."""
 
     wires: list[Wire] = field(default_factory=list)
     idle: list[Wire] = field(default_factory=list)
@@ -166,9 +166,9 @@ class _Pool:
 
 
 class Browser:
-    """A browser with an empty cache and without connections, which requests files.
+    """A browser with an empty cache and without connections. It requests files.
 
-    What it does with their content is done by a program, one after the other.
+    A program processes the contents, one after the other.
     """
 
     def __init__(self, files: Files, program: Program) -> None:
@@ -183,9 +183,9 @@ class Browser:
         self, made: Object, size: int, rank: int, server: tuple[str, int], arrived: Callable[[bool, int], None], *,
         anonymous: bool = False,
     ) -> None:  # fmt: skip
-        """Request a file, in the program. made: its record, which is filled in. size, rank: as of :class:`Fetch`.
-        arrived: called in the program with whether all is there, and how many bytes of the file are. anonymous: over
-        connections without credentials, as browsers request fonts of other origins."""
+        """Request a file, in the program. made: its record, which is filled in. size, rank: see :class:`Fetch`.
+        arrived: called in the program with whether the file is complete, and its arrived bytes. anonymous: use
+        connections without credentials, as browsers do for fonts of other origins."""
         head, delayable = _HEAD[self._files.version], rank >= DELAYABLE and not self._multiplexes
         pool = self._pools.setdefault((*server, anonymous), _Pool())
         made.protocol = "h2" if self._multiplexes else "http/1.1"
@@ -219,7 +219,7 @@ class Browser:
             heapq.heappop(self._delayed)[-1]()
 
     def _assign(self, pool: _Pool, server: tuple[str, int]) -> None:
-        """Request what waits over free connections, and open missing ones."""
+        """Send waiting requests over free connections, and open missing connections."""
         while pool.waiting and pool.idle:
             self._ask(pool, pool.idle.pop())
         most = 1 if self._multiplexes else MOST_CONNECTIONS
@@ -241,7 +241,7 @@ class Browser:
             wire.down.take(size)
 
     def _ask(self, pool: _Pool, wire: Wire) -> None:
-        """Request the next file over a connection; over HTTP/2 all that wait."""
+        """Request the next file over a connection; over HTTP/2, all waiting files."""
         while pool.waiting:
             wire.ask(heapq.heappop(pool.waiting)[-1])
             if not self._multiplexes:
@@ -249,7 +249,7 @@ class Browser:
         pool.idle.append(wire)
 
     def close(self) -> None:
-        """Close all connections at once, and open none any more."""
+        """Close all connections at once, and open no more."""
         self._closed = True
         for wire in [wire for pool in self._pools.values() for wire in pool.wires]:
             wire.client.on_event = lambda: None

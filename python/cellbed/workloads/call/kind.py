@@ -1,4 +1,4 @@
-"""The relay and the browsers of the kind, and the parts of a frame's way."""
+"""The relay and the browsers of calls, and the parts of a frame's path."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +16,7 @@ from cellbed.workloads.call.table import Call
 from cellbed.workloads.kind import Deployment
 
 PORT = 3478
-"""Of the relay of the first application of a run (RFC 8656); the next ones follow."""
+"""Port of the relay of a run's first application (RFC 8656); later applications have the next ports."""
 BEARABLE = (
     Limit("frames that were not painted in time", "unpainted_percent", "<=", 1.0, "at most 1 %"),
     Limit("shown frames that the page missed", "missed_percent", "<=", 1.0, "at most 1 %"),
@@ -24,9 +24,9 @@ BEARABLE = (
     Limit("time to encode a frame, of that between two", "encode_percent", "<=", 100.0, "at most 100 %"),
     Limit("time to decode a frame, of that between two", "decode_percent", "<=", 100.0, "at most 100 %"),
 )
-"""Limits that a machine which is fast enough keeps to."""
+"""Limits that a fast enough machine meets."""
 _USER, _PASSWORD, _REALM = "cellbed", "cellbed", "cellbed.test"
-"""A browser has no calls without; nobody else is in the testbed."""
+"""Credentials, which browsers need for calls; nobody else is in the testbed."""
 
 
 def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> list[Process | Command]:
@@ -40,7 +40,7 @@ def _relay(deployment: Deployment, node: Node) -> Command:
     place = deployment.scratch / f"{deployment.name}.{node.name}.relay"
     place.mkdir()
     options = ["-n", *(f"--no-{name}" for name in ("cli", "tls", "dtls", "tcp", "tcp-relay", "rfc5780"))]
-    # The ends send to each other's addresses at the relay: for no program does it send to others (of IPv4 alone).
+    # The ends send to each other's relay addresses. The relay sends to no other address, for any program (IPv4 only).
     options += ["--lt-cred-mech", "--allowed-peer-ip", address, "--denied-peer-ip", "0.0.0.0-255.255.255.255"]
     options += ["--listening-ip", address, "--relay-ip", address, "--listening-port", str(port)]
     options += ["--user", f"{_USER}:{_PASSWORD}", "--realm", _REALM, "--log-file", "stdout"]

@@ -1,4 +1,4 @@
-"""The table of the kind in a scenario."""
+"""Video calls in a scenario."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal
@@ -15,7 +15,7 @@ from cellbed.workloads.call import RELAY
 from cellbed_node.browsing import PROGRAMS
 
 _MOST_FRAMES = 60
-"""A second: pages are drawn at this rate."""
+"""Maximum frames per second: pages are drawn at this rate."""
 
 
 class Call(Load):
@@ -68,7 +68,7 @@ class Call(Load):
         yield from self.completed(groups)._ends_misfit(groups)
 
     def _ends_misfit(self, groups: Groups) -> Iterator[tuple[Key, str]]:
-        """Of the nodes of both ends."""
+        """Yield problems of the nodes of both ends."""
         client = self.client.on if self.client is not None else ""
         if client not in groups or (self.peer is not None and self.peer not in groups):
             return

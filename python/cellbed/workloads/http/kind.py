@@ -1,4 +1,4 @@
-"""Requests to an HTTP server that is not changed: open loop, over HTTP/1.1 or HTTP/2."""
+"""Requests to an unmodified HTTP server: open loop, over HTTP/1.1 or HTTP/2."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,12 +17,12 @@ from cellbed_node.templates import fill
 
 
 def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> list[Process | Command]:
-    """Return the user's servers, if they are given, and the load generators of the clients."""
+    """Return the user's servers, if any, and the load generators of the clients."""
     return loaded(deployment, raw, seed, "cellbed_node.http.load", settings)
 
 
 def loaded(deployment: Deployment, raw: Path, seed: int, module: str, configure: Configure) -> list[Process | Command]:
-    """Return the user's servers, if they are given, and a load generator for each client. module: of it."""
+    """Return the user's servers, if any, and a load generator for each client. module: of the load generator."""
     loads = deployment.load_generators("http-load", module, raw, seed, configure, ("authorities", "body_file"))
     return [*server_commands(deployment, raw, seed), *loads]
 
@@ -55,7 +55,7 @@ def settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[s
 
 
 def connecting(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[str, Any]:
-    """Return what of the configuration of client `index` concerns its connections, with the values of names in
+    """Return the part of client `index`'s configuration that concerns connections, with the values of names in
     texts."""
     table, node, servers = deployment.table, deployment.clients[index], deployment.servers
     server = servers[index % len(servers)] if servers else None
@@ -103,7 +103,7 @@ SPANS = (
 
 
 def describe(table: Mapping[str, Any]) -> Description:
-    """Requests wait for a connection, go to the server, and replies come back."""
+    """Return the description: requests wait for a connection and go to the server, and replies return."""
     url = urlsplit(str(table.get("url", "")))
     ends = ["tls_uplink_end", "tls_downlink_end"] if url.scheme == "https" else []
     names = ["opening_ns", "first_byte_ns", "order", "code", *ends]

@@ -1,4 +1,4 @@
-"""The table of the kind in a scenario."""
+"""HTTP requests in a scenario."""
 
 import pathlib
 import re
@@ -63,19 +63,19 @@ class Step(Table):
 
     @property
     def request(self) -> tuple[str, str]:
-        """The method, a key of this table, and the path."""
+        """The method, which is a key of this table, and the path."""
         ((method, target),) = ((name, target) for name in METHODS if (target := getattr(self, name)) is not None)
         return method, target
 
     def texts(self) -> Iterator[tuple[Key, str]]:
-        """Return the texts with names to fill in: (key, text)."""
+        """Yield the texts with names to fill in: (key, text)."""
         yield self.request
         yield "body", self.body
         for value in self.headers.values():
             yield "headers", value
 
     def configuration(self) -> dict[str, Any]:
-        """Return what the load generator reads (:class:`cellbed_node.http.journeys.Step`)."""
+        """Return the load generator's configuration (:class:`cellbed_node.http.journeys.Step`)."""
         method, target = self.request
         name = self.name or f"{method.upper()} {target}"
         parts = {"headers": self.headers, "body": self.body, "think_ns": self.think, "take": self.take}
@@ -111,7 +111,7 @@ class Journey(Table):
     steps: list[Step] = Field(min_length=1, max_length=1000, description="The requests.", examples=[[{"get": "/"}]])
 
     def configuration(self) -> dict[str, Any]:
-        """Return what the load generator reads (:class:`cellbed_node.http.journeys.Journey`)."""
+        """Return the load generator's configuration (:class:`cellbed_node.http.journeys.Journey`)."""
         return {"weight": self.weight, "steps": [step.configuration() for step in self.steps]}
 
 
@@ -135,7 +135,7 @@ class WebLoad(Load):
         return self.url.startswith(("https:", "wss:")) or super().certified
 
     def _own_misfits(self, key: str, role: Role, groups: Groups) -> Iterator[tuple[Key, str]]:
-        """Return the server can be a program of the user, which another application runs if this one has none."""
+        """Yield problems of a role. The server can be a user's program, or run by another application."""
         if key == "server" and role.model_fields_set != {"on"}:
             return self._program_misfits(key, role, groups)
         return super()._own_misfits(key, role, groups)
@@ -217,7 +217,7 @@ class Http(WebLoad):
                 taken |= step.take.keys()
 
     def all_journeys(self) -> list[Journey]:
-        """Return the journeys of its users; none of equal requests."""
+        """Return the journeys of the users; none if all requests are equal."""
         return [Journey(weight=1.0, steps=self.journey)] if self.journey else list(self.journeys.values())
 
     def _paths(self) -> Iterator[tuple[tuple[str, ...], list[Step]]]:
@@ -266,7 +266,7 @@ class Http(WebLoad):
                 yield from self._header_misfits((*path, at), step.headers)
 
     def _header_misfits(self, path: tuple[str | int, ...], headers: dict[str, str]) -> Iterator[tuple[Key, str]]:
-        """Yield the problems of header fields. path: of the step that has them."""
+        """Yield the problems of header fields. path: step that has the fields."""
         for name in headers:
             if name.lower() in (*_OWN_HEADERS, *["traceparent"] * self.telemetry) or (
                 self.version == "2" and name.lower() in _HTTP1_HEADERS
@@ -277,7 +277,7 @@ class Http(WebLoad):
 
 
 def sound_url(url: str, scheme: str) -> str:
-    """Return a URL of a scheme, or of that with an ``s``, if nothing is wrong with it."""
+    """Return a URL with this scheme, or the scheme plus ``s``, if the URL is valid."""
     if wrong := _url_problem(url, scheme):
         raise refusal(wrong)
     return url

@@ -1,5 +1,4 @@
-"""The model of the kind in virtual time: servers that answer byte for byte as far as lengths go, and take as long as
-their samples have it."""
+"""HTTP servers in virtual time: their replies have the measured lengths and times."""
 
 from __future__ import annotations
 
@@ -50,24 +49,24 @@ if TYPE_CHECKING:
     from cellbed.testbed.plan import Plan
 
 _RATE, _SECONDS, _TOGETHER = 5, 20, 6
-"""Of a profile: requests per second, duration, and requests at once."""
+"""Profile: requests per second, duration in seconds, and number of simultaneous requests."""
 _SEGMENT = 1448
-"""Bytes of a full packet."""
+"""Payload bytes of a full packet."""
 _TURN = 16 << 10
-"""Bytes of a reply that a server of HTTP/2 sends before another reply's, where the profile has no such replies
+"""Bytes of an HTTP/2 reply that a server sends before it turns to another reply, if the profile has no such replies
 (Node 20, Go 1.26, hypercorn 0.18; Caddy 2.6: 32 KiB, nginx 1.22: 64 KiB; ``benches/http2_turns.py``)."""
 _LEAST_BUFFERED = 16 << 10
-"""Bytes that a send buffer takes in any case (``tcp_wmem``)."""
+"""Minimum capacity of a send buffer, bytes (``tcp_wmem``)."""
 _WINDOW, _MOST_STREAMS = (1 << 16) - 1, (1 << 32) - 1
-"""Initial window of HTTP/2, bytes, and its largest number of streams (RFC 9113, §6.5.2)."""
+"""HTTP/2: initial window, bytes, and maximum number of streams (RFC 9113, §6.5.2)."""
 _GRANTED = _WINDOW, _WINDOW, 100
-"""Windows and streams where the profile has none."""
+"""Windows and number of streams if the profile has none."""
 _WRITING_NS = 20_000
-"""Between two writes of a server."""
+"""Time between two writes of a server."""
 _FRAME, _LEAST_HEADERS = 9, 15
-"""Of HTTP/2: bytes of a frame without content, and of a frame with one header, which fills it."""
+"""HTTP/2: bytes of an empty frame, and of a frame with one header as its content."""
 _AT_ONCE_NS = 1_000_000
-"""From an acknowledgement at a server to the packet that it permits, at most."""
+"""Maximum time at a server from an acknowledgement to the packet that it permits."""
 _KEYS = [
     "generator",
     "receive",
@@ -82,18 +81,18 @@ _KEYS = [
     "input",
 ]
 _WORK = ("uplink_left_ns", "downlink_ready_ns", "server"), ("downlink_left_ns", "reply_ns", "endpoint")
-"""When a node has a request or a reply, when it has processed that, and the node."""
+"""Per node: column of the arrival of a request or reply, column of the end of its processing, and the node."""
 _FILLED: dict[str, Callable[[int], bytes]] = {
     "chunks": bytes,
     "sse": lambda size: b"data".ljust(max(4, size - 2), b".") + b"\n\n",
     "grpc": lambda size: b"\0" + max(0, size - PREFIX).to_bytes(PREFIX - 1) + bytes(max(0, size - PREFIX)),
 }
-"""Messages of streamed replies, of so many bytes."""
+"""Functions that make a message of a streamed reply, of a given size."""
 
 
 def _arrivals(table: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return when a profile requests over HTTP/2: some at once, whose replies show the turns of the server, and others
-    alone."""
+    """Return the arrivals of a profile over HTTP/2: simultaneous requests, whose replies show the turns of the server,
+    and single requests."""
     if str(table.get("version")) != "2" and "grpc" not in table:
         return None
     alone = schedule("poisson", rate=_RATE, duration_ns=_SECONDS * SECOND, seed=1, endpoint="profile")
@@ -102,7 +101,7 @@ def _arrivals(table: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def strangers(settings: Callable[..., dict[str, Any]], each: Deployment, plan: Plan) -> Iterator[str]:
-    """Return the hosts of the URLs of an application that are no nodes, as problems. settings: of a client."""
+    """Yield the hosts of an application's URLs that are no nodes, as problems. settings: of a client."""
     addresses = {name: address for name, address in names(plan).items() if not address.startswith("127.")}
     hosts = {host for index in range(len(each.clients)) for host in settings(each, Path(), index, 0)["hosts"]}
     for host in sorted(hosts - addresses.keys() - set(addresses.values())):
@@ -112,7 +111,7 @@ def strangers(settings: Callable[..., dict[str, Any]], each: Deployment, plan: P
 def listening(
     all_settings: Sequence[Settings], each: Deployment, setting: Setting
 ) -> Iterator[tuple[Host, int, IO[str]]]:
-    """Return the servers that clients with these settings use: host, port, and the file of the spans that its service
+    """Yield the servers that clients with these settings use: host, port, and the file for the spans that the service
     reports."""
     records: dict[str, IO[str]] = {}
     for settings in all_settings:
@@ -124,7 +123,7 @@ def listening(
 
 
 class _Load(HttpLoad):
-    """The load generator, whose TLS has lengths only."""
+    """The load generator, with TLS messages of the right lengths only."""
 
     def __init__(self, settings: Settings, handshake: Handshake | None) -> None:
         super().__init__(settings)
@@ -136,9 +135,9 @@ class _Load(HttpLoad):
 
 @dataclass(frozen=True)
 class Replies:
-    """The replies of the servers of an application. version: of HTTP. stream: kind of streamed replies. granted: over
-    HTTP/2, the largest windows of a stream and of a connection, bytes, and number of streams. loads: the load
-    generators, by endpoint."""
+    """The replies of the servers of an application. version: HTTP version. stream: kind of streamed replies. granted:
+    HTTP/2 maximum window of a stream and of a connection, bytes, and number of streams. loads: load generators by
+    endpoint."""
 
     draw: Draw
     version: str
@@ -148,7 +147,7 @@ class Replies:
     loads: dict[str, HttpLoad] = field(default_factory=dict)
 
     def sample(self, request: str, arrived: int) -> Sample:
-        """Return the sample of a request, by its endpoint and number: one of the same step of a journey. arrived: as of
+        """Return the sample for a request (ENDPOINT/NUMBER); in a journey, a sample of the same step. arrived: see
         :meth:`Draw.cold`."""
         endpoint, _, number = request.rpartition("/")
         found = self.loads[endpoint].ledger.find(int(number)) if endpoint in self.loads else None
@@ -160,8 +159,7 @@ class Replies:
         return sample
 
     def pieces(self, sample: Sample) -> list[tuple[int, bytes]]:
-        """Return the writes of a server for the body of a reply: how long after the one before, ns, and the
-        bytes."""
+        """Return a server's writes for the body of a reply: pause after the previous write, ns, and bytes."""
         if self.stream is None or "messages" not in sample:
             return [(0, bytes(sample["bytes_down"]))] if sample["bytes_down"] else []
         pieces = [(pause_ns, _FILLED[self.stream](size)) for pause_ns, size in sample["messages"]]
@@ -172,13 +170,13 @@ class Replies:
 
 
 class Server:
-    """An HTTP server whose requests take their measured time on the processors of its node, and wait for earlier ones
-    as was measured of requests at once. record: file of the spans that its service reports."""
+    """An HTTP server. Requests take their measured time on the processors of its node, and wait for earlier requests as
+    measured for simultaneous ones. record: file for the spans that the service reports."""
 
     def __init__(self, world: World, replies: Replies, record: IO[str]) -> None:
         self.world, self.replies, self._record = world, replies, record
         self._busy_ns, self._arrived = 0, itertools.count()
-        self._batch = [0, 0]  # of the last requests: when they came, and when all are processed
+        self._batch = [0, 0]  # latest requests: arrival time, and end of processing of all
 
     def accepted(self, connection: Socket) -> Callable[[bytes], None]:
         layer: Clear = Clear()
@@ -193,7 +191,7 @@ class Server:
         return decode
 
     def _done(self, connection: Socket, work_ns: int) -> int:
-        """Return when work for a connection that begins now is done."""
+        """Return the end of work for a connection that begins now."""
         return connection.host.processors.run(self.world.now_ns, work_ns)
 
     def answer_later(self, connection: Socket, request: str, answer: Callable[[Sample], None]) -> None:
@@ -216,7 +214,7 @@ class Server:
             self._record.write(json.dumps(line | {"end_ns": at_ns}, separators=(",", ":")) + "\n")
 
     def write(self, connection: Socket, pieces: list[tuple[int, bytes]], write: Callable[[bytes, bool], None]) -> None:
-        """Write the pieces of a body at their times. write: gets each, and whether it is the last one."""
+        """Write the pieces of a body at their times. write: called with a piece, and whether it is the last one."""
         pause_ns, data = pieces[0]
 
         def due() -> None:
@@ -255,7 +253,7 @@ class _Http1:
         content = protocol.send(self._response(sample, pieces, size)) or b""
         head = sample["head"]
         if not streamed and replies.handshake is None and head < min(_SEGMENT, sample["wire_down"]):
-            # The server writes its header first; closing sends what the algorithm of Nagle holds.
+            # The server writes its header first; closing the connection sends data held by Nagle's algorithm.
             content += protocol.send(h11.Data(data=bytes(size))) or b""
             content += protocol.send(h11.EndOfMessage()) or b""
             if sample["kept"] and sample.get("nagle"):
@@ -278,7 +276,7 @@ class _Http1:
         self._server.write(self._connection, pieces or [(0, b"")], write)
 
     def _response(self, sample: Sample, pieces: list[tuple[int, bytes]], size: int) -> h11.Response:
-        """Return the head of a reply, as long as the measured one. size: of the body, bytes."""
+        """Return the head of a reply with the measured length. size: bytes of the body."""
         replies = self._server.replies
         streamed = replies.stream is not None
         headers = [("Transfer-Encoding", "chunked") if streamed else ("Content-Length", str(size))]
@@ -306,7 +304,7 @@ class _Http1:
                 world.at(world.now_ns + idle_ns, partial(self._close, connection.transferred()[1]))
 
     def _close(self, arrived: int) -> None:
-        """Close the connection if nothing has arrived since."""
+        """Close the connection if nothing has arrived since `arrived` was counted."""
         connection = self._connection
         if connection.transferred()[1] == arrived and not connection.closed:
             self._server.world.end(connection)
@@ -314,7 +312,7 @@ class _Http1:
 
 
 class _Http2:
-    """A connection of HTTP/2 at its server. left: of a reply, bytes until others have their turn."""
+    """A connection of HTTP/2 at its server. left: bytes of a reply until another reply's turn."""
 
     def __init__(self, server: Server, connection: Socket, layer: Clear) -> None:
         self._server, self._connection, self._layer = server, connection, layer
@@ -322,7 +320,7 @@ class _Http2:
         self._protocol = protocol = h2.connection.H2Connection(config)
         window, connection_window, streams = server.replies.granted
         codes = h2.settings.SettingCodes
-        # A client may use the initial window before it knows of a smaller one.
+        # A client may use the initial window before it receives a smaller one.
         values = {
             codes.INITIAL_WINDOW_SIZE: max(window, _WINDOW),
             codes.MAX_CONCURRENT_STREAMS: min(streams, _MOST_STREAMS),
@@ -334,7 +332,7 @@ class _Http2:
         self._names: dict[int, str] = {}
         self._bodies: dict[int, bytearray] = {}
         self._ends: dict[int, bool] = {}
-        """Streams whose bodies are complete: whether their end is a frame of its own."""
+        """By stream with a complete body: whether the end of the stream is a separate frame."""
         self._left = self._turn = _TURN
         self._is_grpc = server.replies.stream == "grpc"
         self._heads, self._frames = bytearray(), bytearray()
@@ -381,7 +379,7 @@ class _Http2:
         self._write()
 
     def _write(self) -> None:
-        """Give the socket what it takes: heads before bodies, and these in turns."""
+        """Write to the socket while it has room: heads before bodies, and bodies in turns."""
         heads, frames = self._heads, self._frames
         heads.extend(self._protocol.data_to_send())
         while heads or frames or self._bodies:
@@ -394,14 +392,13 @@ class _Http2:
                 heads.clear()
             elif not frames:
                 self._frame_bodies(room)
-            if not frames:  # the client's windows are full, or a server has not written more
+            if not frames:  # the client's windows are full, or the server has written no more
                 return
             self._connection.send(frames[:room])
             del frames[:room]
 
     def _frame_bodies(self, room: int) -> None:
-        """Frame as much as there is room for, at most to the end of a turn: the client gets a write when it has come
-        whole."""
+        """Frame bodies into the room, at most to the end of a turn: a client receives a write only when complete."""
         protocol, found = self._protocol, bytearray()
         for stream in list(self._bodies):
             body, begin = self._bodies[stream], len(found)
@@ -416,14 +413,14 @@ class _Http2:
                 del self._bodies[stream]
             elif sent:
                 self._bodies[stream] = self._bodies.pop(stream)
-            else:  # its window is closed, or the server has not written more
+            else:  # its window is closed, or the server has written no more
                 continue
             self._left = self._turn
             break
         self._frames.extend(self._layer.encode(bytes(found)) if found else b"")
 
     def _frame(self, stream: int, body: bytearray, room: int, found: bytearray) -> bool:
-        """Frame the body of a reply within its turn, the room and its windows; return whether its stream has ended."""
+        """Frame the body of a reply, limited by turn, room and windows; return whether the stream has ended."""
         protocol, ended = self._protocol, False
         while body and self._left and len(found) < room:
             if (window := protocol.local_flow_control_window(stream)) <= 0:
@@ -464,23 +461,23 @@ def _samples(
     of_server |= {"each": [taken for taken, _ in each], "together": each[0][1], "idle": _idle(requests, log)}
     if "most_streams" in found.columns:
         of_server["granted"] = found.select(pl.col("stream_window", "connection_window", "most_streams").max()).row(0)
-    if nagle:  # what looks like pauses of the server is the wait for a probe in place of an acknowledgement
+    if nagle:  # apparent pauses of the server are the wait for a probe in place of an acknowledgement
         found = found.with_columns(part_server_pauses=pl.lit(0.0))
     samples = [_sample(row, heads, services) for row in found.iter_rows(named=True)]
     return [sample | of_server for sample in samples if sample is not None]
 
 
 def _turn(requests: pl.DataFrame) -> int:
-    """Return how many bytes of a reply over HTTP/2 a server sends before another reply's: the median of the pieces of
-    replies; where all came whole, at least the largest one."""
+    """Return the bytes of an HTTP/2 reply that a server sends before it turns to another: the median size of partial
+    replies; if all replies came whole, at least the largest one."""
     known = requests.drop_nulls("turn").select("turn", "bytes_down").rows() if "turn" in requests.columns else []
     pieces: list[int] = sorted(turn for turn, size in known if turn < size)
     return pieces[len(pieces) // 2] if pieces else max([_TURN, *(turn for turn, _ in known)])
 
 
 def _idle(requests: pl.DataFrame, packets: Any) -> int | None:
-    """Return after how long without a request a server closes a connection, ns: the least time from its last reply to a
-    packet without payload (in a prediction, with one byte) that left before a request came, which was lost."""
+    """Return the idle time after which a server closes a connection, ns. It is the minimum time from the last reply to
+    a packet without payload (in a prediction, with one byte) that left before a lost request came."""
     import polars as pl
 
     closed, found = pl.col("error").str.starts_with("the server closed the connection"), list[int]()
@@ -492,8 +489,8 @@ def _idle(requests: pl.DataFrame, packets: Any) -> int | None:
 
 
 def _waits(requests: pl.DataFrame, heads: Mapping[tuple[int, int], int], packets: Any) -> bool:
-    """Return whether the end of most replies with a header in a packet of its own followed on the acknowledgement of
-    this packet: then the server has left the algorithm of Nagle on."""
+    """Return whether the server has left Nagle's algorithm on: for most replies with a header in a separate packet, the
+    end followed the acknowledgement of this packet."""
     import numpy as np
 
     back = packets[(packets["payload"] == 0) & (packets["drop"] == 0)]
@@ -514,8 +511,8 @@ def _waits(requests: pl.DataFrame, heads: Mapping[tuple[int, int], int], packets
 
 
 def _alone(requests: pl.DataFrame) -> pl.DataFrame:
-    """Return the requests that were sent when all earlier replies of their connection had come and reached their server
-    alone, and requests of cold programs, if they are enough: the times of others contain work for others. Else all."""
+    """Return the requests without work for others in their times: sent after all earlier replies of the connection, and
+    alone at their server; also requests of cold programs. If these are too few, return all."""
     import polars as pl
 
     before = pl.col("reply_ns").cum_max().shift(1).over("endpoint", "local_port", order_by="sent_ns")
@@ -525,8 +522,8 @@ def _alone(requests: pl.DataFrame) -> pl.DataFrame:
 
 
 def _mark_first(requests: pl.DataFrame) -> pl.DataFrame:
-    """Adds whether a request is the ``first`` of its endpoint; if it reached its server before the first reply left
-    that, ``cold``: its number among these; and its ``batch``."""
+    """Add the columns ``first``: first request of its endpoint; ``batch``; and ``cold``: for requests that reached
+    their server before its first reply left, their number."""
     import polars as pl
 
     arrived = pl.col("uplink_left_ns")
@@ -537,9 +534,9 @@ def _mark_first(requests: pl.DataFrame) -> pl.DataFrame:
 
 
 def _each(requests: pl.DataFrame, begin: str, end: str, node: str) -> tuple[int, bool]:
-    """Return what a node takes for each further one of requests that come to it at once, ns: the time until the last
-    one is done, beyond the median of single ones; 0 if there are few. Return as well whether all are done at once.
-    begin, end: when it has one, and is done."""
+    """Return the time that a node takes for each further simultaneous request, ns: until the last one ends, beyond the
+    median of single requests; 0 if there are few. Also return whether all end together. begin, end: columns of arrival
+    and end of processing."""
     import polars as pl
 
     warm = requests.filter(pl.col("cold").is_null()).drop_nulls([begin, end])
@@ -553,7 +550,7 @@ def _each(requests: pl.DataFrame, begin: str, end: str, node: str) -> tuple[int,
 
 
 def _batch(begin: str, node: str) -> pl.Expr:
-    """Return the number of the batch of each request at its node: of those that came at once. begin: when it came."""
+    """Return the number of each request's batch, a group of simultaneous requests at a node. begin: arrival column."""
     import polars as pl
 
     is_new = (pl.col(begin).diff() > TURNAROUND_NS).fill_null(value=True)
@@ -561,8 +558,8 @@ def _batch(begin: str, node: str) -> pl.Expr:
 
 
 def _heads(packets: Any) -> dict[tuple[int, int], int]:
-    """Return the payload of packets by their destination port and when they entered the network: those that begin
-    replies. Of segments that entered together the first."""
+    """Return the payload of packets by destination port and time of entry: the packets that begin replies. Of segments
+    that entered together, the first counts."""
     packets = packets[packets["payload"] > 0][::-1]
     keys = zip(packets["destination_port"].tolist(), packets["arrived"].tolist(), strict=True)
     return dict(zip(keys, packets["payload"].tolist(), strict=True))
@@ -571,19 +568,19 @@ def _heads(packets: Any) -> dict[tuple[int, int], int]:
 def _sample(
     row: Mapping[str, Any], heads: Mapping[tuple[int, int], int], services: Sequence[str]
 ) -> dict[str, Any] | None:
-    """Return the sample of a request; None where one of its parts is unknown. services: spans of its server."""
+    """Return the sample of a request; None if one of its parts is unknown. services: spans of its server."""
     if row.get("part_server") is None or row.get("downlink_end") is None:
         return None
     known = {"generator": row.get("part_generator"), "receive": row.get("part_endpoint_receive")}
     parts: dict[str, Any] = {name: nanoseconds(span) for name, span in known.items() if span is not None}
-    # What TCP takes beyond the time that the network counts for a packet.
+    # TCP processing beyond the time that the network counts for a packet.
     parts["generator"] += max(0, nanoseconds(row.get("part_endpoint_stack")) - TURNAROUND_NS)
     spans = {part: row.get(f"part_{SERVICE}{part}") for part in services}
     parts["services"] = {name: nanoseconds(span) for name, span in spans.items() if span}
     before, pauses = nanoseconds(row["part_server"]) + sum(parts["services"].values()), row["part_server_pauses"]
     wire = row["downlink_end"] - row["downlink_start"]
     if (messages := row.get("messages")) is None:
-        # A reply in pieces is predicted as one, which comes when the last piece would.
+        # A reply in pieces is predicted as one, at the time of the last piece.
         parts["server"] = before + nanoseconds(pauses)
     else:
         later = [nanoseconds(each["server_s"]) for each in messages]

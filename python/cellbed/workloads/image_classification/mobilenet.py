@@ -28,7 +28,7 @@ _FORMAT = 1
 _OPSET = 17
 _IR_VERSION = 8
 
-# Table 2: expansion t, output channels c, repetitions n, stride s of the first.
+# Table 2: expansion t, output channels c, repetitions n, stride s of the first repetition.
 _BOTTLENECKS = (
     (1, 16, 1, 1),
     (6, 24, 2, 2),
@@ -42,8 +42,7 @@ _FIRST, _LAST = 32, 1280
 
 
 def seeded_model(cache: Path, *, seed: int = SEED, note: Note = silent) -> Path:
-    """Return the model's file under ``cache``, built where it is missing. Raises CellbedError when it cannot be
-    built."""
+    """Return the model's file under ``cache``, built if missing. Raises CellbedError if it cannot be built."""
     path = cache / f"mobilenetv2-{_FORMAT}-{SIDE}-{seed}.onnx"
     if not path.is_file():
         note(f"building MobileNetV2 with seeded weights, once: {path}")
@@ -65,7 +64,7 @@ def build(seed: int = SEED) -> "onnx.ModelProto":
     newest, channels = graph.convolve("image", (3, _FIRST), kernel=3, stride=2), _FIRST
     for expansion, outputs, repetitions, first_stride in _BOTTLENECKS:
         for repetition in range(repetitions):
-            # Expand, filter depthwise, project without a rectifier; a residual where the shape stays (Figure 4(d)).
+            # Expand, filter depthwise, project without a rectifier; a residual if the shape stays (Figure 4(d)).
             entered, stride, wide = newest, 1 if repetition else first_stride, channels * expansion
             if expansion != 1:
                 newest = graph.convolve(newest, (channels, wide))
@@ -76,7 +75,7 @@ def build(seed: int = SEED) -> "onnx.ModelProto":
             channels = outputs
     newest = graph.append("GlobalAveragePool", graph.convolve(newest, (channels, _LAST)))
     newest = graph.append("Flatten", newest, axis=1)
-    # Not rectified after the pooling, but the mean of rectified values: as after a rectifier.
+    # Pooling returns means of rectified values, so the variance is as after a rectifier.
     graph.weigh("classifier.weight", graph.normal((CLASSES, _LAST), 2 / _LAST))
     graph.weigh("classifier.bias", numpy.zeros(CLASSES, numpy.float32))
     newest = graph.append("Gemm", newest, "classifier.weight", "classifier.bias", output="logits", transB=1)
@@ -93,7 +92,7 @@ def build(seed: int = SEED) -> "onnx.ModelProto":
 
 
 class _Graph:
-    """The operators and weights so far."""
+    """The present operators and weights of the model."""
 
     def __init__(self, seed: int) -> None:
         import numpy
@@ -111,7 +110,7 @@ class _Graph:
         return name
 
     def normal(self, shape: tuple[int, ...], variance: float) -> Any:
-        """Draw weights."""
+        """Draw normally distributed weights."""
         return (self._random.standard_normal(shape) * variance**0.5).astype("float32")
 
     def append(self, operator: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
@@ -132,8 +131,8 @@ class _Graph:
         after_relu: bool = False,
         relu: bool = True,
     ) -> str:
-        """Append a convolution that keeps the size, divided by `stride`. channels: of its input and its output, 0 of
-        the input for a depthwise one. relu: ReLU6 follows."""
+        """Append a convolution that keeps the size, divided by `stride`. channels: of input and output; input 0 for a
+        depthwise convolution. relu: ReLU6 follows."""
         import numpy
 
         inputs, outputs = channels

@@ -1,7 +1,7 @@
-"""The data bank: photographs of realistic sizes, made from the one that Matplotlib carries.
+"""The data bank: photographs of realistic sizes, made from a photograph in Matplotlib.
 
-A crop, a size and a compression are drawn for each photograph at a fixed seed, so that every machine with the same
-version of Pillow has the same bytes. Sizes are lognormal, cut off at 7 and 170 KB, with a median of 65 KB.
+Crop, size and compression of each photograph are drawn with a fixed seed, so that every machine with the same version
+of Pillow gets the same bytes. Sizes are lognormal, cut off at 7 and 170 KB, with a median of 65 KB.
 """
 
 import io
@@ -26,13 +26,13 @@ _CENTRE = 11.318485231684885
 """Mean of the logarithm before the cut, so that the median after it is MEDIAN."""
 
 NOTE = "the photographs are crops of one that Matplotlib carries, with realistic sizes"
-"""What a report must say of the data."""
+"""The note on the data in reports."""
 
 _FORMAT = 3
 
 
 def data_bank(cache: Path, *, count: int = COUNT, seed: int = SEED, note: Note = silent) -> Path:
-    """Return the folder of ``count`` photographs under ``cache``, built where it is missing.
+    """Return the folder of ``count`` photographs under ``cache``, built if missing.
 
     Raises CellbedError when Matplotlib's photograph or the cache cannot be used.
     """
@@ -40,9 +40,9 @@ def data_bank(cache: Path, *, count: int = COUNT, seed: int = SEED, note: Note =
 
 
 def built(cache: Path, name: str, count: int, seed: int, note: Note, build: Callable[[Path, int, int], None]) -> Path:
-    """Return the folder of a data bank under ``cache``, built where it is missing by `build(folder, count, seed)`.
+    """Return the folder of a data bank under ``cache``, built if missing by `build(folder, count, seed)`.
 
-    Pillow's versions encode differently. Raises CellbedError.
+    The folder's name contains Pillow's version, as versions encode differently. Raises CellbedError.
     """
     import PIL
 
@@ -54,10 +54,10 @@ def built(cache: Path, name: str, count: int, seed: int, note: Note, build: Call
 
 
 def target_sizes(count: int, seed: int) -> list[int]:
-    """Sizes to aim at, in bytes: lognormal, cut off at SMALLEST and LARGEST, median MEDIAN, in random order.
+    """Return target sizes in bytes: lognormal, cut off at SMALLEST and LARGEST, median MEDIAN, in random order.
 
-    One size is drawn from the middle of each of ``count`` equally likely strata, so a small bank has the shape of the
-    distribution, too.
+    One size is drawn from the middle of each of ``count`` equally likely strata, so that even a small bank has the
+    shape of the distribution.
     """
     low, high = math.log(SMALLEST), math.log(LARGEST)
     normal = NormalDist(_CENTRE, SPREAD)
@@ -77,7 +77,7 @@ def _build(folder: Path, count: int, seed: int) -> None:
 
 
 def _photograph(original: "Image.Image", size: int, generator: random.Random) -> bytes:
-    """Return a JPEG of about ``size`` bytes (3 % around) of a random part of ``original``."""
+    """Return a JPEG of ``size`` bytes (± 3 %) of a random part of ``original``."""
     from PIL import Image
 
     share = generator.uniform(0.5, 1.0)  # of the original's width and height
@@ -87,7 +87,7 @@ def _photograph(original: "Image.Image", size: int, generator: random.Random) ->
     crop = original.crop((left, top, left + width, top + height))
     if generator.random() < 0.5:
         crop = crop.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-    # Cameras spend one to two and a half bits on a pixel; the quality settles the rest.
+    # Cameras use 1.2 to 2.4 bits per pixel; the quality sets the rest.
     pixels = size * 8 / generator.uniform(1.2, 2.4)
     while True:
         scale = math.sqrt(pixels / (width * height))
@@ -95,12 +95,12 @@ def _photograph(original: "Image.Image", size: int, generator: random.Random) ->
         content = encode(resized, min(1.03 * size, LARGEST))
         if len(content) >= 0.97 * size:
             return content
-        # Too smooth to fill the size even at the best quality: more pixels. Nothing fits: fewer.
+        # Too smooth for the size even at the best quality: use more pixels. No quality fits: use fewer.
         pixels *= 1.25 if content else 0.8
 
 
 def encode(image: "Image.Image", limit: float) -> bytes:
-    """Return the JPEG of the best quality between 30 and 95 that is not larger than ``limit``; empty where none is."""
+    """Return the JPEG of the best quality from 30 to 95 that is not larger than ``limit``; empty if there is none."""
     low, high = 30, 95
     best = b""
     while low <= high:
@@ -116,10 +116,10 @@ def encode(image: "Image.Image", limit: float) -> bytes:
 
 
 def original() -> "Image.Image":
-    """Return the photograph for the data bank. Raises CellbedError where Matplotlib has it no more."""
+    """Return the photograph for the data bank. Raises CellbedError if Matplotlib no longer contains it."""
     from PIL import Image
 
     with Image.open(package_path("matplotlib", "mpl-data/sample_data/grace_hopper.jpg")) as image:
         found = image.convert("RGB")
-    found.info.clear()  # a comment
+    found.info.clear()  # remove the comment
     return found

@@ -1,7 +1,7 @@
 """The common part of all kinds that offload over MQTT: broker, service and endpoints, and the spans of a request.
 
-Each server node has a broker and a service with worker processes; the endpoints are dealt out to the server nodes in
-turn. Without offloading, the servers are the endpoints themselves, each its own. A kind adds a client
+Each server node has a broker and a service with worker processes. Endpoints are assigned to the server nodes in turn.
+Without offloading, each endpoint is its own server. A kind adds a client
 (:class:`cellbed_node.offloading.endpoint.Inputs`) and a task (:mod:`cellbed_node.offloading.task`).
 """
 
@@ -24,12 +24,12 @@ from cellbed_node.offloading import task
 from cellbed_node.offloading.broker import MISSING, find_mosquitto
 
 PORT = 1883
-"""MQTT's registered port."""
+"""Registered port of MQTT."""
 
 _LOOPBACK = "127.0.0.1"
 _PACKAGE = "cellbed_node.offloading"
 
-# One thread per process: the number of processes is the degree of parallelism, and limits count what each uses.
+# One thread per process: the number of processes is the parallelism, and limits count the usage of each process.
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
@@ -73,11 +73,11 @@ def _add_display(spans: tuple[Span, ...]) -> tuple[Span, ...]:
 class Kind:
     """A kind of workload that offloads over MQTT; see :class:`cellbed.workloads.kind.Workload`.
 
-    client: module of the endpoint, whose function ``open_inputs`` opens the data bank at a path. task: module for what
-    the service computes. bank: makes the data bank of a table. model: makes or finds the model that is used where the
-    table has none; seeded: what a report says of it if its weights come from a seed. options: of the task, beside its
-    model. data: what a report says of the data bank. displayed: the client displays replies
-    (:class:`cellbed_node.offloading.endpoint.Displayed`). profile: rate and seconds of the run that measures a profile.
+    client: module of the endpoint, whose function ``open_inputs`` opens the data bank at a path. task: module of the
+    service's computation. bank: makes the data bank of a table. model: makes or finds the default model of a table;
+    seeded: note in reports if its weights come from a seed. options: of the task, beside its model. data: note on the
+    data bank in reports. displayed: the client displays replies (:class:`cellbed_node.offloading.endpoint.Displayed`).
+    profile: rate and seconds of the run that measures a profile.
     """
 
     name: str
@@ -93,7 +93,7 @@ class Kind:
     profile: tuple[str, int]
 
     def prepare(self, table: Any, cache: Path, note: Note = silent) -> None:
-        """Build the data bank and the model under ``cache`` where they are missing, or check the user's model.
+        """Build the data bank and the model under ``cache`` if they are missing, or check the user's model.
 
         Raises CellbedError.
         """
@@ -109,11 +109,11 @@ class Kind:
     def processes(
         self, deployment: Deployment, raw: Path, *, cache: Path, seed: int, port: int = PORT
     ) -> list[Process | Command]:
-        """Broker and service for each server, and the clients. Call prepare before."""
+        """Return broker and service for each server, and the clients. Call prepare before."""
         table, servers = deployment.table, deployment.servers
         model = Path(table.model) if table.model is not None else self.model(table, cache, silent)
         options = {"model": str(model.absolute()), **self.options(table)}
-        port += deployment.number  # a node can have brokers of several applications
+        port += deployment.number  # one node can have brokers of several applications
         if find_mosquitto() is None and any(not node.backend.routed for node in servers):
             raise CellbedError(MISSING)
         started: list[Process | Command] = []
@@ -143,7 +143,7 @@ class Kind:
     def endpoint_settings(
         self, deployment: Deployment, raw: Path, index: int, seed: int, *, cache: Path, port: int
     ) -> dict[str, Any]:
-        """Return the configuration of client `index` (:class:`.endpoint.Settings`); port: of its broker."""
+        """Return the configuration of client `index` (:class:`.endpoint.Settings`). port: of the client's broker."""
         servers, clients = deployment.servers, deployment.clients
         return {
             **deployment.load(raw, index, seed),
@@ -159,9 +159,9 @@ class Kind:
         return f"cellbed/{self.name}"
 
     def describe(self, table: Mapping[str, Any]) -> Description:
-        """Inputs are prepared and sent, wait for a worker, are decoded and computed on; a text comes back.
+        """Describe requests: inputs are prepared and sent, wait for a worker, are decoded and computed; a text returns.
 
-        Where the servers are the clients' own nodes, nothing crosses the network, and there are no parts of it.
+        If the servers are the clients' nodes, nothing crosses the network, and its parts are missing.
         """
         server = table.get("server") or table.get("on")
         local = server is not None and server == table.get("client")

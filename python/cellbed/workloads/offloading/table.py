@@ -1,4 +1,4 @@
-"""The keys of all kinds that offload over MQTT, and of those that look at images."""
+"""The keys of all kinds that offload over MQTT, and of kinds with images."""
 
 import ast
 import pathlib
@@ -13,7 +13,7 @@ from cellbed.scenario.roles import Role
 from cellbed_node import inputs
 
 FUNCTIONS = ("preprocess", "postprocess")
-"""Of the user's Python file."""
+"""Functions of the user's Python file."""
 _RUNTIMES: dict[str, dict[str, str]] = {".onnx": {}, ".tflite": {"ai-edge-litert": "vision"}}
 
 
@@ -35,7 +35,7 @@ class Offloading(Load):
 
     @property
     def movable_by(self) -> tuple[str, ...]:
-        """Broker and workers have no state, and endpoints connect again."""
+        """The strategy redeploy only: broker and workers have no state, and endpoints connect again."""
         return ("redeploy",)
 
     def completed(self, groups: Groups) -> Self:
@@ -80,7 +80,7 @@ class Vision(Offloading):
 
 
 def _problem(code: pathlib.Path) -> str | None:
-    """Return why a Python file cannot be used, without running it."""
+    """Return why a Python file is unusable, without running it; None if usable."""
     try:
         parsed = ast.parse(inputs.content(code))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

@@ -1,6 +1,6 @@
 """The model of all kinds that offload over MQTT: a broker with the service behind it.
 
-The broker speaks its protocol byte for byte as far as lengths go; the service takes as long as its samples have it.
+The broker's messages have the right protocol and lengths; the service takes as long as in the samples.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 _CONNECT, _CONNACK, _PUBLISH, _SUBSCRIBE, _SUBACK = 1, 0x20, 3, 8, 0x90
 _RESPONSE_TOPIC, _CORRELATION_DATA = 0x08, 0x09
 _CONNACK_BODY = bytes((0, 0, 6, 0x22, 0, 10, 0x21, 0xFF, 0xFF))
-"""Of Mosquitto 2 with our configuration: accepted, its largest topic alias and number of messages in flight."""
+"""CONNACK of Mosquitto 2 with our configuration: accepted, maximum topic alias, maximum messages in flight."""
 
 
 class Broker:
-    """A server of MQTT 5: it acknowledges connections and subscriptions, hands the messages to a service, and sends the
-    replies to the client that asked. QoS 0 only."""
+    """A server of MQTT 5 for QoS 0 only. It acknowledges connections and subscriptions, passes messages to a service,
+    and sends each reply to the client that asked."""
 
     def __init__(self, service: _Service) -> None:
         self._service = service
@@ -92,7 +92,7 @@ def _length(value: int) -> bytes:
 
 
 def _read_length(data: bytes | bytearray, at: int) -> tuple[int, int] | None:
-    """Return the integer at a place and the place behind it; None where it is not complete."""
+    """Return the integer at a position and the next position; None if the integer is incomplete."""
     value = shift = 0
     while at < len(data):
         value |= (data[at] & 0x7F) << shift
@@ -103,7 +103,7 @@ def _read_length(data: bytes | bytearray, at: int) -> tuple[int, int] | None:
 
 
 def _take_packet(stream: bytearray) -> tuple[int, bytes] | None:
-    """Remove the first packet of a stream, if it is complete: its first byte and its body."""
+    """Remove the first packet of a stream; return its first byte and its body, or None if incomplete."""
     found = _read_length(stream, 1)
     if found is None or len(stream) < sum(found):
         return None
@@ -114,7 +114,7 @@ def _take_packet(stream: bytearray) -> tuple[int, bytes] | None:
 
 
 def _parse_publish(body: bytes) -> tuple[dict[int, bytes], bytes]:
-    """Properties and payload of a message of QoS 0 whose properties are texts."""
+    """Return properties and payload of a message of QoS 0 whose properties are texts."""
     at = 2 + int.from_bytes(body[:2], "big")
     length, at = _read_length(body, at) or (0, at)
     end, properties = at + length, {}
@@ -126,9 +126,9 @@ def _parse_publish(body: bytes) -> tuple[dict[int, bytes], bytes]:
 
 
 class _Service:
-    """The service behind a broker: one queue, and workers that decode and compute, one request each at a time.
+    """The service behind a broker: one queue, and workers. A worker decodes and computes one request at a time.
 
-    inputs: the name of the input of a payload. record: the file of its log.
+    inputs: name of the input of each payload. record: the file of its log.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class _Service:
         self._queue: deque[tuple[int, bytes, Sample, Callable[[bytes], None]]] = deque()
 
     def request(self, correlation: bytes, payload: bytes, reply: Callable[[bytes], None]) -> None:
-        """Take a request. reply: takes the packet of the reply."""
+        """Process a request. reply: called with the packet of the reply."""
         sample = self._draw.sample(correlation.decode(), self._inputs.get(hash(payload)), len(payload))
         received_ns = self._world.now_ns + sample["remote_stack"]
 
@@ -158,7 +158,7 @@ class _Service:
             start_ns = run(dequeued_ns, sample["decode"])
             end_ns = run(start_ns, sample["inference"])
             sent_ns = run(end_ns, sample["reply"])
-            # The broker passes it on.
+            # The broker forwards the reply.
             enters_ns = max(sent_ns, end_ns + sample["remote_reply"] - TURNAROUND_NS)
             endpoint, _, number = correlation.decode().rpartition("/")
             line = {
@@ -174,7 +174,7 @@ class _Service:
                 "error": None,
             }
             text = sample["output"].encode()
-            size = sample.get("bytes_down", len(text))  # of a reply that is no text, only its length counts
+            size = sample.get("bytes_down", len(text))  # if a reply is no text, only its length counts
             content = text[:size].ljust(size, b"\0")
             self._world.at(enters_ns, lambda content=content, reply=reply: reply(content))  # type: ignore[misc]
             self._world.at(sent_ns, lambda worker=worker, line=line: self._done(worker, line))  # type: ignore[misc]
@@ -187,9 +187,9 @@ class _Service:
 
 
 class _Timed:
-    """Inputs whose pre-processing takes time on a program; see :class:`cellbed_node.offloading.endpoint.Inputs`.
+    """Inputs whose pre-processing takes time in a program; see :class:`cellbed_node.offloading.endpoint.Inputs`.
 
-    known: gets the name of the input of each payload.
+    known: receives the name of the input of each payload.
     """
 
     def __init__(
@@ -215,7 +215,7 @@ class _Timed:
 
 
 class _TimedDisplay(_Timed):
-    """The same of inputs whose replies are displayed, which takes time, too."""
+    """Timed inputs whose replies are displayed, which takes time, too."""
 
     def show(self, request: OffloadedRequest, reply: bytes) -> None:
         assert self.program is not None
@@ -225,7 +225,7 @@ class _TimedDisplay(_Timed):
 
 
 class Offloading(Model):
-    """A broker with the service behind it."""
+    """The model: a broker with the service behind it."""
 
     def __init__(self, its: kind.Kind) -> None:
         self.kind = its
@@ -255,7 +255,7 @@ class Offloading(Model):
 
 
 _PARTS = {
-    # generator: from the intended time until the program is there. receive: from the last packet to the program.
+    # generator: from the intended time until the program begins. receive: from the last packet to the program.
     "generator": "generator",
     "receive": "endpoint_receive",
     "preprocessing": "preprocessing",
@@ -265,7 +265,7 @@ _PARTS = {
     "inference": "inference",
     "remote_reply": "remote_reply",
 }
-"""Parts of a sample, and of a request's latency."""
+"""Parts of a request's latency, by the name of the part of a sample."""
 _KEYS = frozenset(_PARTS) | {"reply", "input", "bytes_up", "output"}
 
 
@@ -277,12 +277,12 @@ def _samples(
 
 
 def _sample(row: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the sample of a request; None where one of its parts is unknown."""
+    """Return the sample of a request; None if one of its parts is unknown."""
     known = {name: row.get(f"part_{part}") for name, part in _PARTS.items()}
     parts: dict[str, Any] = {name: nanoseconds(span) for name, span in known.items() if span is not None}
     if not {"preprocessing", "decode", "inference"} <= parts.keys() or row["reply_sent_ns"] is None:
         return None
-    # On the endpoint itself there are no stacks, but a hand-over on the way through the broker.
+    # If the service runs on the endpoint, the handover through the broker takes the place of network stacks.
     parts.setdefault("remote_stack", nanoseconds(row.get("part_handover")))
     parts.setdefault("remote_reply", nanoseconds(row.get("part_return")) // 2)
     parts.setdefault("receive", nanoseconds(row.get("part_return")) // 2)
@@ -295,8 +295,8 @@ def _sample(row: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _without_queues(samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return samples without the time that requests waited for each other: at most the median of those that found a
-    worker idle."""
+    """Return samples without the time that requests waited for each other: limited to the median of requests that found
+    an idle worker."""
     if not samples:
         return samples
     before, idle = 0, []

@@ -1,1 +1,1 @@
-"""The kind ``plates``: frames of a camera go to a node and come back as the licence plates in them."""
+"""The kind ``plates``: camera frames go to a node, and the text of their licence plates returns."""

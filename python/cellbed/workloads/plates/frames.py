@@ -26,12 +26,12 @@ NOTE = "the frames are generated, each with a licence plate whose text is known"
 
 _FORMAT = 1
 _LETTERS, _DIGITS = "ABCDEFGHJKLMNPRSTUVWXYZ", "0123456789"
-"""Without I, O and Q, which many countries leave out: they look like digits."""
+"""Letters without I, O and Q, which many countries leave out because they look like digits."""
 _PATTERNS = ("AA 99 AAA", "AAA 9999", "AA 999 AA", "999 AAA 9")
 
 
 def data_bank(cache: Path, *, count: int, seed: int = SEED, note: Note = silent) -> Path:
-    """Return the folder of ``count`` frames under ``cache``, built where it is missing. Raises CellbedError."""
+    """Return the folder of ``count`` frames under ``cache``, built if missing. Raises CellbedError."""
     return photographs.built(cache, f"plates-{_FORMAT}", count, seed, note, _build)
 
 

@@ -15,6 +15,6 @@ KIND = Kind(
     data=Caution(frames.NOTE),
     measures=(Measure("bytes_up", "frame sent", "B"), Measure("correct", "plates read exactly", "share")),
     displayed=True,
-    profile=("3 /s", 30),  # most frames must be in a profile
+    profile=("3 /s", 30),  # a profile must contain most frames
 )
 prepare, processes, describe = KIND.prepare, KIND.processes, KIND.describe

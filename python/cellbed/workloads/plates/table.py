@@ -1,4 +1,4 @@
-"""The table of the kind in a scenario."""
+"""Licence plates in a scenario."""
 
 from typing import Literal
 

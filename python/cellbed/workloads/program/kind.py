@@ -20,7 +20,7 @@ def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> l
 
 
 def commands(deployment: Deployment, key: Literal["client", "server"], raw: Path, seed: int) -> Iterator[Command]:
-    """Return the user's program of a role on each of its nodes. raw: of the run."""
+    """Yield the user's program of a role on each of its nodes. raw: the run's folder of raw records."""
     role = getattr(deployment.table, key)
     clients, servers = deployment.clients, deployment.servers
     for index, node in enumerate(clients if key == "client" else servers):
@@ -49,7 +49,7 @@ def commands(deployment: Deployment, key: Literal["client", "server"], raw: Path
 
 
 def server_commands(deployment: Deployment, raw: Path, seed: int) -> Iterator[Command]:
-    """Return the user's servers of an application whose clients are cellbed's, if there are any."""
+    """Return the user's servers of an application whose clients are cellbed's; empty if there are none."""
     role = deployment.table.server
     return commands(deployment, "server", raw, seed) if role is not None and role.command is not None else iter(())
 
@@ -63,7 +63,7 @@ def _ready(table: roles.Ready | None, values: Mapping[str, str]) -> Ready:
 
 
 def port_of(url: str) -> int | None:
-    """Return the port of a URL, perhaps with names to fill in; ``None`` where the port is open."""
+    """Return the port of a URL, which may contain names to fill in; ``None`` if the port is one of them."""
     try:
         parts = urlsplit(re.sub(r"\{[^{}]*\}", "host", url))
         return parts.port or (443 if parts.scheme in ("https", "wss") else 80)
@@ -72,7 +72,7 @@ def port_of(url: str) -> int | None:
 
 
 def describe(table: Mapping[str, Any]) -> Description:
-    """Return no requests are known of it: its connections are reported."""
+    """Return the description: connections are reported, as no requests are known."""
     roles = {key: role for key in ("client", "server") if isinstance(role := table.get(key), Mapping)}
     parts = [f"{Path((role.get('command') or ['its image'])[0]).name} on {role['on']}" for role in roles.values()]
     ready = roles.get("server", {}).get("ready") or {}

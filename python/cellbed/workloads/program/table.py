@@ -1,4 +1,4 @@
-"""The table of the kind in a scenario."""
+"""Programs of the user in a scenario."""
 
 from collections.abc import Iterator
 from typing import Literal, Self
@@ -10,7 +10,7 @@ from cellbed.scenario.roles import Role
 from cellbed.scenario.table import written
 
 _END = 5_000_000_000
-"""Default drain (ns) of clients that take ``{duration_s}``."""
+"""Default drain of clients that use ``{duration_s}``, ns."""
 
 
 class Program(Application):
@@ -30,7 +30,7 @@ class Program(Application):
         return self.roles()
 
     def completed(self, groups: Groups) -> Self:
-        """Give a client that takes the duration of its load time to end after it."""
+        """Return the application; a client that uses the duration of its load gets time to end after it."""
         timed = self.client is not None and any("{duration_s}" in text for _, text in self.client.texts())
         return self.model_copy(update={"drain": _END}) if timed and "drain" not in self.model_fields_set else self
 

@@ -1,4 +1,4 @@
-"""The model of the kind in virtual time: iperf3 with its server, which is recognised by its command lines."""
+"""Programs in virtual time: iperf3 client and server, recognised by their command lines."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from cellbed.workloads.virtual.world import SECOND, Program, Socket, names
 
 _PROGRAM = "iperf3"
 _START_NS = 10_000_000
-"""From the start of a program to its first packet: from once to twice that."""
+"""Time from the start of a program to its first packet: between this and twice this."""
 _UNIT = {"": 0, "k": 1, "m": 2, "g": 3}
 _IGNORED = ("-4", "--version4", "--forceflush")
-"""Flags without effect here."""
+"""Flags without effect in this model."""
 _STATE, _COOKIE, _PARAMETERS = 1, 37, 140
-"""Lengths of messages of iperf3 3.12: states, the cookie of a test, and its parameters."""
+"""Lengths of iperf3 3.12 messages: state, cookie of a test, and its parameters."""
 _RESULTS, _RESULTS_OF_STREAM = 178, 106
-"""Lengths of the results of a side of iperf3, without and for each stream."""
+"""Length of the results of one side of iperf3 without streams, and additional length per stream."""
 _TICK_NS = 1_000_000
-"""Between two looks of iperf3 at what has been downloaded."""
+"""Interval at which iperf3 checks the downloaded bytes."""
 _UNLIMITED = 1 << 62
 
 
 class UnmodelledError(Exception):
-    """A part of a command line has no model; the message describes it."""
+    """A part of a command line without model; the message describes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """The command line of a client. size: bytes to send, instead of for a time. block: bytes of a write."""
+    """The command line of a client. size: bytes to send, in place of a duration. block: bytes per write."""
 
     target: str
     port: int
@@ -53,7 +53,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """The command line of a server, whose clients have both sides of a test."""
+    """The command line of a server. The client's model contains both sides of a test."""
 
     port: int
 
@@ -62,14 +62,14 @@ class Listening:
 
 
 class _Parser(argparse.ArgumentParser):
-    """The options that are modelled."""
+    """A parser of the modelled options."""
 
     def error(self, message: str) -> NoReturn:
         raise UnmodelledError(f"{self.prog}: {message}")
 
 
 def _number(least: float, most: float, unit: int | None = None) -> Callable[[str], int]:
-    """Return the type of a whole number, or, with a unit, of one in multiples of it."""
+    """Return an argument type: a whole number, or, with `unit`, a number in multiples of `unit`."""
 
     def number(text: str) -> int:
         value = int(text) if unit is None else float(text)
@@ -81,7 +81,7 @@ def _number(least: float, most: float, unit: int | None = None) -> Callable[[str
 
 
 def _size(text: str) -> int:
-    """Return a number of bytes with a unit k, M or G."""
+    """Return the bytes of a number with a unit k, M or G."""
     found = re.fullmatch(r"(\d+\.?\d*|\.\d+)([kmg]?)", text.lower())
     if found is None or not float(found[1]):
         raise argparse.ArgumentTypeError(f"{text} is not modelled: a number above 0, with k, M or G or without")
@@ -89,7 +89,7 @@ def _size(text: str) -> int:
 
 
 def parse(words: Sequence[str]) -> Transfer | Listening:
-    """Return the options of iperf3. Raises UnmodelledError with those that are not modelled."""
+    """Return the options of iperf3. Raises UnmodelledError for options without model."""
     parser = _Parser(prog=_PROGRAM, add_help=False)
     side = parser.add_mutually_exclusive_group(required=True)
     side.add_argument("-c", "--client", dest="target")
@@ -118,7 +118,7 @@ def parse(words: Sequence[str]) -> Transfer | Listening:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A program of a plan with its model; None for a server that only waits."""
+    """A program of a plan with its model; None for a server that only listens."""
 
     deployment: Deployment
     command: Command
@@ -126,7 +126,7 @@ class Planned:
 
 
 def planned(each: Deployment, raw: Path, seed: int, problems: dict[str, None] | None = None) -> list[Planned]:
-    """Return the programs of an application. raw: folder of their files. problems: gets what has no model."""
+    """Return the programs of an application. raw: folder of their files. problems: receives parts without model."""
     found: list[Planned] = []
     for role in ("server", "client"):
         if getattr(each.table, role) is None:
@@ -184,7 +184,7 @@ class _Programs(Model):
 
 
 def _unreachable(plan: Plan, listening: set[tuple[str, int]], client: Node, model: Transfer) -> str | None:
-    """Return why a client cannot reach its target; None if it can. listening: nodes and ports of servers."""
+    """Return why a client cannot reach its target; None if reachable. listening: nodes and ports of servers."""
     address = names(plan).get(model.target, model.target)
     if address in {str(service.address) for service in plan.services.values()}:
         return "iperf3 to the address of several servers"
@@ -197,8 +197,8 @@ def _unreachable(plan: Plan, listening: set[tuple[str, int]], client: Node, mode
 
 
 class _Iperf3:
-    """A client of iperf3 with its server's side: a control connection and streams over TCP. Messages of the control
-    connection have their lengths alone. ended: gets the exit status. left: bytes that may still be sent."""
+    """An iperf3 client with its server's side: a control connection and streams over TCP. Control messages have the
+    right lengths only. ended: called with the exit status. left: bytes that may still be sent."""
 
     def __init__(self, program: Program, options: Transfer, ended: Callable[[int], None]) -> None:
         self._program, self._options, self._ended = program, options, ended
@@ -206,24 +206,24 @@ class _Iperf3:
         self._until: Callable[[], bool] | None = lambda: True
         self._is_busy = False
         self._streams: list[Socket] = []
-        """The clients' ends."""
+        """The client's ends."""
         self._left = _UNLIMITED if options.size is None or options.reverse else options.size
 
     def begin(self) -> None:
-        """Connect to the server, or take the next steps."""
+        """Connect to the server, or continue with the next steps."""
         self._program.call(self._advance)
 
     def terminate(self) -> int:
-        """End it by SIGTERM; return its exit status."""
+        """End the program by SIGTERM; return its exit status."""
         self._until, self._left = None, 0
         for each in self._streams:
             each.abort()
         return 1
 
     def _advance(self) -> None:
-        """Take all steps whose condition holds."""
+        """Run all steps whose condition is true."""
         if self._is_busy:
-            return  # called by a step; conditions are checked after it
+            return  # called within a step: the loop checks conditions after the step
         self._is_busy = True
         while self._until is not None and self._until():
             try:
@@ -242,12 +242,12 @@ class _Iperf3:
         return socket
 
     def _exchange(self, sender: Socket, size: int) -> Iterator[Callable[[], bool]]:
-        """Send a message from one end of a connection; wait until it is at the other end."""
+        """Send a message from one end of a connection; wait for its arrival at the other."""
         sender.send(bytes(size))
         yield from self._take(sender, size)
 
     def _take(self, sender: Socket, size: int) -> Iterator[Callable[[], bool]]:
-        """Wait until a message is at the other end, and take it there."""
+        """Wait for the arrival of a message at the other end, and remove it there."""
         receiver = sender.peer
         assert receiver is not None
         yield lambda: len(receiver.buffer) >= size
@@ -266,7 +266,7 @@ class _Iperf3:
             self._streams[-1].send(bytes(_COOKIE))
         for each in self._streams:
             yield from self._take(each, _COOKIE)
-        for _ in range(2):  # "start" and "running", in packets of their own before the data
+        for _ in range(2):  # "start" and "running", in separate packets before the data
             far.send(bytes(_STATE))
         if options.reverse:
             self._start()
@@ -280,7 +280,7 @@ class _Iperf3:
         self._left = 0
         for each in self._streams:
             if each.peer is not None and not options.reverse:
-                each.peer.abort()  # what is on the way is answered with resets
+                each.peer.abort()  # packets in transit are answered with resets
         results = _RESULTS + options.streams * _RESULTS_OF_STREAM
         for sender, size in ((far, _STATE), (control, results), (far, results + _STATE)):
             yield from self._exchange(sender, size)
@@ -289,7 +289,7 @@ class _Iperf3:
         control.send(bytes(_STATE))
 
     def _wait_for_end(self) -> Iterator[Callable[[], bool]]:
-        """Wait until the test has taken its time, or its bytes have been sent."""
+        """Wait until the time of the test is over, or its bytes have been sent."""
         world, options = self._program.world, self._options
         end_ns = world.now_ns + options.time_ns
         if options.size is None:
@@ -304,14 +304,14 @@ class _Iperf3:
                 yield lambda: world.now_ns >= due_ns  # noqa: B023
 
     def _start(self) -> None:
-        """Let the senders of all streams write."""
+        """Make the senders of all streams write."""
         for each in self._streams:
             sender = each.peer if self._options.reverse else each
             assert sender is not None
             self._write(sender)
 
     def _write(self, sender: Socket) -> None:
-        """Write until the send buffer is full, and again when it has room."""
+        """Write until the send buffer is full; continue when it has room."""
         sender.on_room, block = partial(self._write, sender), self._options.block
         room = sender.room(block) if self._left > 0 else 0
         while room > 0 and self._left > 0:
@@ -324,7 +324,7 @@ class _Iperf3:
 
 
 class _Load:
-    """A client's program from the start of its load to the end, as
+    """A client's program from the start of its load to its end, like
     :class:`~cellbed.testbed.programs.unmodified.UnmodifiedProgram` in a real run."""
 
     def __init__(self, setting: Setting, deployment: Deployment, command: Command, model: Transfer) -> None:

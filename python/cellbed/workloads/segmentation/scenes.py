@@ -1,7 +1,7 @@
-"""The data bank of the kind: photographs of persons in the size of Cityscapes.
+"""The data bank: photographs of persons in the size of Cityscapes.
 
 Cityscapes, the data set of Lim et al. (IEEE Transactions on Mobile Computing, 2024, §VII-D), has PNGs of 2048 × 1024
-pixels. These are mirrored crops of the photograph that Matplotlib carries, about 2.4 MB each.
+pixels. The images here are mirrored crops of a photograph in Matplotlib, about 2.4 MB each.
 """
 
 import random
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 SEED = 1
 
 NOTE = "the photographs are crops of one that Matplotlib carries, with the size of Cityscapes’ images"
-"""The sentence of a report on the data."""
+"""The note on the data in reports."""
 
 _FORMAT = 1
 
 
 def data_bank(cache: Path, *, count: int, seed: int = SEED, note: Note = silent) -> Path:
-    """Return the folder of ``count`` photographs under ``cache``, built where it is missing. Raises CellbedError."""
+    """Return the folder of ``count`` photographs under ``cache``, built if missing. Raises CellbedError."""
     return photographs.built(cache, f"scenes-{_FORMAT}", count, seed, note, _build)
 
 
@@ -35,7 +35,7 @@ def _build(folder: Path, count: int, seed: int) -> None:
 
 
 def scene(original: "Image.Image", generator: random.Random) -> "Image.Image":
-    """Return a photograph of 2048 × 1024 pixels: the original side by side with its mirror image, at a random place."""
+    """Return a photograph of 2048 × 1024 pixels: the original beside its mirror image, at a random position."""
     from PIL import Image
 
     full_width, full_height = PHOTOGRAPH

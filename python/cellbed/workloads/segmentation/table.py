@@ -1,4 +1,4 @@
-"""The table of the kind in a scenario."""
+"""Segmentation in a scenario."""
 
 from typing import Literal
 

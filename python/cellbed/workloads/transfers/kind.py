@@ -1,4 +1,4 @@
-"""The programs of the kind, and the parts of a transfer."""
+"""The programs of transfers, and the parts of a transfer."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,7 +17,7 @@ from cellbed.workloads.kind import Deployment
 from cellbed.workloads.transfers.table import Transfers
 
 PORT = 5301
-"""Of the server of the first application of a run; the next ones follow."""
+"""Port of the server of a run's first application; later applications have the next ports."""
 
 
 def settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[s
 
 
 def _name(table: Transfers, way: str, size: int) -> str:
-    """Return the name of a transfer in reports: of a drawn size, the next power of ten."""
+    """Return the name of a transfer in reports: its size, or the next power of ten for a drawn size."""
     return f"{way} to {SIZE.format(10 ** len(str(size - 1)))}" if table.distributions else f"{way} {SIZE.format(size)}"
 
 
@@ -98,7 +98,7 @@ _OF_DATAGRAMS = (
 
 
 def describe(table: Mapping[str, Any]) -> Description:
-    """Return the description of transfers, each with a connection of its own."""
+    """Return the description of transfers, each over a new connection."""
     protocol = str(table.get("protocol", "tcp"))
     columns: dict[str, ColumnType] = {"step": "text"}
     server: dict[str, ColumnType] = {}

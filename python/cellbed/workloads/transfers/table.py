@@ -1,4 +1,4 @@
-"""The table of the kind in a scenario."""
+"""Transfers in a scenario."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ from cellbed.support.units import BIT_RATE, SIZE
 from cellbed_node.transfers import LARGEST
 
 _DRAWN = 1000
-"""Transfers of a client that are drawn; after the last one they are repeated."""
+"""Number of drawn transfers of a client; after the last one, they repeat."""
 
 Size = Annotated[int, quantity(SIZE, "1 B", SIZE.format(LARGEST))]
 
@@ -54,17 +54,17 @@ class Transfers(Load):
 
     @property
     def movable_by(self) -> tuple[str, ...]:
-        """The server has no state, and each transfer a connection of its own."""
+        """The strategy redeploy only: the server has no state, and each transfer opens a new connection."""
         return ("redeploy",)
 
     @property
     def distributions(self) -> dict[str, Path | str]:
-        """Return the files or names of distributions by way."""
+        """The files or names of distributions, by direction."""
         found = {"upload": self.upload_sizes, "download": self.download_sizes}
         return {way: each for way, each in found.items() if each is not None}
 
     def transfers(self, random: Random) -> list[tuple[str, int]]:
-        """Return the transfers in their order, each with its size in bytes; of distributions a thousand. Errors:
+        """Return the transfers in order, each with its size in bytes; a thousand if drawn from distributions. Errors:
         :class:`~cellbed.support.flow_files.FlowFileError`."""
         if self.distributions:
             sizes = {way: _sizes(each) for way, each in self.distributions.items()}

@@ -1,4 +1,4 @@
-"""The model of the kind in virtual time: servers that answer at once over TCP and UDP."""
+"""Transfers in virtual time: servers that reply at once over TCP and UDP."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _Transfers(Model):
-    """Servers that answer at once."""
+    """The model: servers that reply at once."""
 
     covers = ("TCP", "UDP")
 

@@ -13,6 +13,6 @@ KIND = Kind(
     seeded=Caution(marian.NOTE, marian.NOTE_DETAIL),
     data=Caution(sentences.NOTE),
     measures=(Measure("bytes_up", "sentence sent", "B"), Measure("bytes_down", "translation received", "B")),
-    profile=("2 /s", 60),  # sentences take different times, so most of them must be in a profile
+    profile=("2 /s", 60),  # times depend on the sentence: a profile must contain most sentences
 )
 prepare, processes, describe = KIND.prepare, KIND.processes, KIND.describe

@@ -2,8 +2,8 @@
 
 Junczys-Dowmunt et al., "Marian: Fast Neural Machine Translation in C++", ACL 2018 (demonstrations), in the shape of the
 OPUS-MT models (Tiedemann, Thottingal, "OPUS-MT", EAMT 2020): transformer base (Vaswani et al., NeurIPS 2017, Table 3)
-with one embedding for both languages and the output. Weights are stored in 8 bits, as CTranslate2's own guide converts
-them.
+with one embedding for both languages and the output. Weights are stored in 8 bits, as in the conversion that
+CTranslate2's guide describes.
 """
 
 import io
@@ -33,8 +33,8 @@ _WORD_BEGINS = "\u2581"  # SentencePiece's mark; a space in the text
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The size of the network: layers of encoder and decoder each, width, heads, width of the feed-forward layers, and
-    pieces of the vocabulary."""
+    """The size of the network: layers of encoder and of decoder, width, heads, width of the feed-forward layers, and
+    number of vocabulary pieces."""
 
     layers: int = 6
     width: int = 512
@@ -44,12 +44,11 @@ class Shape:
 
 
 BASE = Shape()
-"""OPUS-MT's models, with the vocabulary of English to German."""
+"""Shape of OPUS-MT's models, with the vocabulary of English to German."""
 
 
 def seeded_model(cache: Path, *, seed: int = SEED, note: Note = silent) -> Path:
-    """Return the model's folder under ``cache``, built where it is missing. Raises CellbedError when it cannot be
-    built."""
+    """Return the model's folder under ``cache``, built if missing. Raises CellbedError if it cannot be built."""
     folder = cache / f"marian-{_FORMAT}-{seed}"
     if not folder.is_dir():
         note(f"building MarianMT with seeded weights (80 MB), once: {folder}")
@@ -58,7 +57,7 @@ def seeded_model(cache: Path, *, seed: int = SEED, note: Note = silent) -> Path:
 
 
 def write(folder: Path, seed: int = SEED, shape: Shape = BASE) -> None:
-    """Build the model and write it into a folder that exists; the same seed gives the same bytes."""
+    """Build the model and write it into an existing folder; the same seed gives the same bytes."""
     from ctranslate2.converters import marian
     from ctranslate2.specs import common_spec, transformer_spec
 
@@ -69,7 +68,7 @@ def write(folder: Path, seed: int = SEED, shape: Shape = BASE) -> None:
         shape.layers, shape.heads, pre_norm=False, activation=common_spec.Activation.SWISH
     )
     marian.set_transformer_spec(spec, _weights(seed, shape))
-    # Pieces that no sentence has make up the size.
+    # Unused pieces fill the vocabulary.
     spec.register_source_vocabulary([*pieces, *(f"<{number}>" for number in range(len(pieces), shape.vocabulary))])
     spec.register_target_vocabulary(_target_pieces(shape.vocabulary))
     spec.config.add_source_eos = True
@@ -81,7 +80,7 @@ def write(folder: Path, seed: int = SEED, shape: Shape = BASE) -> None:
 
 
 def _source_pieces(seed: int) -> tuple[list[str], bytes]:
-    """Return the vocabulary of the data bank's sentences, and SentencePiece's model of it."""
+    """Return the vocabulary of the data bank's sentences, and the SentencePiece model for it."""
     import sentencepiece
 
     model = io.BytesIO()
@@ -102,7 +101,7 @@ def _source_pieces(seed: int) -> tuple[list[str], bytes]:
 
 
 def _target_pieces(count: int) -> list[str]:
-    """Letters, BYTES_PER_PIECE in a piece; a third of the pieces begin a word."""
+    """Return pieces of BYTES_PER_PIECE letters; a third of the pieces begin a word."""
     letters = string.ascii_lowercase
     words = (_WORD_BEGINS + "".join(word) for word in itertools.product(letters, repeat=BYTES_PER_PIECE - 1))
     rest = ("".join(piece) for piece in itertools.product(letters, repeat=BYTES_PER_PIECE))
@@ -111,7 +110,7 @@ def _target_pieces(count: int) -> list[str]:
 
 
 def _weights(seed: int, shape: Shape) -> dict[str, Any]:
-    """Return the network's arrays by Marian's names, with the variances that keep activations in their range."""
+    """Return the network's arrays by Marian's names, with variances that keep activations in their range."""
     import numpy
 
     generator = numpy.random.Generator(numpy.random.PCG64(seed))

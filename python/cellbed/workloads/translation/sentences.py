@@ -9,7 +9,7 @@ from cellbed_node.offloading.translator import LONGEST, SHORTEST
 COUNT = 100
 SEED = 1
 NOTE = "the sentences are synthetic, generated from a grammar"
-"""What a report must say of the data."""
+"""The note on the data in reports."""
 
 _FORMAT = 1
 
@@ -35,8 +35,7 @@ _TIMES = ("yesterday", "in the morning", "last week", "on Monday", "in the winte
 
 
 def data_bank(cache: Path, *, count: int = COUNT, seed: int = SEED, note: Note = silent) -> Path:
-    """Return the file with ``count`` sentences under ``cache``, one a line, built where it is missing. Raises
-    CellbedError."""
+    """Return the file with ``count`` sentences under ``cache``, one per line, built if missing. Raises CellbedError."""
     path = cache / f"sentences-{_FORMAT}-{count}-{seed}.txt"
     if not path.is_file():
         note(f"building the data bank of {count} sentences, once: {path}")
@@ -45,12 +44,12 @@ def data_bank(cache: Path, *, count: int = COUNT, seed: int = SEED, note: Note =
 
 
 def write(path: Path, count: int, seed: int) -> None:
-    """Write ``count`` sentences, one a line; the same seed gives the same bytes."""
+    """Write ``count`` sentences, one per line; the same seed gives the same bytes."""
     path.write_text("".join(f"{sentence(seed, number)}\n" for number in range(count)), encoding="utf-8")
 
 
 def sentence(seed: int, number: int) -> str:
-    """Return the sentence of this number: from SHORTEST to LONGEST bytes."""
+    """Return the sentence of this number, with SHORTEST to LONGEST bytes."""
     generator = random.Random(f"{seed}/{number}")
     while True:
         clauses = [_clause(generator) for _ in range(generator.randint(2, 4))]

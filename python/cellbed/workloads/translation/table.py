@@ -1,4 +1,4 @@
-"""The table of the kind in a scenario."""
+"""Translation in a scenario."""
 
 import pathlib
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""The servers and players of the kind, and the parts of chunks."""
+"""The servers and players of videos, and the parts of chunks."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -21,7 +21,7 @@ _PLAYER = Path(__file__).with_name("player.js")
 
 
 def prepare(table: Video, cache: Path, note: Note = silent) -> None:
-    """Make the video."""
+    """Generate the video."""
     if table.manifest is None:
         renditions.build(cache, table.renditions, table.length_s, table.protocol, note)
 
@@ -77,7 +77,7 @@ _DECODED = (
     Limit("frames that came too late to be shown", "dropped_frames_percent", "<=", 5.0, "at most 5 %"),
     Limit("stalls with a filled buffer", "decoder_stalled_s", "<=", 0.5, "at most 0.5 s"),
 )
-"""Limits that a machine which decodes in time keeps to."""
+"""Limits that a machine meets if it decodes in time."""
 
 
 def describe(table: Mapping[str, Any]) -> Description:

@@ -1,5 +1,5 @@
-// The page's side of kind "video": a player, the rule that it follows, and reports of its actions to the program that
-// drives the browser (playback.py). Times are in ms since the page's navigation.
+// The page of kind "video": a player, its rule, and reports of its actions to the program that drives the browser
+// (playback.py). Times are in ms since the page's navigation.
 "use strict"
 const video = document.querySelector("video")
 const SAMPLE_MS = 250
@@ -26,7 +26,7 @@ function wanted(url, rate, height, at, length) {
   send({ chunk, rate, height, at, length })
 }
 
-// The number of the rendition that the user's rule chooses. rates: of the renditions, bit/s, ascending; index: now.
+// Return the rendition that the user's rule chooses. rates: of the renditions, bit/s, ascending; index: present one.
 function chosen(rates, index) {
   const came = performance.getEntriesByType("resource").filter(each => chunks.has(each.name) && each.responseEnd)
   const found = rule({

@@ -1,6 +1,6 @@
-"""A player of a video in virtual time: what it asks for when, and how it plays. Pure: times are arguments.
+"""A player of a video in virtual time: its requests and its playback. Pure: times are arguments.
 
-Rules and buffer follow dash.js 5, as far as they choose among few renditions of equal chunks.
+Rules and buffer follow dash.js 5, limited to the choice among few renditions with equal chunks.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from cellbed_node.video.playback import Stall
 
 SECOND = 1_000_000_000
 RULES = ("dynamic", "throughput", "bola")
-"""The rules that have a model."""
+"""The modelled rules."""
 SAFETY, REMEMBERED = 0.9, 3
-"""The throughput rule: share of the estimated throughput that it asks for, and chunks in the estimate."""
+"""Throughput rule: usable share of the estimated throughput, and number of chunks in the estimate."""
 LEAST_BUFFER_S, DEFAULT_BUFFER_S, TOP_BUFFER_S, BUFFER_PER_RATE_S = 10.0, 18.0, 30.0, 2.0
-"""Seconds: BOLA's least buffer, the buffer that a player fills, also at the highest rendition, and BOLA's addition for
-each rendition."""
+"""Seconds: BOLA's minimum buffer, the buffer that a player fills, this buffer at the highest rendition, and BOLA's
+addition per rendition."""
 
 
 @dataclass(slots=True)
 class Player:
-    """A playback under way. rates: of the renditions, ascending, bit/s. playable: chunks until it begins to play.
+    """A playback in progress. rates: of the renditions, ascending, bit/s. playable: chunks needed to begin.
 
-    loaded: chunks that are there; index: of the rendition asked for; playing_ns: when the begin of the video would have
-    been played, had there been no stall.
+    loaded: number of arrived chunks; index: of the requested rendition; playing_ns: when the begin of the video would
+    have been played without stalls.
     """
 
     rates: Sequence[int]
@@ -50,7 +50,7 @@ class Player:
         return max(0.0, self.loaded * self.chunk_s - played_s)
 
     def arrived(self, size: int, asked_ns: int, now_ns: int) -> None:
-        """Take the chunk that was asked for. size: bytes."""
+        """Take the requested chunk. size: bytes."""
         self._throughputs.append(size * 8e9 / max(1, now_ns - asked_ns))
         empty_ns = None if self.playing_ns is None else self.playing_ns + round(self.loaded * self.chunk_s * SECOND)
         self.loaded += 1
@@ -62,14 +62,14 @@ class Player:
             self.playing_ns += now_ns - empty_ns
 
     def next_ns(self, now_ns: int) -> int | None:
-        """Return when the player asks for the next chunk; ``None`` for never."""
+        """Return the time of the next chunk's request; ``None`` for never."""
         if self.loaded == self.count:
             return None
         most_s = TOP_BUFFER_S if self.index == len(self.rates) - 1 else DEFAULT_BUFFER_S
         return now_ns + max(0, round((self.buffered_s(now_ns) + self.chunk_s - most_s) * SECOND))
 
     def choose(self, now_ns: int) -> int:
-        """Return the rendition of the next chunk, which is asked for now."""
+        """Return the rendition of the next chunk, which is requested now."""
         buffered_s = self.buffered_s(now_ns)
         if self.rule == "dynamic":
             self._uses_buffer = buffered_s >= DEFAULT_BUFFER_S * (0.5 if self._uses_buffer else 1)
@@ -81,7 +81,7 @@ class Player:
         """Return the highest rendition below 90 % of the harmonic mean of the last throughputs.
 
         Jiang et al., "Improving Fairness, Efficiency, and Stability in HTTP-based Adaptive Video Streaming with
-        FESTIVE", CoNEXT 2012, §4.3: one fast chunk does not deceive it.
+        FESTIVE", CoNEXT 2012, §4.3: a single fast chunk has little effect.
         """
         if not (last := self._throughputs[-REMEMBERED:]):
             return 0
@@ -104,11 +104,11 @@ class Player:
         return min(self._best(buffered_s + self._placeholder_s), max(sustained, self.index))
 
     def _best(self, level_s: float) -> int:
-        """Return the rendition of the highest score at a level of the buffer."""
+        """Return the rendition with the highest score at a buffer level."""
         utilities = [math.log(rate / self.rates[0]) for rate in self.rates]
         full_s = max(DEFAULT_BUFFER_S, LEAST_BUFFER_S + BUFFER_PER_RATE_S * len(self.rates))
         gain = utilities[-1] / (full_s / LEAST_BUFFER_S - 1)
-        # The paper's V is the least buffer over the gain, here on both sides of the fraction.
+        # The paper's V is the minimum buffer over the gain, here on both sides of the fraction.
         scores = [
             (LEAST_BUFFER_S * (each + gain) - level_s * gain) / rate
             for each, rate in zip(utilities, self.rates, strict=True)

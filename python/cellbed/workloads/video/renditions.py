@@ -12,10 +12,10 @@ from cellbed_node import inputs
 from cellbed_node.processes import die_with_parent
 
 VERSION = 1
-"""Of the generated files: a higher one makes them anew."""
+"""Version of the generated files; a higher version generates them again."""
 FRAMES_PER_S, CHUNK_S = 30, 4
 _SCENE_S = 20
-"""A longer video repeats its scene: encoding it takes as long as this, not as long as the video."""
+"""Maximum length of the encoded scene, seconds. A longer video repeats the scene, so that encoding time is bounded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def _encode(rendition: Rendition, length_s: float, place: Path, note: Note) -> N
     scene_s = min(_SCENE_S, length_s)
     every, rate = FRAMES_PER_S * CHUNK_S, str(rendition.rate)
     source = f"testsrc2=size={rendition.width}x{rendition.height}:rate={FRAMES_PER_S}:duration={scene_s:g}"
-    # Filler makes each chunk as large as its bit rate has it, however simple the picture is.
+    # Filler gives each chunk the size of its bit rate, even for a simple picture.
     exact = f"nal-hrd=cbr:keyint={every}:min-keyint={every}:scenecut=0"
     rates = ["-b:v", rate, "-minrate", rate, "-maxrate", rate, "-bufsize", str(rendition.rate // 4)]
     codecs = ["-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", *rates, "-x264-params", exact]

@@ -1,4 +1,4 @@
-"""The table of the kind in a scenario."""
+"""Video playback in a scenario."""
 
 import functools
 import pathlib
@@ -43,7 +43,7 @@ def _read_rule(text: str, folder: Path) -> Path | str:
 
 @functools.lru_cache(maxsize=8)
 def _rule_problem(text: str) -> str:
-    """Return why a file is no rule, as far as that shows without a browser; empty for one that may be."""
+    """Return why a file is no rule, as far as visible without a browser; empty if it may be a rule."""
     if not re.search(r"\bfunction\s*\*?\s*rule\b|\brule\s*=", text):
         return " has no function rule: write function rule({ rates, index }) { return 0 } (docs/how-to/video.md)"
     if (node := shutil.which("node")) is None:
@@ -70,7 +70,7 @@ class Video(Application):
     model_config = ConfigDict(json_schema_extra={"required": ["kind", "server"]})
 
     arrivals: ClassVar[str] = "closed"
-    """One video at a time."""
+    """A client plays one video at a time."""
 
     kind: Literal["video"]
     protocol: Literal["dash", "hls"] = Field("dash", description="DASH with dash.js, or HLS with hls.js.")

@@ -1,4 +1,4 @@
-"""The model of the kind in virtual time: generated videos over DASH, from a server like nginx."""
+"""Video playback in virtual time: generated videos over DASH, from a server like nginx."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from cellbed.testbed.plan import Plan
 
 _MANIFEST, _INIT = 700, 800
-"""Bytes of the files that a player reads first."""
+"""Bytes of the first files that a player reads."""
 _BEGIN_NS, _ASK_NS, _CHUNK_NS = 200_000_000, 4_000_000, 16_000_000
-"""Processor time of browser and player until the manifest is requested, before the request of a chunk, and after its
+"""Processor time of browser and player before the request of the manifest, before the request of a chunk, and after its
 arrival (dash.js 5 in Chromium 156)."""
 
 
@@ -65,8 +65,8 @@ def play(
     player: Player, sizes: Callable[[int, int], int], browser: Browser, server: tuple[str, int],
     make: Callable[[int], Chunk], ended: Callable[[Chunk], None],
 ) -> None:  # fmt: skip
-    """Play a video: request its chunks as a player asks for them. sizes: bytes of a chunk, by number and rendition;
-    make: returns the record of the next chunk of a rendition; ended: called with each that is there."""
+    """Play a video: request the chunks that the player selects. sizes: bytes of a chunk, by number and rendition; make:
+    returns the record of the next chunk of a rendition; ended: called with each arrived chunk."""
 
     def ask() -> None:
         index = player.choose(machine.now_ns())
@@ -87,7 +87,7 @@ def play(
 
 
 class _Playing:
-    """The playback of an endpoint. measures: file of its measures."""
+    """The playback at an endpoint. measures: file for its measures."""
 
     def __init__(
         self, each: Deployment, browser: Browser, server: tuple[str, int], write: Callable[[str], object],
@@ -116,7 +116,7 @@ class _Playing:
         begin_ns = self._playback.begin_ns = t0_ns + self._each.start_ns
         self._world.at(begin_ns, lambda: self._browser.program.call(self._begin))
         for at_ns in (self._end_ns, self._end_ns + self._each.table.drain):
-            self._world.at(at_ns, lambda: None)  # the time at which it is over
+            self._world.at(at_ns, lambda: None)  # so that `over` is checked at these times
 
     def _begin(self) -> None:
         """Read the manifest and the first segment of the video, then play."""

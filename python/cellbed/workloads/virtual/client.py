@@ -11,7 +11,7 @@ from cellbed.workloads.virtual.world import DatagramSocket, Host, Program, Socke
 from cellbed_node.generator import Generator
 
 _MOST_TURNS = 100_000
-"""The most turns of a generator without an end; with more it is wrong, not busy."""
+"""Maximum turns of a generator without an end; a generator with more turns is faulty, not busy."""
 
 
 class Client:
@@ -33,7 +33,7 @@ class Client:
         return self._prepared and self.generator.ready
 
     def prepare(self) -> None:
-        """Begin to connect."""
+        """Begin to connect the generator."""
 
         def work() -> None:
             self.generator.prepare()
@@ -43,7 +43,7 @@ class Client:
         self.program.call(work)
 
     def start(self, t0_ns: int) -> None:
-        """Set its load."""
+        """Start the load in the generator. t0_ns: start of the schedule."""
         each = self._deployment
         self.generator.start(t0_ns + each.start_ns, t0_ns + each.stop_ns, each.table.drain)
         self.generator.ledger.on_reply = lambda: self.program.spend(self._draw.each[1])
@@ -51,26 +51,26 @@ class Client:
         self._world.at(t0_ns + each.start_ns, self.wake)
 
     def finish(self) -> None:
-        """Close it."""
+        """Close the generator."""
         self.program.now_ns = max(self.program.now_ns, self._world.now_ns)
         self._world.current = self.program
         self.generator.finish()
 
     def _watch(self, connection: Socket | DatagramSocket) -> None:
-        """Let it know what happens at one of its sockets, as long after the latest packet as was measured of packets
-        that complete replies."""
+        """Run the generator after an event at `connection`. The delay after the latest packet is as measured for
+        packets that complete replies."""
         due_ns = 0
 
         def happened() -> None:
             nonlocal due_ns
             due_ns = at_ns = self._world.now_ns + self._taken("receive")
-            # By then, other connections may have something, too.
+            # By then, other connections may have events, too.
             self._world.at(at_ns, lambda: self.program.call(self._drive) if due_ns == at_ns else None)
 
         connection.on_event = happened
 
     def wake(self) -> None:
-        """Let the generator do what is due."""
+        """Let the generator process due events."""
 
         def work() -> None:
             self.program.now_ns += self._taken("generator")
@@ -79,7 +79,7 @@ class Client:
         self.program.call(work)
 
     def _drive(self) -> None:
-        """Read and write what there is, and do what is due."""
+        """Read and write all available data, and process due events."""
         generator = self.generator
         left = dict[int, int]()
         name = self._deployment.name
@@ -96,7 +96,7 @@ class Client:
             left = waiting
         wake = None
         if self._started and not self.over:
-            # One request is taken up at a time; the next may be due already.
+            # Each turn begins one request; the next may be due already.
             while (wake := generator.turn()) is not None and wake <= self.program.now_ns:
                 pass
             self.over = wake is None
@@ -111,7 +111,7 @@ class Client:
             self._world.at(at_ns, due)
 
     def _taken(self, part: str) -> int:
-        """Return the time until the program has noticed something, ns: of the sample of the request concerned."""
+        """Return the time until the program notices an event, ns: from the sample of the request concerned."""
         ledger, host = self.generator.ledger, self.program.host.name
         number = ledger.completed if part == "receive" else ledger.issued
         sample = (self._draw.first(host) if not number else None) or self._draw.sample(f"{host}/{number}")

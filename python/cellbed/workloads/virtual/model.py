@@ -24,28 +24,27 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Packets = Callable[[Collection[int]], Any]
-"""Returns the packets of a run to or from ports of services (:data:`cellbed.measure.packets.RECORD`)."""
+"""Returns the packets of a run to or from service ports (:data:`cellbed.measure.packets.RECORD`)."""
 Sample = Mapping[str, Any]
-"""The time of a request, ns by part, and its answer."""
+"""The times of a request, ns by part, and its reply."""
 FEWEST = 10
-"""Requests that a profile needs."""
+"""Minimum number of requests of a profile."""
 _NEAREST = 8
-"""Number of samples of about the same size to draw from."""
+"""Number of samples with similar sizes to draw from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """The measurement of the profile of a kind: a run over fast links.
 
-    samples: of an application in such a run, by its table in ``run.json``, its rows of ``requests.parquet`` and of
-    ``messages.parquet``, and the packets of ports. keys: of each sample. rate: of requests, so that programs wait half
-    of the time or more, as they usually do: one that is always busy is faster than one that has to wake up. seconds:
-    how long.
-    queued: whether a service takes the requests from a queue, by workers. Its profile is measured with CPU limits,
-    which cost more than their quota: a service that computes all the time with the limit of one processor takes 3 %
-    longer. A profile that contains limits has nothing of how requests compete for a quota, as without a queue they do.
-    files: keys of the kind's table with files. load: keys of the kind's table that are left out. arrivals: for a table
-    of the kind, if not Poisson.
+    samples: returns the samples of an application in such a run. Arguments: its table in ``run.json``, its rows of
+    ``requests.parquet`` and of ``messages.parquet``, and the packets of ports. keys: keys of each sample. rate: of
+    requests, low enough that programs wait half of the time or more, as usual: a program that is always busy is faster
+    than one that has to wake up. seconds: duration. queued: whether workers of a service take the requests from a
+    queue. Its profile is measured with CPU limits, which cost more than their quota: a service that always computes
+    under a limit of one processor takes 3 % longer. Such a profile does not contain the competition of requests for a
+    quota, which services without a queue have. files: keys of the kind's table with files. load: keys of the kind's
+    table that are left out. arrivals: for a table of the kind, if not Poisson.
     """
 
     samples: Callable[[Mapping[str, Any], pl.DataFrame, pl.DataFrame, Packets], list[dict[str, Any]]]
@@ -61,11 +60,10 @@ class Sampling:
 class Draw:
     """Draws a sample for each request, the same for the same seed and request.
 
-    It is one of the same input where there is one, else one of about the same size. Successive requests draw
-    all samples, in random order, before the first one again, so that rare long times are as frequent as measured.
-    Samples of cold programs are drawn for the first requests, and else only if there are few others. each: what a
-    server and an endpoint take for each further one of requests at once, ns. idle_ns: after how long without a request
-    a server closes a connection.
+    The sample has the same input, if there is one, else a similar size. Successive requests draw all samples in random
+    order before any sample repeats, so that rare long times are as frequent as measured. Samples of cold programs are
+    drawn for the first requests; for others only if there are few others. each: times of a server and of an endpoint
+    for each further simultaneous request, ns. idle_ns: idle time after which a server closes a connection.
     """
 
     def __init__(self, samples: list[dict[str, Any]], seed: int) -> None:
@@ -82,8 +80,8 @@ class Draw:
                 self._of_input[sample["input"]].append(sample)
 
     def sample(self, request: str, of_input: str | None = None, size: int = 0) -> Sample:
-        """Return the sample of a request. request: its series and number, as ``endpoint/number``. size: of the payload
-        of its input, bytes."""
+        """Return the sample of a request. request: series and number, as ``endpoint/number``. size: bytes of the
+        payload of its input."""
         found = self._samples
         if of_input is not None:
             found = (
@@ -97,19 +95,19 @@ class Draw:
         return found[self._orders[key][place]]
 
     def cold(self, request: str, arrived: int) -> Sample:
-        """Return the sample of a request. arrived: how many came to its server before; the first ones find it cold."""
+        """Return the sample of a request. arrived: number of earlier requests at its server, which begins cold."""
         found = [sample for sample in self._cold if sample["cold"] == arrived]
         return random.Random(f"{self._seed}/{request}").choice(found) if found else self.sample(request)
 
     def first(self, endpoint: str) -> Sample | None:
-        """Return the sample of the first request of an endpoint, or of another one, if it is known."""
+        """Return the sample of the first request of an endpoint, else of another endpoint, if known."""
         return self._first.get(endpoint) or next(iter(self._first.values()), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A run in virtual time. raw: folder of the programs' files. samples: of each application with a profile, by its
-    name. stack: closes what is open at the end. cache: folder that `prepare` has filled."""
+    """A run in virtual time. raw: folder of the programs' files. samples: by name of the application. stack: closes
+    open resources at the end. cache: folder that `prepare` has filled."""
 
     world: World
     raw: Path
@@ -129,43 +127,43 @@ class Setting:
 
 
 class Load(Protocol):
-    """A program with a load on its node. :class:`~cellbed.workloads.virtual.client.Client` is for kinds with a load
-    generator."""
+    """A program with a load on its node. Kinds with a load generator use
+    :class:`~cellbed.workloads.virtual.client.Client`."""
 
     @property
     def over(self) -> bool:
         """Return whether the load has ended."""
 
     def start(self, t0_ns: int) -> None:
-        """Schedule its load. t0_ns: start of the schedule."""
+        """Schedule the load. t0_ns: start of the schedule."""
 
     def finish(self) -> None:
-        """Close it and write its files."""
+        """Close the program and write its files."""
 
 
 class Model:
     """The base of models of kinds in virtual time.
 
     Attributes:
-        sampling: Measurement of its profile, where it needs one.
-        covers: The programs that are modelled, where the kind has several.
+        sampling: Measurement of the kind's profile, if needed.
+        covers: The modelled programs, if the kind has several.
     """
 
     sampling: Sampling | None = None
     covers: Sequence[str] = ()
 
     def problems(self, each: Deployment, deployments: Sequence[Deployment], plan: Plan) -> Iterator[str]:
-        """Return the names of parts of an application without model. deployments: of all applications."""
+        """Yield the names of parts of an application without model. deployments: of all applications."""
         yield from ()
 
     def loads(self, each: Deployment, setting: Setting) -> Iterator[Load]:
-        """Let the servers of an application listen, and make the loads of its clients."""
+        """Make the servers of an application listen, and return the loads of its clients."""
         raise NotImplementedError
 
 
 def answered(requests: pl.DataFrame) -> pl.DataFrame:
     """Return the requests with a reply that is no error, without the time that they waited for each other in the
-    generator, which a prediction simulates."""
+    generator: a prediction simulates this wait."""
     import polars as pl
 
     busy_ns = pl.col("sent_ns").shift(1).cum_max().over("endpoint", order_by="intended_ns").fill_null(0)
@@ -175,5 +173,5 @@ def answered(requests: pl.DataFrame) -> pl.DataFrame:
 
 
 def nanoseconds(span: float | None) -> int:
-    """Return a part of a request's latency, in seconds, as a sample has it."""
+    """Return a part of a request's latency, in seconds, as in a sample: ns."""
     return max(0, round(span * 1e9)) if span is not None else 0

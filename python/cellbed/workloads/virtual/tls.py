@@ -1,6 +1,6 @@
-"""TLS 1.3 in virtual time, as far as lengths go: records of the right size, and a handshake as it was measured.
+"""TLS 1.3 in virtual time: records with the right lengths only, and a handshake as measured.
 
-Real signatures have lengths that vary by a byte or two; a prediction must be the same each time.
+Lengths of real signatures vary by a byte or two; a prediction must be the same each time.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from cellbed.workloads.virtual.world import Socket, World
 
 OVERHEAD = 22
-"""Bytes of a record beside its content: header, type and tag (RFC 8446, §5.2)."""
+"""Bytes of a record in addition to its content: header, type and tag (RFC 8446, §5.2)."""
 LARGEST = 1 << 14
-"""Bytes of content (RFC 8446, §5.1)."""
+"""Maximum bytes of content in a record (RFC 8446, §5.1)."""
 _HANDSHAKE, _CONTENT = b"\x16", b"\x17"
 _HEADER = 5
 _FINISHED = 80
@@ -27,8 +27,8 @@ _FINISHED = 80
 
 @dataclass(frozen=True, slots=True)
 class Handshake:
-    """A handshake. hello, flight, tickets: bytes of the client's first flight, the server's, and of all that the server
-    sends before its first reply; work_ns: what the server takes for its flight."""
+    """A handshake. hello, flight: bytes of the client's and the server's first flight; tickets: bytes that the server
+    sends later, before its first reply; work_ns: the server's time for its flight."""
 
     hello: int
     flight: int
@@ -37,7 +37,7 @@ class Handshake:
 
     @classmethod
     def of(cls, samples: Sequence[dict[str, Any]]) -> Handshake:
-        """Return the median of those in the samples of requests that opened a connection. Errors:
+        """Return the median handshake in the samples of requests that opened a connection. Errors:
         :class:`CellbedError` without one."""
         found = [each["handshake"] for each in samples if each.get("handshake") is not None]
         if not found:
@@ -46,13 +46,13 @@ class Handshake:
 
 
 def _record(kind: bytes, size: int) -> bytes:
-    """Return a record of so many bytes in all."""
+    """Return a record with a total of `size` bytes."""
     size = max(size, _HEADER) - _HEADER
     return kind + b"\3\3" + size.to_bytes(2) + bytes(size)
 
 
 class _Lengths(Records):
-    """One end."""
+    """One end of a connection, with lengths only."""
 
     def __init__(self, handshake: Handshake) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class Client(_Lengths):
 
 
 class Server(_Lengths):
-    """The end of a server on one of its connections. run: when work that begins now is done."""
+    """The end of a server on one of its connections. run: returns the end of work that begins now."""
 
     def __init__(self, handshake: Handshake, connection: Socket, world: World, run: Callable[[int], int]) -> None:
         super().__init__(handshake)

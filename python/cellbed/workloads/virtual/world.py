@@ -1,7 +1,7 @@
 """Virtual time: hosts on the links of a plan, their programs, and sockets between them.
 
-A program is a thread of control with a clock: what it does takes time on its host's processors, and events wait until
-it has done what came before. Bytes are carried here; the network (``cellbed._core.VirtualNetwork``) has their lengths.
+A program is a thread of control with a clock. Its work takes time on its host's processors; later events wait for
+earlier work. This module carries the bytes; the network (``cellbed._core.VirtualNetwork``) carries their lengths.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ if TYPE_CHECKING:
 
 SECOND = 1_000_000_000
 TURNAROUND_NS = 100_000
-"""The approximate time that a host and the emulator need to put a packet on the path."""
+"""Approximate time that a host and the emulator need to put a packet on the path."""
 _LOOPBACK_NS = 30_000
-"""One way between programs of one host."""
+"""One-way delay between programs of one host."""
 _PIECE = 1 << 12
-"""Bytes that arrive together."""
+"""Maximum bytes that arrive together."""
 _UDP_HEADERS = 28
-"""Of IPv4 and UDP, bytes."""
+"""Bytes of the IPv4 and UDP headers."""
 _DATAGRAMS = 1 << 32
-"""Labels of one datagram socket."""
+"""Number of labels of a datagram socket."""
 _UNLIMITED = 1 << 62
 _AGAIN_NS, _EQUAL = 200_000_000, 2
-"""The least time, beside a round trip, until Linux sends a packet again (``TCP_RTO_MIN``). The first two times
-are equal, since a probe precedes the timeout (RFC 8985, §7); then each is twice the one before."""
+"""Minimum retransmission timeout of Linux beyond the round-trip time (``TCP_RTO_MIN``), and number of equal timeouts: a
+probe precedes the first one (RFC 8985, §7). Each further timeout is twice the previous one."""
 _SYN_AGAIN_NS, _SYN_EQUAL = SECOND, 5
-"""The same of the first packet of a connection (RFC 6298, §2.1; ``tcp_syn_linear_timeouts``, Linux 6.5)."""
+"""The same for the first packet of a connection (RFC 6298, §2.1; ``tcp_syn_linear_timeouts``, Linux 6.5)."""
 _FIRST_PORT = 40_000
 _PERIOD_NS = PERIOD_US * 1000
 
 
 class Processors:
-    """The CPU time of a node: a quota in each period, as the kernel's CPU bandwidth control gives it.
+    """The CPU time of a node: a quota per period, as in the kernel's CPU bandwidth control.
 
-    cpus: the share of one CPU; infinite without limit. speed: in multiples of the machine that measured the work.
+    cpus: quota in CPUs; infinite without limit. speed: in multiples of the machine that measured the work.
     """
 
     def __init__(self, cpus: float, speed: float = 1.0) -> None:
@@ -66,7 +66,7 @@ class Processors:
         self._used: dict[int, int] = defaultdict(int)
 
     def run(self, begin_ns: int, work_ns: int) -> int:
-        """Return the time at which one thread that begins to compute at `begin_ns` is done. work_ns: as measured."""
+        """Return the end of a computation of one thread from `begin_ns`. work_ns: measured duration."""
         work_ns = round(work_ns / self.speed)
         if self._quota_ns is None:
             return begin_ns + work_ns
@@ -94,8 +94,8 @@ class Host:
 class Program:
     """A thread of control on a host.
 
-    now_ns: its clock, which is ahead of the world's while it computes. on_socket: gets the connections that it opens.
-    app: its application.
+    now_ns: its clock, which runs ahead of the world's during computation. on_socket: called with each socket that the
+    program opens. app: its application.
     """
 
     def __init__(self, world: World, host: Host, app: str = "") -> None:
@@ -106,13 +106,13 @@ class Program:
         self._busy = False
 
     def call(self, work: Callable[[], None]) -> None:
-        """Do something as soon as all before is done."""
+        """Run `work` after all earlier calls."""
         self._waiting.append(work)
         if not self._busy:
             self._go_on()
 
     def spend(self, work_ns: int) -> None:
-        """Compute for some time."""
+        """Advance the clock by a computation."""
         self.now_ns = self.host.processors.run(self.now_ns, work_ns)
 
     def _go_on(self) -> None:
@@ -128,13 +128,13 @@ class Program:
 
 
 Service = tuple[Host, int]
-"""The node and port of the address at which clients reach a server, wherever it is."""
+"""A service: the node and port to which clients connect. The server may have moved to another node."""
 
 
 @dataclass(slots=True)
 class _Stop:
-    """A service that stands still on a host. drops: whether that drops its packets; else they wait there. numbers: of
-    connections, by client, in place of theirs once the service is elsewhere."""
+    """A pause of a service on a host. drops: the host drops packets to the service; else packets wait there. numbers:
+    by client, connection numbers that replace the present ones after the service has moved."""
 
     host: Host
     drops: bool
@@ -143,10 +143,10 @@ class _Stop:
 
 @dataclass(slots=True)
 class _Held:
-    """The packets of a connection that wait for a service that stands still.
+    """Packets of a connection that wait for a paused service.
 
-    since_ns: when the first one was sent; again_ns: after how long it is sent again, so often (equal), before that time
-    doubles. lost, unsent: what had been sent by then, and what follows.
+    since_ns: send time of the first packet; again_ns: its first retransmission timeout; equal: number of equal timeouts
+    before they double. lost, unsent: calls for data sent before, and for later data.
     """
 
     since_ns: int
@@ -156,7 +156,7 @@ class _Held:
     unsent: list[Callable[[], None]] = field(default_factory=list)
 
     def due_ns(self, now_ns: int) -> int:
-        """Return when they are sent again, now or later."""
+        """Return the time of the first retransmission not before `now_ns`."""
         due_ns, again_ns = self.since_ns, self.again_ns
         for number in itertools.count(1):
             if not again_ns or due_ns >= now_ns:
@@ -173,9 +173,9 @@ class Server(Protocol):
 
 
 class Socket:
-    """One end of a connection, as clients use a TCP socket that does not block.
+    """One end of a connection, with the interface of a non-blocking TCP socket.
 
-    on_event: called when it is connected or there is something to read.
+    on_event: called when the socket is connected or readable.
     """
 
     def __init__(self, world: World, host: Host, peer: Host, ports: tuple[int, int], service: Service) -> None:
@@ -191,26 +191,26 @@ class Socket:
         self.on_event: Callable[[], None] = lambda: None
         self.on_room: Callable[[], None] = lambda: None
         self.last = 0
-        """Label of the last message that was sent."""
+        """Label of the last message sent."""
         self.send_buffer = world.tcp.send_buffer
-        """Largest size of its send buffer, bytes."""
+        """Maximum size of its send buffer, bytes."""
         self.buffered = 0
-        """Size of its send buffer so far, which grows with the largest congestion window, as Linux sizes it."""
+        """Present size of its send buffer, which Linux enlarges with the largest congestion window."""
         self.shared: str | None = None
-        """Of a client, the address that it has connected to, where several servers share that."""
+        """At a client: the address of the connection, if several servers share the address."""
         self.broken = False
         """True after the other end has reset the connection."""
         self.settings: Sequence[Tcp | None] = ()
-        """Of a client, the settings of TCP of both ends, if not their nodes'."""
+        """At a client: TCP settings of both ends, if different from their nodes' settings."""
         self._descriptor = next(world.descriptors)
 
     @property
     def waiting(self) -> int | None:
-        """Bytes to read; 0 for the end alone, ``None`` for nothing."""
+        """Bytes to read; 0 at the end of the stream, ``None`` for nothing."""
         return len(self.buffer) if self.buffer or self.ended or self.broken else None
 
     def send(self, data: bytes | bytearray | memoryview) -> int:
-        """Return all of it is taken; it leaves when the program that sends is there."""
+        """Accept all data, return its size, and send it when the program's clock is reached."""
         content = bytes(data)
         for begin in range(0, len(content), _PIECE):
             self.world.transmit(self, content[begin : begin + _PIECE])
@@ -226,7 +226,7 @@ class Socket:
         return data
 
     def use_nagle(self) -> None:
-        """Hold back short packets behind others that are on their way."""
+        """Delay short packets while earlier data is unacknowledged."""
         if self.number is not None:
             self.world.network.use_nagle(self.number, self.at_client)
 
@@ -234,11 +234,11 @@ class Socket:
         self.closed = True
 
     def pump(self, size: int) -> None:
-        """Send a number of bytes without content."""
+        """Send `size` bytes without content."""
         self.world.network.write(self._number(), self.at_client, size, 0)
 
     def room(self, least: int) -> int:
-        """Return how many bytes the send buffer takes now; 0 or less: none. least: what it takes when it is empty."""
+        """Return the free space in the send buffer; 0 or less: none. least: minimum capacity of an empty buffer."""
         if self.number is None:
             return _UNLIMITED
         known, network = max(self.buffered, least), self.world.network
@@ -250,7 +250,7 @@ class Socket:
         self.world.network.want_room(self._number(), self.at_client, self.buffered, self.send_buffer)
 
     def transferred(self) -> tuple[int, int]:
-        """Bytes from here that are not acknowledged, and that have arrived here."""
+        """Bytes sent from here and not acknowledged, and bytes that have arrived here."""
         return self.world.network.transferred(self._number(), self.at_client)
 
     def sending(self) -> tuple[int, int, int]:
@@ -258,7 +258,7 @@ class Socket:
         return self.world.network.sending(self._number(), self.at_client)
 
     def abort(self) -> None:
-        """Close it at once; what arrives from now on is answered with a reset."""
+        """Close the connection at once; later arrivals are answered with a reset."""
         self.closed = True
         self.world.network.close(self._number(), self.at_client)
 
@@ -288,14 +288,14 @@ class Socket:
 
 
 class Datagrams:
-    """A UDP socket. arrived: gets the number of each datagram, where it arrives."""
+    """A UDP socket. arrived: called with the number of each datagram on arrival."""
 
     def __init__(self, world: World, arrived: Callable[[int], None]) -> None:
         self._world, self._arrived = world, arrived
         self._first = world.register(arrived)
 
     def send(self, source: tuple[Host, int], target: tuple[Host, int], size: int, number: int) -> None:
-        """Send a datagram between two hosts, each with its port. size: of the IP packet, bytes."""
+        """Send a datagram between two hosts, each with its port. size: bytes of the IP packet."""
         world, (sender, _), (receiver, _) = self._world, source, target
         if sender is receiver:
             world.at(world.now_ns + _LOOPBACK_NS, lambda: self._arrived(number))
@@ -305,11 +305,11 @@ class Datagrams:
 
 
 DatagramServer = Callable[[bytes, Callable[[bytes], None]], None]
-"""Takes the datagrams to a port of a host, each with a function that sends one back."""
+"""Handles datagrams to a port of a host. The second argument sends a datagram back."""
 
 
 class DatagramSocket:
-    """A client's UDP socket that does not block. on_event: called when there is something to read."""
+    """A client's non-blocking UDP socket. on_event: called when the socket is readable."""
 
     connected = True
 
@@ -328,11 +328,11 @@ class DatagramSocket:
 
     @property
     def waiting(self) -> int | None:
-        """Datagrams to read, ``None`` for none."""
+        """Number of datagrams to read, ``None`` for none."""
         return len(self._arrived) or None
 
     def send(self, data: bytes) -> int:
-        """Send a datagram when the program that sends is there."""
+        """Send a datagram when the program's clock is reached."""
         world, content = self._world, bytes(data)
         world.at(machine.now_ns(), lambda: self._send(content))
         return len(content)
@@ -377,10 +377,10 @@ class DatagramSocket:
 
 
 class World:
-    """Hosts, the network between them, and what is due when. now_ns: the time."""
+    """Hosts, the network between them, and scheduled calls. now_ns: the time."""
 
     def __init__(self, config: Mapping[str, Any], hosts: Iterable[Host], tcp: Tcp, seed: int = 0) -> None:
-        """Hosts at time 0, which are the first vertices of an emulator's configuration.
+        """Create hosts at time 0; they are the first vertices of the emulator's configuration.
 
         tcp: settings of the network. seed: of the choice among servers. Errors: ``ValueError`` for links that cannot be
         simulated.
@@ -395,7 +395,7 @@ class World:
         self._stays: dict[str, Sequence[tuple[int, str]]] = {}
         self._shared: dict[str, dict[str, Host]] = {}
         self.spread: dict[str, list[Host]] = {}
-        """Servers of addresses whose connections go to one of several."""
+        """Servers by address, if connections to the address are spread over several."""
         self._random = Random(f"balance {seed}")
         self.places: dict[Service, Host] = {}
         """The hosts of services that have moved."""
@@ -411,16 +411,16 @@ class World:
         self._calls: dict[int, Callable[[], None]] = {}
         self._labels = itertools.count(1)
         self.ends: set[int] = set()
-        """Last messages of their connections."""
+        """Labels of messages that end their connections."""
         self.descriptors = itertools.count(1 << 20)
         self.now_ns = 0
         self.current: Program | None = None
 
     @classmethod
     def of_plan(cls, plan: Plan, tcp: Tcp, controls: Mapping[Law | str, str], raw: Path, *, limits: bool) -> World:
-        """Return the nodes of a plan at time 0.
+        """Return a world with the nodes of a plan at time 0.
 
-        controls: names of congestion controls in virtual time. raw: folder for the files of the network. Errors: as of
+        controls: names of congestion controls in virtual time. raw: folder for the files of the network. Errors: see
         the class.
         """
         scenario = plan.scenario
@@ -432,7 +432,7 @@ class World:
         world._tcp = dict(_of_programs(scenario, tcp, controls))
         world._names = names(plan)
         world._stays = {node.name: cell_visits(scenario.nodes[node.group]) for node in plan.nodes}
-        # By address, the server of each cell.
+        # By address and cell: the server.
         world._shared = {
             str(service.address): {
                 name: world.hosts[node.name]
@@ -452,8 +452,8 @@ class World:
 
     @classmethod
     def pair(cls, uplink: Sequence[Mapping[str, Any]], downlink: Sequence[Mapping[str, Any]], tcp: Tcp) -> World:
-        """Return two hosts whose programs take no time, ``client`` and ``server``, and the links between them, which
-        have these stages. Errors: as of the class."""
+        """Return a world of two hosts, ``client`` and ``server``, whose programs take no time, and links with these
+        stages. Errors: see the class."""
         ends = ("client", "server")
         ways = [("uplink", *ends, uplink), ("downlink", *ends[::-1], downlink)]
         directions = [dict(zip(("name", "from", "to", "stages"), way, strict=True)) for way in ways]
@@ -462,7 +462,7 @@ class World:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Let the clients of this process live here."""
+        """Connect the clients of this process to this world."""
         clock = lambda: self.current.now_ns if self.current is not None else self.now_ns  # noqa: E731
         with machine.replace_machine(
             clock, self.connect, self.open_datagrams, lambda host, _: self._names.get(host, host)
@@ -470,26 +470,26 @@ class World:
             yield
 
     def at(self, time_ns: int, call: Callable[[], None]) -> None:
-        """Call something at a time, or now if that is past."""
+        """Call `call` at a time, or now if the time is past."""
         label = next(self._labels)
         self._calls[label] = call
         self.network.wake(time_ns, label)
 
     def register(self, arrived: Callable[[int], None]) -> int:
-        """Return the label of the first datagram of a socket. arrived: gets their numbers."""
+        """Return the label of the first datagram of a socket. arrived: called with datagram numbers."""
         self._datagrams.append(arrived)
         return (len(self._datagrams) - 1) * _DATAGRAMS
 
     def is_connected(self, descriptor: int) -> bool:
-        """Return whether a socket can be written to."""
+        """Return whether a socket is writable."""
         return self._by_descriptor[descriptor].connected
 
     def waiting(self, descriptor: int) -> int | None:
-        """Return how many bytes a socket has to read; 0 for its end alone, ``None`` for nothing."""
+        """Return the number of bytes to read; 0 at the end of the stream, ``None`` for nothing."""
         return self._by_descriptor[descriptor].waiting
 
     def restart(self, zero_ns: int) -> None:
-        """Start schedules and handovers at a time."""
+        """Restart schedules and handovers at a time."""
         self._zero_ns = zero_ns
         self.network.restart(zero_ns)
 
@@ -503,17 +503,17 @@ class World:
         return [self._by_address[address]] if address in self._by_address else []
 
     def address_of(self, name: str) -> str:
-        """Return the address of a name; of an address itself."""
+        """Return the address of a name; an address is returned unchanged."""
         return self._names.get(name, name)
 
     def _found(self, host: Host, port: int) -> tuple[Server, str] | None:
-        """Return the server at a port of a host for the current program, and the application that it serves."""
+        """Return the server at a port of a host for the current program, and the server's application."""
         found = self._servers.get((host, port), {})
         app = self.current.app if self.current is not None else ""
         return found.get(app) or next(iter(found.values()), None)
 
     def host_of(self, address: str, client: Host) -> Host | None:
-        """Return the host that a client reaches at an address now; one at random, if connections are spread."""
+        """Return the host that a client now reaches at an address; a random one, if connections are spread."""
         if address.startswith("127."):
             return client
         if address in self.spread:
@@ -525,18 +525,18 @@ class World:
         return self._shared[address][cell]
 
     def _is_stale(self, client: Socket) -> bool:
-        """Return whether a client's packets reach another server than the one that it is connected to."""
+        """Return whether a client's packets no longer reach the server of its connection."""
         return client.shared is not None and self.host_of(client.shared, client.host) is not client.peer_host
 
     def moved(self, clients: Iterable[Host]) -> None:
-        """Clients have changed their cell: packets that were on their way to a shared address reach another server."""
+        """Handle a change of cell: packets in transit from `clients` to a shared address reach another server."""
         for each in list(self._sockets.values()):
             if each.at_client and each.host in clients and each.last in self._data and self._is_stale(each):
                 self._refuse(each)
 
     def _refuse(self, client: Socket) -> None:
-        """A packet of a connection reaches a server that does not know it, which resets it: a SYN and its answer have
-        the same way and about the same size."""
+        """Reset a connection whose packet reached another server. A SYN and its reply model the reset: their path is
+        the same and their sizes are similar."""
         assert client.shared is not None
         server = self.host_of(client.shared, client.host)
         if client.closed or server is None or client in self._resets.values():
@@ -555,17 +555,18 @@ class World:
             client.on_event()
 
     def listen(self, host: Host, port: int, server: Server, app: str, *, alone: bool = True) -> None:
-        """Let a server of an application accept the connections to a port of a host. alone: it replies to clients of
-        all applications in this way; a server of a user may have several, for the clients of each."""
+        """Let a server of an application accept the connections to a port of a host. alone: the server replies to
+        clients of all applications in the same way. A user's server can be registered several times, once per
+        application."""
         self._servers.setdefault((host, port), {})["" if alone else app] = server, app
 
     def listen_to_datagrams(self, host: Host, port: int, server: DatagramServer) -> None:
-        """Let a server take the datagrams to a port of a host."""
+        """Let a server handle the datagrams to a port of a host."""
         self.datagram_servers[host, port] = server
 
     def open_datagrams(self, address: str, port: int, _local_port: int = 0) -> DatagramSocket:
-        """Open a UDP socket on the host of the current program, for datagrams to and from one address; its own port is
-        always a new one."""
+        """Open a UDP socket on the host of the current program, for datagrams to and from one address. The local port
+        is always new."""
         assert self.current is not None
         found = DatagramSocket(self, self.current.host, address, port)
         self.current.on_socket(found)
@@ -573,7 +574,7 @@ class World:
         return found
 
     def run(self, until_ns: int, over: Callable[[], bool] = lambda: False) -> None:
-        """Let happen what is due, up to a time or until it is `over`."""
+        """Process due events, until a time or until `over` returns true."""
         while not over() and (found := self.network.next_event(until_ns)) is not None:
             kind, self.now_ns, connection, at_client, label = found
             self.current = None
@@ -591,7 +592,7 @@ class World:
         self.current = None
 
     def transmit(self, sender: Socket, data: bytes) -> None:
-        """Send bytes when the program that does so has come to it; none close the connection."""
+        """Send bytes when the program's clock is reached; empty data closes the connection."""
         at_ns = machine.now_ns()
         peer = sender.peer
         assert peer is not None
@@ -615,7 +616,7 @@ class World:
             self.at(at_ns, lambda: self.network.write(number, sender.at_client, size, label))
 
     def end(self, sender: Socket) -> None:
-        """Close a connection for the other end, with the last message that is under way or alone."""
+        """Close a connection towards the other end: with the last message, if in transit, else alone."""
         if sender.last in self._data:
             self.ends.add(sender.last)
         else:
@@ -636,12 +637,12 @@ class World:
         receiver.ended |= ended
         receiver.on_event()
         if receiver.at_client and self._is_stale(receiver):
-            self._refuse(receiver)  # by the acknowledgement
+            self._refuse(receiver)  # the acknowledgement reaches another server
 
     def connect(self, address: str, port: int, tcp: Tcp | None = None) -> Socket:
-        """Open a connection from the host of the current program. tcp: its settings, if not the program's.
+        """Open a connection from the host of the current program. tcp: its settings, if different from the program's.
 
-        Raises OSError where no server listens.
+        Raises OSError if no server listens.
         """
         assert self.current is not None
         host = self.current.host
@@ -671,14 +672,14 @@ class World:
         accepted.on_event = read
         if (stop := self._stops.get(service)) is not None and stop.drops:
             self._hold(client, lambda: self._open(client))
-        elif (at_ns := machine.now_ns()) > self.now_ns:  # when the program has come to it
+        elif (at_ns := machine.now_ns()) > self.now_ns:  # when the program's clock is reached
             self.at(at_ns, lambda: self._open(client))
         else:
             self._open(client)
         return client
 
     def _open(self, client: Socket) -> None:
-        """Open the connection of a client to where its service is now, unless the client has closed it."""
+        """Open the connection of a client to its service's present host, unless the client has closed it."""
         if client.closed:
             return
         accepted = client.peer
@@ -706,7 +707,7 @@ class World:
     # ---- services that move
 
     def services(self, app: str, home: Host) -> list[Service]:
-        """Return the services of an application whose server was first on a host."""
+        """Return the services of an application whose server began on this host."""
         return [
             key
             for key, found in self._servers.items()
@@ -714,15 +715,15 @@ class World:
         ]
 
     def stop(self, service: Service, *, to: Host | None = None) -> None:
-        """Let a service stand still until :meth:`go_on`. to: where it will be, if its connections move with it: its
-        node drops packets until then, and clients send them again; else they wait at its node."""
+        """Pause a service until :meth:`go_on`. to: future host of the service, if its connections move, too. The
+        present host then drops packets, and clients retransmit; without `to`, packets wait at the host."""
         stop = self._stops[service] = _Stop(self.places.get(service, service[0]), drops=to is not None)
         for client in self._clients(service):
             if to is not None and client.connected and client.host is not to:
                 stop.numbers[client] = self._connected(client, to)
 
     def go_on(self, service: Service, place: Host | None = None) -> None:
-        """End a standstill. place: where the service is now, unless it stayed."""
+        """End a pause. place: the new host of the service, if it has moved."""
         stop = self._stops.pop(service)
         if place is not None:
             self.places[service] = place
@@ -736,7 +737,7 @@ class World:
                 self.at(held.due_ns(self.now_ns), partial(self._resume, end))
 
     def end_connections(self, service: Service, host: Host, *, idle: bool) -> None:
-        """Let a host end its connections of a service. idle: only those without a request under way."""
+        """Let a host end its connections of a service. idle: only connections without a pending request."""
         for client in self._clients(service):
             accepted = client.peer
             assert accepted is not None
@@ -756,7 +757,7 @@ class World:
         return [each for each in found if each.service == service and not each.closed]
 
     def _hold(self, end: Socket, call: Callable[[], None], *, lost: bool = False) -> None:
-        """Keep what an end of a connection does until its service goes on. lost: it has been sent."""
+        """Keep a call of a connection's end until its service resumes. lost: the data was already sent."""
         if end not in self._held:
             again_ns, equal = 0, 0
             if end.at_client:
@@ -773,10 +774,10 @@ class World:
 
 
 def window_in(receive_buffer: int) -> int:
-    """Return the largest receive window for which a receive buffer has room, bytes.
+    """Return the largest receive window that fits into a receive buffer, bytes.
 
-    The rest is memory of the kernel around the data: half of the buffer until Linux 6.5 (``tcp_adv_win_scale``,
-    tcp(7)), then estimated for each connection. Real runs with buffers of 4 to 32 MB have windows of 0.63 to 0.66
+    The rest is kernel memory around the data: half of the buffer until Linux 6.5 (``tcp_adv_win_scale``, tcp(7)), then
+    an estimate per connection. Real runs with buffers of 4 to 32 MB have windows of 0.63 to 0.66
     (`receive_window_bytes` in `flows.parquet`, Linux 6.18).
     """
     return int(receive_buffer * 0.66)
@@ -785,7 +786,7 @@ def window_in(receive_buffer: int) -> int:
 def _of_programs(
     scenario: Scenario, tcp: Tcp, controls: Mapping[Law | str, str]
 ) -> Iterator[tuple[tuple[str, str], Tcp]]:
-    """Yield the settings of TCP that programs choose, by application and role. tcp: the network's."""
+    """Yield the TCP settings that programs choose, by application and role. tcp: the network's settings."""
     for name, application in scenario.applications.items():
         for key, role in application.roles():
             control = role.congestion_control or scenario.control_of(role.on)
@@ -803,6 +804,6 @@ def _of_programs(
 
 
 def names(plan: Plan) -> dict[str, str]:
-    """IPv4 addresses by name, as the nodes see them."""
+    """Return IPv4 addresses by name, as in the nodes' hosts files."""
     lines = [line.split() for line in plan.hosts.splitlines()]
     return {name: address for address, name in lines if ":" not in address}

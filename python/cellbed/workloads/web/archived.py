@@ -15,7 +15,7 @@ from cellbed_node.web.site import Site, SiteError
 
 
 def free_name(url: str, name: str | None, *, replace: bool) -> str:
-    """Return the name of a new entry, by default the host of a URL. Errors: :class:`TraceError` where it is taken."""
+    """Return the name of a new entry, by default the host of a URL. Errors: :class:`TraceError` if it is taken."""
     name = name or valid_name(urlsplit(url).hostname or "site")
     archive = open_archive()
     (archive.require_valid if replace else archive.require_free)(name)
@@ -26,7 +26,7 @@ def summary(site: Site) -> SiteSummary:
     """Return the origins, objects and bytes of a site."""
     try:
         page = site.page
-    except SiteError:  # of an API
+    except SiteError:  # the site of an API has no page
         page = None
     origins = (
         SiteOrigin(
@@ -41,7 +41,7 @@ def summary(site: Site) -> SiteSummary:
 
 
 def keep(site: Site, name: str, made: str, *, replace: bool) -> Entry:
-    """Add a site to the archive. made: how, ``recorded`` or ``imported``; replace: an entry of that name.
+    """Add a site to the archive. made: ``recorded`` or ``imported``; replace: replace an entry of that name.
 
     Errors: :class:`TraceError`.
     """
@@ -60,7 +60,7 @@ def keep(site: Site, name: str, made: str, *, replace: bool) -> Entry:
 
 
 def find(text: str) -> Path:
-    """Return the WARC file that a text names: a site of the archive, or a path. Errors: :class:`TraceError`."""
+    """Return the WARC file of a site of the archive, or at a path. Errors: :class:`TraceError`."""
     archive = open_archive()
     if archive.has(text):
         return archive.site(text)

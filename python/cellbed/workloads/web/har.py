@@ -1,6 +1,6 @@
 """HTTP Archives (HAR 1.2) as browsers and proxies export them.
 
-They have bodies decoded. Here a body is compressed again as its reply states, by gzip where Python has no encoder.
+Archives contain decoded bodies. Here a body is compressed again as its reply states, by gzip if Python has no encoder.
 """
 
 import base64
@@ -21,13 +21,13 @@ T = TypeVar("T")
 _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+")
 _TEXTUAL = re.compile(r"text/|.*(?:json|javascript|xml)")
 _MAGIC = {"gzip": b"\x1f\x8b", "x-gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}
-"""First bytes of bodies in an encoding."""
+"""First bytes of an encoded body, by encoding."""
 _MOST_REMARKS = 20
 _MOST_ENTRIES = 100_000
 
 
 def read(path: Path) -> Site:
-    """Read an archive. Entries that are malformed or without content are left out. Errors: :class:`SiteError`."""
+    """Read an archive. Malformed entries and entries without content are left out. Errors: :class:`SiteError`."""
     try:
         value = inputs.json_value(inputs.content(path, inputs.share_of_memory()))
         log = _member(value, "log", dict)
@@ -55,7 +55,7 @@ def read(path: Path) -> Site:
 
 
 class _OddError(ValueError):
-    """The reason why an entry is left out."""
+    """The reason for leaving an entry out."""
 
 
 def _member(value: Any, name: str, kind: type[T]) -> T:
@@ -67,7 +67,7 @@ def _member(value: Any, name: str, kind: type[T]) -> T:
 
 
 def _number(value: Any) -> int:
-    """Return a whole number, which may be written as text; -1 for other values."""
+    """Return a whole number, possibly written as text; -1 for other values."""
     if isinstance(value, str):
         return int(value) if value.isascii() and value.isdecimal() and len(value) < 19 else -1
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
@@ -89,7 +89,7 @@ def _exchange(entry: Any, remarks: Counter[str]) -> Exchange:
     has_none = method == "HEAD" or status in (204, 205) or (300 <= status < 400 and status != 304)
     if not content.get("text") and not has_none:
         _require_empty(content, response)
-    status = 200 if status == 304 else status  # the browser's cache had the content
+    status = 200 if status == 304 else status  # the content came from the browser's cache
     body, headers = _encode(_body(content, remarks), headers, remarks)
     posted = request["postData"].get("text") if isinstance(request.get("postData"), dict) else None
     sent = posted.encode("utf-8", "replace") if isinstance(posted, str) else b""
@@ -111,7 +111,7 @@ def _require_empty(content: Mapping[str, Any], response: Mapping[str, Any]) -> N
 
 
 def _content_length(response: Mapping[str, Any]) -> int:
-    """Return the Content-Length, which is not among cleaned headers; -1 if there is none."""
+    """Return the Content-Length, which cleaned headers lack; -1 if there is none."""
     named = {str(each["name"]).lower(): each.get("value") for each in response["headers"]}
     return _number(named.get("content-length"))
 
@@ -124,7 +124,7 @@ def _headers(headers: Sequence[Any]) -> Headers:
 
 
 def _kind(content: Mapping[str, Any], headers: Headers) -> str:
-    """Return the media type with its parameters: of the header, else of the content; empty if neither has one."""
+    """Return the media type with its parameters: from the header, else from the content; empty if neither has one."""
     stated = header(headers, "content-type") or content.get("mimeType")
     return stated if isinstance(stated, str) and _MEDIA_TYPE.match(stated) else ""
 
@@ -152,7 +152,7 @@ def _body(content: Mapping[str, Any], remarks: Counter[str]) -> bytes:
 
 
 def _encode(body: bytes, headers: Headers, remarks: Counter[str]) -> tuple[bytes, Headers]:
-    """Return a body encoded as its headers state, or by gzip, and the headers."""
+    """Return a body, encoded as its headers state or by gzip, and the headers."""
     encoding = (header(headers, "content-encoding") or "identity").strip().lower()
     if encoding == "identity" or not body:
         return body, headers
@@ -168,7 +168,7 @@ def _encode(body: bytes, headers: Headers, remarks: Counter[str]) -> tuple[bytes
 
 
 def _is_encoded(body: bytes, encoding: str, kind: str) -> bool:
-    """Return whether the archive has a body as it was transferred. Brotli has no mark: such text is not UTF-8."""
+    """Return whether a body in the archive is still encoded. Brotli has no mark, but encoded text is not UTF-8."""
     try:
         if encoding == "deflate":
             zlib.decompressobj().decompress(body, 1)

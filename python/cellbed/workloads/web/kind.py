@@ -1,4 +1,4 @@
-"""The servers and browsers of the kind, and the parts of loads and objects."""
+"""The servers and browsers of web pages, and the parts of loads and objects."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -89,7 +89,7 @@ def _settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[
 
 
 def objects_file(deployment: Deployment, raw: Path, node: Node) -> Path:
-    """Return the path of the record of the objects of a client's loads."""
+    """Return the path of the record of the objects in a client's loads."""
     return replace(deployment, name=_of_objects(deployment.name)).file(raw, node, REQUESTS)
 
 
@@ -128,13 +128,13 @@ def describe(table: Mapping[str, Any]) -> Description:
 
 
 def _versions(table: Mapping[str, Any]) -> str:
-    """Return the versions of HTTP over which its page is loaded."""
+    """Return the versions of HTTP for loads of the page."""
     version, site = str(table.get("version")), table.get("site")
     return warc.read(Path(site)).versions(version) if site else version
 
 
 def describe_objects(application: Description, table: Mapping[str, Any]) -> Description:
-    """Return the description of the objects of the loads of an application."""
+    """Return the description of the objects in an application's loads."""
     secured = bool(table.get("site")) or not str(table.get("url") or "").startswith("http:")
     columns: dict[str, ColumnType] = {"load": "integer", "initiator": "integer"}
     return replace(
@@ -150,5 +150,5 @@ def describe_objects(application: Description, table: Mapping[str, Any]) -> Desc
 
 
 def _of_objects(name: str) -> str:
-    """Return the name under which the objects of an application are reported; no application of a scenario has it."""
+    """Return the report name of an application's objects; no application of a scenario can have it."""
     return f"{name}:objects"

@@ -1,7 +1,7 @@
-"""Folders of sites: folders of Mahimahi's mm-webrecord have a file for each exchange, a message of Protocol Buffers.
+"""Folders of sites. Those of Mahimahi's mm-webrecord have a file per exchange, a message of Protocol Buffers.
 
-Fields by number (Mahimahi's ``http_record.proto``): of a file 1 address, 2 port, 3 scheme (1 HTTP, 2 HTTPS), 4 request,
-5 response; of a request or response 1 first line, 2 header (repeated), 3 body; of a header 1 name, 2 value.
+Fields by number (Mahimahi's ``http_record.proto``): in a file 1 address, 2 port, 3 scheme (1 HTTP, 2 HTTPS), 4 request,
+5 response; in a request or response 1 first line, 2 header (repeated), 3 body; in a header 1 name, 2 value.
 """
 
 from pathlib import Path
@@ -15,11 +15,11 @@ from cellbed_node.web.site import Exchange, Message, Site, SiteError, exchange, 
 _SCHEMES = ("http", "https")
 
 SITE = "site.warc.gz"
-"""File in the folders of our mm-webrecord."""
+"""Name of the file in folders of our mm-webrecord."""
 
 
 def read(folder: Path) -> Site:
-    """Read a folder of either, in the order of its files' times. Files of another kind are left out.
+    """Read a folder of our or Mahimahi's mm-webrecord, in order of file times. Files of another kind are left out.
 
     Errors: :class:`SiteError`.
     """

@@ -1,6 +1,6 @@
-"""Pages that are generated after measured sites: their objects, and files with exactly their sizes.
+"""Pages generated after measured sites: their objects, and files of exactly the objects' sizes.
 
-``pages.toml`` has the pages; the evaluation loads the same objects in virtual time.
+``pages.toml`` defines the pages; the evaluation loads the same objects in virtual time.
 """
 
 import functools
@@ -17,9 +17,9 @@ from typing import Any, Literal
 
 ObjectKind = Literal["document", "stylesheet", "script", "font", "image"]
 VERSION = 1
-"""Of the generated files: a higher one makes them anew."""
+"""Version of the generated files; a higher version generates them again."""
 DOMAIN = "test"
-"""Of host names, reserved for tests (RFC 6761, §6.2)."""
+"""Domain of host names, reserved for tests (RFC 6761, §6.2)."""
 _GROUPS: dict[str, tuple[ObjectKind, str]] = {
     "stylesheets": ("stylesheet", "css"),
     "scripts": ("script", "js"),
@@ -28,7 +28,7 @@ _GROUPS: dict[str, tuple[ObjectKind, str]] = {
     "late_images": ("image", "png"),
 }
 _BYTES_PER_PIXEL = 0.25
-"""Of an image: as of photographs in JPEG of medium quality."""
+"""Bytes per pixel of an image, as in JPEG photographs of medium quality."""
 _WORDS = [
     "page",
     "cell",
@@ -60,14 +60,14 @@ class Object:
 
 @functools.cache
 def pages() -> dict[str, list[Object]]:
-    """Return the objects of each page by its name, in the order they are requested, the document first."""
+    """Return the objects of each page by its name, in the order of their requests, the document first."""
     content = tomllib.loads(files(__package__).joinpath("pages.toml").read_text(encoding="utf-8"))
     spread = content.pop("spread")
     return {name: list(_objects(groups, spread)) for name, groups in content.items()}
 
 
 def hosts(name: str) -> list[str]:
-    """Return the host names of a page's origins in the order of their numbers."""
+    """Return the host names of a page's origins, in the order of the origins' numbers."""
     count = 1 + max(each.origin for each in pages()[name])
     return [f"www.{name}.{DOMAIN}", *(f"static{number}.{name}.{DOMAIN}" for number in range(1, count))]
 
@@ -76,7 +76,7 @@ def _objects(groups: dict[str, Any], spread: float) -> Iterator[Object]:
     yield Object("/", "document", groups["document"], None, 0)
     count, stylesheet, script = 1, 0, 0
     for group, (kind, ending) in _GROUPS.items():
-        # Fonts are found when the first stylesheet is there, late images when the last script has run.
+        # Fonts are requested after the first stylesheet has arrived, late images after the last script has run.
         parent = {"fonts": stylesheet, "late_images": script}.get(group, 0)
         number, total = groups[group]
         if group == "stylesheets":
@@ -84,14 +84,14 @@ def _objects(groups: dict[str, Any], spread: float) -> Iterator[Object]:
         if group == "scripts":
             script = count + number - 1
         for index, size in enumerate(_geometric_sizes(number, total, spread)):
-            # Stylesheets come from the document's host, the others from all in turn.
+            # Stylesheets come from the document's host, other objects from all hosts in turn.
             origin = 0 if kind == "stylesheet" else count % groups["origins"]
             yield Object(f"/{group}/{index}.{ending}", kind, size, parent, origin)
             count += 1
 
 
 def _geometric_sizes(count: int, total: int, spread: float) -> list[int]:
-    """Return `count` sizes that fall geometrically by `spread` from first to last and together are `total` bytes."""
+    """Return `count` sizes that sum to `total` bytes and fall geometrically by `spread` from first to last."""
     step = spread ** (-1 / max(count - 1, 1))
     weights = [step**index for index in range(count)]
     sizes = [int(total * weight / sum(weights)) for weight in weights]
@@ -99,7 +99,7 @@ def _geometric_sizes(count: int, total: int, spread: float) -> list[int]:
 
 
 def write(name: str, folder: Path) -> None:
-    """Write the files of a page into a folder: below it, one for each host. They depend on the name alone. Errors:
+    """Write the files of a page into a folder, with a subfolder per host. The files depend on the name alone. Errors:
     ``OSError``."""
     objects, names, chance = pages()[name], hosts(name), _chance(name)
     children: dict[int | None, list[int]] = {}
@@ -122,7 +122,7 @@ def write(name: str, folder: Path) -> None:
 
 
 def _pad(content: bytes, each: Object) -> bytes:
-    """Return the content with exactly the size of an object, by a comment at its end."""
+    """Return the content, extended to the size of an object by a comment at its end."""
     opening, closing = {"document": (b"<!--", b"-->")}.get(each.kind, (b"/*", b"*/"))
     missing = each.size - len(content)
     if missing and missing < len(opening + closing):
@@ -138,8 +138,8 @@ def urls(name: str) -> list[str]:
 
 @functools.cache
 def places(name: str) -> dict[int, int]:
-    """Return how many bytes of the document a browser must have to know an object, by its number; of those that the
-    document names."""
+    """Return, for each object that the document names, the bytes of the document that a browser must have to know the
+    object."""
     text, found = _document(name, _chance(name)), urls(name)
     return {
         number: text.index(f'"{found[number]}"'.encode()) + len(found[number]) + 2
@@ -170,7 +170,7 @@ def _document(name: str, chance: random.Random) -> bytes:
 
 
 def _stylesheet(fonts: list[str]) -> bytes:
-    """Return a layout with images of equal width; fonts: their URLs, which texts use in turn."""
+    """Return a layout with images of equal width. fonts: URLs of fonts, which texts use in turn."""
     rules = ["img{width:320px;height:240px}section{display:inline-block;width:340px}"] if fonts else []
     for index, url in enumerate(fonts):
         rules.append(f'@font-face{{font-family:f{index};src:url("{url}")}}.f{index}{{font-family:f{index},serif}}')
@@ -178,8 +178,8 @@ def _stylesheet(fonts: list[str]) -> bytes:
 
 
 def _script(images: list[str], size: int) -> bytes:
-    """Return functions that fill most of a size and are parsed but not called; images: URLs of those that it adds to
-    the page."""
+    """Return functions that fill most of a size and are parsed but not called. images: URLs of images that the script
+    adds to the page."""
     added = "".join(f'{{const i=new Image();i.src="{url}";document.body.append(i)}}\n' for url in images)
     lines, length, number = [added], len(added), 0
     while length < size - 200:
@@ -197,7 +197,7 @@ def _image(size: int, chance: random.Random) -> bytes:
     rows += [b"\0" + bytes([row % 256, 90, 120]) * width for row in range(height - noisy)]
     head = _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
     begin, end = b"\x89PNG\r\n\x1a\n" + head + _chunk(b"IDAT", zlib.compress(b"".join(rows))), _chunk(b"IEND", b"")
-    # A private chunk, which decoders skip, has the rest.
+    # The rest is in a private chunk, which decoders skip.
     return begin + _chunk(b"prVt", bytes(size - len(begin) - len(end) - len(_chunk(b"prVt", b"")))) + end
 
 

@@ -1,4 +1,4 @@
-"""Recording of sites through mitmproxy, which gets every request and reply as it was transferred."""
+"""Recording of sites through mitmproxy, which receives every request and reply as transferred."""
 
 import base64
 import contextlib
@@ -28,15 +28,15 @@ from cellbed_node.web.site import Exchange, Origin, SiteError, clean, exchange, 
 
 PROXY = "mitmdump"
 AUTHORITY = "mitmproxy-ca-cert.pem"
-"""File in the folder of a proxy with the certificate of its authority."""
+"""Name of the certificate of a proxy's authority in its folder."""
 _START_S = 60.0
 _LOAD_S, _QUIET_S = 120.0, 2.0
-"""Limit of a load, and how long no request may be under way for its end."""
+"""Maximum duration of a load, and time without pending requests that ends a load, seconds."""
 
 
 @dataclass(slots=True)
 class Recording:
-    """Exchanges that a proxy has seen. failed: URLs of requests without a reply, with the reason."""
+    """The exchanges through a proxy. failed: URLs of requests without a reply, with the reason."""
 
     exchanges: list[Exchange] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
@@ -46,8 +46,8 @@ class Recording:
 def proxy(
     folder: Path, listener: socket.socket, options: Sequence[str], place: Place | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a proxy. folder: of its files; :func:`read` takes the recording when it has ended; listener: the
-    socket at which it listens, so that no other program can take its port; place: its namespaces.
+    """Run a proxy. folder: of its files, from which :func:`read` reads the recording afterwards; listener: socket at
+    which the proxy listens, so that no other program can take its port; place: its namespaces.
 
     Errors: :class:`SiteError`.
     """
@@ -56,7 +56,7 @@ def proxy(
         raise SiteError("mitmproxy is not installed: sudo apt install mitmproxy")
     command = [program, "--quiet", "-s", tap.__file__, "--set", f"confdir={folder}"]
     host, port = listener.getsockname()[:2]
-    command += ["--listen-host", host, "--listen-port", str(port)]  # as it would name itself
+    command += ["--listen-host", host, "--listen-port", str(port)]  # the proxy names this address as its own
     if authorities := os.environ.get("SSL_CERT_FILE"):
         command += ["--set", f"ssl_verify_upstream_trusted_ca={authorities}"]
     log = folder / "log"
@@ -80,7 +80,7 @@ def proxy(
 
 
 def wait_listening(process: subprocess.Popen[bytes], port: int, log: Path, name: str) -> None:
-    """Wait until a program listens on a TCP port of its namespace. Errors: :class:`SiteError`, with its last line."""
+    """Wait until a program listens on a TCP port of its namespace. Errors: :class:`SiteError` with the last line."""
     folder = Path(f"/proc/{process.pid}/net")
 
     def listens() -> bool:
@@ -107,7 +107,7 @@ def read(folder: Path) -> Recording:
     for line in inputs.content(file, inputs.share_of_memory()).splitlines() if file.exists() else ():
         try:
             found = json.loads(line)
-        except ValueError:  # the last line of a proxy that was killed
+        except ValueError:  # incomplete last line of a killed proxy
             continue
         try:
             made.exchanges.append(_exchange(found))
@@ -117,9 +117,9 @@ def read(folder: Path) -> Recording:
 
 
 def _exchange(found: dict[str, Any]) -> Exchange:
-    """Errors: ``KeyError`` without a reply, ``ValueError`` for one that is not over HTTP."""
+    """Return an exchange. Errors: ``KeyError`` without a reply, ``ValueError`` for a reply not over HTTP."""
     asked = (found["method"], found["request"], base64.b64decode(found["sent"]))
-    # The proxy has joined chunks, but not changed the headers.
+    # The proxy joins chunks, but does not change the headers.
     answered = (
         f"HTTP/1.1 {found['status']} {found['reason']}",
         clean(found["reply"]),
@@ -129,10 +129,10 @@ def _exchange(found: dict[str, Any]) -> Exchange:
 
 
 def record(url: str, *, sandboxed: bool = True) -> Recording:
-    """Load a page once, with an empty cache, and return what was transferred until no request was under way for 2 s.
+    """Load a page once, with an empty cache, and return all exchanges until no request was pending for 2 s.
 
-    The browser has a network with the proxy alone, which nobody else reaches. sandboxed: else the
-    browser has no sandbox, and the network of this process where another is not possible. Errors: :class:`SiteError`.
+    The browser's network contains only the proxy, and nobody else reaches it. Without `sandboxed`, the browser has no
+    sandbox, and uses the network of this process if no other is possible. Errors: :class:`SiteError`.
     """
     try:
         split(url)
@@ -145,7 +145,7 @@ def record(url: str, *, sandboxed: bool = True) -> Recording:
         raise SiteError(f"{obstacle}, or load a page that you trust with --no-sandbox")
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(temporary_folder())
-        folder.chmod(0o711)  # root's browser is another user
+        folder.chmod(0o711)  # the browser of root runs as another user
         for name in ("proxy", "browser"):
             (folder / name).mkdir(mode=0o700)
         place = None
@@ -157,12 +157,12 @@ def record(url: str, *, sandboxed: bool = True) -> Recording:
         listening = stack.enter_context(listener(place, ("127.0.0.1", 0)))
         with proxy(folder / "proxy", listening, []):
             at = f"--proxy-server=http://127.0.0.1:{listening.getsockname()[1]}"
-            # The proxy checks the servers' certificates, and has others with one key.
+            # The proxy checks the servers' certificates, and presents other certificates with one key.
             trusted = f"--ignore-certificate-errors-spki-list={pin(folder / 'proxy' / AUTHORITY)}"
             flags = [at, "--proxy-bypass-list=<-loopback>", trusted, "--disable-quic"]
             origins = _load(program, flags, folder / "browser", url, sandboxed, place)
         made = read(folder / "proxy")
-    # The browser has requests that are not of the page, such as for the time.
+    # The browser also sends requests that do not belong to the page, such as for the time.
     made.exchanges = [each for each in made.exchanges if each.origin in origins]
     made.failed = {each: why for each, why in made.failed.items() if each.startswith(tuple(map(str, origins)))}
     if not made.exchanges:

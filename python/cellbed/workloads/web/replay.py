@@ -1,7 +1,7 @@
-"""The servers of a recorded site on nodes, and how a browser finds them.
+"""The servers of a recorded site on nodes, and a browser's rules to find them.
 
-Each origin has a port of its own at its node's address, where nginx or Caddy ends TLS and the version of HTTP; behind
-them a program finds the replies (:mod:`.matcher`).
+Each origin has a separate port at its node's address, where nginx or Caddy terminates TLS and the HTTP version. Behind
+the server, a program finds the replies (:mod:`.matcher`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,12 +21,12 @@ _FIRST_PORT = 16_384
 
 
 def group_of(origin: Origin, placed: Mapping[str, str], default: str) -> str:
-    """Return the node group of an origin. placed: groups by patterns of hosts; the first that matches counts."""
+    """Return the node group of an origin. placed: groups by patterns of hosts; the first matching pattern counts."""
     return next((group for pattern, group in placed.items() if fnmatchcase(origin.host, pattern)), default)
 
 
 def places(deployment: Deployment, client: int) -> Iterator[tuple[Origin, Node, int]]:
-    """Return the node and the port of each origin for a client; of several nodes of a group, each client has one."""
+    """Yield node and port of each origin for a client; if a group has several nodes, each client uses one of them."""
     table = deployment.table
     for number, origin in enumerate(warc.read(table.site).origins):
         group = group_of(origin, table.origins, table.server.on)
@@ -35,7 +35,7 @@ def places(deployment: Deployment, client: int) -> Iterator[tuple[Origin, Node, 
 
 
 def rules(deployment: Deployment, client: int) -> list[str]:
-    """Return the rules of a client's browser to find the origins, and no other host."""
+    """Return the rules with which a client's browser finds the origins, and no other host."""
     found = [
         f"MAP {origin.host}:{origin.port} {deployment.address(node)}:{port}"
         for origin, node, port in places(deployment, client)
@@ -44,7 +44,7 @@ def rules(deployment: Deployment, client: int) -> list[str]:
 
 
 def servers(deployment: Deployment, raw: Path) -> Iterator[Process | Command]:
-    """Return the programs on the nodes of the servers; each has the origins of its group."""
+    """Yield the programs on the nodes of the servers; each serves the origins of its group."""
     table = deployment.table
     for index, node in enumerate(deployment.servers):
         socket = str(deployment.scratch / f"site{deployment.number}-{index}")

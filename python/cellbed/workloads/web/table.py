@@ -1,4 +1,4 @@
-"""The table of the kind in a scenario."""
+"""Loads of web pages in a scenario."""
 
 import pathlib
 from collections.abc import Iterator
@@ -66,7 +66,7 @@ class Web(Load):
 
     @property
     def served(self) -> bool:
-        """Return whether the kind has a server for the page; else any server has the page."""
+        """Return whether the kind serves the page; else any server does."""
         return self.url is None or self.site is not None
 
     @property
@@ -127,7 +127,7 @@ class Web(Load):
         yield from self._site_misfits(groups)
 
     def _site_misfits(self, groups: Groups) -> Iterator[tuple[Key, str]]:
-        """Of a recorded site."""
+        """Yield problems of a recorded site."""
         if self.site is None:
             if self.origins:
                 yield "origins", 'belong to a recorded site: write site = "FILE", or remove this key'

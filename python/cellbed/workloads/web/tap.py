@@ -1,6 +1,6 @@
-"""An addon of mitmproxy that writes each exchange as a line of JSON into the file that :data:`FILE` names.
+"""An addon of mitmproxy that writes each exchange as a line of JSON into the file in the variable :data:`FILE`.
 
-mitmproxy runs it with its own Python, which does not have cellbed.
+mitmproxy runs the addon with its own Python, which does not have cellbed.
 """
 
 import asyncio
@@ -12,24 +12,24 @@ from pathlib import Path
 from typing import Any
 
 FILE, LISTENER = "CELLBED_TAP", "CELLBED_TAP_LISTENER"
-"""Environment variables; the latter has the descriptor of the socket at which mitmproxy listens."""
+"""Environment variables: path of the file, and descriptor of the socket at which mitmproxy listens."""
 READY = ".ready"
-"""Ending of a file that is made when mitmproxy listens."""
+"""Suffix of the file that marks mitmproxy as listening."""
 
 
 class Tap:
-    """The addon: mitmproxy calls its methods, by their names, with a flow."""
+    """The addon: mitmproxy calls its methods by name, with a flow."""
 
     def __init__(self) -> None:
         to = os.open(os.environ[FILE], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._file = os.fdopen(to, "a", encoding="ascii", buffering=1)
 
     def running(self) -> None:
-        """Make the file of readiness."""
+        """Create the file that marks readiness."""
         Path(os.environ[FILE] + READY).touch()
 
     def response(self, flow: Any) -> None:
-        """Write an exchange that is complete, with the body as it was transferred."""
+        """Write a complete exchange, with the body as transferred."""
         request, reply, server = flow.request, flow.response, flow.server_conn.peername
         self._write(
             {
@@ -48,7 +48,7 @@ class Tap:
         )
 
     def error(self, flow: Any) -> None:
-        """Write a request that had no reply."""
+        """Write a request without a reply."""
         self._write({"url": flow.request.pretty_url, "error": flow.error.msg})
 
     def _write(self, line: dict[str, Any]) -> None:
@@ -60,7 +60,7 @@ def _headers(message: Any) -> list[tuple[str, str]]:
 
 
 def _listen_at(descriptor: int) -> None:
-    """Make mitmproxy listen at a socket that it has inherited: it has no option for that."""
+    """Make mitmproxy listen at an inherited socket, as it has no option for that."""
     start = asyncio.start_server
 
     async def start_server(handle: Any, *_: Any, **options: Any) -> Any:

@@ -1,8 +1,8 @@
-"""The model of the kind in virtual time: a browser that loads generated pages from servers like nginx.
+"""Loads of web pages in virtual time: a browser that loads generated pages from servers like nginx.
 
-A page's objects are requested when the browser has read their names. Its own time, which is measured
-(:func:`_samples`), is spread over the objects of a load: half when each is requested, half when it has arrived, one
-object after the other.
+The browser requests a page's objects when it has read their names. Its measured processing time (:func:`_samples`) is
+spread over the objects of a load, one after the other. Half of an object's part passes at its request, half at its
+arrival.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from cellbed.testbed.plan import Plan
 
 _RANKS: dict[pages.ObjectKind, int] = {"document": 0, "stylesheet": 0, "font": 1, "script": 2, "image": 3}
-"""Order of the server's replies, after Chromium's priorities; the first images are as important as fonts."""
+"""Order of the server's replies, by Chromium's priorities; the first images are as important as fonts."""
 _FIRST_IMAGES = 5
 
 
 def unmodelled_servers(each: Deployment) -> Iterator[str]:
-    """Yield what servers of files have no model for."""
+    """Yield settings of servers of files that have no model."""
     table = each.table
     if table.version == "3":
         yield 'version = "3" (HTTP/3)'
@@ -48,9 +48,9 @@ def unmodelled_servers(each: Deployment) -> Iterator[str]:
 
 @dataclass(slots=True)
 class Page:
-    """A load of a page under way. objects: of it; make: returns the record of an object by its number; servers: address
-    and port of each origin; places: by number, bytes of the document behind the name of an object; work_ns: the
-    browser's time; done: called when all is there."""
+    """A load of a page in progress. objects: of the page; make: returns the record of an object by its number; servers:
+    address and port of each origin; places: by object number, bytes of the document up to the end of its name; work_ns:
+    the browser's time; done: called when all objects have arrived."""
 
     browser: Browser
     objects: Sequence[pages.Object]
@@ -101,9 +101,9 @@ class Page:
             self._want(child)
 
     def _needs(self, parent: int) -> set[int]:
-        """Return the objects that must be there before those are requested that one names. Scripts are deferred: each
-        runs after the document, the stylesheets and the scripts before it; text that needs fonts is laid out after all
-        stylesheets."""
+        """Return the objects that must arrive before the objects named by `parent` are requested. Scripts are deferred:
+        each runs after the document, the stylesheets and the earlier scripts. Text that needs fonts is laid out after
+        all stylesheets."""
         kind = self.objects[parent].kind
         before = {"script": ("document", "stylesheet"), "stylesheet": ("stylesheet",)}.get(kind, ())
         of_kinds = {number for number, each in enumerate(self.objects) if each.kind in before}
@@ -115,7 +115,7 @@ class Page:
 
 
 class _Load(Generator):
-    """The page loads of an endpoint, each by a browser of its own. client: runs it."""
+    """The page loads of an endpoint, each by a new browser. client: runs the load."""
 
     readers = writers = ()
     client: Client
@@ -189,8 +189,8 @@ class _Load(Generator):
 def _samples(
     application: Mapping[str, Any], requests: pl.DataFrame, messages: pl.DataFrame, packets: Packets
 ) -> list[dict[str, Any]]:
-    """Return the browser's time of each load: that between the objects on its critical path, and from the arrival of
-    their bytes until the browser had them."""
+    """Return the browser's time of each load: between the objects on the critical path, and from the arrival of their
+    bytes until the browser processes them."""
     return [
         {
             "browser": sum(nanoseconds(row[part]) for part in ("part_browser", "part_endpoint_receive")),
@@ -202,7 +202,7 @@ def _samples(
 
 
 class _Web(Model):
-    """A browser that loads generated pages."""
+    """The model: a browser that loads generated pages."""
 
     covers = ("page",)
     sampling = Sampling(_samples, frozenset(("browser", "generator")), rate="0.25 /s", seconds=60)

@@ -1,1 +1,1 @@
-"""The kind ``websocket``: messages to any WebSocket server, and those that it sends."""
+"""The kind ``websocket``: messages to any WebSocket server, and messages from the server."""

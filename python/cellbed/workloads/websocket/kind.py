@@ -1,4 +1,4 @@
-"""Messages to a WebSocket server that is not changed."""
+"""Messages to an unmodified WebSocket server."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +16,7 @@ from cellbed.workloads.websocket.table import Websocket
 
 
 def processes(deployment: Deployment, raw: Path, *, cache: Path, seed: int) -> list[Process | Command]:
-    """Return the user's servers, if they are given, and the load generators of the clients."""
+    """Return the user's servers, if any, and the load generators of the clients."""
     return http.loaded(deployment, raw, seed, "cellbed_node.websocket.load", settings)
 
 
@@ -34,7 +34,7 @@ def settings(deployment: Deployment, raw: Path, index: int, seed: int) -> dict[s
 
 
 def describe(table: Mapping[str, Any]) -> Description:
-    """Messages go to the server, and replies come back."""
+    """Return the description: messages go to the server, and replies return."""
     url = str(table.get("url", ""))
     described = http.describe({"url": url.replace("ws", "http", 1), "stream": "chunks", "version": "2"})
     return Timed(

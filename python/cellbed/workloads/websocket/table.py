@@ -1,4 +1,4 @@
-"""The table of the kind in a scenario."""
+"""WebSocket messages in a scenario."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal
@@ -13,7 +13,7 @@ from cellbed.support.units import SIZE
 from cellbed.workloads.http.table import HeaderName, HeaderValue, WebLoad, sound_url
 
 _REQUEST = "request"
-"""The name in braces that stands for endpoint and number of a message."""
+"""Name in braces for endpoint and number of a message."""
 
 
 class Websocket(WebLoad):

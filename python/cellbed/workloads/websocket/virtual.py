@@ -1,4 +1,4 @@
-"""The model of the kind in virtual time: servers that reply to each message after its measured time."""
+"""WebSocket servers in virtual time: they reply to each message after its measured time."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 class Server:
-    """A WebSocket server whose replies take their measured time on the processors of its node, and repeat what names
-    the request, if a message has it."""
+    """A WebSocket server. Replies take their measured time on the processors of its node, and repeat the request's
+    name, if the message contains one."""
 
     def __init__(self, world: World, draw: Draw) -> None:
         self._world, self._draw = world, draw
@@ -79,7 +79,7 @@ def _samples(
 
 
 def _sample(row: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the sample of a message; None where one of its parts is unknown."""
+    """Return the sample of a message; None if one of its parts is unknown."""
     if row.get("part_server") is None or row.get("downlink_end") is None:
         return None
     known = {"generator": row.get("part_generator"), "receive": row.get("part_endpoint_receive")}
