@@ -1,7 +1,7 @@
 """The client of every kind that offloads over MQTT. It sends inputs to a broker at intended times, and takes the
 replies.
 
-The module of a kind defines :class:`Inputs` and calls :func:`run` if run as the program; :class:`Settings` describes
+The module of a kind defines :class:`Inputs` and calls :func:`program` if run as a program; :class:`Settings` describes
 the configuration.
 """
 
