@@ -1,7 +1,7 @@
 """The program on the other machine of a VM or host node. The agent starts programs there and carries their streams.
 
 This file is sent to that machine unchanged and runs there alone, with only Python 3.8 and its standard library (a host
-also needs ip(8)). All its programs end when the byte stream to the agent ends.
+also needs ip(8)). The agent and its programs end with the byte stream to it.
 
 The other end of the stream is :mod:`cellbed.testbed.nodes.agent_hub`; both ends use :class:`Wire`.
 """

@@ -19,7 +19,7 @@ pub(super) struct Pacer {
     next: Time,
     /// Remaining bytes of the burst.
     burst: u64,
-    /// Delay of the burst behind its schedule.
+    /// Delay of the burst relative to its schedule.
     late: Duration,
     sent: u64,
 }

@@ -18,7 +18,7 @@ pub(super) struct RoundTrip {
     smoothed: Option<f64>,
     latest: Option<Duration>,
     deviation: f64,
-    /// Maximum of four times the deviation since the begin of the current round, at least the floor.
+    /// Maximum of four times the deviation since the beginning of the current round, at least the floor.
     greatest: f64,
     margin: f64,
     /// Sequence number before which all must be acknowledged for the round to end.

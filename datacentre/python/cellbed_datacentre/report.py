@@ -25,7 +25,7 @@ Curve = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 _POINTS = 800
 """Maximum points of a curve."""
 _SAMPLES = 2000
-"""Maximum samples of a series in a drawing."""
+"""Approximate number of samples per series in a drawing."""
 _PORTS = 20
 """Maximum ports in the page's table."""
 _QUALITIES = (("1–6, QPSK", 0, 6.5), ("7–9, 16QAM", 6.5, 9.5), ("10–15, 64QAM", 9.5, 16))

@@ -1,4 +1,4 @@
-"""The load generator of the kind: one end of a call, whose browser sends frames and plays the other end's frames.
+"""The load generator of the kind: one end of a call, whose browser sends frames and reads the other end's frames.
 
 Run as ``python -m cellbed_node.call.load --config FILE.json``; :class:`Settings` describes the file. The page
 (``page.html``) paints and reads frames alone; this program sets up the call, requests the page's stamps, and reports

@@ -99,7 +99,7 @@ class Pool:
 
     @property
     def opening_since_ns(self) -> int | None:
-        """When the oldest connection still opening began to open."""
+        """The time at which the first of the opening connections began to open."""
         return min((each.begun_ns for each in self.connections if not each.open), default=None)
 
     def give_up(self, since_ns: int) -> list[Exchange]:

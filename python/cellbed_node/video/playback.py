@@ -40,7 +40,7 @@ class Loaded:
 
 @dataclass(slots=True)
 class Stall:
-    """A pause of the playback. buffer_s: buffer at its begin."""
+    """A pause of the playback. buffer_s: buffer at its beginning."""
 
     begin_ns: int
     buffer_s: float

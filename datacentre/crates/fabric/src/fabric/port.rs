@@ -63,9 +63,9 @@ pub(super) struct Port {
     /// Waiting bytes.
     bytes: u64,
     pub(super) rate: Rate,
-    /// Time from the begin of a transmission, or from its end if `whole`, until the next node can process the packet.
+    /// Time from the beginning of a transmission, or from its end if `whole`, until the next node can process the packet.
     lead: u64,
-    /// Packets in order whose transmission has begun, or is already scheduled because no packet overtakes.
+    /// Packets, in order, whose transmission has begun or whose time is known because no packet overtakes.
     line: List,
     pub(super) to: Node,
     /// Index of the next of the equal paths at the node behind the port.

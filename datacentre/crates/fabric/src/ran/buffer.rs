@@ -232,7 +232,7 @@ impl Buffer {
         self.bytes += u64::from(sdu.bytes);
     }
 
-    /// Removes the last packet, by flows that of the flow with most bytes left.
+    /// Removes the last packet; if the scheduler orders flows, of the flow with most bytes left.
     fn pop_last(&mut self, user: usize) -> Option<Sdu> {
         let queue = &mut self.queues[user];
         let sdu = match &mut queue.order {

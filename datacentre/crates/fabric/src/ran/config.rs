@@ -149,7 +149,7 @@ pub struct Readings {
     pub rank: Rank,
     /// Treatment of the rest of a packet that did not fit into a subframe.
     pub cut: Cut,
-    /// Begin of the wait (t_s) after a missed packet of pDCell.
+    /// Beginning of the wait (t_s) after a missed packet of pDCell.
     pub backoff_from: BackoffFrom,
 }
 
@@ -175,7 +175,7 @@ pub enum Cut {
     First,
 }
 
-/// The begin of the wait after a missed packet.
+/// The beginning of the wait after a missed packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BackoffFrom {

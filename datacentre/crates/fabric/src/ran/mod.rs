@@ -5,7 +5,7 @@
 //! [`Ran`] is a state machine without a clock: [`next_event`](Ran::next_event) and [`step`](Ran::step) are the
 //! contract. Time is divided into transmission time intervals (TTI). Each TTI has three events:
 //!
-//! 1. At its begin the devices decode the blocks of the previous TTI, and the DU sends new ones.
+//! 1. At its beginning the devices decode the blocks of the previous TTI, and the DU sends new ones.
 //! 2. A fronthaul delay later the DU's report arrives at the CU: queues, thresholds, CQIs and retransmissions.
 //! 3. Just in time for the next TTI the CU fills a virtual subframe from its queues, in the order of the
 //!    [scheduler](cellbed_link::Scheduler), and sends the subframe to the DU.
@@ -100,7 +100,7 @@ pub struct Delivery {
 enum Phase {
     /// The TTI of this number begins.
     Start(u64),
-    /// The report from the begin of this TTI arrives.
+    /// The report from the beginning of this TTI arrives.
     Feedback(u64),
     /// The subframe of this TTI is filled.
     Fill(u64),

@@ -314,7 +314,7 @@ impl PdcellHosts {
         able.min().map(|&(_, id)| id)
     }
 
-    /// Grants at most one credit, at the begin of a destination's packet time.
+    /// Grants at most one credit, at the beginning of a destination's packet time.
     fn grant(&mut self, net: &mut Fabric, at: HostId) {
         let now = net.now();
         self.hosts[at.index()].turn_armed = false;

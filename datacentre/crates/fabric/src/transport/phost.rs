@@ -229,7 +229,7 @@ impl PhostHosts {
         }
     }
 
-    /// Grants at most one token, at the begin of a destination's packet time.
+    /// Grants at most one token, at the beginning of a destination's packet time.
     fn grant(&mut self, net: &mut Fabric, at: HostId) {
         let now = net.now();
         let host = &mut self.hosts[at.index()];
