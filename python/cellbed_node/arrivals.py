@@ -37,10 +37,10 @@ def schedule(
 
     * periodic: one request every ``1/rate`` s, the first after ``phase`` of a period.
     * poisson: exponential gaps of mean ``1/rate`` s from a generator of this endpoint: equal ``seed`` and ``endpoint``
-    give equal times.
+      give equal times.
     * bursts: as periodic, with several requests at once.
     * ramp: the rate changes linearly over ``duration_ns``. A request is due when the integral of the rate reaches an
-    integer plus ``phase``, so a ramp between equal rates is periodic.
+      integer plus ``phase``, so a ramp between equal rates is periodic.
     * recorded: the given times.
     * closed: only the first requests; each later request is due when an earlier one is over.
 

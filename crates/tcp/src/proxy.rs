@@ -146,7 +146,7 @@ pub struct Output<K> {
 pub enum What {
     /// A segment, and the packet that brought the same bytes if sent for the first time.
     Segment(Segment, Option<u64>),
-    /// A reset after the last byte, with its offset; the connection is forgotten.
+    /// A reset at this offset, after the last byte, and the bytes received; the connection is forgotten.
     Reset(u64, u64),
     /// Both ends have closed; the connection is forgotten.
     Closed,

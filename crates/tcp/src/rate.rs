@@ -77,8 +77,8 @@ impl Deliveries {
         self.idle_until = self.delivered + in_flight;
     }
 
-    /// Processes the delivery of segments (§3.3). latest: of the segment sent last, the send time and the state then. least:
-    /// the minimum round trip; shorter intervals give no sample.
+    /// Processes the delivery of segments (§3.3). latest: of the segment sent last, the send time and the state
+    /// then. least: the minimum round trip; shorter intervals give no sample.
     pub fn arrived(
         &mut self,
         now: Time,

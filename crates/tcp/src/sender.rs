@@ -402,8 +402,7 @@ impl Sender {
             return None;
         }
         if !self.is_buffered(end) {
-            // Linux: the application writes more when there is room; until then it has less unsent data than the window
-            // allows.
+            // Linux: the application writes again when there is room. Its unsent data is then less than the window.
             self.deliveries.idle(self.flight.in_flight());
             return None;
         }

@@ -242,7 +242,7 @@ class Browser:
         return WorkloadError(f"the browser has ended (status {status}): {fatal[0] if fatal else ''}")
 
     def close(self) -> None:
-        """End the browser with its children, after it has written its files or a time limit."""
+        """End the browser and its children when its files are written, or after a time limit."""
         with contextlib.suppress(OSError):
             os.write(self._write, b'{"id":0,"method":"Browser.close"}\0')
         with contextlib.suppress(subprocess.TimeoutExpired):

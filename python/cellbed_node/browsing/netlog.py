@@ -134,7 +134,7 @@ class NetLog:
         if (wire := self.wires.get(source)) is not None:
             wire.received += params["byte_count"]
 
-    # Requests of HTTP/1.1, which have a connection exclusively.
+    # Requests of HTTP/1.1: each has its connection exclusively.
 
     def on_url_request_start_job(self, source: int, phase: int, at_ns: int, params: dict[str, Any]) -> None:
         if "url" in params:

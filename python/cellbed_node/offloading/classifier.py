@@ -33,8 +33,8 @@ class Input:
 def load_onnx_runtime() -> Any:
     """Return the module ``onnxruntime``, imported without its vendor's telemetry.
 
-    Else it writes an identifier of the device below the cache folder and, after some seconds, resolves the name of its
-    vendor's host: lookups that would be part of the measurement.
+    Otherwise ONNX Runtime writes a device identifier below the cache folder and, after some seconds, resolves the name
+    of its vendor's host. These lookups would be part of the measurement.
     """
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     import onnxruntime  # noqa: TID251 - here, after the setting
@@ -43,7 +43,7 @@ def load_onnx_runtime() -> Any:
 
 
 def open_session(path: Path) -> Any:
-    """Return a model in ONNX Runtime, on one thread that sleeps when it has nothing to do. Raises ModelError."""
+    """Return a model in ONNX Runtime, on one thread that sleeps when idle. Raises ModelError."""
     if not path.is_file():
         raise ModelError(f"{path}: no such model file")
     onnxruntime = load_onnx_runtime()
@@ -64,7 +64,7 @@ def decode(photograph: bytes) -> Image.Image:
     """Return a photograph in RGB. Raises ValueError for a damaged one."""
     try:
         with Image.open(io.BytesIO(photograph)) as image:
-            # An image can claim to be huge in a few bytes; what a camera makes is far below this.
+            # A few bytes can claim a huge image; images of cameras are far below this limit.
             if image.width * image.height > 200_000_000:
                 raise ValueError(f"{image.width} × {image.height} pixels are too many")
             return image.convert("RGB")

@@ -42,7 +42,7 @@ def reduce(photograph: bytes, scale: float) -> bytes:
         with Image.open(io.BytesIO(photograph), formats=("JPEG",)) as image:
             tables = image.quantization  # type: ignore[attr-defined]
             size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
-            image.draft(image.mode, size)  # decodes at the next larger size that JPEG offers, which is faster
+            image.draft(image.mode, size)  # decodes at the next power-of-two scale, which is faster
             image.resize(size, Image.Resampling.BOX).save(buffer, "JPEG", qtables=tables)
     except Exception as error:  # as in `check_exposure`
         raise UnusableInputError(f"cannot be reduced: {error}") from error

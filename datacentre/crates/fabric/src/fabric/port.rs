@@ -63,7 +63,7 @@ pub(super) struct Port {
     /// Waiting bytes.
     bytes: u64,
     pub(super) rate: Rate,
-    /// Time from the beginning of a transmission, or from its end if `whole`, until the next node can process the packet.
+    /// Time from the beginning of a transmission, or its end if `whole`, until the next node can process the packet.
     lead: u64,
     /// Packets, in order, whose transmission has begun or whose time is known because no packet overtakes.
     line: List,

@@ -19,7 +19,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Returns a distribution from sorted points; the last share is 1. Drawn sizes are multiples of `multiple`.
+    /// Returns a distribution from sorted points, the last share 1. Sizes are rounded to multiples of `multiple` bytes.
     pub fn new(points: &[(f64, f64)], multiple: u64) -> Self {
         Self {
             points: points.to_vec(),

@@ -36,7 +36,7 @@ pub enum CqiSource {
         #[serde(default = "memory")]
         memory_ps: Picos,
     },
-    /// Recorded reports. User n has the trace of number n modulo the number of traces, from a random offset, repeated.
+    /// Recorded reports. User n repeats trace n modulo the number of traces, from a random offset.
     Trace {
         /// The reports of each trace.
         traces: Vec<Vec<Cqi>>,

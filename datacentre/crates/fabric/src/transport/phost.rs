@@ -32,8 +32,8 @@ pub struct PhostConfig {
     /// Time without an answer until a source repeats its request, packet times. (Without repeats, a flow whose request
     /// is dropped never ends.)
     pub repeat_request: f64,
-    /// True if retransmissions of a source that has sent as many packets as the flow has carry data. In the public
-    /// simulator of pHost they are headers alone, which is faster than any network.
+    /// True if a source still sends data after sending as many packets as the flow has. The public simulator of pHost
+    /// then sends headers alone, which is faster than any network.
     pub repeats_carry_data: bool,
 }
 
