@@ -101,7 +101,7 @@ class Wire:
         self.is_open = True
         self._begun = False  # a message has come; no streams before
         self.received_ns = 0
-        """When the last bytes were received."""
+        """Time at which the last bytes were received."""
         for descriptor in (reading, writing):
             os.set_blocking(descriptor, False)
 

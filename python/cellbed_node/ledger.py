@@ -79,7 +79,7 @@ class Ledger:
 
     @property
     def next_expiry_ns(self) -> int | None:
-        """When the next open request times out."""
+        """Time at which the next open request times out."""
         self._forget_finished()
         return self._unexpired[0].intended_ns + self._timeout_ns if self._unexpired else None
 
